@@ -1,0 +1,14 @@
+/** Broken invariants crash the process: a supervisor restarts it, and nothing is built on a state that cannot be. */
+export class InvariantError extends Error {
+  override readonly name = "InvariantError";
+}
+
+/** Throws InvariantError with `claim` (which starts with the invariant's label, as in "L2: …") unless `condition` holds. */
+export function assert(condition: boolean, claim: string): asserts condition {
+  if (!condition) throw new InvariantError(claim);
+}
+
+/** For the `default` of a switch that handles every kind: fails to compile when a kind is added. */
+export function unreachable(value: never): never {
+  throw new InvariantError(`unreachable: ${JSON.stringify(value)}`);
+}

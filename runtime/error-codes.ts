@@ -1,0 +1,15 @@
+/** The numeric codes of errors that cross a process. The code is API, the text is not: nobody matches text. */
+export const ErrorCode = {
+  // 1xx: the ledger and the store
+  notLeader: 100,
+  outOfSequence: 101,
+  exists: 102,
+  nameTaken: 103,
+  notFound: 104,
+  tooLarge: 105,
+  malformed: 106,
+  logUnavailable: 107,
+  foreignTask: 108,
+  sessionChanged: 109,
+} as const;
+export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];

@@ -1,0 +1,127 @@
+/**
+ * Runs machines as actors: gives each its address (its id), the process's clock and an observer for errors, and shows
+ * every transition to whoever inspects. It knows nothing of any domain.
+ *
+ * H1: an actor whose machine throws takes the process down through `onCrash`; nothing goes on beside a broken actor.
+ * H2: no two live actors of a host have one id.
+ * H3: with no inspector attached, inspection costs one test per transition.
+ */
+import { createActor, type Actor, type AnyStateMachine, type InputFrom, type InspectionEvent } from "xstate";
+import { assert } from "./assert.ts";
+import type { Clock, Subscription, Telemetry, TimerHandle } from "./ports.ts";
+
+/** One transition of one actor, in the shape that leaves the process. */
+export interface Inspection {
+  readonly at: number;
+  readonly actorId: string;
+  readonly machine: string;
+  /** The event's type. */
+  readonly event: string;
+  /** XState's state value, such as `"serving"` or `{ "link": "up" }`. */
+  readonly state: unknown;
+}
+
+export interface HostOptions {
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  /** Called with what an actor threw, after which the process must end. */
+  readonly onCrash: (actorId: string, error: unknown) => void;
+}
+
+export interface HostedActor<Machine extends AnyStateMachine> {
+  readonly id: string;
+  readonly actor: Actor<Machine>;
+  /** Stops the actor and forgets it; a second call does nothing. */
+  stop(): void;
+}
+
+export class Host {
+  readonly #options: HostOptions;
+  readonly #live = new Map<string, Actor<AnyStateMachine>>();
+  readonly #inspectors = new Set<(inspection: Inspection) => void>();
+  readonly #xstateClock: { setTimeout(fn: () => void, ms: number): TimerHandle; clearTimeout(timer: TimerHandle): void };
+
+  constructor(options: HostOptions) {
+    this.#options = options;
+    const { clock } = options;
+    this.#xstateClock = {
+      setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
+      clearTimeout: (timer) => clock.clearTimeout(timer),
+    };
+  }
+
+  /** Starts `machine` under `id` (such as `session/n1`). The machine's effects must already be provided, but for
+   *  `reportUnexpected`, which the host supplies: an event that no state handles is logged and counted. */
+  start<Machine extends AnyStateMachine>(machine: Machine, id: string, input: InputFrom<Machine>): HostedActor<Machine> {
+    assert(!this.#live.has(id), `H2: actor ${id} is not live already`);
+    const { telemetry } = this.#options;
+    const unexpected = telemetry.metrics.counter("muster_actor_unexpected_events_total", "Events that an actor's state does not handle.");
+    const provided = machine.provide({
+      actions: {
+        reportUnexpected: ({ event }: { event: { type: string } }) => {
+          unexpected.add(1, { machine: machine.id, event: event.type });
+          telemetry.log.debug({ actor: id, event: event.type }, "event not expected in this state");
+        },
+      },
+    } as never) as Machine;
+    const actor = createActor(provided, {
+      id,
+      systemId: id,
+      input,
+      clock: this.#xstateClock as never,
+      inspect: (event: InspectionEvent) => {
+        if (this.#inspectors.size > 0) this.#show(id, machine.id, event);
+      },
+    } as never) as Actor<Machine>;
+    actor.subscribe({
+      error: (error: unknown) => {
+        this.#live.delete(id);
+        this.#options.onCrash(id, error);
+      },
+    });
+    this.#live.set(id, actor as unknown as Actor<AnyStateMachine>);
+    actor.start();
+    return {
+      id,
+      actor,
+      stop: () => {
+        if (this.#live.get(id) !== (actor as unknown)) return;
+        this.#live.delete(id);
+        actor.stop();
+      },
+    };
+  }
+
+  /** The live actor of that id, for `why` and the inspector. */
+  find(id: string): Actor<AnyStateMachine> | undefined {
+    return this.#live.get(id);
+  }
+
+  ids(): Iterable<string> {
+    return this.#live.keys();
+  }
+
+  inspect(inspector: (inspection: Inspection) => void): Subscription {
+    this.#inspectors.add(inspector);
+    return { unsubscribe: () => this.#inspectors.delete(inspector) };
+  }
+
+  stopAll(): void {
+    for (const [id, actor] of [...this.#live].reverse()) {
+      this.#live.delete(id);
+      actor.stop();
+    }
+  }
+
+  #show(actorId: string, machine: string, event: InspectionEvent): void {
+    if (event.type !== "@xstate.snapshot") return;
+    const inspection: Inspection = {
+      at: this.#options.clock.now(),
+      actorId,
+      machine,
+      event: event.event.type,
+      state: (event.snapshot as { value?: unknown }).value ?? null,
+    };
+    for (const inspector of this.#inspectors) inspector(inspection);
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * The ports that everything with time, chance or I/O goes through. `runtime/nats/` and `runtime/sim/` each implement
+ * all of them; machines never see them, actors are handed them.
+ */
+import type { Tracer } from "@opentelemetry/api";
+
+export interface TimerHandle {
+  readonly brand: "TimerHandle";
+}
+
+export interface Clock {
+  /** Milliseconds since the Unix epoch. */
+  now(): number;
+  /** Calls back once, at least `ms` later (0 or more). */
+  setTimeout(callback: () => void, ms: number): TimerHandle;
+  clearTimeout(timer: TimerHandle): void;
+  /** Calls back after what is running now and before any later timer: the end of a batch. */
+  soon(callback: () => void): void;
+}
+
+export interface Random {
+  /** Uniform in [0, 1). */
+  next(): number;
+  /** Uniform whole number in [0, bound). */
+  below(bound: number): number;
+  bytes(count: number): Uint8Array;
+  /** A stream of its own, so that one more draw here does not shift the draws there. */
+  fork(name: string): Random;
+}
+
+export type Headers = Readonly<Record<string, string>>;
+
+export interface BusMessage {
+  readonly subject: string;
+  readonly data: Uint8Array;
+  readonly headers: Headers;
+  /** Answers a request; does nothing for a published message. */
+  respond(data: Uint8Array): void;
+}
+
+export interface Subscription {
+  unsubscribe(): void;
+}
+
+/** `no-responders` is known not to have happened; `timeout` and `closed` may have. */
+export type RequestOutcome =
+  | { readonly kind: "reply"; readonly data: Uint8Array }
+  | { readonly kind: "no-responders" }
+  | { readonly kind: "timeout" }
+  | { readonly kind: "closed" };
+
+export interface Bus {
+  publish(subject: string, data: Uint8Array, headers?: Headers): void;
+  /** With a queue group, one member of the group gets each message. A handler never throws. */
+  subscribe(subject: string, handler: (message: BusMessage) => void, queue?: string): Subscription;
+  request(subject: string, data: Uint8Array, options: { timeoutMs: number; headers?: Headers }): Promise<RequestOutcome>;
+  /** True while the link to the bus answers its pings. */
+  isUp(): boolean;
+  /** Tells each change of `isUp`, as it happens. */
+  onLink(listener: (up: boolean) => void): Subscription;
+}
+
+/** `conflict`: known not to have happened. `unknown`: it may have, or may still. `refused`: the server said no for good. */
+export type AppendOutcome =
+  | { readonly kind: "appended"; readonly sequence: number }
+  | { readonly kind: "conflict" }
+  | { readonly kind: "unknown"; readonly reason: string }
+  | { readonly kind: "refused"; readonly reason: string };
+
+export interface LogReader {
+  /** Records with consecutive sequences, each once, from the one asked for; no gap, whatever the link does. */
+  onRecord(sequence: number, data: Uint8Array): void;
+  /** Everything up to the sequence that was the last when reading began has been handed over; again after each reconnect. */
+  onCaughtUp(sequence: number): void;
+  /** The next record wanted is older than what the log keeps: load a newer snapshot. Reading has stopped. */
+  onGap(firstKept: number): void;
+}
+
+/** The replicated, ordered list of records: one stream. */
+export interface Log {
+  /** Appends only if the log's last sequence is `expectedLast`. */
+  append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome>;
+  /** Starts handing over from `fromSequence` on, until `unsubscribe`. */
+  read(fromSequence: number, reader: LogReader): Subscription;
+  /** First and last sequence kept (first = last + 1 when empty); null when the log does not answer within `timeoutMs`. */
+  bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null>;
+  /** Drops the records before `sequence`. */
+  purgeBefore(sequence: number): Promise<void>;
+  /** Largest record in bytes. */
+  readonly recordBytesMax: number;
+}
+
+export type KvOutcome =
+  | { readonly kind: "stored"; readonly revision: number }
+  | { readonly kind: "conflict" }
+  | { readonly kind: "unknown"; readonly reason: string };
+
+/** A bucket whose keys vanish `ttlMs` after their last write: where leases live. */
+export interface LeaseBucket {
+  readonly ttlMs: number;
+  /** Writes the key only if it is absent. */
+  create(key: string, value: Uint8Array): Promise<KvOutcome>;
+  /** Writes the key only if its revision still is `revision`. */
+  update(key: string, value: Uint8Array, revision: number): Promise<KvOutcome>;
+  get(key: string): Promise<{ readonly kind: "found"; readonly value: Uint8Array; readonly revision: number } | { readonly kind: "absent" } | { readonly kind: "unknown"; readonly reason: string }>;
+  remove(key: string, revision: number): Promise<void>;
+}
+
+/** Large values by name: snapshots. A value is either whole or absent. */
+export interface Blobs {
+  put(name: string, data: Uint8Array): Promise<void>;
+  get(name: string): Promise<Uint8Array | null>;
+  list(): Promise<readonly string[]>;
+  remove(name: string): Promise<void>;
+}
+
+export interface Counter {
+  add(value?: number, labels?: Headers): void;
+}
+export interface Gauge {
+  set(value: number, labels?: Headers): void;
+}
+export interface Histogram {
+  /** In seconds, as Prometheus wants durations. */
+  observe(value: number, labels?: Headers): void;
+}
+
+/** `help` is the line that `/metrics` shows. Names are `muster_<noun>_<unit>`; asking twice for a name gives the same metric. */
+export interface Metrics {
+  counter(name: string, help: string): Counter;
+  gauge(name: string, help: string): Gauge;
+  histogram(name: string, help: string): Histogram;
+}
+
+export interface Logger {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface Telemetry {
+  readonly tracer: Tracer;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+}

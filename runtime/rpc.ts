@@ -1,0 +1,83 @@
+/**
+ * What a service is made of, independent of the wire that carries it: `edges/grpc/` serves these over HTTP/2, the
+ * simulator over its network.
+ */
+import type { MethodDescriptor } from "../proto/codec.ts";
+
+/** gRPC's status codes. */
+export const Status = {
+  OK: 0,
+  CANCELLED: 1,
+  UNKNOWN: 2,
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  ALREADY_EXISTS: 6,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  FAILED_PRECONDITION: 9,
+  ABORTED: 10,
+  OUT_OF_RANGE: 11,
+  UNIMPLEMENTED: 12,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+  DATA_LOSS: 15,
+  UNAUTHENTICATED: 16,
+} as const;
+export type Status = (typeof Status)[keyof typeof Status];
+
+/** The failure of a call: what a handler throws or rejects with, and what a client gets. Its text reaches the peer. */
+export class RpcError extends Error {
+  override readonly name = "RpcError";
+  readonly code: Status;
+  constructor(code: Status, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** Who calls. */
+export interface Peer {
+  /** From the client certificate that this cluster's CA signed; null for a caller without one, and on the control socket. */
+  readonly identity: { readonly nodeId: string; readonly role: "swarm-worker" | "swarm-manager"; readonly organization: string } | null;
+  /** True on the local Unix socket: whoever may open the socket may do what a manager may. */
+  readonly local: boolean;
+  /** IP address of the caller, without port; empty on a Unix socket. */
+  readonly address: string;
+}
+
+export interface CallContext {
+  readonly peer: Peer;
+  /** Aborted when the caller cancels, its deadline passes or its connection ends. */
+  readonly signal: AbortSignal;
+  /** W3C trace context of the caller; empty when there is none. */
+  readonly traceparent: string;
+}
+
+/** The sending half of a server stream. Writing after the end does nothing. */
+export interface Sink<Message> {
+  write(message: Message): void;
+  /** Ends the stream; without an error with status OK. */
+  end(error?: RpcError): void;
+  /** Bytes written but not yet taken by the peer's flow control. */
+  bufferedBytes(): number;
+}
+
+export type UnaryHandler<Request, Response> = (request: Request, call: CallContext) => Promise<Response> | Response;
+/** Returns at once; the stream lives until the sink is ended or `call.signal` aborts. May throw RpcError to refuse. */
+export type ServerStreamHandler<Request, Response> = (request: Request, sink: Sink<Response>, call: CallContext) => void;
+export type ClientStreamHandler<Request, Response> = (requests: AsyncIterable<Request>, call: CallContext) => Promise<Response>;
+
+type HandlerOf<Method> =
+  Method extends MethodDescriptor<infer Request, infer Response>
+    ? Method extends { readonly requestStream: true }
+      ? ClientStreamHandler<Request, Response>
+      : Method extends { readonly responseStream: true }
+        ? ServerStreamHandler<Request, Response>
+        : UnaryHandler<Request, Response>
+    : never;
+
+/** The handlers of a generated service table, such as `ServiceHandlers<typeof DispatcherService>`. */
+export type ServiceHandlers<Service extends { readonly methods: object }> = {
+  readonly [Name in keyof Service["methods"]]: HandlerOf<Service["methods"][Name]>;
+};

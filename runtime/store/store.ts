@@ -1,0 +1,80 @@
+/** The read side of a replica, and the way to have something written: what every actor and edge knows of the store. */
+import type {
+  Cluster, Config, Extension, Manager, Network, Node, Operation, ProposeRequest_Mode, Resource, Secret, Service, Session, Task, Volume,
+} from "../../proto/gen/messages.ts";
+import type { ErrorCode } from "../error-codes.ts";
+import type { Subscription } from "../ports.ts";
+
+/** The tables, by the name of their field in StoreObject. */
+export interface Tables {
+  readonly node: Node;
+  readonly service: Service;
+  readonly network: Network;
+  readonly task: Task;
+  readonly cluster: Cluster;
+  readonly secret: Secret;
+  readonly resource: Resource;
+  readonly extension: Extension;
+  readonly config: Config;
+  readonly volume: Volume;
+  readonly session: Session;
+  readonly manager: Manager;
+}
+export type TableName = keyof Tables;
+
+/** One object's change, as a watcher sees it. `old` is null for a creation, `object` is the last state for a removal. */
+export type ObjectChange = {
+  readonly [Name in TableName]: {
+    readonly table: Name;
+    readonly action: "create" | "update" | "remove";
+    readonly object: Tables[Name];
+    readonly old: Tables[Name] | null;
+  };
+}[TableName];
+
+/** All changes of one transaction. */
+export interface Commit {
+  readonly version: number;
+  /** Milliseconds since the epoch, by the writer's clock. */
+  readonly time: number;
+  readonly changes: readonly ObjectChange[];
+}
+
+/** Objects are immutable: an update makes a new object, so whoever holds one holds a consistent past. */
+export interface Store {
+  /** Sequence of the last transaction applied; 0 before the first. */
+  readonly version: number;
+  get<Name extends TableName>(table: Name, id: string): Tables[Name] | undefined;
+  /** In order of creation on this replica. */
+  all<Name extends TableName>(table: Name): Iterable<Tables[Name]>;
+  count(table: TableName): number;
+  /** By annotations.name, without regard to case, as SwarmKit indexes names; nodes by hostname (the first such). */
+  byName<Name extends TableName>(table: Name, name: string): Tables[Name] | undefined;
+  tasksByService(serviceId: string): Iterable<Task>;
+  tasksByNode(nodeId: string): Iterable<Task>;
+  /** All attempts of one slot (slot 0 of a global service holds all its nodes). */
+  tasksBySlot(serviceId: string, slot: number): Iterable<Task>;
+  /** Tasks that mention the secret, config or network in their spec. */
+  tasksReferencing(id: string): Iterable<Task>;
+  /** Called after each transaction was applied, in order, with the state already changed. A listener must not throw. */
+  watch(listener: (commit: Commit) => void): Subscription;
+}
+
+/** `unavailable`: no leader took it within its time; with `maybe`, it may yet have happened. */
+export type ProposeOutcome =
+  | { readonly kind: "committed"; readonly version: number; readonly skipped: number }
+  | { readonly kind: "refused"; readonly code: ErrorCode; readonly message: string }
+  | { readonly kind: "unavailable"; readonly maybe: boolean; readonly message: string };
+
+export interface Proposal {
+  readonly operations: readonly Operation[];
+  readonly mode: ProposeRequest_Mode;
+  readonly traceparent?: string;
+  /** How long to look for a leader before giving up, in milliseconds. */
+  readonly timeoutMs: number;
+}
+
+export interface Proposer {
+  /** Resolves once it is in the log and applied to this process's own replica. Never rejects. */
+  propose(proposal: Proposal): Promise<ProposeOutcome>;
+}

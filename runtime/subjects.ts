@@ -1,0 +1,48 @@
+/** Every subject on the bus: a builder and, where receivers need one, a parser. No other file writes a subject. */
+import { assert } from "./assert.ts";
+import { isSubjectToken } from "./ids.ts";
+
+function token(text: string): string {
+  assert(isSubjectToken(text), `B1: '${text}' can stand as one token of a subject`);
+  return text;
+}
+
+// muster.v1.svc.ledger.propose — ProposeRequest → ProposeReply; only the leader subscribes.
+export const ledgerPropose = "muster.v1.svc.ledger.propose";
+
+// muster.v1.beat.ledger.leader — LeaderBeat
+export const leaderBeat = "muster.v1.beat.ledger.leader";
+
+// muster.v1.beat.manager.<managerId> — ManagerBeat
+const managerBeatPrefix = "muster.v1.beat.manager.";
+export const managerBeats = `${managerBeatPrefix}*`;
+export function managerBeat(managerId: string): string {
+  return managerBeatPrefix + token(managerId);
+}
+export function parseManagerBeat(subject: string): string | null {
+  return parseLast(subject, managerBeatPrefix);
+}
+
+// muster.v1.svc.session.registered — SessionRegistered, to every manager
+export const sessionRegistered = "muster.v1.svc.session.registered";
+
+// muster.v1.log — LogRecord, in the log stream only
+export const log = "muster.v1.log";
+
+// muster.v1.inspect.<nodeId>.<actor> — inspection events; `/` in an actor's id becomes `:`
+const inspectPrefix = "muster.v1.inspect.";
+export const inspectAll = `${inspectPrefix}>`;
+export function inspect(nodeId: string, actorId: string): string {
+  return `${inspectPrefix}${token(nodeId)}.${actorId.split("/").map(token).join(":")}`;
+}
+export function parseInspect(subject: string): { nodeId: string; actorId: string } | null {
+  if (!subject.startsWith(inspectPrefix)) return null;
+  const [nodeId, actor, ...rest] = subject.slice(inspectPrefix.length).split(".");
+  if (nodeId === undefined || actor === undefined || rest.length > 0) return null;
+  return { nodeId, actorId: actor.replaceAll(":", "/") };
+}
+
+function parseLast(subject: string, prefix: string): string | null {
+  const last = subject.startsWith(prefix) ? subject.slice(prefix.length) : "";
+  return isSubjectToken(last) ? last : null;
+}
