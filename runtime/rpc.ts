@@ -81,3 +81,20 @@ type HandlerOf<Method> =
 export type ServiceHandlers<Service extends { readonly methods: object }> = {
   readonly [Name in keyof Service["methods"]]: HandlerOf<Service["methods"][Name]>;
 };
+
+/** The client's half: one connection to one manager. `edges/grpc/client.ts` speaks it over HTTP/2, the simulator over its network. */
+export interface RpcChannel {
+  /** Rejects with RpcError; a passed deadline is DEADLINE_EXCEEDED, a broken connection UNAVAILABLE. No timeout: waits as long as the connection lives. */
+  unary<Request, Response>(method: MethodDescriptor<Request, Response>, request: Request, options?: { timeoutMs?: number; traceparent?: string }): Promise<Response>;
+  /** `onEnd` is called exactly once, with null for status OK, and never after `cancel`. */
+  serverStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+  ): { cancel(): void };
+  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): { write(message: Request): void; finish(): Promise<Response>; cancel(): void };
+  /** Ends the connection; calls under way fail with CANCELLED. */
+  close(): void;
+  /** Called once when the connection ended for any reason but `close`. */
+  onClosed(listener: () => void): void;
+}
