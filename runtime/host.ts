@@ -39,7 +39,10 @@ export class Host {
   readonly #options: HostOptions;
   readonly #live = new Map<string, Actor<AnyStateMachine>>();
   readonly #inspectors = new Set<(inspection: Inspection) => void>();
-  readonly #xstateClock: { setTimeout(fn: () => void, ms: number): TimerHandle; clearTimeout(timer: TimerHandle): void };
+  readonly #xstateClock: {
+    setTimeout(fn: () => void, ms: number): TimerHandle;
+    clearTimeout(timer: TimerHandle): void;
+  };
 
   constructor(options: HostOptions) {
     this.#options = options;
@@ -52,10 +55,17 @@ export class Host {
 
   /** Starts `machine` under `id` (such as `session/n1`). The machine's effects must already be provided, but for
    *  `reportUnexpected`, which the host supplies: an event that no state handles is logged and counted. */
-  start<Machine extends AnyStateMachine>(machine: Machine, id: string, input: InputFrom<Machine>): HostedActor<Machine> {
+  start<Machine extends AnyStateMachine>(
+    machine: Machine,
+    id: string,
+    input: InputFrom<Machine>,
+  ): HostedActor<Machine> {
     assert(!this.#live.has(id), `H2: actor ${id} is not live already`);
     const { telemetry } = this.#options;
-    const unexpected = telemetry.metrics.counter("muster_actor_unexpected_events_total", "Events that an actor's state does not handle.");
+    const unexpected = telemetry.metrics.counter(
+      "muster_actor_unexpected_events_total",
+      "Events that an actor's state does not handle.",
+    );
     const provided = machine.provide({
       actions: {
         reportUnexpected: ({ event }: { event: { type: string } }) => {

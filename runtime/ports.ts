@@ -53,7 +53,11 @@ export interface Bus {
   publish(subject: string, data: Uint8Array, headers?: Headers): void;
   /** With a queue group, one member of the group gets each message. A handler never throws. */
   subscribe(subject: string, handler: (message: BusMessage) => void, queue?: string): Subscription;
-  request(subject: string, data: Uint8Array, options: { timeoutMs: number; headers?: Headers }): Promise<RequestOutcome>;
+  request(
+    subject: string,
+    data: Uint8Array,
+    options: { timeoutMs: number; headers?: Headers },
+  ): Promise<RequestOutcome>;
   /** True while the link to the bus answers its pings. */
   isUp(): boolean;
   /** Tells each change of `isUp`, as it happens. */
@@ -102,7 +106,13 @@ export interface LeaseBucket {
   create(key: string, value: Uint8Array): Promise<KvOutcome>;
   /** Writes the key only if its revision still is `revision`. */
   update(key: string, value: Uint8Array, revision: number): Promise<KvOutcome>;
-  get(key: string): Promise<{ readonly kind: "found"; readonly value: Uint8Array; readonly revision: number } | { readonly kind: "absent" } | { readonly kind: "unknown"; readonly reason: string }>;
+  get(
+    key: string,
+  ): Promise<
+    | { readonly kind: "found"; readonly value: Uint8Array; readonly revision: number }
+    | { readonly kind: "absent" }
+    | { readonly kind: "unknown"; readonly reason: string }
+  >;
   remove(key: string, revision: number): Promise<void>;
 }
 

@@ -39,7 +39,11 @@ export class RpcError extends Error {
 /** Who calls. */
 export interface Peer {
   /** From the client certificate that this cluster's CA signed; null for a caller without one, and on the control socket. */
-  readonly identity: { readonly nodeId: string; readonly role: "swarm-worker" | "swarm-manager"; readonly organization: string } | null;
+  readonly identity: {
+    readonly nodeId: string;
+    readonly role: "swarm-worker" | "swarm-manager";
+    readonly organization: string;
+  } | null;
   /** True on the local Unix socket: whoever may open the socket may do what a manager may. */
   readonly local: boolean;
   /** IP address of the caller, without port; empty on a Unix socket. */
@@ -65,8 +69,15 @@ export interface Sink<Message> {
 
 export type UnaryHandler<Request, Response> = (request: Request, call: CallContext) => Promise<Response> | Response;
 /** Returns at once; the stream lives until the sink is ended or `call.signal` aborts. May throw RpcError to refuse. */
-export type ServerStreamHandler<Request, Response> = (request: Request, sink: Sink<Response>, call: CallContext) => void;
-export type ClientStreamHandler<Request, Response> = (requests: AsyncIterable<Request>, call: CallContext) => Promise<Response>;
+export type ServerStreamHandler<Request, Response> = (
+  request: Request,
+  sink: Sink<Response>,
+  call: CallContext,
+) => void;
+export type ClientStreamHandler<Request, Response> = (
+  requests: AsyncIterable<Request>,
+  call: CallContext,
+) => Promise<Response>;
 
 type HandlerOf<Method> =
   Method extends MethodDescriptor<infer Request, infer Response>
@@ -85,14 +96,20 @@ export type ServiceHandlers<Service extends { readonly methods: object }> = {
 /** The client's half: one connection to one manager. `edges/grpc/client.ts` speaks it over HTTP/2, the simulator over its network. */
 export interface RpcChannel {
   /** Rejects with RpcError; a passed deadline is DEADLINE_EXCEEDED, a broken connection UNAVAILABLE. No timeout: waits as long as the connection lives. */
-  unary<Request, Response>(method: MethodDescriptor<Request, Response>, request: Request, options?: { timeoutMs?: number; traceparent?: string }): Promise<Response>;
+  unary<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    options?: { timeoutMs?: number; traceparent?: string },
+  ): Promise<Response>;
   /** `onEnd` is called exactly once, with null for status OK, and never after `cancel`. */
   serverStream<Request, Response>(
     method: MethodDescriptor<Request, Response>,
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
   ): { cancel(): void };
-  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): { write(message: Request): void; finish(): Promise<Response>; cancel(): void };
+  clientStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+  ): { write(message: Request): void; finish(): Promise<Response>; cancel(): void };
   /** Ends the connection; calls under way fail with CANCELLED. */
   close(): void;
   /** Called once when the connection ended for any reason but `close`. */

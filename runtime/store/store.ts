@@ -1,6 +1,19 @@
 /** The read side of a replica, and the way to have something written: what every actor and edge knows of the store. */
 import type {
-  Cluster, Config, Extension, Manager, Network, Node, Operation, ProposeRequest_Mode, Resource, Secret, Service, Session, Task, Volume,
+  Cluster,
+  Config,
+  Extension,
+  Manager,
+  Network,
+  Node,
+  Operation,
+  ProposeRequest_Mode,
+  Resource,
+  Secret,
+  Service,
+  Session,
+  Task,
+  Volume,
 } from "../../proto/gen/messages.ts";
 import type { ErrorCode } from "../error-codes.ts";
 import type { Subscription } from "../ports.ts";

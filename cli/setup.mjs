@@ -1,0 +1,78 @@
+// Does all set-up before `npm start` and `npm test`, with whatever Node runs it (20 or newer): the packages, a current
+// Node (it comes from the npm package `node`), the generated protobuf code, and a nats-server. Plain JavaScript, because
+// the Node that starts it may not read TypeScript. Does nothing, in a few milliseconds, when all is there.
+import { execFileSync, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { accessSync, constants, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const top = dirname(dirname(fileURLToPath(import.meta.url)));
+const modules = join(top, "node_modules");
+const stamp = join(modules, ".muster-lock");
+const node = join(modules, ".bin", "node");
+const nodeMajorMin = 24;
+
+function say(text) {
+  process.stderr.write(`setup: ${text}\n`);
+}
+
+/** Ends with one sentence that says what to do. */
+function fail(text) {
+  say(text);
+  process.exit(1);
+}
+
+function isOnPath(name) {
+  return (process.env.PATH ?? "").split(delimiter).some((folder) => {
+    try {
+      accessSync(join(folder, name), constants.X_OK);
+      return folder !== "";
+    } catch {
+      return false;
+    }
+  });
+}
+
+function installPackages() {
+  const wanted = createHash("sha256").update(readFileSync(join(top, "package-lock.json"))).digest("hex");
+  if (existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return;
+  say("installing packages (npm ci)");
+  const npm = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], { cwd: top, stdio: ["ignore", 2, 2] });
+  if (npm.error !== undefined) fail(`npm could not be started (${npm.error.message}): install npm and run this again`);
+  if (npm.status !== 0) fail("npm ci failed: see its messages above");
+  mkdirSync(modules, { recursive: true });
+  writeFileSync(stamp, wanted);
+}
+
+function checkNode() {
+  let version = "";
+  try {
+    version = execFileSync(node, ["--version"], { encoding: "utf8" }).trim();
+  } catch {
+    fail("the npm package `node` did not bring a Node for this machine: run `npm rebuild node`, or install Node 24 by hand");
+  }
+  if (Number(version.slice(1).split(".")[0]) < nodeMajorMin) fail(`node_modules/.bin/node is ${version}, needed is ${nodeMajorMin} or newer: run npm ci`);
+}
+
+function generate() {
+  const run = spawnSync(node, [join(top, "proto", "generate.ts")], { cwd: top, stdio: ["ignore", 2, 2] });
+  if (run.status !== 0) fail("the protobuf code could not be generated: see the messages above");
+}
+
+function installNats() {
+  if (process.env.MUSTER_NATS_SERVER || isOnPath("nats-server") || existsSync("/usr/sbin/nats-server")) return;
+  const manual = "install nats-server (Debian: apt-get install nats-server), or put its path into MUSTER_NATS_SERVER";
+  if (process.getuid?.() !== 0 || !isOnPath("apt-get")) fail(`nats-server is missing: ${manual}`);
+  say("installing nats-server (apt-get)");
+  const options = { stdio: ["ignore", 2, 2], env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" } };
+  spawnSync("apt-get", ["update", "-qq"], options);
+  if (spawnSync("apt-get", ["install", "-y", "-qq", "--no-install-recommends", "nats-server"], options).status !== 0) {
+    fail(`apt-get could not install nats-server: ${manual}`);
+  }
+}
+
+installPackages();
+checkNode();
+generate();
+installNats();

@@ -1,0 +1,64 @@
+/** Metrics on prom-client's registry, in the text format that Prometheus scrapes. */
+import prom from "prom-client";
+import type { Counter, Gauge, Headers, Histogram, Metrics } from "../ports.ts";
+
+/** Bounds in seconds: from a commit on a quiet machine to a request's last deadline. */
+const secondsBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+
+export interface PrometheusMetrics extends Metrics {
+  /** The whole registry as text, and its content type. */
+  expose(): Promise<{ readonly text: string; readonly contentType: string }>;
+}
+
+/** Label names are those of the first use; prom-client wants them declared, so a metric is made when it is first written. */
+export function createMetrics(): PrometheusMetrics {
+  const registry = new prom.Registry();
+  prom.collectDefaultMetrics({ register: registry, prefix: "muster_" });
+  return {
+    counter: once((name, help): Counter => {
+      let metric: prom.Counter | undefined;
+      return {
+        add: (value = 1, labels: Headers = {}) => {
+          metric ??= new prom.Counter({ name, help, labelNames: Object.keys(labels), registers: [registry] });
+          metric.inc(labels, value);
+        },
+      };
+    }),
+    gauge: once((name, help): Gauge => {
+      let metric: prom.Gauge | undefined;
+      return {
+        set: (value, labels: Headers = {}) => {
+          metric ??= new prom.Gauge({ name, help, labelNames: Object.keys(labels), registers: [registry] });
+          metric.set(labels, value);
+        },
+      };
+    }),
+    histogram: once((name, help): Histogram => {
+      let metric: prom.Histogram | undefined;
+      return {
+        observe: (value, labels: Headers = {}) => {
+          metric ??= new prom.Histogram({
+            name,
+            help,
+            labelNames: Object.keys(labels),
+            buckets: secondsBuckets,
+            registers: [registry],
+          });
+          metric.observe(labels, value);
+        },
+      };
+    }),
+    expose: async () => ({ text: await registry.metrics(), contentType: registry.contentType }),
+  };
+}
+
+function once<Metric>(make: (name: string, help: string) => Metric): (name: string, help: string) => Metric {
+  const made = new Map<string, Metric>();
+  return (name, help) => {
+    const known = made.get(name);
+    if (known !== undefined) return known;
+    const metric = make(name, help);
+    made.set(name, metric);
+    return metric;
+  };
+}

@@ -1,0 +1,30 @@
+/** A process's telemetry: structured logs (pino), metrics (Prometheus) and traces (OpenTelemetry) behind one port. */
+import pino from "pino";
+import type { Telemetry } from "../ports.ts";
+import { createMetrics, type PrometheusMetrics } from "./metrics.ts";
+import { createTracing } from "./tracing.ts";
+
+export interface ProcessTelemetry extends Telemetry {
+  readonly metrics: PrometheusMetrics;
+  shutdown(): Promise<void>;
+}
+
+export interface TelemetryOptions {
+  /** `muster-manager`, `muster-agent`, …; the service.name of traces and the name in logs. */
+  readonly service: string;
+  /** trace, debug, info, warn, error or silent. */
+  readonly level: string;
+  /** File to append to; absent: standard error. */
+  readonly logFile?: string;
+  readonly otlpEndpoint: string | undefined;
+}
+
+export async function createTelemetry(options: TelemetryOptions): Promise<ProcessTelemetry> {
+  const tracing = await createTracing(options.service, options.otlpEndpoint);
+  const destination = pino.destination({ dest: options.logFile ?? 2, sync: true, mkdir: true });
+  const log = pino(
+    { name: options.service, level: options.level, timestamp: pino.stdTimeFunctions.isoTime },
+    destination,
+  );
+  return { tracer: tracing.tracer, metrics: createMetrics(), log, shutdown: () => tracing.shutdown() };
+}

@@ -1,0 +1,54 @@
+/**
+ * The tracer: OpenTelemetry's API everywhere; the SDK and its OTLP exporter are loaded only where somebody collects
+ * (`OTEL_EXPORTER_OTLP_ENDPOINT`), so that a process which nobody traces pays nothing for it.
+ */
+import {
+  isSpanContextValid,
+  ROOT_CONTEXT,
+  trace,
+  TraceFlags,
+  type Context,
+  type Span,
+  type Tracer,
+} from "@opentelemetry/api";
+
+export interface Tracing {
+  readonly tracer: Tracer;
+  /** Sends what is still waiting; resolves within the exporter's own timeout. */
+  shutdown(): Promise<void>;
+}
+
+/** `endpoint` as in the OTLP specification: the collector's base URL, such as `http://127.0.0.1:4318`. */
+export async function createTracing(service: string, endpoint: string | undefined): Promise<Tracing> {
+  if (endpoint === undefined || endpoint === "") return { tracer: trace.getTracer("muster"), shutdown: async () => {} };
+  const [{ BatchSpanProcessor, TracerProvider }, { OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all(
+    [
+      import("@opentelemetry/sdk-trace"),
+      import("@opentelemetry/exporter-trace-otlp-http"),
+      import("@opentelemetry/resources"),
+    ],
+  );
+  const exporter = new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, "")}/v1/traces` });
+  const provider = new TracerProvider({
+    spanProcessors: [new BatchSpanProcessor({ exporter })],
+    resource: resourceFromAttributes({ "service.name": service }),
+  });
+  return { tracer: provider.getTracer("muster"), shutdown: () => provider.shutdown() };
+}
+
+const pattern = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+
+/** The context that a W3C `traceparent` names; the root context where it is empty or malformed. */
+export function contextOf(traceparent: string): Context {
+  const [, traceId, spanId, flags] = pattern.exec(traceparent) ?? [];
+  if (traceId === undefined || spanId === undefined || flags === undefined) return ROOT_CONTEXT;
+  const spanContext = { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & TraceFlags.SAMPLED, isRemote: true };
+  return isSpanContextValid(spanContext) ? trace.setSpanContext(ROOT_CONTEXT, spanContext) : ROOT_CONTEXT;
+}
+
+/** The W3C `traceparent` of a span; empty when nobody records it. */
+export function traceparentOf(span: Span): string {
+  const { traceId, spanId, traceFlags } = span.spanContext();
+  if (!isSpanContextValid(span.spanContext())) return "";
+  return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`;
+}
