@@ -1,0 +1,151 @@
+/**
+ * What a node agent is handed. The real ones are wired in `cli/agent-process.ts`; the simulator has its own, so an agent
+ * runs unchanged on either.
+ */
+import type { Any } from "../proto/gen/messages.ts";
+import type { Host } from "../runtime/host.ts";
+import type { Clock, Random, Telemetry } from "../runtime/ports.ts";
+import type { RpcChannel } from "../runtime/rpc.ts";
+
+/**
+ * How far a connection can be trusted: `bootstrap-unverified` checks nothing (what comes over it is checked by the join
+ * token's digest), `bootstrap` verifies the server as `swarm-ca` against the root and shows no certificate, `node`
+ * verifies it as `swarm-manager` and shows the node's own.
+ */
+export type Credentials = "bootstrap-unverified" | "bootstrap" | "node";
+
+/** PEM texts; each is empty where the credentials have no use for it. */
+export interface TlsMaterial {
+  readonly rootPem: string;
+  readonly certificatePem: string;
+  readonly keyPem: string;
+}
+
+export interface Dialer {
+  /** `address` is `host:port`. Rejects with RpcError UNAVAILABLE when nobody can be reached there in a few seconds. */
+  dial(address: string, credentials: Credentials, material: TlsMaterial): Promise<RpcChannel>;
+}
+
+/** Small records by name (`[A-Za-z0-9._-]+`), each either whole or absent, readable by the agent alone. */
+export interface AgentDisk {
+  load(name: string): Promise<Uint8Array | null>;
+  /** Resolves once the record survives a crash of the machine. Of two saves of one name the later one stays. */
+  save(name: string, data: Uint8Array): Promise<void>;
+  remove(name: string): Promise<void>;
+  /** Names that begin with `prefix`, in no particular order. */
+  list(prefix: string): Promise<readonly string[]>;
+}
+
+export interface CertificateFacts {
+  /** The subject's CN. */
+  readonly nodeId: string;
+  /** The subject's OU. */
+  readonly role: string;
+  /** The subject's O: the cluster's id. */
+  readonly organization: string;
+  /** Milliseconds since the Unix epoch. */
+  readonly notBefore: number;
+  readonly notAfter: number;
+  /** DER of the issuer's name. */
+  readonly issuerSubject: Uint8Array;
+  /** DER (SubjectPublicKeyInfo) of the key that signed it; empty when the issuer is in neither chain nor root. */
+  readonly issuerPublicKey: Uint8Array;
+}
+
+export interface CertificateMaker {
+  /** A new key pair and a PKCS#10 request with an empty subject; both PEM, the key PKCS#8. */
+  createKeyAndCsr(): Promise<{ readonly keyPem: string; readonly csrPem: string }>;
+  /** Reads the first certificate of a chain. Throws when there is none. */
+  describe(certificatePem: string, rootPem: string): Promise<CertificateFacts>;
+  /** Whether the chain ends at one of the roots and every certificate in it is valid at `at` (ms since the epoch). */
+  verifies(certificatePem: string, rootPem: string, at: number): Promise<boolean>;
+  /** SHA-256, in lower-case hex. */
+  digest(data: Uint8Array): Promise<string>;
+}
+
+/** What the agent tells of the machine that it runs on. */
+export interface NodeFacts {
+  /** `x86_64` or `aarch64`. */
+  readonly architecture: string;
+  /** `linux`. */
+  readonly os: string;
+  /** Cores times 10^9. */
+  readonly nanoCpus: number;
+  readonly memoryBytes: number;
+  /** Version of Muster, shown where an engine shows its own. */
+  readonly engineVersion: string;
+}
+
+/** A task in the form that a driver gets it: nothing of the cluster but what it may use. */
+export interface DriverTask {
+  readonly id: string;
+  readonly name: string;
+  readonly slot: number;
+  readonly serviceId: string;
+  readonly serviceName: string;
+  readonly serviceLabels: Readonly<Record<string, string>>;
+  readonly nodeId: string;
+  readonly nodeHostname: string;
+  readonly nodePlatform: { readonly architecture: string; readonly os: string };
+  /** The GenericRuntimeSpec's payload. */
+  readonly payload: Any | null;
+  /** Payloads of the secrets and configs that the task references, by id; those not assigned are missing. */
+  readonly secrets: ReadonlyMap<string, Uint8Array>;
+  readonly configs: ReadonlyMap<string, Uint8Array>;
+  /** W3C trace context for the task's own environment; empty when it is not traced. */
+  readonly traceparent: string;
+}
+
+/** How a run ended. */
+export interface TaskExit {
+  /** As a shell gives it: 128 + n after signal n. -1 when nobody knows. */
+  readonly code: number;
+  /** Name such as `SIGKILL`; empty when it exited by itself. */
+  readonly signal: string;
+  /** One sentence when the code does not tell what happened, else empty. */
+  readonly reason: string;
+  /** Last lines of its output, at most a few hundred bytes. */
+  readonly lastOutput: string;
+}
+
+/** What a driver still has of a task. */
+export type FoundTask =
+  | { readonly kind: "absent" }
+  | { readonly kind: "running"; readonly pid: number }
+  | { readonly kind: "exited"; readonly pid: number; readonly exit: TaskExit };
+
+export type DriverOutcome = { readonly kind: "done" } | { readonly kind: "refused"; readonly reason: string };
+export type StartOutcome = { readonly kind: "started"; readonly pid: number } | { readonly kind: "refused"; readonly reason: string };
+
+/**
+ * Runs tasks of one kind. Calls for one task are serialised by the driver in the order in which they were made. Nothing
+ * here rejects for a reason that lies in the task: that is an outcome.
+ */
+export interface TaskDriver {
+  /** The GenericRuntimeSpec kind that it runs, which the node advertises as a plugin of type `Driver`. */
+  readonly kind: string;
+  /** Makes everything ready that starting needs. A second call is harmless. */
+  prepare(task: DriverTask): Promise<DriverOutcome>;
+  start(task: DriverTask): Promise<StartOutcome>;
+  /** Resolves when the run has ended and nothing of it is left; for a run that was found again as well. */
+  wait(taskId: string): Promise<TaskExit>;
+  /** Looks for what an earlier life of the agent started. */
+  find(taskId: string): Promise<FoundTask>;
+  /** Ends the run: stop signal, the task's grace, then kill. Resolves when nothing is left; null when nothing ran. */
+  stop(taskId: string): Promise<TaskExit | null>;
+  /** Forgets a task that has ended, its output included. */
+  remove(taskId: string): Promise<void>;
+  /** Ends the watching, not the tasks. */
+  close(): void;
+}
+
+export interface AgentPorts {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly telemetry: Telemetry;
+  readonly host: Host;
+  readonly dialer: Dialer;
+  readonly disk: AgentDisk;
+  readonly certificates: CertificateMaker;
+  readonly facts: NodeFacts;
+}
