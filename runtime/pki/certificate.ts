@@ -1,0 +1,144 @@
+/**
+ * What the system asks of a certificate that somebody else made: who it names, who signed it, and when to renew it.
+ */
+import { X509Certificate } from "node:crypto";
+import { DerReader, Tag, contextTag } from "./der.ts";
+import { pemBlocks } from "./pem.ts";
+
+export const certificateLabel = "CERTIFICATE";
+
+export type NodeRoleName = "swarm-worker" | "swarm-manager";
+
+export interface CertificateDescription {
+  readonly kind: "certificate";
+  /** CN of the subject. */
+  readonly nodeId: string;
+  /** OU of the subject; null when it is none of the two roles. */
+  readonly role: NodeRoleName | null;
+  /** O of the subject: the cluster's id. */
+  readonly organization: string;
+  readonly notBeforeMs: number;
+  readonly notAfterMs: number;
+  /** The issuer's name, the very bytes of the certificate: `NodeTLSInfo.cert_issuer_subject`. */
+  readonly issuerSubjectDer: Uint8Array;
+  /** SubjectPublicKeyInfo of the issuer (`NodeTLSInfo.cert_issuer_public_key`), taken from the intermediates in the PEM
+   *  or from `rootPem`; null when neither holds the issuer. */
+  readonly issuerPublicKeyDer: Uint8Array | null;
+  /** True when the chain leads to a certificate of `rootPem` and every certificate of it is within its validity at `nowMs`. */
+  verify(rootPem: string, nowMs: number): boolean;
+}
+
+export type CertificateOutcome = CertificateDescription | { readonly kind: "malformed"; readonly reason: string };
+
+/** The parts of a certificate that `X509Certificate` does not hand over as bytes. */
+export interface CertificateParts {
+  readonly issuerDer: Uint8Array;
+  readonly subjectDer: Uint8Array;
+  readonly publicKeyDer: Uint8Array;
+  readonly subjectKeyId: Uint8Array | null;
+}
+
+const subjectKeyIdOid = Buffer.from([0x55, 0x1d, 0x0e]);
+
+/** Takes a DER certificate apart. Throws DerError. */
+export function certificateParts(der: Uint8Array): CertificateParts {
+  const fields = new DerReader(der).enter().enter();
+  if (fields.peekTag() === contextTag(0)) fields.read();
+  fields.read(Tag.integer);
+  fields.read(Tag.sequence);
+  const issuerDer = Uint8Array.from(fields.read(Tag.sequence).raw);
+  fields.read(Tag.sequence);
+  const subjectDer = Uint8Array.from(fields.read(Tag.sequence).raw);
+  const publicKeyDer = Uint8Array.from(fields.read(Tag.sequence).raw);
+  let subjectKeyId: Uint8Array | null = null;
+  while (!fields.isAtEnd) {
+    const field = fields.read();
+    if (field.tag !== contextTag(3)) continue;
+    const extensions = new DerReader(field.contents).enter();
+    while (!extensions.isAtEnd) {
+      const extension = extensions.enter();
+      const isSubjectKeyId = subjectKeyIdOid.equals(extension.read(Tag.oid).contents);
+      if (extension.peekTag() === Tag.boolean) extension.read();
+      const value = extension.read(Tag.octetString).contents;
+      if (isSubjectKeyId) subjectKeyId = Uint8Array.from(new DerReader(value).read(Tag.octetString).contents);
+    }
+  }
+  return { issuerDer, subjectDer, publicKeyDer, subjectKeyId };
+}
+
+/** The value of the first attribute of a kind in a name as `X509Certificate.subject` writes it, one `KEY=value` a line. */
+function attribute(name: string, key: string): string {
+  for (const line of name.split("\n")) if (line.startsWith(`${key}=`)) return line.slice(key.length + 1);
+  return "";
+}
+
+function isCurrent(certificate: X509Certificate, nowMs: number): boolean {
+  return certificate.validFromDate.getTime() <= nowMs && nowMs <= certificate.validToDate.getTime();
+}
+
+function isIssuedBy(certificate: X509Certificate, issuer: X509Certificate): boolean {
+  return issuer.ca && certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
+}
+
+/** Walks from the leaf through the intermediates to one of the roots, at most once through each. */
+function leadsTo(chain: readonly X509Certificate[], roots: readonly X509Certificate[], nowMs: number): boolean {
+  let at = chain[0] as X509Certificate;
+  const unused = new Set(chain.slice(1));
+  for (;;) {
+    if (!isCurrent(at, nowMs)) return false;
+    const below = at;
+    if (roots.some((root) => isCurrent(root, nowMs) && isIssuedBy(below, root))) return true;
+    const next = [...unused].find((candidate) => isIssuedBy(below, candidate));
+    if (next === undefined) return false;
+    unused.delete(next);
+    at = next;
+  }
+}
+
+function parseAll(pem: string): readonly X509Certificate[] {
+  return pemBlocks(pem, certificateLabel).map((der) => new X509Certificate(der));
+}
+
+/** Describes the first certificate of `pem`; the others are its intermediates. Never throws. */
+export function describeCertificate(pem: string, rootPem = ""): CertificateOutcome {
+  try {
+    const chain = parseAll(pem);
+    const leaf = chain[0];
+    if (leaf === undefined) return { kind: "malformed", reason: "no PEM certificate" };
+    const issuer = [...chain.slice(1), ...parseAll(rootPem)].find((candidate) => isIssuedBy(leaf, candidate));
+    const ou = attribute(leaf.subject, "OU");
+    return {
+      kind: "certificate",
+      nodeId: attribute(leaf.subject, "CN"),
+      role: ou === "swarm-worker" || ou === "swarm-manager" ? ou : null,
+      organization: attribute(leaf.subject, "O"),
+      notBeforeMs: leaf.validFromDate.getTime(),
+      notAfterMs: leaf.validToDate.getTime(),
+      issuerSubjectDer: certificateParts(leaf.raw).issuerDer,
+      issuerPublicKeyDer: issuer === undefined ? null : certificateParts(issuer.raw).publicKeyDer,
+      verify: (roots, nowMs) => {
+        try {
+          return leadsTo(chain, parseAll(roots), nowMs);
+        } catch {
+          return false; // a root that does not parse vouches for nothing
+        }
+      },
+    };
+  } catch {
+    return { kind: "malformed", reason: "not a certificate" };
+  }
+}
+
+const minuteMs = 60_000;
+
+/**
+ * When to renew (reference/swarm-worker-protocol.md §3.5): at a whole minute drawn from [50 %, 80 %) of the validity, so
+ * that nodes that joined together do not renew together. `fraction` is uniform in [0, 1). May lie in the past: renew now.
+ */
+export function renewalInstant(validity: { readonly notBeforeMs: number; readonly notAfterMs: number }, fraction: number): number {
+  const minutes = Math.floor((validity.notAfterMs - validity.notBeforeMs) / minuteMs);
+  // In whole numbers: 0.8 is no binary fraction, and 0.8 * 10 must not become 7.
+  const from = Math.floor(minutes / 2);
+  const to = Math.floor((minutes * 4) / 5);
+  return validity.notBeforeMs + (from + Math.floor(fraction * Math.max(0, to - from))) * minuteMs;
+}

@@ -1,0 +1,166 @@
+/**
+ * The little of DER (ITU-T X.690) that certificates and certificate requests need: a writer made of nested byte
+ * strings and a reader of one element at a time.
+ *
+ * D1: the reader never looks outside the bytes it was given, and accepts definite lengths in their shortest form only.
+ */
+
+/** Tag bytes used here. */
+export const Tag = {
+  boolean: 0x01,
+  integer: 0x02,
+  bitString: 0x03,
+  octetString: 0x04,
+  oid: 0x06,
+  utf8String: 0x0c,
+  printableString: 0x13,
+  utcTime: 0x17,
+  generalizedTime: 0x18,
+  sequence: 0x30,
+  set: 0x31,
+} as const;
+
+/** Constructed context-specific tag, `[n]` in ASN.1. */
+export function contextTag(number: number): number {
+  return 0xa0 | number;
+}
+
+/** Thrown by the reader on bytes that are no DER, or not the element expected. */
+export class DerError extends Error {
+  override readonly name = "DerError";
+}
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+function lengthBytes(length: number): number[] {
+  if (length < 0x80) return [length];
+  const digits: number[] = [];
+  for (let rest = length; rest > 0; rest = Math.floor(rest / 256)) digits.unshift(rest & 0xff);
+  return [0x80 | digits.length, ...digits];
+}
+
+/** One element: its tag, its length and the given contents one after the other. */
+export function element(tag: number, ...contents: readonly Uint8Array[]): Bytes {
+  let length = 0;
+  for (const part of contents) length += part.length;
+  const header = lengthBytes(length);
+  const bytes = new Uint8Array(1 + header.length + length);
+  bytes[0] = tag;
+  bytes.set(header, 1);
+  let at = 1 + header.length;
+  for (const part of contents) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}
+
+export function sequence(...contents: readonly Uint8Array[]): Bytes {
+  return element(Tag.sequence, ...contents);
+}
+
+/** A non-negative INTEGER from its big-endian magnitude. */
+export function unsignedInteger(magnitude: Uint8Array): Bytes {
+  let start = 0;
+  while (start < magnitude.length - 1 && magnitude[start] === 0) start += 1;
+  const trimmed = magnitude.subarray(start);
+  const isNegativeLooking = trimmed.length === 0 || (trimmed[0] as number) >= 0x80;
+  return isNegativeLooking ? element(Tag.integer, Uint8Array.of(0), trimmed) : element(Tag.integer, trimmed);
+}
+
+export function bitString(bytes: Uint8Array, unusedBits = 0): Bytes {
+  return element(Tag.bitString, Uint8Array.of(unusedBits), bytes);
+}
+
+/** An OBJECT IDENTIFIER from its dotted text. */
+export function oid(dotted: string): Bytes {
+  const [first = 0, second = 0, ...rest] = dotted.split(".").map(Number);
+  const bytes: number[] = [];
+  for (const arc of [first * 40 + second, ...rest]) {
+    const groups = [arc & 0x7f];
+    for (let left = Math.floor(arc / 128); left > 0; left = Math.floor(left / 128)) groups.unshift(0x80 | (left & 0x7f));
+    bytes.push(...groups);
+  }
+  return element(Tag.oid, Uint8Array.from(bytes));
+}
+
+const encoder = new TextEncoder();
+
+/** Text as PrintableString where its characters allow it, as Go's encoder chooses too, else as UTF8String. */
+export function directoryString(text: string): Bytes {
+  const tag = /^[A-Za-z0-9 '()+,\-./:=?]*$/.test(text) ? Tag.printableString : Tag.utf8String;
+  return element(tag, encoder.encode(text));
+}
+
+/** A Time: UTCTime before the year 2050, GeneralizedTime from then on (RFC 5280 §4.1.2.5); whole seconds. */
+export function time(atMs: number): Bytes {
+  const digits = new Date(atMs).toISOString().replace(/\.\d+Z$/, "Z").replaceAll(/[-:T]/g, "");
+  const isShort = Number(digits.slice(0, 4)) < 2050;
+  return element(isShort ? Tag.utcTime : Tag.generalizedTime, encoder.encode(isShort ? digits.slice(2) : digits));
+}
+
+/** An element as it stands in the bytes: `raw` with its header, `contents` without. */
+export interface Element {
+  readonly tag: number;
+  readonly raw: Uint8Array;
+  readonly contents: Uint8Array;
+}
+
+/** Reads the elements that follow each other in `bytes`. */
+export class DerReader {
+  readonly #bytes: Uint8Array;
+  #at = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+
+  get isAtEnd(): boolean {
+    return this.#at === this.#bytes.length;
+  }
+
+  /** Tag of the next element, or null at the end. */
+  peekTag(): number | null {
+    return this.#bytes[this.#at] ?? null;
+  }
+
+  /** The next element, of any tag or of the one expected. Throws DerError. */
+  read(expectedTag?: number): Element {
+    const bytes = this.#bytes;
+    const start = this.#at;
+    const tag = bytes[start];
+    const first = bytes[start + 1];
+    if (tag === undefined || first === undefined) throw new DerError("element cut short");
+    if ((tag & 0x1f) === 0x1f) throw new DerError("tag number too large");
+    if (expectedTag !== undefined && tag !== expectedTag) throw new DerError(`expected tag ${expectedTag}, found ${tag}`);
+    let length = first;
+    let contentsAt = start + 2;
+    if (first >= 0x80) {
+      const digits = first & 0x7f;
+      // Four digits reach 4 GiB, far over anything that gets here; none would be BER's indefinite form (D1).
+      if (digits === 0 || digits > 4) throw new DerError("length form not allowed");
+      length = 0;
+      for (let digit = 0; digit < digits; digit += 1) {
+        const value = bytes[contentsAt + digit];
+        if (value === undefined) throw new DerError("element cut short");
+        length = length * 256 + value;
+      }
+      if (length < 0x80 || (digits > 1 && bytes[contentsAt] === 0)) throw new DerError("length not in its shortest form");
+      contentsAt += digits;
+    }
+    const end = contentsAt + length;
+    if (end > bytes.length) throw new DerError("element cut short");
+    this.#at = end;
+    return { tag, raw: bytes.subarray(start, end), contents: bytes.subarray(contentsAt, end) };
+  }
+
+  /** A reader of the contents of the next element, which must have the tag given. */
+  enter(expectedTag: number = Tag.sequence): DerReader {
+    return new DerReader(this.read(expectedTag).contents);
+  }
+
+  /** Throws unless everything was read: trailing bytes are never ignored. */
+  finish(): void {
+    if (!this.isAtEnd) throw new DerError("bytes after the end");
+  }
+}

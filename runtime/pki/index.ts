@@ -1,0 +1,11 @@
+/** X.509 for the cluster: its root, node certificates, requests for them, and the join tokens that pin the root. */
+export { createRoot, issue, type IssueRequest } from "./authority.ts";
+export {
+  describeCertificate,
+  renewalInstant,
+  type CertificateDescription,
+  type CertificateOutcome,
+  type NodeRoleName,
+} from "./certificate.ts";
+export { createKeyAndCsr, readCsr, type CsrOutcome } from "./csr.ts";
+export { isSameToken, joinSecretBytes, makeJoinToken, parseJoinToken, rootMatches, type JoinToken } from "./join-token.ts";
