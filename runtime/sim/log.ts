@@ -1,0 +1,217 @@
+/** The log, leases and blobs of one process, on its link to the simulated NATS. */
+import type { AppendOutcome, Blobs, KvOutcome, LeaseBucket, Log, LogReader, Subscription } from "../ports.ts";
+import type { ProcessClock } from "./clock.ts";
+import type { SimNatsLink } from "./nats-link.ts";
+import type { SimTrace } from "./trace.ts";
+
+/** How long each kind of request waits for the server, in milliseconds: what the NATS implementation waits. */
+const requestTimeoutMs = 5_000;
+/** How often a reader that hears nothing looks at the log's end: the idle heartbeat of a consumer. */
+const idleLookMs = 1_000;
+/** Records fetched at once. */
+const fetchMax = 256;
+/** NATS's default `max_payload`, with room for headers. */
+const recordBytesMax = 1_000_000;
+
+export class SimLog implements Log {
+  readonly recordBytesMax = recordBytesMax;
+  readonly #link: SimNatsLink;
+  readonly #clock: ProcessClock;
+  readonly #trace: SimTrace;
+
+  constructor(link: SimNatsLink, clock: ProcessClock, trace: SimTrace) {
+    this.#link = link;
+    this.#clock = clock;
+    this.#trace = trace;
+  }
+
+  async append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome> {
+    if (data.length > recordBytesMax) return { kind: "refused", reason: `a record of ${data.length} bytes is too large` };
+    const copy = data.slice();
+    const outcome = await this.#link.ask((server) => server.append(copy, expectedLast), requestTimeoutMs);
+    if (outcome === null) this.#trace.mark("append.unknown");
+    else if (outcome.kind === "conflict") this.#trace.mark("append.conflict");
+    return outcome ?? { kind: "unknown", reason: "the log did not answer in time" };
+  }
+
+  read(fromSequence: number, reader: LogReader): Subscription {
+    return new Reading(this.#link, this.#clock, fromSequence, reader);
+  }
+
+  bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
+    return this.#link.ask((server) => ({ first: server.first, last: server.last }), timeoutMs);
+  }
+
+  async purgeBefore(sequence: number): Promise<void> {
+    const done = await this.#link.ask((server) => {
+      server.purgeBefore(sequence);
+      return true;
+    }, requestTimeoutMs);
+    if (done === null) throw new Error("the log did not answer in time");
+  }
+}
+
+/** One reader of the log: pushed to while the link holds, and looking for itself whenever it hears nothing. */
+class Reading implements Subscription {
+  readonly #link: SimNatsLink;
+  readonly #clock: ProcessClock;
+  readonly #reader: LogReader;
+  readonly #rejoined: Subscription;
+  #next: number;
+  /** What must have been handed over before the reader is told that it has caught up; null when it has been told. */
+  #target: number | null = null;
+  #fetching = false;
+  #heard = false;
+  #isActive = true;
+
+  constructor(link: SimNatsLink, clock: ProcessClock, from: number, reader: LogReader) {
+    this.#link = link;
+    this.#clock = clock;
+    this.#next = from;
+    this.#reader = reader;
+    this.#rejoined = link.rejoin({ onUp: () => void this.#begin() });
+    void this.#begin();
+    this.#watch();
+  }
+
+  unsubscribe(): void {
+    this.#isActive = false;
+    this.#rejoined.unsubscribe();
+  }
+
+  /** Declares its interest, and learns how far it has to read before it has caught up. */
+  async #begin(): Promise<void> {
+    const last = await this.#link.ask((server, session) => {
+      session.readers.set(this, (sequence, data) => this.#receive(sequence, data));
+      return server.last;
+    }, idleLookMs);
+    // The next look begins again.
+    if (last === null || !this.#isActive) return;
+    this.#target = last;
+    this.#catchUp();
+    void this.#fetch();
+  }
+
+  #receive(sequence: number, data: Uint8Array): void {
+    if (!this.#isActive) return;
+    this.#heard = true;
+    if (sequence === this.#next) this.#hand(data);
+    else if (sequence > this.#next) void this.#fetch();
+  }
+
+  #hand(data: Uint8Array): void {
+    const sequence = this.#next;
+    this.#next += 1;
+    this.#reader.onRecord(sequence, data);
+    this.#catchUp();
+  }
+
+  #catchUp(): void {
+    const target = this.#target;
+    if (!this.#isActive || target === null || this.#next <= target) return;
+    this.#target = null;
+    this.#reader.onCaughtUp(target);
+  }
+
+  async #fetch(): Promise<void> {
+    if (this.#fetching) return;
+    this.#fetching = true;
+    for (;;) {
+      const from = this.#next;
+      const found = await this.#link.ask((server) => {
+        const { first, last } = server;
+        return { first, last, records: from < first ? [] : server.records(from, fetchMax) };
+      }, idleLookMs);
+      if (found === null || !this.#isActive || !this.#clock.alive) break;
+      if (this.#next < found.first) {
+        this.unsubscribe();
+        this.#reader.onGap(found.first);
+        break;
+      }
+      for (const [at, data] of found.records.entries()) {
+        // Pushed records may have come between.
+        if (this.#isActive && this.#clock.alive && from + at === this.#next) this.#hand(data);
+      }
+      if (!this.#isActive || this.#next > found.last) break;
+    }
+    this.#fetching = false;
+  }
+
+  /** Looks again when nothing was heard for a while; the link may be up and yet the push lost. */
+  #watch(): void {
+    this.#clock.setTimeout(() => {
+      if (!this.#isActive) return;
+      if (!this.#heard && this.#link.isUp()) void (this.#target === null ? this.#fetch() : this.#begin());
+      this.#heard = false;
+      this.#watch();
+    }, idleLookMs);
+  }
+}
+
+export class SimLeases implements LeaseBucket {
+  readonly ttlMs: number;
+  readonly #link: SimNatsLink;
+  readonly #bucket: string;
+
+  constructor(link: SimNatsLink, bucket: string, ttlMs: number) {
+    this.#link = link;
+    this.#bucket = bucket;
+    this.ttlMs = ttlMs;
+  }
+
+  async create(key: string, value: Uint8Array): Promise<KvOutcome> {
+    const copy = value.slice();
+    return (await this.#link.ask((server) => server.createKey(this.#bucket, key, copy, this.ttlMs), requestTimeoutMs)) ?? unknown;
+  }
+
+  async update(key: string, value: Uint8Array, revision: number): Promise<KvOutcome> {
+    const copy = value.slice();
+    return (await this.#link.ask((server) => server.updateKey(this.#bucket, key, copy, revision, this.ttlMs), requestTimeoutMs)) ?? unknown;
+  }
+
+  async get(
+    key: string,
+  ): Promise<{ readonly kind: "found"; readonly value: Uint8Array; readonly revision: number } | { readonly kind: "absent" } | { readonly kind: "unknown"; readonly reason: string }> {
+    const answer = await this.#link.ask((server) => ({ entry: server.getKey(this.#bucket, key, this.ttlMs) }), requestTimeoutMs);
+    if (answer === null) return unknown;
+    if (answer.entry === null) return { kind: "absent" };
+    return { kind: "found", value: answer.entry.value, revision: answer.entry.revision };
+  }
+
+  async remove(key: string, revision: number): Promise<void> {
+    await this.#link.ask((server) => server.removeKey(this.#bucket, key, revision), requestTimeoutMs);
+  }
+}
+
+const unknown = { kind: "unknown", reason: "the bucket did not answer in time" } as const;
+
+export class SimBlobs implements Blobs {
+  readonly #link: SimNatsLink;
+
+  constructor(link: SimNatsLink) {
+    this.#link = link;
+  }
+
+  async put(name: string, data: Uint8Array): Promise<void> {
+    const copy = data.slice();
+    await this.#ask((blobs) => void blobs.set(name, copy));
+  }
+
+  async get(name: string): Promise<Uint8Array | null> {
+    return this.#ask((blobs) => blobs.get(name) ?? null);
+  }
+
+  async list(): Promise<readonly string[]> {
+    return this.#ask((blobs) => [...blobs.keys()].sort());
+  }
+
+  async remove(name: string): Promise<void> {
+    await this.#ask((blobs) => void blobs.delete(name));
+  }
+
+  async #ask<Result>(work: (blobs: Map<string, Uint8Array>) => Result): Promise<Result> {
+    const answer = await this.#link.ask((server) => ({ result: work(server.blobs) }), requestTimeoutMs);
+    if (answer === null) throw new Error("the object store did not answer in time");
+    return answer.result;
+  }
+}

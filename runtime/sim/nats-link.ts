@@ -1,0 +1,224 @@
+/**
+ * One process's connection to the simulated NATS, and the bus on it. It comes back by itself after a break, with all its
+ * subscriptions.
+ *
+ * States: up (a connection that this side believes in), down (trying again). `isUp` says which, and may be wrong for as
+ * long as a keepalive takes, as in the real world.
+ *
+ * K1: what is asked of the server is answered once: with its result, or with null when that is not to be had.
+ */
+import type { Bus, BusMessage, Headers, RequestOutcome, Subscription } from "../ports.ts";
+import type { SimNatsServer, ServerSession } from "./nats-server.ts";
+import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
+import type { SimRandom } from "./random.ts";
+
+/** A client pings every 1 to 2 s and gives up when two are outstanding. */
+const clientKeepalive: Keepalive = { leastMs: 2_000, mostMs: 4_000 };
+/** The server takes longer to notice. */
+const serverKeepalive: Keepalive = { leastMs: 4_000, mostMs: 10_000 };
+const reconnectMsMin = 200;
+const reconnectMsMax = 1_500;
+/** How long a new connection waits for the server's first word. */
+const handshakeMsMax = 2_000;
+/** Share of what is published while the link is down that the client sends later, once it is up. The rest is lost. */
+const lateShare = 0.5;
+
+interface Subscribed {
+  readonly pattern: string;
+  readonly queue: string | null;
+  readonly handler: (message: BusMessage) => void;
+}
+
+interface Pending {
+  readonly settle: (outcome: RequestOutcome) => void;
+}
+
+/** What stands on the link and has to begin anew after each reconnect. */
+export interface Rejoining {
+  onUp(): void;
+}
+
+export class SimNatsLink implements Bus {
+  readonly #network: SimNetwork;
+  readonly #server: SimNatsServer;
+  readonly #endpoint: Endpoint;
+  readonly #random: SimRandom;
+  readonly #subscribed = new Map<number, Subscribed>();
+  readonly #listeners = new Set<(up: boolean) => void>();
+  readonly #rejoining = new Set<Rejoining>();
+  readonly #pending = new Set<Pending>();
+  #late: ((session: ServerSession) => void)[] = [];
+  #connection: { readonly end: ConnectionEnd; readonly session: ServerSession } | null = null;
+  #nextId = 1;
+
+  constructor(network: SimNetwork, server: SimNatsServer, endpoint: Endpoint, random: SimRandom) {
+    this.#network = network;
+    this.#server = server;
+    this.#endpoint = endpoint;
+    this.#random = random;
+    // A process waits for its first connection before it starts its actors, so where one is to be had it is there.
+    if (this.#isReachable()) this.#open();
+    else this.#retry();
+  }
+
+  isUp(): boolean {
+    return this.#connection !== null;
+  }
+
+  onLink(listener: (up: boolean) => void): Subscription {
+    this.#listeners.add(listener);
+    return { unsubscribe: () => this.#listeners.delete(listener) };
+  }
+
+  /** `onUp` is called after each reconnect, before the listeners of `onLink`. */
+  rejoin(rejoining: Rejoining): Subscription {
+    this.#rejoining.add(rejoining);
+    return { unsubscribe: () => this.#rejoining.delete(rejoining) };
+  }
+
+  publish(subject: string, data: Uint8Array, headers: Headers = {}): void {
+    const copy = data.slice();
+    this.#send(() => this.#server.publish({ subject, data: copy, headers, reply: null }));
+  }
+
+  subscribe(subject: string, handler: (message: BusMessage) => void, queue?: string): Subscription {
+    const id = this.#nextId++;
+    const subscribed = { pattern: subject, queue: queue ?? null, handler };
+    this.#subscribed.set(id, subscribed);
+    const { end, session } = this.#connection ?? {};
+    if (end !== undefined && session !== undefined) this.#declare(end, session, id, subscribed);
+    return {
+      unsubscribe: () => {
+        this.#subscribed.delete(id);
+        const connection = this.#connection;
+        connection?.end.send(() => connection.session.interests.delete(id));
+      },
+    };
+  }
+
+  request(subject: string, data: Uint8Array, options: { timeoutMs: number; headers?: Headers }): Promise<RequestOutcome> {
+    const copy = data.slice();
+    return new Promise((resolve) => {
+      const timer = this.#endpoint.clock.setTimeout(() => pending.settle({ kind: "timeout" }), options.timeoutMs);
+      const pending: Pending = {
+        settle: (outcome) => {
+          if (!this.#pending.delete(pending)) return;
+          this.#endpoint.clock.clearTimeout(timer);
+          resolve(outcome);
+        },
+      };
+      this.#pending.add(pending);
+      this.#send((session) => {
+        const answer = (outcome: RequestOutcome) => this.#server.answer(session, () => pending.settle(outcome));
+        const reply = (bytes: Uint8Array) => answer({ kind: "reply", data: bytes });
+        const receivers = this.#server.publish({ subject, data: copy, headers: options.headers ?? {}, reply });
+        if (receivers === 0) answer({ kind: "no-responders" });
+      });
+    });
+  }
+
+  /** Has `work` done at the server; null when no answer came within `timeoutMs`: it may have been done, or may still be. */
+  ask<Result>(work: (server: SimNatsServer, session: ServerSession) => Result, timeoutMs: number): Promise<Result | null> {
+    return new Promise((resolve) => {
+      let waits = true;
+      const finish = (result: Result | null) => {
+        if (!waits) return;
+        waits = false;
+        this.#endpoint.clock.clearTimeout(timer);
+        resolve(result);
+      };
+      const timer = this.#endpoint.clock.setTimeout(() => finish(null), timeoutMs);
+      this.#send((session) => {
+        const result = work(this.#server, session);
+        session.end.send(() => finish(result));
+      });
+    });
+  }
+
+  /** `work` runs at the server when it gets there. */
+  #send(work: (session: ServerSession) => void): void {
+    if (!this.#endpoint.clock.alive) return;
+    const connection = this.#connection;
+    if (connection !== null) connection.end.send(() => work(connection.session));
+    else if (this.#random.chance(lateShare)) this.#late.push(work);
+  }
+
+  #declare(end: ConnectionEnd, session: ServerSession, id: number, { pattern, queue }: Subscribed): void {
+    const deliver = (delivery: { subject: string; data: Uint8Array; headers: Headers; reply: ((data: Uint8Array) => void) | null }) => {
+      // Looked up on arrival: it may have been unsubscribed while the message was on its way.
+      this.#subscribed.get(id)?.handler({
+        subject: delivery.subject,
+        data: delivery.data,
+        headers: delivery.headers,
+        respond: (data) => {
+          const { reply } = delivery;
+          const copy = data.slice();
+          if (reply !== null) this.#send(() => reply(copy));
+        },
+      });
+    };
+    end.send(() => session.interests.set(id, { id, pattern, queue, deliver }));
+  }
+
+  #isReachable(): boolean {
+    const { name } = this.#endpoint;
+    return this.#server.isUp && !this.#network.isCut(name, this.#server.name) && !this.#network.isCut(this.#server.name, name);
+  }
+
+  /** Connects at once, and takes the server's readiness as known. */
+  #open(): void {
+    const server = this.#server.endpoint;
+    if (server === null) return;
+    const ends = this.#network.connect(this.#endpoint, server, { client: clientKeepalive, server: serverKeepalive });
+    this.#use(ends.client, this.#server.accept(ends.server));
+  }
+
+  #use(end: ConnectionEnd, session: ServerSession): void {
+    this.#connection = { end, session };
+    end.onBroken = () => this.#lose();
+    for (const [id, subscribed] of this.#subscribed) this.#declare(end, session, id, subscribed);
+    const late = this.#late;
+    this.#late = [];
+    for (const work of late) end.send(() => work(session));
+    for (const rejoining of [...this.#rejoining]) rejoining.onUp();
+    for (const listener of [...this.#listeners]) listener(true);
+  }
+
+  #lose(): void {
+    this.#connection = null;
+    this.#network.trace.write(this.#endpoint.name, "link down");
+    this.#network.trace.mark("link.down");
+    // The client may keep what waits until its time is up, or fail it at once: both happen.
+    if (this.#random.chance(0.5)) for (const pending of [...this.#pending]) pending.settle({ kind: "closed" });
+    for (const listener of [...this.#listeners]) listener(false);
+    this.#retry();
+  }
+
+  #retry(): void {
+    this.#endpoint.clock.after(this.#random.between(reconnectMsMin, reconnectMsMax), () => this.#dial());
+  }
+
+  #dial(): void {
+    const server = this.#server.endpoint;
+    if (server === null) {
+      this.#retry();
+      return;
+    }
+    const ends = this.#network.connect(this.#endpoint, server, { client: clientKeepalive, server: serverKeepalive });
+    const giveUp = () => {
+      this.#endpoint.clock.clearTimeout(timer);
+      ends.client.close();
+      this.#retry();
+    };
+    const timer = this.#endpoint.clock.after(handshakeMsMax, giveUp);
+    ends.client.onBroken = giveUp;
+    ends.client.send(() => {
+      const session = this.#server.accept(ends.server);
+      ends.server.send(() => {
+        this.#endpoint.clock.clearTimeout(timer);
+        this.#network.trace.write(this.#endpoint.name, "link up");
+        this.#use(ends.client, session);
+      });
+    });
+  }
+}

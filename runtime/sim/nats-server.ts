@@ -1,0 +1,239 @@
+/**
+ * The NATS of a simulation, seen as one service: core messages, one log stream, lease buckets and blobs. What it has
+ * acknowledged outlives its crash, unless the machine loses an unsynced tail (`crash({ loseTail: true })`), as a
+ * nats-server 2.9 without `sync_interval` may.
+ *
+ * V1: a record is appended only if the expected last sequence is the log's.
+ * V2: a queue group gets each message once.
+ */
+import { assert } from "../assert.ts";
+import type { AppendOutcome, Headers, KvOutcome } from "../ports.ts";
+import type { ConnectionEnd, Endpoint, SimNetwork } from "./network.ts";
+import type { SimRandom } from "./random.ts";
+import { matches } from "./subject.ts";
+
+/** How much longer a reordered message may take, in milliseconds. */
+const reorderMsMax = 20;
+
+/** A message on its way to a subscriber. `reply` is null for a published one. */
+export interface Delivery {
+  readonly subject: string;
+  readonly data: Uint8Array;
+  readonly headers: Headers;
+  readonly reply: ((data: Uint8Array) => void) | null;
+}
+
+interface Interest {
+  readonly id: number;
+  readonly pattern: string;
+  readonly queue: string | null;
+  readonly deliver: (delivery: Delivery) => void;
+}
+
+/** What the server knows of one client's connection. */
+export interface ServerSession {
+  readonly end: ConnectionEnd;
+  readonly interests: Map<number, Interest>;
+  readonly readers: Map<object, (sequence: number, data: Uint8Array) => void>;
+}
+
+interface Entry {
+  value: Uint8Array;
+  revision: number;
+  writtenAt: number;
+}
+
+export class SimNatsServer {
+  /** Where it is found on the network. */
+  readonly name = "nats";
+  readonly #network: SimNetwork;
+  readonly #random: SimRandom;
+  #endpoint: Endpoint | null = null;
+  #sessions = new Set<ServerSession>();
+  /** The log: `#records[0]` has sequence `#first`. */
+  #records: Uint8Array[] = [];
+  #first = 1;
+  /** Last sequence known to be on the platters; only `crash({ loseTail })` asks. */
+  #synced = 0;
+  readonly #buckets = new Map<string, Map<string, Entry>>();
+  #revision = 0;
+  readonly #blobs = new Map<string, Uint8Array>();
+
+  constructor(network: SimNetwork, random: SimRandom) {
+    this.#network = network;
+    this.#random = random;
+    this.start();
+  }
+
+  get endpoint(): Endpoint | null {
+    return this.#endpoint;
+  }
+
+  get isUp(): boolean {
+    return this.#endpoint !== null;
+  }
+
+  get first(): number {
+    return this.#first;
+  }
+
+  get last(): number {
+    return this.#first + this.#records.length - 1;
+  }
+
+  start(): void {
+    if (this.#endpoint !== null) return;
+    this.#endpoint = { name: this.name, clock: this.#network.clock.forProcess() };
+    this.#network.trace.write(this.name, `start first=${this.#first} last=${this.last}`);
+  }
+
+  /** Ends the process. `loseTail`: some records after the last sync are gone, however they were acknowledged. */
+  crash(options: { readonly loseTail: boolean }): void {
+    const endpoint = this.#endpoint;
+    if (endpoint === null) return;
+    this.#endpoint = null;
+    this.#network.vanish(endpoint);
+    endpoint.clock.kill();
+    this.#sessions = new Set();
+    const kept = options.loseTail ? this.#synced + this.#random.below(this.last - this.#synced + 1) : this.last;
+    if (kept < this.last) {
+      this.#network.trace.mark("log.tail.lost");
+      this.#records.length = Math.max(0, kept - this.#first + 1);
+    }
+    this.#network.trace.write(this.name, `crash last=${this.last}`);
+  }
+
+  /** Everything written so far reaches the disk. */
+  sync(): void {
+    this.#synced = this.last;
+  }
+
+  pause(ms: number): void {
+    const endpoint = this.#endpoint;
+    if (endpoint === null || endpoint.clock.isPaused) return;
+    this.#network.trace.write(this.name, `pause ${ms}ms`);
+    endpoint.clock.pause();
+    this.#network.suspect(this.name, () => endpoint.clock.isPaused);
+    this.#network.clock.schedule(() => endpoint.clock.resume(), ms, null);
+  }
+
+  accept(end: ConnectionEnd): ServerSession {
+    const session: ServerSession = { end, interests: new Map(), readers: new Map() };
+    this.#sessions.add(session);
+    end.onBroken = () => this.#sessions.delete(session);
+    return session;
+  }
+
+  /** Hands the message to whom it concerns; the number of subscribers (a queue group counts once). */
+  publish(delivery: Delivery): number {
+    const groups = new Map<string, { session: ServerSession; interest: Interest }[]>();
+    let count = 0;
+    for (const session of this.#sessions) {
+      for (const interest of session.interests.values()) {
+        if (!matches(interest.pattern, delivery.subject)) continue;
+        if (interest.queue === null) {
+          count += 1;
+          this.#sendCore(session.end, () => interest.deliver(delivery));
+        } else {
+          const group = `${interest.pattern} ${interest.queue}`;
+          const members = groups.get(group);
+          if (members === undefined) groups.set(group, [{ session, interest }]);
+          else members.push({ session, interest });
+        }
+      }
+    }
+    for (const members of groups.values()) {
+      count += 1;
+      const { session, interest } = this.#random.pick(members);
+      this.#sendCore(session.end, () => interest.deliver(delivery));
+    }
+    return count;
+  }
+
+  /** Core NATS carries at most once, most of the time. */
+  #sendCore(end: ConnectionEnd, receive: () => void): void {
+    const { faults, random, trace } = this.#network;
+    if (random.chance(faults.loss)) {
+      trace.mark("message.lost");
+      return;
+    }
+    const copies = random.chance(faults.duplication) ? 2 : 1;
+    if (copies === 2) trace.mark("message.duplicated");
+    for (let copy = 0; copy < copies; copy += 1) {
+      if (random.chance(faults.reordering)) {
+        trace.mark("message.reordered");
+        end.sendLoose(receive, reorderMsMax);
+      } else {
+        end.send(receive);
+      }
+    }
+  }
+
+  /** An answer to a request goes back the way of core messages. */
+  answer(session: ServerSession, receive: () => void): void {
+    this.#sendCore(session.end, receive);
+  }
+
+  append(data: Uint8Array, expectedLast: number): AppendOutcome {
+    if (expectedLast !== this.last) return { kind: "conflict" };
+    this.#records.push(data);
+    const sequence = this.last;
+    for (const { end, readers } of this.#sessions) {
+      for (const push of readers.values()) {
+        if (this.#random.chance(this.#network.faults.stall)) this.#network.trace.mark("log.push.stalled");
+        else end.send(() => push(sequence, data));
+      }
+    }
+    return { kind: "appended", sequence };
+  }
+
+  /** Up to `count` records from `sequence` on; empty when there are none yet. `sequence` must be kept. */
+  records(sequence: number, count: number): readonly Uint8Array[] {
+    assert(sequence >= this.#first, "L0: records are asked for that are kept");
+    return this.#records.slice(sequence - this.#first, sequence - this.#first + count);
+  }
+
+  purgeBefore(sequence: number): void {
+    const drop = Math.min(sequence, this.last + 1) - this.#first;
+    if (drop <= 0) return;
+    this.#records.splice(0, drop);
+    this.#first += drop;
+  }
+
+  createKey(bucket: string, key: string, value: Uint8Array, ttlMs: number): KvOutcome {
+    if (this.#entry(bucket, key, ttlMs) !== null) return { kind: "conflict" };
+    return this.#store(bucket, key, value);
+  }
+
+  updateKey(bucket: string, key: string, value: Uint8Array, revision: number, ttlMs: number): KvOutcome {
+    if (this.#entry(bucket, key, ttlMs)?.revision !== revision) return { kind: "conflict" };
+    return this.#store(bucket, key, value);
+  }
+
+  getKey(bucket: string, key: string, ttlMs: number): { readonly value: Uint8Array; readonly revision: number } | null {
+    return this.#entry(bucket, key, ttlMs);
+  }
+
+  removeKey(bucket: string, key: string, revision: number): void {
+    if (this.#buckets.get(bucket)?.get(key)?.revision === revision) this.#buckets.get(bucket)?.delete(key);
+  }
+
+  get blobs(): Map<string, Uint8Array> {
+    return this.#blobs;
+  }
+
+  #store(bucket: string, key: string, value: Uint8Array): KvOutcome {
+    const revision = (this.#revision += 1);
+    let entries = this.#buckets.get(bucket);
+    if (entries === undefined) this.#buckets.set(bucket, (entries = new Map<string, Entry>()));
+    entries.set(key, { value, revision, writtenAt: this.#network.clock.elapsed });
+    return { kind: "stored", revision };
+  }
+
+  #entry(bucket: string, key: string, ttlMs: number): Entry | null {
+    const entry = this.#buckets.get(bucket)?.get(key);
+    if (entry === undefined || this.#network.clock.elapsed - entry.writtenAt >= ttlMs) return null;
+    return entry;
+  }
+}
+

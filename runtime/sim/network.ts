@@ -1,0 +1,257 @@
+/**
+ * The simulated network: named endpoints, reliable connections between them, and what can go wrong. It is TCP's world:
+ * what is sent arrives once, in order and late; while a direction is cut it waits; a connection ends when one side
+ * closes it, when a process goes, or when a side's keepalive gives up on a silent peer - which the other side need not
+ * know yet.
+ *
+ * N1: on one connection, what was sent in order arrives in order, unless it was sent with `sendLoose`.
+ * N2: nothing reaches a side after it has closed the connection or given up on it.
+ */
+import type { ProcessClock, SimClock } from "./clock.ts";
+import type { SimRandom } from "./random.ts";
+import type { SimTrace } from "./trace.ts";
+
+/** Probabilities are for each message, from 0 to 1. */
+export interface NetworkFaults {
+  /** A message of core NATS (or an answer) vanishes. */
+  loss: number;
+  /** A message of core NATS comes twice. */
+  duplication: number;
+  /** A message of core NATS overtakes or is overtaken. */
+  reordering: number;
+  /** A message of any kind takes up to `delayMsMax` longer. */
+  delay: number;
+  delayMsMax: number;
+  /** The connection breaks instead of carrying the message. */
+  breakage: number;
+  /** A record is not pushed to a reader of the log, which finds out at its next look. */
+  stall: number;
+}
+
+export function noFaults(): NetworkFaults {
+  return { loss: 0, duplication: 0, reordering: 0, delay: 0, delayMsMax: 0, breakage: 0, stall: 0 };
+}
+
+/** What a process is to the network, from its start to its end. */
+export interface Endpoint {
+  readonly name: string;
+  readonly clock: ProcessClock;
+}
+
+/** From one way to the other between two machines on one switch, in milliseconds. */
+const latencyMsMin = 0.1;
+const latencyMsMax = 0.6;
+
+export interface Keepalive {
+  /** Bounds of how long a side waits for a silent peer, in milliseconds; drawn for each connection. */
+  readonly leastMs: number;
+  readonly mostMs: number;
+}
+
+export class SimNetwork {
+  /** Changed while the simulation runs. */
+  faults: NetworkFaults = noFaults();
+  readonly clock: SimClock;
+  readonly random: SimRandom;
+  readonly trace: SimTrace;
+  /** Ends of open connections, by the name of their endpoint. */
+  readonly #ends = new Map<string, Set<ConnectionEnd>>();
+  /** Cut directions (`from>to`), with the number of the cut. */
+  readonly #cuts = new Map<string, number>();
+  #cutCount = 0;
+
+  constructor(clock: SimClock, random: SimRandom, trace: SimTrace) {
+    this.clock = clock;
+    this.random = random;
+    this.trace = trace;
+  }
+
+  latencyMs(): number {
+    const { faults, random } = this;
+    const extra = random.chance(faults.delay) ? random.between(0, faults.delayMsMax) : 0;
+    return random.between(latencyMsMin, latencyMsMax) + extra;
+  }
+
+  isCut(from: string, to: string): boolean {
+    return this.#cuts.has(`${from}>${to}`);
+  }
+
+  /** Stops what `from` sends to `to`; the other direction goes on. */
+  cut(from: string, to: string): void {
+    const direction = `${from}>${to}`;
+    if (this.#cuts.has(direction)) return;
+    const number = (this.#cutCount += 1);
+    this.#cuts.set(direction, number);
+    this.trace.write("network", `cut ${direction}`);
+    for (const end of [...this.#endsOf(from), ...this.#endsOf(to)]) {
+      const peer = end.peer.endpoint.name;
+      if (peer !== from && peer !== to) continue;
+      // Both sides miss what they wait for: data one way, acknowledgements the other.
+      end.suspect(() => this.#cuts.get(direction) === number);
+    }
+  }
+
+  /** Ends a cut; what waited is sent on. */
+  mend(from: string, to: string): void {
+    if (!this.#cuts.delete(`${from}>${to}`)) return;
+    this.trace.write("network", `mend ${from}>${to}`);
+    for (const end of this.#endsOf(to)) if (end.peer.endpoint.name === from) end.flush();
+  }
+
+  mendAll(): void {
+    for (const direction of [...this.#cuts.keys()]) {
+      const [from = "", to = ""] = direction.split(">");
+      this.mend(from, to);
+    }
+  }
+
+  /** The peers of a silent process begin to wonder. `isSilent` tells whether it still is. */
+  suspect(name: string, isSilent: () => boolean): void {
+    for (const end of [...this.#endsOf(name)]) end.peer.suspect(isSilent);
+  }
+
+  /** The kernel closes what a process that ended leaves open. */
+  vanish(endpoint: Endpoint): void {
+    for (const end of [...this.#endsOf(endpoint.name)]) if (end.endpoint === endpoint) end.close();
+  }
+
+  /** A connection that is open on both sides; whether packets get through is found out by using it. */
+  connect(client: Endpoint, server: Endpoint, keepalive: { client: Keepalive; server: Keepalive }): { client: ConnectionEnd; server: ConnectionEnd } {
+    const clientEnd = new ConnectionEnd(this, client, this.#draw(keepalive.client));
+    const serverEnd = new ConnectionEnd(this, server, this.#draw(keepalive.server));
+    clientEnd.peer = serverEnd;
+    serverEnd.peer = clientEnd;
+    for (const end of [clientEnd, serverEnd]) {
+      let ends = this.#ends.get(end.endpoint.name);
+      if (ends === undefined) this.#ends.set(end.endpoint.name, (ends = new Set()));
+      ends.add(end);
+    }
+    return { client: clientEnd, server: serverEnd };
+  }
+
+  forget(end: ConnectionEnd): void {
+    this.#ends.get(end.endpoint.name)?.delete(end);
+  }
+
+  #draw(keepalive: Keepalive): number {
+    return this.random.between(keepalive.leastMs, keepalive.mostMs);
+  }
+
+  #endsOf(name: string): Iterable<ConnectionEnd> {
+    return this.#ends.get(name) ?? [];
+  }
+}
+
+/** One side of a connection. */
+export class ConnectionEnd {
+  readonly endpoint: Endpoint;
+  /** Called once, in this side's process, when the connection ended for any reason but this side's `close`. */
+  onBroken: (() => void) | null = null;
+  #peer: ConnectionEnd | null = null;
+  readonly #network: SimNetwork;
+  readonly #keepaliveMs: number;
+  #isOpen = true;
+  /** When the last message sent in order arrives. */
+  #lastArrival = 0;
+  /** What arrived at this side's wall while the way to it was cut. */
+  #held: (() => void)[] = [];
+
+  constructor(network: SimNetwork, endpoint: Endpoint, keepaliveMs: number) {
+    this.#network = network;
+    this.endpoint = endpoint;
+    this.#keepaliveMs = keepaliveMs;
+  }
+
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  get peer(): ConnectionEnd {
+    if (this.#peer === null) throw new Error("a connection has two ends");
+    return this.#peer;
+  }
+
+  set peer(peer: ConnectionEnd) {
+    this.#peer = peer;
+  }
+
+  /** `receive` runs in the peer's process when the message arrives. */
+  send(receive: () => void): void {
+    if (!this.#isOpen) return;
+    if (this.#network.random.chance(this.#network.faults.breakage)) {
+      this.#network.trace.mark("connection.broken");
+      this.#fail();
+      return;
+    }
+    this.#carry(receive);
+  }
+
+  /** As `send`, but this message keeps no order with the others and may wait up to `extraMs` longer. */
+  sendLoose(receive: () => void, extraMs: number): void {
+    if (!this.#isOpen) return;
+    const wait = this.#network.latencyMs() + this.#network.random.between(0, extraMs);
+    this.peer.endpoint.clock.after(wait, () => this.peer.#arrive(receive));
+  }
+
+  /** Ends the connection from this side; the peer learns of it when that arrives. */
+  close(): void {
+    if (!this.#isOpen) return;
+    this.#shut();
+    this.#carry(() => this.peer.#lose());
+  }
+
+  /** Gives up on the peer once its keepalive has passed, if `isSilent` still holds then. */
+  suspect(isSilent: () => boolean): void {
+    this.endpoint.clock.after(this.#keepaliveMs, () => {
+      if (this.#isOpen && isSilent()) this.#fail();
+    });
+  }
+
+  /** Hands over what waited for the way to this side to open. */
+  flush(): void {
+    if (this.#held.length === 0) return;
+    this.endpoint.clock.after(this.#network.latencyMs(), () => {
+      while (this.#isOpen && !this.#isCutOff()) {
+        const receive = this.#held.shift();
+        if (receive === undefined) return;
+        receive();
+      }
+    });
+  }
+
+  #carry(receive: () => void): void {
+    const now = this.#network.clock.elapsed;
+    const arrival = Math.max(now + this.#network.latencyMs(), this.#lastArrival);
+    this.#lastArrival = arrival;
+    this.peer.endpoint.clock.after(arrival - now, () => this.peer.#arrive(receive));
+  }
+
+  #arrive(receive: () => void): void {
+    if (!this.#isOpen) return;
+    if (this.#held.length > 0 || this.#isCutOff()) this.#held.push(receive);
+    else receive();
+  }
+
+  #isCutOff(): boolean {
+    return this.#network.isCut(this.peer.endpoint.name, this.endpoint.name);
+  }
+
+  /** This side finds the connection broken, and says so to the peer. */
+  #fail(): void {
+    if (!this.#isOpen) return;
+    this.close();
+    this.onBroken?.();
+  }
+
+  #lose(): void {
+    if (!this.#isOpen) return;
+    this.#shut();
+    this.onBroken?.();
+  }
+
+  #shut(): void {
+    this.#isOpen = false;
+    this.#held = [];
+    this.#network.forget(this);
+  }
+}

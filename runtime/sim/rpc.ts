@@ -1,0 +1,438 @@
+/**
+ * Calls over the simulated network, as `edges/grpc/` makes them over HTTP/2: messages are really encoded and decoded, a
+ * deadline is the caller's, and a connection that breaks ends its calls on both sides - at different times.
+ *
+ * C1: a call ends once at the caller: with its answer, with an error, or by being cancelled.
+ * C2: nothing reaches a handler's sink or its caller after the connection ended on that side.
+ */
+import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
+import { RpcError, Status, type CallContext, type Peer, type RpcChannel, type Sink } from "../rpc.ts";
+import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
+
+const keepalive: Keepalive = { leastMs: 3_000, mostMs: 12_000 };
+/** How long a refused or unanswered connection takes to fail. */
+const connectMsMax = 5_000;
+
+/** What a certificate would say; null for a caller without one. */
+export type SimIdentity = Peer["identity"];
+
+/** A service's table and its handlers. The compiler has checked that they fit where both were made. */
+export interface SimService {
+  readonly service: { readonly name: string; readonly methods: object };
+  readonly handlers: object;
+}
+
+interface Listener {
+  readonly endpoint: Endpoint;
+  readonly methods: ReadonlyMap<string, Served>;
+  readonly peerOf: (identity: SimIdentity, client: string) => Peer;
+}
+
+interface Served {
+  readonly method: AnyMethod;
+  readonly handler: unknown;
+}
+
+interface AnyMethod {
+  readonly path: string;
+  readonly request: Codec<unknown>;
+  readonly response: Codec<unknown>;
+  readonly requestStream: boolean;
+  readonly responseStream: boolean;
+}
+
+/** The addresses of one simulation, and who listens there. */
+export class SimRpcNetwork {
+  readonly network: SimNetwork;
+  readonly #listeners = new Map<string, Listener>();
+
+  constructor(network: SimNetwork) {
+    this.network = network;
+  }
+
+  listen(address: string, listener: Listener): () => void {
+    this.#listeners.set(address, listener);
+    return () => {
+      if (this.#listeners.get(address) === listener) this.#listeners.delete(address);
+    };
+  }
+
+  /** Who listens there now; null also when that process is dead. */
+  at(address: string): Listener | null {
+    const listener = this.#listeners.get(address);
+    return listener?.endpoint.clock.alive === true ? listener : null;
+  }
+}
+
+/** One process's servers and clients. */
+export class SimRpc {
+  readonly #rpc: SimRpcNetwork;
+  readonly #endpoint: Endpoint;
+
+  constructor(rpc: SimRpcNetwork, endpoint: Endpoint) {
+    this.#rpc = rpc;
+    this.#endpoint = endpoint;
+  }
+
+  /** Serves until the result is called or the process ends. `peerOf` says who a client is to the handlers. */
+  serve(address: string, services: readonly SimService[], peerOf: (identity: SimIdentity, client: string) => Peer = defaultPeer): () => void {
+    const methods = new Map<string, Served>();
+    for (const { service, handlers } of services) {
+      for (const [name, method] of Object.entries(service.methods)) {
+        const handler = (handlers as Record<string, unknown>)[name];
+        if (handler !== undefined) methods.set((method as AnyMethod).path, { method: method as AnyMethod, handler });
+      }
+    }
+    return this.#rpc.listen(address, { endpoint: this.#endpoint, methods, peerOf });
+  }
+
+  /** Returns at once; calls wait for the connection, or fail with UNAVAILABLE when there is none to be had. */
+  dial(address: string, identity: SimIdentity): RpcChannel {
+    return new SimChannel(this.#rpc, this.#endpoint, address, identity);
+  }
+}
+
+function defaultPeer(identity: SimIdentity, client: string): Peer {
+  return { identity, local: false, address: client };
+}
+
+/** The server's half of one connection. */
+class ServedConnection {
+  readonly end: ConnectionEnd;
+  readonly #listener: Listener;
+  readonly #peer: Peer;
+  readonly #calls = new Map<number, ServedCall>();
+
+  constructor(end: ConnectionEnd, listener: Listener, peer: Peer) {
+    this.end = end;
+    this.#listener = listener;
+    this.#peer = peer;
+    end.onBroken = () => {
+      for (const call of this.#calls.values()) call.abort();
+      this.#calls.clear();
+    };
+  }
+
+  open(id: number, path: string, traceparent: string, timeoutMs: number | undefined, client: CallClient): void {
+    const served = this.#listener.methods.get(path);
+    const { clock } = this.#listener.endpoint;
+    const call = new ServedCall(this.end, client, () => this.#calls.delete(id));
+    this.#calls.set(id, call);
+    if (served === undefined) {
+      call.end(new RpcError(Status.UNIMPLEMENTED, `unknown method ${path}`));
+      return;
+    }
+    if (timeoutMs !== undefined) {
+      const timer = clock.setTimeout(() => call.abort(), timeoutMs);
+      call.signal.addEventListener("abort", () => clock.clearTimeout(timer));
+      call.onEnded = () => clock.clearTimeout(timer);
+    }
+    call.begin(served, { peer: this.#peer, signal: call.signal, traceparent });
+  }
+
+  message(id: number, bytes: Uint8Array): void {
+    this.#calls.get(id)?.receive(bytes);
+  }
+
+  halfClose(id: number): void {
+    this.#calls.get(id)?.finish();
+  }
+
+  cancel(id: number): void {
+    this.#calls.get(id)?.abort();
+    this.#calls.delete(id);
+  }
+}
+
+/** What the server's half says to the client's. */
+interface CallClient {
+  message(bytes: Uint8Array): void;
+  end(error: RpcError | null): void;
+}
+
+class ServedCall {
+  readonly #end: ConnectionEnd;
+  readonly #client: CallClient;
+  readonly #onOver: () => void;
+  readonly #abort = new AbortController();
+  onEnded: (() => void) | null = null;
+  #served: Served | null = null;
+  #context: CallContext | null = null;
+  #requests: RequestQueue | null = null;
+  #isOver = false;
+  #buffered = 0;
+
+  constructor(end: ConnectionEnd, client: CallClient, onOver: () => void) {
+    this.#end = end;
+    this.#client = client;
+    this.#onOver = onOver;
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  begin(served: Served, context: CallContext): void {
+    this.#served = served;
+    this.#context = context;
+    if (!served.method.requestStream) return;
+    this.#requests = new RequestQueue();
+    const handler = served.handler as (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown>;
+    void this.#answer(() => handler(this.#requests as RequestQueue, context));
+  }
+
+  receive(bytes: Uint8Array): void {
+    const { method, handler } = this.#served as Served;
+    const context = this.#context as CallContext;
+    let request: unknown;
+    try {
+      request = method.request.decode(bytes);
+    } catch {
+      this.end(new RpcError(Status.INTERNAL, "malformed request"));
+      return;
+    }
+    if (this.#requests !== null) {
+      this.#requests.push(request);
+    } else if (method.responseStream) {
+      const sink: Sink<unknown> = {
+        write: (message) => this.#write(method.response.encode(message)),
+        end: (error) => this.end(error ?? null),
+        bufferedBytes: () => this.#buffered,
+      };
+      try {
+        (handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void)(request, sink, context);
+      } catch (error) {
+        this.end(asRpcError(error));
+      }
+    } else {
+      void this.#answer(() => (handler as (request: unknown, call: CallContext) => unknown)(request, context));
+    }
+  }
+
+  finish(): void {
+    this.#requests?.finish();
+  }
+
+  abort(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#onOver();
+    this.#requests?.finish();
+    this.#abort.abort();
+  }
+
+  end(error: RpcError | null): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#onOver();
+    this.onEnded?.();
+    this.#end.send(() => this.#client.end(error));
+  }
+
+  async #answer(handle: () => unknown): Promise<void> {
+    const { method } = this.#served as Served;
+    try {
+      this.#write(method.response.encode(await handle()));
+      this.end(null);
+    } catch (error) {
+      this.end(asRpcError(error));
+    }
+  }
+
+  #write(bytes: Uint8Array): void {
+    if (this.#isOver) return;
+    this.#buffered += bytes.length;
+    this.#end.send(() => {
+      this.#buffered -= bytes.length;
+      this.#client.message(bytes);
+    });
+  }
+}
+
+/** The failures of handlers as callers see them. */
+function asRpcError(error: unknown): RpcError {
+  if (error instanceof RpcError) return new RpcError(error.code, error.message);
+  return new RpcError(Status.INTERNAL, error instanceof Error ? error.message : String(error));
+}
+
+/** What a client streams, for its handler to take. */
+class RequestQueue implements AsyncIterable<unknown> {
+  readonly #waiting: unknown[] = [];
+  #isDone = false;
+  #wake: (() => void) | null = null;
+
+  push(request: unknown): void {
+    this.#waiting.push(request);
+    this.#wake?.();
+  }
+
+  finish(): void {
+    this.#isDone = true;
+    this.#wake?.();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncIterator<unknown> {
+    for (;;) {
+      while (this.#waiting.length > 0) yield this.#waiting.shift();
+      if (this.#isDone) return;
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
+  }
+}
+
+interface OpenCall {
+  readonly onMessage: (bytes: Uint8Array) => void;
+  readonly onEnd: (error: RpcError | null) => void;
+}
+
+/** The client's half of one connection. */
+class SimChannel implements RpcChannel {
+  readonly #endpoint: Endpoint;
+  readonly #calls = new Map<number, OpenCall>();
+  readonly #closedListeners = new Set<() => void>();
+  #end: ConnectionEnd | null = null;
+  #served: ServedConnection | null = null;
+  #isOver = false;
+  #nextCall = 1;
+
+  constructor(rpc: SimRpcNetwork, endpoint: Endpoint, address: string, identity: SimIdentity) {
+    this.#endpoint = endpoint;
+    const { network } = rpc;
+    const listener = rpc.at(address);
+    if (listener === null) {
+      // Refused, after the way there and back.
+      endpoint.clock.after(2 * network.latencyMs(), () => this.#break());
+      return;
+    }
+    const ends = network.connect(endpoint, listener.endpoint, { client: keepalive, server: keepalive });
+    this.#end = ends.client;
+    ends.client.onBroken = () => this.#break();
+    this.#served = new ServedConnection(ends.server, listener, listener.peerOf(identity, endpoint.name));
+    // Data may go at once, but an unanswered handshake fails sooner than a keepalive would.
+    let isAnswered = false;
+    ends.client.send(() => ends.server.send(() => (isAnswered = true)));
+    endpoint.clock.after(connectMsMax, () => {
+      if (isAnswered || !ends.client.isOpen) return;
+      ends.client.close();
+      this.#break();
+    });
+  }
+
+  unary<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    options: { timeoutMs?: number; traceparent?: string } = {},
+  ): Promise<Response> {
+    return new Promise((resolve, reject) => {
+      let response: Response | null = null;
+      const id = this.#open(method, options, {
+        onMessage: (bytes) => (response = method.response.decode(bytes)),
+        onEnd: (error) => {
+          if (timer !== null) this.#endpoint.clock.clearTimeout(timer);
+          if (error !== null) reject(error);
+          else if (response === null) reject(new RpcError(Status.INTERNAL, "no response"));
+          else resolve(response);
+        },
+      });
+      const { timeoutMs } = options;
+      const timer =
+        timeoutMs === undefined || id === null
+          ? null
+          : this.#endpoint.clock.setTimeout(() => {
+              this.#cancel(id, new RpcError(Status.DEADLINE_EXCEEDED, "deadline exceeded"));
+            }, timeoutMs);
+      this.#message(id, method.request.encode(request));
+    });
+  }
+
+  serverStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+  ): { cancel(): void } {
+    const id = this.#open(method, {}, {
+      onMessage: (bytes) => receiver.onMessage(method.response.decode(bytes)),
+      onEnd: (error) => receiver.onEnd(error),
+    });
+    this.#message(id, method.request.encode(request));
+    return { cancel: () => this.#cancel(id, null) };
+  }
+
+  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): { write(message: Request): void; finish(): Promise<Response>; cancel(): void } {
+    const { promise, resolve, reject } = Promise.withResolvers<Response>();
+    promise.catch(() => {});
+    const id = this.#open(method, {}, {
+      onMessage: (bytes) => resolve(method.response.decode(bytes)),
+      onEnd: (error) => reject(error ?? new RpcError(Status.INTERNAL, "no response")),
+    });
+    return {
+      write: (message) => this.#message(id, method.request.encode(message)),
+      finish: () => {
+        const served = this.#served;
+        if (id !== null) this.#end?.send(() => served?.halfClose(id));
+        return promise;
+      },
+      cancel: () => this.#cancel(id, new RpcError(Status.CANCELLED, "cancelled")),
+    };
+  }
+
+  close(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#end?.close();
+    this.#endAll(new RpcError(Status.CANCELLED, "the channel was closed"));
+  }
+
+  onClosed(listener: () => void): void {
+    this.#closedListeners.add(listener);
+  }
+
+  /** The call's number; null when it has already ended because there is no connection. */
+  #open(method: { readonly path: string }, options: { timeoutMs?: number; traceparent?: string }, call: OpenCall): number | null {
+    if (this.#isOver) {
+      // Not before the caller has returned.
+      this.#endpoint.clock.soon(() => call.onEnd(new RpcError(Status.UNAVAILABLE, "the connection has ended")));
+      return null;
+    }
+    const id = this.#nextCall++;
+    this.#calls.set(id, call);
+    const served = this.#served;
+    const client: CallClient = {
+      message: (bytes) => this.#calls.get(id)?.onMessage(bytes),
+      end: (error) => this.#finish(id, error),
+    };
+    this.#end?.send(() => served?.open(id, method.path, options.traceparent ?? "", options.timeoutMs, client));
+    return id;
+  }
+
+  #message(id: number | null, bytes: Uint8Array): void {
+    const served = this.#served;
+    if (id !== null) this.#end?.send(() => served?.message(id, bytes));
+  }
+
+  /** Ends a call from this side; with an error, its caller is told. */
+  #cancel(id: number | null, error: RpcError | null): void {
+    if (id === null || !this.#calls.has(id)) return;
+    const served = this.#served;
+    this.#end?.send(() => served?.cancel(id));
+    if (error === null) this.#calls.delete(id);
+    else this.#finish(id, error);
+  }
+
+  #finish(id: number, error: RpcError | null): void {
+    const call = this.#calls.get(id);
+    this.#calls.delete(id);
+    call?.onEnd(error);
+  }
+
+  #break(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#endAll(new RpcError(Status.UNAVAILABLE, "the connection broke"));
+    for (const listener of this.#closedListeners) listener();
+  }
+
+  #endAll(error: RpcError): void {
+    for (const id of [...this.#calls.keys()]) this.#finish(id, error);
+  }
+}

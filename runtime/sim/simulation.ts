@@ -1,0 +1,204 @@
+/**
+ * One simulated world: its time, chance, trace, network and NATS, and the processes in it. A process is a name with a
+ * body (`boot`) that is run with fresh ports each time it starts; what survives between is its disk.
+ *
+ * P1: after `crash` nothing of that life of the process runs: no timer, no message, no answer.
+ * P2: two lives of a process share no random stream, so they never make the same id.
+ */
+import type { Blobs, Bus, LeaseBucket, Log, Telemetry } from "../ports.ts";
+import { ProcessClock, SimClock } from "./clock.ts";
+import { SimDisk } from "./disk.ts";
+import { SimBlobs, SimLeases, SimLog } from "./log.ts";
+import { SimNatsLink } from "./nats-link.ts";
+import { SimNatsServer } from "./nats-server.ts";
+import { SimNetwork, type Endpoint } from "./network.ts";
+import { SimRandom } from "./random.ts";
+import { SimRpc, SimRpcNetwork } from "./rpc.ts";
+import { createSimTelemetry, type SimTelemetry } from "./telemetry.ts";
+import { SimTrace } from "./trace.ts";
+
+export interface SimulationOptions {
+  readonly seed: number | string;
+  /** Keeps the lines of the trace, and writes more of them. */
+  readonly keepTrace?: boolean;
+}
+
+/** What one life of a process stands on. */
+export interface SimPorts {
+  readonly name: string;
+  readonly clock: ProcessClock;
+  readonly random: SimRandom;
+  readonly telemetry: SimTelemetry & Telemetry;
+  readonly disk: SimDisk;
+  readonly rpc: SimRpc;
+  /** Connected on first use: an agent has none. */
+  readonly bus: Bus;
+  readonly log: Log;
+  readonly blobs: Blobs;
+  leases(bucket: string, ttlMs: number): LeaseBucket;
+  /** Ends this life as a broken invariant would: for `Host`'s `onCrash`. */
+  fail(reason: string, error: unknown): void;
+}
+
+export interface SimProcessOptions {
+  readonly skewMs?: number;
+  readonly driftPpm?: number;
+  /** Called when the process ended itself. Without it, that ends the simulation with an error. */
+  readonly onFail?: (reason: string, error: unknown) => void;
+}
+
+export class Simulation {
+  readonly clock = new SimClock();
+  readonly random: SimRandom;
+  readonly trace: SimTrace;
+  readonly network: SimNetwork;
+  readonly nats: SimNatsServer;
+  readonly rpc: SimRpcNetwork;
+  readonly #processes = new Map<string, SimProcess>();
+
+  constructor(options: SimulationOptions) {
+    this.random = new SimRandom(String(options.seed));
+    this.trace = new SimTrace(this.clock, { keepLines: options.keepTrace ?? false });
+    this.network = new SimNetwork(this.clock, this.random.fork("network"), this.trace);
+    this.nats = new SimNatsServer(this.network, this.random.fork("nats"));
+    this.rpc = new SimRpcNetwork(this.network);
+  }
+
+  /** Adds a process; it runs from `start` on. */
+  process(name: string, boot: (ports: SimPorts) => void, options: SimProcessOptions = {}): SimProcess {
+    const process = new SimProcess(this, name, boot, options);
+    this.#processes.set(name, process);
+    return process;
+  }
+
+  get processes(): Iterable<SimProcess> {
+    return this.#processes.values();
+  }
+
+  /** The ports of a process that only a test's own code runs in. */
+  ports(name: string, options: SimProcessOptions = {}): SimPorts {
+    let ports: SimPorts | null = null;
+    this.process(name, (made) => (ports = made), options).start();
+    return ports as unknown as SimPorts;
+  }
+}
+
+export class SimProcess {
+  readonly name: string;
+  readonly disk = new SimDisk();
+  readonly #simulation: Simulation;
+  readonly #boot: (ports: SimPorts) => void;
+  readonly #options: SimProcessOptions;
+  #endpoint: Endpoint | null = null;
+  #lives = 0;
+
+  constructor(simulation: Simulation, name: string, boot: (ports: SimPorts) => void, options: SimProcessOptions) {
+    this.#simulation = simulation;
+    this.name = name;
+    this.#boot = boot;
+    this.#options = options;
+  }
+
+  get isRunning(): boolean {
+    return this.#endpoint !== null;
+  }
+
+  get isPaused(): boolean {
+    return this.#endpoint?.clock.isPaused === true;
+  }
+
+  /** How often it was started. */
+  get lives(): number {
+    return this.#lives;
+  }
+
+  /** Does nothing while it runs. */
+  start(): void {
+    if (this.#endpoint !== null) return;
+    this.#lives += 1;
+    const { clock, trace } = this.#simulation;
+    const endpoint = { name: this.name, clock: clock.forProcess(this.#options.skewMs, this.#options.driftPpm) };
+    this.#endpoint = endpoint;
+    trace.write(this.name, `start ${this.#lives}`);
+    const ports = this.#ports(endpoint);
+    endpoint.clock.onThrow = (error) => this.#fail(endpoint, "a callback", error);
+    try {
+      this.#boot(ports);
+    } catch (error) {
+      this.#fail(endpoint, "boot", error);
+    }
+  }
+
+  /** kill -9; with `losePower`, of the whole machine: what its disk had not synced is gone too. */
+  crash(options: { readonly losePower?: boolean } = {}): void {
+    const endpoint = this.#endpoint;
+    if (endpoint === null) return;
+    this.#simulation.trace.write(this.name, "crash");
+    this.#endpoint = null;
+    this.#simulation.network.vanish(endpoint);
+    endpoint.clock.kill();
+    if (options.losePower === true) this.disk.loseUnsynced();
+  }
+
+  restart(): void {
+    this.crash();
+    this.start();
+  }
+
+  /** SIGSTOP, and SIGCONT after `ms` of true time: it returns believing what it believed. */
+  pause(ms: number): void {
+    const endpoint = this.#endpoint;
+    if (endpoint === null || endpoint.clock.isPaused) return;
+    const { clock, network, trace } = this.#simulation;
+    trace.write(this.name, `pause ${ms}ms`);
+    endpoint.clock.pause();
+    network.suspect(this.name, () => endpoint.clock.isPaused);
+    clock.schedule(
+      () => {
+        if (!endpoint.clock.alive) return;
+        trace.write(this.name, "resume");
+        endpoint.clock.resume();
+      },
+      ms,
+      null,
+    );
+  }
+
+  #ports(endpoint: Endpoint): SimPorts {
+    const { network, nats, rpc, trace } = this.#simulation;
+    const random = this.#simulation.random.fork(`${this.name}.${this.#lives}`);
+    const { clock } = endpoint;
+    let link: SimNatsLink | null = null;
+    const connect = () => (link ??= new SimNatsLink(network, nats, endpoint, random.fork("link")));
+    let log: SimLog | null = null;
+    let blobs: SimBlobs | null = null;
+    return {
+      name: this.name,
+      clock,
+      random,
+      telemetry: createSimTelemetry({ who: this.name, clock, random: random.fork("telemetry"), trace }),
+      disk: this.disk,
+      rpc: new SimRpc(rpc, endpoint),
+      get bus() {
+        return connect();
+      },
+      get log() {
+        return (log ??= new SimLog(connect(), clock, trace));
+      },
+      get blobs() {
+        return (blobs ??= new SimBlobs(connect()));
+      },
+      leases: (bucket, ttlMs) => new SimLeases(connect(), bucket, ttlMs),
+      fail: (reason, error) => this.#fail(endpoint, reason, error),
+    };
+  }
+
+  #fail(endpoint: Endpoint, reason: string, error: unknown): void {
+    if (this.#endpoint !== endpoint) return;
+    const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+    this.#simulation.trace.write(this.name, `failed ${reason} ${text}`);
+    this.crash();
+    if (this.#options.onFail === undefined) throw error instanceof Error ? error : new Error(`${this.name} failed in ${reason}: ${text}`);
+    this.#options.onFail(reason, error);
+  }
+}

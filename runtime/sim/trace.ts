@@ -1,0 +1,56 @@
+/**
+ * What a simulation did, as lines of text: two runs of one seed must give the same lines. The hash over all lines is
+ * always kept; the lines themselves only where somebody will read them, for they cost memory.
+ */
+import { createHash } from "node:crypto";
+import type { SimClock } from "./clock.ts";
+
+export class SimTrace {
+  readonly #clock: SimClock;
+  readonly #hash = createHash("sha256");
+  readonly #lines: string[] | null;
+  readonly #marks = new Map<string, number>();
+  #count = 0;
+  #digest: string | null = null;
+
+  constructor(clock: SimClock, options: { readonly keepLines: boolean }) {
+    this.#clock = clock;
+    this.#lines = options.keepLines ? [] : null;
+  }
+
+  /** True when lines are kept: then detail that only readers need is worth writing. */
+  get isKept(): boolean {
+    return this.#lines !== null;
+  }
+
+  write(who: string, what: string): void {
+    const line = `${this.#clock.elapsed.toFixed(3)} ${who} ${what}`;
+    this.#hash.update(line).update("\n");
+    this.#count += 1;
+    this.#lines?.push(line);
+  }
+
+  /** Notes that a rare branch was reached. */
+  mark(name: string): void {
+    this.#marks.set(name, (this.#marks.get(name) ?? 0) + 1);
+  }
+
+  get marks(): ReadonlyMap<string, number> {
+    return this.#marks;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Hexadecimal SHA-256 over all lines; nothing may be written afterwards. */
+  digest(): string {
+    this.#digest ??= this.#hash.digest("hex");
+    return this.#digest;
+  }
+
+  /** Empty where lines are not kept. */
+  text(): string {
+    return this.#lines === null || this.#lines.length === 0 ? "" : `${this.#lines.join("\n")}\n`;
+  }
+}
