@@ -1,0 +1,66 @@
+/**
+ * Which manager an agent turns to next: pure decisions over the list of managers that it remembers.
+ *
+ * G1: the list never becomes empty once it has held a manager: without one the node could not come back by itself.
+ */
+
+export interface KnownManager {
+  readonly nodeId: string;
+  /** `host:port`. */
+  readonly addr: string;
+  /** Between -256 and 256; how much it is preferred. */
+  readonly weight: number;
+}
+
+/** SwarmKit's bounds and weights (worker protocol §5.1). */
+const weightMax = 256;
+export const sessionEndWeight = -10;
+export const certificateSuccessWeight = 10;
+export const certificateFailureWeight = -10;
+/** Keeps a manager of weight 0 or less reachable when there is nothing better. */
+const weightBias = 0.001;
+
+const isSame = (a: { nodeId: string; addr: string }, b: { nodeId: string; addr: string }): boolean => a.nodeId === b.nodeId && a.addr === b.addr;
+
+/** Weighted choice; `roll` is uniform in [0, 1). Null only for an empty list. */
+export function chooseManager(managers: readonly KnownManager[], roll: number): KnownManager | null {
+  const share = (manager: KnownManager): number => Math.max(0, manager.weight) + weightBias;
+  let left = roll * managers.reduce((sum, manager) => sum + share(manager), 0);
+  for (const manager of managers) {
+    left -= share(manager);
+    if (left < 0) return manager;
+  }
+  return managers.at(-1) ?? null;
+}
+
+/** One experience with a manager moves its weight half way towards `observation`; a manager not in the list stays out. */
+export function observeManager(managers: readonly KnownManager[], seen: { nodeId: string; addr: string }, observation: number): readonly KnownManager[] {
+  return managers.map((manager) => (isSame(manager, seen) ? { ...manager, weight: smoothed(manager.weight, observation) } : manager));
+}
+
+/** The list after a session message: its managers with their weights observed, the others forgotten. G1 */
+export function replaceManagers(
+  managers: readonly KnownManager[],
+  listed: readonly { readonly nodeId: string; readonly addr: string; readonly weight: number }[],
+): readonly KnownManager[] {
+  const next: KnownManager[] = [];
+  for (const { nodeId, addr, weight } of listed) {
+    if (addr === "" || next.some((manager) => isSame(manager, { nodeId, addr }))) continue;
+    const known = managers.find((manager) => isSame(manager, { nodeId, addr }));
+    next.push({ nodeId, addr, weight: known === undefined ? clipped(weight) : smoothed(known.weight, weight) });
+  }
+  return next.length === 0 ? managers : next;
+}
+
+/** True when both lists name the same managers, whatever their weights: then the disk need not be written. */
+export function namesSameManagers(a: readonly KnownManager[], b: readonly KnownManager[]): boolean {
+  return a.length === b.length && a.every((manager) => b.some((other) => isSame(manager, other)));
+}
+
+function smoothed(old: number, observation: number): number {
+  return clipped(Math.ceil(0.5 * observation + 0.5 * old));
+}
+
+function clipped(weight: number): number {
+  return Math.min(weightMax, Math.max(-weightMax, weight));
+}
