@@ -1,0 +1,142 @@
+/** What a list request lets through: inside one filter any of its values will do, and every filter given must agree. */
+import {
+  NodeRole,
+  NodeSpec_Membership,
+  TaskState,
+  type ListNodesRequest_Filters,
+  type ListServicesRequest_Filters,
+  type ListTasksRequest_Filters,
+  type ListVolumesRequest_Filters,
+  type Node,
+  type Service,
+  type Task,
+  type TaskSpec,
+  type Volume,
+} from "../proto/gen/messages.ts";
+
+type Labels = { readonly [key: string]: string };
+
+export interface CommonFilters {
+  readonly names: readonly string[];
+  readonly idPrefixes: readonly string[];
+  readonly namePrefixes: readonly string[];
+  readonly labels: Labels;
+}
+
+export interface Named {
+  readonly id: string;
+  readonly name: string;
+  readonly labels: Labels;
+}
+
+export function isOneOf<Value>(values: readonly Value[], value: Value): boolean {
+  return values.length === 0 || values.includes(value);
+}
+
+function hasPrefix(prefixes: readonly string[], text: string): boolean {
+  return prefixes.length === 0 || prefixes.some((prefix) => text.startsWith(prefix));
+}
+
+/** Every key must exist; an empty wanted value matches any. */
+export function hasLabels(wanted: Labels, labels: Labels): boolean {
+  return Object.entries(wanted).every(
+    ([key, value]) => Object.hasOwn(labels, key) && (value === "" || labels[key] === value),
+  );
+}
+
+export function matchesCommon(filters: CommonFilters, { id, name, labels }: Named): boolean {
+  return (
+    isOneOf(filters.names, name) &&
+    hasPrefix(filters.namePrefixes, name) &&
+    hasPrefix(filters.idPrefixes, id) &&
+    hasLabels(filters.labels, labels)
+  );
+}
+
+/** For secrets and configs names, prefixes and ids are alternatives of each other. */
+export function matchesSecret(filters: CommonFilters, { id, name, labels }: Named): boolean {
+  const { names, namePrefixes, idPrefixes } = filters;
+  const isAny = names.length + namePrefixes.length + idPrefixes.length === 0;
+  const isFound =
+    names.includes(name) ||
+    namePrefixes.some((prefix) => name.startsWith(prefix)) ||
+    idPrefixes.some((prefix) => id.startsWith(prefix));
+  return (isAny || isFound) && hasLabels(filters.labels, labels);
+}
+
+/** `container`, `attachment`, or the kind of a generic runtime. */
+export function runtimeOf(task: TaskSpec | null): string {
+  if (task?.attachment != null) return "attachment";
+  if (task?.generic != null) return task.generic.kind;
+  return "container";
+}
+
+/** What a task is called: its own name where it has one, else `<service>.<slot>.<id>`, with the node for a global one. */
+export function taskName(task: Task): string {
+  const own = task.annotations?.name ?? "";
+  if (own !== "") return own;
+  const isGlobal = task.slot === 0 && task.jobIteration === null;
+  return `${task.serviceAnnotations?.name ?? ""}.${isGlobal ? task.nodeId : task.slot}.${task.id}`;
+}
+
+export function matchesNode(filters: ListNodesRequest_Filters, node: Node): boolean {
+  const named = {
+    id: node.id,
+    name: node.description?.hostname ?? "",
+    labels: node.description?.engine?.labels ?? {},
+  };
+  return (
+    matchesCommon(filters, named) &&
+    hasLabels(filters.nodeLabels, node.spec?.annotations?.labels ?? {}) &&
+    isOneOf(filters.roles, node.role) &&
+    isOneOf(filters.memberships, node.spec?.membership ?? NodeSpec_Membership.PENDING)
+  );
+}
+
+export function matchesService(filters: ListServicesRequest_Filters, service: Service): boolean {
+  const annotations = service.spec?.annotations;
+  return (
+    matchesCommon(filters, { id: service.id, name: annotations?.name ?? "", labels: annotations?.labels ?? {} }) &&
+    isOneOf(filters.runtimes, runtimeOf(service.spec?.task ?? null))
+  );
+}
+
+/** `isUpToDate` is asked only where the filter wants it. */
+export function matchesTask(
+  filters: ListTasksRequest_Filters,
+  task: Task,
+  isUpToDate: (task: Task) => boolean,
+): boolean {
+  return (
+    isOneOf(filters.serviceIds, task.serviceId) &&
+    isOneOf(filters.nodeIds, task.nodeId) &&
+    isOneOf(filters.desiredStates, task.desiredState) &&
+    matchesCommon(filters, { id: task.id, name: taskName(task), labels: task.serviceAnnotations?.labels ?? {} }) &&
+    isOneOf(filters.runtimes, runtimeOf(task.spec)) &&
+    (!filters.upToDate || isUpToDate(task))
+  );
+}
+
+export function matchesVolume(filters: ListVolumesRequest_Filters, volume: Volume): boolean {
+  const annotations = volume.spec?.annotations;
+  return (
+    matchesCommon(filters, { id: volume.id, name: annotations?.name ?? "", labels: annotations?.labels ?? {} }) &&
+    isOneOf(filters.groups, volume.spec?.group ?? "") &&
+    isOneOf(filters.drivers, volume.spec?.driver?.name ?? "")
+  );
+}
+
+/** What a filter names that no such object can ever have; null when all is known. */
+export function unknownNodeFilter(filters: ListNodesRequest_Filters): string | null {
+  const role = filters.roles.find((value) => !(Object.values(NodeRole) as readonly number[]).includes(value));
+  if (role !== undefined) return `unknown role ${role}`;
+  const memberships = Object.values(NodeSpec_Membership) as readonly number[];
+  const membership = filters.memberships.find((value) => !memberships.includes(value));
+  return membership === undefined ? null : `unknown membership ${membership}`;
+}
+
+export function unknownTaskFilter(filters: ListTasksRequest_Filters): string | null {
+  const states = Object.values(TaskState) as readonly number[];
+  const state = filters.desiredStates.find((value) => !states.includes(value));
+  return state === undefined ? null : `unknown desired state ${state}`;
+}

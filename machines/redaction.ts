@@ -1,0 +1,50 @@
+/** What never leaves a manager through Control and Watch: private keys, unlock keys, network keys and secret data. */
+import {
+  CAConfig,
+  Cluster,
+  ClusterSpec,
+  RootCA,
+  RootRotation,
+  Secret,
+  SecretSpec,
+} from "../proto/gen/messages.ts";
+
+/** Shown where the cluster has none of its own: SwarmKit's defaults. */
+export const defaultAddressPool: readonly string[] = ["10.0.0.0/8"];
+export const defaultSubnetSize = 24;
+export const defaultDataPathPort = 4789;
+
+const nothing = new Uint8Array();
+
+function redactedRoot(root: RootCA): RootCA {
+  const rotation = root.rootRotation;
+  return RootCA.patch(root, {
+    caKey: nothing,
+    rootRotation: rotation === null ? null : RootRotation.patch(rotation, { caKey: nothing }),
+  });
+}
+
+export function redactedCluster(cluster: Cluster): Cluster {
+  const { spec, rootCa } = cluster;
+  const caConfig = spec?.caConfig ?? null;
+  return Cluster.patch(cluster, {
+    spec:
+      spec === null || caConfig === null
+        ? spec
+        : ClusterSpec.patch(spec, {
+            caConfig: CAConfig.patch(caConfig, { signingCaCert: nothing, signingCaKey: nothing }),
+          }),
+    rootCa: rootCa === null ? null : redactedRoot(rootCa),
+    networkBootstrapKeys: [],
+    unlockKeys: [],
+    defaultAddressPool: cluster.defaultAddressPool.length > 0 ? cluster.defaultAddressPool : defaultAddressPool,
+    subnetSize: cluster.subnetSize || defaultSubnetSize,
+    VXLANUDPPort: cluster.VXLANUDPPort || defaultDataPathPort,
+  });
+}
+
+export function redactedSecret(secret: Secret): Secret {
+  return secret.spec === null
+    ? secret
+    : Secret.patch(secret, { spec: SecretSpec.patch(secret.spec, { data: nothing }) });
+}

@@ -1,0 +1,60 @@
+/** Whether secrets and configs may be, change and go. */
+import type { Config, ConfigSpec, Secret, SecretSpec, Service } from "../proto/gen/messages.ts";
+import { checkSecretName } from "./names.ts";
+import { invalid, type Refusal } from "./refusal.ts";
+
+/** SwarmKit's: below these, in bytes. */
+const secretBytesLimit = 512_000;
+const configBytesLimit = 1_024_000;
+
+export function checkSecretSpec(spec: SecretSpec | null): Refusal | null {
+  if (spec === null) return invalid("invalid argument");
+  const name = checkSecretName(spec.annotations);
+  if (name !== null) return name;
+  if (spec.driver !== null) return spec.driver.name === "" ? invalid("secret driver must have a name") : null;
+  if (spec.data.length === 0 || spec.data.length >= secretBytesLimit) {
+    return invalid(`secret data must be larger than 0 and less than ${secretBytesLimit} bytes`);
+  }
+  return null;
+}
+
+export function checkConfigSpec(spec: ConfigSpec | null): Refusal | null {
+  if (spec === null) return invalid("invalid argument");
+  const name = checkSecretName(spec.annotations);
+  if (name !== null) return name;
+  if (spec.data.length === 0 || spec.data.length >= configBytesLimit) {
+    return invalid(`config data must be larger than 0 and less than ${configBytesLimit} bytes`);
+  }
+  return null;
+}
+
+function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, at) => byte === b[at]);
+}
+
+/** Labels may change; data may be left out or be given again as it is. */
+export function checkLabelsOnly(stored: Secret | Config, spec: SecretSpec | ConfigSpec): Refusal | null {
+  const before = stored.spec;
+  const isDataKept = spec.data.length === 0 || isSameBytes(spec.data, before?.data ?? new Uint8Array());
+  if (before?.annotations?.name !== spec.annotations?.name || !isDataKept) {
+    return invalid("only updates to Labels are allowed");
+  }
+  return null;
+}
+
+/** The names of the services whose spec mentions it, in order of name. */
+export function checkNotReferenced(noun: "secret" | "config", object: Secret | Config, services: Iterable<Service>): Refusal | null {
+  const names: string[] = [];
+  for (const { spec } of services) {
+    const container = spec?.task?.container;
+    const isMentioned =
+      noun === "secret"
+        ? container?.secrets.some(({ secretId }) => secretId === object.id)
+        : container?.configs.some(({ configId }) => configId === object.id);
+    if (isMentioned === true) names.push(spec?.annotations?.name ?? "");
+  }
+  if (names.length === 0) return null;
+  const plural = names.length > 1 ? "services" : "service";
+  const name = object.spec?.annotations?.name ?? "";
+  return invalid(`${noun} '${name}' is in use by the following ${plural}: ${names.toSorted().join(", ")}`);
+}

@@ -1,0 +1,82 @@
+/** What UpdateService writes: the new spec beside the one before it, and the versions by which tasks are told apart. */
+import {
+  JobStatus,
+  Service,
+  type ServiceSpec,
+  Timestamp,
+  UpdateStatus,
+  UpdateStatus_UpdateState,
+  Version,
+} from "../proto/gen/messages.ts";
+import { refuse, type Refusal } from "./refusal.ts";
+import { isJob, isSameSpec } from "./service-validation.ts";
+
+export type ServiceUpdate =
+  | { readonly kind: "service"; readonly service: Service }
+  | { readonly kind: "refused"; readonly refusal: Refusal };
+
+export function timestampOf(ms: number): Timestamp {
+  const seconds = Math.floor(ms / 1_000);
+  return Timestamp.create({ seconds, nanos: Math.round((ms - seconds * 1_000) * 1e6) });
+}
+
+/** A new service as CreateService stores it. */
+export function newService(id: string, spec: ServiceSpec, nowMs: number): Service {
+  return Service.create({
+    id,
+    spec,
+    specVersion: Version.create({}),
+    ...(isJob(spec)
+      ? { jobStatus: JobStatus.create({ jobIteration: Version.create({}), lastExecution: timestampOf(nowMs) }) }
+      : {}),
+  });
+}
+
+/** The next iteration; a job's work is done again after any update. */
+function nextJobStatus(service: Service, nowMs: number): JobStatus | null {
+  if (!isJob(service.spec)) return service.jobStatus;
+  return JobStatus.create({
+    jobIteration: Version.create({ index: (service.jobStatus?.jobIteration?.index ?? 0) + 1 }),
+    lastExecution: timestampOf(nowMs),
+  });
+}
+
+/**
+ * `version` is what the caller read: it becomes the spec's version. Unlike in SwarmKit, an update that changes nothing
+ * keeps the previous spec, so that a rollback still leads to the last spec that was different.
+ */
+export function updatedService(stored: Service, spec: ServiceSpec, version: Version, nowMs: number): Service {
+  const previous = isSameSpec(stored.spec, spec)
+    ? {}
+    : { previousSpec: stored.spec, previousSpecVersion: stored.specVersion };
+  return Service.patch(stored, {
+    spec,
+    specVersion: version,
+    ...previous,
+    updateStatus: null,
+    jobStatus: nextJobStatus(stored, nowMs),
+  });
+}
+
+/** Swaps the spec with the one before it: a second rollback leads back. */
+export function rolledBackService(stored: Service, nowMs: number): ServiceUpdate {
+  if (stored.previousSpec === null) {
+    return {
+      kind: "refused",
+      refusal: refuse("failed-precondition", `service ${stored.id} does not have a previous spec`),
+    };
+  }
+  const service = Service.patch(stored, {
+    spec: stored.previousSpec,
+    specVersion: stored.previousSpecVersion,
+    previousSpec: stored.spec,
+    previousSpecVersion: stored.specVersion,
+    updateStatus: UpdateStatus.create({
+      state: UpdateStatus_UpdateState.ROLLBACK_STARTED,
+      message: "manually requested rollback",
+      startedAt: timestampOf(nowMs),
+    }),
+    jobStatus: nextJobStatus(stored, nowMs),
+  });
+  return { kind: "service", service };
+}

@@ -1,0 +1,170 @@
+/**
+ * Whether a service may be: the checks of a service spec in SwarmKit's order, of which the first that fails is the
+ * answer, and what an update may not change. Pure: what else exists is handed in.
+ *
+ * V1: a spec that passes here can be turned into tasks without any further check.
+ */
+import {
+  EndpointSpec_ResolutionMode,
+  PortConfig_PublishMode,
+  ServiceSpec,
+  type EndpointSpec,
+  type PortConfig,
+  type Service,
+  type UpdateConfig,
+} from "../proto/gen/messages.ts";
+import { checkDnsName } from "./names.ts";
+import { firstRefusal, invalid, refuse, type Refusal } from "./refusal.ts";
+import { checkTaskSpec, isNegative } from "./task-spec-validation.ts";
+
+/** A count that was negative before it was written as an unsigned number. */
+function wasNegative(count: number): boolean {
+  return count >= 2 ** 63 || count < 0;
+}
+
+export type ServiceMode = "replicated" | "global" | "replicated-job" | "global-job";
+
+export function modeOf(spec: ServiceSpec | null): ServiceMode | null {
+  if (spec === null) return null;
+  if (spec.replicated !== null) return "replicated";
+  if (spec.global !== null) return "global";
+  if (spec.replicatedJob !== null) return "replicated-job";
+  return spec.globalJob !== null ? "global-job" : null;
+}
+
+export function isJob(spec: ServiceSpec | null): boolean {
+  const mode = modeOf(spec);
+  return mode === "replicated-job" || mode === "global-job";
+}
+
+function checkMode(spec: ServiceSpec): Refusal | null {
+  if (modeOf(spec) === null) return invalid("Unrecognized service mode");
+  if (wasNegative(spec.replicated?.replicas ?? 0)) return invalid("Number of replicas must be non-negative");
+  if (wasNegative(spec.replicatedJob?.maxConcurrent ?? 0)) return invalid("Maximum concurrent jobs must not be negative");
+  if (wasNegative(spec.replicatedJob?.totalCompletions ?? 0)) return invalid("Total completed jobs must not be negative");
+  if (isJob(spec) && spec.update !== null) return invalid("Jobs may not have an update config");
+  return null;
+}
+
+function checkUpdateConfig(config: UpdateConfig | null, prefix: "update" | "rollback"): Refusal | null {
+  if (config === null) return null;
+  if (isNegative(config.delay)) return invalid(`TaskSpec: ${prefix}-delay cannot be negative`);
+  if (isNegative(config.monitor)) return invalid(`TaskSpec: ${prefix}-monitor cannot be negative`);
+  if (!(config.maxFailureRatio >= 0 && config.maxFailureRatio <= 1)) {
+    return invalid(`TaskSpec: ${prefix}-maxfailureratio cannot be less than 0 or bigger than 1`);
+  }
+  return null;
+}
+
+function checkEndpoint(endpoint: EndpointSpec | null): Refusal | null {
+  if (endpoint === null) return null;
+  if (
+    endpoint.mode === EndpointSpec_ResolutionMode.DNSRR &&
+    endpoint.ports.some(({ publishMode }) => publishMode === PortConfig_PublishMode.INGRESS)
+  ) {
+    return invalid("EndpointSpec: port published with ingress mode can't be used with dnsrr mode");
+  }
+  const taken = new Set<string>();
+  for (const { publishedPort, protocol } of endpoint.ports) {
+    if (publishedPort === 0) continue;
+    const key = `${publishedPort}/${protocol}`;
+    if (taken.has(key)) return invalid("EndpointSpec: duplicate published ports provided");
+    taken.add(key);
+  }
+  return null;
+}
+
+/** Everything that the spec alone tells. */
+export function checkServiceSpec(spec: ServiceSpec | null): Refusal | null {
+  if (spec === null) return invalid("invalid argument");
+  const { task } = spec;
+  return firstRefusal(
+    () => checkDnsName(spec.annotations),
+    () => (task === null ? invalid("TaskSpec: missing runtime") : checkTaskSpec(task)),
+    () => checkMode(spec),
+    () => (isJob(spec) ? null : checkUpdateConfig(spec.update, "update")),
+    () => checkUpdateConfig(spec.rollback, "rollback"),
+    () => checkEndpoint(spec.endpoint),
+  );
+}
+
+/** A network as a service's checks see it. */
+export interface IngressLookup {
+  /** Name of the network that `target` (id or name) means, when that is the ingress network; else null. */
+  ingressNameFor(target: string): string | null;
+  readonly hasIngress: boolean;
+}
+
+export function checkTaskNetworks(spec: ServiceSpec, lookup: IngressLookup): Refusal | null {
+  for (const { target } of [...(spec.task?.networks ?? []), ...spec.networks]) {
+    const name = lookup.ingressNameFor(target);
+    if (name !== null) return invalid(`Service cannot be explicitly attached to the ingress network "${name}"`);
+  }
+  return null;
+}
+
+function publishedPorts(endpoint: EndpointSpec | null): readonly PortConfig[] {
+  return (endpoint?.ports ?? []).filter(({ publishedPort }) => publishedPort !== 0);
+}
+
+/** Two services clash over a port when either of them publishes it on every node; host ports clash on a node only. */
+export function checkPortConflicts(spec: ServiceSpec, id: string, services: Iterable<Service>): Refusal | null {
+  const wanted = publishedPorts(spec.endpoint);
+  if (wanted.length === 0) return null;
+  for (const other of services) {
+    if (other.id === id) continue;
+    for (const theirs of publishedPorts(other.spec?.endpoint ?? null)) {
+      for (const ours of wanted) {
+        if (ours.publishedPort !== theirs.publishedPort || ours.protocol !== theirs.protocol) continue;
+        const isTheirsIngress = theirs.publishMode === PortConfig_PublishMode.INGRESS;
+        if (!isTheirsIngress && ours.publishMode !== PortConfig_PublishMode.INGRESS) continue;
+        const how = isTheirsIngress ? "as an ingress port" : "as a host-published port";
+        const name = other.spec?.annotations?.name ?? "";
+        return invalid(`port '${ours.publishedPort}' is already in use by service '${name}' (${other.id}) ${how}`);
+      }
+    }
+  }
+  return null;
+}
+
+export function checkIngressExists(spec: ServiceSpec, lookup: IngressLookup): Refusal | null {
+  const isIngressNeeded = (spec.endpoint?.ports ?? []).some(
+    ({ publishMode }) => publishMode === PortConfig_PublishMode.INGRESS,
+  );
+  if (!isIngressNeeded || lookup.hasIngress) return null;
+  return refuse("failed-precondition", "service needs ingress network, but no ingress network is present");
+}
+
+/** Two specs say the same when they are written alike: the codec writes fields in order, and maps as they were given. */
+export function isSameSpec(a: ServiceSpec | null, b: ServiceSpec | null): boolean {
+  if (a === null || b === null) return a === b;
+  return JSON.stringify(canonical(ServiceSpec.toJson(a))) === JSON.stringify(canonical(ServiceSpec.toJson(b)));
+}
+
+/** The same JSON with every object's keys in order. */
+export function canonical(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(canonical);
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+  return Object.fromEntries(entries.map(([key, inner]) => [key, canonical(inner)]));
+}
+
+/** What no update may change. */
+export function checkServiceUpdate(stored: Service, spec: ServiceSpec): Refusal | null {
+  const before = stored.spec;
+  const areNetworksChanged =
+    JSON.stringify(spec.networks) !== JSON.stringify(before?.networks ?? []) &&
+    (before?.networks.length ?? 0) + spec.networks.length > 0;
+  if (areNetworksChanged && (spec.task?.networks.length ?? 0) === 0) {
+    return refuse("unimplemented", "networks must be migrated to TaskSpec before being changed");
+  }
+  if (modeOf(before) !== modeOf(spec)) return refuse("unimplemented", "service mode change is not allowed");
+  if (before?.annotations?.name !== spec.annotations?.name) {
+    return refuse("unimplemented", "renaming services is not supported");
+  }
+  return null;
+}
+
+export function isSameEndpoint(a: EndpointSpec | null, b: EndpointSpec | null): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}

@@ -1,0 +1,161 @@
+/** What a task may ask for: resources, restart policy, placement, references and the runtime itself, in that order. */
+import {
+  ExecSpec,
+  type ContainerSpec,
+  type Duration,
+  type GenericRuntimeSpec,
+  type HealthConfig,
+  type Resources,
+  type ResourceRequirements,
+  type RestartPolicy,
+  type TaskSpec,
+} from "../proto/gen/messages.ts";
+import { isImageReference } from "./image-reference.ts";
+import { checkPlacement } from "./placement-validation.ts";
+import { checkConfigReferences, checkSecretReferences } from "./reference-validation.ts";
+import { firstRefusal, invalid, refuse, type Refusal } from "./refusal.ts";
+import { checkTemplate } from "./template-validation.ts";
+
+/** A thousandth of a core, in units of 10^-9 cores: the finest share that the kernel's CPU quota resolves well. */
+const nanoCpusMin = 1_000_000;
+/** What the engine needs to start any container at all. */
+const memoryBytesMin = 4 * 1024 * 1024;
+/** The shortest interval that the engine's health checks take. */
+const healthMsMin = 1;
+const genericKindLengthMin = 3;
+
+export function isNegative(duration: Duration | null): boolean {
+  return duration !== null && (duration.seconds < 0 || duration.nanos < 0);
+}
+
+function milliseconds(duration: Duration): number {
+  return duration.seconds * 1_000 + duration.nanos / 1e6;
+}
+
+/** As Go prints a float with %g, which is what clients have always seen. */
+function shortest(value: number): string {
+  return value !== 0 && Math.abs(value) < 1e-4
+    ? value.toExponential().replace(/e([+-])(\d)$/, "e$10$2")
+    : String(value);
+}
+
+function checkAmounts(resources: Resources | null): Refusal | null {
+  if (resources === null) return null;
+  const { nanoCpus, memoryBytes, generic } = resources;
+  if (nanoCpus !== 0 && nanoCpus < nanoCpusMin) {
+    return invalid(`invalid cpu value ${shortest(nanoCpus / 1e9)}: Must be at least 0.001`);
+  }
+  if (memoryBytes !== 0 && memoryBytes < memoryBytesMin) {
+    return invalid(`invalid memory value ${memoryBytes}: Must be at least 4MiB`);
+  }
+  for (const { namedResourceSpec, discreteResourceSpec } of generic) {
+    if (namedResourceSpec !== null || discreteResourceSpec === null) {
+      return invalid("generic resources of a service must be counts, not names");
+    }
+    if (discreteResourceSpec.kind === "" || discreteResourceSpec.value <= 0) {
+      return invalid(`invalid generic resource '${discreteResourceSpec.kind}=${discreteResourceSpec.value}'`);
+    }
+  }
+  return null;
+}
+
+export function checkResources(resources: ResourceRequirements | null): Refusal | null {
+  return checkAmounts(resources?.limits ?? null) ?? checkAmounts(resources?.reservations ?? null);
+}
+
+export function checkRestart(restart: RestartPolicy | null): Refusal | null {
+  if (isNegative(restart?.delay ?? null)) return invalid("TaskSpec: restart-delay cannot be negative");
+  if (isNegative(restart?.window ?? null)) return invalid("TaskSpec: restart-window cannot be negative");
+  return null;
+}
+
+function checkHealth(health: HealthConfig | null): Refusal | null {
+  if (health === null) return null;
+  const durations: readonly (readonly [string, Duration | null])[] = [
+    ["Interval", health.interval],
+    ["Timeout", health.timeout],
+    ["StartPeriod", health.startPeriod],
+    ["StartInterval", health.startInterval],
+  ];
+  for (const [name, duration] of durations) {
+    if (duration === null) continue;
+    const ms = milliseconds(duration);
+    if (ms !== 0 && ms < healthMsMin) return invalid(`ContainerSpec: ${name} in HealthConfig cannot be less than 1ms`);
+  }
+  if (health.retries < 0) return invalid("ContainerSpec: Retries in HealthConfig cannot be negative");
+  return null;
+}
+
+function checkTemplates(container: ContainerSpec): Refusal | null {
+  const texts = [
+    ...container.env,
+    ...container.mounts.flatMap(({ source, target, volumeOptions }) => [
+      source,
+      target,
+      ...Object.values(volumeOptions?.labels ?? {}),
+      ...Object.values(volumeOptions?.driverConfig?.options ?? {}),
+    ]),
+    container.hostname,
+  ];
+  for (const text of texts) {
+    const refusal = checkTemplate(text);
+    if (refusal !== null) return refusal;
+  }
+  return null;
+}
+
+function checkContainer(container: ContainerSpec): Refusal | null {
+  if (container.image === "") return invalid("ContainerSpec: image reference must be provided");
+  if (!isImageReference(container.image)) {
+    return invalid(`ContainerSpec: "${container.image}" is not a valid repository/tag`);
+  }
+  const targets = new Set<string>();
+  for (const { target } of container.mounts) {
+    if (targets.has(target)) return invalid(`ContainerSpec: duplicate mount point: ${target}`);
+    targets.add(target);
+  }
+  return checkHealth(container.healthcheck) ?? checkTemplates(container);
+}
+
+/** The one generic runtime whose payload is ours to read: plain processes. */
+function checkExec(payload: Uint8Array): Refusal | null {
+  let spec: ExecSpec;
+  try {
+    spec = ExecSpec.decode(payload);
+  } catch {
+    return invalid("Generic runtime: the payload of kind \"exec\" is not a muster.v1.ExecSpec");
+  }
+  if (spec.command === "") return invalid("Generic runtime: kind \"exec\" needs a command");
+  if (isNegative(spec.stopGracePeriod)) return invalid("Generic runtime: stop-grace-period cannot be negative");
+  const malformed = spec.env.find((entry) => entry.indexOf("=") < 1);
+  if (malformed !== undefined) return invalid(`Generic runtime: environment variable "${malformed}" is not NAME=value`);
+  return null;
+}
+
+function checkGeneric({ kind, payload }: GenericRuntimeSpec): Refusal | null {
+  if (kind.length < genericKindLengthMin) return invalid(`Generic runtime: Invalid name "${kind}"`);
+  if (kind === "container" || kind === "attachment") return invalid(`Generic runtime: "${kind}" is a reserved name`);
+  if (payload === null) return invalid("Generic runtime is missing payload");
+  if (payload.type_url === "") return invalid("Generic runtime is missing payload type");
+  if (payload.value.length === 0) return invalid("Generic runtime has an empty payload");
+  return kind === "exec" ? checkExec(payload.value) : null;
+}
+
+export function checkRuntime(task: TaskSpec): Refusal | null {
+  if (task.attachment !== null) return refuse("unimplemented", "RuntimeSpec: unimplemented runtime in service spec");
+  if (task.container !== null) return checkContainer(task.container);
+  if (task.generic !== null) return checkGeneric(task.generic);
+  return invalid("TaskSpec: missing runtime");
+}
+
+/** All of it, first failure first. */
+export function checkTaskSpec(task: TaskSpec): Refusal | null {
+  return firstRefusal(
+    () => checkResources(task.resources),
+    () => checkRestart(task.restart),
+    () => checkPlacement(task.placement),
+    () => checkSecretReferences(task.container),
+    () => checkConfigReferences(task.container),
+    () => checkRuntime(task),
+  );
+}
