@@ -1,0 +1,135 @@
+/**
+ * One record of the log on its way to and from bytes: the transaction, its checksum and the link to its predecessor.
+ *
+ * R1: a record is accepted only if SHA-256 of its transaction is the checksum it carries.
+ * R2: a transaction names the checksum of the record before it, so records form one chain that nothing can be dropped
+ *     from, inserted into or swapped within unnoticed. The first record names nothing.
+ */
+// The one import of node: below the edges: hashing is pure, and WebCrypto's is asynchronous, which apply must not be.
+import { createHash, hash } from "node:crypto";
+import { LogRecord, Transaction } from "../../proto/gen/messages.ts";
+
+/** Bytes that a record adds to its transaction: two tags, two lengths and the checksum. */
+export const recordOverheadBytes = 48;
+
+/** Tag of Transaction.changes: field 6, length-delimited. */
+const changesTag = (6 << 3) | 2;
+/** Bytes that framing a change in a transaction adds to it at most: the tag and a length below 2^28. */
+export const changeFramingBytes = 5;
+
+export function sha256(data: Uint8Array): Uint8Array {
+  return hash("sha256", data, "buffer");
+}
+
+/** A SHA-256 over many pieces. */
+export function startSha256(): { add(data: Uint8Array): void; digest(): Uint8Array } {
+  const running = createHash("sha256");
+  return { add: (data) => void running.update(data), digest: () => new Uint8Array(running.digest()) };
+}
+
+export function toHex(data: Uint8Array): string {
+  return Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("hex");
+}
+
+export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false;
+  for (let at = 0; at < a.length; at += 1) if (a[at] !== b[at]) return false;
+  return true;
+}
+
+/** A record made of a transaction's fields and its changes, which the writer has encoded already to know their size. */
+export function encodeRecord(header: Transaction, changes: readonly Uint8Array[] = []): Uint8Array<ArrayBuffer> {
+  const transaction = joinTransaction(Transaction.encode(header), changes);
+  return LogRecord.encode(LogRecord.create({ transaction, checksum: sha256(transaction) }));
+}
+
+/** Protobuf messages may be concatenated, so the encoded changes follow the encoded rest, each with its tag and length. */
+function joinTransaction(head: Uint8Array, changes: readonly Uint8Array[]): Uint8Array {
+  let size = head.length;
+  for (const change of changes) size += 1 + varintBytes(change.length) + change.length;
+  const whole = new Uint8Array(size);
+  whole.set(head);
+  let at = head.length;
+  for (const change of changes) {
+    whole[at] = changesTag;
+    at = writeVarint(whole, at + 1, change.length);
+    whole.set(change, at);
+    at += change.length;
+  }
+  return whole;
+}
+
+export interface DecodedRecord {
+  readonly transaction: Transaction;
+  /** SHA-256 of the transaction as it stands in the record: what the next record must name. */
+  readonly checksum: Uint8Array;
+}
+
+export type RecordOutcome =
+  | { readonly kind: "decoded"; readonly record: DecodedRecord }
+  | { readonly kind: "broken"; readonly check: string };
+
+/** Keeps R1; R2 is for whoever knows the predecessor. */
+export function decodeRecord(data: Uint8Array): RecordOutcome {
+  try {
+    const record = LogRecord.decode(data);
+    const checksum = sha256(record.transaction);
+    if (!equalBytes(checksum, record.checksum)) return { kind: "broken", check: "checksum" };
+    return { kind: "decoded", record: { transaction: Transaction.decode(record.transaction), checksum } };
+  } catch (error) {
+    return { kind: "broken", check: `format (${error instanceof Error ? error.message : String(error)})` };
+  }
+}
+
+/** Messages one after the other, each behind its length as a varint. */
+export function joinDelimited(messages: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  let size = 0;
+  for (const message of messages) size += varintBytes(message.length) + message.length;
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const message of messages) {
+    at = writeVarint(whole, at, message.length);
+    whole.set(message, at);
+    at += message.length;
+  }
+  return whole;
+}
+
+/** The opposite of joinDelimited; null when the bytes end inside a message. */
+export function splitDelimited(data: Uint8Array): Uint8Array[] | null {
+  const messages: Uint8Array[] = [];
+  let at = 0;
+  while (at < data.length) {
+    let length = 0;
+    let factor = 1;
+    let byte: number;
+    do {
+      if (at >= data.length || factor > 2 ** 35) return null;
+      byte = data[at] as number;
+      at += 1;
+      length += (byte & 0x7f) * factor;
+      factor *= 128;
+    } while (byte >= 0x80);
+    if (at + length > data.length) return null;
+    messages.push(data.subarray(at, at + length));
+    at += length;
+  }
+  return messages;
+}
+
+function varintBytes(value: number): number {
+  let bytes = 1;
+  for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 128)) bytes += 1;
+  return bytes;
+}
+
+function writeVarint(target: Uint8Array, from: number, value: number): number {
+  let at = from;
+  let rest = value;
+  for (; rest >= 0x80; rest = Math.floor(rest / 128)) {
+    target[at] = (rest % 128) | 0x80;
+    at += 1;
+  }
+  target[at] = rest;
+  return at + 1;
+}

@@ -1,0 +1,337 @@
+/**
+ * A process's copy of the cluster's state, made by applying the log's records one after the other.
+ *
+ * S1: version rises by one with each record; a record of another sequence is refused.
+ * S2: a record whose checksum (R1) or link to its predecessor (R2) is wrong is refused.
+ * S3: epochs never fall along the log, so nothing that a deposed leader wrote follows what its successor wrote.
+ * S4: a change that cannot be applied to this state (a patch or removal of what is not there, an unknown kind) shows that
+ *     replica and log have parted.
+ * S5: two replicas of one version have one stateHash.
+ *
+ * Whatever breaks S1 to S4 is a LogBreak: the replica must not be used any more.
+ */
+import {
+  Meta,
+  NodePatch,
+  Timestamp,
+  Version,
+  type Change,
+  type Removal,
+  type Task,
+  type TaskPatch,
+  type TaskSpec,
+  type Transaction,
+} from "../../proto/gen/messages.ts";
+import type { Subscription } from "../ports.ts";
+import { copyTask, patchNode, patchTask } from "./patch.ts";
+import { Receipts, type Completed } from "./receipts.ts";
+import { decodeRecord, equalBytes, toHex } from "./record.ts";
+import { detached } from "./sharing.ts";
+import { captureHash, decodeSnapshot, encodeSnapshot, type Capture, type LoadedSnapshot } from "./snapshot.ts";
+import { State } from "./state.ts";
+import type { Commit, ObjectChange, Store, TableName, Tables } from "./store.ts";
+import { codecs, tableNames, tableOf, unwrap } from "./tables.ts";
+import { TaskParts } from "./task-parts.ts";
+
+/** Log and replica do not fit together: whoever meets it stops applying and says so. */
+export class LogBreak extends Error {
+  override readonly name = "LogBreak";
+  readonly sequence: number;
+  /** Which check failed, in words. */
+  readonly check: string;
+  constructor(sequence: number, check: string) {
+    super(`the log breaks at record ${sequence}: ${check}`);
+    this.sequence = sequence;
+    this.check = check;
+  }
+}
+
+/** A commit, with what only the ledger needs to know of its record. */
+export interface AppliedRecord extends Commit {
+  readonly transactionId: string;
+  readonly epoch: number;
+  readonly writer: string;
+}
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+/** What all objects that one transaction touches have in common. */
+interface Stamp {
+  readonly version: Version;
+  readonly time: Timestamp;
+  /** Meta of the objects that it creates. */
+  readonly created: Meta;
+  /** Meta of the object updated last; the next one often has the same createdAt and so the same meta. */
+  updated: Meta;
+}
+
+const noChecksum = new Uint8Array(0);
+
+export class Replica implements Store {
+  #version = 0;
+  #checksum: Uint8Array = noChecksum;
+  #epoch = 0;
+  #time: Timestamp | null = null;
+  #recordBytes = 0;
+  readonly #state = new State();
+  readonly #receipts: Receipts;
+  readonly #parts = new TaskParts();
+  readonly #listeners = new Set<(commit: Commit) => void>();
+
+  constructor(options: { readonly receiptsMax?: number } = {}) {
+    this.#receipts = new Receipts(options.receiptsMax);
+  }
+
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Checksum of the last record applied; empty before the first. What the next record must name as its predecessor. */
+  get checksum(): Uint8Array {
+    return this.#checksum;
+  }
+
+  /** Epoch of the last record applied. */
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /** Bytes of all records that this replica has applied itself; those before a loaded snapshot do not count. */
+  get recordBytes(): number {
+    return this.#recordBytes;
+  }
+
+  get<Name extends TableName>(table: Name, id: string): Tables[Name] | undefined {
+    return this.#state.get(table, id);
+  }
+
+  all<Name extends TableName>(table: Name): Iterable<Tables[Name]> {
+    return this.#state.all(table);
+  }
+
+  count(table: TableName): number {
+    return this.#state.count(table);
+  }
+
+  byName<Name extends TableName>(table: Name, name: string): Tables[Name] | undefined {
+    return this.#state.byName(table, name);
+  }
+
+  tasksByService(serviceId: string): Iterable<Task> {
+    return this.#state.tasksByService(serviceId);
+  }
+
+  tasksByNode(nodeId: string): Iterable<Task> {
+    return this.#state.tasksByNode(nodeId);
+  }
+
+  tasksBySlot(serviceId: string, slot: number): Iterable<Task> {
+    return this.#state.tasksBySlot(serviceId, slot);
+  }
+
+  tasksReferencing(id: string): Iterable<Task> {
+    return this.#state.tasksReferencing(id);
+  }
+
+  watch(listener: (commit: Commit) => void): Subscription {
+    this.#listeners.add(listener);
+    return { unsubscribe: () => this.#listeners.delete(listener) };
+  }
+
+  /** What became of a proposal that the log holds; undefined for one that it does not, or that is too long ago. */
+  receipt(proposalId: string): Completed | undefined {
+    return this.#receipts.find(proposalId);
+  }
+
+  /** Applies the record that follows `version`. Throws LogBreak, after which this replica is of no use. */
+  apply(sequence: number, data: Uint8Array): AppliedRecord {
+    if (sequence !== this.#version + 1) throw new LogBreak(sequence, `sequence does not follow ${this.#version} (S1)`);
+    const outcome = decodeRecord(data);
+    if (outcome.kind === "broken") throw new LogBreak(sequence, `wrong ${outcome.check} (R1)`);
+    const { transaction, checksum } = outcome.record;
+    if (!equalBytes(transaction.previous, this.#checksum)) {
+      throw new LogBreak(sequence, "it names another predecessor than the record before it (R2)");
+    }
+    if (transaction.epoch < this.#epoch) {
+      throw new LogBreak(sequence, `epoch falls from ${this.#epoch} to ${transaction.epoch} (S3)`);
+    }
+    const changes = this.#applyChanges(sequence, transaction);
+    for (const { proposalId, skipped } of transaction.receipts) this.#receipts.add(proposalId, { version: sequence, skipped });
+    this.#version = sequence;
+    this.#checksum = checksum;
+    this.#epoch = transaction.epoch;
+    this.#time = transaction.time;
+    this.#recordBytes += data.length;
+    const commit: AppliedRecord = {
+      version: sequence,
+      time: toMilliseconds(transaction.time),
+      changes,
+      transactionId: transaction.id,
+      epoch: transaction.epoch,
+      writer: transaction.writer,
+    };
+    this.#publish(commit);
+    return commit;
+  }
+
+  /** The state as it is now, fixed: later records do not change what a capture holds, so that it can be encoded bit by bit. */
+  capture(): Capture {
+    return {
+      version: this.#version,
+      checksum: this.#checksum,
+      epoch: this.#epoch,
+      time: this.#time,
+      tables: tableNames.map((table) => ({ table, objects: [...this.#state.all(table)] })),
+      receipts: this.#receipts.toMessages(),
+    };
+  }
+
+  /** The whole state, as `load` takes it: length-delimited SnapshotParts. */
+  snapshot(): Uint8Array<ArrayBuffer> {
+    return encodeSnapshot(this.capture());
+  }
+
+  /** SHA-256 of the state in hex (S5). Costs a few microseconds for each object. */
+  stateHash(): string {
+    return toHex(captureHash(this.capture()));
+  }
+
+  /**
+   * Becomes what the snapshot holds. Watchers see the difference as one commit, so that nobody misses what happened in
+   * between. Throws SnapshotError, with nothing changed, for bytes that are no whole snapshot; never goes back in version.
+   */
+  load(bytes: Uint8Array): void {
+    const loaded = decodeSnapshot(bytes);
+    if (loaded.version < this.#version) throw new LogBreak(loaded.version, `the snapshot is older than the replica's ${this.#version}`);
+    const changes = this.#replaceState(loaded);
+    this.#version = loaded.version;
+    this.#checksum = loaded.checksum;
+    this.#epoch = loaded.epoch;
+    this.#time = loaded.time;
+    this.#publish({ version: loaded.version, time: toMilliseconds(loaded.time), changes });
+  }
+
+  #publish(commit: Commit): void {
+    for (const listener of this.#listeners) listener(commit);
+  }
+
+  #applyChanges(sequence: number, transaction: Transaction): ObjectChange[] {
+    const time = transaction.time ?? Timestamp.create();
+    const version = Version.create({ index: sequence });
+    const created = Meta.create({ version, createdAt: time, updatedAt: time });
+    const stamp: Stamp = { version, time, created, updated: created };
+    const specs = transaction.specs.map((spec) => this.#parts.spec(spec));
+    const changes: ObjectChange[] = [];
+    for (const change of transaction.changes) {
+      const applied = this.#applyChange(change, stamp, specs);
+      if (typeof applied === "string") throw new LogBreak(sequence, `${applied} (S4)`);
+      changes.push(applied);
+    }
+    return changes;
+  }
+
+  /** The change as watchers see it, or what is wrong with it. */
+  #applyChange(change: Change, stamp: Stamp, specs: readonly TaskSpec[]): ObjectChange | string {
+    if (change.task !== null) return this.#applyTaskPatch(change.task, stamp);
+    if (change.node !== null) return this.#applyNodePatch(change.node, stamp);
+    if (change.remove !== null) return this.#applyRemoval(change.remove);
+    const put = change.put === null ? null : unwrap(change.put);
+    if (put === null) return "a change of an unknown kind";
+    if (put.table !== "task") return this.#put(put.table, detached(codecs[put.table] as never, put.object as never), stamp);
+    const task = put.object as Mutable<Task>;
+    if (change.spec !== 0) {
+      const spec = specs[change.spec - 1];
+      if (spec === undefined) return `task ${task.id} names a spec that the transaction does not have`;
+      task.spec = spec;
+    } else if (task.spec !== null) {
+      task.spec = this.#parts.spec(task.spec);
+    }
+    this.#parts.share(task, this.#state.get("task", task.id));
+    return this.#put("task", task, stamp);
+  }
+
+  #put<Name extends TableName>(table: Name, object: Tables[Name], stamp: Stamp): ObjectChange {
+    const old = this.#state.get(table, object.id);
+    const meta = old === undefined ? stamp.created : metaAfter(old.meta, stamp);
+    let next: Tables[Name];
+    if (table === "task") next = copyTask(object as Task, meta) as Tables[Name];
+    else {
+      // Nobody else holds it yet: it was decoded for this.
+      (object as Mutable<Tables[Name]>).meta = meta;
+      next = object;
+    }
+    this.#state.put(table, next, old);
+    return { table, action: old === undefined ? "create" : "update", object: next, old: old ?? null } as ObjectChange;
+  }
+
+  #applyRemoval(removal: Removal): ObjectChange | string {
+    const table = tableOf(removal.kind);
+    if (table === undefined) return `a removal of the unknown kind ${removal.kind}`;
+    const old = this.#state.get(table, removal.id);
+    if (old === undefined) return `a removal of the ${table} ${removal.id}, which does not exist`;
+    this.#state.remove(table, old);
+    return { table, action: "remove", object: old, old } as ObjectChange;
+  }
+
+  #applyTaskPatch(patch: TaskPatch, stamp: Stamp): ObjectChange | string {
+    const old = this.#state.get("task", patch.id);
+    if (old === undefined) return `a patch of the task ${patch.id}, which does not exist`;
+    const next = patchTask(old, patch, metaAfter(old.meta, stamp)) as Mutable<Task>;
+    // The old one's strings are shared already.
+    next.id = old.id;
+    this.#parts.share(next, old);
+    this.#state.put("task", next, old);
+    return { table: "task", action: "update", object: next, old };
+  }
+
+  #applyNodePatch(patch: NodePatch, stamp: Stamp): ObjectChange | string {
+    const old = this.#state.get("node", patch.id);
+    if (old === undefined) return `a patch of the node ${patch.id}, which does not exist`;
+    const next = patchNode(old, detached(NodePatch, patch), metaAfter(old.meta, stamp));
+    this.#state.put("node", next, old);
+    return { table: "node", action: "update", object: next, old };
+  }
+
+  #asTask(decoded: Task): Task {
+    const task = copyTask(decoded, this.#parts.meta(decoded.meta ?? Meta.create()));
+    this.#parts.share(task, undefined);
+    return task;
+  }
+
+  #replaceState(loaded: LoadedSnapshot): ObjectChange[] {
+    const before = new Map<string, ObjectChange>();
+    for (const table of tableNames) {
+      for (const old of this.#state.all(table)) {
+        before.set(`${table}/${old.id}`, { table, action: "remove", object: old, old } as ObjectChange);
+      }
+    }
+    this.#state.clear();
+    const changes: ObjectChange[] = [];
+    for (const { table, object: decoded } of loaded.objects) {
+      const object = table === "task" ? this.#asTask(decoded as Task) : decoded;
+      this.#state.put(table, object, undefined);
+      const known = before.get(`${table}/${object.id}`);
+      before.delete(`${table}/${object.id}`);
+      if (known === undefined) changes.push({ table, action: "create", object, old: null } as ObjectChange);
+      else if (known.object.meta?.version?.index !== object.meta?.version?.index) {
+        changes.push({ table, action: "update", object, old: known.object } as ObjectChange);
+      }
+    }
+    changes.push(...before.values());
+    this.#receipts.clear();
+    for (const { proposalId, version, skipped } of loaded.receipts) this.#receipts.add(proposalId, { version, skipped });
+    return changes;
+  }
+}
+
+function metaAfter(old: Meta | null, stamp: Stamp): Meta {
+  const createdAt = old?.createdAt ?? null;
+  if (stamp.updated.createdAt !== createdAt) {
+    stamp.updated = Meta.create({ version: stamp.version, createdAt, updatedAt: stamp.time });
+  }
+  return stamp.updated;
+}
+
+function toMilliseconds(time: Timestamp | null): number {
+  return time === null ? 0 : time.seconds * 1000 + Math.floor(time.nanos / 1e6);
+}

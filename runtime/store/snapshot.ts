@@ -1,0 +1,226 @@
+/**
+ * Snapshots: the whole state after one sequence as bytes, and back. Objects stand in the order of the replica's tables, so
+ * that a replica that loaded one iterates as one that applied every record. Specs that tasks share are written once.
+ */
+import {
+  SnapshotHeader,
+  SnapshotPart,
+  StoreObject,
+  Task,
+  TaskSpec,
+  Receipt,
+  type Timestamp,
+} from "../../proto/gen/messages.ts";
+import { equalBytes, joinDelimited, sha256, splitDelimited, startSha256 } from "./record.ts";
+import { detached } from "./sharing.ts";
+import type { TableName } from "./store.ts";
+import { codecs, kindOf, unwrap, type AnyObject } from "./tables.ts";
+
+/** Objects in one part: some hundred kilobytes, a few milliseconds of work between two looks at the event loop. */
+const partObjectsMax = 1_000;
+
+/** Bytes handed to the hash at once. */
+const gatheredBytes = 65_536;
+
+const noBytes = new Uint8Array(0);
+
+/** The bytes are no whole snapshot. */
+export class SnapshotError extends Error {
+  override readonly name = "SnapshotError";
+}
+
+export interface Capture {
+  readonly version: number;
+  readonly checksum: Uint8Array;
+  readonly epoch: number;
+  readonly time: Timestamp | null;
+  readonly tables: readonly { readonly table: TableName; readonly objects: readonly AnyObject[] }[];
+  readonly receipts: readonly Receipt[];
+}
+
+export interface LoadedSnapshot {
+  readonly version: number;
+  readonly checksum: Uint8Array;
+  readonly epoch: number;
+  readonly time: Timestamp | null;
+  readonly objects: readonly { readonly table: TableName; readonly object: AnyObject }[];
+  readonly receipts: readonly Receipt[];
+}
+
+/** Hash of the state that objects and receipts make, given in order; does not depend on which of them share a spec. */
+class StateHasher {
+  readonly #hash = startSha256();
+  readonly #specs = new Map<TaskSpec, Uint8Array>();
+  readonly #gathered = new Uint8Array(gatheredBytes);
+  #filled = 0;
+
+  add(table: TableName, object: AnyObject): void {
+    this.#addFramed(Uint8Array.of(kindOf(table)));
+    if (table !== "task") this.#addFramed(codecs[table].encode(object as never));
+    else this.#addTask(object as Task);
+  }
+
+  digest(receipts: readonly Receipt[]): Uint8Array {
+    this.#addFramed(noBytes);
+    for (const receipt of receipts) this.#addFramed(Receipt.encode(receipt));
+    this.#flush();
+    return this.#hash.digest();
+  }
+
+  #addTask(task: Task): void {
+    this.#addFramed(Task.encode(Task.patch(task, { spec: null })));
+    const { spec } = task;
+    if (spec === null) return;
+    let digest = this.#specs.get(spec);
+    if (digest === undefined) {
+      digest = sha256(TaskSpec.encode(spec));
+      this.#specs.set(spec, digest);
+    }
+    this.#addFramed(digest);
+  }
+
+  /** Small pieces are gathered: a call of the hash costs as much as hashing half a kilobyte. */
+  #addFramed(bytes: Uint8Array): void {
+    const { length } = bytes;
+    if (this.#filled + length + 4 > this.#gathered.length) this.#flush();
+    const at = this.#filled;
+    this.#gathered[at] = length & 0xff;
+    this.#gathered[at + 1] = (length >> 8) & 0xff;
+    this.#gathered[at + 2] = (length >> 16) & 0xff;
+    this.#gathered[at + 3] = length >>> 24;
+    this.#filled = at + 4;
+    if (length + 4 > this.#gathered.length) {
+      this.#flush();
+      this.#hash.add(bytes);
+      return;
+    }
+    this.#gathered.set(bytes, this.#filled);
+    this.#filled += length;
+  }
+
+  #flush(): void {
+    this.#hash.add(this.#gathered.subarray(0, this.#filled));
+    this.#filled = 0;
+  }
+}
+
+export function captureHash(capture: Capture): Uint8Array {
+  const hasher = new StateHasher();
+  for (const { table, objects } of capture.tables) for (const object of objects) hasher.add(table, object);
+  return hasher.digest(capture.receipts);
+}
+
+/** Encodes in steps: each `next` does a part's work, the last returns the bytes. */
+export function* encodingSteps(capture: Capture): Generator<void, Uint8Array<ArrayBuffer>> {
+  const hasher = new StateHasher();
+  const parts: Uint8Array[] = [];
+  const places = new Map<TaskSpec, number>();
+  let records = 0;
+  for (const { table, objects } of capture.tables) {
+    records += objects.length;
+    for (let from = 0; from < objects.length; from += partObjectsMax) {
+      const slice = objects.slice(from, from + partObjectsMax);
+      for (const object of slice) hasher.add(table, object);
+      parts.push(encodePart(table, slice, places));
+      yield;
+    }
+  }
+  const header = SnapshotHeader.create({
+    sequence: capture.version,
+    checksum: capture.checksum,
+    epoch: capture.epoch,
+    time: capture.time,
+    stateHash: hasher.digest(capture.receipts),
+    records,
+    receipts: capture.receipts,
+  });
+  return joinDelimited([SnapshotPart.encode(SnapshotPart.create({ header })), ...parts]);
+}
+
+export function encodeSnapshot(capture: Capture): Uint8Array<ArrayBuffer> {
+  const steps = encodingSteps(capture);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+function encodePart(table: TableName, slice: readonly AnyObject[], places: Map<TaskSpec, number>): Uint8Array {
+  if (table !== "task") {
+    const objects = slice.map((object) => StoreObject.create({ [table]: object }));
+    return SnapshotPart.encode(SnapshotPart.create({ objects }));
+  }
+  const specs: TaskSpec[] = [];
+  const spec: number[] = [];
+  const objects = (slice as readonly Task[]).map((task) => {
+    if (task.spec === null) {
+      spec.push(0);
+      return StoreObject.create({ task });
+    }
+    let place = places.get(task.spec);
+    if (place === undefined) {
+      place = places.size + 1;
+      places.set(task.spec, place);
+      specs.push(task.spec);
+    }
+    spec.push(place);
+    return StoreObject.create({ task: Task.patch(task, { spec: null }) });
+  });
+  return SnapshotPart.encode(SnapshotPart.create({ objects, specs, spec }));
+}
+
+/** Throws SnapshotError unless the bytes are a whole snapshot whose objects have the hash that it states. */
+export function decodeSnapshot(bytes: Uint8Array): LoadedSnapshot {
+  const parts = splitDelimited(bytes);
+  if (parts === null) throw new SnapshotError("the snapshot ends inside a part");
+  const [first, ...rest] = parts.map(decodePart);
+  const header = first?.header ?? null;
+  if (header === null) throw new SnapshotError("the snapshot has no header");
+  const objects: { table: TableName; object: AnyObject }[] = [];
+  const specs: TaskSpec[] = [];
+  const hasher = new StateHasher();
+  for (const part of rest) {
+    for (const spec of part.specs) specs.push(detached(TaskSpec, spec));
+    for (const [at, wrapped] of part.objects.entries()) {
+      const found = unwrap(wrapped);
+      if (found === null) throw new SnapshotError("the snapshot holds an object of an unknown kind");
+      const place = part.spec[at] ?? 0;
+      const object = found.table === "task" ? withSpec(found.object as Task, place, specs) : detachedObject(found);
+      hasher.add(found.table, object);
+      objects.push({ table: found.table, object });
+    }
+  }
+  if (objects.length !== header.records) {
+    throw new SnapshotError(`the snapshot holds ${objects.length} objects of ${header.records}`);
+  }
+  if (!equalBytes(hasher.digest(header.receipts), header.stateHash)) {
+    throw new SnapshotError("the snapshot's objects have another hash than it states");
+  }
+  return {
+    version: header.sequence,
+    checksum: Uint8Array.from(header.checksum),
+    epoch: header.epoch,
+    time: header.time,
+    objects,
+    receipts: header.receipts,
+  };
+}
+
+function decodePart(bytes: Uint8Array): SnapshotPart {
+  try {
+    return SnapshotPart.decode(bytes);
+  } catch (cause) {
+    throw new SnapshotError("a part of the snapshot is malformed", { cause });
+  }
+}
+
+function detachedObject(found: { readonly table: TableName; readonly object: AnyObject }): AnyObject {
+  return detached(codecs[found.table] as never, found.object as never);
+}
+
+function withSpec(task: Task, place: number, specs: readonly TaskSpec[]): Task {
+  if (place === 0) return task;
+  const spec = specs[place - 1];
+  if (spec === undefined) throw new SnapshotError(`task ${task.id} names a spec that the snapshot does not have`);
+  return Task.patch(task, { spec });
+}

@@ -1,0 +1,159 @@
+/**
+ * The tables of a replica and their indices, without any notion of a log. Indices hold ids; an update that moves nothing
+ * (most are status reports) touches none of them.
+ */
+import type { Task, TaskSpec } from "../../proto/gen/messages.ts";
+import { MultiIndex } from "./multi-index.ts";
+import { nameKey, tableNames, type AnyObject } from "./tables.ts";
+import type { TableName, Tables } from "./store.ts";
+
+type TableMaps = { readonly [Name in TableName]: Map<string, Tables[Name]> };
+type NameIndices = { readonly [Name in TableName]: MultiIndex<string> };
+
+function forEachTable<Value>(make: () => Value): { [Name in TableName]: Value } {
+  return Object.fromEntries(tableNames.map((table) => [table, make()])) as { [Name in TableName]: Value };
+}
+
+export class State {
+  readonly #tables = forEachTable(() => new Map()) as TableMaps;
+  readonly #names: NameIndices = forEachTable(() => new MultiIndex<string>());
+  /** Service id → slot → task ids. */
+  readonly #slots = new Map<string, MultiIndex<number>>();
+  readonly #byNode = new MultiIndex<string>();
+  readonly #references = new MultiIndex<string>();
+  /** What a spec mentions; specs are shared, so it is worked out once for each. */
+  readonly #mentions = new WeakMap<TaskSpec, readonly string[]>();
+
+  get<Name extends TableName>(table: Name, id: string): Tables[Name] | undefined {
+    return this.#tables[table].get(id);
+  }
+
+  all<Name extends TableName>(table: Name): Iterable<Tables[Name]> {
+    return this.#tables[table].values();
+  }
+
+  count(table: TableName): number {
+    return this.#tables[table].size;
+  }
+
+  byName<Name extends TableName>(table: Name, name: string): Tables[Name] | undefined {
+    const key = name.toLowerCase();
+    const id = this.#names[table].first(key);
+    if (id !== undefined) return this.get(table, id);
+    return table === "task" ? (this.#taskByComputedName(key) as Tables[Name] | undefined) : undefined;
+  }
+
+  *tasksByService(serviceId: string): Generator<Task> {
+    const slots = this.#slots.get(serviceId);
+    if (slots !== undefined) yield* this.#tasks(slots.allIds());
+  }
+
+  tasksByNode(nodeId: string): Generator<Task> {
+    return this.#tasks(this.#byNode.ids(nodeId));
+  }
+
+  *tasksBySlot(serviceId: string, slot: number): Generator<Task> {
+    const slots = this.#slots.get(serviceId);
+    if (slots !== undefined) yield* this.#tasks(slots.ids(slot));
+  }
+
+  tasksReferencing(id: string): Generator<Task> {
+    return this.#tasks(this.#references.ids(id));
+  }
+
+  /** Inserts, or replaces the object of that id, which keeps its place in the order. */
+  put<Name extends TableName>(table: Name, object: Tables[Name], old: Tables[Name] | undefined): void {
+    const { id } = object;
+    (this.#tables[table] as Map<string, Tables[Name]>).set(id, object);
+    if (table === "task") this.#indexTask(object as Task, old as Task | undefined);
+    const name = nameKey(table, object);
+    const oldName = old === undefined ? "" : nameKey(table, old);
+    if (name === oldName) return;
+    if (oldName !== "") this.#names[table].delete(oldName, id);
+    if (name !== "") this.#names[table].add(name, id);
+  }
+
+  remove<Name extends TableName>(table: Name, old: Tables[Name]): void {
+    const { id } = old;
+    this.#tables[table].delete(id);
+    const name = nameKey(table, old);
+    if (name !== "") this.#names[table].delete(name, id);
+    if (table === "task") this.#unindexTask(old as AnyObject as Task);
+  }
+
+  clear(): void {
+    for (const table of tableNames) {
+      this.#tables[table].clear();
+      this.#names[table].clear();
+    }
+    this.#slots.clear();
+    this.#byNode.clear();
+    this.#references.clear();
+  }
+
+  *#tasks(ids: Iterable<string>): Generator<Task> {
+    for (const id of ids) {
+      const task = this.#tables.task.get(id);
+      if (task !== undefined) yield task;
+    }
+  }
+
+  #indexTask(task: Task, old: Task | undefined): void {
+    if (old === undefined) {
+      this.#slotsOf(task.serviceId).add(task.slot, task.id);
+      if (task.nodeId !== "") this.#byNode.add(task.nodeId, task.id);
+      for (const id of this.#mentionsOf(task)) this.#references.add(id, task.id);
+      return;
+    }
+    if (old.nodeId !== task.nodeId) {
+      if (old.nodeId !== "") this.#byNode.delete(old.nodeId, task.id);
+      if (task.nodeId !== "") this.#byNode.add(task.nodeId, task.id);
+    }
+    if (old.spec === task.spec && old.serviceId === task.serviceId && old.slot === task.slot) return;
+    this.#unindexTask(old);
+    this.#indexTask(task, undefined);
+  }
+
+  #unindexTask(task: Task): void {
+    const slots = this.#slotsOf(task.serviceId);
+    slots.delete(task.slot, task.id);
+    if (slots.size === 0) this.#slots.delete(task.serviceId);
+    if (task.nodeId !== "") this.#byNode.delete(task.nodeId, task.id);
+    for (const id of this.#mentionsOf(task)) this.#references.delete(id, task.id);
+  }
+
+  #slotsOf(serviceId: string): MultiIndex<number> {
+    let slots = this.#slots.get(serviceId);
+    if (slots === undefined) {
+      slots = new MultiIndex();
+      this.#slots.set(serviceId, slots);
+    }
+    return slots;
+  }
+
+  #mentionsOf(task: Task): readonly string[] {
+    const { spec } = task;
+    if (spec === null) return [];
+    let mentions = this.#mentions.get(spec);
+    if (mentions === undefined) {
+      const container = spec.container;
+      const ids = [
+        ...(container?.secrets ?? []).map((reference) => reference.secretId),
+        ...(container?.configs ?? []).map((reference) => reference.configId),
+        ...spec.networks.map((attachment) => attachment.target),
+        ...spec.resourceReferences.map((reference) => reference.resourceId),
+      ];
+      mentions = [...new Set(ids)].filter((id) => id !== "");
+      this.#mentions.set(spec, mentions);
+    }
+    return mentions;
+  }
+
+  /** `<service>.<slot>.<task id>`, or with the node's id in place of slot 0, as SwarmKit names a task that has no name. */
+  #taskByComputedName(key: string): Task | undefined {
+    const task = this.#tables.task.get(key.slice(key.lastIndexOf(".") + 1));
+    if (task === undefined || (task.annotations?.name ?? "") !== "") return undefined;
+    const place = task.slot === 0 ? task.nodeId : String(task.slot);
+    return `${task.serviceAnnotations?.name ?? ""}.${place}.${task.id}`.toLowerCase() === key ? task : undefined;
+  }
+}
