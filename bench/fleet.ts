@@ -1,0 +1,286 @@
+/**
+ * Simulated agents for load: each joins a SwarmKit-compatible manager with a token, holds a session and reports its tasks
+ * as SwarmKit's agent does, but runs nothing. They are plain objects rather than statecharts, so that the load costs
+ * less than what it measures.
+ *
+ * Reports go out as SwarmKit's agent sends them: one task a call, one call at a time for each agent, every state on the
+ * way. With `batch`, a call carries everything that is waiting.
+ */
+import {
+  AssignmentChange_AssignmentAction, AssignmentsMessage_Type, AssignmentsRequest, CAService, DispatcherService, EngineDescription,
+  GetRootCACertificateRequest, HeartbeatRequest, IssuanceStatus_State, IssueNodeCertificateRequest, ListenSubscriptionsRequest, LogBrokerService,
+  NodeCAService, NodeCertificateStatusRequest, NodeDescription, Platform, PluginDescription, Resources, SessionRequest, TaskState, TaskStatus,
+  UpdateTaskStatusRequest, UpdateTaskStatusRequest_TaskStatusUpdate, type AssignmentsMessage, type Task,
+} from "../proto/gen/messages.ts";
+import { connectTls } from "../edges/grpc/client.ts";
+import { createKeyAndCsr } from "../runtime/pki/index.ts";
+import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
+
+const callTimeoutMs = 60_000;
+/** SwarmKit's agent: waits grow 0.1, 0.3, 0.7 … to 8 s, drawn uniformly below that. */
+const backoffMsMax = 8_000;
+/** States that an agent reports on the way to RUNNING. */
+const path: readonly TaskState[] = [TaskState.ACCEPTED, TaskState.PREPARING, TaskState.READY, TaskState.STARTING, TaskState.RUNNING];
+
+export interface FleetOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly token: string;
+  readonly agents: number;
+  readonly batch: boolean;
+  /** Agents that join at once; the others wait for them. */
+  readonly joinsAtOnce: number;
+}
+
+export interface FleetCounts {
+  registered: number;
+  registrations: number;
+  statusCalls: number;
+  heartbeats: number;
+  /** Tasks whose RUNNING report was acknowledged and that were not stopped since. */
+  running: number;
+  errors: number;
+  lastError: string;
+}
+
+interface Identity {
+  readonly nodeId: string;
+  readonly certificatePem: string;
+  readonly keyPem: string;
+}
+
+export class Fleet {
+  readonly counts: FleetCounts = { registered: 0, registrations: 0, statusCalls: 0, heartbeats: 0, running: 0, errors: 0, lastError: "" };
+  readonly agents: SimulatedAgent[] = [];
+  rootPem = "";
+  readonly options: FleetOptions;
+
+  constructor(options: FleetOptions) {
+    this.options = options;
+  }
+
+  /** Resolves when every agent has had its first session message. */
+  async join(): Promise<void> {
+    const { host, port } = this.options;
+    const channel = await connectTls({ host, port, serverName: "swarm-ca", timeoutMs: callTimeoutMs });
+    const root = await channel.unary(CAService.methods.GetRootCACertificate, GetRootCACertificateRequest.create(), { timeoutMs: callTimeoutMs });
+    channel.close();
+    this.rootPem = Buffer.from(root.certificate).toString();
+    let next = 0;
+    const joinOne = async (): Promise<void> => {
+      while (next < this.options.agents) {
+        const agent = new SimulatedAgent(this, next++);
+        this.agents.push(agent);
+        await agent.start();
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(this.options.joinsAtOnce, this.options.agents) }, joinOne));
+  }
+
+  stop(): void {
+    for (const agent of this.agents) agent.stop();
+  }
+}
+
+class SimulatedAgent {
+  readonly #fleet: Fleet;
+  readonly #description: NodeDescription;
+  #identity: Identity | null = null;
+  #channel: RpcChannel | null = null;
+  #sessionId = "";
+  #heartbeat: NodeJS.Timeout | null = null;
+  #retry: NodeJS.Timeout | null = null;
+  #backoffMs = 0;
+  #stopped = false;
+  /** What each task was last reported as, or is waiting to be. */
+  readonly #tasks = new Map<string, TaskState>();
+  readonly #reports: UpdateTaskStatusRequest_TaskStatusUpdate[] = [];
+  #reporting = false;
+
+  constructor(fleet: Fleet, index: number) {
+    this.#fleet = fleet;
+    this.#description = NodeDescription.create({
+      hostname: `sim-${index}`,
+      platform: Platform.create({ architecture: "x86_64", os: "linux" }),
+      resources: Resources.create({ nanoCpus: 8e9, memoryBytes: 32 * 2 ** 30 }),
+      engine: EngineDescription.create({
+        engineVersion: "20.10.24",
+        plugins: [
+          PluginDescription.create({ type: "Log", name: "json-file" }),
+          PluginDescription.create({ type: "Network", name: "overlay" }),
+          PluginDescription.create({ type: "Volume", name: "local" }),
+        ],
+      }),
+    });
+  }
+
+  async start(): Promise<void> {
+    this.#identity = await this.#certificate();
+    await this.#connect();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#drop();
+    if (this.#retry !== null) clearTimeout(this.#retry);
+  }
+
+  async #certificate(): Promise<Identity> {
+    const { options, rootPem } = this.#fleet;
+    const { keyPem, csrPem } = await createKeyAndCsr();
+    const csr = Buffer.from(csrPem);
+    const channel = await connectTls({ host: options.host, port: options.port, rootPem, serverName: "swarm-ca", timeoutMs: callTimeoutMs });
+    try {
+      const { nodeId } = await channel.unary(
+        NodeCAService.methods.IssueNodeCertificate,
+        IssueNodeCertificateRequest.create({ csr, token: options.token }),
+        { timeoutMs: callTimeoutMs },
+      );
+      for (;;) {
+        const answer = await channel.unary(NodeCAService.methods.NodeCertificateStatus, NodeCertificateStatusRequest.create({ nodeId }), { timeoutMs: callTimeoutMs });
+        if (answer.status?.state === IssuanceStatus_State.ISSUED && answer.certificate !== null) {
+          return { nodeId, keyPem, certificatePem: Buffer.from(answer.certificate.certificate).toString() };
+        }
+      }
+    } finally {
+      channel.close();
+    }
+  }
+
+  async #connect(): Promise<void> {
+    const { options, rootPem, counts } = this.#fleet;
+    const identity = this.#identity as Identity;
+    const channel = await connectTls({
+      host: options.host, port: options.port, rootPem, serverName: "swarm-manager",
+      certificatePem: identity.certificatePem, keyPem: identity.keyPem, timeoutMs: callTimeoutMs,
+    });
+    this.#channel = channel;
+    await new Promise<void>((resolve, reject) => {
+      let isFirst = true;
+      channel.serverStream(DispatcherService.methods.Session, SessionRequest.create({ description: this.#description, sessionId: this.#sessionId }), {
+        onMessage: (message) => {
+          this.#sessionId = message.sessionId;
+          if (!isFirst) return;
+          isFirst = false;
+          counts.registered += 1;
+          counts.registrations += 1;
+          this.#backoffMs = 0;
+          this.#serve(channel);
+          resolve();
+        },
+        onEnd: (error) => {
+          if (isFirst) reject(error ?? new RpcError(Status.UNAVAILABLE, "the session ended"));
+          else this.#lost(channel, error);
+        },
+      });
+    });
+  }
+
+  #serve(channel: RpcChannel): void {
+    const onEnd = (error: RpcError | null): void => this.#lost(channel, error);
+    channel.serverStream(DispatcherService.methods.Assignments, AssignmentsRequest.create({ sessionId: this.#sessionId }), {
+      onMessage: (message) => this.#assign(message),
+      onEnd,
+    });
+    channel.serverStream(LogBrokerService.methods.ListenSubscriptions, ListenSubscriptionsRequest.create(), { onMessage: () => {}, onEnd });
+    this.#beat(channel);
+    void this.#report();
+  }
+
+  #beat(channel: RpcChannel): void {
+    channel.unary(DispatcherService.methods.Heartbeat, HeartbeatRequest.create({ sessionId: this.#sessionId }), { timeoutMs: 5_000 }).then(
+      ({ period }) => {
+        this.#fleet.counts.heartbeats += 1;
+        if (this.#channel !== channel) return;
+        this.#heartbeat = setTimeout(() => this.#beat(channel), (period?.seconds ?? 5) * 1_000 + (period?.nanos ?? 0) / 1e6);
+      },
+      (error: RpcError) => this.#lost(channel, error),
+    );
+  }
+
+  #assign(message: AssignmentsMessage): void {
+    const kept = new Set<string>();
+    for (const { assignment, action } of message.changes) {
+      const task = assignment?.task;
+      if (task === null || task === undefined) continue;
+      kept.add(task.id);
+      if (action === AssignmentChange_AssignmentAction.REMOVE) this.#forget(task.id);
+      else this.#update(task);
+    }
+    if (message.type === AssignmentsMessage_Type.COMPLETE) for (const id of [...this.#tasks.keys()]) if (!kept.has(id)) this.#forget(id);
+    void this.#report();
+  }
+
+  #forget(id: string): void {
+    if (this.#tasks.get(id) === TaskState.RUNNING) this.#fleet.counts.running -= 1;
+    this.#tasks.delete(id);
+  }
+
+  #update(task: Task): void {
+    const known = this.#tasks.get(task.id);
+    if (task.desiredState > TaskState.COMPLETE) {
+      if (known === undefined || known > TaskState.RUNNING) return;
+      if (known === TaskState.RUNNING) this.#fleet.counts.running -= 1;
+      this.#queue(task.id, TaskState.SHUTDOWN);
+      return;
+    }
+    const from = known ?? task.status?.state ?? TaskState.ASSIGNED;
+    for (const state of path) if (state > from && state <= task.desiredState) this.#queue(task.id, state);
+    if (known === undefined && !this.#tasks.has(task.id)) this.#tasks.set(task.id, from);
+  }
+
+  #queue(taskId: string, state: TaskState): void {
+    this.#tasks.set(taskId, state);
+    const now = Date.now();
+    this.#reports.push(
+      UpdateTaskStatusRequest_TaskStatusUpdate.create({
+        taskId,
+        status: TaskStatus.create({ state, message: "simulated", timestamp: { seconds: Math.floor(now / 1_000), nanos: (now % 1_000) * 1e6 } }),
+      }),
+    );
+  }
+
+  async #report(): Promise<void> {
+    if (this.#reporting) return;
+    this.#reporting = true;
+    while (this.#reports.length > 0 && this.#channel !== null) {
+      const channel = this.#channel;
+      const updates = this.#reports.slice(0, this.#fleet.options.batch ? 1_000 : 1);
+      try {
+        await channel.unary(DispatcherService.methods.UpdateTaskStatus, UpdateTaskStatusRequest.create({ sessionId: this.#sessionId, updates }));
+      } catch (error) {
+        this.#lost(channel, error as RpcError);
+        break;
+      }
+      this.#reports.splice(0, updates.length);
+      this.#fleet.counts.statusCalls += 1;
+      for (const { taskId, status } of updates) {
+        if (status?.state === TaskState.RUNNING && this.#tasks.get(taskId) === TaskState.RUNNING) this.#fleet.counts.running += 1;
+      }
+    }
+    this.#reporting = false;
+  }
+
+  #lost(channel: RpcChannel, error: RpcError | null): void {
+    if (this.#channel !== channel) return;
+    this.#fleet.counts.registered -= 1;
+    if (!this.#stopped) {
+      this.#fleet.counts.errors += 1;
+      this.#fleet.counts.lastError = error === null ? "a stream ended" : `${error.code} ${error.message}`;
+    }
+    this.#drop();
+    this.#again();
+  }
+
+  #again(): void {
+    if (this.#stopped) return;
+    this.#backoffMs = Math.min(backoffMsMax, 100 + 2 * this.#backoffMs);
+    this.#retry = setTimeout(() => this.#connect().catch(() => this.#again()), Math.random() * this.#backoffMs);
+  }
+
+  #drop(): void {
+    if (this.#heartbeat !== null) clearTimeout(this.#heartbeat);
+    this.#channel?.close();
+    this.#channel = null;
+  }
+}

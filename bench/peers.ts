@@ -1,0 +1,123 @@
+/**
+ * The managers that are measured: Muster's own, and a stock dockerd as the peer. Each is started fresh in a folder of
+ * its own on loopback and stopped by pid.
+ */
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { cpuSeconds, memoryMiB, processTree } from "./processes.ts";
+
+export interface Peer {
+  readonly name: string;
+  readonly host: string;
+  readonly port: number;
+  workerToken(): string;
+  /** Asks for a service of so many replicas and returns at once. */
+  createService(name: string, replicas: number): void;
+  /** CPU seconds of the manager with its NATS so far. */
+  cpu(): number;
+  memory(which: "VmRSS" | "VmHWM"): number;
+  stop(): Promise<void>;
+}
+
+const startTimeoutMs = 30_000;
+const top = fileURLToPath(new URL("..", import.meta.url));
+
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+export async function until(what: string, condition: () => boolean | Promise<boolean>, timeoutMs = startTimeoutMs): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`${what} did not happen within ${timeoutMs / 1_000} s`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+function succeeds(command: string, args: readonly string[]): boolean {
+  try {
+    execFileSync(command, args, { stdio: "ignore", timeout: 10_000 });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function ended(child: ChildProcess, graceMs: number): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = new Promise((resolve) => child.once("exit", resolve));
+  child.kill("SIGTERM");
+  const force = setTimeout(() => child.kill("SIGKILL"), graceMs);
+  await exit;
+  clearTimeout(force);
+}
+
+export async function startMuster(): Promise<Peer> {
+  const dir = mkdtempSync(join(tmpdir(), "muster-bench-"));
+  const port = await freePort();
+  const socket = join(dir, "control.sock");
+  const muster = (...args: string[]): string =>
+    execFileSync(process.execPath, [join(top, "cli", "main.ts"), "--host", `unix://${socket}`, ...args], { encoding: "utf8", timeout: 60_000 }).trim();
+  const child = spawn(
+    process.execPath,
+    [join(top, "cli", "main.ts"), "manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1"],
+    { stdio: ["ignore", "ignore", "inherit"] },
+  );
+  await until("muster's start", () => existsSync(socket) && succeeds(process.execPath, [join(top, "cli", "main.ts"), "--host", `unix://${socket}`, "ca"]));
+  const pids = processTree(child.pid as number);
+  return {
+    name: "muster",
+    host: "127.0.0.1",
+    port,
+    workerToken: () => muster("token", "worker"),
+    createService: (name, replicas) => void muster("service", "create", "--detach", "--name", name, "--replicas", String(replicas), "bench:1"),
+    cpu: () => cpuSeconds(pids),
+    memory: (which) => memoryMiB(pids, which),
+    stop: async () => {
+      await ended(child, 10_000);
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+export function hasDockerd(): boolean {
+  return process.getuid?.() === 0 && succeeds("dockerd", ["--version"]);
+}
+
+export async function startDockerd(): Promise<Peer> {
+  const dir = mkdtempSync(join(tmpdir(), "dockerd-bench-"));
+  const port = await freePort();
+  const host = `unix://${join(dir, "docker.sock")}`;
+  const docker = (...args: string[]): string => execFileSync("docker", ["-H", host, ...args], { encoding: "utf8", timeout: 60_000 }).trim();
+  const child = spawn(
+    "dockerd",
+    ["--data-root", join(dir, "data"), "--exec-root", join(dir, "exec"), "--pidfile", join(dir, "pid"), "-H", host, "--bridge=none", "--iptables=false"],
+    { stdio: "ignore" },
+  );
+  await until("dockerd's start", () => succeeds("docker", ["-H", host, "version"]));
+  docker("swarm", "init", "--advertise-addr", "127.0.0.1", "--listen-addr", `127.0.0.1:${port}`);
+  docker("node", "update", "--availability", "drain", "self");
+  const pid = Number(readFileSync(join(dir, "pid"), "utf8"));
+  return {
+    name: "dockerd",
+    host: "127.0.0.1",
+    port,
+    workerToken: () => docker("swarm", "join-token", "-q", "worker"),
+    createService: (name, replicas) =>
+      void docker("service", "create", "--detach", "--no-resolve-image", "--name", name, "--replicas", String(replicas), "bench:1"),
+    cpu: () => cpuSeconds([pid]),
+    memory: (which) => memoryMiB([pid], which),
+    stop: async () => {
+      await ended(child, 15_000);
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}

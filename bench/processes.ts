@@ -1,0 +1,50 @@
+/** What the operating system says of a process: its CPU time and memory, from /proc. */
+import { readFileSync, readdirSync } from "node:fs";
+
+/** Clock ticks per second of /proc/<pid>/stat on Linux. */
+const ticksPerSecond = 100;
+
+/** User and system time of the processes so far, in seconds. A process that has ended counts 0. */
+export function cpuSeconds(pids: readonly number[]): number {
+  let ticks = 0;
+  for (const pid of pids) {
+    try {
+      const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+      const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+      ticks += Number(fields[11]) + Number(fields[12]);
+    } catch {
+      // ended
+    }
+  }
+  return ticks / ticksPerSecond;
+}
+
+/** `VmRSS` (now) or `VmHWM` (the most so far) of the processes together, in MiB. */
+export function memoryMiB(pids: readonly number[], which: "VmRSS" | "VmHWM"): number {
+  let kib = 0;
+  for (const pid of pids) {
+    try {
+      kib += Number(new RegExp(`^${which}:\\s+(\\d+) kB`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
+    } catch {
+      // ended
+    }
+  }
+  return kib / 1024;
+}
+
+/** Pids of the direct and indirect children of a process, itself first. */
+export function processTree(root: number): number[] {
+  const parents = new Map<number, number>();
+  for (const name of readdirSync("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      const stat = readFileSync(`/proc/${name}/stat`, "utf8");
+      parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]));
+    } catch {
+      // ended
+    }
+  }
+  const tree = [root];
+  for (const pid of tree) for (const [child, parent] of parents) if (parent === pid) tree.push(child);
+  return tree;
+}

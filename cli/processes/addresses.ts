@@ -1,0 +1,34 @@
+/** Addresses as users write them, and the one that others can reach this machine at. */
+import { isIPv4 } from "node:net";
+import { networkInterfaces } from "node:os";
+import { UserError } from "../user-error.ts";
+
+export interface HostPort {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** `ADDR:PORT`, `[V6]:PORT`, or `ADDR` with the default port. Throws UserError. */
+export function parseHostPort(text: string, defaultPort?: number): HostPort {
+  const match = /^(?:\[([^\]]+)\]|([^:]*))(?::(\d+))?$/.exec(text);
+  const host = match?.[1] ?? match?.[2] ?? "";
+  const port = match?.[3] === undefined ? defaultPort : Number(match[3]);
+  if (match === null || host === "" || port === undefined || port < 1 || port > 65_535) {
+    throw new UserError(`'${text}' is not an address: write ADDR:PORT, such as 192.0.2.1:2377`);
+  }
+  return { host, port };
+}
+
+export function formatHostPort({ host, port }: HostPort): string {
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/** The address to tell others when listening on `listen`: itself, or for a wildcard the machine's first outward IPv4 address
+ *  (loopback where there is none). */
+export function advertisedHost(listen: string): string {
+  if (listen !== "0.0.0.0" && listen !== "::") return listen;
+  for (const addresses of Object.values(networkInterfaces())) {
+    for (const { address, internal } of addresses ?? []) if (!internal && isIPv4(address)) return address;
+  }
+  return "127.0.0.1";
+}

@@ -1,0 +1,79 @@
+/**
+ * The folder in which a process keeps what must outlive it.
+ *
+ * D1: one live process owns a data dir; a second one is told who has it.
+ * D2: everything in it is readable by its owner only.
+ * D3: a file is either its old or its new content, whatever dies when.
+ */
+import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { UserError } from "../user-error.ts";
+
+export interface DataDir {
+  readonly path: string;
+  read(name: string): string | null;
+  write(name: string, text: string): void;
+  /** Gives up the ownership; the files stay. */
+  release(): void;
+}
+
+/** Where `muster up` keeps its state when it is not told. */
+export function defaultDataDir(): string {
+  if (process.getuid?.() === 0) return "/var/lib/muster";
+  return join(process.env["XDG_DATA_HOME"] ?? join(homedir(), ".local", "share"), "muster");
+}
+
+/** When the process of that pid started, in clock ticks since boot; null when there is none. Guards against reused pids. */
+function startTicks(pid: number): string | null {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    const [state, ...rest] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return state === "Z" ? null : (rest[18] ?? null);
+  } catch {
+    return null;
+  }
+}
+
+/** Throws UserError when the folder cannot be written or another live process owns it. */
+export function openDataDir(path: string): DataDir {
+  const owner = join(path, "owner");
+  try {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    const [pid, ticks] = readOr(owner, "").split(" ");
+    if (pid !== undefined && pid !== "" && Number(pid) !== process.pid && startTicks(Number(pid)) === ticks) {
+      throw new UserError(`the data dir ${path} is in use by process ${pid}: stop that one, or choose another with --data-dir`);
+    }
+    writeWhole(owner, `${process.pid} ${startTicks(process.pid)}`);
+  } catch (error) {
+    if (error instanceof UserError) throw error;
+    throw new UserError(`the data dir ${path} cannot be written (${(error as Error).message}): choose another with --data-dir`);
+  }
+  return {
+    path,
+    read: (name) => readOr(join(path, name), null),
+    write: (name, text) => writeWhole(join(path, name), text),
+    release: () => rmSync(owner, { force: true }),
+  };
+}
+
+function readOr<Else>(path: string, otherwise: Else): string | Else {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return otherwise;
+    throw error;
+  }
+}
+
+function writeWhole(path: string, text: string): void {
+  const next = `${path}.next`;
+  const file = openSync(next, "w", 0o600);
+  try {
+    writeSync(file, text);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+  renameSync(next, path);
+}
