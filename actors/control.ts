@@ -1,0 +1,33 @@
+/**
+ * The Control service, as every manager answers it: reads from its own replica, writes through the leader's ledger, and
+ * answers a write only once its own replica has it. What is allowed is decided in `machines/*-validation.ts`.
+ */
+import { clusterHandlers } from "./control/clusters.ts";
+import { configHandlers } from "./control/configs.ts";
+import type { ControlHandlers, ControlSources } from "./control/handlers.ts";
+import { networkHandlers } from "./control/networks.ts";
+import { nodeHandlers } from "./control/nodes.ts";
+import { resourceHandlers } from "./control/resources.ts";
+import { secretHandlers } from "./control/secrets.ts";
+import { serviceHandlers } from "./control/services.ts";
+import { taskHandlers } from "./control/tasks.ts";
+import { volumeHandlers } from "./control/volumes.ts";
+import type { Environment } from "./environment.ts";
+
+export type { ControlSources } from "./control/handlers.ts";
+
+export function createControl(env: Environment, sources: ControlSources): { readonly handlers: ControlHandlers } {
+  return {
+    handlers: {
+      ...nodeHandlers(env, sources),
+      ...taskHandlers(env),
+      ...serviceHandlers(env),
+      ...clusterHandlers(env, sources),
+      ...networkHandlers(env),
+      ...secretHandlers(env),
+      ...configHandlers(env),
+      ...volumeHandlers(env),
+      ...resourceHandlers(env),
+    },
+  };
+}

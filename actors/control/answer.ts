@@ -1,0 +1,59 @@
+/** The one place where outcomes become gRPC statuses. */
+import type { Refusal, RefusalKind } from "../../machines/refusal.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { ProposeOutcome } from "../../runtime/store/store.ts";
+
+const statusOfRefusal: { readonly [Kind in RefusalKind]: Status } = {
+  "invalid-argument": Status.INVALID_ARGUMENT,
+  "not-found": Status.NOT_FOUND,
+  "already-exists": Status.ALREADY_EXISTS,
+  "permission-denied": Status.PERMISSION_DENIED,
+  "failed-precondition": Status.FAILED_PRECONDITION,
+  aborted: Status.ABORTED,
+  unimplemented: Status.UNIMPLEMENTED,
+};
+
+/** ABORTED is gRPC's word for "read again and decide again"; SwarmKit answers UNKNOWN, which tells a client nothing. */
+const statusOfCode: { readonly [Code in ErrorCode]: Status } = {
+  [ErrorCode.notLeader]: Status.UNAVAILABLE,
+  [ErrorCode.outOfSequence]: Status.ABORTED,
+  [ErrorCode.exists]: Status.ALREADY_EXISTS,
+  [ErrorCode.nameTaken]: Status.ALREADY_EXISTS,
+  [ErrorCode.notFound]: Status.NOT_FOUND,
+  [ErrorCode.tooLarge]: Status.RESOURCE_EXHAUSTED,
+  [ErrorCode.malformed]: Status.INVALID_ARGUMENT,
+  [ErrorCode.logUnavailable]: Status.UNAVAILABLE,
+  [ErrorCode.foreignTask]: Status.PERMISSION_DENIED,
+  [ErrorCode.sessionChanged]: Status.ABORTED,
+};
+
+export function rejection({ kind, message }: Refusal): RpcError {
+  return new RpcError(statusOfRefusal[kind], message);
+}
+
+/** Throws what a check found. */
+export function demand(refusal: Refusal | null): void {
+  if (refusal !== null) throw rejection(refusal);
+}
+
+/** `invalid argument` is all that SwarmKit says of a request that lacks a required field. */
+export function demandGiven(...fields: readonly unknown[]): void {
+  if (fields.some((field) => field === null || field === "")) {
+    throw new RpcError(Status.INVALID_ARGUMENT, "invalid argument");
+  }
+}
+
+export function notFound(noun: string, id: string): RpcError {
+  return new RpcError(Status.NOT_FOUND, `${noun} ${id} not found`);
+}
+
+/** What a proposal that was not committed answers its caller. */
+export function failure(outcome: Exclude<ProposeOutcome, { readonly kind: "committed" }>): RpcError {
+  if (outcome.kind === "unavailable") {
+    const doubt = outcome.maybe ? "; the change may still happen: look before trying again" : "";
+    return new RpcError(Status.UNAVAILABLE, `no leader took the change in time: ${outcome.message}${doubt}`);
+  }
+  const message = outcome.code === ErrorCode.outOfSequence ? "update out of sequence" : outcome.message;
+  return new RpcError(statusOfCode[outcome.code], message);
+}

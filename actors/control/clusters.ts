@@ -1,0 +1,78 @@
+/** Control's cluster methods: reading (without keys), changing the spec, and rotating what joining rests on. */
+import { checkClusterSpec } from "../../machines/cluster-validation.ts";
+import { matchesCommon } from "../../machines/list-filters.ts";
+import { invalid, refuse } from "../../machines/refusal.ts";
+import { redactedCluster } from "../../machines/redaction.ts";
+import {
+  Cluster,
+  GetClusterResponse,
+  JoinTokens,
+  ListClustersResponse,
+  RootCA,
+  UpdateClusterResponse,
+  type KeyRotation,
+} from "../../proto/gen/messages.ts";
+import type { Environment } from "../environment.ts";
+import { demand, demandGiven, notFound, rejection } from "./answer.ts";
+import type { ControlHandlers, ControlSources } from "./handlers.ts";
+import { atVersion, commit, replacement, stored } from "./write.ts";
+
+type ClusterHandlers = Pick<ControlHandlers, "GetCluster" | "ListClusters" | "UpdateCluster">;
+
+export function clusterHandlers(env: Environment, { authority }: ControlSources): ClusterHandlers {
+  const { store } = env;
+  const random = env.random.fork("control/clusters");
+
+  function clusterOf(id: string): Cluster {
+    demandGiven(id);
+    const cluster = store.get("cluster", id);
+    if (cluster === undefined) throw notFound("cluster", id);
+    return cluster;
+  }
+
+  /** New secrets for the tokens that are to be rotated; the digest of the root stays. */
+  function rotated(root: RootCA, rotation: KeyRotation): RootCA {
+    const token = (): string => authority.makeJoinToken(root.caCert, random.bytes(authority.joinSecretBytes));
+    const before = root.joinTokens ?? JoinTokens.create({});
+    return RootCA.patch(root, {
+      joinTokens: JoinTokens.patch(before, {
+        ...(rotation.workerJoinToken ? { worker: token() } : {}),
+        ...(rotation.managerJoinToken ? { manager: token() } : {}),
+      }),
+    });
+  }
+
+  return {
+    GetCluster({ clusterId }) {
+      return GetClusterResponse.create({ cluster: redactedCluster(clusterOf(clusterId)) });
+    },
+
+    ListClusters({ filters }) {
+      const clusters: Cluster[] = [];
+      for (const cluster of store.all("cluster")) {
+        const { name = "", labels = {} } = cluster.spec?.annotations ?? {};
+        if (filters === null || matchesCommon(filters, { id: cluster.id, name, labels })) {
+          clusters.push(redactedCluster(cluster));
+        }
+      }
+      return ListClustersResponse.create({ clusters });
+    },
+
+    async UpdateCluster({ clusterId, clusterVersion, spec, rotation }, call) {
+      demandGiven(clusterId, clusterVersion, spec);
+      if (clusterVersion === null || spec === null) throw rejection(invalid("invalid argument"));
+      const before = clusterOf(clusterId);
+      demand(checkClusterSpec(before, spec));
+      if (rotation?.managerUnlockKey === true) {
+        throw rejection(refuse("unimplemented", "there is no unlock key to rotate: managers cannot be locked"));
+      }
+      const rootCa = before.rootCa;
+      const after = Cluster.patch(before, {
+        spec,
+        ...(rotation === null || rootCa === null ? {} : { rootCa: rotated(rootCa, rotation) }),
+      });
+      await commit(env, call, replacement("cluster", atVersion("cluster", after, clusterVersion)));
+      return UpdateClusterResponse.create({ cluster: redactedCluster(stored(env, "cluster", after)) });
+    },
+  };
+}

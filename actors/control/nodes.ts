@@ -1,0 +1,118 @@
+/** Control's node methods. */
+import { withManagerStatus } from "../../machines/manager-status.ts";
+import { matchesNode, unknownNodeFilter } from "../../machines/list-filters.ts";
+import { blacklisting, checkNodeRemoval, checkNodeUpdate, type Managership } from "../../machines/node-validation.ts";
+import { invalid } from "../../machines/refusal.ts";
+import { timestampOf } from "../../machines/service-update.ts";
+import {
+  Cluster,
+  GetNodeResponse,
+  ListNodesResponse,
+  Node,
+  NodeRole,
+  Operation,
+  RemoveNodeResponse,
+  TaskPatch,
+  TaskState,
+  TaskStatus,
+  UpdateNodeResponse,
+  type BlacklistedCertificate,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import type { Environment } from "../environment.ts";
+import { demand, demandGiven, notFound, rejection } from "./answer.ts";
+import type { ControlHandlers, ControlSources } from "./handlers.ts";
+import { atVersion, commit, removal, replacement, stored, transact } from "./write.ts";
+
+type NodeHandlers = Pick<ControlHandlers, "GetNode" | "ListNodes" | "UpdateNode" | "RemoveNode">;
+
+/** Expired entries of the blacklist are kept this much longer, for clocks that differ (SwarmKit's). */
+const blacklistKeptMs = 3_600_000;
+
+export function nodeHandlers(env: Environment, sources: ControlSources): NodeHandlers {
+  const { store } = env;
+
+  function shown(node: Node): Node {
+    return withManagerStatus(node, store.get("manager", node.id), sources.leaderId());
+  }
+
+  function nodeOf(id: string): Node {
+    demandGiven(id);
+    const node = store.get("node", id);
+    if (node === undefined) throw notFound("node", id);
+    return node;
+  }
+
+  function managership(id: string): Managership {
+    return { manager: store.get("manager", id), count: store.count("manager") };
+  }
+
+  /** The cluster with the node's certificate refused from now on, and entries that no longer matter dropped. */
+  function blacklisted(cluster: Cluster, node: Node): Cluster {
+    const now = env.clock.now();
+    const pem = new TextDecoder().decode(node.certificate?.certificate ?? new Uint8Array());
+    const read = sources.authority.describeCertificate(pem);
+    const kept: Record<string, BlacklistedCertificate> = {};
+    for (const [name, entry] of Object.entries(cluster.blacklistedCertificates)) {
+      if ((entry.expiry?.seconds ?? 0) * 1_000 + blacklistKeptMs > now) kept[name] = entry;
+    }
+    // A node that never got its certificate is refused for as long as one would have lasted at most.
+    const longest = (cluster.spec?.caConfig?.nodeCertExpiry?.seconds ?? 0) * 1_000;
+    kept[node.id] = blacklisting(read.kind === "certificate" ? read.notAfterMs : now + longest);
+    return Cluster.patch(cluster, { blacklistedCertificates: kept });
+  }
+
+  function orphaned(task: Task): Operation {
+    const status = TaskStatus.patch(task.status ?? TaskStatus.create({}), {
+      state: TaskState.ORPHANED,
+      message: "Task belonged to a node that has been deleted",
+      timestamp: timestampOf(env.clock.now()),
+    });
+    return Operation.create({ task: TaskPatch.create({ id: task.id, status }) });
+  }
+
+  return {
+    GetNode({ nodeId }) {
+      return GetNodeResponse.create({ node: shown(nodeOf(nodeId)) });
+    },
+
+    ListNodes({ filters }) {
+      const unknown = filters === null ? null : unknownNodeFilter(filters);
+      if (unknown !== null) throw rejection(invalid(unknown));
+      const nodes: Node[] = [];
+      for (const node of store.all("node")) if (filters === null || matchesNode(filters, node)) nodes.push(shown(node));
+      return ListNodesResponse.create({ nodes });
+    },
+
+    async UpdateNode({ nodeId, nodeVersion, spec }, call) {
+      demandGiven(nodeId, nodeVersion, spec);
+      const before = nodeOf(nodeId);
+      if (nodeVersion === null || spec === null) throw rejection(invalid("invalid argument"));
+      const managed = managership(nodeId);
+      demand(checkNodeUpdate(before, spec, managed));
+      const isDemoted = before.spec?.desiredRole === NodeRole.MANAGER && spec.desiredRole === NodeRole.WORKER;
+      const after = Node.patch(before, isDemoted ? { spec, role: NodeRole.WORKER } : { spec });
+      const operations = [replacement("node", atVersion("node", after, nodeVersion))];
+      if (isDemoted && managed.manager !== undefined) operations.push(removal("manager", nodeId));
+      await commit(env, call, ...operations);
+      return UpdateNodeResponse.create({ node: shown(stored(env, "node", after)) });
+    },
+
+    async RemoveNode({ nodeId, force }, call) {
+      demandGiven(nodeId);
+      await transact(env, call, () => {
+        const node = nodeOf(nodeId);
+        demand(checkNodeRemoval(node, force, managership(nodeId)));
+        const operations: Operation[] = [];
+        for (const cluster of store.all("cluster")) operations.push(replacement("cluster", blacklisted(cluster, node)));
+        for (const task of store.tasksByNode(nodeId)) {
+          if ((task.status?.state ?? TaskState.NEW) < TaskState.COMPLETE) operations.push(orphaned(task));
+        }
+        if (store.get("session", nodeId) !== undefined) operations.push(removal("session", nodeId));
+        operations.push(removal("node", nodeId));
+        return operations;
+      });
+      return RemoveNodeResponse.create({});
+    },
+  };
+}

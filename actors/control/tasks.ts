@@ -1,0 +1,62 @@
+/** Control's task methods. */
+import { matchesTask, unknownTaskFilter } from "../../machines/list-filters.ts";
+import { invalid } from "../../machines/refusal.ts";
+import { isUpToDate } from "../../machines/task-currency.ts";
+import {
+  GetTaskResponse,
+  ListTasksResponse,
+  RemoveTaskResponse,
+  type ListTasksRequest_Filters,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import type { Environment } from "../environment.ts";
+import { demandGiven, notFound, rejection } from "./answer.ts";
+import type { ControlHandlers } from "./handlers.ts";
+import { commit, removal } from "./write.ts";
+
+type TaskHandlers = Pick<ControlHandlers, "GetTask" | "ListTasks" | "RemoveTask">;
+
+export function taskHandlers(env: Environment): TaskHandlers {
+  const { store } = env;
+
+  function taskOf(id: string): Task {
+    demandGiven(id);
+    const task = store.get("task", id);
+    if (task === undefined) throw notFound("task", id);
+    return task;
+  }
+
+  /** The smallest set that holds every match: an index where the filter names one. */
+  function* candidates(filters: ListTasksRequest_Filters | null): Iterable<Task> {
+    if (filters !== null && filters.serviceIds.length > 0) {
+      for (const id of new Set(filters.serviceIds)) yield* store.tasksByService(id);
+    } else if (filters !== null && filters.nodeIds.length > 0) {
+      for (const id of new Set(filters.nodeIds)) yield* store.tasksByNode(id);
+    } else {
+      yield* store.all("task");
+    }
+  }
+
+  return {
+    GetTask({ taskId }) {
+      return GetTaskResponse.create({ task: taskOf(taskId) });
+    },
+
+    ListTasks({ filters }) {
+      const unknown = filters === null ? null : unknownTaskFilter(filters);
+      if (unknown !== null) throw rejection(invalid(unknown));
+      const isCurrent = (task: Task): boolean => isUpToDate(task, store.get("service", task.serviceId));
+      const tasks: Task[] = [];
+      for (const task of candidates(filters)) {
+        if (filters === null || matchesTask(filters, task, isCurrent)) tasks.push(task);
+      }
+      return ListTasksResponse.create({ tasks });
+    },
+
+    async RemoveTask({ taskId }, call) {
+      taskOf(taskId);
+      await commit(env, call, removal("task", taskId));
+      return RemoveTaskResponse.create({});
+    },
+  };
+}

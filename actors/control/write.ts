@@ -1,0 +1,91 @@
+/** How handlers write: operations on single objects, and whole transactions that are decided again after a conflict. */
+import {
+  Meta,
+  Operation,
+  ProposeRequest_Mode,
+  Removal,
+  StoreObject,
+  type Version,
+} from "../../proto/gen/messages.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import type { CallContext } from "../../runtime/rpc.ts";
+import type { ProposeOutcome, TableName, Tables } from "../../runtime/store/store.ts";
+import { codecs, kindOf } from "../../runtime/store/tables.ts";
+import type { Environment } from "../environment.ts";
+import { failure } from "./answer.ts";
+
+/** Longer than a change of leader takes (6 s at most), shorter than clients wait (dockerd: 20 s). */
+export const proposeTimeoutMs = 15_000;
+/** A conflict with the system's own writes is decided again this often, with the pause between in milliseconds. */
+const attemptsMax = 5;
+const retryDelayMs = 50;
+
+export type WriteEnvironment = Pick<Environment, "clock" | "proposer" | "store">;
+
+function wrapped<Name extends TableName>(table: Name, object: Tables[Name]): StoreObject {
+  return StoreObject.create({ [table]: object } as Partial<StoreObject>);
+}
+
+export function creation<Name extends TableName>(table: Name, object: Tables[Name]): Operation {
+  return Operation.create({ create: wrapped(table, object) });
+}
+
+/** Replaces the object if what is stored still has the version that `object` has. */
+export function replacement<Name extends TableName>(table: Name, object: Tables[Name]): Operation {
+  return Operation.create({ update: wrapped(table, object) });
+}
+
+export function removal(table: TableName, id: string): Operation {
+  return Operation.create({ remove: Removal.create({ kind: kindOf(table), id }) });
+}
+
+/** The object with the version that the caller read, so that the ledger compares that one. */
+export function atVersion<Name extends TableName>(table: Name, object: Tables[Name], version: Version): Tables[Name] {
+  const meta = Meta.patch(object.meta ?? Meta.create({}), { version });
+  return codecs[table].patch(object, { meta } as Partial<Tables[Name]>);
+}
+
+function propose(env: WriteEnvironment, operations: readonly Operation[], call: CallContext): Promise<ProposeOutcome> {
+  return env.proposer.propose({
+    operations,
+    mode: ProposeRequest_Mode.ATOMIC,
+    timeoutMs: proposeTimeoutMs,
+    ...(call.traceparent === "" ? {} : { traceparent: call.traceparent }),
+  });
+}
+
+/** Resolves once all operations are in this process's replica; throws RpcError when none happened (or may have). */
+export async function commit(
+  env: WriteEnvironment,
+  call: CallContext,
+  ...operations: readonly Operation[]
+): Promise<void> {
+  const outcome = await propose(env, operations, call);
+  if (outcome.kind !== "committed") throw failure(outcome);
+}
+
+/**
+ * For changes that carry no version of the caller's: `decide` makes the operations from the state as it is, and is asked
+ * again when something else was written in between. What it throws goes to the caller.
+ */
+export async function transact(
+  env: WriteEnvironment,
+  call: CallContext,
+  decide: () => readonly Operation[] | Promise<readonly Operation[]>,
+): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    const outcome = await propose(env, await decide(), call);
+    if (outcome.kind === "committed") return;
+    const isConflict =
+      outcome.kind === "refused" &&
+      (outcome.code === ErrorCode.outOfSequence || outcome.code === ErrorCode.notFound);
+    if (!isConflict || attempt >= attemptsMax) throw failure(outcome);
+    // The replica may not have what the leader compared with yet.
+    await new Promise<void>((resolve) => void env.clock.setTimeout(resolve, retryDelayMs));
+  }
+}
+
+/** The object as the write left it. Falls back to what was proposed if it is gone again by now. */
+export function stored<Name extends TableName>(env: WriteEnvironment, table: Name, object: Tables[Name]): Tables[Name] {
+  return env.store.get(table, object.id) ?? object;
+}
