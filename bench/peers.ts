@@ -71,7 +71,16 @@ export async function startMuster(): Promise<Peer> {
     [join(top, "cli", "main.ts"), "manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1"],
     { stdio: ["ignore", "ignore", "inherit"] },
   );
-  await until("muster's start", () => existsSync(socket) && succeeds(process.execPath, [join(top, "cli", "main.ts"), "--host", `unix://${socket}`, "ca"]));
+  const stop = async (): Promise<void> => {
+    await ended(child, 10_000);
+    rmSync(dir, { recursive: true, force: true });
+  };
+  const answers = (): boolean =>
+    existsSync(socket) && succeeds(process.execPath, [join(top, "cli", "main.ts"), "--host", `unix://${socket}`, "ca"]);
+  await until("muster's start", answers).catch(async (error: unknown) => {
+    await stop();
+    throw error;
+  });
   const pids = processTree(child.pid as number);
   return {
     name: "muster",
@@ -81,10 +90,7 @@ export async function startMuster(): Promise<Peer> {
     createService: (name, replicas) => void muster("service", "create", "--detach", "--name", name, "--replicas", String(replicas), "bench:1"),
     cpu: () => cpuSeconds(pids),
     memory: (which) => memoryMiB(pids, which),
-    stop: async () => {
-      await ended(child, 10_000);
-      rmSync(dir, { recursive: true, force: true });
-    },
+    stop,
   };
 }
 
@@ -102,9 +108,18 @@ export async function startDockerd(): Promise<Peer> {
     ["--data-root", join(dir, "data"), "--exec-root", join(dir, "exec"), "--pidfile", join(dir, "pid"), "-H", host, "--bridge=none", "--iptables=false"],
     { stdio: "ignore" },
   );
-  await until("dockerd's start", () => succeeds("docker", ["-H", host, "version"]));
-  docker("swarm", "init", "--advertise-addr", "127.0.0.1", "--listen-addr", `127.0.0.1:${port}`);
-  docker("node", "update", "--availability", "drain", "self");
+  const stop = async (): Promise<void> => {
+    await ended(child, 15_000);
+    rmSync(dir, { recursive: true, force: true });
+  };
+  try {
+    await until("dockerd's start", () => succeeds("docker", ["-H", host, "version"]));
+    docker("swarm", "init", "--advertise-addr", "127.0.0.1", "--listen-addr", `127.0.0.1:${port}`);
+    docker("node", "update", "--availability", "drain", docker("info", "--format", "{{.Swarm.NodeID}}"));
+  } catch (error) {
+    await stop();
+    throw error;
+  }
   const pid = Number(readFileSync(join(dir, "pid"), "utf8"));
   return {
     name: "dockerd",
@@ -115,9 +130,6 @@ export async function startDockerd(): Promise<Peer> {
       void docker("service", "create", "--detach", "--no-resolve-image", "--name", name, "--replicas", String(replicas), "bench:1"),
     cpu: () => cpuSeconds([pid]),
     memory: (which) => memoryMiB([pid], which),
-    stop: async () => {
-      await ended(child, 15_000);
-      rmSync(dir, { recursive: true, force: true });
-    },
+    stop,
   };
 }
