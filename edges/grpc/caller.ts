@@ -1,0 +1,40 @@
+/** Works out who is at the other end of a socket. */
+import type { TLSSocket } from "node:tls";
+import type { Peer } from "../../runtime/rpc.ts";
+import type { Caller } from "./roles.ts";
+
+const localPeer: Peer = { identity: null, local: true, address: "" };
+
+/** Whoever may open the control socket may do what a manager may. */
+export const localCaller: Caller = { peer: localPeer, anonymous: localPeer, rejection: null, isCertified: false };
+
+function first(value: string | readonly string[] | undefined): string {
+  return (typeof value === "string" ? value : value?.[0]) ?? "";
+}
+
+function isRole(text: string): text is "swarm-worker" | "swarm-manager" {
+  return text === "swarm-worker" || text === "swarm-manager";
+}
+
+/** Reads the client certificate of a socket whose handshake is done. */
+export function callerOf(socket: TLSSocket): Caller {
+  // An IPv4 client of a dual-stack listener shows as ::ffff:a.b.c.d.
+  const address = (socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
+  const anonymous: Peer = { identity: null, local: false, address };
+  const subject = socket.getPeerCertificate().subject as
+    | Readonly<Record<"CN" | "OU" | "O", string | readonly string[] | undefined>>
+    | undefined;
+  if (subject === undefined && socket.getPeerX509Certificate() === undefined) {
+    return { peer: anonymous, anonymous, rejection: null, isCertified: false };
+  }
+  if (!socket.authorized) {
+    const problem = socket.authorizationError as unknown;
+    const rejection = problem instanceof Error ? problem.message : String(problem ?? "unknown reason");
+    return { peer: anonymous, anonymous, rejection, isCertified: false };
+  }
+  const nodeId = first(subject?.CN);
+  const role = first(subject?.OU);
+  if (nodeId === "" || !isRole(role)) return { peer: anonymous, anonymous, rejection: null, isCertified: true };
+  const peer: Peer = { identity: { nodeId, role, organization: first(subject?.O) }, local: false, address };
+  return { peer, anonymous, rejection: null, isCertified: true };
+}

@@ -1,0 +1,237 @@
+/**
+ * The client's half: one connection to one manager, as agents, the CLI and other managers hold it.
+ *
+ * Stages: connecting (the promise of `connectTls`) → open → ended, by `close`, by the peer or by a failure.
+ *
+ * K1: every call ends exactly once, also when the connection ends under it.
+ */
+import { connect as connectHttp2, type ClientHttp2Session, type ClientHttp2Stream } from "node:http2";
+import { connect as connectNet, type Socket } from "node:net";
+import { connect as connectTlsSocket } from "node:tls";
+import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { ClientCall, type ClientReceiver } from "./client-call.ts";
+import { clientHttp2Options, connectionWindowBytes } from "./http2-options.ts";
+import { formatTimeout } from "./status.ts";
+
+export interface ConnectTlsOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Roots to trust, PEM. Absent: nothing is verified, which is right only for fetching a root that a join token pins. */
+  readonly rootPem?: string;
+  /** The name that the manager's certificate must carry (reference/swarm-worker-protocol.md §3.1). */
+  readonly serverName: "swarm-ca" | "swarm-manager";
+  /** Our own certificate, where we have one, and its key: PEM. */
+  readonly certificatePem?: string;
+  readonly keyPem?: string;
+  /** For the TCP connection and the TLS handshake together. */
+  readonly timeoutMs: number;
+}
+
+/** Connects and shakes hands. Rejects with RpcError UNAVAILABLE, whatever went wrong. */
+export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
+  const socket = connectTlsSocket({
+    host: options.host,
+    port: options.port,
+    servername: options.serverName,
+    ...(options.rootPem === undefined ? { rejectUnauthorized: false } : { ca: options.rootPem }),
+    ...(options.certificatePem === undefined ? {} : { cert: options.certificatePem }),
+    ...(options.keyPem === undefined ? {} : { key: options.keyPem }),
+    ALPNProtocols: ["h2"],
+    minVersion: "TLSv1.2",
+  });
+  return openChannel(socket, "secureConnect", `${options.host}:${options.port}`, `https://${options.serverName}`, options.timeoutMs);
+}
+
+const unixTimeoutMs = 5_000;
+
+/** Connects to a control socket. Rejects with RpcError UNAVAILABLE. */
+export function connectUnix(path: string): Promise<RpcChannel> {
+  return openChannel(connectNet({ path }), "connect", path, "http://localhost", unixTimeoutMs);
+}
+
+function openChannel(socket: Socket, readyEvent: string, target: string, authority: string, timeoutMs: number): Promise<RpcChannel> {
+  return new Promise((resolve, reject) => {
+    const fail = (reason: string, cause?: Error): void => {
+      clearTimeout(timer);
+      socket.destroy();
+      reject(new RpcError(Status.UNAVAILABLE, `cannot connect to ${target}: ${reason}`, { cause }));
+    };
+    const timer = setTimeout(() => fail(`no answer within ${timeoutMs} ms`), timeoutMs);
+    const onError = (error: Error): void => fail(error.message, error);
+    const onClose = (): void => fail("connection closed");
+    socket.once("error", onError);
+    socket.once("close", onClose);
+    socket.once(readyEvent, () => {
+      clearTimeout(timer);
+      socket.off("error", onError);
+      socket.off("close", onClose);
+      socket.setNoDelay(true);
+      resolve(new Http2Channel(connectHttp2(authority, { ...clientHttp2Options, createConnection: () => socket }), target));
+    });
+  });
+}
+
+class Http2Channel implements RpcChannel {
+  readonly #session: ClientHttp2Session;
+  readonly #target: string;
+  readonly #listeners: (() => void)[] = [];
+  #state: "open" | "closed by us" | "ended" = "open";
+  /** Why the connection failed, for the texts of the calls that it ends. */
+  #failure: Error | null = null;
+
+  constructor(session: ClientHttp2Session, target: string) {
+    this.#session = session;
+    this.#target = target;
+    session.once("connect", () => session.destroyed || session.setLocalWindowSize(connectionWindowBytes));
+    session.on("error", (error: Error) => (this.#failure ??= error));
+    session.on("close", () => {
+      if (this.#state !== "open") return;
+      this.#state = "ended";
+      for (const listener of this.#listeners.splice(0)) listener();
+    });
+  }
+
+  unary<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    options?: { timeoutMs?: number; traceparent?: string },
+  ): Promise<Response> {
+    return new Promise((resolve, reject) => {
+      const call = this.#start(method, new SingleResponse(method.response, resolve, reject), options);
+      call?.write(method.request.encode(request));
+      call?.finishWriting();
+    });
+  }
+
+  serverStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+  ): { cancel(): void } {
+    const call = this.#start(method, new ResponseStream(method.response, receiver));
+    call?.write(method.request.encode(request));
+    call?.finishWriting();
+    return { cancel: () => call?.cancel() };
+  }
+
+  clientStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+  ): { write(message: Request): void; finish(): Promise<Response>; cancel(): void } {
+    let call: ClientCall | null = null;
+    const response = new Promise<Response>((resolve, reject) => {
+      call = this.#start(method, new SingleResponse(method.response, resolve, reject));
+    });
+    // The failure is told by `finish`; before that, nobody waits for it.
+    response.catch(() => {});
+    const started = call as ClientCall | null;
+    return {
+      write: (message) => started?.write(method.request.encode(message)),
+      finish: () => {
+        started?.finishWriting();
+        return response;
+      },
+      cancel: () => started?.fail(new RpcError(Status.CANCELLED, "cancelled")),
+    };
+  }
+
+  close(): void {
+    if (this.#state !== "open") return;
+    this.#state = "closed by us";
+    this.#session.destroy();
+  }
+
+  onClosed(listener: () => void): void {
+    if (this.#state === "open") this.#listeners.push(listener);
+    // Never from within this call: the caller may not be ready for it.
+    else if (this.#state === "ended") queueMicrotask(listener);
+  }
+
+  /** What a call that lost its stream without a status reports, when the connection is to blame. */
+  connectionError(): RpcError | null {
+    if (this.#state === "closed by us") return new RpcError(Status.CANCELLED, "the connection was closed");
+    if (!this.#session.closed && !this.#session.destroyed && this.#failure === null) return null;
+    const reason = this.#failure === null ? "" : `: ${this.#failure.message}`;
+    return new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} ended${reason}`, { cause: this.#failure ?? undefined });
+  }
+
+  /** Null when the connection takes no more calls, which the receiver has then been told. */
+  #start(
+    method: { readonly path: string },
+    receiver: ClientReceiver,
+    options?: { timeoutMs?: number; traceparent?: string },
+  ): ClientCall | null {
+    const headers: Record<string, string> = {
+      ":method": "POST",
+      ":path": method.path,
+      "content-type": "application/grpc",
+      te: "trailers",
+    };
+    if (options?.timeoutMs !== undefined) headers["grpc-timeout"] = formatTimeout(options.timeoutMs);
+    if (options?.traceparent !== undefined && options.traceparent !== "") headers["traceparent"] = options.traceparent;
+    let stream: ClientHttp2Stream;
+    try {
+      stream = this.#session.request(headers, { endStream: false });
+    } catch (error) {
+      const failure =
+        this.connectionError() ?? new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} takes no more calls`, { cause: error });
+      // As every other failure: after the call that caused it has returned.
+      queueMicrotask(() => receiver.onEnd(failure));
+      return null;
+    }
+    return new ClientCall(stream, receiver, options?.timeoutMs ?? null, this);
+  }
+}
+
+function decodeResponse<Response>(codec: Codec<Response>, message: Uint8Array): Response {
+  try {
+    return codec.decode(message);
+  } catch (error) {
+    throw new RpcError(Status.INTERNAL, `malformed ${codec.typeName}`, { cause: error });
+  }
+}
+
+/** The receiver of a call with one response. */
+class SingleResponse<Response> implements ClientReceiver {
+  readonly #codec: Codec<Response>;
+  readonly #resolve: (response: Response) => void;
+  readonly #reject: (error: RpcError) => void;
+  #responses: Response[] = [];
+
+  constructor(codec: Codec<Response>, resolve: (response: Response) => void, reject: (error: RpcError) => void) {
+    this.#codec = codec;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  onFrame(message: Uint8Array): void {
+    this.#responses.push(decodeResponse(this.#codec, message));
+  }
+
+  onEnd(error: RpcError | null): void {
+    const [response, ...more] = this.#responses;
+    if (error !== null) this.#reject(error);
+    else if (response === undefined || more.length > 0) {
+      this.#reject(new RpcError(Status.INTERNAL, `one response expected, ${this.#responses.length} received`));
+    } else this.#resolve(response);
+  }
+}
+
+/** The receiver of a server stream. */
+class ResponseStream<Response> implements ClientReceiver {
+  readonly #codec: Codec<Response>;
+  readonly #receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void };
+
+  constructor(codec: Codec<Response>, receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void }) {
+    this.#codec = codec;
+    this.#receiver = receiver;
+  }
+
+  onFrame(message: Uint8Array): void {
+    this.#receiver.onMessage(decodeResponse(this.#codec, message));
+  }
+
+  onEnd(error: RpcError | null): void {
+    this.#receiver.onEnd(error);
+  }
+}

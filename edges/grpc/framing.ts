@@ -1,0 +1,123 @@
+/**
+ * gRPC's message framing: one flag byte, four length bytes, then the message.
+ *
+ * F1: nothing of a message longer than the limit is kept: it is refused when its length is read.
+ * F2: a message handed over owns its bytes; it does not keep the 64 KiB receive buffer alive that it arrived in, so a
+ *     decoded message may be stored for as long as anybody likes.
+ */
+
+/** Why a stream of frames cannot go on. */
+export type FrameProblem = "compressed" | "too-large";
+
+export interface FrameReceiver {
+  /** Called for each whole message, in order. */
+  onFrame(message: Uint8Array): void;
+}
+
+const headerBytes = 5;
+/** First allocation for a message that arrives in parts; it doubles from there, so that a length alone costs no memory. */
+const bodyBytesMin = 64 * 1024;
+/** Up to here header and message are copied into one piece; beyond, two writes are cheaper than the copy. */
+export const joinedBytesMax = 16 * 1024;
+
+/** A message up to `joinedBytesMax` bytes with its header, ready to be sent. */
+export function frame(message: Uint8Array): Buffer {
+  const bytes = Buffer.allocUnsafe(headerBytes + message.length);
+  bytes[0] = 0;
+  bytes.writeUInt32BE(message.length, 1);
+  bytes.set(message, headerBytes);
+  return bytes;
+}
+
+/** The header alone, for a message that is sent in a write of its own. */
+export function frameHeader(length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(headerBytes);
+  bytes[0] = 0;
+  bytes.writeUInt32BE(length, 1);
+  return bytes;
+}
+
+/** Cuts what arrives into messages. */
+export class FrameReader {
+  readonly #messageBytesMax: number;
+  readonly #receiver: FrameReceiver;
+  /** A header cut in two, and how many bytes of it are there. */
+  #header: Uint8Array | null = null;
+  #headerAt = 0;
+  /** The message under way, its whole length and how much of it is there. */
+  #body: Uint8Array | null = null;
+  #length = 0;
+  #bodyAt = 0;
+
+  constructor(messageBytesMax: number, receiver: FrameReceiver) {
+    this.#messageBytesMax = messageBytesMax;
+    this.#receiver = receiver;
+  }
+
+  /** True between messages: a stream that ends elsewhere was cut off. */
+  get isBetweenMessages(): boolean {
+    return this.#body === null && this.#headerAt === 0;
+  }
+
+  /** Takes the next bytes. After a problem the reader must not be used again. */
+  push(chunk: Uint8Array): FrameProblem | null {
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#body !== null) {
+        at += this.#fill(chunk, at);
+        continue;
+      }
+      let header = chunk;
+      let headerAt = at;
+      if (this.#headerAt > 0 || chunk.length - at < headerBytes) {
+        this.#header ??= new Uint8Array(headerBytes);
+        const taken = Math.min(headerBytes - this.#headerAt, chunk.length - at);
+        this.#header.set(chunk.subarray(at, at + taken), this.#headerAt);
+        this.#headerAt += taken;
+        at += taken;
+        if (this.#headerAt < headerBytes) return null;
+        header = this.#header;
+        headerAt = 0;
+        this.#headerAt = 0;
+      } else {
+        at += headerBytes;
+      }
+      if (header[headerAt] !== 0) return "compressed";
+      const length =
+        (header[headerAt + 1] as number) * 0x1000000 +
+        (((header[headerAt + 2] as number) << 16) | ((header[headerAt + 3] as number) << 8) | (header[headerAt + 4] as number));
+      if (length > this.#messageBytesMax) return "too-large";
+      if (chunk.length - at >= length) {
+        const message = new Uint8Array(length);
+        message.set(chunk.subarray(at, at + length));
+        at += length;
+        this.#receiver.onFrame(message);
+      } else {
+        this.#length = length;
+        this.#bodyAt = 0;
+        this.#body = new Uint8Array(Math.min(length, bodyBytesMin));
+      }
+    }
+    return null;
+  }
+
+  /** Adds to the message under way; returns how many bytes it took. */
+  #fill(chunk: Uint8Array, at: number): number {
+    let body = this.#body as Uint8Array;
+    const taken = Math.min(this.#length - this.#bodyAt, chunk.length - at);
+    const needed = this.#bodyAt + taken;
+    if (needed > body.length) {
+      const grown = new Uint8Array(Math.min(this.#length, Math.max(needed, body.length * 2)));
+      grown.set(body.subarray(0, this.#bodyAt));
+      this.#body = grown;
+      body = grown;
+    }
+    body.set(chunk.subarray(at, at + taken), this.#bodyAt);
+    this.#bodyAt = needed;
+    if (needed === this.#length) {
+      this.#body = null;
+      this.#receiver.onFrame(body);
+    }
+    return taken;
+  }
+}

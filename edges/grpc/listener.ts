@@ -1,0 +1,138 @@
+/**
+ * Where connections come in: TLS for nodes and managers, a Unix socket for the CLI of this machine.
+ *
+ * L1: a client certificate is asked for and never required: a node that joins has none.
+ * L2: ALPN offers h2 and is not required: an engine stops offering it after its first certificate renewal.
+ * L3: nobody but the owner can open the control socket, at no moment.
+ */
+import { rmSync, statSync } from "node:fs";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { createServer as createTlsServer, type SecureContextOptions, type TLSSocket } from "node:tls";
+import { constants } from "node:crypto";
+import { callerOf } from "./caller.ts";
+import type { Caller } from "./roles.ts";
+
+/** The certificates a listener uses; all PEM. */
+export interface Credentials {
+  /** Leaf, then intermediates. */
+  readonly certificatePem: string;
+  readonly keyPem: string;
+  /** The roots that client certificates may come from; also the list of acceptable issuers shown to clients. */
+  readonly rootPem: string;
+}
+
+/** Listening failed; the message is one sentence that says what to do. */
+export class ListenError extends Error {
+  override readonly name = "ListenError";
+}
+
+export interface TlsListener {
+  readonly port: number;
+  setCredentials(credentials: Credentials): void;
+  close(): void;
+}
+
+export interface UnixListener {
+  close(): void;
+}
+
+/** Time for a TLS handshake. An engine gives up sooner; Node's default of 2 minutes lets strangers pile up. */
+const handshakeTimeoutMs = 10_000;
+/** After this idle time the kernel probes a TCP connection, so that one whose peer lost its power ends some time. */
+const keepAliveMs = 30_000;
+
+function secureContext(credentials: Credentials): SecureContextOptions {
+  return {
+    cert: credentials.certificatePem,
+    key: credentials.keyPem,
+    ca: credentials.rootPem,
+    minVersion: "TLSv1.2",
+    // Engines never resume sessions, and a resumed one would skip the check of a certificate that has expired since.
+    secureOptions: constants.SSL_OP_NO_TICKET,
+    sessionTimeout: 1,
+  };
+}
+
+function explain(error: NodeJS.ErrnoException, where: string): ListenError {
+  switch (error.code) {
+    case "EADDRINUSE":
+      return new ListenError(`${where} is in use: stop what listens there or choose another address`, { cause: error });
+    case "EADDRNOTAVAIL":
+      return new ListenError(`${where} is not an address of this machine: choose one that is`, { cause: error });
+    case "EACCES":
+      return new ListenError(`no permission to listen on ${where}: run as root or choose another`, { cause: error });
+    default:
+      return new ListenError(`cannot listen on ${where}: ${error.message}`, { cause: error });
+  }
+}
+
+export async function listenTls(
+  options: { readonly host: string; readonly port: number; readonly credentials: Credentials },
+  onConnection: (socket: TLSSocket, caller: Caller) => void,
+): Promise<TlsListener> {
+  const server = createTlsServer({
+    ...secureContext(options.credentials),
+    requestCert: true,
+    rejectUnauthorized: false,
+    ALPNProtocols: ["h2"],
+    handshakeTimeout: handshakeTimeoutMs,
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: keepAliveMs,
+  });
+  server.on("secureConnection", (socket) => onConnection(socket, callerOf(socket)));
+  // Whoever fails the handshake hears it from TLS.
+  server.on("tlsClientError", (_error, socket) => socket.destroy());
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => reject(explain(error, `${options.host}:${options.port}`)));
+    server.listen({ host: options.host, port: options.port }, resolve);
+  });
+  const address = server.address();
+  return {
+    port: typeof address === "object" && address !== null ? address.port : options.port,
+    setCredentials: (credentials) => server.setSecureContext(secureContext(credentials)),
+    close: () => void server.close(),
+  };
+}
+
+type SocketFile = "absent" | "stale" | "live" | "foreign";
+
+/** Looks at what stands at `path`: nothing, the socket of a process that is gone, one that answers, or another file. */
+function inspectSocketFile(path: string): Promise<SocketFile> {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  if (stat === undefined) return Promise.resolve("absent");
+  if (!stat.isSocket()) return Promise.resolve("foreign");
+  return new Promise((resolve) => {
+    const probe = connect({ path });
+    probe.once("connect", () => {
+      probe.destroy();
+      resolve("live");
+    });
+    probe.once("error", (error: NodeJS.ErrnoException) => resolve(error.code === "ECONNREFUSED" || error.code === "ENOENT" ? "stale" : "live"));
+  });
+}
+
+/** Binds with every permission but the owner's masked out, so that the file is never open to others (L3). */
+function listenPrivately(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => reject(explain(error, path)));
+    const before = process.umask(0o177);
+    try {
+      // A path is bound before `listen` returns; only the callback comes later.
+      server.listen({ path }, resolve);
+    } finally {
+      process.umask(before);
+    }
+  });
+}
+
+export async function listenUnix(path: string, onConnection: (socket: Socket) => void): Promise<UnixListener> {
+  const found = await inspectSocketFile(path);
+  if (found === "live") throw new ListenError(`${path} is in use by a running process: stop it or choose another data directory`);
+  if (found === "foreign") throw new ListenError(`${path} exists and is not a socket: remove it or choose another data directory`);
+  if (found === "stale") rmSync(path, { force: true });
+  const server = createServer(onConnection);
+  await listenPrivately(server, path);
+  // Node removes the file when the server closes.
+  return { close: () => void server.close() };
+}

@@ -1,0 +1,318 @@
+/**
+ * One call on the server: reads its request, runs its handler, writes its answer. It is the handler's CallContext and,
+ * for a server stream, its Sink too: one object per stream, found through a property of the HTTP/2 stream, so that the
+ * listeners are functions shared by all calls.
+ *
+ * Stages: receiving (request not complete) → handling → finished (status decided) → closed (HTTP/2 stream gone).
+ *
+ * C1: exactly one status is sent, and nothing after it.
+ * C2: the signal aborts exactly when the stream goes before a status was decided, or the deadline decided it.
+ */
+import { constants, type ServerHttp2Stream } from "node:http2";
+import { InvariantError } from "../../runtime/assert.ts";
+import type { Logger } from "../../runtime/ports.ts";
+import { RpcError, Status, type CallContext, type Peer, type Sink } from "../../runtime/rpc.ts";
+import { FrameReader, frame, frameHeader, joinedBytesMax, type FrameReceiver } from "./framing.ts";
+import type { MethodMetrics } from "./method-metrics.ts";
+import { RequestStream } from "./request-stream.ts";
+import { encodeStatusMessage } from "./status.ts";
+
+/** A method as the server keeps it: types are erased, the pairing of codec and handler was checked where it was added. */
+export interface ServedMethod {
+  readonly path: string;
+  readonly messageBytesMax: number;
+  readonly decode: (bytes: Uint8Array) => unknown;
+  readonly encode: (message: unknown) => Uint8Array;
+  readonly metrics: MethodMetrics;
+  readonly log: Logger;
+  readonly handler:
+    | { readonly kind: "unary"; readonly run: (request: unknown, call: CallContext) => unknown }
+    | { readonly kind: "server-stream"; readonly run: (request: unknown, sink: Sink<unknown>, call: CallContext) => void }
+    | { readonly kind: "client-stream"; readonly run: (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown> };
+}
+
+/** What a sink holds for a peer that does not read, at most: beyond, the stream ends with RESOURCE_EXHAUSTED. One message
+ *  may be larger, as the first assignments of a full node may be. */
+export const sinkBytesMax = 64 * 1024 * 1024;
+
+const callOf = Symbol("ServerCall");
+type CallStream = ServerHttp2Stream & { [callOf]?: ServerCall };
+
+const okHeaders = [":status", "200", "content-type", "application/grpc"];
+const okTrailers = { "grpc-status": "0" };
+const withTrailers = { waitForTrailers: true, sendDate: false };
+const headersOnly = { endStream: true, sendDate: false };
+
+function onData(this: CallStream, chunk: Buffer): void {
+  this[callOf]?.receive(chunk);
+}
+function onEnd(this: CallStream): void {
+  this[callOf]?.received();
+}
+function onWantTrailers(this: CallStream): void {
+  this[callOf]?.sendTrailers();
+}
+function onClose(this: CallStream): void {
+  this[callOf]?.closed();
+}
+/** What went wrong with a stream shows in its close; without a listener it would end the process. */
+export function ignoreStreamError(): void {}
+
+function statusHeaders(code: Status, message: string): Record<string, string> {
+  const fields: Record<string, string> = { "grpc-status": String(code) };
+  if (message !== "") fields["grpc-message"] = encodeStatusMessage(message);
+  return fields;
+}
+
+/** Answers a call with a status alone, and asks a peer that is still sending to stop (RFC 9113 §8.1). */
+export function refuse(stream: ServerHttp2Stream, code: Status, message: string): void {
+  if (stream.destroyed || stream.closed || stream.headersSent) return;
+  stream.respond({ ":status": 200, "content-type": "application/grpc", ...statusHeaders(code, message) }, headersOnly);
+  stopReading(stream);
+}
+
+function stopReading(stream: ServerHttp2Stream): void {
+  if (stream.readableEnded || stream.endAfterHeaders) return;
+  stream.resume();
+  stream.close(constants.NGHTTP2_NO_ERROR);
+}
+
+export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
+  readonly peer: Peer;
+  readonly traceparent: string;
+  readonly #stream: ServerHttp2Stream;
+  readonly #method: ServedMethod;
+  readonly #startedAt: number;
+  /** Null once the request is complete. */
+  #reader: FrameReader | null;
+  #request: unknown = undefined;
+  #requestCount = 0;
+  #requests: RequestStream<unknown> | null = null;
+  #controller: AbortController | null = null;
+  #deadline: NodeJS.Timeout | null = null;
+  /** Null until the status is decided (C1). */
+  #status: { readonly code: Status; readonly message: string } | null = null;
+  #isClosed = false;
+
+  constructor(stream: ServerHttp2Stream, method: ServedMethod, peer: Peer, traceparent: string) {
+    this.peer = peer;
+    this.traceparent = traceparent;
+    this.#stream = stream;
+    this.#method = method;
+    this.#startedAt = method.metrics.started();
+    this.#reader = new FrameReader(method.messageBytesMax, this);
+    (stream as CallStream)[callOf] = this;
+    stream.on("data", onData);
+    stream.on("end", onEnd);
+    stream.on("wantTrailers", onWantTrailers);
+    stream.on("close", onClose);
+    stream.on("error", ignoreStreamError);
+  }
+
+  /** Made when first asked for: most calls are over before anybody does. */
+  get signal(): AbortSignal {
+    if (this.#controller === null) {
+      this.#controller = new AbortController();
+      if (this.#isClosed || this.#status?.code === Status.DEADLINE_EXCEEDED) this.#controller.abort();
+    }
+    return this.#controller.signal;
+  }
+
+  /** Starts the caller's deadline, in milliseconds from now. */
+  startDeadline(ms: number): void {
+    // Beyond what a timer can wait, there is no deadline worth keeping.
+    if (ms > 0x7fffffff) return;
+    this.#deadline = setTimeout(() => {
+      this.#finishWithError(Status.DEADLINE_EXCEEDED, "context deadline exceeded");
+      this.#controller?.abort();
+    }, ms);
+  }
+
+  /** A client stream's handler runs from the start, beside what arrives. */
+  startClientStream(): void {
+    const { handler } = this.#method;
+    if (handler.kind !== "client-stream") return;
+    this.#requests = new RequestStream<unknown>(this.#stream);
+    this.#settle(handler.run(this.#requests, this));
+  }
+
+  receive(chunk: Uint8Array): void {
+    if (this.#reader === null || this.#status !== null) return;
+    let problem;
+    try {
+      problem = this.#reader.push(chunk);
+    } catch (error) {
+      // Only decoding throws here. grpc-go answers INTERNAL; but the fault is the caller's, and INTERNAL reads as ours.
+      const detail = error instanceof Error ? error.message : String(error);
+      this.#finishWithError(Status.INVALID_ARGUMENT, `malformed request: ${detail}`);
+      return;
+    }
+    if (problem === "compressed") {
+      this.#finishWithError(Status.UNIMPLEMENTED, "compressed messages are not supported");
+    } else if (problem === "too-large") {
+      this.#finishWithError(Status.RESOURCE_EXHAUSTED, `message larger than max (limit ${this.#method.messageBytesMax} bytes)`);
+    }
+  }
+
+  onFrame(message: Uint8Array): void {
+    const request = this.#method.decode(message);
+    this.#requestCount += 1;
+    if (this.#requests === null) this.#request = request;
+    else this.#requests.push(request, message.length);
+  }
+
+  received(): void {
+    const reader = this.#reader;
+    if (reader === null || this.#status !== null) return;
+    this.#reader = null;
+    if (!reader.isBetweenMessages) {
+      this.#finishWithError(Status.INVALID_ARGUMENT, "request cut short");
+    } else if (this.#requests !== null) {
+      this.#requests.end(null);
+    } else if (this.#requestCount !== 1) {
+      // The code that gRPC's list of status codes names for a wrong number of requests.
+      this.#finishWithError(Status.UNIMPLEMENTED, `one request expected, ${this.#requestCount} received`);
+    } else {
+      this.#handle();
+    }
+  }
+
+  #handle(): void {
+    const { handler } = this.#method;
+    const request = this.#request;
+    this.#request = undefined;
+    try {
+      if (handler.kind === "unary") {
+        const response = handler.run(request, this);
+        if (response instanceof Promise) this.#settle(response);
+        else this.#finishWithResponse(response);
+      } else if (handler.kind === "server-stream") {
+        handler.run(request, this, this);
+        this.#sendHeaders();
+      }
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #settle(response: Promise<unknown>): void {
+    response
+      .then(
+        (message) => this.#finishWithResponse(message),
+        (error: unknown) => this.#fail(error),
+      )
+      // What fails here is encoding a response.
+      .catch((error: unknown) => this.#fail(error));
+  }
+
+  #sendHeaders(): boolean {
+    if (this.#isClosed || this.#stream.destroyed || this.#stream.closed) return false;
+    if (this.#stream.headersSent) return true;
+    if (this.#status !== null) return false;
+    this.#stream.respond(okHeaders, withTrailers);
+    return true;
+  }
+
+  #decide(code: Status, message: string): boolean {
+    if (this.#status !== null) return false;
+    this.#status = { code, message };
+    this.#reader = null;
+    if (this.#deadline !== null) clearTimeout(this.#deadline);
+    this.#method.metrics.ended(code, this.#startedAt);
+    return true;
+  }
+
+  #finishWithResponse(message: unknown): void {
+    if (this.#status !== null) return;
+    const bytes = this.#method.encode(message);
+    if (!this.#sendHeaders()) return;
+    this.#decide(Status.OK, "");
+    this.#send(bytes);
+    this.#stream.end();
+  }
+
+  /** Turns whatever a handler threw into a status. */
+  #fail(error: unknown): void {
+    if (error instanceof RpcError) {
+      this.#finishWithError(error.code, error.message);
+      return;
+    }
+    // A broken invariant ends the process, not just the call.
+    if (error instanceof InvariantError) queueMicrotask(() => { throw error; });
+    if (this.#status === null) this.#method.log.error({ method: this.#method.path, err: error }, "handler failed");
+    this.#finishWithError(Status.INTERNAL, "internal error");
+  }
+
+  #finishWithError(code: Status, message: string): void {
+    if (!this.#decide(code, message)) return;
+    this.#requests?.end(new RpcError(code, message));
+    const stream = this.#stream;
+    if (this.#isClosed || stream.destroyed || stream.closed) return;
+    if (stream.headersSent) stream.end();
+    else refuse(stream, code, message);
+  }
+
+  #send(bytes: Uint8Array): void {
+    if (bytes.length <= joinedBytesMax) {
+      this.#stream.write(frame(bytes));
+      return;
+    }
+    this.#stream.write(frameHeader(bytes.length));
+    this.#stream.write(bytes);
+  }
+
+  sendTrailers(): void {
+    const status = this.#status;
+    const stream = this.#stream;
+    if (status === null || stream.destroyed || stream.closed) return;
+    stream.sendTrailers(status.code === Status.OK ? okTrailers : statusHeaders(status.code, status.message));
+    // A client stream may be answered before it has sent everything; the rest is not wanted.
+    if (this.#requests !== null && !stream.readableEnded) setImmediate(stopReading, stream);
+  }
+
+  /** The HTTP/2 stream is gone: after its answer, or because the peer or the connection is. */
+  closed(): void {
+    this.#isClosed = true;
+    if (!this.#decide(Status.CANCELLED, "cancelled")) return;
+    this.#requests?.end(new RpcError(Status.CANCELLED, "the caller went away"));
+    this.#controller?.abort();
+  }
+
+  write(message: unknown): void {
+    if (this.#status !== null || !this.#sendHeaders()) return;
+    if (this.#stream.writableLength > sinkBytesMax) {
+      this.end(new RpcError(Status.RESOURCE_EXHAUSTED, "the receiver of this stream is too slow"));
+      // Its end waits behind what the peer does not read.
+      this.#stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      return;
+    }
+    this.#send(this.#method.encode(message));
+  }
+
+  end(error?: RpcError): void {
+    if (this.#status !== null) return;
+    if (error !== undefined) {
+      this.#finishWithError(error.code, error.message);
+      return;
+    }
+    if (!this.#sendHeaders()) return;
+    this.#decide(Status.OK, "");
+    this.#stream.end();
+  }
+
+  bufferedBytes(): number {
+    return this.#stream.writableLength;
+  }
+
+  /** Ends a call because the server stops: streams at once, and what has not answered when the grace is over. */
+  shutDown(onlyStreams: boolean): void {
+    if (onlyStreams && this.#method.handler.kind === "unary") return;
+    this.#finishWithError(Status.UNAVAILABLE, "the server is shutting down");
+    this.#controller?.abort();
+  }
+}
+
+/** The call of a stream; undefined for one that was refused. */
+export function serverCallOf(stream: ServerHttp2Stream): ServerCall | undefined {
+  return (stream as CallStream)[callOf];
+}

@@ -1,0 +1,216 @@
+/**
+ * The gRPC server: a table of methods, the check of who may call them, and the connections that call. It is our own
+ * layer on `node:http2` because an engine reconnects without ALPN after its first certificate renewal, which Node's
+ * secure HTTP/2 server refuses, and because the answer to a heartbeat has to be cheap.
+ *
+ * G1: no handler runs for a caller that `roles.ts` does not admit.
+ * G2: replaced credentials are used from the next handshake on; no connection ends because of it.
+ */
+import { performServerHandshake, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { MethodDescriptor } from "../../proto/codec.ts";
+import { assert } from "../../runtime/assert.ts";
+import type { Telemetry } from "../../runtime/ports.ts";
+import { Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
+import { localCaller } from "./caller.ts";
+import { connectionWindowBytes, serverHttp2Options } from "./http2-options.ts";
+import { listenTls, listenUnix, type Credentials, type TlsListener, type UnixListener } from "./listener.ts";
+import { MethodMetrics, ServerMetrics } from "./method-metrics.ts";
+import { accessByPath, authorize, type Access, type Caller, type Membership } from "./roles.ts";
+import { ServerCall, ignoreStreamError, refuse, serverCallOf, type ServedMethod } from "./server-call.ts";
+import { parseTimeout } from "./status.ts";
+
+export type { Credentials } from "./listener.ts";
+
+/** What real managers accept (reference/swarm-worker-protocol.md §8.1), and grpc-go's default. */
+const defaultMessageBytesMax = 4 * 1024 * 1024;
+/** How often connections of callers without certificate are looked at; one with no call between two looks is closed. */
+const idleSweepMs = 60_000;
+
+export interface GrpcServerOptions {
+  readonly telemetry: Telemetry;
+  /** Largest request message in bytes. */
+  readonly messageBytesMax?: number;
+}
+
+export interface ListenTlsOptions extends Membership {
+  readonly host: string;
+  /** 0 chooses a free one. */
+  readonly port: number;
+  readonly credentials: Credentials;
+}
+
+interface Connection {
+  readonly session: ServerHttp2Session;
+  readonly caller: Caller;
+  readonly membership: Membership;
+  readonly streams: Set<ServerHttp2Stream>;
+  /** True when a call came since the last sweep. */
+  isActive: boolean;
+}
+
+interface TableEntry extends ServedMethod {
+  readonly access: Access;
+}
+
+/** The control socket belongs to no organization, and nobody on it has an identity that could be removed. */
+const localMembership: Membership = { organization: () => "", isRemoved: () => false };
+
+export class GrpcServer {
+  readonly #telemetry: Telemetry;
+  readonly #messageBytesMax: number;
+  readonly #metrics: ServerMetrics;
+  readonly #methods = new Map<string, TableEntry>();
+  readonly #connections = new Set<Connection>();
+  readonly #tlsListeners: TlsListener[] = [];
+  readonly #unixListeners: UnixListener[] = [];
+  readonly #sweep: NodeJS.Timeout;
+  #isClosing = false;
+
+  constructor(options: GrpcServerOptions) {
+    this.#telemetry = options.telemetry;
+    this.#messageBytesMax = options.messageBytesMax ?? defaultMessageBytesMax;
+    this.#metrics = new ServerMetrics(options.telemetry.metrics);
+    this.#sweep = setInterval(() => this.#closeIdle(), idleSweepMs);
+    this.#sweep.unref();
+  }
+
+  /** Serves a generated service, such as `add(DispatcherService, { Session, Heartbeat, … })`. */
+  add<Service extends { readonly methods: object }>(service: Service, handlers: ServiceHandlers<Service>): void {
+    const table = handlers as Readonly<Record<string, unknown>>;
+    for (const [name, method] of Object.entries(service.methods as Readonly<Record<string, MethodDescriptor<unknown, unknown>>>)) {
+      const access = accessByPath.get(method.path);
+      assert(access !== undefined, `G1: ${method.path} has a row in roles.ts`);
+      assert(!this.#methods.has(method.path), `G1: ${method.path} is served once`);
+      this.#methods.set(method.path, {
+        path: method.path,
+        access,
+        messageBytesMax: this.#messageBytesMax,
+        decode: method.request.decode,
+        encode: method.response.encode,
+        metrics: new MethodMetrics(this.#metrics, method.path),
+        log: this.#telemetry.log,
+        handler: erase(method, table[name]),
+      });
+    }
+  }
+
+  /** Resolves with the port when it accepts connections. Rejects with ListenError. */
+  async listenTls(options: ListenTlsOptions): Promise<{ readonly port: number }> {
+    const listener = await listenTls(options, (socket, caller) => this.#serve(socket, caller, options));
+    this.#tlsListeners.push(listener);
+    return { port: listener.port };
+  }
+
+  /** Serves the control socket: a file that only its owner may open. Rejects with ListenError. */
+  async listenUnix(path: string): Promise<void> {
+    this.#unixListeners.push(await listenUnix(path, (socket: Socket) => this.#serve(socket, localCaller, localMembership)));
+  }
+
+  /** Uses other credentials, roots included, from the next connection on (G2). */
+  setCredentials(credentials: Credentials): void {
+    for (const listener of this.#tlsListeners) listener.setCredentials(credentials);
+  }
+
+  /** How many connections there are. */
+  get connectionCount(): number {
+    return this.#connections.size;
+  }
+
+  /** Accepts nothing new, ends streams with UNAVAILABLE, waits up to `graceMs` for unary calls, then cuts what is left. */
+  async close(graceMs: number): Promise<void> {
+    if (this.#isClosing) return;
+    this.#isClosing = true;
+    clearInterval(this.#sweep);
+    for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.close();
+    const gone = [...this.#connections].map((connection) => new Promise<void>((resolve) => connection.session.once("close", () => resolve())));
+    this.#shutDownCalls(true);
+    for (const { session } of this.#connections) session.close();
+    let graceOver: NodeJS.Timeout | undefined;
+    const grace = new Promise<void>((resolve) => (graceOver = setTimeout(resolve, graceMs)));
+    await Promise.race([Promise.all(gone), grace]);
+    clearTimeout(graceOver);
+    this.#shutDownCalls(false);
+    // One turn for the last statuses to be written before the sockets go.
+    await new Promise((resolve) => setImmediate(resolve));
+    for (const { session } of this.#connections) session.destroy();
+    await Promise.all(gone);
+    this.#metrics.flush();
+  }
+
+  #shutDownCalls(onlyStreams: boolean): void {
+    for (const { streams } of this.#connections) for (const stream of streams) serverCallOf(stream)?.shutDown(onlyStreams);
+  }
+
+  #serve(socket: Duplex, caller: Caller, membership: Membership): void {
+    const session = performServerHandshake(socket, serverHttp2Options);
+    session.setLocalWindowSize(connectionWindowBytes);
+    const connection: Connection = { session, caller, membership, streams: new Set(), isActive: true };
+    this.#connections.add(connection);
+    session.on("stream", (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => this.#onStream(connection, stream, headers));
+    session.on("close", () => this.#connections.delete(connection));
+    // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
+    session.on("error", (error: Error) => this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed"));
+    session.on("sessionError", ignoreStreamError);
+  }
+
+  #onStream(connection: Connection, stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    connection.isActive = true;
+    const contentType = headers["content-type"];
+    if (headers[":method"] !== "POST" || contentType === undefined || !contentType.startsWith("application/grpc")) {
+      stream.on("error", ignoreStreamError);
+      // The codes that grpc-go answers: wrong method, wrong media type.
+      stream.respond({ ":status": headers[":method"] === "POST" ? 415 : 405 }, { endStream: true });
+      stream.resume();
+      return;
+    }
+    const method = this.#methods.get(headers[":path"] as string);
+    if (method === undefined) {
+      this.#refuse(stream, Status.UNIMPLEMENTED, `unknown method ${headers[":path"]}`);
+      return;
+    }
+    const admitted = authorize(method.access, connection.caller, connection.membership);
+    if (typeof admitted === "string") {
+      method.metrics.ended(Status.PERMISSION_DENIED, 0);
+      this.#refuse(stream, Status.PERMISSION_DENIED, admitted);
+      return;
+    }
+    const timeout = headers["grpc-timeout"] as string | undefined;
+    const timeoutMs = timeout === undefined ? null : parseTimeout(timeout);
+    if (timeout !== undefined && timeoutMs === null) {
+      this.#refuse(stream, Status.INTERNAL, "malformed grpc-timeout"); // as grpc-go answers it
+      return;
+    }
+    const call = new ServerCall(stream, method, admitted, (headers["traceparent"] as string | undefined) ?? "");
+    connection.streams.add(stream);
+    stream.on("close", () => connection.streams.delete(stream));
+    if (timeoutMs !== null) call.startDeadline(timeoutMs);
+    call.startClientStream();
+  }
+
+  #refuse(stream: ServerHttp2Stream, code: Status, message: string): void {
+    stream.on("error", ignoreStreamError);
+    refuse(stream, code, message);
+  }
+
+  /** Callers without certificate come to fetch the root or to join, and go: those that stay would add up. */
+  #closeIdle(): void {
+    for (const connection of this.#connections) {
+      const isKnown = connection.caller.isCertified || connection.caller.peer.local;
+      if (!isKnown && !connection.isActive && connection.streams.size === 0) connection.session.close();
+      connection.isActive = false;
+    }
+  }
+}
+
+function erase(method: MethodDescriptor<unknown, unknown>, handler: unknown): ServedMethod["handler"] {
+  assert(typeof handler === "function", `G1: ${method.path} has a handler`);
+  if (method.requestStream) return { kind: "client-stream", run: handler as (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown> };
+  if (method.responseStream) return { kind: "server-stream", run: handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void };
+  return { kind: "unary", run: handler as (request: unknown, call: CallContext) => unknown };
+}
+
+export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
+  return new GrpcServer(options);
+}
