@@ -1,0 +1,55 @@
+/** What a nats-server cannot promise, in sentences for whoever runs it. Probed at start, never assumed. */
+
+export interface ServerFacts {
+  /** As the server greets, such as `2.9.10`. */
+  readonly version: string;
+  /** Bytes of one message. */
+  readonly maxPayload: number;
+  readonly replicas: 1 | 3;
+  /** True or false when this process configured the server itself; null when another did, since a client cannot see it. */
+  readonly flushesEveryWrite: boolean | null;
+}
+
+/** Below this there is no in-memory consumer and no direct get. */
+const versionMin: Version = [2, 9];
+const versionWithSyncInterval: Version = [2, 10];
+/** What our own server is set to; SwarmKit's largest objects (1,000 kB configs) fit several times. */
+const maxPayloadWanted = 8 * 1024 * 1024;
+
+type Version = readonly [major: number, minor: number];
+
+export function isAtLeast(version: string, [major, minor]: Version): boolean {
+  const [, hasMajor, hasMinor] = /^v?(\d+)\.(\d+)/.exec(version) ?? [];
+  if (hasMajor === undefined || hasMinor === undefined) return false;
+  return Number(hasMajor) > major || (Number(hasMajor) === major && Number(hasMinor) >= minor);
+}
+
+export function isSupported(version: string): boolean {
+  return isAtLeast(version, versionMin);
+}
+
+export function hasSyncInterval(version: string): boolean {
+  return isAtLeast(version, versionWithSyncInterval);
+}
+
+export function abilities(facts: ServerFacts): readonly string[] {
+  const sentences: string[] = [];
+  if (!hasSyncInterval(facts.version)) {
+    sentences.push(
+      `nats-server ${facts.version} cannot write every acknowledged change through to the disk (sync_interval came with 2.10): a power failure or a crash of the operating system can lose the last two minutes of them; a crash of nats-server or Muster loses none.`,
+    );
+  } else if (facts.flushesEveryWrite !== true) {
+    sentences.push(
+      `Whether nats-server ${facts.version} writes every acknowledged change through to the disk cannot be seen from here: set 'sync_interval: always' in the jetstream block of its configuration.`,
+    );
+  }
+  if (facts.replicas === 1) {
+    sentences.push("The log has one replica: while its nats-server is down nothing can change, and losing its disk loses the cluster's state.");
+  }
+  if (facts.maxPayload < maxPayloadWanted) {
+    sentences.push(
+      `nats-server lets messages of ${facts.maxPayload} bytes pass at most, which bounds one transaction: set 'max_payload: 8MB' in its configuration.`,
+    );
+  }
+  return sentences;
+}

@@ -1,0 +1,37 @@
+/** Addresses of nats-servers as an operator writes them: `nats://user:pass@host:port`, `tls://host`, `host:port`. */
+import { NatsProblem } from "./errors.ts";
+
+export interface NatsAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+  readonly user?: string;
+  readonly pass?: string;
+  /** A user without a password is a token, as NATS's own tools read it. */
+  readonly token?: string;
+}
+
+/** The port that nats-server documents as its default. */
+const defaultPort = 4222;
+
+/** Throws NatsProblem `unusable` for text that is no address. */
+export function parseAddress(text: string): NatsAddress {
+  const withScheme = text.includes("://") ? text : `nats://${text}`;
+  const url = URL.canParse(withScheme) ? new URL(withScheme) : null;
+  if (url === null || url.hostname === "" || !["nats:", "tls:"].includes(url.protocol)) {
+    throw new NatsProblem("unusable", `'${text}' is no address of a nats-server: write nats://HOST:PORT.`);
+  }
+  const user = decodeURIComponent(url.username);
+  const pass = decodeURIComponent(url.password);
+  return {
+    host: url.hostname.replace(/^\[(.*)\]$/, "$1"),
+    port: url.port === "" ? defaultPort : Number(url.port),
+    tls: url.protocol === "tls:",
+    ...(user === "" ? {} : pass === "" ? { token: user } : { user, pass }),
+  };
+}
+
+/** Without credentials: for logs and errors. */
+export function showAddress(address: NatsAddress): string {
+  return address.host.includes(":") ? `[${address.host}]:${address.port}` : `${address.host}:${address.port}`;
+}

@@ -1,0 +1,81 @@
+/** The ports of one process on one NATS: what `cli/` asks for, and the only way into this folder but `server.ts`. */
+import type { TlsOptions } from "nats";
+import { SystemRandom } from "../system/random.ts";
+import type { Blobs, Bus, LeaseBucket, Log, Random, Telemetry } from "../ports.ts";
+import { abilities, isSupported } from "./abilities.ts";
+import { NatsBlobs } from "./blobs.ts";
+import { NatsBus } from "./bus.ts";
+import { NatsProblem } from "./errors.ts";
+import { NatsLeases } from "./leases.ts";
+import { Link } from "./link.ts";
+import { NatsLog } from "./log.ts";
+import { setUpStreams } from "./streams.ts";
+
+/** A holder that renews each second misses two renewals before it loses its lease. */
+const leaseTtlMsDefault = 3_000;
+/** A server that is being started beside us has answered by then. */
+const firstConnectMsDefault = 10_000;
+
+export interface NatsOptions {
+  /** `nats://[user:pass@]host:port`; any of them will do. */
+  readonly servers: readonly string[];
+  readonly user?: string;
+  readonly pass?: string;
+  readonly token?: string;
+  /** For servers that want TLS with a CA or a client certificate of their own. */
+  readonly tls?: TlsOptions;
+  /** Of this process, as the server's tools show it. */
+  readonly name: string;
+  readonly telemetry: Telemetry;
+  /** Copies of the log, leases and blobs; 3 needs three nats-servers in one cluster. Default 1. Existing streams are only raised. */
+  readonly replicas?: 1 | 3;
+  /** Default 3,000; at least 100. */
+  readonly leaseTtlMs?: number;
+  readonly random?: Random;
+  /** How long to look for the first server before giving up. Default 10,000. */
+  readonly firstConnectMs?: number;
+  /** What `startNatsServer` says of the server it runs; null (the default) for another's. */
+  readonly flushesEveryWrite?: boolean | null;
+}
+
+export interface NatsLink {
+  readonly bus: Bus;
+  readonly log: Log;
+  readonly leases: LeaseBucket;
+  readonly blobs: Blobs;
+  /** What this server cannot promise, in sentences for the operator. */
+  readonly abilities: readonly string[];
+  readonly serverVersion: string;
+  /** Stops receiving, sees what was published off, closes. Takes seconds at most. */
+  drain(): Promise<void>;
+  close(): void;
+}
+
+/**
+ * Connects, sets up the streams and probes the server; from then on the link is kept up for ever.
+ * Throws NatsProblem, whose message is a sentence for the operator: `unreachable`, `unauthorized`, `unusable` or `unavailable`.
+ */
+export async function connectNats(options: NatsOptions): Promise<NatsLink> {
+  const { telemetry, replicas = 1, leaseTtlMs = leaseTtlMsDefault } = options;
+  const random = (options.random ?? new SystemRandom()).fork("nats");
+  const link = await Link.open({ ...options, random, firstConnectMs: options.firstConnectMs ?? firstConnectMsDefault });
+  try {
+    const { serverVersion, maxPayload } = link;
+    if (!isSupported(serverVersion)) throw new NatsProblem("unusable", `nats-server ${serverVersion} is too old for Muster: install 2.9 or newer.`);
+    if (!link.hasJetStream) throw new NatsProblem("unusable", "The nats-server runs without JetStream: start it with -js or a jetstream block in its configuration.");
+    const { logMessageBytesMax } = await setUpStreams(link, { replicas, leaseTtlMs, maxPayload });
+    return {
+      bus: new NatsBus(link),
+      log: new NatsLog(link, { telemetry, random, messageBytesMax: logMessageBytesMax }),
+      leases: new NatsLeases(link, { ttlMs: leaseTtlMs, telemetry }),
+      blobs: new NatsBlobs(link, { telemetry, random }),
+      abilities: abilities({ version: serverVersion, maxPayload, replicas, flushesEveryWrite: options.flushesEveryWrite ?? null }),
+      serverVersion,
+      drain: () => link.drain(),
+      close: () => link.close(),
+    };
+  } catch (error) {
+    link.close();
+    throw error;
+  }
+}

@@ -1,0 +1,60 @@
+/**
+ * What a nats-server says first on a new connection. Asking for it on a connection of our own tells a server that
+ * answers from one that is frozen (the kernel still accepts for it): the library's dial would keep that socket for good.
+ */
+import { connect } from "node:net";
+import { textOf } from "./errors.ts";
+
+export interface Greeting {
+  readonly version: string;
+  readonly serverName: string;
+  /** Bytes of headers and payload of one message. */
+  readonly maxPayload: number;
+  readonly jetstream: boolean;
+}
+
+export type GreetingOutcome = { readonly kind: "greeted"; readonly greeting: Greeting } | { readonly kind: "silent"; readonly reason: string };
+
+/** An INFO line of a large cluster lists its servers' addresses; one longer than this comes from something else. */
+const lineBytesMax = 64 * 1024;
+
+export function greet(host: string, port: number, timeoutMs: number): Promise<GreetingOutcome> {
+  return new Promise((resolve) => {
+    let heard = "";
+    const socket = connect({ host, port });
+    const finish = (outcome: GreetingOutcome): void => {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve(outcome);
+    };
+    const timer = setTimeout(() => finish({ kind: "silent", reason: `no greeting within ${timeoutMs} ms` }), timeoutMs);
+    socket.setEncoding("utf8");
+    socket.on("data", (text: string) => {
+      heard += text;
+      const end = heard.indexOf("\r\n");
+      if (end >= 0) finish(parseGreeting(heard.slice(0, end)));
+      else if (heard.length > lineBytesMax) finish({ kind: "silent", reason: "what listens there is no nats-server" });
+    });
+    socket.on("error", (error) => finish({ kind: "silent", reason: textOf(error) }));
+    socket.on("close", () => finish({ kind: "silent", reason: "the connection was closed" }));
+  });
+}
+
+/** Exported for tests. */
+export function parseGreeting(line: string): GreetingOutcome {
+  const alien: GreetingOutcome = { kind: "silent", reason: "what listens there is no nats-server" };
+  if (!line.startsWith("INFO ")) return alien;
+  let info: unknown;
+  try {
+    info = JSON.parse(line.slice("INFO ".length));
+  } catch {
+    return alien;
+  }
+  if (typeof info !== "object" || info === null) return alien;
+  const { version, server_name: serverName, max_payload: maxPayload, jetstream } = info as Record<string, unknown>;
+  if (typeof version !== "string" || typeof maxPayload !== "number") return alien;
+  return {
+    kind: "greeted",
+    greeting: { version, serverName: typeof serverName === "string" ? serverName : "", maxPayload, jetstream: jetstream === true },
+  };
+}

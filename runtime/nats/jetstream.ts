@@ -1,0 +1,120 @@
+/** JetStream's request-reply interface, with its outcomes sorted once, here. The subjects and fields are its documented API. */
+import { headers as newHeaders } from "nats";
+import { textOf } from "./errors.ts";
+import type { Link } from "./link.ts";
+import type { Answer } from "./requests.ts";
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** `unavailable` may have taken effect; `refused` has not. */
+export type Called =
+  | { readonly kind: "ok"; readonly body: Fields }
+  | { readonly kind: "refused"; readonly errCode: number; readonly reason: string }
+  | { readonly kind: "unavailable"; readonly reason: string };
+
+export type Stored =
+  | { readonly kind: "stored"; readonly sequence: number }
+  | { readonly kind: "conflict" }
+  | { readonly kind: "unknown"; readonly reason: string }
+  | { readonly kind: "refused"; readonly reason: string };
+
+/** The err_code values that decide something here, from the server's published list of errors. */
+export const JetStreamError = {
+  consumerNotFound: 10014,
+  noMessageFound: 10037,
+  streamNameInUse: 10058,
+  streamNotFound: 10059,
+  wrongLastSequence: 10071,
+  /** From 2.12 on also this one, for a subject that has a write under way. */
+  wrongLastSequenceInFlight: 10164,
+} as const;
+
+export const expectLastSequence = "Nats-Expected-Last-Sequence";
+export const expectLastSubjectSequence = "Nats-Expected-Last-Subject-Sequence";
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+const nothing = new Uint8Array(0);
+
+/** Calls `$JS.API.<verb>`. */
+export async function callJetStream(link: Link, verb: string, body: object | null, timeoutMs: number): Promise<Called> {
+  const answer = await link.request(`$JS.API.${verb}`, body === null ? nothing : encoder.encode(JSON.stringify(body)), { timeoutMs });
+  if (answer.kind !== "reply") return { kind: "unavailable", reason: silence(answer) };
+  const fields = parseFields(answer.message.data);
+  if (fields === null) return { kind: "unavailable", reason: "the answer of JetStream is not JSON" };
+  const error = errorOf(fields);
+  if (error === null) return { kind: "ok", body: fields };
+  // 5xx: no leader for the moment, resources short, … : not a statement about the request.
+  if (error.code >= 500) return { kind: "unavailable", reason: error.description };
+  return { kind: "refused", errCode: error.errCode, reason: error.description };
+}
+
+/** Publishes to a stream and waits until it is stored; `expected` is one of the headers above and its sequence. */
+export async function store(
+  link: Link,
+  subject: string,
+  data: Uint8Array,
+  expected: { readonly header: string; readonly sequence: number } | null,
+  timeoutMs: number,
+): Promise<Stored> {
+  const headers = expected === null ? undefined : newHeaders();
+  if (expected !== null) headers?.set(expected.header, String(expected.sequence));
+  const answer = await link.request(subject, data, { timeoutMs, headers });
+  if (answer.kind !== "reply") return { kind: "unknown", reason: silence(answer) };
+  const fields = parseFields(answer.message.data);
+  if (fields === null) return { kind: "unknown", reason: "the answer of JetStream is not JSON" };
+  const error = errorOf(fields);
+  if (error === null) {
+    const sequence = numberField(fields, "seq");
+    return sequence > 0 ? { kind: "stored", sequence } : { kind: "unknown", reason: "the acknowledgement has no sequence" };
+  }
+  if (error.errCode === JetStreamError.wrongLastSequence || error.errCode === JetStreamError.wrongLastSequenceInFlight) return { kind: "conflict" };
+  return { kind: error.code >= 500 ? "unknown" : "refused", reason: error.description };
+}
+
+function silence(answer: Exclude<Answer, { kind: "reply" }>): string {
+  switch (answer.kind) {
+    case "no-responders":
+      return "no JetStream server answers for it (none leads it at the moment)";
+    case "timeout":
+      return "no answer in time";
+    case "closed":
+      return "the link to NATS is down";
+  }
+}
+
+export function parseFields(data: Uint8Array): Fields | null {
+  try {
+    const parsed: unknown = JSON.parse(decoder.decode(data));
+    return isFields(parsed) ? parsed : null;
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof TypeError) return null;
+    throw new Error(textOf(error), { cause: error });
+  }
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function fieldsField(fields: Fields, name: string): Fields {
+  const value = fields[name];
+  return isFields(value) ? value : {};
+}
+
+/** 0 when absent: JetStream leaves zeros out. */
+export function numberField(fields: Fields, name: string): number {
+  const value = fields[name];
+  return typeof value === "number" ? value : 0;
+}
+
+export function textField(fields: Fields, name: string): string {
+  const value = fields[name];
+  return typeof value === "string" ? value : "";
+}
+
+function errorOf(fields: Fields): { code: number; errCode: number; description: string } | null {
+  const error = fields["error"];
+  if (!isFields(error)) return null;
+  return { code: numberField(error, "code"), errCode: numberField(error, "err_code"), description: textField(error, "description") };
+}

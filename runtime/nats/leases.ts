@@ -1,0 +1,76 @@
+/**
+ * The `LeaseBucket` port: a KV bucket, laid out as NATS's own tools expect it. A key's age is the stream's `max_age`, the
+ * only expiry that servers before 2.11 have; the server's clock decides, to within a fraction of a second.
+ *
+ * E1: of two writers with one revision (or both with none), at most one is `stored`.
+ * E2: revisions only grow, also across expiry, removal and restarts: they are the stream's sequences.
+ */
+import { assert } from "../assert.ts";
+import type { KvOutcome, LeaseBucket, Telemetry } from "../ports.ts";
+import { callJetStream, expectLastSubjectSequence, fieldsField, JetStreamError, numberField, store, textField } from "./jetstream.ts";
+import type { Link } from "./link.ts";
+import { leaseStream, leaseSubjectPrefix } from "./streams.ts";
+
+export class NatsLeases implements LeaseBucket {
+  readonly ttlMs: number;
+  readonly #link: Link;
+  readonly #telemetry: Telemetry;
+  readonly #timeoutMs: number;
+
+  constructor(link: Link, options: { readonly ttlMs: number; readonly telemetry: Telemetry }) {
+    this.#link = link;
+    this.#telemetry = options.telemetry;
+    this.ttlMs = options.ttlMs;
+    // An answer that comes later than the lease lasts is of no use to its holder.
+    this.#timeoutMs = Math.max(500, Math.min(2_000, options.ttlMs / 2));
+  }
+
+  create(key: string, value: Uint8Array): Promise<KvOutcome> {
+    return this.#write(key, value, 0);
+  }
+
+  async update(key: string, value: Uint8Array, revision: number): Promise<KvOutcome> {
+    assert(revision > 0, "E1: an update names the revision it replaces");
+    return this.#write(key, value, revision);
+  }
+
+  async #write(key: string, value: Uint8Array, revision: number): Promise<KvOutcome> {
+    const stored = await store(this.#link, subjectOf(key), value, { header: expectLastSubjectSequence, sequence: revision }, this.#timeoutMs);
+    switch (stored.kind) {
+      case "stored":
+        return { kind: "stored", revision: stored.sequence };
+      case "refused":
+        this.#telemetry.log.error({ key, reason: stored.reason }, "the NATS server refuses a lease");
+        return { kind: "unknown", reason: stored.reason };
+      default:
+        return stored;
+    }
+  }
+
+  /** Answered by the stream's leader: a direct get may be answered by a follower that is behind. */
+  async get(key: string): ReturnType<LeaseBucket["get"]> {
+    const called = await callJetStream(this.#link, `STREAM.MSG.GET.${leaseStream}`, { last_by_subj: subjectOf(key) }, this.#timeoutMs);
+    if (called.kind === "refused" && called.errCode === JetStreamError.noMessageFound) return { kind: "absent" };
+    if (called.kind !== "ok") return { kind: "unknown", reason: called.reason };
+    const message = fieldsField(called.body, "message");
+    // Another tool removes a key by a marker in its place; to `create` it is a value, until it expires.
+    if (textField(message, "hdrs") !== "" && /KV-Operation: ?(DEL|PURGE)/.test(Buffer.from(textField(message, "hdrs"), "base64").toString())) {
+      return { kind: "absent" };
+    }
+    return { kind: "found", value: new Uint8Array(Buffer.from(textField(message, "data"), "base64")), revision: numberField(message, "seq") };
+  }
+
+  /**
+   * Deletes the very message that is the revision: a newer one is out of its reach, and no marker is left in the way of
+   * the next `create`. When this fails the key expires by itself.
+   */
+  async remove(key: string, revision: number): Promise<void> {
+    const called = await callJetStream(this.#link, `STREAM.MSG.DELETE.${leaseStream}`, { seq: revision, no_erase: true }, this.#timeoutMs);
+    if (called.kind === "unavailable") this.#telemetry.log.debug({ key, reason: called.reason }, "lease not removed; it will expire");
+  }
+}
+
+function subjectOf(key: string): string {
+  assert(/^[-/=\w]+(\.[-/=\w]+)*$/.test(key), `E3: '${key}' can be a key of a bucket`);
+  return leaseSubjectPrefix + key;
+}

@@ -1,0 +1,356 @@
+/**
+ * The link to the bus: one connection of the library at a time, and a new one whenever that is lost, for ever.
+ *
+ * States: `up` (pings are answered) ⇄ `suspect` (connected, but a ping has been unanswered for a whole interval);
+ * either → `down` (dialling) → `up`; any → `closed` by its owner. The library's own reconnecting is off: it keeps what
+ * was published meanwhile and sends it much later, and with a full socket it waits for a frozen server without end.
+ *
+ * K1: `isUp` is true in `up` only; a frozen server is noticed within two intervals and left within three.
+ * K2: a request is never sent later than it was made: made while down, it ends at once.
+ * K3: subscriptions live as long as their owner wants, across connections; messages of the time between are lost.
+ */
+import { connect, type Msg, type MsgHdrs, type NatsConnection, NatsError, type Sub, type TlsOptions } from "nats";
+import type { Random, Subscription, Telemetry } from "../ports.ts";
+import { type NatsAddress, parseAddress, showAddress } from "./address.ts";
+import { crash, NatsProblem, textOf } from "./errors.ts";
+import { type Greeting, greet } from "./greeting.ts";
+import { type Answer, Requests } from "./requests.ts";
+
+/** Two intervals bound how long a frozen server goes unnoticed; one ping a second costs nothing. */
+const pingIntervalMs = 1_000;
+/** Intervals without a byte from the server, a ping outstanding, after which the link is suspect, and is given up. */
+const silentTicksSuspect = 1;
+const silentTicksLost = 2;
+/** For the greeting, and again for the handshake. Longer than a busy server needs, short enough to try the next one. */
+const dialMs = 2_000;
+const redialDelayMsMin = 50;
+/** A server that restarts is back within a second or two; thousands of managers do not share one NATS. */
+const redialDelayMsMax = 1_000;
+/** The back-off starts anew only after a link has held this long: a server that accepts and drops is not hammered. */
+const linkHeldMsMin = 5_000;
+/** For the last messages to leave and their handlers to end when the owner drains. */
+const drainMs = 3_000;
+
+export interface LinkOptions {
+  readonly servers: readonly string[];
+  readonly user?: string;
+  readonly pass?: string;
+  readonly token?: string;
+  readonly tls?: TlsOptions;
+  /** Shown by the server's own tools. */
+  readonly name: string;
+  readonly telemetry: Telemetry;
+  readonly random: Random;
+  /** How long to look for a first server. */
+  readonly firstConnectMs: number;
+}
+
+interface Wanted {
+  readonly subject: string;
+  readonly queue: string | undefined;
+  readonly handler: (message: Msg) => void;
+  live: Sub<Msg> | null;
+}
+
+export class Link {
+  readonly #options: LinkOptions;
+  readonly #addresses: readonly NatsAddress[];
+  readonly #wanted = new Set<Wanted>();
+  readonly #requests = new Requests();
+  readonly #upListeners = new Set<(up: boolean) => void>();
+  readonly #connectionListeners = new Set<(connected: boolean) => void>();
+  #connection: NatsConnection | null = null;
+  #greeting: Greeting | null = null;
+  #state: "up" | "suspect" | "down" | "closed" = "down";
+  #pinger: NodeJS.Timeout | undefined;
+  #redialTimer: NodeJS.Timeout | undefined;
+  #redials = 0;
+  #connectedAt = 0;
+  #nextAddress = 0;
+  #draining = false;
+
+  private constructor(options: LinkOptions) {
+    this.#options = options;
+    this.#addresses = options.servers.map(parseAddress);
+    if (this.#addresses.length === 0) throw new NatsProblem("unusable", "No nats-server was named: give at least one address.");
+    this.#nextAddress = options.random.below(this.#addresses.length);
+    this.subscribe(this.#requests.subject, (message) => this.#requests.take(message));
+  }
+
+  /** Resolves with the first connection; rejects with NatsProblem `unreachable`, `unauthorized` or `unusable`. */
+  static async open(options: LinkOptions): Promise<Link> {
+    const link = new Link(options);
+    const deadline = performance.now() + options.firstConnectMs;
+    for (;;) {
+      try {
+        await link.#dial();
+        return link;
+      } catch (error) {
+        const problem = asDialProblem(error);
+        if (problem.kind !== "unreachable" || performance.now() >= deadline) {
+          link.close();
+          throw problem;
+        }
+        await new Promise((resolve) => setTimeout(resolve, link.#redialDelayMs()));
+      }
+    }
+  }
+
+  isUp(): boolean {
+    return this.#state === "up";
+  }
+
+  isConnected(): boolean {
+    return this.#connection !== null;
+  }
+
+  get serverVersion(): string {
+    return this.#greeting?.version ?? "0.0.0";
+  }
+
+  get maxPayload(): number {
+    return this.#greeting?.maxPayload ?? 0;
+  }
+
+  get hasJetStream(): boolean {
+    return this.#greeting?.jetstream ?? false;
+  }
+
+  /** Tells each change of `isUp`. */
+  onUp(listener: (up: boolean) => void): Subscription {
+    this.#upListeners.add(listener);
+    return { unsubscribe: () => void this.#upListeners.delete(listener) };
+  }
+
+  /** Tells each loss of the connection, and each new one once it carries the subscriptions. */
+  onConnection(listener: (connected: boolean) => void): Subscription {
+    this.#connectionListeners.add(listener);
+    return { unsubscribe: () => void this.#connectionListeners.delete(listener) };
+  }
+
+  /** False when there is no connection to publish on: the message is dropped. */
+  publish(subject: string, data: Uint8Array, headers?: MsgHdrs, reply?: string): boolean {
+    if (this.#connection === null) return false;
+    try {
+      this.#connection.publish(subject, data, publishOptions(headers, reply));
+      return true;
+    } catch (error) {
+      this.#options.telemetry.log.warn({ subject, bytes: data.length, reason: textOf(error) }, "message not published");
+      return false;
+    }
+  }
+
+  /** A handler that throws ends the process: see `crash`. */
+  subscribe(subject: string, handler: (message: Msg) => void, queue?: string): Subscription {
+    const wanted: Wanted = { subject, queue, handler, live: null };
+    this.#wanted.add(wanted);
+    if (this.#connection !== null) this.#subscribeOn(this.#connection, wanted);
+    return {
+      unsubscribe: () => {
+        if (!this.#wanted.delete(wanted)) return;
+        wanted.live?.unsubscribe();
+        wanted.live = null;
+      },
+    };
+  }
+
+  request(subject: string, data: Uint8Array, options: { timeoutMs: number; headers?: MsgHdrs | undefined }): Promise<Answer> {
+    const connection = this.#connection;
+    if (connection === null) return Promise.resolve({ kind: "closed" });
+    return this.#requests.start(options.timeoutMs, (reply) =>
+      connection.publish(subject, data, publishOptions(options.headers, reply)),
+    );
+  }
+
+  /** Stops receiving, sees everything published off, then closes. Bounded. */
+  async drain(): Promise<void> {
+    const connection = this.#connection;
+    if (connection !== null) {
+      this.#draining = true;
+      const timer = setTimeout(() => this.close(), drainMs);
+      await connection.drain().catch(() => undefined);
+      clearTimeout(timer);
+    }
+    this.close();
+  }
+
+  close(): void {
+    if (this.#state === "closed") return;
+    this.#setState("closed");
+    clearTimeout(this.#redialTimer);
+    this.#drop();
+  }
+
+  async #dial(): Promise<void> {
+    const address = this.#addresses[this.#nextAddress++ % this.#addresses.length] as NatsAddress;
+    const { user, pass, token } = { ...this.#options, ...address };
+    const outcome = await greet(address.host, address.port, dialMs);
+    if (outcome.kind === "silent") {
+      throw new NatsProblem("unreachable", `No nats-server answers at ${showAddress(address)} (${outcome.reason}): start it, or name another.`);
+    }
+    const tls = this.#options.tls ?? (address.tls ? {} : undefined);
+    let connection: NatsConnection;
+    try {
+      connection = await connect({
+        servers: showAddress(address),
+        name: this.#options.name,
+        ...(token !== undefined ? { token } : user !== undefined ? { user, pass: pass ?? "" } : {}),
+        ...(tls !== undefined ? { tls } : {}),
+        reconnect: false,
+        ignoreClusterUpdates: true,
+        noAsyncTraces: true,
+        timeout: dialMs,
+        // Ours decide (see startPinging); the library's would fire once a day.
+        pingInterval: 86_400_000,
+      });
+    } catch (error) {
+      throw dialProblem(error, showAddress(address));
+    }
+    if (this.#isClosed()) {
+      void connection.close().catch(() => undefined);
+      throw new NatsProblem("closed", "The link to NATS was closed.");
+    }
+    this.#adopt(connection, outcome.greeting);
+  }
+
+  #adopt(connection: NatsConnection, greeting: Greeting): void {
+    this.#connection = connection;
+    this.#greeting = greeting;
+    this.#connectedAt = performance.now();
+    for (const wanted of this.#wanted) this.#subscribeOn(connection, wanted);
+    void connection.closed().then((error) => this.#lost(connection, error instanceof Error ? textOf(error) : "closed by the server"));
+    void this.#logStatus(connection);
+    this.#pinger = startPinging(connection, (silentTicks) => {
+      if (silentTicks >= silentTicksLost) this.#lost(connection, "pings unanswered");
+      else this.#setState(silentTicks >= silentTicksSuspect ? "suspect" : "up");
+    });
+    this.#setState("up");
+    for (const listener of [...this.#connectionListeners]) listener(true);
+  }
+
+  #subscribeOn(connection: NatsConnection, wanted: Wanted): void {
+    const { subject, queue, handler } = wanted;
+    const callback = (error: NatsError | null, message: Msg): void => {
+      if (error !== null) {
+        this.#options.telemetry.log.error({ subject, reason: textOf(error) }, "subscription refused by the NATS server");
+        return;
+      }
+      try {
+        handler(message);
+      } catch (thrown) {
+        crash(thrown);
+      }
+    };
+    try {
+      wanted.live = connection.subscribe(subject, queue === undefined ? { callback } : { callback, queue });
+    } catch {
+      // The connection has just closed: the next one gets this subscription.
+      wanted.live = null;
+    }
+  }
+
+  #lost(connection: NatsConnection, reason: string): void {
+    if (this.#connection !== connection) return;
+    if (this.#draining) return this.close();
+    this.#options.telemetry.log.warn({ reason }, "link to NATS lost");
+    if (performance.now() - this.#connectedAt >= linkHeldMsMin) this.#redials = 0;
+    this.#setState("down");
+    this.#drop();
+    this.#redialLater();
+  }
+
+  /** Lets go of the connection, if there is one. Closing destroys its socket without waiting for what is unsent. */
+  #drop(): void {
+    const connection = this.#connection;
+    this.#connection = null;
+    clearInterval(this.#pinger);
+    for (const wanted of this.#wanted) wanted.live = null;
+    this.#requests.closeAll();
+    if (connection === null) return;
+    void connection.close().catch(() => undefined);
+    for (const listener of [...this.#connectionListeners]) listener(false);
+  }
+
+  #redialLater(): void {
+    if (this.#isClosed()) return;
+    this.#redialTimer = setTimeout(() => {
+      this.#dial().then(
+        () => {
+          this.#options.telemetry.log.info({ server: this.#greeting?.serverName, version: this.serverVersion }, "link to NATS is back");
+          this.#options.telemetry.metrics.counter("muster_nats_reconnects_total", "New connections after one was lost.").add();
+        },
+        (error: unknown) => {
+          this.#options.telemetry.log.debug({ reason: textOf(error) }, "NATS not reached");
+          this.#redialLater();
+        },
+      );
+    }, this.#redialDelayMs());
+  }
+
+  #redialDelayMs(): number {
+    const bound = Math.min(redialDelayMsMax, redialDelayMsMin * 2 ** Math.min(this.#redials++, 10));
+    return bound * (0.5 + this.#options.random.next() / 2);
+  }
+
+  #setState(state: "up" | "suspect" | "down" | "closed"): void {
+    if (this.#state === state || this.#isClosed()) return;
+    const wasUp = this.isUp();
+    this.#state = state;
+    if (wasUp === this.isUp()) return;
+    this.#options.telemetry.metrics.gauge("muster_nats_up", "1 while the link to NATS answers its pings.").set(this.isUp() ? 1 : 0);
+    for (const listener of [...this.#upListeners]) listener(this.isUp());
+  }
+
+  /** A method, so that the compiler does not think the state unchanged across an await. */
+  #isClosed(): boolean {
+    return this.#state === "closed";
+  }
+
+  async #logStatus(connection: NatsConnection): Promise<void> {
+    for await (const status of connection.status()) {
+      if (status.type === "error") this.#options.telemetry.log.error({ status: status.data, about: status.permissionContext }, "the NATS server complains");
+    }
+  }
+}
+
+/**
+ * Pings once an interval and tells, when one is due and the last is unanswered, for how many intervals not a byte has
+ * come. Judged after the event loop has read its sockets, so that a long pause of ours is not taken for the server's.
+ */
+function startPinging(connection: NatsConnection, tell: (silentTicks: number) => void): NodeJS.Timeout {
+  let outstanding = 0;
+  let silentTicks = 0;
+  let bytesSeen = connection.stats().inBytes;
+  return setInterval(() => {
+    setImmediate(() => {
+      if (connection.isClosed()) return;
+      const bytes = connection.stats().inBytes;
+      silentTicks = outstanding > 0 && bytes === bytesSeen ? silentTicks + 1 : 0;
+      bytesSeen = bytes;
+      outstanding += 1;
+      connection.flush().then(
+        () => {
+          outstanding = 0;
+          if (silentTicks > 0) tell((silentTicks = 0));
+        },
+        () => undefined,
+      );
+      tell(silentTicks);
+    });
+  }, pingIntervalMs);
+}
+
+function publishOptions(headers: MsgHdrs | undefined, reply: string | undefined): { headers?: MsgHdrs; reply?: string } {
+  return { ...(headers === undefined ? {} : { headers }), ...(reply === undefined ? {} : { reply }) };
+}
+
+function dialProblem(error: unknown, where: string): NatsProblem {
+  if (error instanceof NatsError && (error.isAuthError() || error.isAuthTimeout())) {
+    return new NatsProblem("unauthorized", `The nats-server at ${where} refuses these credentials: check user and password.`, { cause: error });
+  }
+  return new NatsProblem("unreachable", `The nats-server at ${where} could not be connected to (${textOf(error)}).`, { cause: error });
+}
+
+function asDialProblem(error: unknown): NatsProblem {
+  return error instanceof NatsProblem ? error : new NatsProblem("unreachable", textOf(error), { cause: error });
+}

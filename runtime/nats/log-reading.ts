@@ -1,0 +1,267 @@
+/**
+ * One reading of the log: a push consumer of our own, made again whenever there is doubt about it.
+ *
+ * States: `attaching` (asking the stream for its bounds, then for a consumer) → `reading` → `attaching` again after a
+ * gap, silence, or a new connection; `waiting` while there is no connection or after a failure; `stopped`.
+ *
+ * R1: records are handed over with consecutive sequences, each once, whatever consumers do.
+ * R2: a consumer that has been silent for `silentTicksMax` heartbeats, or that stays behind the stream, is replaced.
+ * R3: the log never becomes shorter: a stream that ends before what was handed over has lost acknowledged records, and
+ *     going on would build on two histories. The process ends.
+ */
+import { createInbox, type Msg } from "nats";
+import { InvariantError } from "../assert.ts";
+import type { Counter, LogReader, Random, Subscription, Telemetry } from "../ports.ts";
+import { crash } from "./errors.ts";
+import { callJetStream, JetStreamError, textField } from "./jetstream.ts";
+import type { Link } from "./link.ts";
+import { logStream, nanos, streamBounds } from "./streams.ts";
+
+/** The library's 30 s is how a killed stream leader goes unnoticed for long. */
+const heartbeatMs = 1_000;
+/** Ticks of one heartbeat without any message; the first may be cut short, so at least two whole intervals. */
+const silentTicksMax = 3;
+/** A consumer that only beats is compared with the stream's end this often. */
+const idleTicksUntilCompare = 5;
+const callTimeoutMs = 2_000;
+/** The server forgets a consumer whose reader has been away this long. */
+const consumerKeptMs = 10_000;
+const retryDelayMsMin = 50;
+const retryDelayMsMax = 2_000;
+/** A new stream leader may still be applying what it has: it is believed to have lost records after this long. */
+const shorterMsMax = 10_000;
+
+export interface LogReadingOptions {
+  readonly link: Link;
+  readonly telemetry: Telemetry;
+  readonly random: Random;
+  readonly fromSequence: number;
+  readonly reader: LogReader;
+}
+
+type Why = "started" | "reconnected" | "gap" | "silent" | "behind" | "retry";
+
+export class LogReading implements Subscription {
+  readonly #options: LogReadingOptions;
+  readonly #restarts: Counter;
+  readonly #connections: Subscription;
+  /** The next sequence to hand over. */
+  #next: number;
+  /** Counts attachments: whatever comes for an earlier one is ignored. */
+  #attachment = 0;
+  #stopped = false;
+  #inbox: Subscription | null = null;
+  #consumer: string | null = null;
+  /** Being caught up is told when everything up to here has been handed over; null once told. */
+  #caughtUpAt: number | null = null;
+  #heard = false;
+  #silentTicks = 0;
+  #idleTicks = 0;
+  #failures = 0;
+  #ticker: NodeJS.Timeout | undefined;
+  #retryTimer: NodeJS.Timeout | undefined;
+  /** The sequence that was wanted when the last gap was seen. */
+  #gapAt = 0;
+  #shorterSince: number | null = null;
+
+  constructor(options: LogReadingOptions) {
+    this.#options = options;
+    this.#next = Math.max(1, options.fromSequence);
+    this.#restarts = options.telemetry.metrics.counter("muster_log_consumers_total", "Consumers made to read the log, by why.");
+    this.#connections = options.link.onConnection((connected) => {
+      if (connected) this.#attach("reconnected");
+      else this.#detach();
+    });
+    // Never before `read` has returned: the caller does not have its subscription yet.
+    this.#retryTimer = setTimeout(() => this.#attach("started"), 0);
+  }
+
+  unsubscribe(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    this.#connections.unsubscribe();
+    this.#detach();
+  }
+
+  /** Forgets the consumer, if there is one; what it still sends is ignored. */
+  #detach(): void {
+    this.#attachment += 1;
+    clearTimeout(this.#retryTimer);
+    clearInterval(this.#ticker);
+    this.#inbox?.unsubscribe();
+    this.#inbox = null;
+    if (this.#consumer !== null && this.#options.link.isConnected()) {
+      void callJetStream(this.#options.link, `CONSUMER.DELETE.${logStream}.${this.#consumer}`, null, callTimeoutMs);
+    }
+    this.#consumer = null;
+  }
+
+  #attach(why: Why): void {
+    if (this.#stopped) return;
+    this.#detach();
+    this.#restarts.add(1, { why });
+    if (why !== "started") this.#options.telemetry.log.debug({ why, next: this.#next }, "new consumer of the log");
+    this.#tryAttach(this.#attachment).catch(crash);
+  }
+
+  #retry(attachment: number): void {
+    if (!this.#isCurrent(attachment)) return;
+    this.#detach();
+    // Without a connection nothing can be asked; the next one attaches.
+    if (!this.#options.link.isConnected()) return;
+    const bound = Math.min(retryDelayMsMax, retryDelayMsMin * 2 ** Math.min(this.#failures++, 10));
+    this.#retryTimer = setTimeout(() => this.#attach("retry"), bound * (0.5 + this.#options.random.next() / 2));
+  }
+
+  #isCurrent(attachment: number): boolean {
+    return !this.#stopped && attachment === this.#attachment;
+  }
+
+  async #tryAttach(attachment: number): Promise<void> {
+    const { link } = this.#options;
+    const bounds = await streamBounds(link, logStream, callTimeoutMs);
+    if (!this.#isCurrent(attachment)) return;
+    if (bounds === null) return this.#retry(attachment);
+    if (this.#next < bounds.first) return this.#stopAtGap(bounds.first);
+    if (bounds.last < this.#next - 1) return this.#shorter(attachment, bounds.last);
+    this.#shorterSince = null;
+    this.#caughtUpAt = bounds.last;
+    this.#heard = true;
+    this.#silentTicks = this.#idleTicks = 0;
+    const inbox = createInbox();
+    this.#inbox = link.subscribe(inbox, (message) => {
+      if (this.#isCurrent(attachment)) this.#take(message);
+    });
+    const created = await callJetStream(link, `CONSUMER.CREATE.${logStream}`, consumerRequest(inbox, this.#next), callTimeoutMs);
+    if (!this.#isCurrent(attachment)) return;
+    if (created.kind !== "ok") return this.#retry(attachment);
+    this.#consumer = textField(created.body, "name");
+    this.#failures = 0;
+    this.#ticker = setInterval(() => {
+      // After the sockets have been read: a pause of ours is no silence of the consumer.
+      setImmediate(() => this.#isCurrent(attachment) && this.#tick(attachment));
+    }, heartbeatMs);
+    this.#tellCaughtUp();
+  }
+
+  #take(message: Msg): void {
+    this.#heard = true;
+    const { reply } = message;
+    const sequence = streamSequence(reply);
+    if (sequence === null) return this.#takeStatus(message);
+    if (sequence < this.#next) return;
+    if (sequence > this.#next) return this.#gap(sequence);
+    this.#idleTicks = 0;
+    this.#next = sequence + 1;
+    this.#options.reader.onRecord(sequence, message.data);
+    this.#tellCaughtUp();
+  }
+
+  /** Idle heartbeats and flow control: messages without payload, with status 100. */
+  #takeStatus(message: Msg): void {
+    const { link } = this.#options;
+    const { headers, reply } = message;
+    if (headers === undefined) return;
+    if (reply !== undefined && reply !== "") {
+      // Flow control: everything before has been handed over, since handing over is synchronous.
+      link.publish(reply, nothing);
+      return;
+    }
+    const stalled = headers.get("Nats-Consumer-Stalled");
+    if (stalled !== "") link.publish(stalled, nothing);
+    const sent = Number(headers.get("Nats-Last-Stream"));
+    // The consumer has sent a record that never came.
+    if (sent >= this.#next) this.#gap(sent);
+  }
+
+  #tellCaughtUp(): void {
+    if (this.#stopped || this.#caughtUpAt === null || this.#next <= this.#caughtUpAt) return;
+    this.#caughtUpAt = null;
+    this.#options.reader.onCaughtUp(this.#next - 1);
+  }
+
+  #gap(arrived: number): void {
+    if (this.#gapAt !== this.#next) {
+      this.#gapAt = this.#next;
+      this.#attach("gap");
+      return;
+    }
+    // A second consumer, asked for that very record, does not have it either.
+    this.#detach();
+    this.#lookForHole(this.#attachment, arrived).catch(crash);
+  }
+
+  async #lookForHole(attachment: number, arrived: number): Promise<void> {
+    const { link, telemetry } = this.#options;
+    const found = await callJetStream(link, `STREAM.MSG.GET.${logStream}`, { seq: this.#next }, callTimeoutMs);
+    if (!this.#isCurrent(attachment)) return;
+    if (found.kind !== "refused" || found.errCode !== JetStreamError.noMessageFound) return this.#retry(attachment);
+    telemetry.log.error({ missing: this.#next, next: arrived }, "the log has a hole: a record was lost by the NATS server");
+    this.#stopAtGap(arrived);
+  }
+
+  #stopAtGap(firstKept: number): void {
+    this.unsubscribe();
+    this.#options.reader.onGap(firstKept);
+  }
+
+  #shorter(attachment: number, last: number): void {
+    this.#shorterSince ??= performance.now();
+    if (performance.now() - this.#shorterSince > shorterMsMax) {
+      throw new InvariantError(`R3: the log ends at ${last}, before ${this.#next - 1}, which it had acknowledged: restore the NATS server's storage, or start this manager without its old state`);
+    }
+    this.#retry(attachment);
+  }
+
+  #tick(attachment: number): void {
+    this.#silentTicks = this.#heard ? 0 : this.#silentTicks + 1;
+    this.#heard = false;
+    if (this.#silentTicks >= silentTicksMax) return this.#attach("silent");
+    this.#idleTicks += 1;
+    if (this.#idleTicks % idleTicksUntilCompare === 0) this.#compare(attachment).catch(crash);
+  }
+
+  /** R2: beating, but with nothing to say although the stream has more. */
+  async #compare(attachment: number): Promise<void> {
+    const next = this.#next;
+    const bounds = await streamBounds(this.#options.link, logStream, callTimeoutMs);
+    if (!this.#isCurrent(attachment) || bounds === null || bounds.last < next) return;
+    // Records may be on their way: only one that is not here a whole interval later counts.
+    await new Promise((resolve) => setTimeout(resolve, heartbeatMs));
+    if (this.#isCurrent(attachment) && this.#next === next) this.#attach("behind");
+  }
+}
+
+const nothing = new Uint8Array(0);
+
+function consumerRequest(inbox: string, fromSequence: number): object {
+  return {
+    stream_name: logStream,
+    config: {
+      deliver_subject: inbox,
+      deliver_policy: "by_start_sequence",
+      opt_start_seq: fromSequence,
+      ack_policy: "none",
+      max_deliver: 1,
+      replay_policy: "instant",
+      idle_heartbeat: nanos(heartbeatMs),
+      flow_control: true,
+      // The position is kept here, not there.
+      mem_storage: true,
+      num_replicas: 1,
+      inactive_threshold: nanos(consumerKeptMs),
+    },
+  };
+}
+
+/**
+ * The stream sequence in the reply subject of a delivered record, null for any other message:
+ * `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.…` (9 tokens), or, with a domain and an account before the stream,
+ * 11 or more. Exported for tests.
+ */
+export function streamSequence(reply: string | undefined): number | null {
+  if (reply === undefined || !reply.startsWith("$JS.ACK.")) return null;
+  const tokens = reply.split(".");
+  const sequence = Number(tokens.length === 9 ? tokens[5] : tokens[7]);
+  return Number.isSafeInteger(sequence) && sequence > 0 ? sequence : null;
+}

@@ -1,0 +1,68 @@
+/**
+ * The `Log` port: one JetStream stream, appended to with its expected last sequence.
+ *
+ * G1: an append is `conflict` or `refused` only when the server said so; silence is `unknown`.
+ */
+import type { AppendOutcome, Histogram, Log, LogReader, Random, Subscription, Telemetry } from "../ports.ts";
+import * as subjects from "../subjects.ts";
+import { NatsProblem } from "./errors.ts";
+import { callJetStream, expectLastSequence, store } from "./jetstream.ts";
+import type { Link } from "./link.ts";
+import { LogReading } from "./log-reading.ts";
+import { headerBytesMax, logStream, streamBounds } from "./streams.ts";
+
+/** An append takes under a millisecond; a disk that takes seconds to flush is sick, and the writer wants to know. */
+const appendTimeoutMs = 5_000;
+/** Dropping a long history rewrites index files. */
+const purgeTimeoutMs = 30_000;
+
+export interface NatsLogOptions {
+  readonly telemetry: Telemetry;
+  readonly random: Random;
+  /** Headers included. */
+  readonly messageBytesMax: number;
+}
+
+export class NatsLog implements Log {
+  readonly recordBytesMax: number;
+  readonly #link: Link;
+  readonly #options: NatsLogOptions;
+  readonly #appendSeconds: Histogram;
+
+  constructor(link: Link, options: NatsLogOptions) {
+    this.#link = link;
+    this.#options = options;
+    this.recordBytesMax = options.messageBytesMax - headerBytesMax;
+    this.#appendSeconds = options.telemetry.metrics.histogram("muster_log_append_seconds", "From an append to its acknowledgement.");
+  }
+
+  async append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome> {
+    if (data.length > this.recordBytesMax) {
+      return { kind: "refused", reason: `a record of ${data.length} bytes is larger than the log's ${this.recordBytesMax}` };
+    }
+    const startedAt = performance.now();
+    const stored = await store(this.#link, subjects.log, data, { header: expectLastSequence, sequence: expectedLast }, appendTimeoutMs);
+    if (stored.kind !== "stored") return stored;
+    this.#appendSeconds.observe((performance.now() - startedAt) / 1_000);
+    return { kind: "appended", sequence: stored.sequence };
+  }
+
+  read(fromSequence: number, reader: LogReader): Subscription {
+    return new LogReading({ ...this.#options, link: this.#link, fromSequence, reader });
+  }
+
+  bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
+    return streamBounds(this.#link, logStream, timeoutMs);
+  }
+
+  /** Throws NatsProblem when it is not known to be done. */
+  async purgeBefore(sequence: number): Promise<void> {
+    const bounds = await this.bounds(appendTimeoutMs);
+    if (bounds === null) throw new NatsProblem("unavailable", "The log does not answer.");
+    // A purge beyond the end would move the end: sequences would be skipped, and every expected sequence be wrong.
+    const before = Math.min(sequence, bounds.last + 1);
+    if (before <= bounds.first) return;
+    const purged = await callJetStream(this.#link, `STREAM.PURGE.${logStream}`, { seq: before }, purgeTimeoutMs);
+    if (purged.kind !== "ok") throw new NatsProblem(purged.kind, `The log's history was not dropped: ${purged.reason}.`);
+  }
+}

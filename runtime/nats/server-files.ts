@@ -1,0 +1,112 @@
+/**
+ * The files of a nats-server of ours, all in `<data dir>/nats`:
+ * `server.conf` (written at each start, 0600: it holds the password), `access.json` (port, user and password, made once, so
+ * that clients find the server again after a restart), `owner.json` (which process runs it), `jetstream/` (its storage).
+ */
+import { randomBytes } from "node:crypto";
+import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { hasSyncInterval } from "./abilities.ts";
+import type { ProcessIdentity } from "./process-identity.ts";
+
+export interface ServerAccess {
+  readonly port: number;
+  readonly user: string;
+  readonly pass: string;
+}
+
+export interface ServerOwner {
+  readonly manager: ProcessIdentity;
+  readonly server: ProcessIdentity | null;
+}
+
+export interface ServerFiles {
+  readonly config: string;
+  readonly access: string;
+  readonly owner: string;
+  readonly storage: string;
+}
+
+/** Other users of this machine may reach the port, so what opens it is readable for its owner only. */
+const secretMode = 0o600;
+
+export async function prepareFiles(dataDir: string): Promise<ServerFiles> {
+  const folder = join(dataDir, "nats");
+  const storage = join(folder, "jetstream");
+  await mkdir(storage, { recursive: true, mode: 0o700 });
+  return { config: join(folder, "server.conf"), access: join(folder, "access.json"), owner: join(folder, "owner.json"), storage };
+}
+
+export function newCredentials(): Pick<ServerAccess, "user" | "pass"> {
+  return { user: "muster", pass: randomBytes(24).toString("base64url") };
+}
+
+export async function readAccess(files: ServerFiles): Promise<ServerAccess | null> {
+  const fields = await readJson(files.access);
+  const { port, user, pass } = fields;
+  return typeof port === "number" && typeof user === "string" && typeof pass === "string" ? { port, user, pass } : null;
+}
+
+export async function writeAccess(files: ServerFiles, access: ServerAccess): Promise<void> {
+  await writeWhole(files.access, JSON.stringify(access));
+}
+
+export async function readOwner(files: ServerFiles): Promise<ServerOwner | null> {
+  const fields = await readJson(files.owner);
+  const manager = asIdentity(fields["manager"]);
+  return manager === null ? null : { manager, server: asIdentity(fields["server"]) };
+}
+
+export async function writeOwner(files: ServerFiles, owner: ServerOwner): Promise<void> {
+  await writeWhole(files.owner, JSON.stringify(owner));
+}
+
+/** Loopback only: managers elsewhere need a NATS cluster with mutual TLS, which its operator configures. */
+export const listenHost = "127.0.0.1";
+
+export async function writeConfig(files: ServerFiles, options: ServerAccess & { readonly name: string; readonly version: string }): Promise<{ readonly flushesEveryWrite: boolean }> {
+  const flushesEveryWrite = hasSyncInterval(options.version);
+  const lines = [
+    "# Written by Muster at each start: changes here are lost.",
+    `server_name: ${JSON.stringify(options.name)}`,
+    `listen: "${listenHost}:${options.port}"`,
+    "# A transaction's bound, and with it the log's.",
+    "max_payload: 8MB",
+    "# A reader that takes nothing for this long is cut off; it comes back and reads on.",
+    'write_deadline: "10s"',
+    "jetstream {",
+    `  store_dir: ${JSON.stringify(files.storage)}`,
+    ...(flushesEveryWrite ? ["  # Acknowledged means on the disk.", "  sync_interval: always"] : []),
+    "}",
+    "authorization {",
+    `  user: ${JSON.stringify(options.user)}`,
+    `  password: ${JSON.stringify(options.pass)}`,
+    "}",
+    "",
+  ];
+  await writeWhole(files.config, lines.join("\n"));
+  return { flushesEveryWrite };
+}
+
+/** By way of a new file, so that a crash leaves the old or the new one. */
+async function writeWhole(path: string, text: string): Promise<void> {
+  const temporary = `${path}.new`;
+  await writeFile(temporary, text, { mode: secretMode });
+  await rename(temporary, path);
+}
+
+async function readJson(path: string): Promise<Readonly<Record<string, unknown>>> {
+  try {
+    const parsed: unknown = JSON.parse(await readFile(path, "utf8"));
+    return typeof parsed === "object" && parsed !== null ? (parsed as Readonly<Record<string, unknown>>) : {};
+  } catch (error) {
+    if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === "ENOENT") return {};
+    throw error;
+  }
+}
+
+function asIdentity(value: unknown): ProcessIdentity | null {
+  if (typeof value !== "object" || value === null) return null;
+  const { pid, stamp } = value as Record<string, unknown>;
+  return typeof pid === "number" && typeof stamp === "string" ? { pid, stamp } : null;
+}

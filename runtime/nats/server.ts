@@ -1,0 +1,325 @@
+/**
+ * A nats-server of our own, for `muster up` and for a manager that is given no NATS.
+ *
+ * States: `starting` → `running` → (it dies) `waiting` → `starting` …; any → `stopped` by its owner.
+ *
+ * V1: one manager runs one nats-server on a data dir: a second manager is refused; the nats-server that a killed manager
+ *     left behind is ended before a new one starts on its storage (nats-server itself does not lock it).
+ * V2: it dies with its owner's `stop`, not with a Ctrl-C at the terminal: the manager has to drain first.
+ * V3: nobody without the password connects, and the password is readable for this user only.
+ */
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { mkdir, readFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { dirname } from "node:path";
+import { promisify } from "node:util";
+import type { Random, Telemetry } from "../ports.ts";
+import { SystemRandom } from "../system/random.ts";
+import { isSupported } from "./abilities.ts";
+import { crash, textOf } from "./errors.ts";
+import { greet } from "./greeting.ts";
+import { endProcess, identify, isRunning, type ProcessIdentity } from "./process-identity.ts";
+import { listenHost, newCredentials, prepareFiles, readAccess, readOwner, type ServerAccess, type ServerFiles, writeAccess, writeConfig, writeOwner } from "./server-files.ts";
+
+/** Large storage is checked before the port opens: about a gigabyte a second on an ordinary disk. */
+const startMsMax = 60_000;
+const startPollMs = 20;
+const greetingMs = 1_000;
+const versionMsMax = 10_000;
+/** It flushes its storage when told to end. */
+const stopGraceMs = 10_000;
+const restartDelayMsMin = 100;
+const restartDelayMsMax = 5_000;
+/** The back-off starts anew only after it has run this long. */
+const serverHeldMsMin = 10_000;
+/** Enough of its log to say why it ended. */
+const logTailBytes = 2_000;
+
+/** `missing`: no binary; `in-use`: of the port or the data dir; `unwritable`: the data dir; `failed`: it did not come up. */
+export type NatsServerFailure = "missing" | "in-use" | "unwritable" | "failed";
+
+/** Its message is one sentence that says what to do. */
+export class NatsServerProblem extends Error {
+  override readonly name = "NatsServerProblem";
+  readonly kind: NatsServerFailure;
+  constructor(kind: NatsServerFailure, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.kind = kind;
+  }
+}
+
+export interface NatsServerOptions {
+  readonly dataDir: string;
+  /** Absent: the one of the last time when it is free, else any free one. */
+  readonly port?: number;
+  /** Absent: `nats-server` on PATH. */
+  readonly binary?: string;
+  /** Takes what it prints; appended to. */
+  readonly logFile: string;
+  readonly telemetry: Telemetry;
+  readonly random?: Random;
+}
+
+export interface NatsServerExit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly restartInMs: number;
+}
+
+export interface NatsServer {
+  readonly url: string;
+  readonly user: string;
+  readonly pass: string;
+  /** Of the process that runs now; changes with a restart. */
+  readonly pid: number;
+  readonly version: string;
+  /** For `connectNats`. */
+  readonly flushesEveryWrite: boolean;
+  /** Resolves when the process has ended. May be called twice. */
+  stop(): Promise<void>;
+  /** Called each time it ends without having been told to. */
+  onExit(listener: (exit: NatsServerExit) => void): void;
+}
+
+/** Resolves when it answers. Throws NatsServerProblem. */
+export async function startNatsServer(options: NatsServerOptions): Promise<NatsServer> {
+  const { binary, version } = await findBinary(options.binary);
+  if (!isSupported(version)) throw new NatsServerProblem("failed", `${binary} is nats-server ${version}, which is too old: install 2.9 or newer.`);
+  try {
+    const files = await prepareFiles(options.dataDir);
+    await mkdir(dirname(options.logFile), { recursive: true });
+    const manager = await takeOver(files, options.dataDir);
+    const access = await chooseAccess(files, options.port);
+    await writeAccess(files, access);
+    const name = `muster-${manager.pid}-${access.port}`;
+    const { flushesEveryWrite } = await writeConfig(files, { ...access, name, version });
+    const server = new SupervisedServer({ ...options, binary, version, files, access, manager, serverName: name, flushesEveryWrite });
+    await server.start();
+    return server;
+  } catch (error) {
+    throw asProblem(error, options.dataDir);
+  }
+}
+
+interface Supervised extends NatsServerOptions {
+  readonly binary: string;
+  readonly version: string;
+  readonly files: ServerFiles;
+  readonly access: ServerAccess;
+  readonly manager: ProcessIdentity;
+  readonly serverName: string;
+  readonly flushesEveryWrite: boolean;
+}
+
+class SupervisedServer implements NatsServer {
+  readonly #options: Supervised;
+  readonly #random: Random;
+  readonly #listeners = new Set<(exit: NatsServerExit) => void>();
+  #child: ChildProcess | null = null;
+  #ended: Promise<void> = Promise.resolve();
+  #pid = 0;
+  #stopped = false;
+  #restarts = 0;
+  #startedAt = 0;
+  #restartTimer: NodeJS.Timeout | undefined;
+  #restarting: Promise<void> = Promise.resolve();
+
+  constructor(options: Supervised) {
+    this.#options = options;
+    this.#random = options.random ?? new SystemRandom();
+  }
+
+  get url(): string {
+    return `nats://${listenHost}:${this.#options.access.port}`;
+  }
+  get user(): string {
+    return this.#options.access.user;
+  }
+  get pass(): string {
+    return this.#options.access.pass;
+  }
+  get pid(): number {
+    return this.#pid;
+  }
+  get version(): string {
+    return this.#options.version;
+  }
+  get flushesEveryWrite(): boolean {
+    return this.#options.flushesEveryWrite;
+  }
+
+  onExit(listener: (exit: NatsServerExit) => void): void {
+    this.#listeners.add(listener);
+  }
+
+  /** The first start: a failure is its caller's. */
+  async start(): Promise<void> {
+    const child = await this.#launch();
+    const failure = await this.#waitUntilAnswering(child);
+    if (failure === null) {
+      child.once("exit", (code, signal) => this.#died(code, signal));
+      // It may have died between its answer and this line.
+      if (hasExited(child)) this.#died(child.exitCode, child.signalCode);
+      return;
+    }
+    await this.stop();
+    throw failure;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#restartTimer);
+    await this.#restarting;
+    const child = this.#child;
+    if (child !== null && !hasExited(child)) {
+      child.kill("SIGTERM");
+      const timer = setTimeout(() => child.kill("SIGKILL"), stopGraceMs);
+      await this.#ended;
+      clearTimeout(timer);
+    }
+    await writeOwner(this.#options.files, { manager: { ...this.#options.manager, stamp: "ended" }, server: null }).catch(() => undefined);
+  }
+
+  async #launch(): Promise<ChildProcess> {
+    const { binary, files, logFile, manager } = this.#options;
+    const output = openSync(logFile, "a", 0o600);
+    // V2: a session of its own, which the terminal's signals do not reach.
+    const child = spawn(binary, ["-c", files.config], { stdio: ["ignore", output, output], detached: true });
+    closeSync(output);
+    this.#child = child;
+    this.#startedAt = performance.now();
+    this.#ended = new Promise((resolve) => {
+      child.once("exit", () => resolve());
+      child.once("error", () => resolve());
+    });
+    if (child.pid !== undefined) {
+      this.#pid = child.pid;
+      await writeOwner(files, { manager, server: await identify(child.pid) });
+    }
+    return child;
+  }
+
+  async #waitUntilAnswering(child: ChildProcess): Promise<NatsServerProblem | null> {
+    const { access, serverName } = this.#options;
+    const deadline = performance.now() + startMsMax;
+    while (performance.now() < deadline) {
+      if (hasExited(child)) return this.#whyItEnded(child);
+      const outcome = await greet(listenHost, access.port, greetingMs);
+      if (outcome.kind === "greeted" && outcome.greeting.serverName === serverName) return null;
+      await new Promise((resolve) => setTimeout(resolve, startPollMs));
+    }
+    return new NatsServerProblem("failed", `nats-server did not answer within ${startMsMax / 1_000} s: look into ${this.#options.logFile}.`);
+  }
+
+  async #whyItEnded(child: ChildProcess): Promise<NatsServerProblem> {
+    const { access, logFile } = this.#options;
+    const tail = (await readFile(logFile, "utf8").catch(() => "")).slice(-logTailBytes);
+    if (/address already in use/.test(tail)) return portInUse(access.port);
+    const last = tail.trimEnd().split("\n").at(-1) ?? "";
+    return new NatsServerProblem("failed", `nats-server ended at once (${child.exitCode ?? child.signalCode ?? "not started"}: ${last}): look into ${logFile}.`);
+  }
+
+  #died(code: number | null, signal: NodeJS.Signals | null): void {
+    if (this.#stopped) return;
+    if (performance.now() - this.#startedAt >= serverHeldMsMin) this.#restarts = 0;
+    const bound = Math.min(restartDelayMsMax, restartDelayMsMin * 2 ** Math.min(this.#restarts++, 10));
+    const restartInMs = Math.round(bound * (0.5 + this.#random.next() / 2));
+    const { telemetry } = this.#options;
+    telemetry.log.error({ code, signal, restartInMs, logFile: this.#options.logFile }, "nats-server ended; starting it again");
+    telemetry.metrics.counter("muster_nats_server_restarts_total", "Times that our own nats-server ended and was started again.").add();
+    for (const listener of this.#listeners) listener({ code, signal, restartInMs });
+    this.#restartTimer = setTimeout(() => {
+      this.#restarting = this.#restart().catch(crash);
+    }, restartInMs);
+  }
+
+  async #restart(): Promise<void> {
+    const child = await this.#launch();
+    if (hasExited(child)) return this.#died(child.exitCode, child.signalCode);
+    child.once("exit", (code, signal) => this.#died(code, signal));
+  }
+}
+
+function hasExited(child: ChildProcess): boolean {
+  return child.exitCode !== null || child.signalCode !== null || child.pid === undefined;
+}
+
+/** V1. Returns this process, as the owner from now on. */
+async function takeOver(files: ServerFiles, dataDir: string): Promise<ProcessIdentity> {
+  const manager = await identify(process.pid);
+  if (manager === null) throw new NatsServerProblem("failed", "This process cannot find itself: is /proc mounted?");
+  const owner = await readOwner(files);
+  if (owner !== null && (await isRunning(owner.manager))) {
+    throw new NatsServerProblem("in-use", `The data dir ${dataDir} is in use by process ${owner.manager.pid}: stop that one, or choose another data dir.`);
+  }
+  if (owner?.server != null) await endProcess(owner.server, stopGraceMs);
+  await writeOwner(files, { manager, server: null });
+  return manager;
+}
+
+async function chooseAccess(files: ServerFiles, wanted: number | undefined): Promise<ServerAccess> {
+  const known = await readAccess(files);
+  const credentials = known ?? newCredentials();
+  if (wanted !== undefined && wanted !== 0) {
+    if ((await freePort(wanted)) === null) throw portInUse(wanted);
+    return { ...credentials, port: wanted };
+  }
+  const port = (known === null ? null : await freePort(known.port)) ?? (await freePort(0));
+  if (port === null) throw new NatsServerProblem("failed", `No port is free on ${listenHost}.`);
+  return { ...credentials, port };
+}
+
+/** The port (any for 0) when it can be listened on now. */
+function freePort(port: number): Promise<number | null> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once("error", () => resolve(null));
+    server.listen(port, listenHost, () => {
+      const address = server.address();
+      server.close(() => resolve(typeof address === "object" && address !== null ? address.port : null));
+    });
+  });
+}
+
+/** Where distributions put it, for a user whose PATH lacks the system folders. */
+const binariesByDefault = ["nats-server", "/usr/sbin/nats-server", "/usr/local/sbin/nats-server"];
+
+/** Finds the binary by running it: a name without a slash is looked up on PATH. */
+async function findBinary(named: string | undefined): Promise<{ readonly binary: string; readonly version: string }> {
+  for (const binary of named === undefined ? binariesByDefault : [named]) {
+    const found = await versionOf(binary);
+    if (found !== null) return { binary, version: found };
+  }
+  throw new NatsServerProblem(
+    "missing",
+    named === undefined
+      ? "nats-server was not found: install it (on Debian: apt-get install nats-server), or name it in MUSTER_NATS_SERVER."
+      : `There is no nats-server at ${named}: correct MUSTER_NATS_SERVER, or unset it to use the one on PATH.`,
+  );
+}
+
+/** Null when there is no such file. */
+async function versionOf(binary: string): Promise<string | null> {
+  try {
+    const { stdout } = await promisify(execFile)(binary, ["--version"], { timeout: versionMsMax });
+    const [, version] = /nats-server: v?(\d+\.\d+\.\d+\S*)/.exec(stdout) ?? [];
+    if (version !== undefined) return version;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw new NatsServerProblem("missing", `${binary} does not run (${textOf(error)}): install nats-server again, or name another in MUSTER_NATS_SERVER.`, { cause: error });
+  }
+  throw new NatsServerProblem("missing", `${binary} is no nats-server: name one in MUSTER_NATS_SERVER.`);
+}
+
+function portInUse(port: number): NatsServerProblem {
+  return new NatsServerProblem("in-use", `Port ${port} is in use by another process: stop that one, or choose another port for NATS.`);
+}
+
+function asProblem(error: unknown, dataDir: string): unknown {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === "EACCES" || code === "EPERM" || code === "EROFS" || code === "ENOTDIR" || code === "EEXIST" || code === "ENOSPC") {
+    return new NatsServerProblem("unwritable", `The data dir ${dataDir} cannot be written (${code}): make it writable for this user, or choose another.`, { cause: error });
+  }
+  return error;
+}

@@ -1,0 +1,159 @@
+/** The streams and buckets of a cluster, as data, and their idempotent set-up. */
+import * as subjects from "../subjects.ts";
+import { NatsProblem } from "./errors.ts";
+import { callJetStream, type Fields, fieldsField, JetStreamError, numberField, textField } from "./jetstream.ts";
+import type { Link } from "./link.ts";
+
+/** Bucket names; KV buckets and object stores are streams named by NATS's convention, so its own tools show them. */
+const leaseBucket = "muster-leases";
+const blobBucket = "muster-blobs";
+
+export const logStream = "muster-log";
+export const leaseStream = `KV_${leaseBucket}`;
+export const blobStream = `OBJ_${blobBucket}`;
+export const leaseSubjectPrefix = `$KV.${leaseBucket}.`;
+export const blobChunkPrefix = `$O.${blobBucket}.C.`;
+export const blobMetaPrefix = `$O.${blobBucket}.M.`;
+
+/** JetStream's durations are in nanoseconds. */
+export function nanos(ms: number): number {
+  return ms * 1_000_000;
+}
+
+/** What a record's headers take at most: one expected-sequence header. Stream and server limits count them in. */
+export const headerBytesMax = 1024;
+
+/** Largest record of the log: what our own server lets pass; a foreign server's smaller limit is taken as it is. */
+const logMessageBytesMax = 8 * 1024 * 1024;
+
+/** Nothing here uses message ids, so nothing need be remembered of them; this is the server's minimum. */
+const duplicateWindow = nanos(100);
+
+export interface StreamOptions {
+  readonly replicas: 1 | 3;
+  readonly leaseTtlMs: number;
+  readonly maxPayload: number;
+}
+
+interface StreamPlan {
+  readonly config: Fields;
+  /** Fields that an existing stream is brought to; `num_replicas` is only ever raised. Others are left as they are. */
+  readonly updatable: readonly string[];
+  /** Fields without which the stream is not ours. */
+  readonly fixed: readonly string[];
+}
+
+function plans(options: StreamOptions): readonly StreamPlan[] {
+  const common = {
+    retention: "limits",
+    storage: "file",
+    num_replicas: options.replicas,
+    max_consumers: -1,
+    max_msgs: -1,
+    max_bytes: -1,
+    discard: "new",
+    duplicate_window: duplicateWindow,
+  };
+  const fixed = ["storage", "retention", "subjects"];
+  return [
+    {
+      config: { ...common, name: logStream, subjects: [subjects.log], max_age: 0, max_msg_size: Math.min(logMessageBytesMax, options.maxPayload) },
+      updatable: ["num_replicas", "max_age"],
+      fixed,
+    },
+    {
+      config: {
+        ...common,
+        name: leaseStream,
+        subjects: [`${leaseSubjectPrefix}>`],
+        max_msgs_per_subject: 1,
+        max_age: nanos(options.leaseTtlMs),
+        // A TTL shorter than the duplicate window is refused.
+        duplicate_window: Math.min(duplicateWindow, nanos(options.leaseTtlMs)),
+        allow_rollup_hdrs: true,
+      },
+      updatable: ["num_replicas", "max_age"],
+      fixed,
+    },
+    {
+      config: { ...common, name: blobStream, subjects: [`${blobChunkPrefix}>`, `${blobMetaPrefix}>`], max_age: 0, allow_rollup_hdrs: true, allow_direct: true },
+      updatable: ["num_replicas"],
+      fixed,
+    },
+  ];
+}
+
+/** A cluster that has just started elects its leaders within seconds; a loaded one takes longer. */
+const setUpMs = 30_000;
+const callTimeoutMs = 5_000;
+const retryDelayMs = 250;
+
+/** Makes what is missing; returns the largest message that the log stream takes. Throws NatsProblem `unusable` or `unavailable`. */
+export async function setUpStreams(link: Link, options: StreamOptions): Promise<{ readonly logMessageBytesMax: number }> {
+  const deadline = performance.now() + setUpMs;
+  let logConfig: Fields = {};
+  for (const plan of plans(options)) {
+    const config = await setUpStream(link, plan, deadline);
+    if (config["name"] === logStream) logConfig = config;
+  }
+  const limit = numberField(logConfig, "max_msg_size");
+  return { logMessageBytesMax: limit > 0 ? Math.min(limit, options.maxPayload) : options.maxPayload };
+}
+
+async function setUpStream(link: Link, plan: StreamPlan, deadline: number): Promise<Fields> {
+  const name = textField(plan.config, "name");
+  for (;;) {
+    const outcome = await trySetUp(link, name, plan);
+    if (outcome.kind === "ready") return outcome.config;
+    if (performance.now() >= deadline) {
+      throw new NatsProblem("unavailable", `JetStream did not set up the stream ${name} within ${setUpMs / 1_000} s (${outcome.reason}).`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, retryDelayMs));
+  }
+}
+
+type SetUp = { readonly kind: "ready"; readonly config: Fields } | { readonly kind: "again"; readonly reason: string };
+
+async function trySetUp(link: Link, name: string, plan: StreamPlan): Promise<SetUp> {
+  const found = await callJetStream(link, `STREAM.INFO.${name}`, null, callTimeoutMs);
+  if (found.kind === "unavailable") return { kind: "again", reason: found.reason };
+  if (found.kind === "refused") {
+    if (found.errCode !== JetStreamError.streamNotFound) throw unusable(name, found.reason);
+    const made = await callJetStream(link, `STREAM.CREATE.${name}`, plan.config, callTimeoutMs);
+    if (made.kind === "ok") return { kind: "ready", config: fieldsField(made.body, "config") };
+    // Another manager made it in the same moment: look at what it made.
+    if (made.kind === "unavailable" || made.errCode === JetStreamError.streamNameInUse) return { kind: "again", reason: made.reason };
+    throw unusable(name, made.reason);
+  }
+  const config = fieldsField(found.body, "config");
+  for (const field of plan.fixed) {
+    if (JSON.stringify(config[field]) !== JSON.stringify(plan.config[field])) throw unusable(name, `its ${field} is ${JSON.stringify(config[field])}`);
+  }
+  const changes = Object.fromEntries(
+    plan.updatable
+      .filter((field) => {
+        const [has, wants] = [numberField(config, field), numberField(plan.config, field)];
+        return field === "num_replicas" ? has < wants : has !== wants;
+      })
+      .map((field) => [field, plan.config[field]]),
+  );
+  if (Object.keys(changes).length === 0) return { kind: "ready", config };
+  const updated = await callJetStream(link, `STREAM.UPDATE.${name}`, { ...config, ...changes }, callTimeoutMs);
+  if (updated.kind === "ok") return { kind: "ready", config: fieldsField(updated.body, "config") };
+  if (updated.kind === "unavailable") return { kind: "again", reason: updated.reason };
+  throw unusable(name, updated.reason);
+}
+
+function unusable(stream: string, reason: string): NatsProblem {
+  return new NatsProblem("unusable", `The NATS server cannot carry Muster's stream ${stream}: ${reason}.`);
+}
+
+/** First and last sequence that a stream keeps; null when it does not say. */
+export async function streamBounds(link: Link, stream: string, timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
+  const called = await callJetStream(link, `STREAM.INFO.${stream}`, null, timeoutMs);
+  if (called.kind !== "ok") return null;
+  const state = fieldsField(called.body, "state");
+  const last = numberField(state, "last_seq");
+  // A stream that never had a message says 0 and 0; one that was emptied says last + 1 and last.
+  return numberField(state, "messages") === 0 ? { first: last + 1, last } : { first: numberField(state, "first_seq"), last };
+}
