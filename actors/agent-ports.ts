@@ -4,6 +4,7 @@
  */
 import type { Any } from "../proto/gen/messages.ts";
 import type { Host } from "../runtime/host.ts";
+import type { CertificateOutcome } from "../runtime/pki/index.ts";
 import type { Clock, Random, Telemetry } from "../runtime/ports.ts";
 import type { RpcChannel } from "../runtime/rpc.ts";
 
@@ -36,31 +37,12 @@ export interface AgentDisk {
   list(prefix: string): Promise<readonly string[]>;
 }
 
-export interface CertificateFacts {
-  /** The subject's CN. */
-  readonly nodeId: string;
-  /** The subject's OU. */
-  readonly role: string;
-  /** The subject's O: the cluster's id. */
-  readonly organization: string;
-  /** Milliseconds since the Unix epoch. */
-  readonly notBefore: number;
-  readonly notAfter: number;
-  /** DER of the issuer's name. */
-  readonly issuerSubject: Uint8Array;
-  /** DER (SubjectPublicKeyInfo) of the key that signed it; empty when the issuer is in neither chain nor root. */
-  readonly issuerPublicKey: Uint8Array;
-}
-
+/** The parts of `runtime/pki` that make or read keys and certificates; a simulation may have cheaper and repeatable ones. */
 export interface CertificateMaker {
-  /** A new key pair and a PKCS#10 request with an empty subject; both PEM, the key PKCS#8. */
+  /** A new key pair (PKCS#8) and a PKCS#10 request with an empty subject; both PEM. */
   createKeyAndCsr(): Promise<{ readonly keyPem: string; readonly csrPem: string }>;
-  /** Reads the first certificate of a chain. Throws when there is none. */
-  describe(certificatePem: string, rootPem: string): Promise<CertificateFacts>;
-  /** Whether the chain ends at one of the roots and every certificate in it is valid at `at` (ms since the epoch). */
-  verifies(certificatePem: string, rootPem: string, at: number): Promise<boolean>;
-  /** SHA-256, in lower-case hex. */
-  digest(data: Uint8Array): Promise<string>;
+  /** Reads the first certificate of a chain. Never throws. */
+  describe(certificatePem: string, rootPem: string): CertificateOutcome;
 }
 
 /** What the agent tells of the machine that it runs on. */

@@ -31,17 +31,6 @@ export const certificateTimes = {
   clockLookMs: 600_000,
 } as const;
 
-/**
- * When to renew, in ms since the epoch: at a random whole minute between 50 and 80 % of the lifetime. `roll` is uniform
- * in [0, 1).
- */
-export function renewalTime(notBefore: number, notAfter: number, roll: number): number {
-  const minutes = Math.floor((notAfter - notBefore) / 60_000);
-  const first = Math.floor(0.5 * minutes);
-  const last = Math.floor(0.8 * minutes);
-  return notBefore + (first + Math.floor(roll * Math.max(0, last - first))) * 60_000;
-}
-
 /** Upper bound of the wait after the `failures`-th failure in a row (1 and up). */
 function backoffBound(failures: number, stepMs: number, maxMs: number): number {
   return Math.min(maxMs, stepMs + stepMs * 2 ** Math.min(30, failures - 1));

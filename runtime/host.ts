@@ -38,6 +38,7 @@ export interface HostedActor<Machine extends AnyStateMachine> {
 export class Host {
   readonly #options: HostOptions;
   readonly #live = new Map<string, Actor<AnyStateMachine>>();
+  readonly #provided = new WeakMap<AnyStateMachine, AnyStateMachine>();
   readonly #inspectors = new Set<(inspection: Inspection) => void>();
   readonly #xstateClock: {
     setTimeout(fn: () => void, ms: number): TimerHandle;
@@ -61,19 +62,7 @@ export class Host {
     input: InputFrom<Machine>,
   ): HostedActor<Machine> {
     assert(!this.#live.has(id), `H2: actor ${id} is not live already`);
-    const { telemetry } = this.#options;
-    const unexpected = telemetry.metrics.counter(
-      "muster_actor_unexpected_events_total",
-      "Events that an actor's state does not handle.",
-    );
-    const provided = machine.provide({
-      actions: {
-        reportUnexpected: ({ event }: { event: { type: string } }) => {
-          unexpected.add(1, { machine: machine.id, event: event.type });
-          telemetry.log.debug({ actor: id, event: event.type }, "event not expected in this state");
-        },
-      },
-    } as never) as Machine;
+    const provided = this.#provide(machine);
     const actor = createActor(provided, {
       id,
       systemId: id,
@@ -100,6 +89,24 @@ export class Host {
         actor.stop();
       },
     };
+  }
+
+  /** Once for each machine, however many actors run it: a provided machine is a whole chart built anew. */
+  #provide<Machine extends AnyStateMachine>(machine: Machine): Machine {
+    const known = this.#provided.get(machine);
+    if (known !== undefined) return known as Machine;
+    const { telemetry } = this.#options;
+    const unexpected = telemetry.metrics.counter("muster_actor_unexpected_events_total", "Events that an actor's state does not handle.");
+    const provided = machine.provide({
+      actions: {
+        reportUnexpected: ({ event, self }: { event: { type: string }; self: { id: string } }) => {
+          unexpected.add(1, { machine: machine.id, event: event.type });
+          telemetry.log.debug({ actor: self.id, event: event.type }, "event not expected in this state");
+        },
+      },
+    } as never) as Machine;
+    this.#provided.set(machine, provided);
+    return provided;
   }
 
   /** The live actor of that id, for `why` and the inspector. */

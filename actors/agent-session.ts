@@ -1,0 +1,252 @@
+/** Hosts the session chart of one agent: one connection at a time, its streams and its heartbeats. */
+import { agentSessionMachine, type AgentSessionEvent } from "../machines/agent-session.ts";
+import { sessionEndWeight, type KnownManager } from "../machines/agent-managers.ts";
+import {
+  AssignmentChange, Assignment, AssignmentsMessage, AssignmentsMessage_Type as AssignmentsKind, AssignmentsRequest, DispatcherService,
+  HeartbeatRequest, ListenSubscriptionsRequest, LogBrokerService, NodeDescription, PublishLogsMessage, SessionRequest, TasksRequest,
+  UpdateTaskStatusRequest, UpdateTaskStatusRequest_TaskStatusUpdate, type SessionMessage, type SubscriptionMessage, type TasksMessage,
+} from "../proto/gen/messages.ts";
+import { assert } from "../runtime/assert.ts";
+import type { HostedActor } from "../runtime/host.ts";
+import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
+import type { ManagerList } from "./agent-managers.ts";
+import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
+import type { StatusReports } from "./agent-reports.ts";
+import { hosted, type Owner } from "./hosted.ts";
+import { sentence } from "./sentence.ts";
+
+/** Deadline of a heartbeat (worker protocol §2.1). */
+const heartbeatTimeoutMs = 5_000;
+
+export type SessionState = "idle" | "connecting" | "serving" | "backing-off";
+
+export interface SessionOptions {
+  readonly name: string;
+  readonly managers: ManagerList;
+  readonly reports: StatusReports;
+  /** The newest certificate, key and root. */
+  readonly identity: () => TlsMaterial;
+  readonly describe: () => NodeDescription;
+  readonly onMessage: (message: SessionMessage) => void;
+  readonly onAssignments: (message: AssignmentsMessage) => void;
+  readonly onState: (state: SessionState, reason: string) => void;
+}
+
+/** One try with one manager, from dialling to its end. Nothing that a closed one still hears matters. */
+interface Link {
+  readonly manager: KnownManager;
+  readonly streams: { cancel(): void }[];
+  channel: RpcChannel | null;
+  isClosed: boolean;
+}
+
+const machine = hosted(
+  agentSessionMachine,
+  ["connect", "openSession", "applySessionMessage", "openStreams", "sendHeartbeat", "applyAssignments", "compareDescription", "endSession", "announce"],
+  ["backoff"],
+);
+
+export class SessionActor {
+  readonly #ports: AgentPorts;
+  readonly #options: SessionOptions;
+  readonly #actor: HostedActor<typeof agentSessionMachine>;
+  #link: Link | null = null;
+  /** The description that the manager has, encoded. */
+  #described: Uint8Array = new Uint8Array();
+
+  constructor(ports: AgentPorts, options: SessionOptions) {
+    this.#ports = ports;
+    this.#options = options;
+    this.#actor = machine.start(ports.host, `agent-session/${options.name}`, undefined, this.#owner());
+  }
+
+  start(): void {
+    this.#send({ type: "session.wanted" });
+  }
+
+  /** The certificate or root is another one than before. */
+  identityChanged(): void {
+    this.#send({ type: "identity.changed" });
+  }
+
+  /** Ends the session from this side for a reason found elsewhere; it is then rebuilt. */
+  fail(reason: string): void {
+    this.#send({ type: "session.failed", reason });
+  }
+
+  get sessionId(): string {
+    return this.#actor.actor.getSnapshot().context.sessionId;
+  }
+
+  /** `host:port` of the manager of the session; empty when there is none. */
+  get managerAddress(): string {
+    return this.#actor.actor.getSnapshot().context.addr;
+  }
+
+  stop(): void {
+    this.#send({ type: "session.unwanted" });
+    this.#actor.stop();
+  }
+
+  #send(event: AgentSessionEvent): void {
+    this.#actor.actor.send(event);
+  }
+
+  #owner(): Owner {
+    const { managers, onAssignments, onMessage, onState } = this.#options;
+    return {
+      draw: (boundMs) => this.#ports.random.next() * boundMs,
+      effects: {
+        connect: () => this.#connect(),
+        openSession: ({ sessionId }: { sessionId: string }) => this.#openSession(sessionId),
+        applySessionMessage: ({ message }: { message: SessionMessage }) => {
+          managers.replace(message.managers);
+          onMessage(message);
+        },
+        openStreams: ({ sessionId }: { sessionId: string }) => this.#openStreams(sessionId),
+        sendHeartbeat: ({ sessionId }: { sessionId: string }) => this.#heartbeat(sessionId),
+        applyAssignments: ({ message }: { message: AssignmentsMessage }) => onAssignments(message),
+        compareDescription: () => this.#compareDescription(),
+        endSession: () => this.#end(),
+        announce: ({ state, reason }: { state: SessionState; reason: string }) => onState(state, reason),
+      },
+    };
+  }
+
+  #connect(): void {
+    const { managers, identity } = this.#options;
+    const manager = managers.choose();
+    if (manager === null) {
+      this.fail("no manager is known");
+      return;
+    }
+    const link: Link = { manager, streams: [], channel: null, isClosed: false };
+    this.#link = link;
+    this.#ports.dialer.dial(manager.addr, "node", identity()).then(
+      (channel) => {
+        if (link.isClosed) {
+          channel.close();
+          return;
+        }
+        link.channel = channel;
+        channel.onClosed(() => this.#fail(link, `the connection to ${manager.addr} ended`));
+        this.#send({ type: "manager.reached", addr: manager.addr });
+      },
+      (error: unknown) => this.#fail(link, `cannot reach ${manager.addr}: ${sentence(error)}`),
+    );
+  }
+
+  #openSession(sessionId: string): void {
+    const { link, channel } = this.#open();
+    const description = this.#options.describe();
+    this.#described = NodeDescription.encode(description);
+    const stream = channel.serverStream(DispatcherService.methods.Session, SessionRequest.create({ description, sessionId }), {
+      onMessage: (message) => {
+        if (!link.isClosed) this.#send({ type: "session.message", message });
+      },
+      onEnd: (error) => this.#fail(link, ended("session", error)),
+    });
+    link.streams.push(stream);
+  }
+
+  #openStreams(sessionId: string): void {
+    const { link, channel } = this.#open();
+    this.#followAssignments(link, channel, sessionId);
+    const subscriptions = channel.serverStream(LogBrokerService.methods.ListenSubscriptions, ListenSubscriptionsRequest.create(), {
+      onMessage: (message) => this.#refuseLogs(link, channel, message),
+      onEnd: (error) => {
+        // A manager without a log broker: the session goes on without logs (worker protocol §2.3).
+        if (error?.code !== Status.UNIMPLEMENTED) this.#fail(link, ended("log subscriptions", error));
+      },
+    });
+    link.streams.push(subscriptions);
+    this.#options.reports.attach((taskId, status) => {
+      const update = UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status });
+      return channel.unary(DispatcherService.methods.UpdateTaskStatus, UpdateTaskStatusRequest.create({ sessionId, updates: [update] }));
+    });
+  }
+
+  #followAssignments(link: Link, channel: RpcChannel, sessionId: string): void {
+    const stream = channel.serverStream(DispatcherService.methods.Assignments, AssignmentsRequest.create({ sessionId }), {
+      onMessage: (message) => this.#assign(link, message),
+      onEnd: (error) => {
+        if (error?.code === Status.UNIMPLEMENTED) this.#followTasks(link, channel, sessionId);
+        else this.#fail(link, ended("assignments", error));
+      },
+    });
+    link.streams.push(stream);
+  }
+
+  /** What managers before `Assignments` offer: the full list of tasks each time. */
+  #followTasks(link: Link, channel: RpcChannel, sessionId: string): void {
+    if (link.isClosed) return;
+    const stream = channel.serverStream(DispatcherService.methods.Tasks, TasksRequest.create({ sessionId }), {
+      onMessage: (message) => this.#assign(link, asAssignments(message)),
+      onEnd: (error) => this.#fail(link, ended("tasks", error)),
+    });
+    link.streams.push(stream);
+  }
+
+  #assign(link: Link, message: AssignmentsMessage): void {
+    if (link.isClosed) return;
+    const { appliesTo, resultsIn, type } = message;
+    this.#send({ type: "assignments.received", message, complete: type === AssignmentsKind.COMPLETE, appliesTo, resultsIn });
+  }
+
+  /** This agent's tasks write to files of the node: it has no log to send, and says so at once rather than never. */
+  #refuseLogs(link: Link, channel: RpcChannel, { id, close }: SubscriptionMessage): void {
+    if (link.isClosed || close) return;
+    const stream = channel.clientStream(LogBrokerService.methods.PublishLogs);
+    stream.write(PublishLogsMessage.create({ subscriptionId: id, close: true }));
+    stream.finish().catch((error: unknown) => this.#ports.telemetry.log.debug({ error, subscription: id }, "the end of a log subscription was refused"));
+  }
+
+  #heartbeat(sessionId: string): void {
+    const { link, channel } = this.#open();
+    channel.unary(DispatcherService.methods.Heartbeat, HeartbeatRequest.create({ sessionId }), { timeoutMs: heartbeatTimeoutMs }).then(
+      ({ period }) => {
+        if (!link.isClosed) this.#send({ type: "heartbeat.answered", periodMs: (period?.seconds ?? 0) * 1_000 + (period?.nanos ?? 0) / 1e6 });
+      },
+      (error: unknown) => this.#fail(link, `heartbeat: ${sentence(error)}`),
+    );
+  }
+
+  #compareDescription(): void {
+    const description = NodeDescription.encode(this.#options.describe());
+    const isSame = description.length === this.#described.length && description.every((byte, at) => byte === this.#described[at]);
+    this.#send({ type: isSame ? "description.same" : "description.changed" });
+  }
+
+  #open(): { link: Link; channel: RpcChannel } {
+    const link = this.#link;
+    assert(link !== null && link.channel !== null && !link.isClosed, "A1: a session is opened over a connection");
+    return { link, channel: link.channel };
+  }
+
+  #fail(link: Link, reason: string): void {
+    if (!link.isClosed) this.fail(reason);
+  }
+
+  /** A3 */
+  #end(): void {
+    const link = this.#link;
+    this.#link = null;
+    if (link === null || link.isClosed) return;
+    link.isClosed = true;
+    this.#options.reports.detach();
+    this.#options.managers.observe(link.manager, sessionEndWeight);
+    for (const stream of link.streams) stream.cancel();
+    link.channel?.close();
+  }
+}
+
+function ended(what: string, error: RpcError | null): string {
+  return error === null ? `the manager ended the ${what} stream` : `${what}: ${sentence(error)}`;
+}
+
+function asAssignments({ tasks }: TasksMessage): AssignmentsMessage {
+  return AssignmentsMessage.create({
+    type: AssignmentsKind.COMPLETE,
+    changes: tasks.map((task) => AssignmentChange.create({ assignment: Assignment.create({ task }) })),
+  });
+}

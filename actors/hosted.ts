@@ -1,0 +1,71 @@
+/**
+ * Machines of which a process runs many: the effects are provided once for all of its actors and find their owner by the
+ * actor that calls. Providing them for each actor would build the whole chart anew each time, about ten times the memory
+ * of the actor itself (measured with `agentSessionMachine`).
+ */
+import type { AnyStateMachine, InputFrom } from "xstate";
+import { assert } from "../runtime/assert.ts";
+import type { Host, HostedActor } from "../runtime/host.ts";
+
+/** Effects by name; each gets the action's params. */
+export type Effects = Readonly<Record<string, (params: never) => void>>;
+
+/** Draws a wait: uniform below the bound (milliseconds) that the chart gives. */
+export type Draw = (boundMs: number) => number;
+
+export interface Owner {
+  readonly effects: Effects;
+  /** For the delays that are drawn; absent when the machine has none. */
+  readonly draw?: Draw;
+}
+
+export interface HostedMachine<Machine extends AnyStateMachine> {
+  start(host: Host, id: string, input: InputFrom<Machine>, owner: Owner): HostedActor<Machine>;
+}
+
+interface ActionArgs {
+  readonly self: object;
+}
+
+/** `effects`: names of all effects of the machine but `reportUnexpected`. `drawn`: its delays that are bounds of a draw. */
+export function hosted<Machine extends AnyStateMachine>(machine: Machine, effects: readonly string[], drawn: readonly string[] = []): HostedMachine<Machine> {
+  const owners = new WeakMap<object, Owner>();
+  // An actor's first effects run before `host.start` has returned it.
+  let starting: Owner | null = null;
+  const ownerOf = (self: object): Owner => {
+    let owner = owners.get(self);
+    if (owner === undefined) {
+      assert(starting !== null, "an actor that acts has an owner");
+      owners.set(self, (owner = starting));
+    }
+    return owner;
+  };
+  const actions = Object.fromEntries(effects.map((name) => [name, ({ self }: ActionArgs, params: never) => ownerOf(self).effects[name]?.(params)]));
+  const declared = machine.implementations.delays as Record<string, number | ((args: ActionArgs) => number)>;
+  const delays = Object.fromEntries(
+    drawn.map((name) => {
+      const bound = declared[name];
+      return [
+        name,
+        (args: ActionArgs) => {
+          const boundMs = typeof bound === "function" ? bound(args) : (bound ?? 0);
+          return ownerOf(args.self).draw?.(boundMs) ?? boundMs;
+        },
+      ];
+    }),
+  );
+  const provided = machine.provide({ actions, delays } as never) as Machine;
+  return {
+    start(host, id, input, owner) {
+      const outer = starting;
+      starting = owner;
+      try {
+        const actor = host.start(provided, id, input);
+        owners.set(actor.actor, owner);
+        return actor;
+      } finally {
+        starting = outer;
+      }
+    },
+  };
+}

@@ -1,0 +1,9 @@
+/** What went wrong, in words for people: the text of an error, with the status's name where it came from a peer. */
+import { RpcError, Status } from "../runtime/rpc.ts";
+
+const names = new Map<number, string>(Object.entries(Status).map(([name, code]) => [code, name]));
+
+export function sentence(error: unknown): string {
+  if (error instanceof RpcError) return `${names.get(error.code) ?? error.code}: ${error.message}`;
+  return error instanceof Error ? error.message : String(error);
+}

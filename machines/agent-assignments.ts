@@ -1,0 +1,41 @@
+/** What an assignments message asks of an agent, sorted by kind: a message may name a task before what the task needs. */
+import { AssignmentChange_AssignmentAction as Action, AssignmentsMessage_Type as Kind, type AssignmentsMessage, type Config, type Secret, type Task } from "../proto/gen/messages.ts";
+
+export interface AssignmentPlan {
+  /** The message holds everything that is assigned: what it does not name is no longer assigned. */
+  readonly isComplete: boolean;
+  readonly secrets: readonly Secret[];
+  readonly configs: readonly Config[];
+  readonly tasks: readonly Task[];
+  readonly removedSecrets: readonly string[];
+  readonly removedConfigs: readonly string[];
+  readonly removedTasks: readonly string[];
+}
+
+/**
+ * Sorts a message. `known` are the ids of the tasks that the agent has. Volumes need CSI, which this agent does not
+ * offer to its manager; they and kinds of later versions are passed over.
+ */
+export function planAssignments(message: AssignmentsMessage, known: Iterable<string>): AssignmentPlan {
+  const plan = {
+    isComplete: message.type === Kind.COMPLETE,
+    secrets: [] as Secret[],
+    configs: [] as Config[],
+    tasks: [] as Task[],
+    removedSecrets: [] as string[],
+    removedConfigs: [] as string[],
+    removedTasks: [] as string[],
+  };
+  for (const { assignment, action } of message.changes) {
+    const isRemoval = action === Action.REMOVE;
+    const { task = null, secret = null, config = null } = assignment ?? {};
+    if (task !== null) isRemoval ? plan.removedTasks.push(task.id) : plan.tasks.push(task);
+    if (secret !== null) isRemoval ? plan.removedSecrets.push(secret.id) : plan.secrets.push(secret);
+    if (config !== null) isRemoval ? plan.removedConfigs.push(config.id) : plan.configs.push(config);
+  }
+  if (plan.isComplete) {
+    const listed = new Set(plan.tasks.map(({ id }) => id));
+    for (const id of known) if (!listed.has(id)) plan.removedTasks.push(id);
+  }
+  return plan;
+}
