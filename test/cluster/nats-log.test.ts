@@ -1,0 +1,166 @@
+import test, { type ExecutionContext } from "ava";
+import type { NatsLink } from "../../runtime/nats/connection.ts";
+import type { LogReader } from "../../runtime/ports.ts";
+import { natsBinaries, natsServer, signal, until } from "../fixtures/nats-server.ts";
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+interface Reading extends LogReader {
+  readonly records: { readonly sequence: number; readonly text: string }[];
+  readonly caughtUp: number[];
+  readonly gaps: number[];
+}
+
+function read(t: ExecutionContext, link: NatsLink, from: number): Reading {
+  const reading: Reading = {
+    records: [],
+    caughtUp: [],
+    gaps: [],
+    onRecord: (sequence, data) => void reading.records.push({ sequence, text: decoder.decode(data) }),
+    onCaughtUp: (sequence) => void reading.caughtUp.push(sequence),
+    onGap: (firstKept) => void reading.gaps.push(firstKept),
+  };
+  const subscription = link.log.read(from, reading);
+  t.teardown(() => subscription.unsubscribe());
+  return reading;
+}
+
+async function append(link: NatsLink, count: number, from = 0): Promise<void> {
+  for (let last = from; last < from + count; last++) {
+    const outcome = await link.log.append(encoder.encode(`record ${last + 1}`), last);
+    if (outcome.kind !== "appended" || outcome.sequence !== last + 1) throw new Error(JSON.stringify(outcome));
+  }
+}
+
+function isConsecutive(reading: Reading, from = 1): boolean {
+  return reading.records.every(({ sequence, text }, at) => sequence === from + at && text === `record ${sequence}`);
+}
+
+for (const binary of natsBinaries) {
+  test(`of two writers that expect the same end of the log, one wins and the other is told (${binary})`, async (t) => {
+    const { connect } = await natsServer(t, binary);
+    const [one, other] = [await connect(), await connect()];
+    t.deepEqual(await one.log.bounds(2_000), { first: 1, last: 0 });
+    for (let last = 0; last < 50; last++) {
+      const outcomes = await Promise.all([one, other].map((link) => link.log.append(encoder.encode("x"), last)));
+      t.deepEqual(outcomes.map(({ kind }) => kind).sort(), ["appended", "conflict"]);
+    }
+    t.deepEqual(await other.log.bounds(2_000), { first: 1, last: 50 });
+    t.is((await one.log.append(encoder.encode("x"), 51)).kind, "conflict");
+  });
+
+  test(`a reader gets every record once and in order, from where it asks, and is told when it has caught up (${binary})`, async (t) => {
+    const { connect } = await natsServer(t, binary);
+    const link = await connect();
+    const empty = read(t, link, 1);
+    await until("caught up with the empty log", () => empty.caughtUp.length === 1);
+    t.deepEqual(empty.caughtUp, [0]);
+    await append(link, 20);
+    await until("20 records", () => empty.records.length === 20);
+    t.true(isConsecutive(empty));
+    const late = read(t, link, 11);
+    await until("caught up", () => late.caughtUp.length === 1);
+    t.deepEqual(late.caughtUp, [20]);
+    t.is(late.records.length, 10);
+    t.true(isConsecutive(late, 11));
+    const atTheEnd = read(t, link, 21);
+    await until("caught up at the end", () => atTheEnd.caughtUp.length === 1);
+    await append(link, 1, 20);
+    await until("the new record", () => atTheEnd.records.length === 1 && late.records.length === 11 && empty.records.length === 21);
+  });
+
+  test(`nats-server killed with SIGKILL keeps acknowledged appends, and readers go on without gap or duplicate (${binary})`, async (t) => {
+    const { connect, server } = await natsServer(t, binary);
+    const [writer, other] = [await connect(), await connect()];
+    const reading = read(t, other, 1);
+    let last = 0;
+    let unknown = 0;
+    let killed = 0;
+    let recoveredMs = 0;
+    const until600 = performance.now() + 10_000;
+    while (last < 600 && performance.now() < until600) {
+      if (last >= 200 * (killed + 1) && killed < 2) {
+        signal(server.pid, "SIGKILL");
+        killed += 1;
+      }
+      const startedAt = performance.now();
+      const outcome = await writer.log.append(encoder.encode(`record ${last + 1}`), last);
+      if (outcome.kind === "appended") last = outcome.sequence;
+      else if (outcome.kind === "unknown") {
+        // As the ledger does: look at the log before deciding again.
+        unknown += 1;
+        recoveredMs = Math.max(recoveredMs, await until("the log answers", async () => (await writer.log.bounds(500)) !== null));
+        const bounds = await writer.log.bounds(2_000);
+        t.true(bounds !== null && bounds.last >= last, "no acknowledged record is missing");
+        last = bounds?.last ?? last;
+      } else t.fail(JSON.stringify({ outcome, last, after: performance.now() - startedAt }));
+    }
+    t.is(last, 600);
+    t.true(killed === 2 && unknown >= 2);
+    const readMs = await until("all records read", () => reading.records.length === 600);
+    t.true(isConsecutive(reading));
+    t.true(reading.caughtUp.length >= 2, "told again after each new connection");
+    t.log(`appends again ${recoveredMs.toFixed(0)} ms after the kill was noticed; the reader was complete ${readMs.toFixed(0)} ms after the last append`);
+  });
+
+  test(`a reader whose next record was dropped is told the first that is kept, and stops (${binary})`, async (t) => {
+    const { connect } = await natsServer(t, binary);
+    const link = await connect();
+    await append(link, 30);
+    await link.log.purgeBefore(21);
+    t.deepEqual(await link.log.bounds(2_000), { first: 21, last: 30 });
+    const [old, kept] = [read(t, link, 20), read(t, link, 21)];
+    await until("told", () => old.gaps.length === 1 && kept.caughtUp.length === 1);
+    t.deepEqual(old.gaps, [21]);
+    t.deepEqual(old.records, []);
+    t.true(kept.records.length === 10 && isConsecutive(kept, 21));
+    // Beyond the end: everything goes, and the sequences go on where they were.
+    await link.log.purgeBefore(1_000);
+    t.deepEqual(await link.log.bounds(2_000), { first: 31, last: 30 });
+    await append(link, 1, 30);
+    await until("the record after the purge", () => kept.records.length === 11);
+    t.deepEqual(old.records, []);
+  });
+
+  test(`a record of the largest size is stored, a larger one refused (${binary})`, async (t) => {
+    const { connect } = await natsServer(t, binary);
+    const link = await connect();
+    t.true(link.log.recordBytesMax > 8_000_000);
+    const reading = read(t, link, 1);
+    t.deepEqual(await link.log.append(new Uint8Array(link.log.recordBytesMax), 0), { kind: "appended", sequence: 1 });
+    t.is((await link.log.append(new Uint8Array(link.log.recordBytesMax + 1), 1)).kind, "refused");
+    await until("the large record", () => reading.records.length === 1);
+    t.is(reading.records[0]?.text.length, link.log.recordBytesMax);
+  });
+
+  test(`ten thousands of records a second are read, and an append takes less than milliseconds (${binary})`, async (t) => {
+    const { connect } = await natsServer(t, binary);
+    const link = await connect();
+    const count = 20_000;
+    const record = new Uint8Array(200);
+    const seconds: number[] = [];
+    for (let last = 0; last < 500; last++) {
+      const startedAt = performance.now();
+      t.is((await link.log.append(record, last)).kind, "appended");
+      seconds.push(performance.now() - startedAt);
+    }
+    const batch = 1_000;
+    const startedAppending = performance.now();
+    for (let last = 500; last < count; last += batch) {
+      const wanted = Math.min(batch, count - last);
+      const outcomes = await Promise.all(Array.from({ length: wanted }, (_, at) => link.log.append(record, last + at)));
+      t.true(outcomes.every(({ kind }) => kind === "appended"));
+    }
+    const appendMs = performance.now() - startedAppending;
+    const startedReading = performance.now();
+    const reading = read(t, link, 1);
+    await until("all read", () => reading.records.length === count);
+    const readMs = performance.now() - startedReading;
+    seconds.sort((a, b) => a - b);
+    const p50 = seconds[seconds.length / 2] ?? 0;
+    t.log(`append p50 ${p50.toFixed(3)} ms alone; in batches ${Math.round((count - 500) / (appendMs / 1_000))}/s; read ${Math.round(count / (readMs / 1_000))}/s`);
+    // Wide of what is measured: this only notices what is wrong by an order of magnitude, on a busy machine.
+    t.true(p50 < 20 && readMs < 4_000);
+  });
+}

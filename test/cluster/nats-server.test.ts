@@ -1,0 +1,102 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdir, readFile, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import test from "ava";
+import { identify } from "../../runtime/nats/process-identity.ts";
+import { NatsServerProblem, startNatsServer } from "../../runtime/nats/server.ts";
+import { natsBinaries, natsServer, signal, temporaryFolder, testTelemetry, until } from "../fixtures/nats-server.ts";
+
+for (const binary of natsBinaries) {
+  test(`our server says what it lacks, keeps its password to its user (${binary})`, async (t) => {
+    const { server, dataDir, connect } = await natsServer(t, binary);
+    const { abilities, serverVersion } = await connect();
+    t.is(serverVersion, server.version);
+    t.is(abilities.some((sentence) => sentence.includes("sync_interval")), !server.flushesEveryWrite);
+    t.is(server.flushesEveryWrite, !serverVersion.startsWith("2.9."));
+    for (const file of ["server.conf", "access.json"]) t.is((await stat(join(dataDir, "nats", file))).mode & 0o777, 0o600);
+    const config = await readFile(join(dataDir, "nats", "server.conf"), "utf8");
+    t.is(config.includes("sync_interval: always"), server.flushesEveryWrite);
+    t.false(config.includes("no_auth_user"));
+  });
+
+  test(`our server is started again when it dies, on the same port, and stop ends it (${binary})`, async (t) => {
+    const { server, connect } = await natsServer(t, binary);
+    const link = await connect();
+    const exits: unknown[] = [];
+    server.onExit(({ signal: by }) => exits.push(by));
+    const [pid, url] = [server.pid, server.url];
+    signal(pid, "SIGKILL");
+    await until("a new process", () => server.pid !== pid);
+    await until("the link is back", () => exits.length === 1 && link.bus.isUp());
+    t.deepEqual([exits, server.url], [["SIGKILL"], url]);
+    const last = server.pid;
+    await server.stop();
+    t.is(await identify(last), null);
+  });
+}
+
+test("a restarted manager finds its port, password and data again", async (t) => {
+  const dataDir = await temporaryFolder(t);
+  const options = { dataDir, logFile: join(dataDir, "nats.log"), telemetry: await testTelemetry() };
+  const first = await startNatsServer(options);
+  await first.stop();
+  const second = await startNatsServer(options);
+  t.teardown(() => second.stop());
+  t.deepEqual([second.url, second.user, second.pass], [first.url, first.user, first.pass]);
+  const problem = await t.throwsAsync(startNatsServer(options), { instanceOf: NatsServerProblem });
+  t.is(problem?.kind, "in-use");
+});
+
+test("the server that a killed manager left behind is ended before a new one starts on its data", async (t) => {
+  const dataDir = await temporaryFolder(t);
+  const root = new URL("../../", import.meta.url).href;
+  // Another process, so that its death is that of a manager.
+  const program = `
+    const { startNatsServer } = await import("${root}runtime/nats/server.ts");
+    const { createTelemetry } = await import("${root}runtime/telemetry/telemetry.ts");
+    const telemetry = await createTelemetry({ service: "test", level: "silent", otlpEndpoint: undefined });
+    const server = await startNatsServer({ dataDir: process.argv[1], logFile: process.argv[1] + "/nats.log", telemetry });
+    console.log(server.pid);`;
+  const manager = spawn(process.execPath, ["--input-type=module-typescript", "-e", program, dataDir], { stdio: ["ignore", "pipe", "inherit"] });
+  const [printed] = (await once(manager.stdout, "data")) as [Buffer];
+  const orphan = Number(printed.toString());
+  t.teardown(() => signal(orphan, "SIGKILL"));
+  const options = { dataDir, logFile: join(dataDir, "nats.log"), telemetry: await testTelemetry() };
+  const refused = await t.throwsAsync(startNatsServer(options), { instanceOf: NatsServerProblem });
+  t.is(refused?.kind, "in-use");
+  manager.kill("SIGKILL");
+  await once(manager, "exit");
+  t.not(await identify(orphan), null);
+  const server = await startNatsServer(options);
+  t.teardown(() => server.stop());
+  t.is(await identify(orphan), null);
+  t.not(server.pid, orphan);
+});
+
+test("a missing binary, a port in use and a data dir that cannot be written are sentences that say what to do", async (t) => {
+  const dataDir = await temporaryFolder(t);
+  const options = { dataDir, logFile: join(dataDir, "nats.log"), telemetry: await testTelemetry() };
+  const kindOf = async (attempt: Promise<unknown>): Promise<string | undefined> => {
+    const problem = await t.throwsAsync(attempt, { instanceOf: NatsServerProblem });
+    t.regex(problem?.message ?? "", /^[^\n]*\.$/);
+    return problem?.kind;
+  };
+  t.is(await kindOf(startNatsServer({ ...options, binary: "/nowhere/nats-server" })), "missing");
+  t.is(await kindOf(startNatsServer({ ...options, binary: "/bin/true" })), "missing");
+
+  const squatter = createServer();
+  t.teardown(() => void squatter.close());
+  await new Promise<void>((resolve) => squatter.listen(0, "127.0.0.1", resolve));
+  const address = squatter.address();
+  t.is(await kindOf(startNatsServer({ ...options, port: typeof address === "object" ? (address?.port ?? 0) : 0 })), "in-use");
+
+  await writeFile(join(dataDir, "file"), "");
+  t.is(await kindOf(startNatsServer({ ...options, dataDir: join(dataDir, "file") })), "unwritable");
+  const closed = join(dataDir, "closed");
+  await mkdir(closed);
+  await chmod(closed, 0o500);
+  // Root writes everywhere.
+  if (process.getuid?.() !== 0) t.is(await kindOf(startNatsServer({ ...options, dataDir: closed })), "unwritable");
+});

@@ -1,0 +1,41 @@
+import test from "ava";
+import { InvariantError } from "../../runtime/assert.ts";
+import * as subjects from "../../runtime/subjects.ts";
+
+test("every builder of a subject is undone by its parser", (t) => {
+  for (const id of ["m1", "a_b-C9", "x".repeat(25)]) {
+    t.is(subjects.parseManagerBeat(subjects.managerBeat(id)), id);
+    t.deepEqual(subjects.parseInspect(subjects.inspect(id, "session/n1")), { nodeId: id, actorId: "session/n1" });
+    t.deepEqual(subjects.parseInspect(subjects.inspect(id, "dispatcher")), { nodeId: id, actorId: "dispatcher" });
+  }
+});
+
+test("a parser answers null for another's subject", (t) => {
+  for (const subject of [subjects.log, subjects.ledgerPropose, subjects.leaderBeat, subjects.sessionRegistered, `${subjects.managerBeat("m1")}.more`, "muster.v1.inspect.n1", "muster.v1.inspect.n1.a.b", ""]) {
+    t.is(subjects.parseManagerBeat(subject), null);
+    t.is(subjects.parseInspect(subject), null);
+  }
+});
+
+test("B1: an id that would change a subject's meaning is refused", (t) => {
+  for (const id of ["", "a.b", "*", ">", "a b", "é"]) {
+    t.throws(() => subjects.managerBeat(id), { instanceOf: InvariantError });
+    t.throws(() => subjects.inspect("n1", `session/${id}`), { instanceOf: InvariantError });
+  }
+});
+
+test("subjects that are built match the wildcards that receivers subscribe to", (t) => {
+  const matches = (subject: string, pattern: string): boolean => {
+    const [tokens, wanted] = [subject.split("."), pattern.split(".")];
+    if (wanted.at(-1) === ">") return tokens.length >= wanted.length && wanted.slice(0, -1).every((token, at) => token === tokens[at]);
+    return tokens.length === wanted.length && wanted.every((token, at) => token === "*" || token === tokens[at]);
+  };
+  t.true(matches(subjects.managerBeat("m1"), subjects.managerBeats));
+  t.true(matches(subjects.inspect("n1", "session/n2"), subjects.inspectAll));
+});
+
+test("every subject has Muster's shape, in lower case and without two the same", (t) => {
+  const all = [subjects.ledgerPropose, subjects.leaderBeat, subjects.managerBeat("x"), subjects.sessionRegistered, subjects.log, subjects.inspect("x", "y/z")];
+  for (const subject of all) t.regex(subject, /^muster\.v1\.(svc|cmd|log|beat|out|inspect)(\.[a-z:]+)*$/);
+  t.is(new Set(all).size, all.length);
+});
