@@ -1,5 +1,5 @@
 /** Hosts the session chart of one agent: one connection at a time, its streams and its heartbeats. */
-import { agentSessionMachine, type AgentSessionEvent } from "../machines/agent-session.ts";
+import { agentSessionMachine, type AgentSessionEvent, type SessionNews } from "../machines/agent-session.ts";
 import { sessionEndWeight, type KnownManager } from "../machines/agent-managers.ts";
 import {
   AssignmentChange, Assignment, AssignmentsMessage, AssignmentsMessage_Type as AssignmentsKind, AssignmentsRequest, DispatcherService,
@@ -18,8 +18,6 @@ import { sentence } from "./sentence.ts";
 /** Deadline of a heartbeat (worker protocol §2.1). */
 const heartbeatTimeoutMs = 5_000;
 
-export type SessionState = "idle" | "connecting" | "serving" | "backing-off";
-
 export interface SessionOptions {
   readonly name: string;
   readonly managers: ManagerList;
@@ -29,7 +27,7 @@ export interface SessionOptions {
   readonly describe: () => NodeDescription;
   readonly onMessage: (message: SessionMessage) => void;
   readonly onAssignments: (message: AssignmentsMessage) => void;
-  readonly onState: (state: SessionState, reason: string) => void;
+  readonly onNews: (news: SessionNews) => void;
 }
 
 /** One try with one manager, from dialling to its end. Nothing that a closed one still hears matters. */
@@ -74,15 +72,6 @@ export class SessionActor {
     this.#send({ type: "session.failed", reason });
   }
 
-  get sessionId(): string {
-    return this.#actor.actor.getSnapshot().context.sessionId;
-  }
-
-  /** `host:port` of the manager of the session; empty when there is none. */
-  get managerAddress(): string {
-    return this.#actor.actor.getSnapshot().context.addr;
-  }
-
   stop(): void {
     this.#send({ type: "session.unwanted" });
     this.#actor.stop();
@@ -93,7 +82,7 @@ export class SessionActor {
   }
 
   #owner(): Owner {
-    const { managers, onAssignments, onMessage, onState } = this.#options;
+    const { managers, onAssignments, onMessage, onNews } = this.#options;
     return {
       draw: (boundMs) => this.#ports.random.next() * boundMs,
       effects: {
@@ -108,7 +97,7 @@ export class SessionActor {
         applyAssignments: ({ message }: { message: AssignmentsMessage }) => onAssignments(message),
         compareDescription: () => this.#compareDescription(),
         endSession: () => this.#end(),
-        announce: ({ state, reason }: { state: SessionState; reason: string }) => onState(state, reason),
+        announce: (news: SessionNews) => onNews(news),
       },
     };
   }

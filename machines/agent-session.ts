@@ -41,6 +41,13 @@ export type AgentSessionEvent =
   /** The certificate or root changed: look at the description now. */
   | { readonly type: "identity.changed" };
 
+/** What the agent's owner is told of its session. */
+export type SessionNews =
+  | { readonly kind: "idle" }
+  | { readonly kind: "connecting"; readonly reason: string }
+  | { readonly kind: "serving"; readonly manager: string; readonly sessionId: string }
+  | { readonly kind: "backing-off"; readonly reason: string };
+
 export interface AgentSessionContext {
   /** Empty until the first registration of this life of the agent. */
   readonly sessionId: string;
@@ -69,7 +76,7 @@ export const agentSessionMachine = setup({
     /** Answered by `description.same` or `description.changed`. */
     compareDescription: effect("compareDescription"),
     endSession: effect("endSession"),
-    announce: effect<{ state: "connecting" | "serving" | "backing-off" | "idle"; reason: string }>("announce"),
+    announce: effect<SessionNews>("announce"),
     reportUnexpected: effect("reportUnexpected"),
 
     rememberManager: assign((_, { addr }: { addr: string }) => ({ addr })),
@@ -108,7 +115,7 @@ export const agentSessionMachine = setup({
   states: {
     idle: {
       description: "No session is wanted: the node has no certificate yet, or the agent is being stopped.",
-      entry: { type: "announce", params: { state: "idle", reason: "" } },
+      entry: { type: "announce", params: { kind: "idle" } },
       on: { "session.wanted": "engaged" },
     },
     engaged: {
@@ -121,7 +128,7 @@ export const agentSessionMachine = setup({
       states: {
         connecting: {
           description: "Waits for a connection to one of the known managers, chosen by weight and chance.",
-          entry: [{ type: "announce", params: ({ context }) => ({ state: "connecting", reason: context.reason }) }, "connect"],
+          entry: [{ type: "announce", params: ({ context }) => ({ kind: "connecting", reason: context.reason }) }, "connect"],
           on: {
             "manager.reached": { target: "registering", actions: { type: "rememberManager", params: ({ event }) => ({ addr: event.addr }) } },
           },
@@ -151,7 +158,7 @@ export const agentSessionMachine = setup({
           type: "parallel",
           tags: ["serving"],
           entry: [
-            { type: "announce", params: { state: "serving", reason: "" } },
+            { type: "announce", params: ({ context }) => ({ kind: "serving", manager: context.addr, sessionId: context.sessionId }) },
             { type: "openStreams", params: ({ context }) => ({ sessionId: context.sessionId }) },
           ],
           on: {
@@ -243,7 +250,7 @@ export const agentSessionMachine = setup({
     },
     "backing-off": {
       description: "Waits before the next try; the bound grows with each failure until a registration succeeds.",
-      entry: ["growBackoff", { type: "announce", params: ({ context }) => ({ state: "backing-off", reason: context.reason }) }],
+      entry: ["growBackoff", { type: "announce", params: ({ context }) => ({ kind: "backing-off", reason: context.reason }) }],
       after: { backoff: "engaged" },
     },
   },

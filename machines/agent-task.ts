@@ -90,7 +90,7 @@ export const agentTaskMachine = setup({
     /** Answered by `run.started` or `run.refused`. */
     start: effect("start"),
     /** Answered by `run.exited`. */
-    awaitExit: effect("awaitExit"),
+    awaitExit: effect<{ pid: number }>("awaitExit"),
     /** Answered by `run.stopped`. */
     stop: effect("stop"),
     /** Forgets the run and the record; answered by `run.forgotten`. */
@@ -180,7 +180,7 @@ export const agentTaskMachine = setup({
     running: {
       description: "Runs until it exits or has to stop.",
       tags: ["live"],
-      entry: [{ type: "report", params: ({ context }) => ({ ...told(TaskState.RUNNING, "started"), pid: context.pid }) }, "awaitExit"],
+      entry: [{ type: "report", params: ({ context }) => ({ ...told(TaskState.RUNNING, "started"), pid: context.pid }) }, { type: "awaitExit", params: ({ context }) => ({ pid: context.pid }) }],
       always: { guard: "mustStop", target: "stopping" },
       on: {
         "run.exited": { target: "ended", actions: { type: "report", params: ({ event }) => reportOfExit(event.exit, event.pid) } },

@@ -1,0 +1,132 @@
+/**
+ * The tasks of one node: makes an actor for each that is assigned, finds those of the agent's earlier life again, and
+ * carries changes to them.
+ *
+ * L1: a task that was finished or running in an earlier life is looked for before a manager is heard, so that nothing
+ *     that runs is ever without an actor.
+ * L2: of a task that the agent knows, its own status counts, not the manager's; of the rest, the desired state alone can
+ *     still change, and only upwards.
+ */
+import { planAssignments } from "../machines/agent-assignments.ts";
+import { Task, TaskState, type AssignmentsMessage, type Config, type Secret } from "../proto/gen/messages.ts";
+import { isSubjectToken } from "../runtime/ids.ts";
+import { taskRecords, TaskActor, type TaskOptions } from "./agent-task.ts";
+import type { AgentPorts, TaskDriver } from "./agent-ports.ts";
+import type { StatusReports } from "./agent-reports.ts";
+
+export class AgentTasks {
+  readonly #ports: AgentPorts;
+  readonly #actors = new Map<string, TaskActor>();
+  /** Being removed: the actor ends what still runs. A task that is assigned anew meanwhile waits for that. */
+  readonly #leaving = new Map<string, { readonly actor: TaskActor; successor: Task | null }>();
+  readonly #secrets = new Map<string, Secret>();
+  readonly #configs = new Map<string, Config>();
+  readonly #drivers: ReadonlyMap<string, TaskDriver>;
+  readonly #options: TaskOptions;
+  #whenEmpty: (() => void) | null = null;
+
+  constructor(ports: AgentPorts, options: { readonly drivers: readonly TaskDriver[]; readonly reports: StatusReports; readonly nodeHostname: string }) {
+    this.#ports = ports;
+    this.#drivers = new Map(options.drivers.map((driver) => [driver.kind, driver]));
+    this.#options = {
+      reports: options.reports,
+      drivers: this.#drivers,
+      nodeHostname: options.nodeHostname,
+      secrets: this.#secrets,
+      configs: this.#configs,
+      onForgotten: (taskId) => this.#forgotten(taskId),
+    };
+  }
+
+  /** L1 */
+  async load(): Promise<void> {
+    const { disk, telemetry } = this.#ports;
+    for (const name of await disk.list(taskRecords)) {
+      const saved = await disk.load(name);
+      if (saved === null) continue;
+      try {
+        const task = Task.decode(saved);
+        if (task.status !== null) this.#options.reports.know(task.id, task.status);
+        this.#actors.set(task.id, new TaskActor(this.#ports, this.#options, task));
+      } catch (error) {
+        telemetry.log.error({ error, record: name }, "a task's record cannot be read; the manager will assign it anew");
+      }
+    }
+  }
+
+  apply(message: AssignmentsMessage): void {
+    const plan = planAssignments(message, this.#actors.keys());
+    if (plan.isComplete) {
+      this.#secrets.clear();
+      this.#configs.clear();
+    }
+    for (const secret of plan.secrets) this.#secrets.set(secret.id, secret);
+    for (const config of plan.configs) this.#configs.set(config.id, config);
+    for (const task of plan.tasks) this.#assign(task);
+    for (const id of plan.removedTasks) this.#remove(id);
+    for (const id of plan.removedSecrets) this.#secrets.delete(id);
+    for (const id of plan.removedConfigs) this.#configs.delete(id);
+  }
+
+  /** Id and newest state of each task. */
+  list(): readonly { readonly id: string; readonly state: TaskState }[] {
+    return [...this.#actors].map(([id, { state }]) => ({ id, state }));
+  }
+
+  /** Stops and forgets every task; resolves when nothing of any is left. */
+  async clear(): Promise<void> {
+    for (const id of [...this.#actors.keys()]) this.#remove(id);
+    for (const leaving of this.#leaving.values()) leaving.successor = null;
+    if (this.#leaving.size === 0) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#whenEmpty = resolve;
+    await promise;
+  }
+
+  /** Ends the watching; what runs goes on and is found again. */
+  stop(): void {
+    for (const actor of this.#actors.values()) actor.stop();
+    for (const { actor } of this.#leaving.values()) actor.stop();
+    this.#actors.clear();
+    this.#leaving.clear();
+  }
+
+  /** L2 */
+  #assign(task: Task): void {
+    const known = this.#actors.get(task.id);
+    if (known !== undefined) {
+      known.raiseDesired(task.desiredState);
+      return;
+    }
+    const leaving = this.#leaving.get(task.id);
+    if (leaving !== undefined) {
+      leaving.successor = task;
+      return;
+    }
+    // The id becomes a name on the disk.
+    if (!isSubjectToken(task.id)) {
+      this.#ports.telemetry.log.error({ task: task.id }, "a task with an unusable id was assigned; ignored");
+      return;
+    }
+    if (task.status !== null && task.status.state >= TaskState.ACCEPTED) this.#options.reports.know(task.id, task.status);
+    this.#actors.set(task.id, new TaskActor(this.#ports, this.#options, task));
+  }
+
+  #remove(id: string): void {
+    const leaving = this.#leaving.get(id);
+    if (leaving !== undefined) leaving.successor = null;
+    const actor = this.#actors.get(id);
+    if (actor === undefined) return;
+    this.#actors.delete(id);
+    this.#leaving.set(id, { actor, successor: null });
+    this.#options.reports.forget(id);
+    actor.remove();
+  }
+
+  #forgotten(id: string): void {
+    const successor = this.#leaving.get(id)?.successor ?? null;
+    this.#leaving.delete(id);
+    if (successor !== null) this.#assign(successor);
+    if (this.#leaving.size === 0) this.#whenEmpty?.();
+  }
+}
