@@ -1,5 +1,5 @@
 /**
- * What one process has on disk: it outlives the process, but what was written since the last `sync` may be lost when
+ * What one process has on disk: it outlives the process, but what was written since its last `sync` may be lost when
  * the machine (and not only the process) stops. Files are written whole.
  */
 export class SimDisk {
@@ -22,9 +22,11 @@ export class SimDisk {
     return [...this.#current.keys()].sort();
   }
 
-  sync(): void {
-    this.#synced.clear();
-    for (const [name, data] of this.#current) this.#synced.set(name, data);
+  /** What the file is now, or that it is no more, survives whatever happens. */
+  sync(name: string): void {
+    const data = this.#current.get(name);
+    if (data === undefined) this.#synced.delete(name);
+    else this.#synced.set(name, data);
   }
 
   /** The power fails: what was not synced is gone. */

@@ -90,6 +90,13 @@ export class SimRpc {
   dial(address: string, identity: SimIdentity): RpcChannel {
     return new SimChannel(this.#rpc, this.#endpoint, address, identity);
   }
+
+  /** As `dial`, but resolves only once the peer has answered; rejects with UNAVAILABLE when it does not in a few seconds. */
+  async connect(address: string, identity: SimIdentity): Promise<RpcChannel> {
+    const channel = new SimChannel(this.#rpc, this.#endpoint, address, identity);
+    await channel.answered;
+    return channel;
+  }
 }
 
 function defaultPeer(identity: SimIdentity, client: string): Peer {
@@ -287,6 +294,9 @@ interface OpenCall {
 
 /** The client's half of one connection. */
 class SimChannel implements RpcChannel {
+  /** Resolves when the peer has answered for the first time; rejects when it never will. */
+  readonly answered: Promise<void>;
+  readonly #fail: (error: RpcError) => void;
   readonly #endpoint: Endpoint;
   readonly #calls = new Map<number, OpenCall>();
   readonly #closedListeners = new Set<() => void>();
@@ -298,6 +308,10 @@ class SimChannel implements RpcChannel {
   constructor(rpc: SimRpcNetwork, endpoint: Endpoint, address: string, identity: SimIdentity) {
     this.#endpoint = endpoint;
     const { network } = rpc;
+    const answered = Promise.withResolvers<void>();
+    answered.promise.catch(() => {});
+    this.answered = answered.promise;
+    this.#fail = answered.reject;
     const listener = rpc.at(address);
     if (listener === null) {
       // Refused, after the way there and back.
@@ -310,7 +324,12 @@ class SimChannel implements RpcChannel {
     this.#served = new ServedConnection(ends.server, listener, listener.peerOf(identity, endpoint.name));
     // Data may go at once, but an unanswered handshake fails sooner than a keepalive would.
     let isAnswered = false;
-    ends.client.send(() => ends.server.send(() => (isAnswered = true)));
+    ends.client.send(() =>
+      ends.server.send(() => {
+        isAnswered = true;
+        answered.resolve();
+      }),
+    );
     endpoint.clock.after(connectMsMax, () => {
       if (isAnswered || !ends.client.isOpen) return;
       ends.client.close();
@@ -380,6 +399,7 @@ class SimChannel implements RpcChannel {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#end?.close();
+    this.#fail(new RpcError(Status.CANCELLED, "the channel was closed"));
     this.#endAll(new RpcError(Status.CANCELLED, "the channel was closed"));
   }
 
@@ -428,6 +448,7 @@ class SimChannel implements RpcChannel {
   #break(): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#fail(new RpcError(Status.UNAVAILABLE, "nobody answered"));
     this.#endAll(new RpcError(Status.UNAVAILABLE, "the connection broke"));
     for (const listener of this.#closedListeners) listener();
   }

@@ -1,0 +1,124 @@
+/**
+ * What must hold whatever fails, each as a plain function that returns what is wrong, or null. They are looked at after
+ * every commit of every replica; a unit test may call them too.
+ *
+ * S1: no slot has two tasks with desired state RUNNING that were both assigned in one epoch.
+ * S2: the observed state of a task never falls.
+ * S3: what was acknowledged survives.
+ * S4: every replica of one version is identical.
+ * S5: the desired state of a task never falls.
+ * S6: versions grow.
+ */
+import { TaskState, type Task } from "../../proto/gen/messages.ts";
+import type { Commit, Store, TableName } from "../../runtime/store/store.ts";
+
+/** In which epoch each task was assigned, as the log tells it. */
+export type AssignmentEpochs = Map<string, number>;
+
+/** Call before `checkSlots`; `epoch` is that of the commit's transaction. */
+export function noteAssignments(commit: Commit, epoch: number, epochs: AssignmentEpochs): void {
+  for (const change of commit.changes) {
+    if (change.table !== "task" || change.action === "remove") continue;
+    if (change.object.nodeId !== "" && (change.old === null || change.old.nodeId === "") && !epochs.has(change.object.id)) {
+      epochs.set(change.object.id, epoch);
+    }
+  }
+}
+
+/** S1, for the slots that the commit touched. */
+export function checkSlots(commit: Commit, store: Store, epochs: AssignmentEpochs): string | null {
+  for (const change of commit.changes) {
+    if (change.table !== "task" || change.action === "remove" || change.object.slot === 0) continue;
+    const { serviceId, slot } = change.object;
+    const holders = new Map<number, Task>();
+    for (const task of store.tasksBySlot(serviceId, slot)) {
+      if (!isMeantToRun(task)) continue;
+      const epoch = epochs.get(task.id);
+      if (epoch === undefined) continue;
+      const other = holders.get(epoch);
+      if (other !== undefined) return `S1: slot ${slot} of ${serviceId} has ${other.id} and ${task.id}, both assigned in epoch ${epoch}`;
+      holders.set(epoch, task);
+    }
+  }
+  return null;
+}
+
+function isMeantToRun(task: Task): boolean {
+  return task.desiredState === TaskState.RUNNING && (task.status?.state ?? TaskState.NEW) <= TaskState.RUNNING;
+}
+
+/** S2 and S5. */
+export function checkStatesGrow(commit: Commit): string | null {
+  for (const change of commit.changes) {
+    if (change.table !== "task" || change.action !== "update" || change.old === null) continue;
+    const { object, old } = change;
+    const [state, before] = [object.status?.state ?? 0, old.status?.state ?? 0];
+    if (state < before) return `S2: task ${object.id} falls from ${before} to ${state}`;
+    if (object.desiredState < old.desiredState) return `S5: task ${object.id} is desired ${object.desiredState} after ${old.desiredState}`;
+  }
+  return null;
+}
+
+/** S6. */
+export function checkVersionGrows(commit: Commit, before: number): string | null {
+  if (commit.version <= before) return `S6: version ${commit.version} follows ${before}`;
+  for (const change of commit.changes) {
+    const version = change.object.meta?.version?.index ?? 0;
+    if (change.action !== "remove" && version > commit.version) return `S6: ${change.table} ${change.object.id} has version ${version} at ${commit.version}`;
+  }
+  return null;
+}
+
+/** S4: `hashes` holds the first hash seen of each version. */
+export function checkSameState(version: number, hash: string, hashes: Map<number, string>): string | null {
+  const first = hashes.get(version);
+  if (first === undefined) hashes.set(version, hash);
+  return first === undefined || first === hash ? null : `S4: version ${version} has the states ${first} and ${hash}`;
+}
+
+/** A write that a client was told has happened. */
+export interface Acknowledged {
+  readonly table: TableName;
+  readonly id: string;
+  /** From which version on it must be there. */
+  readonly version: number;
+  /** Set when a later removal was asked for, acknowledged or not: then it may be gone. */
+  mayBeGone: boolean;
+  /** Spec version, or what else tells that the write itself is there, is looked at by the workload. */
+  readonly holds: (store: Store) => boolean;
+}
+
+/** S3, for a replica of `store.version`. */
+export function checkAcknowledged(store: Store, writes: Iterable<Acknowledged>): string | null {
+  for (const write of writes) {
+    if (write.mayBeGone || store.version < write.version) continue;
+    if (store.get(write.table, write.id) === undefined) return `S3: the acknowledged ${write.table} ${write.id} is not in version ${store.version}`;
+    if (!write.holds(store)) return `S3: the acknowledged change of ${write.table} ${write.id} is not in version ${store.version}`;
+  }
+  return null;
+}
+
+/** Why the cluster is not where its services want it, or null. Looked at when nothing has failed for a while. */
+export function findUnconverged(store: Store, isReady: (nodeId: string) => boolean): string | null {
+  for (const service of store.all("service")) {
+    if (service.pendingDelete) return `service ${service.id} is still being removed`;
+    const wanted = service.spec?.replicated?.replicas ?? 0;
+    let running = 0;
+    for (const task of store.tasksByService(service.id)) {
+      const state = task.status?.state ?? TaskState.NEW;
+      if (task.desiredState === TaskState.RUNNING && state === TaskState.RUNNING) {
+        if (!isReady(task.nodeId)) return `task ${task.id} runs on ${task.nodeId}, which is not READY`;
+        running += 1;
+      } else if (task.desiredState <= TaskState.RUNNING && state <= TaskState.RUNNING) {
+        return `task ${task.id} of service ${service.id} is in state ${state}, desired ${task.desiredState}`;
+      } else if (state <= TaskState.RUNNING) {
+        return `task ${task.id} should have stopped, and is in state ${state}`;
+      }
+    }
+    if (running !== wanted) return `service ${service.id} has ${running} of ${wanted} tasks`;
+  }
+  for (const task of store.all("task")) {
+    if (store.get("service", task.serviceId) === undefined) return `task ${task.id} is left over from service ${task.serviceId}`;
+  }
+  return null;
+}

@@ -1,0 +1,92 @@
+/** What is drawn for one seed, before anything runs: the cluster's size, which faults are on, and then how often. */
+import { noFaults, type NetworkFaults } from "../../runtime/sim/network.ts";
+import { SimRandom } from "../../runtime/sim/random.ts";
+import type { TaskHabits } from "./machine.ts";
+
+/** Mean milliseconds between two faults of a kind; 0: never. */
+export interface FaultRates {
+  readonly partitionMs: number;
+  readonly managerCrashMs: number;
+  readonly agentCrashMs: number;
+  readonly powerFailureMs: number;
+  readonly natsCrashMs: number;
+  /** A crash of NATS loses records that were acknowledged. */
+  readonly lostTail: boolean;
+  readonly pauseMs: number;
+}
+
+export interface SimOptions {
+  readonly seed: number;
+  readonly managers: number;
+  readonly agents: number;
+  /** How long faults go on, in virtual milliseconds. */
+  readonly faultsMs: number;
+  /** Each process's clock is off by at most so much. */
+  readonly skewMsMax: number;
+  readonly driftPpmMax: number;
+  readonly network: NetworkFaults;
+  readonly rates: FaultRates;
+  readonly tasks: TaskHabits;
+  /** Operations of the workload. */
+  readonly operations: number;
+}
+
+export function drawOptions(seed: number): SimOptions {
+  const random = new SimRandom(`${seed}/options`);
+  // Each fault is on in about a third of the seeds: together they would hide each other.
+  const on = () => random.chance(0.35);
+  const mean = (least: number, most: number) => (on() ? Math.round(random.between(least, most)) : 0);
+  const network = noFaults();
+  if (on()) network.loss = random.between(0.002, 0.08);
+  if (on()) network.duplication = random.between(0.01, 0.2);
+  if (on()) network.reordering = random.between(0.01, 0.3);
+  if (on()) {
+    network.delay = random.between(0.01, 0.3);
+    network.delayMsMax = random.between(5, 400);
+  }
+  if (on()) network.breakage = random.between(0.0005, 0.01);
+  if (on()) network.stall = random.between(0.01, 0.3);
+  const natsCrashMs = mean(6_000, 40_000);
+  return {
+    seed,
+    managers: random.pick([1, 2, 2, 3, 3]),
+    agents: 1 + random.below(5),
+    faultsMs: Math.round(random.between(10_000, 40_000)),
+    skewMsMax: on() ? Math.round(random.between(10, 30_000)) : 0,
+    driftPpmMax: on() ? Math.round(random.between(10, 2_000)) : 0,
+    network,
+    rates: {
+      partitionMs: mean(2_000, 15_000),
+      managerCrashMs: mean(3_000, 20_000),
+      agentCrashMs: mean(3_000, 20_000),
+      powerFailureMs: mean(5_000, 20_000),
+      natsCrashMs,
+      lostTail: natsCrashMs > 0 && random.chance(0.2),
+      pauseMs: mean(3_000, 15_000),
+    },
+    tasks: {
+      refusal: on() ? random.between(0.01, 0.2) : 0,
+      failure: on() ? random.between(0.05, 0.6) : 0,
+      lifeMsMax: random.between(100, 15_000),
+      prepareMsMax: random.between(1, 300),
+      startMsMax: random.between(1, 800),
+      stopMsMax: random.between(1, 2_000),
+    },
+    operations: 3 + random.below(12),
+  };
+}
+
+/** One line: what is on. */
+export function describeOptions(options: SimOptions): string {
+  const parts = [`managers=${options.managers}`, `agents=${options.agents}`, `operations=${options.operations}`, `faultsMs=${options.faultsMs}`];
+  const note = (name: string, value: number | boolean) => {
+    if (value === 0 || value === false) return;
+    parts.push(value === true ? name : `${name}=${Number(value).toPrecision(3)}`);
+  };
+  note("skewMsMax", options.skewMsMax);
+  note("driftPpmMax", options.driftPpmMax);
+  for (const group of [options.network, options.rates, { refusal: options.tasks.refusal, failure: options.tasks.failure }]) {
+    for (const [name, value] of Object.entries(group) as [string, number | boolean][]) note(name, value);
+  }
+  return parts.join(" ");
+}
