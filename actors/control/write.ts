@@ -20,6 +20,9 @@ export const proposeTimeoutMs = 15_000;
 const attemptsMax = 5;
 const retryDelayMs = 50;
 
+/** What of a call the ledger is told. */
+export type Traced = Pick<CallContext, "traceparent">;
+
 export type WriteEnvironment = Pick<Environment, "clock" | "proposer" | "store">;
 
 function wrapped<Name extends TableName>(table: Name, object: Tables[Name]): StoreObject {
@@ -45,7 +48,7 @@ export function atVersion<Name extends TableName>(table: Name, object: Tables[Na
   return codecs[table].patch(object, { meta } as Partial<Tables[Name]>);
 }
 
-function propose(env: WriteEnvironment, operations: readonly Operation[], call: CallContext): Promise<ProposeOutcome> {
+function propose(env: WriteEnvironment, operations: readonly Operation[], call: Traced): Promise<ProposeOutcome> {
   return env.proposer.propose({
     operations,
     mode: ProposeRequest_Mode.ATOMIC,
@@ -57,7 +60,7 @@ function propose(env: WriteEnvironment, operations: readonly Operation[], call: 
 /** Resolves once all operations are in this process's replica; throws RpcError when none happened (or may have). */
 export async function commit(
   env: WriteEnvironment,
-  call: CallContext,
+  call: Traced,
   ...operations: readonly Operation[]
 ): Promise<void> {
   const outcome = await propose(env, operations, call);
@@ -70,7 +73,7 @@ export async function commit(
  */
 export async function transact(
   env: WriteEnvironment,
-  call: CallContext,
+  call: Traced,
   decide: () => readonly Operation[] | Promise<readonly Operation[]>,
 ): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {

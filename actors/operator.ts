@@ -1,0 +1,112 @@
+/** The Operator service: what the muster command asks beyond SwarmKit's API. It only passes on what others know. */
+import { taskName } from "../machines/list-filters.ts";
+import {
+  StatusResponse,
+  WhyResponse,
+  type Node,
+  type OperatorService,
+  type Reason,
+  type Service,
+  type Task,
+} from "../proto/gen/messages.ts";
+import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
+import type { Environment } from "./environment.ts";
+
+export interface OperatorSources {
+  explainTask(task: Task): readonly Reason[];
+  explainService(service: Service): readonly Reason[];
+  explainNode(node: Node): readonly Reason[];
+  /** The present leader; null when none is known. */
+  leader(): { readonly id: string; readonly epoch: number } | null;
+  /** host:port that workers use. */
+  readonly addr: string;
+  /** What this NATS server cannot promise, in sentences. */
+  warnings(): readonly string[];
+  /** Whether a no-op went through log and replica lately, and how many milliseconds ago (-1: never). */
+  health(): { readonly healthy: boolean; readonly progressAgeMs: number };
+  /** Sessions of nodes that this manager holds. */
+  sessions(): number;
+}
+
+type Subject =
+  | { readonly kind: "task"; readonly object: Task; readonly name: string }
+  | { readonly kind: "service"; readonly object: Service; readonly name: string }
+  | { readonly kind: "node"; readonly object: Node; readonly name: string };
+
+export function createOperator(
+  env: Environment,
+  sources: OperatorSources,
+): { readonly handlers: ServiceHandlers<typeof OperatorService> } {
+  const { store } = env;
+
+  function* subjects(): Iterable<Subject> {
+    for (const object of store.all("service")) {
+      yield { kind: "service", object, name: object.spec?.annotations?.name ?? "" };
+    }
+    for (const object of store.all("node")) yield { kind: "node", object, name: object.description?.hostname ?? "" };
+    for (const object of store.all("task")) yield { kind: "task", object, name: taskName(object) };
+  }
+
+  /** By id, then by name, then by unique prefix of an id; `web.2` also means the newest task of that slot. */
+  function find(text: string): Subject {
+    if (text === "") throw new RpcError(Status.INVALID_ARGUMENT, "say which task, service or node: its id or name");
+    let named: Subject | null = null;
+    let slot: Subject | null = null;
+    const prefixed: Subject[] = [];
+    for (const subject of subjects()) {
+      if (subject.object.id === text) return subject;
+      if (subject.name === text) named ??= subject;
+      if (subject.object.id.startsWith(text)) prefixed.push(subject);
+      // Tasks come in order of creation, so the last one is the newest.
+      if (subject.kind === "task" && subject.name.startsWith(`${text}.`)) slot = subject;
+    }
+    const found = named ?? slot;
+    if (found !== null) return found;
+    if (prefixed.length > 1) {
+      throw new RpcError(Status.INVALID_ARGUMENT, `${text} is ambiguous (${prefixed.length} matches found)`);
+    }
+    const only = prefixed[0];
+    if (only === undefined) throw new RpcError(Status.NOT_FOUND, `no task, service or node is called ${text}`);
+    return only;
+  }
+
+  function reasonsFor(subject: Subject): readonly Reason[] {
+    switch (subject.kind) {
+      case "task":
+        return sources.explainTask(subject.object);
+      case "service":
+        return sources.explainService(subject.object);
+      case "node":
+        return sources.explainNode(subject.object);
+    }
+  }
+
+  return {
+    handlers: {
+      Why({ subject: text }) {
+        const subject = find(text);
+        const { kind, name, object } = subject;
+        return WhyResponse.create({ kind, id: object.id, name, reasons: reasonsFor(subject) });
+      },
+
+      Status() {
+        const leader = sources.leader();
+        const { healthy, progressAgeMs } = sources.health();
+        let clusterId = "";
+        for (const { id } of store.all("cluster")) clusterId = id;
+        return StatusResponse.create({
+          managerId: env.managerId,
+          clusterId,
+          leaderId: leader?.id ?? "",
+          epoch: leader?.epoch ?? 0,
+          applied: store.version,
+          addr: sources.addr,
+          warnings: sources.warnings(),
+          sessions: sources.sessions(),
+          progressAgeMs,
+          healthy,
+        });
+      },
+    },
+  };
+}

@@ -1,0 +1,79 @@
+/**
+ * When the keys change with which engines encrypt the traffic between nodes: every rotation period, by the leader.
+ *
+ *   resting ──▶ rotating ──▶ resting
+ *                  │ ▲
+ *                  ▼ │
+ *               retrying
+ *
+ * K1: each subsystem always has exactly `keyringSize` keys, or engines ignore (or crash on) what they are sent.
+ * K2: a new key's lamport time is greater than every older one's: the greatest is the one that is used.
+ */
+import { assign, setup } from "xstate";
+import { Cluster, EncryptionKey, EncryptionKey_Algorithm } from "../proto/gen/messages.ts";
+import { effect } from "./effect.ts";
+
+/** SwarmKit's: the newest key, the one before it for what is under way, and the next one made known in advance. */
+export const keyringSize = 3;
+export const keySubsystems = ["networking:gossip", "networking:ipsec"] as const;
+/** AES-128. */
+export const networkKeyBytes = 16;
+export const keyRotationTimes = { periodMs: 12 * 3_600_000, retryMs: 10_000 } as const;
+
+/** The cluster with one more key in each subsystem and the oldest dropped; `key` is drawn once for each. */
+export function withRotatedKeys(cluster: Cluster, key: () => Uint8Array): Cluster {
+  const lamportTime = cluster.encryptionKeyLamportClock + 1;
+  const keys: EncryptionKey[] = [];
+  for (const subsystem of keySubsystems) {
+    const newest = cluster.networkBootstrapKeys
+      .filter((old) => old.subsystem === subsystem)
+      .toSorted((a, b) => b.lamportTime - a.lamportTime)
+      .slice(0, keyringSize - 1)
+      .toReversed();
+    const algorithm = EncryptionKey_Algorithm.AES_128_GCM;
+    keys.push(...newest, EncryptionKey.create({ subsystem, algorithm, key: key(), lamportTime }));
+  }
+  return Cluster.patch(cluster, { networkBootstrapKeys: keys, encryptionKeyLamportClock: lamportTime });
+}
+
+export type KeyRotationEvent =
+  | { readonly type: "keys.rotated" }
+  | { readonly type: "rotation.failed"; readonly reason: string };
+
+export const keyRotationMachine = setup({
+  types: { context: {} as { readonly reason: string }, events: {} as KeyRotationEvent },
+  actions: {
+    /** Answered by `keys.rotated` or `rotation.failed`. */
+    rotateKeys: effect("rotateKeys"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
+  },
+  delays: { rotationPeriod: keyRotationTimes.periodMs, retryDelay: keyRotationTimes.retryMs },
+}).createMachine({
+  id: "keyRotation",
+  context: { reason: "" },
+  initial: "resting",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    resting: {
+      description: "The keys are young enough.",
+      after: { rotationPeriod: "rotating" },
+    },
+    rotating: {
+      description: "New keys are being written into the cluster object. K1, K2",
+      entry: "rotateKeys",
+      on: {
+        "keys.rotated": { target: "resting", actions: { type: "rememberReason", params: { reason: "" } } },
+        "rotation.failed": {
+          target: "retrying",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+      },
+    },
+    retrying: {
+      description: "The log took no write; tries again after the delay.",
+      after: { retryDelay: "rotating" },
+    },
+  },
+});
