@@ -1,0 +1,188 @@
+/**
+ * A client that creates, scales, updates and removes services as a person would: over the Control service of some
+ * manager, trying another when one does not answer. It remembers what it was told has happened.
+ */
+import {
+  Annotations, Any, ControlService, CreateServiceRequest, GetServiceRequest, GenericRuntimeSpec, RemoveServiceRequest, ReplicatedService, ServiceSpec,
+  TaskSpec, UpdateServiceRequest, type Service,
+} from "../../proto/gen/messages.ts";
+import type { MethodDescriptor } from "../../proto/codec.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import type { SimPorts } from "../../runtime/sim/simulation.ts";
+import type { SimIdentity } from "../../runtime/sim/rpc.ts";
+import type { SimTrace } from "../../runtime/sim/trace.ts";
+import type { Acknowledged } from "./invariants.ts";
+
+/** The GenericRuntimeSpec kind of simulated tasks. */
+export const taskKind = "sim";
+
+const callTimeoutMs = 10_000;
+const retryMs = 500;
+const replicasMax = 8;
+
+export interface WorkloadOptions {
+  readonly ports: SimPorts;
+  readonly trace: SimTrace;
+  readonly addresses: readonly string[];
+  readonly identity: SimIdentity;
+  readonly operations: number;
+  /** The operations are spread over so many milliseconds. */
+  readonly withinMs: number;
+}
+
+interface Known {
+  readonly id: string;
+  readonly name: string;
+  /** The acknowledgement of its last change, until the next is tried. */
+  lastWrite: Acknowledged | null;
+  /** Changes tried so far. */
+  tried: number;
+  readonly creation: Acknowledged;
+}
+
+export class Workload {
+  readonly #options: WorkloadOptions;
+  readonly #random: SimRandom;
+  readonly #writes: Acknowledged[] = [];
+  readonly #services = new Map<string, Known>();
+  readonly #removed = new Set<string>();
+  #channel: RpcChannel | null = null;
+  #names = 0;
+  #done = 0;
+
+  constructor(options: WorkloadOptions) {
+    this.#options = options;
+    this.#random = options.ports.random.fork("workload");
+  }
+
+  get writes(): readonly Acknowledged[] {
+    return this.#writes;
+  }
+
+  /** Ids of services whose removal was acknowledged. */
+  get removed(): ReadonlySet<string> {
+    return this.#removed;
+  }
+
+  get isDone(): boolean {
+    return this.#done === this.#options.operations;
+  }
+
+  start(): void {
+    const { operations, ports, withinMs } = this.#options;
+    for (let operation = 0; operation < operations; operation += 1) {
+      // The first makes something for the others to work on.
+      const at = operation === 0 ? 0 : this.#random.between(0, withinMs);
+      ports.clock.after(at, () => void this.#operate().then(() => (this.#done += 1)));
+    }
+  }
+
+  async #operate(): Promise<void> {
+    const services = [...this.#services.values()];
+    const kind = services.length === 0 ? 0 : this.#random.next();
+    try {
+      if (kind < 0.35) await this.#create();
+      else if (kind < 0.65) await this.#change(this.#random.pick(services), (spec) => this.#scaled(spec));
+      else if (kind < 0.85) await this.#change(this.#random.pick(services), (spec) => this.#updated(spec));
+      else await this.#remove(this.#random.pick(services));
+    } catch (error) {
+      this.#options.trace.write("client", `gave up: ${error instanceof RpcError ? `${error.code} ${error.message}` : String(error)}`);
+      if (!(error instanceof RpcError)) throw error;
+    }
+  }
+
+  async #create(): Promise<void> {
+    const name = `s${(this.#names += 1)}`;
+    const spec = ServiceSpec.create({
+      annotations: Annotations.create({ name }),
+      task: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: taskKind, payload: Any.create({ type_url: "sim", value: new Uint8Array([1]) }) }) }),
+      replicated: ReplicatedService.create({ replicas: this.#random.below(replicasMax) }),
+    });
+    const { service } = await this.#call(ControlService.methods.CreateService, CreateServiceRequest.create({ spec }), `create ${name}`);
+    if (service === null) throw new RpcError(Status.INTERNAL, "no service in the answer");
+    const creation: Acknowledged = { table: "service", id: service.id, version: versionOf(service), mayBeGone: false, holds: () => true };
+    this.#writes.push(creation);
+    const known: Known = { id: service.id, name, lastWrite: null, tried: 0, creation };
+    this.#services.set(service.id, known);
+  }
+
+  async #change(known: Known, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
+    const { service } = await this.#call(ControlService.methods.GetService, GetServiceRequest.create({ serviceId: known.id }), `get ${known.name}`);
+    if (service?.spec === undefined || service.spec === null) return;
+    const spec = change(service.spec);
+    // From here on the earlier one may have been replaced.
+    if (known.lastWrite !== null) known.lastWrite.mayBeGone = true;
+    known.lastWrite = null;
+    const attempt = (known.tried += 1);
+    const answer = await this.#call(
+      ControlService.methods.UpdateService,
+      UpdateServiceRequest.create({ serviceId: known.id, serviceVersion: service.meta?.version ?? null, spec }),
+      `update ${known.name} to ${spec.replicated?.replicas} replicas, ${spec.task?.forceUpdate}`,
+    );
+    if (answer.service === null) return;
+    const [replicas, forceUpdate] = [spec.replicated?.replicas, spec.task?.forceUpdate];
+    const write: Acknowledged = {
+      table: "service",
+      id: known.id,
+      version: versionOf(answer.service),
+      // Another change of it may have been tried in the meantime.
+      mayBeGone: known.creation.mayBeGone || known.tried !== attempt,
+      holds: (store) => {
+        const held = store.get("service", known.id)?.spec;
+        return held?.replicated?.replicas === replicas && held?.task?.forceUpdate === forceUpdate;
+      },
+    };
+    if (known.tried === attempt) known.lastWrite = write;
+    this.#writes.push(write);
+  }
+
+  async #remove(known: Known): Promise<void> {
+    known.creation.mayBeGone = true;
+    if (known.lastWrite !== null) known.lastWrite.mayBeGone = true;
+    await this.#call(ControlService.methods.RemoveService, RemoveServiceRequest.create({ serviceId: known.id }), `remove ${known.name}`);
+    this.#services.delete(known.id);
+    this.#removed.add(known.id);
+  }
+
+  #scaled(spec: ServiceSpec): ServiceSpec {
+    return ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: this.#random.below(replicasMax) }) });
+  }
+
+  #updated(spec: ServiceSpec): ServiceSpec {
+    const task = spec.task ?? TaskSpec.create();
+    return ServiceSpec.patch(spec, { task: TaskSpec.patch(task, { forceUpdate: task.forceUpdate + 1 }) });
+  }
+
+  /** Asks one manager; a read that fails is tried once more, perhaps at another. */
+  async #call<Request, Response>(method: MethodDescriptor<Request, Response>, request: Request, what: string): Promise<Response> {
+    const { ports, trace } = this.#options;
+    for (let attempt = 0; ; attempt += 1) {
+      const channel = (this.#channel ??= this.#dial());
+      try {
+        const response = await channel.unary(method, request, { timeoutMs: callTimeoutMs });
+        trace.write("client", `${what}: done`);
+        return response;
+      } catch (error) {
+        const code = error instanceof RpcError ? error.code : null;
+        trace.write("client", `${what}: ${code} ${error instanceof Error ? error.message : ""}`);
+        if (this.#channel === channel) {
+          channel.close();
+          this.#channel = null;
+        }
+        const isRead = method.path.includes("/Get");
+        if (attempt > 0 || !isRead || (code !== Status.UNAVAILABLE && code !== Status.DEADLINE_EXCEEDED)) throw error;
+        await new Promise<void>((resolve) => ports.clock.after(retryMs, resolve));
+      }
+    }
+  }
+
+  #dial(): RpcChannel {
+    const { addresses, identity, ports } = this.#options;
+    return ports.rpc.dial(this.#random.pick(addresses), identity);
+  }
+}
+
+function versionOf(service: Service): number {
+  return service.meta?.version?.index ?? 0;
+}
