@@ -1,0 +1,149 @@
+/**
+ * One manager: every actor that it runs, put together over its ports. The real process (`cli/processes/manager.ts`) and
+ * the simulator both start a manager here, so that what is simulated is what runs.
+ *
+ * On every manager: the replica, leadership, membership, the dispatcher with its sessions, and the services.
+ * On the leader alone, from the barrier of its epoch until it steps down: its duties.
+ */
+import type {
+  CAService,
+  ControlService,
+  DispatcherService,
+  HealthService,
+  LogBrokerService,
+  NodeCAService,
+  OperatorService,
+  WatchService,
+} from "../proto/gen/messages.ts";
+import type { Blobs, LeaseBucket, Log } from "../runtime/ports.ts";
+import type { ServiceHandlers } from "../runtime/rpc.ts";
+import { Replica } from "../runtime/store/replica.ts";
+import { bootstrapCluster, whenCluster } from "./bootstrap.ts";
+import { createCa } from "./ca.ts";
+import type { CertificateAuthority } from "./ca-port.ts";
+import { startCertificateSigner } from "./certificate-signer.ts";
+import { createControl } from "./control.ts";
+import { createDispatcher } from "./dispatcher.ts";
+import type { Environment, Running } from "./environment.ts";
+import { createHealth } from "./health.ts";
+import { startKeyManager } from "./key-manager.ts";
+import { startLeadership, type Leadership } from "./leadership.ts";
+import { createLogBroker } from "./log-broker.ts";
+import { startMembership } from "./membership.ts";
+import { startNodeWatch } from "./node-watch.ts";
+import { createOperator } from "./operator.ts";
+import { startOrchestration, type Orchestration } from "./orchestration.ts";
+import { startProgress } from "./progress.ts";
+import { createWatch } from "./watch.ts";
+
+export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
+  readonly log: Log;
+  readonly leases: LeaseBucket;
+  readonly blobs: Blobs;
+  readonly authority: CertificateAuthority;
+  /** host:port that workers reach this manager at. */
+  readonly advertise: string;
+  /** What the NATS server cannot promise, in sentences for the operator. */
+  readonly warnings: readonly string[];
+  /** The replica met a broken log, or a duty failed for good: the process must end. */
+  onBroken(error: unknown): void;
+}
+
+export interface ManagerServices {
+  readonly ca: ServiceHandlers<typeof CAService>;
+  readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
+  readonly dispatcher: ServiceHandlers<typeof DispatcherService>;
+  readonly logBroker: ServiceHandlers<typeof LogBrokerService>;
+  readonly health: ServiceHandlers<typeof HealthService>;
+  readonly control: ServiceHandlers<typeof ControlService>;
+  readonly watch: ServiceHandlers<typeof WatchService>;
+  readonly operator: ServiceHandlers<typeof OperatorService>;
+}
+
+export interface Manager extends Running {
+  readonly environment: Environment;
+  readonly replica: Replica;
+  readonly leadership: Leadership;
+  readonly services: ManagerServices;
+  /** Resolves when the replica has caught up and there is a cluster: from then on it can serve. */
+  ready(): Promise<void>;
+  isHealthy(): boolean;
+}
+
+export function startManager(parts: ManagerParts): Manager {
+  const { log, leases, blobs, authority, advertise, onBroken } = parts;
+  const replica = new Replica();
+  let orchestration: Orchestration | null = null;
+  const leadership: Leadership = startLeadership(
+    { ...parts, store: replica },
+    { leases, log, replica, blobs, onBroken, startDuties: () => startDuties() },
+  );
+  const environment: Environment = { ...parts, store: replica, proposer: leadership.proposer };
+
+  function startDuties(): Running {
+    const duties: Running[] = [];
+    let stopped = false;
+    const startRest = (): void => {
+      if (stopped) return;
+      orchestration = startOrchestration(environment);
+      duties.push(
+        orchestration,
+        startNodeWatch(environment),
+        startCertificateSigner(environment, authority),
+        startKeyManager(environment),
+      );
+    };
+    // A bootstrap that cannot be written is one that the ledger took too long over: the next leader, or this one in its
+    // next epoch, tries again.
+    bootstrapCluster(environment, authority, { advertise }).then(startRest, (error: unknown) => {
+      parts.telemetry.log.warn({ err: error }, "the cluster object could not be written; giving up the lead");
+      void leadership.release();
+    });
+    return {
+      stop: () => {
+        stopped = true;
+        orchestration = null;
+        for (const duty of duties.splice(0).reverse()) duty.stop();
+      },
+    };
+  }
+
+  const progress = startProgress(environment, log);
+  const membership = startMembership(environment, { addr: advertise });
+  const dispatcher = createDispatcher(environment, { settled: () => parts.bus.isUp() && progress.isHealthy(), addr: advertise });
+  const ca = createCa(environment, authority);
+  const operator = createOperator(environment, {
+    explainTask: (task) => orchestration?.explainTask(task) ?? [],
+    explainService: (service) => orchestration?.explainService(service.id) ?? [],
+    explainNode: (node) => dispatcher.explain(node.id),
+    leader: () => {
+      const leader = leadership.leader();
+      return leader === null ? null : { id: leader.managerId, epoch: leader.epoch };
+    },
+    addr: advertise,
+    warnings: () => parts.warnings,
+    health: () => ({ healthy: progress.isHealthy(), progressAgeMs: progress.ageMs() }),
+    sessions: () => [...dispatcher.sessions()].length,
+  });
+  const running: readonly Running[] = [leadership, progress, membership, dispatcher, ca];
+  return {
+    environment,
+    replica,
+    leadership,
+    services: {
+      ca: ca.ca,
+      nodeCa: ca.nodeCa,
+      dispatcher: dispatcher.handlers,
+      logBroker: createLogBroker(environment).handlers,
+      health: createHealth(environment, () => progress.isHealthy()).handlers,
+      control: createControl(environment, { leaderId: () => leadership.leader()?.managerId ?? "", authority }).handlers,
+      watch: createWatch(environment).handlers,
+      operator: operator.handlers,
+    },
+    ready: async () => void (await whenCluster(environment)),
+    isHealthy: () => progress.isHealthy(),
+    stop: () => {
+      for (const part of [...running].reverse()) part.stop();
+    },
+  };
+}

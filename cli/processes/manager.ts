@@ -1,0 +1,238 @@
+/**
+ * One manager process: its data dir, its nats-server (unless it is given one), the manager itself, its edges and its
+ * certificate. Everything is ended in the opposite order.
+ */
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { ensureManagerCertificate, type ManagerCertificate, type ManagerIdentity } from "../../actors/bootstrap.ts";
+import { startManager, type Manager } from "../../actors/manager.ts";
+import { createGrpcServer, type GrpcServer } from "../../edges/grpc/server.ts";
+import { ListenError } from "../../edges/grpc/listener.ts";
+import {
+  CAService,
+  ControlService,
+  DispatcherService,
+  HealthService,
+  LogBrokerService,
+  NodeCAService,
+  OperatorService,
+  WatchService,
+} from "../../proto/gen/messages.ts";
+import { newId } from "../../runtime/ids.ts";
+import { connectNats, type NatsLink } from "../../runtime/nats/connection.ts";
+import { startNatsServer, type NatsServer } from "../../runtime/nats/server.ts";
+import { NatsProblem } from "../../runtime/nats/errors.ts";
+import { NatsServerProblem } from "../../runtime/nats/server.ts";
+import { Host } from "../../runtime/host.ts";
+import * as pki from "../../runtime/pki/index.ts";
+import { SystemClock } from "../../runtime/system/clock.ts";
+import { SystemRandom } from "../../runtime/system/random.ts";
+import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
+import { UserError } from "../user-error.ts";
+import { version } from "../version.ts";
+import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
+import { openDataDir, type DataDir } from "./data-dir.ts";
+import { serveMetrics } from "./metrics-server.ts";
+
+export interface ManagerProcessOptions {
+  readonly dataDir: string;
+  readonly listen: HostPort;
+  /** Host, or host:port, that workers reach this manager at; absent: made from `listen`. */
+  readonly advertise: HostPort | null;
+  /** An outside NATS; null: one of its own under the data dir. */
+  readonly nats: string | null;
+  readonly metrics: HostPort | null;
+  readonly telemetry: ProcessTelemetry;
+}
+
+export interface ManagerProcess {
+  readonly manager: Manager;
+  readonly advertise: string;
+  readonly controlSocket: string;
+  readonly warnings: readonly string[];
+  stop(): Promise<void>;
+}
+
+/** For streams to be told goodbye and unary calls to end. */
+const closeGraceMs = 2_000;
+/** A second manager on the same NATS may have to wait for the first one's bootstrap. */
+const readyTimeoutMs = 60_000;
+
+/** Throws UserError, whose sentence says what to do. `onBroken` is told when the process must end. */
+export async function startManagerProcess(options: ManagerProcessOptions, onBroken: (error: unknown) => void): Promise<ManagerProcess> {
+  const { telemetry, listen } = options;
+  const dataDir = openDataDir(options.dataDir);
+  const undo: (() => Promise<void> | void)[] = [() => dataDir.release()];
+  const stop = async (): Promise<void> => {
+    for (const step of undo.splice(0).reverse()) await step();
+  };
+  try {
+    const random = new SystemRandom();
+    const clock = new SystemClock();
+    const managerId = nodeIdOf(dataDir, random);
+    const advertise = formatHostPort(options.advertise ?? { host: advertisedHost(listen.host), port: listen.port });
+
+    let natsServer: NatsServer | null = null;
+    if (options.nats === null) {
+      natsServer = await startNatsServer({
+        dataDir: join(dataDir.path, "nats"),
+        logFile: join(dataDir.path, "nats", "nats.log"),
+        telemetry,
+        ...(process.env["MUSTER_NATS_SERVER"] ? { binary: process.env["MUSTER_NATS_SERVER"] } : {}),
+      });
+      const server = natsServer;
+      undo.push(() => server.stop());
+    }
+    const link: NatsLink = await connectNats({
+      servers: [natsServer?.url ?? (options.nats as string)],
+      ...(natsServer === null ? {} : { user: natsServer.user, pass: natsServer.pass, flushesEveryWrite: natsServer.flushesEveryWrite }),
+      name: `muster-manager-${managerId}`,
+      telemetry,
+    });
+    undo.push(() => link.drain());
+    for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
+
+    const host = new Host({ clock, telemetry, onCrash: (actorId, error) => onBroken(new Error(`actor ${actorId} failed`, { cause: error })) });
+    undo.push(() => host.stopAll());
+    const manager = startManager({
+      managerId,
+      clock,
+      random,
+      bus: link.bus,
+      telemetry,
+      host,
+      log: link.log,
+      leases: link.leases,
+      blobs: link.blobs,
+      authority: pki,
+      advertise,
+      warnings: link.abilities,
+      onBroken,
+    });
+    undo.push(async () => {
+      await manager.leadership.release();
+      manager.stop();
+    });
+    await withTimeout(manager.ready(), readyTimeoutMs, "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?");
+
+    const server = serve(manager, telemetry);
+    undo.push(() => server.close(closeGraceMs));
+    await keepCertificate(manager, dataDir, advertise, server, listen, (cancel) => undo.push(cancel));
+    const controlSocket = join(dataDir.path, "control.sock");
+    await server.listenUnix(controlSocket);
+    if (options.metrics !== null) {
+      const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.isHealthy());
+      undo.push(() => void metrics.close());
+    }
+    telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager serves");
+    return { manager, advertise, controlSocket, warnings: link.abilities, stop };
+  } catch (error) {
+    await stop();
+    throw inOneSentence(error);
+  }
+}
+
+function nodeIdOf(dataDir: DataDir, random: SystemRandom): string {
+  const known = dataDir.read("node-id")?.trim();
+  if (known !== undefined && known !== "") return known;
+  const id = newId(random);
+  dataDir.write("node-id", `${id}\n`);
+  return id;
+}
+
+function serve(manager: Manager, telemetry: ProcessTelemetry): GrpcServer {
+  const server = createGrpcServer({ telemetry });
+  const { services } = manager;
+  server.add(CAService, services.ca);
+  server.add(NodeCAService, services.nodeCa);
+  server.add(DispatcherService, services.dispatcher);
+  server.add(LogBrokerService, services.logBroker);
+  server.add(HealthService, services.health);
+  server.add(ControlService, services.control);
+  server.add(WatchService, services.watch);
+  server.add(OperatorService, services.operator);
+  return server;
+}
+
+/** Opens the TLS port with this manager's certificate, and renews that for as long as the process lives. */
+async function keepCertificate(
+  manager: Manager,
+  dataDir: DataDir,
+  advertise: string,
+  server: GrpcServer,
+  listen: HostPort,
+  onStop: (cancel: () => void) => void,
+): Promise<void> {
+  const { environment: env } = manager;
+  const facts = {
+    hostname: hostname(),
+    advertise,
+    version,
+    architecture: process.arch === "x64" ? "x86_64" : process.arch === "arm64" ? "aarch64" : process.arch,
+    os: process.platform,
+  };
+  const stopping = new AbortController();
+  onStop(() => stopping.abort());
+  const obtain = async (): Promise<ManagerCertificate> => {
+    const keyPem = dataDir.read("node.key");
+    const certificatePem = dataDir.read("node.crt");
+    const identity: ManagerIdentity | null = keyPem === null || certificatePem === null ? null : { keyPem, certificatePem };
+    const certificate = await ensureManagerCertificate(env, pki, identity, facts, stopping.signal);
+    if (certificate.isNew) {
+      dataDir.write("node.key", certificate.keyPem);
+      dataDir.write("node.crt", certificate.certificatePem);
+    }
+    return certificate;
+  };
+  let current = await obtain();
+  await server.listenTls({
+    ...listen,
+    credentials: current,
+    organization: () => current.organization,
+    isRemoved: (nodeId) => isRemoved(manager, nodeId),
+  });
+  const renewLater = (): void => {
+    // Timers of Node hold at most 2^31-1 ms; a later renewal is looked at again then.
+    const waitMs = Math.min(Math.max(0, current.renewAtMs - env.clock.now()), 2 ** 31 - 1);
+    const timer = env.clock.setTimeout(() => {
+      if (env.clock.now() < current.renewAtMs) return renewLater();
+      obtain().then(
+        (renewed) => {
+          current = renewed;
+          server.setCredentials(renewed);
+          renewLater();
+        },
+        (error: unknown) => {
+          if (stopping.signal.aborted) return;
+          env.telemetry.log.warn({ err: error }, "the manager's certificate could not be renewed; trying again in a minute");
+          current = { ...current, renewAtMs: env.clock.now() + 60_000 };
+          renewLater();
+        },
+      );
+    }, waitMs);
+    stopping.signal.addEventListener("abort", () => env.clock.clearTimeout(timer), { once: true });
+  };
+  renewLater();
+}
+
+function isRemoved(manager: Manager, nodeId: string): boolean {
+  for (const cluster of manager.replica.all("cluster")) if (cluster.blacklistedCertificates[nodeId] !== undefined) return true;
+  return false;
+}
+
+async function withTimeout<Result>(promise: Promise<Result>, timeoutMs: number, sentence: string): Promise<Result> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new UserError(sentence)), timeoutMs);
+  });
+  try {
+    return await Promise.race([promise, timeout]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function inOneSentence(error: unknown): unknown {
+  if (error instanceof NatsProblem || error instanceof NatsServerProblem || error instanceof ListenError) return new UserError(error.message, { cause: error });
+  return error;
+}

@@ -1,0 +1,29 @@
+/** `/metrics` for Prometheus and `/healthz` for supervisors, on loopback unless told otherwise. */
+import { createServer, type Server } from "node:http";
+import type { PrometheusMetrics } from "../../runtime/telemetry/metrics.ts";
+import { UserError } from "../user-error.ts";
+import { formatHostPort, type HostPort } from "./addresses.ts";
+
+export async function serveMetrics(listen: HostPort, metrics: PrometheusMetrics, isHealthy: () => boolean): Promise<Server> {
+  const server = createServer((request, response) => {
+    if (request.url === "/metrics") {
+      metrics.expose().then(
+        ({ text, contentType }) => response.writeHead(200, { "content-type": contentType }).end(text),
+        (error: Error) => response.writeHead(500).end(error.message),
+      );
+    } else if (request.url === "/healthz") {
+      const healthy = isHealthy();
+      response.writeHead(healthy ? 200 : 503, { "content-type": "text/plain" }).end(healthy ? "ok\n" : "nothing gets done\n");
+    } else {
+      response.writeHead(404).end();
+    }
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(listen.port, listen.host, resolve);
+  }).catch((error: Error) => {
+    throw new UserError(`metrics cannot be served at ${formatHostPort(listen)} (${error.message}): choose another with --metrics`);
+  });
+  server.unref();
+  return server;
+}

@@ -1,0 +1,50 @@
+/** `muster up`: a manager and an agent on this machine, in one process, with a nats-server beside it. */
+import { join } from "node:path";
+import { hostname } from "node:os";
+import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
+import { runAgent, type AgentProcess } from "../agent-process.ts";
+import { rememberHost } from "../last-host.ts";
+import { UserError } from "../user-error.ts";
+import type { HostPort } from "./addresses.ts";
+import { startManagerProcess, type ManagerProcess } from "./manager.ts";
+
+export interface UpOptions {
+  readonly dataDir: string;
+  readonly listen: HostPort;
+  readonly advertise: HostPort | null;
+  readonly withAgent: boolean;
+  readonly metrics: HostPort | null;
+  readonly telemetry: ProcessTelemetry;
+}
+
+export interface Up {
+  readonly manager: ManagerProcess;
+  /** Ends everything that was started, the agent's tasks included. */
+  stop(): Promise<void>;
+}
+
+export async function startUp(options: UpOptions, onBroken: (error: unknown) => void): Promise<Up> {
+  const { dataDir, telemetry } = options;
+  const manager = await startManagerProcess({ ...options, dataDir: join(dataDir, "manager"), nats: null }, onBroken);
+  let agent: AgentProcess | null = null;
+  const stop = async (): Promise<void> => {
+    await agent?.shutdown(true);
+    await manager.stop();
+  };
+  try {
+    if (options.withAgent) agent = await runAgent({ join: manager.advertise, token: workerToken(manager), dataDir: join(dataDir, "agent"), hostname: hostname(), labels: {} }, telemetry);
+    rememberHost(`unix://${manager.controlSocket}`);
+    return { manager, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+export function workerToken({ manager }: ManagerProcess): string {
+  for (const cluster of manager.replica.all("cluster")) {
+    const token = cluster.rootCa?.joinTokens?.worker;
+    if (token !== undefined && token !== "") return token;
+  }
+  throw new UserError("the cluster has no worker token: run muster token worker --rotate");
+}
