@@ -1,0 +1,152 @@
+/**
+ * A manager's environment for unit tests: the real replica, and a ledger that decides as the real one does and appends to
+ * a log that cannot fail, all on a clock that the test moves.
+ */
+import type { Environment } from "../../actors/environment.ts";
+import { decide } from "../../machines/proposals.ts";
+import {
+  Change,
+  Operation,
+  ProposeRequest_Mode,
+  StoreObject,
+  Timestamp,
+  Transaction,
+} from "../../proto/gen/messages.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import { Host } from "../../runtime/host.ts";
+import type { Bus } from "../../runtime/ports.ts";
+import type { CallContext, Peer, Sink } from "../../runtime/rpc.ts";
+import { RpcError } from "../../runtime/rpc.ts";
+import { SimClock } from "../../runtime/sim/clock.ts";
+import { SimRandom } from "../../runtime/sim/random.ts";
+import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
+import { SimTrace } from "../../runtime/sim/trace.ts";
+import { Replica } from "../../runtime/store/replica.ts";
+import { encodeRecord } from "../../runtime/store/record.ts";
+import { Staging } from "../../runtime/store/staging.ts";
+import type { Proposal, ProposeOutcome, TableName, Tables } from "../../runtime/store/store.ts";
+
+export interface TestManager {
+  readonly env: Environment;
+  readonly clock: SimClock;
+  readonly store: Replica;
+  /** What was proposed, in order. */
+  readonly proposals: readonly Proposal[];
+  /** Writes objects as they are, whatever is stored. */
+  seed<Name extends TableName>(table: Name, ...objects: readonly Tables[Name][]): void;
+  /** While true, nobody takes proposals. */
+  leaderless: boolean;
+}
+
+const noBus: Bus = {
+  publish: () => undefined,
+  subscribe: () => ({ unsubscribe: () => undefined }),
+  request: () => Promise.resolve({ kind: "no-responders" }),
+  isUp: () => true,
+  onLink: () => ({ unsubscribe: () => undefined }),
+};
+
+export function testManager(managerId = "manager1"): TestManager {
+  const clock = new SimClock();
+  const random = new SimRandom("test");
+  const telemetry = createSimTelemetry({ who: managerId, clock, random: random.fork("telemetry"), trace: new SimTrace(clock, { keepLines: false }) });
+  const store = new Replica();
+  const proposals: Proposal[] = [];
+  const manager = { leaderless: false };
+
+  function append(changes: readonly Change[]): void {
+    const header = Transaction.create({
+      id: `t${store.version + 1}`,
+      epoch: 1,
+      previous: store.checksum,
+      time: Timestamp.create({ seconds: Math.floor(clock.now() / 1_000) }),
+      writer: managerId,
+    });
+    store.apply(store.version + 1, encodeRecord(header, changes.map((change) => Change.encode(change))));
+  }
+
+  function propose(proposal: Proposal): ProposeOutcome {
+    proposals.push(proposal);
+    if (manager.leaderless) return { kind: "unavailable", maybe: false, message: "there is no leader" };
+    const staging = new Staging(store);
+    const changes: Change[] = [];
+    let skipped = 0;
+    // As over the wire: what is proposed is what its bytes say.
+    for (const operation of proposal.operations.map((each) => Operation.decode(Operation.encode(each)))) {
+      const decision = decide(staging as never, operation);
+      if (decision.kind === "change") {
+        changes.push(decision.change);
+        staging.stage(decision.change);
+      } else if (decision.kind === "refused" && proposal.mode === ProposeRequest_Mode.ATOMIC) {
+        return { kind: "refused", code: ErrorCode[decision.code], message: decision.message };
+      } else {
+        skipped += 1;
+      }
+    }
+    if (changes.length > 0) append(changes);
+    return { kind: "committed", version: store.version, skipped };
+  }
+
+  const env: Environment = {
+    managerId,
+    clock,
+    random: random.fork("manager"),
+    bus: noBus,
+    telemetry,
+    host: new Host({
+      clock,
+      telemetry,
+      onCrash: (actorId, error) => {
+        throw new Error(`actor ${actorId} crashed`, { cause: error });
+      },
+    }),
+    store,
+    proposer: { propose: (proposal) => Promise.resolve().then(() => propose(proposal)) },
+  };
+  return Object.assign(manager, {
+    env,
+    clock,
+    store,
+    proposals,
+    seed: <Name extends TableName>(table: Name, ...objects: readonly Tables[Name][]) => {
+      append(objects.map((object) => Change.create({ put: StoreObject.create({ [table]: object } as never) })));
+    },
+  });
+}
+
+export function call(peer: Partial<Peer> = {}, signal = new AbortController().signal): CallContext {
+  return { peer: { identity: null, local: true, address: "", ...peer }, signal, traceparent: "" };
+}
+
+/** What a call was refused with; null when it was not. */
+export async function refusalOf(run: () => unknown): Promise<{ code: number; message: string } | null> {
+  try {
+    await run();
+    return null;
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+    return { code: error.code, message: error.message };
+  }
+}
+
+export interface CollectedStream<Message> extends Sink<Message> {
+  readonly messages: readonly Message[];
+  /** Undefined while the stream is open; null when it ended well. */
+  readonly ended: RpcError | null | undefined;
+  buffered: number;
+}
+
+export function collectedStream<Message>(): CollectedStream<Message> {
+  const messages: Message[] = [];
+  const stream = {
+    messages,
+    ended: undefined as RpcError | null | undefined,
+    buffered: 0,
+    write: (message: Message) => void messages.push(message),
+    end: (error?: RpcError) => {
+      stream.ended ??= error ?? null;
+    },
+    bufferedBytes: () => stream.buffered,
+  };
+  return stream;
+}

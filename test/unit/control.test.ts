@@ -1,0 +1,552 @@
+import test from "ava";
+import * as pki from "../../runtime/pki/index.ts";
+import { createControl } from "../../actors/control.ts";
+import { bootstrapCluster } from "../../actors/bootstrap.ts";
+import { createWatch, watchBufferBytesMax } from "../../actors/watch.ts";
+import { createOperator } from "../../actors/operator.ts";
+import {
+  Annotations,
+  Certificate,
+  ConfigSpec,
+  ContainerSpec,
+  ControlService,
+  CreateConfigRequest,
+  CreateExtensionRequest,
+  CreateNetworkRequest,
+  CreateResourceRequest,
+  CreateSecretRequest,
+  CreateServiceRequest,
+  GetClusterRequest,
+  GetNodeRequest,
+  GetSecretRequest,
+  GetServiceRequest,
+  KeyRotation,
+  ListNodesRequest,
+  ListNodesRequest_Filters,
+  ListSecretsRequest,
+  ListServiceStatusesRequest,
+  ListServicesRequest,
+  ListServicesRequest_Filters,
+  ListTasksRequest,
+  ListTasksRequest_Filters,
+  Manager,
+  NetworkSpec,
+  Node,
+  NodeDescription,
+  NodeRole,
+  NodeSpec,
+  NodeSpec_Availability,
+  NodeStatus,
+  NodeStatus_State,
+  Reason,
+  RemoveExtensionRequest,
+  RemoveNodeRequest,
+  RemoveSecretRequest,
+  RemoveServiceRequest,
+  ReplicatedService,
+  SecretReference,
+  SecretSpec,
+  FileTarget,
+  SelectBy,
+  EndpointSpec,
+  PortConfig,
+  PortConfig_PublishMode,
+  Service,
+  ServiceSpec,
+  Session,
+  StatusRequest,
+  Task,
+  TaskSpec,
+  TaskState,
+  TaskStatus,
+  UpdateClusterRequest,
+  UpdateConfigRequest,
+  UpdateNodeRequest,
+  UpdateServiceRequest,
+  UpdateServiceRequest_Rollback,
+  UpdateStatus_UpdateState,
+  Version,
+  WatchMessage,
+  WatchRequest,
+  WatchRequest_WatchEntry,
+  WhyRequest,
+} from "../../proto/gen/messages.ts";
+import { Status } from "../../runtime/rpc.ts";
+import { call, collectedStream, refusalOf, testManager } from "../support/manager.ts";
+
+function world() {
+  const manager = testManager();
+  const control = createControl(manager.env, { leaderId: () => "manager1", authority: pki }).handlers;
+  return { ...manager, manager, control };
+}
+
+function spec(name: string, replicas = 1, image = "bb:1"): ServiceSpec {
+  return ServiceSpec.create({
+    annotations: Annotations.create({ name, labels: { team: "a" } }),
+    task: TaskSpec.create({ container: ContainerSpec.create({ image }) }),
+    replicated: ReplicatedService.create({ replicas }),
+  });
+}
+
+async function createdService(control: ReturnType<typeof world>["control"], wanted: ServiceSpec): Promise<Service> {
+  const { service } = await control.CreateService(CreateServiceRequest.create({ spec: wanted }), call());
+  if (service === null) throw new Error("no service in the answer");
+  return service;
+}
+
+function updateOf(service: Service, fields: Partial<UpdateServiceRequest>): UpdateServiceRequest {
+  return UpdateServiceRequest.create({
+    serviceId: service.id,
+    serviceVersion: service.meta?.version ?? null,
+    spec: service.spec,
+    ...fields,
+  });
+}
+
+test("every method of the Control service has a handler", (t) => {
+  const { control } = world();
+  for (const name of Object.keys(ControlService.methods)) t.is(typeof control[name as "GetNode"], "function", name);
+});
+
+test("a created service is answered with its id and version, and can be read at once", async (t) => {
+  const { control, store } = world();
+  const service = await createdService(control, spec("web"));
+  t.regex(service.id, /^[0-9a-z]{25}$/);
+  t.is(service.meta?.version?.index, store.version);
+  t.is(service.specVersion?.index, 0);
+  const read = await control.GetService(GetServiceRequest.create({ serviceId: service.id }), call());
+  t.is(read.service?.spec?.annotations?.name, "web");
+  t.is(read.service?.spec?.task?.restart, null);
+});
+
+test("defaults are shown when asked for, and not stored", async (t) => {
+  const { control, store } = world();
+  const { id } = await createdService(control, spec("web"));
+  const { service } = await control.GetService(GetServiceRequest.create({ serviceId: id, insertDefaults: true }), call());
+  t.is(service?.spec?.task?.container?.stopGracePeriod?.seconds, 10);
+  t.is(service?.spec?.task?.restart?.delay?.seconds, 5);
+  t.is(service?.spec?.update?.monitor?.seconds, 5);
+  t.is(store.get("service", id)?.spec?.update, null);
+});
+
+test("a name that is taken in other letters conflicts, and nothing is changed", async (t) => {
+  const { control, store } = world();
+  await createdService(control, spec("web"));
+  const { version } = store;
+  t.deepEqual(await refusalOf(() => control.CreateService(CreateServiceRequest.create({ spec: spec("WEB") }), call())), {
+    code: Status.ALREADY_EXISTS,
+    message: "name conflicts with an existing object: service WEB already exists",
+  });
+  t.is(store.version, version);
+});
+
+test("an invalid spec proposes nothing", async (t) => {
+  const { control, manager } = world();
+  const refusal = await refusalOf(() => control.CreateService(CreateServiceRequest.create({ spec: spec("a.b") }), call()));
+  t.is(refusal?.code, Status.INVALID_ARGUMENT);
+  t.is(manager.proposals.length, 0);
+});
+
+test("without a leader a write is UNAVAILABLE, and a read is answered", async (t) => {
+  const { control, manager } = world();
+  manager.leaderless = true;
+  const refusal = await refusalOf(() => control.CreateService(CreateServiceRequest.create({ spec: spec("web") }), call()));
+  t.is(refusal?.code, Status.UNAVAILABLE);
+  t.regex(refusal?.message ?? "", /no leader/);
+  t.deepEqual((await control.ListServices(ListServicesRequest.create({}), call())).services, []);
+});
+
+test("an update keeps the spec before it, and rolls back to it and forth again", async (t) => {
+  const { control } = world();
+  const first = await createdService(control, spec("web", 1, "bb:1"));
+  const { service: second } = await control.UpdateService(updateOf(first, { spec: spec("web", 1, "bb:2") }), call());
+  t.is(second?.previousSpec?.task?.container?.image, "bb:1");
+  t.deepEqual(second?.specVersion, first.meta?.version);
+  const PREVIOUS = UpdateServiceRequest_Rollback.PREVIOUS;
+  const { service: third } = await control.UpdateService(updateOf(second as Service, { rollback: PREVIOUS }), call());
+  t.is(third?.spec?.task?.container?.image, "bb:1");
+  t.is(third?.updateStatus?.state, UpdateStatus_UpdateState.ROLLBACK_STARTED);
+  t.is(third?.updateStatus?.message, "manually requested rollback");
+  const { service: fourth } = await control.UpdateService(updateOf(third as Service, { rollback: PREVIOUS }), call());
+  t.is(fourth?.spec?.task?.container?.image, "bb:2");
+});
+
+test("an update that changes nothing keeps the previous spec", async (t) => {
+  const { control } = world();
+  const first = await createdService(control, spec("web", 1, "bb:1"));
+  const { service: second } = await control.UpdateService(updateOf(first, { spec: spec("web", 1, "bb:2") }), call());
+  const { service: third } = await control.UpdateService(updateOf(second as Service, {}), call());
+  t.is(third?.previousSpec?.task?.container?.image, "bb:1");
+  t.is(third?.updateStatus, null);
+});
+
+test("an update of an old version is out of sequence", async (t) => {
+  const { control } = world();
+  const first = await createdService(control, spec("web"));
+  await control.UpdateService(updateOf(first, { spec: spec("web", 2) }), call());
+  t.deepEqual(await refusalOf(() => control.UpdateService(updateOf(first, { spec: spec("web", 3) }), call())), {
+    code: Status.ABORTED,
+    message: "update out of sequence",
+  });
+});
+
+test("mode and name cannot be changed, and there must be something to roll back to", async (t) => {
+  const { control } = world();
+  const service = await createdService(control, spec("web"));
+  const refusal = (fields: Partial<UpdateServiceRequest>) =>
+    refusalOf(() => control.UpdateService(updateOf(service, fields), call()));
+  const global = ServiceSpec.patch(spec("web"), { replicated: null, global: {} });
+  t.is((await refusal({ spec: global }))?.message, "service mode change is not allowed");
+  t.is((await refusal({ spec: spec("web2") }))?.message, "renaming services is not supported");
+  t.is((await refusal({ serviceVersion: null }))?.message, "invalid argument");
+  t.is((await refusal({ serviceId: "x" }))?.code, Status.NOT_FOUND);
+  const back = await refusal({ rollback: UpdateServiceRequest_Rollback.PREVIOUS });
+  t.is(back?.code, Status.FAILED_PRECONDITION);
+});
+
+test("of two services that want one ingress port at once, one is refused", async (t) => {
+  const { control } = world();
+  const network = NetworkSpec.create({ annotations: Annotations.create({ name: "ingress" }), ingress: true });
+  await control.CreateNetwork(CreateNetworkRequest.create({ spec: network }), call());
+  const publishing = (name: string) =>
+    ServiceSpec.patch(spec(name), { endpoint: EndpointSpec.create({ ports: [PortConfig.create({ publishedPort: 80 })] }) });
+  const results = await Promise.all(
+    ["a", "b"].map((name) => refusalOf(() => control.CreateService(CreateServiceRequest.create({ spec: publishing(name) }), call()))),
+  );
+  t.is(results[0], null);
+  t.regex(results[1]?.message ?? "", /port '80' is already in use by service 'a'/);
+});
+
+test("an ingress port needs an ingress network, a host port does not", async (t) => {
+  const { control } = world();
+  const published = (publishMode: PortConfig_PublishMode) =>
+    ServiceSpec.patch(spec("web"), {
+      endpoint: EndpointSpec.create({ ports: [PortConfig.create({ publishedPort: 80, publishMode })] }),
+    });
+  const { INGRESS, HOST } = PortConfig_PublishMode;
+  const refusal = await refusalOf(() => control.CreateService(CreateServiceRequest.create({ spec: published(INGRESS) }), call()));
+  t.deepEqual(refusal, {
+    code: Status.FAILED_PRECONDITION,
+    message: "service needs ingress network, but no ingress network is present",
+  });
+  await createdService(control, published(HOST));
+});
+
+test("services are found by name prefix, label and runtime; filters must all agree", async (t) => {
+  const { control } = world();
+  await createdService(control, spec("web1"));
+  await createdService(control, spec("web2"));
+  await createdService(control, spec("db"));
+  const names = async (filters: Partial<ListServicesRequest_Filters>): Promise<readonly string[]> => {
+    const request = ListServicesRequest.create({ filters: ListServicesRequest_Filters.create(filters) });
+    const { services } = await control.ListServices(request, call());
+    return services.map((service) => service.spec?.annotations?.name ?? "");
+  };
+  t.deepEqual(await names({ namePrefixes: ["web"] }), ["web1", "web2"]);
+  t.deepEqual(await names({ names: ["db", "web1"], labels: { team: "" } }), ["web1", "db"]);
+  t.deepEqual(await names({ names: ["WEB1"] }), []);
+  t.deepEqual(await names({ labels: { team: "b" } }), []);
+  t.deepEqual(await names({ runtimes: ["exec"] }), []);
+});
+
+test("only wanted tasks on nodes that are not down count as running", async (t) => {
+  const { control, seed } = world();
+  const service = await createdService(control, spec("web", 3));
+  const node = (id: string, state: NodeStatus_State) => Node.create({ id, status: NodeStatus.create({ state }) });
+  seed("node", node("up", NodeStatus_State.READY), node("down", NodeStatus_State.DOWN));
+  const task = (id: string, nodeId: string, desiredState: TaskState) =>
+    Task.create({ id, nodeId, desiredState, serviceId: service.id, status: TaskStatus.create({ state: TaskState.RUNNING }) });
+  seed(
+    "task",
+    task("t1", "up", TaskState.RUNNING),
+    task("t2", "down", TaskState.RUNNING),
+    task("t3", "up", TaskState.SHUTDOWN),
+    task("t4", "gone", TaskState.RUNNING),
+  );
+  const request = ListServiceStatusesRequest.create({ services: [service.id, "unknown"] });
+  const { statuses } = await control.ListServiceStatuses(request, call());
+  t.deepEqual(
+    statuses.map(({ desiredTasks, runningTasks }) => [desiredTasks, runningTasks]),
+    [[3, 1], [0, 0]],
+  );
+});
+
+test("tasks are listed by service, node, desired state, computed name and being up to date", async (t) => {
+  const { control, seed } = world();
+  const service = await createdService(control, spec("web"));
+  const task = (id: string, fields: Partial<Task>) =>
+    Task.create({ id, slot: 1, serviceId: service.id, serviceAnnotations: Annotations.create({ name: "web" }), ...fields });
+  seed(
+    "task",
+    task("t1", { nodeId: "n1", desiredState: TaskState.RUNNING, specVersion: Version.create({}) }),
+    task("t2", { nodeId: "n2", desiredState: TaskState.SHUTDOWN, specVersion: Version.create({ index: 9 }), spec: TaskSpec.create({}) }),
+    task("t3", { serviceId: "", nodeId: "n1" }),
+  );
+  const ids = async (filters: Partial<ListTasksRequest_Filters>) => {
+    const request = ListTasksRequest.create({ filters: ListTasksRequest_Filters.create(filters) });
+    return (await control.ListTasks(request, call())).tasks.map(({ id }) => id);
+  };
+  t.deepEqual(await ids({ serviceIds: [service.id] }), ["t1", "t2"]);
+  t.deepEqual(await ids({ nodeIds: ["n1"] }), ["t1", "t3"]);
+  t.deepEqual(await ids({ desiredStates: [TaskState.SHUTDOWN] }), ["t2"]);
+  t.deepEqual(await ids({ names: ["web.1.t1"] }), ["t1"]);
+  t.deepEqual(await ids({ upToDate: true }), ["t1"]);
+  t.is((await refusalOf(() => ids({ desiredStates: [7 as TaskState] })))?.code, Status.INVALID_ARGUMENT);
+});
+
+function workerNode(id: string, fields: Partial<Node> = {}): Node {
+  return Node.create({
+    id,
+    spec: NodeSpec.create({ membership: 1 }),
+    description: NodeDescription.create({ hostname: `host-${id}` }),
+    status: NodeStatus.create({ state: NodeStatus_State.READY }),
+    ...fields,
+  });
+}
+
+test("a node is drained by an update, and promoting or demoting what cannot be is refused", async (t) => {
+  const { control, seed, store } = world();
+  seed("node", workerNode("n1"), workerNode("m1", { role: NodeRole.MANAGER, spec: NodeSpec.create({ desiredRole: NodeRole.MANAGER }) }));
+  seed("manager", Manager.create({ id: "m1", alive: true, addr: "192.0.2.1:2377" }));
+  const update = (id: string, fields: Partial<NodeSpec>) => {
+    const node = store.get("node", id) as Node;
+    const nodeSpec = NodeSpec.patch(node.spec as NodeSpec, fields);
+    const request = UpdateNodeRequest.create({ nodeId: id, nodeVersion: node.meta?.version ?? null, spec: nodeSpec });
+    return control.UpdateNode(request, call());
+  };
+  const drained = await update("n1", { availability: NodeSpec_Availability.DRAIN });
+  t.is(drained.node?.spec?.availability, NodeSpec_Availability.DRAIN);
+  t.is((await refusalOf(() => update("n1", { desiredRole: NodeRole.MANAGER })))?.code, Status.FAILED_PRECONDITION);
+  t.is(
+    (await refusalOf(() => update("m1", { desiredRole: NodeRole.WORKER })))?.message,
+    "attempting to demote the last manager of the swarm",
+  );
+  seed("manager", Manager.create({ id: "m2", alive: true }));
+  t.regex((await refusalOf(() => update("m1", { desiredRole: NodeRole.WORKER })))?.message ?? "", /running manager/);
+  seed("manager", Manager.create({ id: "m1", alive: false }));
+  const demoted = await update("m1", { desiredRole: NodeRole.WORKER });
+  t.is(demoted.node?.role, NodeRole.WORKER);
+  t.is(demoted.node?.managerStatus, null);
+});
+
+test("manager status is computed from the manager's record, and nodes are filtered by role", async (t) => {
+  const { control, seed } = world();
+  seed("node", workerNode("n1"), workerNode("manager1", { role: NodeRole.MANAGER }));
+  seed("manager", Manager.create({ id: "manager1", alive: true, addr: "192.0.2.1:2377" }));
+  const filters = ListNodesRequest_Filters.create({ roles: [NodeRole.MANAGER] });
+  const { nodes } = await control.ListNodes(ListNodesRequest.create({ filters }), call());
+  t.deepEqual(nodes.map(({ id }) => id), ["manager1"]);
+  t.like(nodes[0]?.managerStatus, { addr: "192.0.2.1:2377", leader: true, reachability: 2 });
+  const { node } = await control.GetNode(GetNodeRequest.create({ nodeId: "n1" }), call());
+  t.is(node?.managerStatus, null);
+});
+
+test("removing a node refuses its certificate, orphans its tasks and ends its session in one transaction", async (t) => {
+  const { control, env, seed, store } = world();
+  await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
+  seed("node", workerNode("n1", { certificate: Certificate.create({}) }));
+  seed("session", Session.create({ id: "n1", sessionId: "s" }));
+  const task = (id: string, state: TaskState) => Task.create({ id, nodeId: "n1", status: TaskStatus.create({ state }) });
+  seed("task", task("t1", TaskState.RUNNING), task("t2", TaskState.COMPLETE));
+  const remove = (force: boolean) => control.RemoveNode(RemoveNodeRequest.create({ nodeId: "n1", force }), call());
+  t.deepEqual(await refusalOf(() => remove(false)), {
+    code: Status.FAILED_PRECONDITION,
+    message: "node n1 is not down and can't be removed",
+  });
+  const before = store.version;
+  await remove(true);
+  t.is(store.version, before + 1);
+  t.is(store.get("node", "n1"), undefined);
+  t.is(store.get("session", "n1"), undefined);
+  t.is(store.get("task", "t1")?.status?.state, TaskState.ORPHANED);
+  t.is(store.get("task", "t2")?.status?.state, TaskState.COMPLETE);
+  const [cluster] = [...store.all("cluster")];
+  t.true((cluster?.blacklistedCertificates["n1"]?.expiry?.seconds ?? 0) > env.clock.now() / 1_000);
+});
+
+test("a manager cannot be removed while it is one", async (t) => {
+  const { control, seed } = world();
+  seed("node", workerNode("m1"));
+  seed("manager", Manager.create({ id: "m1", alive: false }));
+  const refusal = await refusalOf(() => control.RemoveNode(RemoveNodeRequest.create({ nodeId: "m1", force: true }), call()));
+  t.regex(refusal?.message ?? "", /must be demoted to worker before removal/);
+});
+
+test("a cluster is shown without keys, and a rotation replaces only the secret of the token asked for", async (t) => {
+  const { control, env, store } = world();
+  await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
+  const [stored] = [...store.all("cluster")];
+  const clusterId = stored?.id ?? "";
+  const { cluster } = await control.GetCluster(GetClusterRequest.create({ clusterId }), call());
+  t.is(cluster?.rootCa?.caKey.length, 0);
+  t.deepEqual(cluster?.networkBootstrapKeys, []);
+  t.true((stored?.rootCa?.caKey.length ?? 0) > 0);
+  const before = cluster?.rootCa?.joinTokens;
+  const request = UpdateClusterRequest.create({
+    clusterId,
+    clusterVersion: cluster?.meta?.version ?? null,
+    spec: cluster?.spec ?? null,
+    rotation: KeyRotation.create({ workerJoinToken: true }),
+  });
+  const after = (await control.UpdateCluster(request, call())).cluster?.rootCa?.joinTokens;
+  t.is(after?.manager, before?.manager);
+  t.not(after?.worker, before?.worker);
+  t.is(after?.worker.slice(0, -25), before?.worker.slice(0, -25));
+  t.true(([...store.all("cluster")][0]?.rootCa?.caKey.length ?? 0) > 0, "the stored key survives an update of a redacted spec");
+});
+
+test("secret data goes in and never comes out; only labels change; what is used stays", async (t) => {
+  const { control, store } = world();
+  const secretSpec = SecretSpec.create({ annotations: Annotations.create({ name: "pw" }), data: Uint8Array.of(1, 2) });
+  const { secret } = await control.CreateSecret(CreateSecretRequest.create({ spec: secretSpec }), call());
+  const secretId = secret?.id ?? "";
+  t.is(secret?.spec?.data.length, 0);
+  t.is((await control.GetSecret(GetSecretRequest.create({ secretId }), call())).secret?.spec?.data.length, 0);
+  t.is((await control.ListSecrets(ListSecretsRequest.create({}), call())).secrets[0]?.spec?.data.length, 0);
+  t.is(store.get("secret", secretId)?.spec?.data.length, 2);
+  t.is(
+    (await refusalOf(() => control.CreateSecret(CreateSecretRequest.create({ spec: secretSpec }), call())))?.message,
+    "secret pw already exists",
+  );
+  const reference = SecretReference.create({ secretId, secretName: "pw", file: FileTarget.create({ name: "pw" }) });
+  const task = TaskSpec.create({ container: ContainerSpec.create({ image: "bb:1", secrets: [reference] }) });
+  const service = await createdService(control, ServiceSpec.patch(spec("web"), { task }));
+  const remove = () => control.RemoveSecret(RemoveSecretRequest.create({ secretId }), call());
+  t.is((await refusalOf(remove))?.message, "secret 'pw' is in use by the following service: web");
+  await control.RemoveService(RemoveServiceRequest.create({ serviceId: service.id }), call());
+  await remove();
+  t.deepEqual(await refusalOf(remove), { code: Status.NOT_FOUND, message: `could not find secret ${secretId}` });
+  t.is(
+    (await refusalOf(() => control.CreateService(CreateServiceRequest.create({ spec: ServiceSpec.patch(spec("web"), { task }) }), call())))?.message,
+    "secret not found: pw",
+  );
+});
+
+test("of a config only labels can be updated, and its data stays", async (t) => {
+  const { control, store } = world();
+  const configSpec = ConfigSpec.create({ annotations: Annotations.create({ name: "c" }), data: Uint8Array.of(7) });
+  const { config } = await control.CreateConfig(CreateConfigRequest.create({ spec: configSpec }), call());
+  const update = (wanted: ConfigSpec) =>
+    control.UpdateConfig(
+      UpdateConfigRequest.create({ configId: config?.id ?? "", configVersion: config?.meta?.version ?? null, spec: wanted }),
+      call(),
+    );
+  const other = ConfigSpec.patch(configSpec, { data: Uint8Array.of(8) });
+  t.is((await refusalOf(() => update(other)))?.message, "only updates to Labels are allowed");
+  const labelled = ConfigSpec.create({ annotations: Annotations.create({ name: "c", labels: { a: "b" } }) });
+  const { config: after } = await update(labelled);
+  t.deepEqual(after?.spec?.annotations?.labels, { a: "b" });
+  t.deepEqual([...(store.get("config", config?.id ?? "")?.spec?.data ?? [])], [7]);
+});
+
+test("resources need a registered kind, and an extension stays while there are some", async (t) => {
+  const { control } = world();
+  const resource = CreateResourceRequest.create({ annotations: Annotations.create({ name: "r" }), kind: "policy" });
+  t.is((await refusalOf(() => control.CreateResource(resource, call())))?.message, "Kind policy is not registered");
+  const { extension } = await control.CreateExtension(
+    CreateExtensionRequest.create({ annotations: Annotations.create({ name: "policy" }) }),
+    call(),
+  );
+  await control.CreateResource(resource, call());
+  const removal = RemoveExtensionRequest.create({ extensionId: extension?.id ?? "" });
+  t.is((await refusalOf(() => control.RemoveExtension(removal, call())))?.code, Status.FAILED_PRECONDITION);
+});
+
+function watching(kind: string, fields: Partial<WatchRequest_WatchEntry> = {}): WatchRequest {
+  return WatchRequest.create({ entries: [WatchRequest_WatchEntry.create({ kind, action: 7, ...fields } as never)] });
+}
+
+test("a watch begins with an empty message and then tells each transaction with its version", async (t) => {
+  const { control, env, store, seed } = world();
+  const watch = createWatch(env).handlers;
+  const stream = collectedStream<WatchMessage>();
+  const gone = new AbortController();
+  watch.Watch(WatchRequest.patch(watching("service"), { includeOldObject: true }), stream, call({}, gone.signal));
+  t.deepEqual(stream.messages.map(({ events, version }) => [events.length, version]), [[0, null]]);
+  const service = await createdService(control, spec("web"));
+  seed("node", workerNode("n1"));
+  await control.UpdateService(updateOf(service, { spec: spec("web", 2) }), call());
+  t.is(stream.messages.length, 3);
+  const last = stream.messages[2];
+  t.is(last?.version?.index, store.version);
+  t.is(last?.events[0]?.object?.service?.spec?.replicated?.replicas, 2);
+  t.is(last?.events[0]?.oldObject?.service?.spec?.replicated?.replicas, 1);
+  gone.abort();
+  await createdService(control, spec("db"));
+  t.is(stream.messages.length, 3);
+});
+
+test("a watch with selectors hears what fits or fitted, and never a secret's data", async (t) => {
+  const { control, env, seed } = world();
+  const watch = createWatch(env).handlers;
+  const tasks = collectedStream<WatchMessage>();
+  watch.Watch(watching("task", { filters: [SelectBy.create({ nodeId: "n1" }), SelectBy.create({ desiredState: TaskState.RUNNING })] }), tasks, call());
+  const task = (desiredState: TaskState, nodeId: string) => Task.create({ id: "t1", nodeId, desiredState });
+  seed("task", task(TaskState.RUNNING, ""));
+  t.is(tasks.messages.length, 1);
+  seed("task", task(TaskState.RUNNING, "n1"));
+  seed("task", task(TaskState.SHUTDOWN, "n1"));
+  seed("task", task(TaskState.REMOVE, "n1"));
+  t.is(tasks.messages.length, 3);
+  const secrets = collectedStream<WatchMessage>();
+  watch.Watch(watching("secret"), secrets, call());
+  const secretSpec = SecretSpec.create({ annotations: Annotations.create({ name: "pw" }), data: Uint8Array.of(1) });
+  await control.CreateSecret(CreateSecretRequest.create({ spec: secretSpec }), call());
+  t.is(secrets.messages[1]?.events[0]?.object?.secret?.spec?.data.length, 0);
+});
+
+test("a watch that cannot mean anything is refused", async (t) => {
+  const { env, seed, store } = world();
+  seed("node", workerNode("n1"));
+  const watch = createWatch(env).handlers;
+  const refusal = (request: WatchRequest) => refusalOf(() => watch.Watch(request, collectedStream(), call()));
+  const one = SelectBy.create({ id: "a" });
+  t.is((await refusal(watching("")))?.message, "no kind of object specified");
+  t.regex((await refusal(watching("servise")))?.message ?? "", /unknown kind 'servise'/);
+  t.is((await refusal(watching("task", { action: 0 })))?.message, "unrecognized action 0");
+  t.is((await refusal(watching("task", { filters: [one, one] })))?.message, "conflicting filters specified");
+  t.is((await refusal(watching("node", { filters: [SelectBy.create({ serviceId: "a" })] })))?.code, Status.INVALID_ARGUMENT);
+  t.is((await refusal(watching("task", { filters: [SelectBy.create({ referencedSecretId: "a" })] })))?.code, Status.INVALID_ARGUMENT);
+  const resumed = (index: number) => WatchRequest.patch(watching("node"), { resumeFrom: Version.create({ index }) });
+  t.is((await refusal(resumed(store.version - 1)))?.code, Status.OUT_OF_RANGE);
+  t.is((await refusal(resumed(store.version + 1)))?.code, Status.OUT_OF_RANGE);
+  t.is(await refusal(resumed(store.version)), null);
+});
+
+test("a watcher that does not read is told to start over", (t) => {
+  const { env, seed } = world();
+  const stream = collectedStream<WatchMessage>();
+  createWatch(env).handlers.Watch(watching("node"), stream, call());
+  stream.buffered = watchBufferBytesMax + 1;
+  seed("node", workerNode("n1"));
+  t.is(stream.ended?.code, Status.RESOURCE_EXHAUSTED);
+  seed("node", workerNode("n2"));
+  t.is(stream.messages.length, 1);
+});
+
+test("why finds a task by slot, a service by name and a node by id prefix", async (t) => {
+  const { control, env, seed } = world();
+  const { id } = await createdService(control, spec("web"));
+  seed("node", workerNode("n1"), workerNode("n22"));
+  const task = (taskId: string) =>
+    Task.create({ id: taskId, slot: 2, serviceId: id, serviceAnnotations: Annotations.create({ name: "web" }) });
+  seed("task", task("told"), task("tnew"));
+  const reasons = [Reason.create({ waitingFor: "a node" })];
+  const operator = createOperator(env, {
+    explainTask: () => reasons,
+    explainService: () => [],
+    explainNode: () => [],
+    leader: () => ({ id: "manager1", epoch: 4 }),
+    addr: "192.0.2.1:2377",
+    warnings: () => [],
+    health: () => ({ healthy: true, progressAgeMs: 5 }),
+    sessions: () => 2,
+  }).handlers;
+  const why = (subject: string) => operator.Why(WhyRequest.create({ subject }), call());
+  t.like(await why("web.2"), { kind: "task", id: "tnew", reasons });
+  t.like(await why("web"), { kind: "service", id });
+  t.like(await why("n2"), { kind: "node", id: "n22" });
+  t.is((await refusalOf(() => why("n")))?.code, Status.INVALID_ARGUMENT);
+  t.is((await refusalOf(() => why("nothing")))?.code, Status.NOT_FOUND);
+  t.like(await operator.Status(StatusRequest.create({}), call()), { managerId: "manager1", leaderId: "manager1", epoch: 4, healthy: true });
+});
