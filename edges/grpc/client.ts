@@ -13,6 +13,7 @@ import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import { ClientCall, type ClientReceiver } from "./client-call.ts";
 import { clientHttp2Options, connectionWindowBytes } from "./http2-options.ts";
 import { formatTimeout } from "./status.ts";
+import { keyExchangeGroups } from "./tls-options.ts";
 
 export interface ConnectTlsOptions {
   readonly host: string;
@@ -39,6 +40,7 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
     ...(options.keyPem === undefined ? {} : { key: options.keyPem }),
     ALPNProtocols: ["h2"],
     minVersion: "TLSv1.2",
+    ecdhCurve: keyExchangeGroups,
   });
   return openChannel(socket, "secureConnect", `${options.host}:${options.port}`, `https://${options.serverName}`, options.timeoutMs);
 }

@@ -10,6 +10,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type SecureContextOptions, type TLSSocket } from "node:tls";
 import { constants } from "node:crypto";
 import { callerOf } from "./caller.ts";
+import { keyExchangeGroups } from "./tls-options.ts";
 import type { Caller } from "./roles.ts";
 
 /** The certificates a listener uses; all PEM. */
@@ -47,6 +48,7 @@ function secureContext(credentials: Credentials): SecureContextOptions {
     key: credentials.keyPem,
     ca: credentials.rootPem,
     minVersion: "TLSv1.2",
+    ecdhCurve: keyExchangeGroups,
     // Engines never resume sessions, and a resumed one would skip the check of a certificate that has expired since.
     secureOptions: constants.SSL_OP_NO_TICKET,
     sessionTimeout: 1,
