@@ -44,7 +44,9 @@ export function abilities(facts: ServerFacts): readonly string[] {
     );
   }
   if (facts.replicas === 1) {
-    sentences.push("The log has one replica: while its nats-server is down nothing can change, and losing its disk loses the cluster's state.");
+    sentences.push(
+      "The log has one replica: while its nats-server is down nothing can change, and losing its disk loses the cluster's state.",
+    );
   }
   if (facts.maxPayload < maxPayloadWanted) {
     sentences.push(

@@ -9,7 +9,16 @@
 import { createHash } from "node:crypto";
 import type { Blobs, Random, Telemetry } from "../ports.ts";
 import { NatsProblem } from "./errors.ts";
-import { callJetStream, type Fields, fieldsField, JetStreamError, numberField, parseFields, store, textField } from "./jetstream.ts";
+import {
+  callJetStream,
+  type Fields,
+  fieldsField,
+  JetStreamError,
+  numberField,
+  parseFields,
+  store,
+  textField,
+} from "./jetstream.ts";
 import type { Link } from "./link.ts";
 import { blobChunkPrefix, blobMetaPrefix, blobStream, headerBytesMax } from "./streams.ts";
 
@@ -54,7 +63,8 @@ export class NatsBlobs implements Blobs {
   /** Throws NatsProblem when the value is not known to be there. */
   async put(name: string, data: Uint8Array): Promise<void> {
     const before = await this.#meta(name);
-    const nuid = Date.now().toString(36).padStart(idTimeDigits, "0") + Buffer.from(this.#options.random.bytes(10)).toString("hex");
+    const nuid =
+      Date.now().toString(36).padStart(idTimeDigits, "0") + Buffer.from(this.#options.random.bytes(10)).toString("hex");
     const chunkBytes = Math.min(chunkBytesMax, this.#link.maxPayload - headerBytesMax);
     try {
       const chunks = await this.#putChunks(blobChunkPrefix + nuid, data, chunkBytes);
@@ -103,7 +113,10 @@ export class NatsBlobs implements Blobs {
       const data = await this.#chunks(meta);
       if (data !== null) return data;
       if (attempt === readAttemptsMax) {
-        this.#options.telemetry.log.error({ blob: name, bytes: meta.size }, "a stored value is incomplete or its digest is wrong: treated as absent");
+        this.#options.telemetry.log.error(
+          { blob: name, bytes: meta.size },
+          "a stored value is incomplete or its digest is wrong: treated as absent",
+        );
         return null;
       }
       await new Promise((resolve) => setTimeout(resolve, readRetryDelayMs));
@@ -119,14 +132,21 @@ export class NatsBlobs implements Blobs {
     const meta = await this.#meta(name);
     if (meta === null) return;
     // The name first: a half-done removal must not leave a name without its chunks.
-    if (!(await this.#purge(metaSubject(name)))) throw new NatsProblem("unavailable", `The blob '${name}' was not removed: NATS did not answer.`);
+    if (!(await this.#purge(metaSubject(name))))
+      throw new NatsProblem("unavailable", `The blob '${name}' was not removed: NATS did not answer.`);
     await this.#purge(blobChunkPrefix + meta.nuid);
   }
 
   async #meta(name: string): Promise<BlobMeta | null> {
-    const called = await callJetStream(this.#link, `STREAM.MSG.GET.${blobStream}`, { last_by_subj: metaSubject(name) }, callTimeoutMs);
+    const called = await callJetStream(
+      this.#link,
+      `STREAM.MSG.GET.${blobStream}`,
+      { last_by_subj: metaSubject(name) },
+      callTimeoutMs,
+    );
     if (called.kind === "refused" && called.errCode === JetStreamError.noMessageFound) return null;
-    if (called.kind !== "ok") throw new NatsProblem(called.kind, `The blob '${name}' was not found out about: ${called.reason}.`);
+    if (called.kind !== "ok")
+      throw new NatsProblem(called.kind, `The blob '${name}' was not found out about: ${called.reason}.`);
     const fields = parseFields(Buffer.from(textField(fieldsField(called.body, "message"), "data"), "base64"));
     if (fields === null || fields["deleted"] === true) return null;
     return {
@@ -146,8 +166,11 @@ export class NatsBlobs implements Blobs {
     let sequence = 1;
     for (let chunk = 0; chunk < meta.chunks; chunk++) {
       const request = encoder.encode(JSON.stringify({ seq: sequence, next_by_subj: subject }));
-      const answer = await this.#link.request(`$JS.API.DIRECT.GET.${blobStream}`, request, { timeoutMs: chunkTimeoutMs });
-      if (answer.kind !== "reply") throw new NatsProblem("unavailable", `The blob '${meta.name}' could not be read: NATS did not answer.`);
+      const answer = await this.#link.request(`$JS.API.DIRECT.GET.${blobStream}`, request, {
+        timeoutMs: chunkTimeoutMs,
+      });
+      if (answer.kind !== "reply")
+        throw new NatsProblem("unavailable", `The blob '${meta.name}' could not be read: NATS did not answer.`);
       const { headers, data: bytes } = answer.message;
       const found = Number(headers?.get("Nats-Sequence"));
       if (!(found > 0) || filled + bytes.length > data.length) return null;
@@ -162,19 +185,32 @@ export class NatsBlobs implements Blobs {
     const stored = await store(this.#link, subject, data, null, chunkTimeoutMs);
     if (stored.kind === "stored") return;
     const reason = stored.kind === "conflict" ? "conflict" : stored.reason;
-    throw new NatsProblem(stored.kind === "refused" ? "refused" : "unavailable", `NATS did not store a blob: ${reason}.`);
+    throw new NatsProblem(
+      stored.kind === "refused" ? "refused" : "unavailable",
+      `NATS did not store a blob: ${reason}.`,
+    );
   }
 
   /** False when it is not known to be done; what stays is garbage that a sweep finds. */
   async #purge(subject: string, keep = 0): Promise<boolean> {
-    const called = await callJetStream(this.#link, `STREAM.PURGE.${blobStream}`, { filter: subject, ...(keep > 0 ? { keep } : {}) }, callTimeoutMs);
+    const called = await callJetStream(
+      this.#link,
+      `STREAM.PURGE.${blobStream}`,
+      { filter: subject, ...(keep > 0 ? { keep } : {}) },
+      callTimeoutMs,
+    );
     return called.kind === "ok";
   }
 
   async #subjects(filter: string): Promise<readonly string[]> {
     const found: string[] = [];
     for (;;) {
-      const called = await callJetStream(this.#link, `STREAM.INFO.${blobStream}`, { subjects_filter: filter, offset: found.length }, callTimeoutMs);
+      const called = await callJetStream(
+        this.#link,
+        `STREAM.INFO.${blobStream}`,
+        { subjects_filter: filter, offset: found.length },
+        callTimeoutMs,
+      );
       if (called.kind !== "ok") throw new NatsProblem(called.kind, `The blobs could not be listed: ${called.reason}.`);
       const page: Fields = fieldsField(fieldsField(called.body, "state"), "subjects");
       const subjects = Object.keys(page);
@@ -187,7 +223,10 @@ export class NatsBlobs implements Blobs {
     try {
       const newestOrphan = Date.now() - orphanAgeMsMin;
       const old = (await this.#subjects(`${blobChunkPrefix}>`)).filter((subject) => {
-        const writtenAt = Number.parseInt(subject.slice(blobChunkPrefix.length, blobChunkPrefix.length + idTimeDigits), 36);
+        const writtenAt = Number.parseInt(
+          subject.slice(blobChunkPrefix.length, blobChunkPrefix.length + idTimeDigits),
+          36,
+        );
         return writtenAt < newestOrphan;
       });
       if (old.length === 0) return;

@@ -19,8 +19,15 @@ export class NatsBus implements Bus {
     return this.#link.subscribe(subject, (message) => handler(new NatsBusMessage(message, this.#link)), queue);
   }
 
-  async request(subject: string, data: Uint8Array, options: { timeoutMs: number; headers?: Headers }): Promise<RequestOutcome> {
-    const answer = await this.#link.request(subject, data, { timeoutMs: options.timeoutMs, headers: toNats(options.headers) });
+  async request(
+    subject: string,
+    data: Uint8Array,
+    options: { timeoutMs: number; headers?: Headers },
+  ): Promise<RequestOutcome> {
+    const answer = await this.#link.request(subject, data, {
+      timeoutMs: options.timeoutMs,
+      headers: toNats(options.headers),
+    });
     return answer.kind === "reply" ? { kind: "reply", data: answer.message.data } : answer;
   }
 

@@ -61,15 +61,25 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
   const link = await Link.open({ ...options, random, firstConnectMs: options.firstConnectMs ?? firstConnectMsDefault });
   try {
     const { serverVersion, maxPayload } = link;
-    if (!isSupported(serverVersion)) throw new NatsProblem("unusable", `nats-server ${serverVersion} is too old for Muster: install 2.9 or newer.`);
-    if (!link.hasJetStream) throw new NatsProblem("unusable", "The nats-server runs without JetStream: start it with -js or a jetstream block in its configuration.");
+    if (!isSupported(serverVersion))
+      throw new NatsProblem("unusable", `nats-server ${serverVersion} is too old for Muster: install 2.9 or newer.`);
+    if (!link.hasJetStream)
+      throw new NatsProblem(
+        "unusable",
+        "The nats-server runs without JetStream: start it with -js or a jetstream block in its configuration.",
+      );
     const { logMessageBytesMax } = await setUpStreams(link, { replicas, leaseTtlMs, maxPayload });
     return {
       bus: new NatsBus(link),
       log: new NatsLog(link, { telemetry, random, messageBytesMax: logMessageBytesMax }),
       leases: new NatsLeases(link, { ttlMs: leaseTtlMs, telemetry }),
       blobs: new NatsBlobs(link, { telemetry, random }),
-      abilities: abilities({ version: serverVersion, maxPayload, replicas, flushesEveryWrite: options.flushesEveryWrite ?? null }),
+      abilities: abilities({
+        version: serverVersion,
+        maxPayload,
+        replicas,
+        flushesEveryWrite: options.flushesEveryWrite ?? null,
+      }),
       serverVersion,
       drain: () => link.drain(),
       close: () => link.close(),

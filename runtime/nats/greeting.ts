@@ -13,7 +13,9 @@ export interface Greeting {
   readonly jetstream: boolean;
 }
 
-export type GreetingOutcome = { readonly kind: "greeted"; readonly greeting: Greeting } | { readonly kind: "silent"; readonly reason: string };
+export type GreetingOutcome =
+  | { readonly kind: "greeted"; readonly greeting: Greeting }
+  | { readonly kind: "silent"; readonly reason: string };
 
 /** An INFO line of a large cluster lists its servers' addresses; one longer than this comes from something else. */
 const lineBytesMax = 64 * 1024;
@@ -55,6 +57,11 @@ export function parseGreeting(line: string): GreetingOutcome {
   if (typeof version !== "string" || typeof maxPayload !== "number") return alien;
   return {
     kind: "greeted",
-    greeting: { version, serverName: typeof serverName === "string" ? serverName : "", maxPayload, jetstream: jetstream === true },
+    greeting: {
+      version,
+      serverName: typeof serverName === "string" ? serverName : "",
+      maxPayload,
+      jetstream: jetstream === true,
+    },
   };
 }

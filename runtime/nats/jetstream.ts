@@ -6,11 +6,11 @@ import type { Answer } from "./requests.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** `unavailable` may have taken effect; `refused` has not. */
+/** `unavailable` may have taken effect; `refused` has not. Without an answer the errCode is 0. */
 export type Called =
   | { readonly kind: "ok"; readonly body: Fields }
   | { readonly kind: "refused"; readonly errCode: number; readonly reason: string }
-  | { readonly kind: "unavailable"; readonly reason: string };
+  | { readonly kind: "unavailable"; readonly errCode: number; readonly reason: string };
 
 export type Stored =
   | { readonly kind: "stored"; readonly sequence: number }
@@ -24,6 +24,7 @@ export const JetStreamError = {
   noMessageFound: 10037,
   streamNameInUse: 10058,
   streamNotFound: 10059,
+  replicasWithoutCluster: 10074,
   wrongLastSequence: 10071,
   /** From 2.12 on also this one, for a subject that has a write under way. */
   wrongLastSequenceInFlight: 10164,
@@ -38,15 +39,16 @@ const nothing = new Uint8Array(0);
 
 /** Calls `$JS.API.<verb>`. */
 export async function callJetStream(link: Link, verb: string, body: object | null, timeoutMs: number): Promise<Called> {
-  const answer = await link.request(`$JS.API.${verb}`, body === null ? nothing : encoder.encode(JSON.stringify(body)), { timeoutMs });
-  if (answer.kind !== "reply") return { kind: "unavailable", reason: silence(answer) };
+  const answer = await link.request(`$JS.API.${verb}`, body === null ? nothing : encoder.encode(JSON.stringify(body)), {
+    timeoutMs,
+  });
+  if (answer.kind !== "reply") return { kind: "unavailable", errCode: 0, reason: silence(answer) };
   const fields = parseFields(answer.message.data);
-  if (fields === null) return { kind: "unavailable", reason: "the answer of JetStream is not JSON" };
+  if (fields === null) return { kind: "unavailable", errCode: 0, reason: "the answer of JetStream is not JSON" };
   const error = errorOf(fields);
   if (error === null) return { kind: "ok", body: fields };
   // 5xx: no leader for the moment, resources short, … : not a statement about the request.
-  if (error.code >= 500) return { kind: "unavailable", reason: error.description };
-  return { kind: "refused", errCode: error.errCode, reason: error.description };
+  return { kind: error.code >= 500 ? "unavailable" : "refused", errCode: error.errCode, reason: error.description };
 }
 
 /** Publishes to a stream and waits until it is stored; `expected` is one of the headers above and its sequence. */
@@ -66,9 +68,12 @@ export async function store(
   const error = errorOf(fields);
   if (error === null) {
     const sequence = numberField(fields, "seq");
-    return sequence > 0 ? { kind: "stored", sequence } : { kind: "unknown", reason: "the acknowledgement has no sequence" };
+    return sequence > 0
+      ? { kind: "stored", sequence }
+      : { kind: "unknown", reason: "the acknowledgement has no sequence" };
   }
-  if (error.errCode === JetStreamError.wrongLastSequence || error.errCode === JetStreamError.wrongLastSequenceInFlight) return { kind: "conflict" };
+  if (error.errCode === JetStreamError.wrongLastSequence || error.errCode === JetStreamError.wrongLastSequenceInFlight)
+    return { kind: "conflict" };
   return { kind: error.code >= 500 ? "unknown" : "refused", reason: error.description };
 }
 
@@ -116,5 +121,9 @@ export function textField(fields: Fields, name: string): string {
 function errorOf(fields: Fields): { code: number; errCode: number; description: string } | null {
   const error = fields["error"];
   if (!isFields(error)) return null;
-  return { code: numberField(error, "code"), errCode: numberField(error, "err_code"), description: textField(error, "description") };
+  return {
+    code: numberField(error, "code"),
+    errCode: numberField(error, "err_code"),
+    description: textField(error, "description"),
+  };
 }

@@ -7,7 +7,15 @@
  */
 import { assert } from "../assert.ts";
 import type { KvOutcome, LeaseBucket, Telemetry } from "../ports.ts";
-import { callJetStream, expectLastSubjectSequence, fieldsField, JetStreamError, numberField, store, textField } from "./jetstream.ts";
+import {
+  callJetStream,
+  expectLastSubjectSequence,
+  fieldsField,
+  JetStreamError,
+  numberField,
+  store,
+  textField,
+} from "./jetstream.ts";
 import type { Link } from "./link.ts";
 import { leaseStream, leaseSubjectPrefix } from "./streams.ts";
 
@@ -35,7 +43,13 @@ export class NatsLeases implements LeaseBucket {
   }
 
   async #write(key: string, value: Uint8Array, revision: number): Promise<KvOutcome> {
-    const stored = await store(this.#link, subjectOf(key), value, { header: expectLastSubjectSequence, sequence: revision }, this.#timeoutMs);
+    const stored = await store(
+      this.#link,
+      subjectOf(key),
+      value,
+      { header: expectLastSubjectSequence, sequence: revision },
+      this.#timeoutMs,
+    );
     switch (stored.kind) {
       case "stored":
         return { kind: "stored", revision: stored.sequence };
@@ -49,15 +63,27 @@ export class NatsLeases implements LeaseBucket {
 
   /** Answered by the stream's leader: a direct get may be answered by a follower that is behind. */
   async get(key: string): ReturnType<LeaseBucket["get"]> {
-    const called = await callJetStream(this.#link, `STREAM.MSG.GET.${leaseStream}`, { last_by_subj: subjectOf(key) }, this.#timeoutMs);
+    const called = await callJetStream(
+      this.#link,
+      `STREAM.MSG.GET.${leaseStream}`,
+      { last_by_subj: subjectOf(key) },
+      this.#timeoutMs,
+    );
     if (called.kind === "refused" && called.errCode === JetStreamError.noMessageFound) return { kind: "absent" };
     if (called.kind !== "ok") return { kind: "unknown", reason: called.reason };
     const message = fieldsField(called.body, "message");
     // Another tool removes a key by a marker in its place; to `create` it is a value, until it expires.
-    if (textField(message, "hdrs") !== "" && /KV-Operation: ?(DEL|PURGE)/.test(Buffer.from(textField(message, "hdrs"), "base64").toString())) {
+    if (
+      textField(message, "hdrs") !== "" &&
+      /KV-Operation: ?(DEL|PURGE)/.test(Buffer.from(textField(message, "hdrs"), "base64").toString())
+    ) {
       return { kind: "absent" };
     }
-    return { kind: "found", value: new Uint8Array(Buffer.from(textField(message, "data"), "base64")), revision: numberField(message, "seq") };
+    return {
+      kind: "found",
+      value: new Uint8Array(Buffer.from(textField(message, "data"), "base64")),
+      revision: numberField(message, "seq"),
+    };
   }
 
   /**
@@ -65,8 +91,14 @@ export class NatsLeases implements LeaseBucket {
    * the next `create`. When this fails the key expires by itself.
    */
   async remove(key: string, revision: number): Promise<void> {
-    const called = await callJetStream(this.#link, `STREAM.MSG.DELETE.${leaseStream}`, { seq: revision, no_erase: true }, this.#timeoutMs);
-    if (called.kind === "unavailable") this.#telemetry.log.debug({ key, reason: called.reason }, "lease not removed; it will expire");
+    const called = await callJetStream(
+      this.#link,
+      `STREAM.MSG.DELETE.${leaseStream}`,
+      { seq: revision, no_erase: true },
+      this.#timeoutMs,
+    );
+    if (called.kind === "unavailable")
+      this.#telemetry.log.debug({ key, reason: called.reason }, "lease not removed; it will expire");
   }
 }
 

@@ -9,18 +9,15 @@
  * K2: a request is never sent later than it was made: made while down, it ends at once.
  * K3: subscriptions live as long as their owner wants, across connections; messages of the time between are lost.
  */
-import { connect, type Msg, type MsgHdrs, type NatsConnection, NatsError, type Sub, type TlsOptions } from "nats";
+import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub, type TlsOptions } from "nats";
 import type { Random, Subscription, Telemetry } from "../ports.ts";
 import { type NatsAddress, parseAddress, showAddress } from "./address.ts";
+import { asDialProblem, dialProblem } from "./dial-problem.ts";
 import { crash, NatsProblem, textOf } from "./errors.ts";
 import { type Greeting, greet } from "./greeting.ts";
+import { silentTicksLost, silentTicksSuspect, startPinging } from "./pings.ts";
 import { type Answer, Requests } from "./requests.ts";
 
-/** Two intervals bound how long a frozen server goes unnoticed; one ping a second costs nothing. */
-const pingIntervalMs = 1_000;
-/** Intervals without a byte from the server, a ping outstanding, after which the link is suspect, and is given up. */
-const silentTicksSuspect = 1;
-const silentTicksLost = 2;
 /** For the greeting, and again for the handshake. Longer than a busy server needs, short enough to try the next one. */
 const dialMs = 2_000;
 const redialDelayMsMin = 50;
@@ -72,7 +69,8 @@ export class Link {
   private constructor(options: LinkOptions) {
     this.#options = options;
     this.#addresses = options.servers.map(parseAddress);
-    if (this.#addresses.length === 0) throw new NatsProblem("unusable", "No nats-server was named: give at least one address.");
+    if (this.#addresses.length === 0)
+      throw new NatsProblem("unusable", "No nats-server was named: give at least one address.");
     this.#nextAddress = options.random.below(this.#addresses.length);
     this.subscribe(this.#requests.subject, (message) => this.#requests.take(message));
   }
@@ -154,7 +152,11 @@ export class Link {
     };
   }
 
-  request(subject: string, data: Uint8Array, options: { timeoutMs: number; headers?: MsgHdrs | undefined }): Promise<Answer> {
+  request(
+    subject: string,
+    data: Uint8Array,
+    options: { timeoutMs: number; headers?: MsgHdrs | undefined },
+  ): Promise<Answer> {
     const connection = this.#connection;
     if (connection === null) return Promise.resolve({ kind: "closed" });
     return this.#requests.start(options.timeoutMs, (reply) =>
@@ -186,7 +188,10 @@ export class Link {
     const { user, pass, token } = { ...this.#options, ...address };
     const outcome = await greet(address.host, address.port, dialMs);
     if (outcome.kind === "silent") {
-      throw new NatsProblem("unreachable", `No nats-server answers at ${showAddress(address)} (${outcome.reason}): start it, or name another.`);
+      throw new NatsProblem(
+        "unreachable",
+        `No nats-server answers at ${showAddress(address)} (${outcome.reason}): start it, or name another.`,
+      );
     }
     const tls = this.#options.tls ?? (address.tls ? {} : undefined);
     let connection: NatsConnection;
@@ -218,21 +223,27 @@ export class Link {
     this.#greeting = greeting;
     this.#connectedAt = performance.now();
     for (const wanted of this.#wanted) this.#subscribeOn(connection, wanted);
-    void connection.closed().then((error) => this.#lost(connection, error instanceof Error ? textOf(error) : "closed by the server"));
+    void connection
+      .closed()
+      .then((error) => this.#lost(connection, error instanceof Error ? textOf(error) : "closed by the server"));
     void this.#logStatus(connection);
     this.#pinger = startPinging(connection, (silentTicks) => {
+      if (this.#connection !== connection) return;
       if (silentTicks >= silentTicksLost) this.#lost(connection, "pings unanswered");
       else this.#setState(silentTicks >= silentTicksSuspect ? "suspect" : "up");
     });
     this.#setState("up");
-    for (const listener of [...this.#connectionListeners]) listener(true);
+    tellAll(this.#connectionListeners, true);
   }
 
   #subscribeOn(connection: NatsConnection, wanted: Wanted): void {
     const { subject, queue, handler } = wanted;
     const callback = (error: NatsError | null, message: Msg): void => {
       if (error !== null) {
-        this.#options.telemetry.log.error({ subject, reason: textOf(error) }, "subscription refused by the NATS server");
+        this.#options.telemetry.log.error(
+          { subject, reason: textOf(error) },
+          "subscription refused by the NATS server",
+        );
         return;
       }
       try {
@@ -268,7 +279,7 @@ export class Link {
     this.#requests.closeAll();
     if (connection === null) return;
     void connection.close().catch(() => undefined);
-    for (const listener of [...this.#connectionListeners]) listener(false);
+    tellAll(this.#connectionListeners, false);
   }
 
   #redialLater(): void {
@@ -276,8 +287,13 @@ export class Link {
     this.#redialTimer = setTimeout(() => {
       this.#dial().then(
         () => {
-          this.#options.telemetry.log.info({ server: this.#greeting?.serverName, version: this.serverVersion }, "link to NATS is back");
-          this.#options.telemetry.metrics.counter("muster_nats_reconnects_total", "New connections after one was lost.").add();
+          this.#options.telemetry.log.info(
+            { server: this.#greeting?.serverName, version: this.serverVersion },
+            "link to NATS is back",
+          );
+          this.#options.telemetry.metrics
+            .counter("muster_nats_reconnects_total", "New connections after one was lost.")
+            .add();
         },
         (error: unknown) => {
           this.#options.telemetry.log.debug({ reason: textOf(error) }, "NATS not reached");
@@ -297,8 +313,10 @@ export class Link {
     const wasUp = this.isUp();
     this.#state = state;
     if (wasUp === this.isUp()) return;
-    this.#options.telemetry.metrics.gauge("muster_nats_up", "1 while the link to NATS answers its pings.").set(this.isUp() ? 1 : 0);
-    for (const listener of [...this.#upListeners]) listener(this.isUp());
+    this.#options.telemetry.metrics
+      .gauge("muster_nats_up", "1 while the link to NATS answers its pings.")
+      .set(this.isUp() ? 1 : 0);
+    tellAll(this.#upListeners, this.isUp());
   }
 
   /** A method, so that the compiler does not think the state unchanged across an await. */
@@ -308,49 +326,29 @@ export class Link {
 
   async #logStatus(connection: NatsConnection): Promise<void> {
     for await (const status of connection.status()) {
-      if (status.type === "error") this.#options.telemetry.log.error({ status: status.data, about: status.permissionContext }, "the NATS server complains");
+      if (status.type === "error")
+        this.#options.telemetry.log.error(
+          { status: status.data, about: status.permissionContext },
+          "the NATS server complains",
+        );
     }
   }
 }
 
-/**
- * Pings once an interval and tells, when one is due and the last is unanswered, for how many intervals not a byte has
- * come. Judged after the event loop has read its sockets, so that a long pause of ours is not taken for the server's.
- */
-function startPinging(connection: NatsConnection, tell: (silentTicks: number) => void): NodeJS.Timeout {
-  let outstanding = 0;
-  let silentTicks = 0;
-  let bytesSeen = connection.stats().inBytes;
-  return setInterval(() => {
-    setImmediate(() => {
-      if (connection.isClosed()) return;
-      const bytes = connection.stats().inBytes;
-      silentTicks = outstanding > 0 && bytes === bytesSeen ? silentTicks + 1 : 0;
-      bytesSeen = bytes;
-      outstanding += 1;
-      connection.flush().then(
-        () => {
-          outstanding = 0;
-          if (silentTicks > 0) tell((silentTicks = 0));
-        },
-        () => undefined,
-      );
-      tell(silentTicks);
-    });
-  }, pingIntervalMs);
-}
-
-function publishOptions(headers: MsgHdrs | undefined, reply: string | undefined): { headers?: MsgHdrs; reply?: string } {
-  return { ...(headers === undefined ? {} : { headers }), ...(reply === undefined ? {} : { reply }) };
-}
-
-function dialProblem(error: unknown, where: string): NatsProblem {
-  if (error instanceof NatsError && (error.isAuthError() || error.isAuthTimeout())) {
-    return new NatsProblem("unauthorized", `The nats-server at ${where} refuses these credentials: check user and password.`, { cause: error });
+/** What a listener throws is its own broken invariant: here it would look like a failure to connect. */
+function tellAll(listeners: ReadonlySet<(value: boolean) => void>, value: boolean): void {
+  for (const listener of listeners) {
+    try {
+      listener(value);
+    } catch (error) {
+      crash(error);
+    }
   }
-  return new NatsProblem("unreachable", `The nats-server at ${where} could not be connected to (${textOf(error)}).`, { cause: error });
 }
 
-function asDialProblem(error: unknown): NatsProblem {
-  return error instanceof NatsProblem ? error : new NatsProblem("unreachable", textOf(error), { cause: error });
+function publishOptions(
+  headers: MsgHdrs | undefined,
+  reply: string | undefined,
+): { headers?: MsgHdrs; reply?: string } {
+  return { ...(headers === undefined ? {} : { headers }), ...(reply === undefined ? {} : { reply }) };
 }

@@ -19,8 +19,8 @@ import { logStream, nanos, streamBounds } from "./streams.ts";
 
 /** The library's 30 s is how a killed stream leader goes unnoticed for long. */
 const heartbeatMs = 1_000;
-/** Ticks of one heartbeat without any message; the first may be cut short, so at least two whole intervals. */
-const silentTicksMax = 3;
+/** Ticks of one heartbeat without any message. One may pass because ticks and beats drift; a false alarm costs two requests. */
+const silentTicksMax = 2;
 /** A consumer that only beats is compared with the stream's end this often. */
 const idleTicksUntilCompare = 5;
 const callTimeoutMs = 2_000;
@@ -67,7 +67,10 @@ export class LogReading implements Subscription {
   constructor(options: LogReadingOptions) {
     this.#options = options;
     this.#next = Math.max(1, options.fromSequence);
-    this.#restarts = options.telemetry.metrics.counter("muster_log_consumers_total", "Consumers made to read the log, by why.");
+    this.#restarts = options.telemetry.metrics.counter(
+      "muster_log_consumers_total",
+      "Consumers made to read the log, by why.",
+    );
     this.#connections = options.link.onConnection((connected) => {
       if (connected) this.#attach("reconnected");
       else this.#detach();
@@ -132,7 +135,12 @@ export class LogReading implements Subscription {
     this.#inbox = link.subscribe(inbox, (message) => {
       if (this.#isCurrent(attachment)) this.#take(message);
     });
-    const created = await callJetStream(link, `CONSUMER.CREATE.${logStream}`, consumerRequest(inbox, this.#next), callTimeoutMs);
+    const created = await callJetStream(
+      link,
+      `CONSUMER.CREATE.${logStream}`,
+      consumerRequest(inbox, this.#next),
+      callTimeoutMs,
+    );
     if (!this.#isCurrent(attachment)) return;
     if (created.kind !== "ok") return this.#retry(attachment);
     this.#consumer = textField(created.body, "name");
@@ -196,7 +204,10 @@ export class LogReading implements Subscription {
     const found = await callJetStream(link, `STREAM.MSG.GET.${logStream}`, { seq: this.#next }, callTimeoutMs);
     if (!this.#isCurrent(attachment)) return;
     if (found.kind !== "refused" || found.errCode !== JetStreamError.noMessageFound) return this.#retry(attachment);
-    telemetry.log.error({ missing: this.#next, next: arrived }, "the log has a hole: a record was lost by the NATS server");
+    telemetry.log.error(
+      { missing: this.#next, next: arrived },
+      "the log has a hole: a record was lost by the NATS server",
+    );
     this.#stopAtGap(arrived);
   }
 
@@ -208,7 +219,9 @@ export class LogReading implements Subscription {
   #shorter(attachment: number, last: number): void {
     this.#shorterSince ??= performance.now();
     if (performance.now() - this.#shorterSince > shorterMsMax) {
-      throw new InvariantError(`R3: the log ends at ${last}, before ${this.#next - 1}, which it had acknowledged: restore the NATS server's storage, or start this manager without its old state`);
+      throw new InvariantError(
+        `R3: the log ends at ${last}, before ${this.#next - 1}, which it had acknowledged: restore the NATS server's storage, or start this manager without its old state`,
+      );
     }
     this.#retry(attachment);
   }

@@ -16,7 +16,10 @@ const endPollMs = 20;
 export async function identify(pid: number): Promise<ProcessIdentity | null> {
   if (process.platform !== "linux") return identifyByPs(pid);
   try {
-    const [stat, boot] = await Promise.all([readFile(`/proc/${pid}/stat`, "utf8"), readFile("/proc/sys/kernel/random/boot_id", "utf8")]);
+    const [stat, boot] = await Promise.all([
+      readFile(`/proc/${pid}/stat`, "utf8"),
+      readFile("/proc/sys/kernel/random/boot_id", "utf8"),
+    ]);
     // The command, in parentheses, may hold anything; after it come the state (field 3) and, as field 22, the start time.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return fields[0] === "Z" || fields[0] === "X" ? null : { pid, stamp: `${boot.trim()}/${fields[19] ?? ""}` };

@@ -45,11 +45,14 @@ export class Requests {
   take(message: Msg): void {
     // The server's own answer for "nobody is subscribed": no payload, and status 503 in the headers.
     const nobody = message.data.length === 0 && message.headers?.code === 503;
-    this.#finish(message.subject.slice(this.#inbox.length), nobody ? { kind: "no-responders" } : { kind: "reply", message });
+    this.#finish(
+      message.subject.slice(this.#inbox.length),
+      nobody ? { kind: "no-responders" } : { kind: "reply", message },
+    );
   }
 
   closeAll(): void {
-    for (const token of [...this.#pending.keys()]) this.#finish(token, { kind: "closed" });
+    for (const token of this.#pending.keys()) this.#finish(token, { kind: "closed" });
   }
 
   #finish(token: string, answer: Answer): void {

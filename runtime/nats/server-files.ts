@@ -34,7 +34,12 @@ export async function prepareFiles(dataDir: string): Promise<ServerFiles> {
   const folder = join(dataDir, "nats");
   const storage = join(folder, "jetstream");
   await mkdir(storage, { recursive: true, mode: 0o700 });
-  return { config: join(folder, "server.conf"), access: join(folder, "access.json"), owner: join(folder, "owner.json"), storage };
+  return {
+    config: join(folder, "server.conf"),
+    access: join(folder, "access.json"),
+    owner: join(folder, "owner.json"),
+    storage,
+  };
 }
 
 export function newCredentials(): Pick<ServerAccess, "user" | "pass"> {
@@ -64,7 +69,10 @@ export async function writeOwner(files: ServerFiles, owner: ServerOwner): Promis
 /** Loopback only: managers elsewhere need a NATS cluster with mutual TLS, which its operator configures. */
 export const listenHost = "127.0.0.1";
 
-export async function writeConfig(files: ServerFiles, options: ServerAccess & { readonly name: string; readonly version: string }): Promise<{ readonly flushesEveryWrite: boolean }> {
+export async function writeConfig(
+  files: ServerFiles,
+  options: ServerAccess & { readonly name: string; readonly version: string },
+): Promise<{ readonly flushesEveryWrite: boolean }> {
   const flushesEveryWrite = hasSyncInterval(options.version);
   const lines = [
     "# Written by Muster at each start: changes here are lost.",

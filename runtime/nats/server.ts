@@ -8,25 +8,38 @@
  * V2: it dies with its owner's `stop`, not with a Ctrl-C at the terminal: the manager has to drain first.
  * V3: nobody without the password connects, and the password is readable for this user only.
  */
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { dirname } from "node:path";
-import { promisify } from "node:util";
 import type { Random, Telemetry } from "../ports.ts";
 import { SystemRandom } from "../system/random.ts";
 import { isSupported } from "./abilities.ts";
-import { crash, textOf } from "./errors.ts";
+import { crash } from "./errors.ts";
 import { greet } from "./greeting.ts";
 import { endProcess, identify, isRunning, type ProcessIdentity } from "./process-identity.ts";
-import { listenHost, newCredentials, prepareFiles, readAccess, readOwner, type ServerAccess, type ServerFiles, writeAccess, writeConfig, writeOwner } from "./server-files.ts";
+import { findBinary } from "./server-binary.ts";
+import {
+  listenHost,
+  newCredentials,
+  prepareFiles,
+  readAccess,
+  readOwner,
+  type ServerAccess,
+  type ServerFiles,
+  writeAccess,
+  writeConfig,
+  writeOwner,
+} from "./server-files.ts";
+import { NatsServerProblem } from "./server-problem.ts";
+
+export { NatsServerProblem } from "./server-problem.ts";
 
 /** Large storage is checked before the port opens: about a gigabyte a second on an ordinary disk. */
 const startMsMax = 60_000;
 const startPollMs = 20;
 const greetingMs = 1_000;
-const versionMsMax = 10_000;
 /** It flushes its storage when told to end. */
 const stopGraceMs = 10_000;
 const restartDelayMsMin = 100;
@@ -35,19 +48,6 @@ const restartDelayMsMax = 5_000;
 const serverHeldMsMin = 10_000;
 /** Enough of its log to say why it ended. */
 const logTailBytes = 2_000;
-
-/** `missing`: no binary; `in-use`: of the port or the data dir; `unwritable`: the data dir; `failed`: it did not come up. */
-export type NatsServerFailure = "missing" | "in-use" | "unwritable" | "failed";
-
-/** Its message is one sentence that says what to do. */
-export class NatsServerProblem extends Error {
-  override readonly name = "NatsServerProblem";
-  readonly kind: NatsServerFailure;
-  constructor(kind: NatsServerFailure, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.kind = kind;
-  }
-}
 
 export interface NatsServerOptions {
   readonly dataDir: string;
@@ -85,7 +85,11 @@ export interface NatsServer {
 /** Resolves when it answers. Throws NatsServerProblem. */
 export async function startNatsServer(options: NatsServerOptions): Promise<NatsServer> {
   const { binary, version } = await findBinary(options.binary);
-  if (!isSupported(version)) throw new NatsServerProblem("failed", `${binary} is nats-server ${version}, which is too old: install 2.9 or newer.`);
+  if (!isSupported(version))
+    throw new NatsServerProblem(
+      "failed",
+      `${binary} is nats-server ${version}, which is too old: install 2.9 or newer.`,
+    );
   try {
     const files = await prepareFiles(options.dataDir);
     await mkdir(dirname(options.logFile), { recursive: true });
@@ -94,7 +98,16 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
     await writeAccess(files, access);
     const name = `muster-${manager.pid}-${access.port}`;
     const { flushesEveryWrite } = await writeConfig(files, { ...access, name, version });
-    const server = new SupervisedServer({ ...options, binary, version, files, access, manager, serverName: name, flushesEveryWrite });
+    const server = new SupervisedServer({
+      ...options,
+      binary,
+      version,
+      files,
+      access,
+      manager,
+      serverName: name,
+      flushesEveryWrite,
+    });
     await server.start();
     return server;
   } catch (error) {
@@ -178,7 +191,10 @@ class SupervisedServer implements NatsServer {
       await this.#ended;
       clearTimeout(timer);
     }
-    await writeOwner(this.#options.files, { manager: { ...this.#options.manager, stamp: "ended" }, server: null }).catch(() => undefined);
+    await writeOwner(this.#options.files, {
+      manager: { ...this.#options.manager, stamp: "ended" },
+      server: null,
+    }).catch(() => undefined);
   }
 
   async #launch(): Promise<ChildProcess> {
@@ -209,7 +225,10 @@ class SupervisedServer implements NatsServer {
       if (outcome.kind === "greeted" && outcome.greeting.serverName === serverName) return null;
       await new Promise((resolve) => setTimeout(resolve, startPollMs));
     }
-    return new NatsServerProblem("failed", `nats-server did not answer within ${startMsMax / 1_000} s: look into ${this.#options.logFile}.`);
+    return new NatsServerProblem(
+      "failed",
+      `nats-server did not answer within ${startMsMax / 1_000} s: look into ${this.#options.logFile}.`,
+    );
   }
 
   async #whyItEnded(child: ChildProcess): Promise<NatsServerProblem> {
@@ -217,7 +236,10 @@ class SupervisedServer implements NatsServer {
     const tail = (await readFile(logFile, "utf8").catch(() => "")).slice(-logTailBytes);
     if (/address already in use/.test(tail)) return portInUse(access.port);
     const last = tail.trimEnd().split("\n").at(-1) ?? "";
-    return new NatsServerProblem("failed", `nats-server ended at once (${child.exitCode ?? child.signalCode ?? "not started"}: ${last}): look into ${logFile}.`);
+    return new NatsServerProblem(
+      "failed",
+      `nats-server ended at once (${child.exitCode ?? child.signalCode ?? "not started"}: ${last}): look into ${logFile}.`,
+    );
   }
 
   #died(code: number | null, signal: NodeJS.Signals | null): void {
@@ -226,8 +248,13 @@ class SupervisedServer implements NatsServer {
     const bound = Math.min(restartDelayMsMax, restartDelayMsMin * 2 ** Math.min(this.#restarts++, 10));
     const restartInMs = Math.round(bound * (0.5 + this.#random.next() / 2));
     const { telemetry } = this.#options;
-    telemetry.log.error({ code, signal, restartInMs, logFile: this.#options.logFile }, "nats-server ended; starting it again");
-    telemetry.metrics.counter("muster_nats_server_restarts_total", "Times that our own nats-server ended and was started again.").add();
+    telemetry.log.error(
+      { code, signal, restartInMs, logFile: this.#options.logFile },
+      "nats-server ended; starting it again",
+    );
+    telemetry.metrics
+      .counter("muster_nats_server_restarts_total", "Times that our own nats-server ended and was started again.")
+      .add();
     for (const listener of this.#listeners) listener({ code, signal, restartInMs });
     this.#restartTimer = setTimeout(() => {
       this.#restarting = this.#restart().catch(crash);
@@ -251,7 +278,10 @@ async function takeOver(files: ServerFiles, dataDir: string): Promise<ProcessIde
   if (manager === null) throw new NatsServerProblem("failed", "This process cannot find itself: is /proc mounted?");
   const owner = await readOwner(files);
   if (owner !== null && (await isRunning(owner.manager))) {
-    throw new NatsServerProblem("in-use", `The data dir ${dataDir} is in use by process ${owner.manager.pid}: stop that one, or choose another data dir.`);
+    throw new NatsServerProblem(
+      "in-use",
+      `The data dir ${dataDir} is in use by process ${owner.manager.pid}: stop that one, or choose another data dir.`,
+    );
   }
   if (owner?.server != null) await endProcess(owner.server, stopGraceMs);
   await writeOwner(files, { manager, server: null });
@@ -282,44 +312,28 @@ function freePort(port: number): Promise<number | null> {
   });
 }
 
-/** Where distributions put it, for a user whose PATH lacks the system folders. */
-const binariesByDefault = ["nats-server", "/usr/sbin/nats-server", "/usr/local/sbin/nats-server"];
-
-/** Finds the binary by running it: a name without a slash is looked up on PATH. */
-async function findBinary(named: string | undefined): Promise<{ readonly binary: string; readonly version: string }> {
-  for (const binary of named === undefined ? binariesByDefault : [named]) {
-    const found = await versionOf(binary);
-    if (found !== null) return { binary, version: found };
-  }
-  throw new NatsServerProblem(
-    "missing",
-    named === undefined
-      ? "nats-server was not found: install it (on Debian: apt-get install nats-server), or name it in MUSTER_NATS_SERVER."
-      : `There is no nats-server at ${named}: correct MUSTER_NATS_SERVER, or unset it to use the one on PATH.`,
-  );
-}
-
-/** Null when there is no such file. */
-async function versionOf(binary: string): Promise<string | null> {
-  try {
-    const { stdout } = await promisify(execFile)(binary, ["--version"], { timeout: versionMsMax });
-    const [, version] = /nats-server: v?(\d+\.\d+\.\d+\S*)/.exec(stdout) ?? [];
-    if (version !== undefined) return version;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
-    throw new NatsServerProblem("missing", `${binary} does not run (${textOf(error)}): install nats-server again, or name another in MUSTER_NATS_SERVER.`, { cause: error });
-  }
-  throw new NatsServerProblem("missing", `${binary} is no nats-server: name one in MUSTER_NATS_SERVER.`);
-}
-
 function portInUse(port: number): NatsServerProblem {
-  return new NatsServerProblem("in-use", `Port ${port} is in use by another process: stop that one, or choose another port for NATS.`);
+  return new NatsServerProblem(
+    "in-use",
+    `Port ${port} is in use by another process: stop that one, or choose another port for NATS.`,
+  );
 }
 
 function asProblem(error: unknown, dataDir: string): unknown {
   const { code } = error as NodeJS.ErrnoException;
-  if (code === "EACCES" || code === "EPERM" || code === "EROFS" || code === "ENOTDIR" || code === "EEXIST" || code === "ENOSPC") {
-    return new NatsServerProblem("unwritable", `The data dir ${dataDir} cannot be written (${code}): make it writable for this user, or choose another.`, { cause: error });
+  if (
+    code === "EACCES" ||
+    code === "EPERM" ||
+    code === "EROFS" ||
+    code === "ENOTDIR" ||
+    code === "EEXIST" ||
+    code === "ENOSPC"
+  ) {
+    return new NatsServerProblem(
+      "unwritable",
+      `The data dir ${dataDir} cannot be written (${code}): make it writable for this user, or choose another.`,
+      { cause: error },
+    );
   }
   return error;
 }

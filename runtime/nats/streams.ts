@@ -57,7 +57,13 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
   const fixed = ["storage", "retention", "subjects"];
   return [
     {
-      config: { ...common, name: logStream, subjects: [subjects.log], max_age: 0, max_msg_size: Math.min(logMessageBytesMax, options.maxPayload) },
+      config: {
+        ...common,
+        name: logStream,
+        subjects: [subjects.log],
+        max_age: 0,
+        max_msg_size: Math.min(logMessageBytesMax, options.maxPayload),
+      },
       updatable: ["num_replicas", "max_age"],
       fixed,
     },
@@ -76,7 +82,14 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
       fixed,
     },
     {
-      config: { ...common, name: blobStream, subjects: [`${blobChunkPrefix}>`, `${blobMetaPrefix}>`], max_age: 0, allow_rollup_hdrs: true, allow_direct: true },
+      config: {
+        ...common,
+        name: blobStream,
+        subjects: [`${blobChunkPrefix}>`, `${blobMetaPrefix}>`],
+        max_age: 0,
+        allow_rollup_hdrs: true,
+        allow_direct: true,
+      },
       updatable: ["num_replicas"],
       fixed,
     },
@@ -89,7 +102,10 @@ const callTimeoutMs = 5_000;
 const retryDelayMs = 250;
 
 /** Makes what is missing; returns the largest message that the log stream takes. Throws NatsProblem `unusable` or `unavailable`. */
-export async function setUpStreams(link: Link, options: StreamOptions): Promise<{ readonly logMessageBytesMax: number }> {
+export async function setUpStreams(
+  link: Link,
+  options: StreamOptions,
+): Promise<{ readonly logMessageBytesMax: number }> {
   const deadline = performance.now() + setUpMs;
   let logConfig: Fields = {};
   for (const plan of plans(options)) {
@@ -106,7 +122,10 @@ async function setUpStream(link: Link, plan: StreamPlan, deadline: number): Prom
     const outcome = await trySetUp(link, name, plan);
     if (outcome.kind === "ready") return outcome.config;
     if (performance.now() >= deadline) {
-      throw new NatsProblem("unavailable", `JetStream did not set up the stream ${name} within ${setUpMs / 1_000} s (${outcome.reason}).`);
+      throw new NatsProblem(
+        "unavailable",
+        `JetStream did not set up the stream ${name} within ${setUpMs / 1_000} s (${outcome.reason}).`,
+      );
     }
     await new Promise((resolve) => setTimeout(resolve, retryDelayMs));
   }
@@ -121,13 +140,17 @@ async function trySetUp(link: Link, name: string, plan: StreamPlan): Promise<Set
     if (found.errCode !== JetStreamError.streamNotFound) throw unusable(name, found.reason);
     const made = await callJetStream(link, `STREAM.CREATE.${name}`, plan.config, callTimeoutMs);
     if (made.kind === "ok") return { kind: "ready", config: fieldsField(made.body, "config") };
+    if (made.errCode === JetStreamError.replicasWithoutCluster)
+      throw unusable(name, "its replicas need a cluster of nats-servers");
     // Another manager made it in the same moment: look at what it made.
-    if (made.kind === "unavailable" || made.errCode === JetStreamError.streamNameInUse) return { kind: "again", reason: made.reason };
+    if (made.kind === "unavailable" || made.errCode === JetStreamError.streamNameInUse)
+      return { kind: "again", reason: made.reason };
     throw unusable(name, made.reason);
   }
   const config = fieldsField(found.body, "config");
   for (const field of plan.fixed) {
-    if (JSON.stringify(config[field]) !== JSON.stringify(plan.config[field])) throw unusable(name, `its ${field} is ${JSON.stringify(config[field])}`);
+    if (JSON.stringify(config[field]) !== JSON.stringify(plan.config[field]))
+      throw unusable(name, `its ${field} is ${JSON.stringify(config[field])}`);
   }
   const changes = Object.fromEntries(
     plan.updatable
@@ -140,6 +163,8 @@ async function trySetUp(link: Link, name: string, plan: StreamPlan): Promise<Set
   if (Object.keys(changes).length === 0) return { kind: "ready", config };
   const updated = await callJetStream(link, `STREAM.UPDATE.${name}`, { ...config, ...changes }, callTimeoutMs);
   if (updated.kind === "ok") return { kind: "ready", config: fieldsField(updated.body, "config") };
+  if (updated.errCode === JetStreamError.replicasWithoutCluster)
+    throw unusable(name, "its replicas need a cluster of nats-servers");
   if (updated.kind === "unavailable") return { kind: "again", reason: updated.reason };
   throw unusable(name, updated.reason);
 }
@@ -149,11 +174,17 @@ function unusable(stream: string, reason: string): NatsProblem {
 }
 
 /** First and last sequence that a stream keeps; null when it does not say. */
-export async function streamBounds(link: Link, stream: string, timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
+export async function streamBounds(
+  link: Link,
+  stream: string,
+  timeoutMs: number,
+): Promise<{ readonly first: number; readonly last: number } | null> {
   const called = await callJetStream(link, `STREAM.INFO.${stream}`, null, timeoutMs);
   if (called.kind !== "ok") return null;
   const state = fieldsField(called.body, "state");
   const last = numberField(state, "last_seq");
   // A stream that never had a message says 0 and 0; one that was emptied says last + 1 and last.
-  return numberField(state, "messages") === 0 ? { first: last + 1, last } : { first: numberField(state, "first_seq"), last };
+  return numberField(state, "messages") === 0
+    ? { first: last + 1, last }
+    : { first: numberField(state, "first_seq"), last };
 }

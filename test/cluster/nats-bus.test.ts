@@ -15,29 +15,43 @@ for (const binary of natsBinaries) {
     const got: BusMessage[] = [];
     const shared = [0, 0];
     one.bus.subscribe("muster.test.topic", (message) => got.push(message));
-    one.bus.subscribe("muster.test.echo", (message) => message.respond(bytes(`${text(message.data)} ${message.headers["Muster-Sender"]}`)));
-    [one, other].forEach((link, at) => link.bus.subscribe("muster.test.shared", () => (shared[at] = (shared[at] ?? 0) + 1), "group"));
+    one.bus.subscribe("muster.test.echo", (message) =>
+      message.respond(bytes(`${text(message.data)} ${message.headers["Muster-Sender"]}`)),
+    );
+    [one, other].forEach((link, at) =>
+      link.bus.subscribe("muster.test.shared", () => (shared[at] = (shared[at] ?? 0) + 1), "group"),
+    );
     // An answered request on each link: what was subscribed before is known to the server.
-    for (const link of [other, one]) {
-      const outcome = await link.bus.request("muster.test.echo", bytes("hello"), { timeoutMs: 2_000, headers: { "Muster-Sender": "m1" } });
+    for (const link of [one, other]) {
+      const outcome = await link.bus.request("muster.test.echo", bytes("hello"), {
+        timeoutMs: 2_000,
+        headers: { "Muster-Sender": "m1" },
+      });
       t.deepEqual(outcome.kind === "reply" ? text(outcome.data) : outcome, "hello m1");
     }
     other.bus.publish("muster.test.topic", bytes("news"), { traceparent: "00-1" });
     for (let count = 0; count < 100; count++) other.bus.publish("muster.test.shared", bytes(""));
     await until("all delivered", () => got.length === 1 && (shared[0] ?? 0) + (shared[1] ?? 0) === 100);
-    t.deepEqual([got[0]?.subject, text(got[0]?.data ?? bytes("")), got[0]?.headers], ["muster.test.topic", "news", { traceparent: "00-1" }]);
+    t.deepEqual(
+      [got[0]?.subject, text(got[0]?.data ?? bytes("")), got[0]?.headers],
+      ["muster.test.topic", "news", { traceparent: "00-1" }],
+    );
   });
 
   test(`a request that nobody serves is known at once not to have happened, a silent one times out (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     const link = await connect();
     const startedAt = performance.now();
-    t.deepEqual(await link.bus.request("muster.test.nobody", bytes(""), { timeoutMs: 5_000 }), { kind: "no-responders" });
+    t.deepEqual(await link.bus.request("muster.test.nobody", bytes(""), { timeoutMs: 5_000 }), {
+      kind: "no-responders",
+    });
     t.true(performance.now() - startedAt < 1_000);
     const silent = link.bus.subscribe("muster.test.silent", () => undefined);
     t.deepEqual(await link.bus.request("muster.test.silent", bytes(""), { timeoutMs: 50 }), { kind: "timeout" });
     silent.unsubscribe();
-    t.deepEqual(await link.bus.request("muster.test.silent", bytes(""), { timeoutMs: 5_000 }), { kind: "no-responders" });
+    t.deepEqual(await link.bus.request("muster.test.silent", bytes(""), { timeoutMs: 5_000 }), {
+      kind: "no-responders",
+    });
     const pending = link.bus.request("muster.test.silent2", bytes(""), { timeoutMs: 5_000 });
     link.close();
     t.deepEqual(await pending, { kind: "closed" });
@@ -52,7 +66,11 @@ for (const binary of natsBinaries) {
     link.bus.subscribe("muster.test.echo", (message) => message.respond(message.data));
     t.is((await link.bus.request("muster.test.echo", bytes("a"), { timeoutMs: 2_000 })).kind, "reply");
     let last = 0;
-    link.log.read(1, { onRecord: (sequence) => (last = sequence), onCaughtUp: () => undefined, onGap: () => undefined });
+    link.log.read(1, {
+      onRecord: (sequence) => (last = sequence),
+      onCaughtUp: () => undefined,
+      onGap: () => undefined,
+    });
 
     signal(server.pid, "SIGSTOP");
     const frozenAt = performance.now();
@@ -62,7 +80,10 @@ for (const binary of natsBinaries) {
     t.true(noticedMs < 4_000);
     const outcomes = await Promise.all(appends);
     t.true(performance.now() - frozenAt < 5_000);
-    t.deepEqual(outcomes.map(({ kind }) => kind), ["unknown", "unknown", "unknown"]);
+    t.deepEqual(
+      outcomes.map(({ kind }) => kind),
+      ["unknown", "unknown", "unknown"],
+    );
     t.is(await link.log.bounds(500), null);
     t.is((await link.bus.request("muster.test.echo", bytes("b"), { timeoutMs: 500 })).kind, "closed");
     await until("5 s of frost", () => performance.now() - frozenAt > 5_000);
@@ -104,7 +125,11 @@ for (const binary of natsBinaries) {
 
     const takenAt = performance.now();
     let free = false;
-    await until("the lease is free", async () => (free = (await holder.create("leader", bytes("later"))).kind === "stored"), 4_000);
+    await until(
+      "the lease is free",
+      async () => (free = (await holder.create("leader", bytes("later"))).kind === "stored"),
+      4_000,
+    );
     const lastedMs = performance.now() - takenAt;
     t.true(free && lastedMs > 900 && lastedMs < 3_000, `${lastedMs}`);
     t.log(`a lease of 1,000 ms was free after ${lastedMs.toFixed(0)} ms`);
@@ -146,15 +171,25 @@ for (const binary of natsBinaries) {
 test("a server that is not there, or refuses the password, is a sentence and not the library's error", async (t) => {
   const { server, connect } = await natsServer(t);
   const options = { name: "test", telemetry: await testTelemetry(), firstConnectMs: 200 };
-  const wrong = await t.throwsAsync(connectNats({ ...options, servers: [server.url], user: "muster", pass: "wrong" }), { instanceOf: NatsProblem });
+  const wrong = await t.throwsAsync(connectNats({ ...options, servers: [server.url], user: "muster", pass: "wrong" }), {
+    instanceOf: NatsProblem,
+  });
   t.is(wrong?.kind, "unauthorized");
-  const anonymous = await t.throwsAsync(connectNats({ ...options, servers: [server.url] }), { instanceOf: NatsProblem });
+  const anonymous = await t.throwsAsync(connectNats({ ...options, servers: [server.url] }), {
+    instanceOf: NatsProblem,
+  });
   t.is(anonymous?.kind, "unauthorized");
-  const absent = await t.throwsAsync(connectNats({ ...options, servers: ["nats://127.0.0.1:1"] }), { instanceOf: NatsProblem });
+  const absent = await t.throwsAsync(connectNats({ ...options, servers: ["nats://127.0.0.1:1"] }), {
+    instanceOf: NatsProblem,
+  });
   t.is(absent?.kind, "unreachable");
   t.regex(absent?.message ?? "", /^No nats-server answers at 127\.0\.0\.1:1 .*\.$/);
   const [, port] = /:(\d+)$/.exec(server.url) ?? [];
-  const link = await connect({ servers: ["127.0.0.1:1", `nats://${server.user}:${server.pass}@localhost:${port}`], user: "", pass: "" });
+  const link = await connect({
+    servers: ["127.0.0.1:1", `nats://${server.user}:${server.pass}@localhost:${port}`],
+    user: "",
+    pass: "",
+  });
   t.true(link.bus.isUp());
 });
 

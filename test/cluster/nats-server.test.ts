@@ -13,9 +13,13 @@ for (const binary of natsBinaries) {
     const { server, dataDir, connect } = await natsServer(t, binary);
     const { abilities, serverVersion } = await connect();
     t.is(serverVersion, server.version);
-    t.is(abilities.some((sentence) => sentence.includes("sync_interval")), !server.flushesEveryWrite);
+    t.is(
+      abilities.some((sentence) => sentence.includes("sync_interval")),
+      !server.flushesEveryWrite,
+    );
     t.is(server.flushesEveryWrite, !serverVersion.startsWith("2.9."));
-    for (const file of ["server.conf", "access.json"]) t.is((await stat(join(dataDir, "nats", file))).mode & 0o777, 0o600);
+    for (const file of ["server.conf", "access.json"])
+      t.is((await stat(join(dataDir, "nats", file))).mode & 0o777, 0o600);
     const config = await readFile(join(dataDir, "nats", "server.conf"), "utf8");
     t.is(config.includes("sync_interval: always"), server.flushesEveryWrite);
     t.false(config.includes("no_auth_user"));
@@ -59,7 +63,9 @@ test("the server that a killed manager left behind is ended before a new one sta
     const telemetry = await createTelemetry({ service: "test", level: "silent", otlpEndpoint: undefined });
     const server = await startNatsServer({ dataDir: process.argv[1], logFile: process.argv[1] + "/nats.log", telemetry });
     console.log(server.pid);`;
-  const manager = spawn(process.execPath, ["--input-type=module-typescript", "-e", program, dataDir], { stdio: ["ignore", "pipe", "inherit"] });
+  const manager = spawn(process.execPath, ["--input-type=module-typescript", "-e", program, dataDir], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   const [printed] = (await once(manager.stdout, "data")) as [Buffer];
   const orphan = Number(printed.toString());
   t.teardown(() => signal(orphan, "SIGKILL"));
@@ -90,7 +96,10 @@ test("a missing binary, a port in use and a data dir that cannot be written are 
   t.teardown(() => void squatter.close());
   await new Promise<void>((resolve) => squatter.listen(0, "127.0.0.1", resolve));
   const address = squatter.address();
-  t.is(await kindOf(startNatsServer({ ...options, port: typeof address === "object" ? (address?.port ?? 0) : 0 })), "in-use");
+  t.is(
+    await kindOf(startNatsServer({ ...options, port: typeof address === "object" ? (address?.port ?? 0) : 0 })),
+    "in-use",
+  );
 
   await writeFile(join(dataDir, "file"), "");
   t.is(await kindOf(startNatsServer({ ...options, dataDir: join(dataDir, "file") })), "unwritable");

@@ -11,7 +11,16 @@ test("every builder of a subject is undone by its parser", (t) => {
 });
 
 test("a parser answers null for another's subject", (t) => {
-  for (const subject of [subjects.log, subjects.ledgerPropose, subjects.leaderBeat, subjects.sessionRegistered, `${subjects.managerBeat("m1")}.more`, "muster.v1.inspect.n1", "muster.v1.inspect.n1.a.b", ""]) {
+  for (const subject of [
+    subjects.log,
+    subjects.ledgerPropose,
+    subjects.leaderBeat,
+    subjects.sessionRegistered,
+    `${subjects.managerBeat("m1")}.more`,
+    "muster.v1.inspect.n1",
+    "muster.v1.inspect.n1.a.b",
+    "",
+  ]) {
     t.is(subjects.parseManagerBeat(subject), null);
     t.is(subjects.parseInspect(subject), null);
   }
@@ -27,7 +36,8 @@ test("B1: an id that would change a subject's meaning is refused", (t) => {
 test("subjects that are built match the wildcards that receivers subscribe to", (t) => {
   const matches = (subject: string, pattern: string): boolean => {
     const [tokens, wanted] = [subject.split("."), pattern.split(".")];
-    if (wanted.at(-1) === ">") return tokens.length >= wanted.length && wanted.slice(0, -1).every((token, at) => token === tokens[at]);
+    if (wanted.at(-1) === ">")
+      return tokens.length >= wanted.length && wanted.slice(0, -1).every((token, at) => token === tokens[at]);
     return tokens.length === wanted.length && wanted.every((token, at) => token === "*" || token === tokens[at]);
   };
   t.true(matches(subjects.managerBeat("m1"), subjects.managerBeats));
@@ -35,7 +45,14 @@ test("subjects that are built match the wildcards that receivers subscribe to", 
 });
 
 test("every subject has Muster's shape, in lower case and without two the same", (t) => {
-  const all = [subjects.ledgerPropose, subjects.leaderBeat, subjects.managerBeat("x"), subjects.sessionRegistered, subjects.log, subjects.inspect("x", "y/z")];
+  const all = [
+    subjects.ledgerPropose,
+    subjects.leaderBeat,
+    subjects.managerBeat("x"),
+    subjects.sessionRegistered,
+    subjects.log,
+    subjects.inspect("x", "y/z"),
+  ];
   for (const subject of all) t.regex(subject, /^muster\.v1\.(svc|cmd|log|beat|out|inspect)(\.[a-z:]+)*$/);
   t.is(new Set(all).size, all.length);
 });
