@@ -1,0 +1,58 @@
+/**
+ * The files that a task's output goes to. The kernel writes them directly; this process only looks at their sizes now
+ * and then, and at their ends when a task has failed.
+ *
+ * O1: a file that has grown beyond the limit is copied to `<name>.1` and emptied. Every writer appends, so it goes on at
+ *     the new beginning. What is written between the copy and the emptying is lost; between two looks a file may grow
+ *     beyond the limit.
+ */
+import { constants, copyFile, open, stat, truncate } from "node:fs/promises";
+import { join } from "node:path";
+
+export const outputNames = ["stdout", "stderr"] as const;
+
+/** Docker's json-file driver has no limit by default; a node that fills its disk is worse than a log that is cut. */
+export const outputBytesMax = 10 * 1024 * 1024;
+/** Between two looks at the sizes. */
+export const outputLookMs = 5_000;
+/** What a failed task's status carries. */
+const lastOutputBytes = 512;
+const lastOutputLines = 5;
+
+/** O1 */
+export async function rotate(directory: string, bytesMax: number): Promise<void> {
+  for (const name of outputNames) {
+    const path = join(directory, name);
+    const { size } = await stat(path);
+    if (size <= bytesMax) continue;
+    await copyFile(path, `${path}.1`, constants.COPYFILE_FICLONE);
+    await truncate(path);
+  }
+}
+
+/** The last lines on standard error, or else on standard output; empty when there are none. */
+export async function lastOutput(directory: string): Promise<string> {
+  for (const name of ["stderr", "stdout"]) {
+    const lines = (await tail(join(directory, name))).split("\n").filter((line) => line.trim() !== "");
+    if (lines.length > 0) return lines.slice(-lastOutputLines).join("\n");
+  }
+  return "";
+}
+
+async function tail(path: string): Promise<string> {
+  try {
+    const file = await open(path, "r");
+    try {
+      const { size } = await file.stat();
+      const start = Math.max(0, size - lastOutputBytes);
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(lastOutputBytes), 0, lastOutputBytes, start);
+      // Control characters would reach somebody's terminal.
+      // oxlint-disable-next-line no-control-regex
+      return buffer.toString("utf8", 0, bytesRead).replaceAll(/[\u0000-\u0009\u000b-\u001f\u007f]/g, " ");
+    } finally {
+      await file.close();
+    }
+  } catch {
+    return ""; // the files are gone, or were never made
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * Processes as /proc shows them. A process is named by its pid together with its start time and the machine's boot, so
+ * that a number that was given out again is never taken for the process that had it before.
+ */
+import { readFileSync, readdirSync } from "node:fs";
+
+export interface ProcessName {
+  readonly pid: number;
+  /** In clock ticks since boot: field 22 of /proc/<pid>/stat. */
+  readonly startTime: number;
+  readonly bootId: string;
+}
+
+export interface ProcessFacts {
+  readonly pid: number;
+  /** One letter; `Z` is a process that has ended and waits to be asked for its exit code. */
+  readonly state: string;
+  readonly group: number;
+  readonly session: number;
+  readonly startTime: number;
+}
+
+/** Reads a line of /proc/<pid>/stat; the command's name, in parentheses, may itself hold spaces and parentheses. */
+export function parseStat(line: string): ProcessFacts | null {
+  const pid = Number.parseInt(line, 10);
+  const fields = line.slice(line.lastIndexOf(")") + 2).split(" ");
+  const [state, , group, session] = fields;
+  const startTime = Number(fields[19]);
+  if (!Number.isInteger(pid) || state === undefined || !Number.isInteger(startTime)) return null;
+  return { pid, state, group: Number(group), session: Number(session), startTime };
+}
+
+function factsOf(pid: number): ProcessFacts | null {
+  try {
+    return parseStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
+  } catch {
+    return null; // gone
+  }
+}
+
+const hasEnded = ({ state }: ProcessFacts): boolean => state === "Z" || state === "X";
+
+let boot: string | null = null;
+/** Of the running system; another after each start of the machine. */
+export function bootId(): string {
+  return (boot ??= readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim());
+}
+
+export function isAlive({ pid, startTime, bootId: bootOf }: ProcessName): boolean {
+  const facts = bootOf === bootId() ? factsOf(pid) : null;
+  return facts !== null && facts.startTime === startTime && !hasEnded(facts);
+}
+
+/**
+ * Live processes in the groups and sessions that these processes lead or led, by the leader's pid. What is older than
+ * its leader belongs to somebody else.
+ */
+export function membersOf(leaders: readonly ProcessName[]): ReadonlyMap<number, readonly number[]> {
+  const current = new Map(leaders.filter((leader) => leader.bootId === bootId()).map((leader) => [leader.pid, leader]));
+  const members = new Map<number, number[]>();
+  if (current.size === 0) return members;
+  const strangers = new Set<number>();
+  for (const entry of readdirSync("/proc")) {
+    const pid = Number(entry);
+    const facts = Number.isInteger(pid) ? factsOf(pid) : null;
+    if (facts === null || hasEnded(facts)) continue;
+    const leader = current.get(facts.session) ?? current.get(facts.group);
+    if (leader === undefined) continue;
+    // The number was given to another process since: the group is that one's.
+    if (pid === leader.pid && facts.startTime !== leader.startTime) strangers.add(pid);
+    if (facts.startTime < leader.startTime) continue;
+    const found = members.get(leader.pid);
+    if (found === undefined) members.set(leader.pid, [pid]);
+    else found.push(pid);
+  }
+  for (const pid of strangers) members.delete(pid);
+  return members;
+}
+
+/** Signals a process, or with a negative pid a group; one that is gone is no error. */
+export function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}

@@ -1,0 +1,109 @@
+/**
+ * Small records as files of one directory, for this user alone.
+ *
+ * D1: a record is whole or absent, whatever crashes: it is written beside its place, flushed, and then renamed into it.
+ * D2: once `save` or `remove` has resolved, the change survives a crash of the machine.
+ * D3: changes of one name happen in the order in which they were asked for.
+ */
+import { mkdir, open, readFile, readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { assert } from "../assert.ts";
+
+const namePattern = /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/;
+/** What a crash may leave; never listed, and removed when the directory is opened. */
+const unfinished = ".tmp-";
+
+export class FileDisk {
+  readonly #directory: string;
+  readonly #turns = new Map<string, Promise<void>>();
+  /** One flush of the directory serves every rename that came before it began. */
+  #flush: { readonly promise: Promise<void>; hasBegun: boolean } | null = null;
+
+  private constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  /** Makes the directory (mode 0700) if there is none. Rejects as `mkdir` does. */
+  static async open(directory: string): Promise<FileDisk> {
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    for (const name of await readdir(directory))
+      if (name.startsWith(unfinished)) await rm(join(directory, name), { force: true });
+    return new FileDisk(directory);
+  }
+
+  async load(name: string): Promise<Uint8Array | null> {
+    await this.#turns.get(name);
+    try {
+      return await readFile(this.#path(name));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+      throw error;
+    }
+  }
+
+  save(name: string, data: Uint8Array): Promise<void> {
+    const path = this.#path(name);
+    return this.#inTurn(name, async () => {
+      const beside = join(this.#directory, unfinished + name);
+      const file = await open(beside, "w", 0o600);
+      try {
+        await file.writeFile(data);
+        await file.datasync();
+      } finally {
+        await file.close();
+      }
+      await rename(beside, path);
+      await this.#flushDirectory();
+    });
+  }
+
+  remove(name: string): Promise<void> {
+    const path = this.#path(name);
+    return this.#inTurn(name, async () => {
+      await rm(path, { force: true });
+      await this.#flushDirectory();
+    });
+  }
+
+  async list(prefix: string): Promise<readonly string[]> {
+    const names = await readdir(this.#directory);
+    return names.filter((name) => name.startsWith(prefix) && !name.startsWith(unfinished)).sort();
+  }
+
+  #path(name: string): string {
+    assert(namePattern.test(name), `D1: '${name}' can stand as a file's name`);
+    return join(this.#directory, name);
+  }
+
+  /** D3 */
+  #inTurn(name: string, act: () => Promise<void>): Promise<void> {
+    const turn = (this.#turns.get(name) ?? Promise.resolve()).then(act);
+    const settled = turn.catch(() => {});
+    this.#turns.set(name, settled);
+    void settled.then(() => {
+      if (this.#turns.get(name) === settled) this.#turns.delete(name);
+    });
+    return turn;
+  }
+
+  /** D2 */
+  #flushDirectory(): Promise<void> {
+    if (this.#flush !== null && !this.#flush.hasBegun) return this.#flush.promise;
+    const before = this.#flush?.promise.catch(() => {}) ?? Promise.resolve();
+    const flush = {
+      hasBegun: false,
+      promise: before.then(async () => {
+        flush.hasBegun = true;
+        const directory = await open(this.#directory, "r");
+        try {
+          await directory.sync();
+        } finally {
+          await directory.close();
+          if (this.#flush === flush) this.#flush = null;
+        }
+      }),
+    };
+    this.#flush = flush;
+    return flush.promise;
+  }
+}
