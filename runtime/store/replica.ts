@@ -71,6 +71,7 @@ export class Replica implements Store {
   #version = 0;
   #checksum: Uint8Array = noChecksum;
   #epoch = 0;
+  #writer = "";
   #time: Timestamp | null = null;
   #recordBytes = 0;
   readonly #state = new State();
@@ -94,6 +95,11 @@ export class Replica implements Store {
   /** Epoch of the last record applied. */
   get epoch(): number {
     return this.#epoch;
+  }
+
+  /** Node id of the manager that wrote the last record applied; empty before the first, and after a snapshot was loaded. */
+  get writer(): string {
+    return this.#writer;
   }
 
   /** Bytes of all records that this replica has applied itself; those before a loaded snapshot do not count. */
@@ -160,6 +166,7 @@ export class Replica implements Store {
     this.#version = sequence;
     this.#checksum = checksum;
     this.#epoch = transaction.epoch;
+    this.#writer = transaction.writer;
     this.#time = transaction.time;
     this.#recordBytes += data.length;
     const commit: AppliedRecord = {
@@ -207,6 +214,7 @@ export class Replica implements Store {
     this.#version = loaded.version;
     this.#checksum = loaded.checksum;
     this.#epoch = loaded.epoch;
+    this.#writer = "";
     this.#time = loaded.time;
     this.#publish({ version: loaded.version, time: toMilliseconds(loaded.time), changes });
   }

@@ -1,0 +1,146 @@
+/**
+ * Writes snapshots and drops old history, while this manager leads: every so many records or bytes the state goes to the
+ * blobs, the newest few are kept, and the log is purged of what neither they nor the promised history need.
+ *
+ * N1: the log keeps every record after the oldest kept snapshot, so each of them can be brought up to date.
+ * N2: a blob is removed and a record purged only after a newer snapshot is stored whole.
+ */
+import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports.ts";
+import { sleep } from "./wait.ts";
+import type { Replica } from "./replica.ts";
+import { encodingSteps } from "./snapshot.ts";
+
+export interface SnapshotOptions {
+  /** Records after which a snapshot is written. */
+  readonly everyRecords: number;
+  /** Bytes of records after which one is written sooner. */
+  readonly everyBytes: number;
+  readonly snapshotsKept: number;
+  /** Newest records that the log keeps in any case, for watchers that resume and for looking back. */
+  readonly historyRecordsKept: number;
+}
+
+export const snapshotDefaults: SnapshotOptions = {
+  // SwarmKit's default SnapshotInterval.
+  everyRecords: 10_000,
+  // What a new process reads and applies in about two seconds.
+  everyBytes: 64 * 1024 * 1024,
+  // One that is being read while the next is written.
+  snapshotsKept: 2,
+  // At one transaction a second more than a day.
+  historyRecordsKept: 100_000,
+};
+
+const namePattern = /^snapshot-(\d+)$/;
+
+export function snapshotName(sequence: number): string {
+  return `snapshot-${sequence}`;
+}
+
+/** Sequence of the snapshot that a blob's name states; null for other blobs. */
+export function parseSnapshotName(name: string): number | null {
+  const match = namePattern.exec(name);
+  return match === null ? null : Number(match[1]);
+}
+
+/** Sequences of the stored snapshots, newest first. Rejects when the blobs do not answer. */
+export async function listSnapshots(blobs: Blobs): Promise<number[]> {
+  const sequences = (await blobs.list()).map(parseSnapshotName).filter((sequence) => sequence !== null);
+  return sequences.sort((a, b) => b - a);
+}
+
+export interface SnapshotWriterParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly blobs: Blobs;
+  readonly replica: Replica;
+  readonly telemetry: Telemetry;
+  readonly options: SnapshotOptions;
+}
+
+export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void } {
+  const { clock, log, blobs, replica, telemetry, options } = parts;
+  const written = telemetry.metrics.counter("muster_snapshots_total", "Snapshots of the store written.");
+  let isStopped = false;
+  let isWriting = false;
+  /** Version and record bytes at the last snapshot; unknown until the blobs were listed. */
+  let last: { version: number; recordBytes: number } | null = null;
+  let watching: Subscription | null = null;
+
+  const look = (): void => {
+    if (isStopped || isWriting || last === null) return;
+    const isDue =
+      replica.version - last.version >= options.everyRecords ||
+      replica.recordBytes - last.recordBytes >= options.everyBytes;
+    if (!isDue) return;
+    isWriting = true;
+    const begun = { version: replica.version, recordBytes: replica.recordBytes };
+    write()
+      .then((isStored) => {
+        if (isStored) written.add();
+      })
+      .catch((error: unknown) => {
+        // The next is tried after as many records again; until then the log keeps everything (N2).
+        telemetry.log.warn({ error: String(error), version: begun.version }, "snapshot not written");
+      })
+      .finally(() => {
+        last = begun;
+        isWriting = false;
+        look();
+      });
+  };
+
+  /** True when it was stored. */
+  const write = async (): Promise<boolean> => {
+    const capture = replica.capture();
+    if (capture.version === 0) return false;
+    const steps = encodingSteps(capture);
+    let step = steps.next();
+    while (step.done !== true) {
+      // Between two parts others have their turn.
+      await sleep(clock, 0);
+      if (isStopped) return false;
+      step = steps.next();
+    }
+    await blobs.put(snapshotName(capture.version), step.value);
+    await retire(capture.version);
+    return true;
+  };
+
+  /** N1, N2 */
+  const retire = async (newest: number): Promise<void> => {
+    // One that is ahead of this log belongs to a log that was lost; it would never be loaded.
+    const sequences = await listSnapshots(blobs);
+    const usable = sequences.filter((sequence) => sequence <= newest);
+    const kept = usable.slice(0, options.snapshotsKept);
+    for (const sequence of usable.slice(options.snapshotsKept)) {
+      if (isStopped) return;
+      await blobs.remove(snapshotName(sequence));
+    }
+    const oldest = kept.at(-1);
+    const firstKept = Math.min((oldest ?? 0) + 1, newest - options.historyRecordsKept + 1);
+    if (isStopped || firstKept <= 1) return;
+    await log.purgeBefore(firstKept);
+  };
+
+  const begin = async (): Promise<void> => {
+    let newest = 0;
+    try {
+      newest = (await listSnapshots(blobs)).find((sequence) => sequence <= replica.version) ?? 0;
+    } catch (error) {
+      telemetry.log.warn({ error: String(error) }, "snapshots not listed; the next is written as if there were none");
+    }
+    if (isStopped) return;
+    last = { version: newest, recordBytes: replica.recordBytes };
+    watching = replica.watch(look);
+    look();
+  };
+  void begin();
+
+  return {
+    stop: () => {
+      isStopped = true;
+      watching?.unsubscribe();
+    },
+  };
+}
