@@ -20,7 +20,7 @@ import type { DriverOutcome, DriverTask, FoundTask, StartOutcome, TaskDriver, Ta
 import type { Clock, Logger, TimerHandle } from "../../runtime/ports.ts";
 import { commandOf, type AgentEnvironment, type Command } from "./command.ts";
 import { lastOutput, outputBytesMax, outputLookMs, outputNames, rotate } from "./output.ts";
-import { bootId, isAlive, membersOf, signal, type ProcessName } from "./process.ts";
+import { bootId, hasOtherProgram, isAlive, membersOf, signal, type ProcessName } from "./process.ts";
 import { parseRunFile, shell, signalOf, wrapperArguments, type RunFile } from "./wrapper.ts";
 
 /** Between two looks at processes that are not this process's children, and so cannot tell it of their end. */
@@ -246,10 +246,13 @@ export class ExecDriver implements TaskDriver {
     }
   }
 
-  /** A signal that came before the command would reach the shell alone, which ignores it: the stop would be lost. */
+  /**
+   * A signal that came before the command, or between its fork and its exec, when it still has the shell's trap, would be
+   * swallowed and the stop lost until the grace is over.
+   */
   async #commandBegun({ name, since }: Run): Promise<void> {
     const { clock } = this.#options;
-    while (clock.now() - since < commandMsMax && isAlive(name) && (membersOf([name]).get(name.pid)?.length ?? 0) < 2) {
+    while (clock.now() - since < commandMsMax && isAlive(name) && !hasOtherProgram(name)) {
       await new Promise<void>((resolve) => clock.setTimeout(resolve, startLookMs));
     }
   }
