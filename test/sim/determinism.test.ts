@@ -1,0 +1,24 @@
+import test from "ava";
+import { drawOptions } from "./options.ts";
+import { runSeed } from "./world.ts";
+
+test("one seed run twice gives the same trace, byte for byte", async (t) => {
+  const options = drawOptions(8471);
+  const one = await runSeed(options, true);
+  const two = await runSeed(options, true);
+  t.true(one.trace.length > 10_000);
+  t.is(firstDifference(one.trace, two.trace), null);
+  t.is(one.digest, two.digest);
+});
+
+test("two seeds give two traces", async (t) => {
+  const [one, two] = [await runSeed(drawOptions(1), false), await runSeed(drawOptions(2), false)];
+  t.not(one.digest, two.digest);
+});
+
+/** The first line in which two traces differ, so that a failure says something. */
+function firstDifference(one: string, two: string): string | null {
+  const [lines, others] = [one.split("\n"), two.split("\n")];
+  for (const [at, line] of lines.entries()) if (line !== others[at]) return `line ${at + 1}: '${line}' and '${others[at]}'`;
+  return lines.length === others.length ? null : "one trace is longer";
+}

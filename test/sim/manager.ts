@@ -1,0 +1,119 @@
+/** One life of a simulated manager: the real manager on simulated ports, started as `cli/processes/manager.ts` does. */
+import { ensureManagerCertificate, type ManagerIdentity } from "../../actors/bootstrap.ts";
+import { startManager } from "../../actors/manager.ts";
+import {
+  CAService, ControlService, DispatcherService, HealthService, LogBrokerService, NodeCAService, OperatorService, WatchService, type Cluster,
+} from "../../proto/gen/messages.ts";
+import { Host } from "../../runtime/host.ts";
+import { newId } from "../../runtime/ids.ts";
+import type { Peer } from "../../runtime/rpc.ts";
+import type { SimIdentity } from "../../runtime/sim/rpc.ts";
+import type { SimPorts } from "../../runtime/sim/simulation.ts";
+import type { SimTrace } from "../../runtime/sim/trace.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import { simulatedAuthority } from "./authority.ts";
+import { traceTransitions } from "./transitions.ts";
+
+/** As `runtime/nats/leases.ts` has it by default. */
+const leaseTtlMs = 3_000;
+/** A manager that is not ready by then gives up, and its supervisor starts it anew. */
+const readyTimeoutMs = 60_000;
+
+export interface ManagerOptions {
+  readonly address: string;
+  readonly trace: SimTrace;
+  /** The replica found a broken log: the process must end. */
+  readonly onBroken: (error: unknown) => void;
+  /** It could not start, as when NATS is away: the process ends in good order. */
+  readonly onGivenUp: (error: unknown) => void;
+}
+
+export interface RunningManager {
+  readonly store: Replica;
+  /** True once it listens. */
+  isServing(): boolean;
+  /** The worker token; null while there is no cluster. */
+  joinToken(): string | null;
+  /** The cluster's id; empty while there is none. */
+  organization(): string;
+}
+
+export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, trace }: ManagerOptions): RunningManager {
+  const { clock, random, telemetry } = ports;
+  const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
+  traceTransitions(host, ports.name, trace);
+  const authority = simulatedAuthority(random.fork("authority"));
+  const manager = startManager({
+    managerId: nodeId(ports),
+    clock,
+    random: random.fork("manager"),
+    bus: ports.bus,
+    telemetry,
+    host,
+    log: ports.log,
+    leases: ports.leases("leases", leaseTtlMs),
+    blobs: ports.blobs,
+    authority,
+    advertise: address,
+    warnings: [],
+    onBroken,
+  });
+  const cluster = (): Cluster | undefined => [...manager.replica.all("cluster")][0];
+  let isServing = false;
+
+  async function serve(): Promise<void> {
+    const deadline = clock.setTimeout(() => onGivenUp(new Error("not ready in time")), readyTimeoutMs);
+    await manager.ready();
+    const facts = { hostname: ports.name, advertise: address, version: "sim", architecture: "x86_64", os: "linux" };
+    const certificate = await ensureManagerCertificate(manager.environment, authority, readIdentity(ports), facts);
+    if (certificate.isNew) writeIdentity(ports, certificate);
+    clock.clearTimeout(deadline);
+    const { services } = manager;
+    const peerOf = (identity: SimIdentity, client: string): Peer => ({ identity, local: false, address: client });
+    ports.rpc.serve(
+      address,
+      [
+        { service: CAService, handlers: services.ca },
+        { service: NodeCAService, handlers: services.nodeCa },
+        { service: DispatcherService, handlers: services.dispatcher },
+        { service: LogBrokerService, handlers: services.logBroker },
+        { service: HealthService, handlers: services.health },
+        { service: ControlService, handlers: services.control },
+        { service: WatchService, handlers: services.watch },
+        { service: OperatorService, handlers: services.operator },
+      ],
+      peerOf,
+    );
+    isServing = true;
+  }
+
+  serve().catch(onGivenUp);
+  return {
+    store: manager.replica,
+    isServing: () => isServing,
+    joinToken: () => cluster()?.rootCa?.joinTokens?.worker ?? null,
+    organization: () => cluster()?.id ?? "",
+  };
+}
+
+function nodeId(ports: SimPorts): string {
+  const known = ports.disk.read("node-id");
+  if (known !== null) return new TextDecoder().decode(known);
+  const id = newId(ports.random.fork("node-id"));
+  write(ports, "node-id", id);
+  return id;
+}
+
+function readIdentity(ports: SimPorts): ManagerIdentity | null {
+  const saved = ports.disk.read("identity");
+  return saved === null ? null : (JSON.parse(new TextDecoder().decode(saved)) as ManagerIdentity);
+}
+
+function writeIdentity(ports: SimPorts, { certificatePem, keyPem }: ManagerIdentity): void {
+  write(ports, "identity", JSON.stringify({ certificatePem, keyPem }));
+}
+
+function write(ports: SimPorts, name: string, text: string): void {
+  ports.disk.write(name, new TextEncoder().encode(text));
+  ports.disk.sync(name);
+}

@@ -1,0 +1,20 @@
+/** The rare branches that enough seeds should reach; `npm run sim` names those that none did. */
+export const knownMarks = [
+  "append.conflict",
+  "append.unknown",
+  "connection.broken",
+  "fault.agent.crash",
+  "fault.manager.crash",
+  "fault.nats.crash",
+  "fault.partition",
+  "fault.pause",
+  "fault.power.failure",
+  "link.down",
+  "log.push.stalled",
+  "log.tail.lost",
+  "message.duplicated",
+  "message.lost",
+  "message.reordered",
+  "task.found",
+  "task.refused",
+] as const;

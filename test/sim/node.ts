@@ -1,0 +1,38 @@
+/** One life of a simulated node's agent: the real agent's actors on simulated ports. */
+import { startAgent, type Agent } from "../../actors/agent.ts";
+import type { AgentPorts, Dialer } from "../../actors/agent-ports.ts";
+import { Host } from "../../runtime/host.ts";
+import type { SimPorts } from "../../runtime/sim/simulation.ts";
+import { identityOf, simulatedAuthority } from "./authority.ts";
+import { agentDisk, type SimMachine } from "./machine.ts";
+import { traceTransitions } from "./transitions.ts";
+import type { SimTrace } from "../../runtime/sim/trace.ts";
+import { taskKind } from "./workload.ts";
+
+export interface NodeOptions {
+  readonly machine: SimMachine;
+  readonly trace: SimTrace;
+  /** Where and with what it joins, while its disk holds no certificate. */
+  readonly join: { readonly address: string; readonly token: string };
+}
+
+export function bootNode(ports: SimPorts, { join, machine, trace }: NodeOptions): Agent {
+  const { clock, random, rpc, telemetry } = ports;
+  const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
+  traceTransitions(host, ports.name, trace);
+  const dialer: Dialer = {
+    dial: (address, credentials, material) =>
+      rpc.connect(address, credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null),
+  };
+  const agentPorts: AgentPorts = {
+    clock,
+    random: random.fork("agent"),
+    telemetry,
+    host,
+    dialer,
+    disk: agentDisk(ports.disk, clock, random.fork("disk")),
+    certificates: simulatedAuthority(random.fork("authority")),
+    facts: { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 8 * 2 ** 30, engineVersion: "sim" },
+  };
+  return startAgent({ ...agentPorts, join, hostname: ports.name, labels: {}, drivers: [machine.driver(taskKind, clock)] });
+}

@@ -1,0 +1,15 @@
+import test from "ava";
+import { describeOptions, drawOptions } from "./options.ts";
+import { runSeed } from "./world.ts";
+
+const holds = test.macro({
+  exec: async (t, seed: number) => {
+    const options = drawOptions(seed);
+    t.log(describeOptions(options));
+    const { failure } = await runSeed(options, false);
+    t.is(failure, null, `again: SEED=${seed} npm run sim`);
+  },
+  title: (_title, seed: number) => `every invariant holds and the cluster comes to rest with seed ${seed}`,
+});
+
+for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) test(holds, seed);

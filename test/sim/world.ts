@@ -1,0 +1,288 @@
+/**
+ * A whole cluster in one process on virtual time: managers, agents, NATS, a client, and what goes wrong.
+ *
+ * Phases: founding (nothing fails until there is a cluster), trouble (faults and the workload), healing (nothing fails any
+ * more, and the cluster must come to rest within a bounded virtual time, counted anew whenever there is progress).
+ */
+import type { Commit } from "../../runtime/store/store.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
+import type { SimProcess } from "../../runtime/sim/simulation.ts";
+import { Simulation } from "../../runtime/sim/simulation.ts";
+import { startFaults } from "./faults.ts";
+import {
+  checkAcknowledged, checkSameState, checkSlots, checkStatesGrow, checkVersionGrows, findUnconverged, noteAssignments, type AssignmentEpochs,
+} from "./invariants.ts";
+import { SimMachine } from "./machine.ts";
+import { bootManager, type RunningManager } from "./manager.ts";
+import { bootNode } from "./node.ts";
+import type { SimOptions } from "./options.ts";
+import { Workload } from "./workload.ts";
+
+/** Virtual time in which the first manager must have founded the cluster. */
+const foundingMsMax = 60_000;
+/** Virtual time without progress after which a healed cluster counts as stuck. */
+const stuckMs = 60_000;
+/** A healed cluster that still moves after this virtual time never rests. */
+const restlessMs = 600_000;
+/** How often it is looked whether a healed cluster has come to rest. */
+const lookMs = 500;
+/** Every so many versions the whole state is hashed: often enough to tell when replicas part, and cheap. */
+const hashEvery = 16;
+/** After what time a supervisor starts a process anew that has ended itself. */
+const supervisorMs = 1_000;
+const stepsMax = 3_000_000;
+
+export interface SimResult {
+  /** What was violated, in one sentence; null for a run in which everything held. */
+  readonly failure: string | null;
+  readonly digest: string;
+  readonly trace: string;
+  readonly steps: number;
+  readonly virtualMs: number;
+  /** Last version of the log. */
+  readonly versions: number;
+  readonly marks: ReadonlyMap<string, number>;
+}
+
+export async function runSeed(options: SimOptions, keepTrace: boolean): Promise<SimResult> {
+  const world = new World(options, keepTrace);
+  return world.run();
+}
+
+interface SimManager {
+  readonly process: SimProcess;
+  readonly address: string;
+  running: RunningManager | null;
+}
+
+class World {
+  readonly #options: SimOptions;
+  readonly #simulation: Simulation;
+  readonly #managers: SimManager[] = [];
+  readonly #agents: { readonly process: SimProcess; readonly machine: SimMachine }[] = [];
+  readonly #epochs: AssignmentEpochs = new Map();
+  readonly #hashes = new Map<number, string>();
+  readonly #habits;
+  #workload: Workload | null = null;
+  #failure: string | null = null;
+  #newest = 0;
+
+  constructor(options: SimOptions, keepTrace: boolean) {
+    this.#options = options;
+    this.#habits = { ...options.tasks };
+    this.#simulation = new Simulation({ seed: options.seed, keepTrace });
+  }
+
+  async run(): Promise<SimResult> {
+    const { clock, trace, nats } = this.#simulation;
+    const onRejection = (reason: unknown) => this.#fail(`P1: a rejected promise that nobody handles: ${sentence(reason)}`);
+    process.on("unhandledRejection", onRejection);
+    try {
+      await this.#found();
+      if (this.#failure === null) await this.#trouble();
+    } catch (error) {
+      this.#fail(`P2: the simulation threw: ${sentence(error)}`);
+    } finally {
+      for (const { process: each } of [...this.#managers, ...this.#agents]) each.crash();
+      process.off("unhandledRejection", onRejection);
+    }
+    return {
+      failure: this.#failure,
+      digest: trace.digest(),
+      trace: trace.text(),
+      steps: clock.steps,
+      virtualMs: Math.round(clock.elapsed),
+      versions: nats.last,
+      marks: trace.marks,
+    };
+  }
+
+  async #found(): Promise<void> {
+    for (let number = 1; number <= this.#options.managers; number += 1) this.#addManager(`m${number}`);
+    for (const { process: each } of this.#managers) each.start();
+    await this.#runUntil(() => this.#managers.every(({ running }) => running?.joinToken() !== null && running?.isServing() === true), foundingMsMax);
+    if (this.#failure === null && !this.#managers.every(({ running }) => running?.isServing() === true)) {
+      this.#fail(`L1: no cluster was founded within ${foundingMsMax} ms`);
+    }
+  }
+
+  async #trouble(): Promise<void> {
+    const { clock, trace } = this.#simulation;
+    const { agents, faultsMs, operations } = this.#options;
+    for (let number = 1; number <= agents; number += 1) this.#addAgent(`a${number}`);
+    for (const { process: each } of this.#agents) each.start();
+    const client = this.#simulation.ports("client");
+    const organization = this.#managers[0]?.running?.organization() ?? "";
+    this.#workload = new Workload({
+      ports: client,
+      trace,
+      addresses: this.#managers.map(({ address }) => address),
+      identity: { nodeId: "client", role: "swarm-manager", organization },
+      operations,
+      withinMs: faultsMs,
+    });
+    this.#workload.start();
+    const faults = startFaults(this.#simulation, this.#options, {
+      managers: this.#managers.map(({ process: each }) => each),
+      agents: this.#agents.map(({ process: each }) => each),
+      losePower: (agent) => this.#agents.find(({ process: each }) => each === agent)?.machine.losePower(),
+    });
+    await this.#runUntil(() => false, faultsMs);
+    if (this.#failure !== null) return;
+    faults.heal();
+    this.#habits.failure = 0;
+    this.#habits.refusal = 0;
+    await this.#rest(clock.elapsed);
+  }
+
+  /** Liveness: the healed cluster comes to rest. */
+  async #rest(healedAt: number): Promise<void> {
+    const { clock } = this.#simulation;
+    let progressAt = clock.elapsed;
+    let version = this.#newest;
+    let restingSince: number | null = null;
+    for (;;) {
+      await this.#runUntil(() => false, lookMs);
+      if (this.#failure !== null) return;
+      if (this.#newest > version) {
+        version = this.#newest;
+        progressAt = clock.elapsed;
+      }
+      const why = this.#whyRestless();
+      // Rest for a while: a cluster that passes through a good state on its way to a bad one does not rest.
+      if (why !== null) restingSince = null;
+      else restingSince ??= clock.elapsed;
+      if (restingSince !== null && clock.elapsed - restingSince >= 10 * lookMs) break;
+      if (why !== null && clock.elapsed - progressAt > stuckMs) this.#fail(`L2: stuck since ${Math.round(progressAt)} ms: ${why}`);
+      else if (why !== null && clock.elapsed - healedAt > restlessMs) this.#fail(`L3: no rest ${restlessMs} ms after the last fault: ${why}`);
+    }
+    for (const { running, process: each } of this.#managers) {
+      if (running === null) continue;
+      this.#demand(each.name, checkSameState(running.store.version, running.store.stateHash(), this.#hashes));
+      this.#demand(each.name, checkAcknowledged(running.store, this.#workload?.writes ?? []));
+    }
+  }
+
+  #whyRestless(): string | null {
+    if (this.#workload?.isDone === false) return "the client is not done";
+    const { nats } = this.#simulation;
+    for (const { running, process: each } of this.#managers) {
+      if (running === null) return `${each.name} does not run`;
+      const { store } = running;
+      if (store.version !== nats.last) return `${each.name} is at ${store.version} of ${nats.last}`;
+      const why = findUnconverged(store, (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY);
+      if (why !== null) return `${each.name}: ${why}`;
+      for (const id of this.#workload?.removed ?? []) if (store.get("service", id) !== undefined) return `${each.name}: service ${id} was removed and is still there`;
+      for (const task of store.all("task")) {
+        const machine = this.#agents.find(({ machine: { name } }) => store.get("node", task.nodeId)?.description?.hostname === name)?.machine;
+        const saysRunning = task.desiredState === TaskState.RUNNING && task.status?.state === TaskState.RUNNING;
+        if (saysRunning && machine?.running().includes(task.id) !== true) return `task ${task.id} is said to run on ${machine?.name ?? task.nodeId} and does not`;
+      }
+      for (const { machine } of this.#agents) {
+        for (const id of machine.running()) if (store.get("task", id) === undefined) return `task ${id} runs on ${machine.name} and is in no replica`;
+      }
+    }
+    return null;
+  }
+
+  #addManager(name: string): void {
+    const address = `${name}:2377`;
+    const manager: SimManager = { process: null as never, address, running: null };
+    const boot: Parameters<Simulation["process"]>[1] = (ports) => {
+      const { clock, trace } = this.#simulation;
+      manager.running = bootManager(ports, {
+        address,
+        trace,
+        onBroken: (error) => ports.fail("a broken log", error),
+        onGivenUp: (error) => {
+          if (!ports.clock.alive) return;
+          trace.write(name, `gives up: ${sentence(error)}`);
+          trace.mark("manager.given.up");
+          manager.process.crash();
+          clock.schedule(() => manager.process.start(), supervisorMs, null);
+        },
+      });
+      this.#observe(name, manager.running.store);
+    };
+    Object.assign(manager, { process: this.#simulation.process(name, boot, this.#processOptions(name)) });
+    this.#managers.push(manager);
+  }
+
+  #addAgent(name: string): void {
+    const { clock, random, trace } = this.#simulation;
+    const machine = new SimMachine(name, { clock, random: random.fork(`machine.${name}`), trace, habits: this.#habits });
+    const join = { address: random.pick(this.#managers).address, token: this.#managers[0]?.running?.joinToken() ?? "" };
+    const each = this.#simulation.process(name, (ports) => void bootNode(ports, { machine, trace, join }), this.#processOptions(name));
+    this.#agents.push({ process: each, machine });
+  }
+
+  #processOptions(name: string) {
+    const random = this.#simulation.random.fork(`clock.${name}`);
+    const { skewMsMax, driftPpmMax } = this.#options;
+    return {
+      skewMs: Math.round(random.between(-skewMsMax, skewMsMax)),
+      driftPpm: random.between(-driftPpmMax, driftPpmMax),
+      onFail: (reason: string, error: unknown) => this.#processFailed(name, reason, error),
+    };
+  }
+
+  /** A process that ends itself has found a broken invariant. Only a log that lost what it had acknowledged excuses that. */
+  #processFailed(name: string, reason: string, error: unknown): void {
+    const { clock, trace } = this.#simulation;
+    const tailLost = (trace.marks.get("log.tail.lost") ?? 0) > 0;
+    if (!tailLost) {
+      this.#fail(`P3: ${name} ended itself in ${reason}: ${sentence(error)}`);
+      return;
+    }
+    trace.mark("replica.stopped.at.break");
+    const manager = this.#managers.find(({ process: each }) => each.name === name);
+    if (manager !== undefined) manager.running = null;
+    clock.schedule(() => manager?.process.start(), supervisorMs, null);
+  }
+
+  /** Looks at every commit of a replica. */
+  #observe(name: string, replica: Replica): void {
+    let version = 0;
+    replica.watch((commit: Commit & { readonly epoch?: number }) => {
+      this.#newest = Math.max(this.#newest, commit.version);
+      this.#demand(name, checkVersionGrows(commit, version));
+      version = commit.version;
+      // A loaded snapshot is no transaction: what led to it was seen by another replica, or never.
+      if (commit.epoch === undefined) return;
+      noteAssignments(commit, commit.epoch, this.#epochs);
+      this.#demand(name, checkSlots(commit, replica, this.#epochs));
+      this.#demand(name, checkStatesGrow(commit));
+      if (version % hashEvery !== 0) return;
+      // After a lost tail two histories share version numbers.
+      if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0) return;
+      this.#demand(name, checkAcknowledged(replica, this.#workload?.writes ?? []));
+      // Hashed once the listeners are done, as everything else that reads the replica does.
+      this.#demand(name, checkSameState(version, replica.stateHash(), this.#hashes));
+    });
+  }
+
+  #demand(name: string, claim: string | null): void {
+    if (claim !== null) this.#fail(`${claim} (on ${name})`);
+  }
+
+  #fail(reason: string): void {
+    if (this.#failure !== null) return;
+    this.#failure = reason;
+    this.#simulation.trace.write("world", `FAILED ${reason}`);
+    this.#simulation.clock.stop();
+  }
+
+  async #runUntil(until: () => boolean, ms: number): Promise<void> {
+    const { clock } = this.#simulation;
+    if (this.#failure !== null) return;
+    const end = await clock.run({ untilMs: clock.now() + ms, until, maxSteps: stepsMax - clock.steps });
+    if (end === "steps") this.#fail(`L4: ${stepsMax} steps were not enough`);
+  }
+}
+
+function sentence(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const [, at = ""] = (error.stack ?? "").split("\n");
+  return `${error.name}: ${error.message} ${at.trim()}`;
+}
