@@ -111,7 +111,7 @@ export function createCa(env: Environment, authority: CertificateAuthority): Ca 
     if (waiting.size === 0) return;
     for (const change of changes) {
       if (change.table !== "node" || (change.action !== "remove" && !isSettled(change.object))) continue;
-      for (const wake of [...(waiting.get(change.object.id) ?? [])]) wake();
+      for (const wake of waiting.get(change.object.id) ?? []) wake();
     }
   });
 
@@ -170,7 +170,7 @@ export function createCa(env: Environment, authority: CertificateAuthority): Ca 
     stop() {
       stopped = true;
       watching.unsubscribe();
-      for (const calls of [...waiting.values()]) for (const wake of [...calls]) wake();
+      for (const calls of waiting.values()) for (const wake of calls) wake();
     },
   };
 }

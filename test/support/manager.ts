@@ -33,7 +33,7 @@ export interface TestManager {
   /** What was proposed, in order. */
   readonly proposals: readonly Proposal[];
   /** Writes objects as they are, whatever is stored. */
-  seed<Name extends TableName>(table: Name, ...objects: readonly Tables[Name][]): void;
+  readonly seed: <Name extends TableName>(table: Name, ...objects: readonly Tables[Name][]) => void;
   /** While true, nobody takes proposals. */
   leaderless: boolean;
 }

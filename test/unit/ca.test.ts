@@ -194,7 +194,7 @@ test("a hundred nodes that join together are signed with a few writes", async (t
   const { ca, token, store, manager } = await world(t);
   const wanted = await csr();
   await Promise.all(
-    Array.from({ length: 100 }, () => ca.nodeCa.IssueNodeCertificate(request({ csr: wanted, token: token() }), call())),
+    Array.from({ length: 100 }, async () => ca.nodeCa.IssueNodeCertificate(request({ csr: wanted, token: token() }), call())),
   );
   const before = manager.proposals.length;
   const isIssued = (node: Node) => node.certificate?.status?.state === IssuanceStatus_State.ISSUED;
