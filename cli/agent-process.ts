@@ -1,0 +1,120 @@
+/** One node agent on this machine: the agent's actors on the real clock, disk, network and drivers. */
+import { cpus, machine, totalmem } from "node:os";
+import { join } from "node:path";
+import { startAgent, type Agent, type AgentState } from "../actors/agent.ts";
+import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent-ports.ts";
+import { ExecDriver } from "../drivers/exec/driver.ts";
+import { connectTls } from "../edges/grpc/client.ts";
+import { Host } from "../runtime/host.ts";
+import { createKeyAndCsr, describeCertificate } from "../runtime/pki/index.ts";
+import type { Telemetry } from "../runtime/ports.ts";
+import { SystemClock } from "../runtime/system/clock.ts";
+import { FileDisk } from "../runtime/system/file-disk.ts";
+import { SystemRandom } from "../runtime/system/random.ts";
+import { formatHostPort, parseHostPort } from "./processes/addresses.ts";
+import { openDataDir } from "./processes/data-dir.ts";
+import { UserError } from "./user-error.ts";
+import { version } from "./version.ts";
+
+/** SwarmKit's port, where an address names none. */
+const defaultPort = 2377;
+/** For connection and handshake; a session's first message has to come in as long again. */
+const dialTimeoutMs = 5_000;
+
+export interface AgentProcessOptions {
+  /** `ADDR:PORT` of a manager; empty for a node that has joined before and finds its managers by itself. */
+  readonly join: string;
+  /** Not looked at once the node has its certificate. */
+  readonly token: string;
+  readonly dataDir: string;
+  readonly hostname: string;
+  /** The engine's labels: `engine.labels.k` in constraints. */
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+export interface AgentProcess extends Agent {
+  /** Resolves once the node has its first session of this life; rejects with UserError when it cannot get a certificate. */
+  joined(): Promise<void>;
+}
+
+/**
+ * Starts an agent; it goes on trying by itself from here. Throws UserError when the data dir cannot be used or the address
+ * is none. `onBroken` gets what must never happen, after which the process has to end; by default it is thrown where
+ * nothing catches it.
+ */
+export async function runAgent(options: AgentProcessOptions, telemetry: Telemetry, onBroken: (error: unknown) => void = rethrow): Promise<AgentProcess> {
+  const { dataDir, hostname, labels, token } = options;
+  const address = options.join === "" ? null : formatHostPort(parseHostPort(options.join, defaultPort));
+  const folder = openDataDir(dataDir);
+  const clock = new SystemClock();
+  const agent = startAgent({
+    clock,
+    random: new SystemRandom(),
+    telemetry,
+    host: new Host({ clock, telemetry, onCrash: (_, error) => onBroken(error) }),
+    dialer,
+    disk: await FileDisk.open(join(dataDir, "state")),
+    certificates,
+    facts: nodeFacts(),
+    join: address === null ? null : { address, token },
+    hostname,
+    labels,
+    drivers: [new ExecDriver({ directory: join(dataDir, "tasks"), clock, log: telemetry.log, environment: process.env })],
+  });
+  const shutdown = async (stopTasks: boolean): Promise<void> => {
+    await agent.shutdown(stopTasks);
+    folder.release();
+  };
+  return { ...forward(agent), shutdown, stop: () => void shutdown(false), joined: () => joined(agent) };
+}
+
+export const dialer: Dialer = {
+  async dial(address, credentials, material) {
+    const { host, port } = parseHostPort(address, defaultPort);
+    const serverName = credentials === "node" ? "swarm-manager" : "swarm-ca";
+    const { certificatePem, keyPem, rootPem } = material;
+    return connectTls({
+      host,
+      port,
+      serverName,
+      timeoutMs: dialTimeoutMs,
+      ...(credentials === "bootstrap-unverified" ? {} : { rootPem }),
+      ...(credentials === "node" ? { certificatePem, keyPem } : {}),
+    });
+  },
+};
+
+export const certificates: CertificateMaker = { createKeyAndCsr, describe: describeCertificate };
+
+export function nodeFacts(): NodeFacts {
+  const cores = cpus().length;
+  return { architecture: machine(), os: process.platform, nanoCpus: cores * 1e9, memoryBytes: totalmem(), engineVersion: version };
+}
+
+function forward(agent: Agent): Agent {
+  return {
+    nodeId: () => agent.nodeId(),
+    state: () => agent.state(),
+    onState: (listener) => agent.onState(listener),
+    tasks: () => agent.tasks(),
+    shutdown: (stopTasks) => agent.shutdown(stopTasks),
+    stop: () => agent.stop(),
+  };
+}
+
+function joined(agent: Agent): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const look = (state: AgentState): void => {
+      if (state.kind !== "serving" && state.kind !== "failed" && state.kind !== "stopped") return;
+      forget();
+      if (state.kind === "serving") resolve();
+      else reject(new UserError(state.kind === "failed" ? state.reason : "the agent was stopped before it had joined"));
+    };
+    const forget = agent.onState(look);
+    look(agent.state());
+  });
+}
+
+function rethrow(error: unknown): never {
+  throw error;
+}
