@@ -22,7 +22,8 @@ export const keyRotationTimes = { periodMs: 12 * 3_600_000, retryMs: 10_000 } as
 
 /** The cluster with one more key in each subsystem and the oldest dropped; `key` is drawn once for each. */
 export function withRotatedKeys(cluster: Cluster, key: () => Uint8Array): Cluster {
-  const lamportTime = cluster.encryptionKeyLamportClock + 1;
+  // Each key has a time of its own, in whichever subsystem: engines tell new keys by their times alone.
+  let lamportTime = cluster.encryptionKeyLamportClock;
   const keys: EncryptionKey[] = [];
   for (const subsystem of keySubsystems) {
     const newest = cluster.networkBootstrapKeys
@@ -30,6 +31,7 @@ export function withRotatedKeys(cluster: Cluster, key: () => Uint8Array): Cluste
       .toSorted((a, b) => b.lamportTime - a.lamportTime)
       .slice(0, keyringSize - 1)
       .toReversed();
+    lamportTime += 1;
     const algorithm = EncryptionKey_Algorithm.AES_128_GCM;
     keys.push(...newest, EncryptionKey.create({ subsystem, algorithm, key: key(), lamportTime }));
   }

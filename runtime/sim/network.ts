@@ -180,7 +180,8 @@ export class ConnectionEnd {
     if (!this.#isOpen) return;
     if (this.#network.random.chance(this.#network.faults.breakage)) {
       this.#network.trace.mark("connection.broken");
-      this.#fail();
+      // The sender is in the middle of something: it learns of it afterwards.
+      this.endpoint.clock.soon(() => this.#fail());
       return;
     }
     this.#carry(receive);
