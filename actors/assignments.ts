@@ -8,13 +8,22 @@ import {
   type AssignmentChange,
 } from "../proto/gen/messages.ts";
 import { AssignmentSet, concernsNode, type AssignmentSource } from "../machines/assignment-diff.ts";
-import { assignmentLimits, assignmentsMachine, type AssignmentsEvent, type AssignmentsInput } from "../machines/assignments.ts";
+import { assignmentLimits, assignmentsMachine, type AssignmentsInput } from "../machines/assignments.ts";
 import { taskFlaw } from "../machines/task-check.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import type { TimerHandle } from "../runtime/ports.ts";
 import type { RpcError, Sink } from "../runtime/rpc.ts";
 import type { Commit, Store } from "../runtime/store/store.ts";
 import type { Environment } from "./environment.ts";
+import { hosted } from "./hosted.ts";
+
+const assignmentsActor = hosted(assignmentsMachine, ["collectChanges", "writeComplete", "writeIncrement"]);
+
+interface Message {
+  readonly changes: readonly AssignmentChange[];
+  readonly appliesTo: string;
+  readonly resultsIn: string;
+}
 
 /** The two kinds of stream differ in what they write, and in nothing else. */
 interface Writer {
@@ -42,15 +51,14 @@ export class AssignmentStream {
     this.nodeId = input.nodeId;
     this.#writer = writer;
     this.#onEnd = onEnd;
-    const machine = assignmentsMachine.provide({
-      actions: {
-        takeSnapshot: ({ self }) => self.send({ type: "snapshot.taken", changes: writer.snapshot() }),
-        collectChanges: ({ self }) => this.#collect((event) => self.send(event)),
-        writeComplete: (_, { changes, resultsIn }) => writer.complete(changes, resultsIn),
-        writeIncrement: (_, { changes, appliesTo, resultsIn }) => writer.increment(changes, appliesTo, resultsIn),
+    this.#hosted = assignmentsActor.start(env.host, id, input, {
+      effects: {
+        collectChanges: () => this.#collect(),
+        writeComplete: ({ changes, resultsIn }: Message) => writer.complete(changes, resultsIn),
+        writeIncrement: ({ changes, appliesTo, resultsIn }: Message) => writer.increment(changes, appliesTo, resultsIn),
       },
     });
-    this.#hosted = env.host.start(machine, id, input);
+    this.#hosted.actor.send({ type: "snapshot.taken", changes: writer.snapshot() });
   }
 
   noteTask(id: string): void {
@@ -75,17 +83,18 @@ export class AssignmentStream {
     this.#onEnd(this);
   }
 
-  #collect(send: (event: AssignmentsEvent) => void): void {
+  #collect(): void {
     if (this.#taskIds.size + this.#volumeIds.size === 0) return;
     if (this.#writer.sink.bufferedBytes() > assignmentLimits.bufferedBytesMax) {
-      send({ type: "peer.stalled" });
+      this.#hosted.actor.send({ type: "peer.stalled" });
       return;
     }
     const changes = this.#writer.changes(this.#taskIds, this.#volumeIds);
     this.#taskIds = new Set();
     this.#volumeIds = new Set();
     for (let at = 0; at < changes.length; at += assignmentLimits.changesMax) {
-      send({ type: "changes.collected", changes: changes.slice(at, at + assignmentLimits.changesMax) });
+      const part = changes.slice(at, at + assignmentLimits.changesMax);
+      this.#hosted.actor.send({ type: "changes.collected", changes: part });
     }
   }
 }

@@ -17,19 +17,20 @@ import {
   type SessionRequest,
 } from "../proto/gen/messages.ts";
 import { assignmentLimits } from "../machines/assignments.ts";
-import { dispatcherMachine, massDown } from "../machines/dispatcher.ts";
-import { evicted, isDuplicate, isStale, noHistory, registered, type RegistrationHistory } from "../machines/registration-rate.ts";
-import { concernsAgent, sameBytes, sessionMessage, sharedPart, type SharedPart } from "../machines/session-message.ts";
+import { sameBytes } from "../machines/session-message.ts";
 import { sessionTimes, type SessionEnd } from "../machines/session.ts";
 import { newId } from "../runtime/ids.ts";
-import type { Random, TimerHandle } from "../runtime/ports.ts";
+import type { Random } from "../runtime/ports.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../runtime/rpc.ts";
 import type { Commit } from "../runtime/store/store.ts";
 import { sessionRegistered } from "../runtime/subjects.ts";
 import { AssignmentRouter, type StreamTarget } from "./assignments.ts";
 import type { Environment, Running } from "./environment.ts";
+import { Judge } from "./judge.ts";
 import { ProposalBatch } from "./proposal-batch.ts";
-import { NodeSession, sessionRemoval, type Registrant, type SessionPorts, type Verdict } from "./session.ts";
+import { RegistrationHistories } from "./registration-histories.ts";
+import { NodeSession, sessionRemoval, type Registrant, type SessionPorts } from "./session.ts";
+import { SessionMessages } from "./session-messages.ts";
 import { TaskReports } from "./task-reports.ts";
 
 export interface DispatcherOptions {
@@ -52,16 +53,12 @@ export interface Dispatcher extends Running {
   readonly handlers: ServiceHandlers<typeof DispatcherService>;
   /** The sessions that this manager holds. */
   sessions(): Iterable<SessionInfo>;
-  /** What the node's session waits for; null when this manager holds none. */
-  explain(nodeId: string): Reason[] | null;
+  /** What the node waits for, as far as this manager knows; empty when there is no such node. */
+  explain(nodeId: string): readonly Reason[];
 }
 
 /** How long the first registration of a batch waits for others, in milliseconds: a thousand joins must not be a thousand proposals. */
 const registrationBatchMs = 5;
-/** Between two looks at how things are, in milliseconds. */
-const lookPeriodMs = 500;
-/** How long a count of missing nodes stands, in milliseconds: a mass of verdicts asked for at once counts once. */
-const countAgeMsMax = 50;
 
 export function createDispatcher(env: Environment, options: DispatcherOptions): Dispatcher {
   return new DispatcherActor(env, options);
@@ -74,23 +71,16 @@ class DispatcherActor implements Dispatcher {
   readonly #ids: Random;
   readonly #jitter: Random;
   readonly #sessions = new Map<string, NodeSession>();
-  readonly #histories = new Map<string, RegistrationHistory>();
+  readonly #histories: RegistrationHistories;
   readonly #registrations: ProposalBatch<boolean>;
   readonly #downs: ProposalBatch<boolean>;
   readonly #reports: TaskReports;
   readonly #router: AssignmentRouter;
   readonly #ports: SessionPorts;
-  readonly #judge;
+  readonly #judge: Judge;
+  readonly #messages: SessionMessages;
   readonly #stops: (() => void)[] = [];
-  /** When this manager declared nodes DOWN, oldest first, within the window. */
-  #downAt: number[] = [];
-  #counted = { at: Number.NEGATIVE_INFINITY, missing: 0, nodes: 0 };
-  #lookedAt: number;
-  #shared: SharedPart;
   #periodMs: number;
-  /** Nodes to send a SessionMessage at the end of the batch; "all" when the shared part changed. */
-  #untold: Set<string> | "all" | null = null;
-  #timers = new Map<"look" | "tell", TimerHandle>();
   #stopped = false;
 
   constructor(env: Environment, options: DispatcherOptions) {
@@ -102,57 +92,61 @@ class DispatcherActor implements Dispatcher {
     this.#registrations = new ProposalBatch(env, { ...batch, name: "registrations", unavailable: null });
     this.#downs = new ProposalBatch(env, { ...batch, name: "downs", unavailable: false });
     this.#reports = new TaskReports(env);
+    this.#histories = new RegistrationHistories(env);
     this.#router = new AssignmentRouter(env, (task, flaw) => this.#reports.refuse(task, flaw));
     this.#periodMs = this.#readPeriod();
-    this.#shared = this.#readShared();
-    this.#lookedAt = env.clock.now();
+    this.#messages = new SessionMessages(env, options.addr, this.#sessions);
     this.#ports = {
       env,
       registrations: this.#registrations,
       downs: this.#downs,
       graceMs: () => this.#graceMs(this.#periodMs + jitterOf(this.#periodMs)),
       unknownGraceMs: () => this.#periodMs * sessionTimes.unknownGraceFactor,
-      verdict: () => this.#verdict(),
-      message: (session) => this.#message(session),
+      verdict: () => this.#judge.verdict(),
+      message: (session) => this.#messages.make(session),
       announce: (session) => this.#announce(session),
       ended: (session, end) => this.#onEnded(session, end),
-      remarks: (nodeId) => this.#remarks(nodeId),
+      remarks: (nodeId) => this.#histories.remarks(nodeId),
     };
-    const { log, metrics } = env.telemetry;
-    const machine = dispatcherMachine.provide({
-      actions: {
-        reportPause: (_, { lateMs }) => log.warn({ lateMs }, "this process was stopped for a while: no node is declared DOWN until the nodes had time to be heard"),
-        reportHold: (_, counts) => {
-          metrics.counter("muster_mass_down_holds_total", "Times that too many nodes were missing at once to declare them DOWN.").add();
-          log.error({ ...counts, holdMs: massDown.holdMs }, "too many nodes are missing at once: declaring none of them DOWN for a while");
-        },
-        reportRelease: (_, counts) => log.error(counts, "the nodes are still missing after the hold: declaring them DOWN"),
-      },
+    this.#judge = new Judge(env, {
+      settleMs: this.#graceMs(this.#periodMs),
+      settled: options.settled,
+      sessions: () => this.#sessions.values(),
     });
-    this.#judge = env.host.start(machine, "dispatcher/judge", { settleMs: this.#graceMs(this.#periodMs) });
     this.handlers = this.#makeHandlers();
     const watch = env.store.watch((commit) => this.#onCommit(commit));
     const heard = env.bus.subscribe(sessionRegistered, ({ data }) => this.#onRegisteredElsewhere(data));
     this.#stops.push(() => watch.unsubscribe(), () => heard.unsubscribe());
     for (const record of env.store.all("session")) this.#adopt(record.id);
-    this.#look();
   }
 
   *sessions(): Iterable<SessionInfo> {
     for (const { nodeId, sessionId, state } of this.#sessions.values()) yield { nodeId, sessionId, state };
   }
 
-  explain(nodeId: string): Reason[] | null {
-    return this.#sessions.get(nodeId)?.explain() ?? null;
+  explain(nodeId: string): readonly Reason[] {
+    const held = this.#sessions.get(nodeId);
+    if (held !== undefined) return held.explain();
+    const { store } = this.#env;
+    const node = store.get("node", nodeId);
+    if (node === undefined) return [];
+    const record = store.get("session", nodeId);
+    const since = node.meta?.updatedAt ?? null;
+    const tried = this.#histories.remarks(nodeId);
+    if (record !== undefined && store.get("manager", record.managerId)?.alive !== false) {
+      return [Reason.create({ waitingFor: `nothing: the node is served by manager ${record.managerId}`, wokenBy: "a heartbeat there", since, tried })];
+    }
+    const state = record === undefined ? "the agent to register" : `the agent to register elsewhere: its manager ${record.managerId} is gone`;
+    return [Reason.create({ waitingFor: state, wokenBy: "a Session call to any manager", since, tried })];
   }
 
   stop(): void {
     if (this.#stopped) return;
     this.#stopped = true;
     for (const stop of this.#stops) stop();
-    for (const timer of this.#timers.values()) this.#env.clock.clearTimeout(timer);
     for (const session of [...this.#sessions.values()]) session.send({ type: "dispatcher.stopped" });
     this.#judge.stop();
+    this.#messages.stop();
     this.#router.stop();
     this.#reports.stop();
     this.#registrations.stop();
@@ -193,30 +187,22 @@ class DispatcherActor implements Dispatcher {
       }
       return;
     }
-    this.#admit(nodeId, registrant.addr, held !== undefined || record !== undefined);
+    this.#histories.admit(nodeId, { address: registrant.addr, hasSession: current !== "" });
     this.#replace(nodeId);
     this.#start(nodeId, newId(this.#ids), registrant).open(sink, call.signal);
-  }
-
-  /** SwarmKit's rate limit; throws UNAVAILABLE. */
-  #admit(nodeId: string, address: string, hasSession: boolean): void {
-    const history = this.#histories.get(nodeId) ?? noHistory;
-    const outcome = registered(history, { at: this.#env.clock.now(), hasSession, address });
-    if (outcome.kind === "limited") throw new RpcError(Status.UNAVAILABLE, `node ${nodeId} exceeded rate limit count of registrations`);
-    this.#histories.set(nodeId, outcome.history);
   }
 
   /** Newest wins: what the node had here ends at once. */
   #replace(nodeId: string): void {
     const held = this.#sessions.get(nodeId);
     if (held === undefined) return;
-    this.#noteEviction(held);
+    if (held.isConnected) this.#histories.noteEviction(nodeId);
     held.send({ type: "session.superseded" });
   }
 
   #start(nodeId: string, sessionId: string, registrant: Registrant): NodeSession {
     const session = new NodeSession(this.#ports, { nodeId, sessionId, adopted: false, registrant });
-    this.#sessions.set(nodeId, session);
+    this.#hold(session);
     return session;
   }
 
@@ -229,7 +215,16 @@ class DispatcherActor implements Dispatcher {
     const registrant = { description: null, addr: node.status?.addr ?? "" };
     const session = new NodeSession(this.#ports, { nodeId, sessionId: record.sessionId, adopted: true, registrant });
     session.version = record.meta?.version?.index ?? store.version;
-    this.#sessions.set(nodeId, session);
+    this.#hold(session);
+  }
+
+  #hold(session: NodeSession): void {
+    this.#sessions.set(session.nodeId, session);
+    this.#showCount();
+  }
+
+  #showCount(): void {
+    this.#env.telemetry.metrics.gauge("muster_sessions", "Sessions that this manager holds.").set(this.#sessions.size);
   }
 
   #openStream(target: StreamTarget, sessionId: string, call: CallContext): void {
@@ -266,17 +261,17 @@ class DispatcherActor implements Dispatcher {
     for (const change of commit.changes) {
       switch (change.table) {
         case "session":
-          this.#onRecord(change.object.id, change.action === "remove", commit.version);
+          this.#onRecord(change.object.id, commit.version);
           break;
         case "node":
           this.#onNode(change.object, change.old, change.action === "remove");
           break;
         case "manager":
-          this.#onShared();
+          this.#messages.onShared();
           break;
         case "cluster":
           this.#periodMs = this.#readPeriod();
-          this.#onShared();
+          this.#messages.onShared();
           break;
         default:
       }
@@ -284,21 +279,15 @@ class DispatcherActor implements Dispatcher {
   }
 
   /** The node's Session record changed: the log decides whose the node is. */
-  #onRecord(nodeId: string, removed: boolean, version: number): void {
+  #onRecord(nodeId: string, version: number): void {
     const held = this.#sessions.get(nodeId);
-    if (held === undefined) {
-      if (!removed) this.#adopt(nodeId);
-      return;
-    }
-    if (removed) {
-      if (held.version > 0) held.send({ type: "session.forgotten" });
-      return;
-    }
     const record = this.#env.store.get("session", nodeId);
-    if (record === undefined) return;
-    if (record.sessionId === held.sessionId && record.managerId === this.#env.managerId) held.version = version;
-    // Before the own registration is in the log, another's is the older one.
-    else if (held.version > 0) this.#supersede(held);
+    if (held === undefined) this.#adopt(nodeId);
+    else if (record?.sessionId === held.sessionId && record.managerId === this.#env.managerId) held.version = version;
+    // Until the own registration is in the log, what it says is older than that.
+    else if (held.version === 0) return;
+    else if (record === undefined) held.send({ type: "session.forgotten" });
+    else this.#supersede(held);
   }
 
   #onNode(node: Node, old: Node | null, removed: boolean): void {
@@ -309,14 +298,7 @@ class DispatcherActor implements Dispatcher {
       return;
     }
     if (node.status?.state !== NodeStatus_State.READY) held.send({ type: "node.doubted" });
-    if (old === null || concernsAgent(old, node)) this.#tell(node.id);
-  }
-
-  #onShared(): void {
-    const shared = this.#readShared();
-    if (shared.fingerprint === this.#shared.fingerprint) return;
-    this.#shared = shared;
-    this.#tell("all");
+    this.#messages.onNode(node, old);
   }
 
   /** A hint that comes sooner than the log; the version tells whether it is newer than what is held here. */
@@ -335,33 +317,16 @@ class DispatcherActor implements Dispatcher {
 
   /** A registration with another manager is newer. Its own session id, taken there, is no other identity's. */
   #supersede(held: NodeSession): void {
-    if (this.#env.store.get("session", held.nodeId)?.sessionId !== held.sessionId) this.#noteEviction(held);
+    const { nodeId, sessionId } = held;
+    if (held.isConnected && this.#env.store.get("session", nodeId)?.sessionId !== sessionId) this.#histories.noteEviction(nodeId);
     held.send({ type: "session.superseded" });
-  }
-
-  #noteEviction(held: NodeSession): void {
-    if (!held.isConnected) return;
-    const { nodeId } = held;
-    const at = this.#env.clock.now();
-    const history = evicted(this.#histories.get(nodeId) ?? noHistory, at);
-    this.#histories.set(nodeId, history);
-    if (!isDuplicate(history, at)) return;
-    const { log, metrics } = this.#env.telemetry;
-    metrics.counter("muster_duplicate_identities_total", "Evictions of a live session by another holder of the same identity.").add();
-    log.warn({ node: nodeId, addresses: history.addresses }, "two live machines seem to hold one node identity: each evicts the other");
-  }
-
-  #remarks(nodeId: string): readonly string[] {
-    const history = this.#histories.get(nodeId);
-    if (history === undefined || !isDuplicate(history, this.#env.clock.now())) return [];
-    const from = history.addresses.join(" and ");
-    return [`two live machines seem to hold this identity (registrations come from ${from}): remove one, and let it join as a node of its own`];
   }
 
   #onEnded(session: NodeSession, end: SessionEnd): void {
     const { nodeId } = session;
     if (this.#sessions.get(nodeId) === session) this.#sessions.delete(nodeId);
-    if (end === "expired") this.#downAt.push(this.#env.clock.now());
+    this.#showCount();
+    if (end === "expired") this.#judge.noteDown();
     if (end === "removed") {
       void this.#registrations.add(`session/${nodeId}`, Operation.create({ remove: sessionRemoval(nodeId), sessionId: session.sessionId }), 100);
     }
@@ -371,72 +336,6 @@ class DispatcherActor implements Dispatcher {
     const { bus, managerId } = this.#env;
     const message = { nodeId: session.nodeId, sessionId: session.sessionId, managerId, version: session.version };
     bus.publish(sessionRegistered, SessionRegistered.encode(SessionRegistered.create(message)));
-  }
-
-  #message(session: NodeSession): SessionMessage | null {
-    const node = this.#env.store.get("node", session.nodeId);
-    return node === undefined ? null : sessionMessage(session.sessionId, node, this.#shared);
-  }
-
-  /** Whatever changes in one batch makes one message a node. */
-  #tell(whom: string | "all"): void {
-    if (whom === "all") this.#untold = "all";
-    else if (this.#untold !== "all") this.#untold = (this.#untold ?? new Set()).add(whom);
-    if (this.#timers.has("tell")) return;
-    const tell = (): void => {
-      this.#timers.delete("tell");
-      const untold = this.#untold;
-      this.#untold = null;
-      if (untold === "all") for (const session of this.#sessions.values()) session.sendMessage();
-      else for (const nodeId of untold ?? []) this.#sessions.get(nodeId)?.sendMessage();
-    };
-    this.#timers.set("tell", this.#env.clock.setTimeout(tell, assignmentLimits.batchMs));
-  }
-
-  /** Looks regularly, so that a pause of this process is noticed and a hold can end. */
-  #look(): void {
-    const at = this.#env.clock.now();
-    this.#feedJudge(at);
-    this.#lookedAt = at;
-    for (const [nodeId, history] of this.#histories) if (isStale(history, at) && !this.#sessions.has(nodeId)) this.#histories.delete(nodeId);
-    this.#env.telemetry.metrics.gauge("muster_sessions", "Sessions that this manager holds.").set(this.#sessions.size);
-    this.#timers.set("look", this.#env.clock.setTimeout(() => this.#look(), lookPeriodMs));
-  }
-
-  #feedJudge(at: number): void {
-    if (at - this.#counted.at > countAgeMsMax) this.#counted = this.#count(at);
-    const { missing, nodes } = this.#counted;
-    const lateMs = at - this.#lookedAt - lookPeriodMs;
-    this.#judge.actor.send({ type: "looked", at, settled: this.#options.settled(), lateMs, missing, nodes });
-  }
-
-  #count(at: number): { at: number; missing: number; nodes: number } {
-    this.#downAt = this.#downAt.filter((time) => at - time < massDown.windowMs);
-    let missing = this.#downAt.length;
-    for (const session of this.#sessions.values()) if (session.isMissing(at)) missing += 1;
-    return { at, missing, nodes: this.#sessions.size + this.#downAt.length };
-  }
-
-  #verdict(): Verdict {
-    this.#feedJudge(this.#env.clock.now());
-    const snapshot = this.#judge.actor.getSnapshot();
-    if (snapshot.hasTag("granting")) return { kind: "granted" };
-    const { missing, nodes } = snapshot.context;
-    const reason = snapshot.matches("holding")
-      ? `${missing} of ${nodes} nodes are missing at once, which is more often a fault of the network or of this manager`
-      : "this manager's own link to the bus, the log or its process was not healthy for a whole grace period";
-    return { kind: "held", recheckMs: massDown.recheckMs, reason };
-  }
-
-  #readShared(): SharedPart {
-    const { store, managerId } = this.#env;
-    const [cluster] = store.all("cluster");
-    const own = { id: managerId, addr: this.#options.addr };
-    const shared = sharedPart(own, store.all("manager"), cluster);
-    if (cluster !== undefined && cluster.networkBootstrapKeys.length > 0 && shared.keys.length === 0) {
-      this.#env.telemetry.log.error({ keys: cluster.networkBootstrapKeys.length }, "the cluster's network keys are not three of each subsystem: not sent, for engines crash on them");
-    }
-    return shared;
   }
 
   #readPeriod(): number {

@@ -58,7 +58,7 @@ export class ProposalBatch<Answer> {
 
   /** `bytes` is about the encoded size. All callers of one batch share one promise. */
   add(key: string, operation: Operation, bytes: number): Promise<Answer> {
-    if (this.#stopped) return Promise.reject(stopped());
+    if (this.#stopped) return handled(Promise.reject(stopped()));
     const batch = (this.#filling ??= this.#open());
     batch.operations.set(key, operation);
     batch.bytes += bytes;
@@ -84,8 +84,7 @@ export class ProposalBatch<Answer> {
 
   #open(): Batch<Answer> {
     const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-    // Nobody need care for an answer; a refusal is logged here.
-    promise.catch(() => {});
+    void handled(promise);
     if (this.#sending === null && this.#timer === null) this.#arm();
     return { operations: new Map(), bytes: 0, promise, resolve, reject };
   }
@@ -161,6 +160,12 @@ function* parts<Answer>(batch: Batch<Answer>): Iterable<readonly Operation[]> {
   const average = Math.max(1, batch.bytes / operations.length);
   const length = Math.max(1, Math.min(proposalOperationsMax, Math.floor(proposalBytesMax / average)));
   for (let at = 0; at < operations.length; at += length) yield operations.slice(at, at + length);
+}
+
+/** Nobody need care for the answer: an operation that was dropped is logged here. */
+function handled<Answer>(promise: Promise<Answer>): Promise<Answer> {
+  promise.catch(() => {});
+  return promise;
 }
 
 function isPassing(code: ErrorCode): boolean {

@@ -18,11 +18,22 @@ import type { HostedActor } from "../runtime/host.ts";
 import { RpcError, Status, type Sink } from "../runtime/rpc.ts";
 import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "./environment.ts";
+import { hosted } from "./hosted.ts";
 import type { ProposalBatch } from "./proposal-batch.ts";
 
 export type Verdict =
   | { readonly kind: "granted" }
   | { readonly kind: "held"; readonly recheckMs: number; readonly reason: string };
+
+const sessionActor = hosted(sessionMachine, [
+  "register",
+  "sendSessionMessage",
+  "announceRegistration",
+  "confirmReady",
+  "requestVerdict",
+  "declareDown",
+  "endSession",
+]);
 
 /** What a session needs of its dispatcher. */
 export interface SessionPorts {
@@ -71,24 +82,24 @@ export class NodeSession {
     this.sessionId = options.sessionId;
     this.#ports = ports;
     this.#registrant = options.registrant;
-    const machine = sessionMachine.provide({
-      actions: {
-        register: () => this.#register(),
-        sendSessionMessage: () => this.sendMessage(),
-        announceRegistration: () => ports.announce(this),
-        confirmReady: () => this.#confirmReady(),
-        requestVerdict: () => this.#requestVerdict(),
-        declareDown: () => this.#declareDown(),
-        endSession: (_, { end }) => this.#end(end),
-      },
-    });
-    this.#hosted = env.host.start(machine, `session/${this.nodeId}`, {
+    const input = {
       nodeId: this.nodeId,
       sessionId: this.sessionId,
       at: env.clock.now(),
       adopted: options.adopted,
       graceMs: ports.graceMs(),
       unknownGraceMs: ports.unknownGraceMs(),
+    };
+    this.#hosted = sessionActor.start(env.host, `session/${this.nodeId}`, input, {
+      effects: {
+        register: () => this.#register(),
+        sendSessionMessage: () => this.sendMessage(),
+        announceRegistration: () => ports.announce(this),
+        confirmReady: () => this.#confirmReady(),
+        requestVerdict: () => this.#requestVerdict(),
+        declareDown: () => this.#declareDown(),
+        endSession: ({ end }: { end: SessionEnd }) => this.#end(end),
+      },
     });
   }
 

@@ -54,8 +54,6 @@ interface Message {
 export const assignmentsMachine = setup({
   types: { context: {} as AssignmentsContext, events: {} as AssignmentsEvent, input: {} as AssignmentsInput },
   actions: {
-    /** Answered by `snapshot.taken`. */
-    takeSnapshot: effect("takeSnapshot"),
     /** Looks at what was noted; answered by `changes.collected` for each message's worth, by `peer.stalled` or by nothing. */
     collectChanges: effect("collectChanges"),
     writeComplete: effect<Message>("writeComplete"),
@@ -75,8 +73,7 @@ export const assignmentsMachine = setup({
   },
   states: {
     snapshotting: {
-      description: "Gathers everything the node must have. G1",
-      entry: "takeSnapshot",
+      description: "Whoever opened the stream gathers everything that the node must have. G1",
       on: {
         "changes.noted": {},
         "snapshot.taken": {

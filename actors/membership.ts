@@ -1,0 +1,85 @@
+/**
+ * A manager's own membership: its beats, its record in the log, and a look at whether its replica agrees with those of
+ * the others (which beat with the checksum of the record that they applied last).
+ */
+import { Manager, ManagerBeat, Operation, ProposeRequest_Mode, StoreObject } from "../proto/gen/messages.ts";
+import { membershipMachine } from "../machines/membership.ts";
+import { sameBytes } from "../machines/session-message.ts";
+import { managerBeat, managerBeats } from "../runtime/subjects.ts";
+import type { Environment, Running } from "./environment.ts";
+
+export interface MembershipOptions {
+  /** Own host:port as workers reach it. */
+  readonly addr: string;
+  /** Checksum of the last record that the own replica applied; empty before the first. Without it replicas are not compared. */
+  readonly checksum?: () => Uint8Array;
+}
+
+/** Records whose checksums are remembered for comparing: others lag by a second's records at most, or they do not compare. */
+const checksumsMax = 4_096;
+const proposeTimeoutMs = 2_000;
+
+export function startMembership(env: Environment, options: MembershipOptions): Running {
+  const { bus, store, telemetry, managerId, proposer } = env;
+  const checksums = new Map<number, Uint8Array>();
+  const ownChecksum = (): Uint8Array => options.checksum?.() ?? new Uint8Array();
+
+  const isRight = (): boolean => {
+    const record = store.get("manager", managerId);
+    return record !== undefined && record.alive && record.addr === options.addr;
+  };
+  const tell = (): void => hosted.actor.send({ type: isRight() ? "record.right" : "record.wrong" });
+
+  const machine = membershipMachine.provide({
+    actions: {
+      publishBeat: () => {
+        const beat = { managerId, addr: options.addr, applied: store.version, checksum: ownChecksum() };
+        bus.publish(managerBeat(managerId), ManagerBeat.encode(ManagerBeat.create(beat)));
+      },
+      announce: () => {
+        if (isRight()) return;
+        const manager = Manager.create({ id: managerId, addr: options.addr, alive: true });
+        const operations = [Operation.create({ put: StoreObject.create({ manager }) })];
+        // What failed is tried again by the chart; the store tells what became of it.
+        void proposer.propose({ operations, mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposeTimeoutMs });
+      },
+    },
+  });
+  const hosted = env.host.start(machine, `membership/${managerId}`, undefined);
+  const watch = store.watch((commit) => {
+    if (options.checksum !== undefined) remember(checksums, commit.version, options.checksum());
+    if (commit.changes.some((change) => change.table === "manager" && change.object.id === managerId)) tell();
+  });
+  const heard = bus.subscribe(managerBeats, ({ data }) => {
+    const beat = decodeBeat(data);
+    if (beat === null || beat.managerId === managerId || beat.checksum.length === 0) return;
+    const own = checksums.get(beat.applied);
+    if (own === undefined || own.length === 0 || sameBytes(own, beat.checksum)) return;
+    telemetry.metrics.counter("muster_replica_mismatches_total", "Beats of a manager whose replica differs from the own one at the same version.").add();
+    telemetry.log.error({ manager: beat.managerId, version: beat.applied }, "replicas differ at the same version of the log: one of them is wrong");
+  });
+  tell();
+  let stopped = false;
+  return {
+    stop: () => {
+      if (stopped) return;
+      stopped = true;
+      watch.unsubscribe();
+      heard.unsubscribe();
+      hosted.stop();
+    },
+  };
+}
+
+function remember(checksums: Map<number, Uint8Array>, version: number, checksum: Uint8Array): void {
+  checksums.set(version, checksum);
+  checksums.delete(version - checksumsMax);
+}
+
+function decodeBeat(data: Uint8Array): ManagerBeat | null {
+  try {
+    return ManagerBeat.decode(data);
+  } catch {
+    return null;
+  }
+}
