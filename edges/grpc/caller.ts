@@ -28,8 +28,9 @@ export function callerOf(socket: TLSSocket): Caller {
     return { peer: anonymous, anonymous, rejection: null, isCertified: false };
   }
   if (!socket.authorized) {
-    const problem = socket.authorizationError as unknown;
-    const rejection = problem instanceof Error ? problem.message : String(problem ?? "unknown reason");
+    // Typed as an Error; what Node really sets on a server's socket is OpenSSL's code, such as CERT_HAS_EXPIRED.
+    const problem = socket.authorizationError as Error | string | null;
+    const rejection = typeof problem === "string" ? problem : (problem?.message ?? "unknown reason");
     return { peer: anonymous, anonymous, rejection, isCertified: false };
   }
   const nodeId = first(subject?.CN);

@@ -26,6 +26,8 @@ export interface ConnectionHealth {
 /** Assignments of a full node, and lists of a large cluster, are far over what a request may be. */
 const messageBytesMax = 64 * 1024 * 1024;
 
+const nothing = new Uint8Array(0);
+
 const callOf = Symbol("ClientCall");
 type CallStream = ClientHttp2Stream & { [callOf]?: ClientCall };
 
@@ -68,7 +70,10 @@ export class ClientCall {
     stream.on("close", onClose);
     stream.on("error", onError);
     if (timeoutMs !== null) {
-      this.#deadline = setTimeout(() => this.fail(new RpcError(Status.DEADLINE_EXCEEDED, `no answer within ${timeoutMs} ms`)), timeoutMs);
+      this.#deadline = setTimeout(
+        () => this.fail(new RpcError(Status.DEADLINE_EXCEEDED, `no answer within ${timeoutMs} ms`)),
+        timeoutMs,
+      );
     }
   }
 
@@ -103,7 +108,12 @@ export class ClientCall {
 
   #release(): void {
     if (this.#deadline !== null) clearTimeout(this.#deadline);
-    if (!this.#stream.destroyed) this.#stream.close(constants.NGHTTP2_CANCEL);
+    const stream = this.#stream;
+    if (stream.destroyed) return;
+    // Node ends the sending half of a stream that is closed, so that the peer would take a cancelled client stream for a
+    // finished one. With a write under way the end waits behind it, and the reset goes out first.
+    if (!stream.writableEnded) stream.write(nothing);
+    stream.close(constants.NGHTTP2_CANCEL);
   }
 
   #end(error: RpcError | null): void {
@@ -119,7 +129,10 @@ export class ClientCall {
     const code = headers["grpc-status"];
     if (code !== undefined) {
       const message = headers["grpc-message"];
-      this.#status = { code: parseStatus(String(code)), message: message === undefined ? "" : decodeStatusMessage(String(message)) };
+      this.#status = {
+        code: parseStatus(String(code)),
+        message: message === undefined ? "" : decodeStatusMessage(String(message)),
+      };
     } else if (httpStatus !== 200) {
       this.fail(new RpcError(statusOfHttp(httpStatus), `the peer answered HTTP status ${httpStatus}`));
     }
@@ -136,8 +149,10 @@ export class ClientCall {
       this.fail(error);
       return;
     }
-    if (problem === "compressed") this.fail(new RpcError(Status.UNIMPLEMENTED, "compressed messages are not supported"));
-    else if (problem === "too-large") this.fail(new RpcError(Status.RESOURCE_EXHAUSTED, `response longer than ${messageBytesMax} bytes`));
+    if (problem === "compressed")
+      this.fail(new RpcError(Status.UNIMPLEMENTED, "compressed messages are not supported"));
+    else if (problem === "too-large")
+      this.fail(new RpcError(Status.RESOURCE_EXHAUSTED, `response longer than ${messageBytesMax} bytes`));
   }
 
   /** The peer has sent everything. Trailers came before this. */
@@ -165,7 +180,10 @@ export class ClientCall {
       return;
     }
     const code = this.#stream.rstCode ?? constants.NGHTTP2_NO_ERROR;
-    const reason = code === constants.NGHTTP2_NO_ERROR ? "the stream ended without a status" : `the peer reset the stream (code ${code})`;
+    const reason =
+      code === constants.NGHTTP2_NO_ERROR
+        ? "the stream ended without a status"
+        : `the peer reset the stream (code ${code})`;
     this.#end(new RpcError(statusOfReset(code), reason, { cause: this.#streamError ?? undefined }));
   }
 }

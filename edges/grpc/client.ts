@@ -42,7 +42,13 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
     minVersion: "TLSv1.2",
     ecdhCurve: keyExchangeGroups,
   });
-  return openChannel(socket, "secureConnect", `${options.host}:${options.port}`, `https://${options.serverName}`, options.timeoutMs);
+  return openChannel(
+    socket,
+    "secureConnect",
+    `${options.host}:${options.port}`,
+    `https://${options.serverName}`,
+    options.timeoutMs,
+  );
 }
 
 const unixTimeoutMs = 5_000;
@@ -52,7 +58,13 @@ export function connectUnix(path: string): Promise<RpcChannel> {
   return openChannel(connectNet({ path }), "connect", path, "http://localhost", unixTimeoutMs);
 }
 
-function openChannel(socket: Socket, readyEvent: string, target: string, authority: string, timeoutMs: number): Promise<RpcChannel> {
+function openChannel(
+  socket: Socket,
+  readyEvent: string,
+  target: string,
+  authority: string,
+  timeoutMs: number,
+): Promise<RpcChannel> {
   return new Promise((resolve, reject) => {
     const fail = (reason: string, cause?: Error): void => {
       clearTimeout(timer);
@@ -69,7 +81,9 @@ function openChannel(socket: Socket, readyEvent: string, target: string, authori
       socket.off("error", onError);
       socket.off("close", onClose);
       socket.setNoDelay(true);
-      resolve(new Http2Channel(connectHttp2(authority, { ...clientHttp2Options, createConnection: () => socket }), target));
+      resolve(
+        new Http2Channel(connectHttp2(authority, { ...clientHttp2Options, createConnection: () => socket }), target),
+      );
     });
   });
 }
@@ -154,7 +168,9 @@ class Http2Channel implements RpcChannel {
     if (this.#state === "closed by us") return new RpcError(Status.CANCELLED, "the connection was closed");
     if (!this.#session.closed && !this.#session.destroyed && this.#failure === null) return null;
     const reason = this.#failure === null ? "" : `: ${this.#failure.message}`;
-    return new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} ended${reason}`, { cause: this.#failure ?? undefined });
+    return new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} ended${reason}`, {
+      cause: this.#failure ?? undefined,
+    });
   }
 
   /** Null when the connection takes no more calls, which the receiver has then been told. */
@@ -176,7 +192,8 @@ class Http2Channel implements RpcChannel {
       stream = this.#session.request(headers, { endStream: false });
     } catch (error) {
       const failure =
-        this.connectionError() ?? new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} takes no more calls`, { cause: error });
+        this.connectionError() ??
+        new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} takes no more calls`, { cause: error });
       // As every other failure: after the call that caused it has returned.
       queueMicrotask(() => receiver.onEnd(failure));
       return null;
@@ -224,7 +241,10 @@ class ResponseStream<Response> implements ClientReceiver {
   readonly #codec: Codec<Response>;
   readonly #receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void };
 
-  constructor(codec: Codec<Response>, receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void }) {
+  constructor(
+    codec: Codec<Response>,
+    receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+  ) {
     this.#codec = codec;
     this.#receiver = receiver;
   }

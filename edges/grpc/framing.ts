@@ -85,7 +85,9 @@ export class FrameReader {
       if (header[headerAt] !== 0) return "compressed";
       const length =
         (header[headerAt + 1] as number) * 0x1000000 +
-        (((header[headerAt + 2] as number) << 16) | ((header[headerAt + 3] as number) << 8) | (header[headerAt + 4] as number));
+        (((header[headerAt + 2] as number) << 16) |
+          ((header[headerAt + 3] as number) << 8) |
+          (header[headerAt + 4] as number));
       if (length > this.#messageBytesMax) return "too-large";
       if (chunk.length - at >= length) {
         const message = new Uint8Array(length);

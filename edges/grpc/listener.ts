@@ -110,7 +110,9 @@ function inspectSocketFile(path: string): Promise<SocketFile> {
       probe.destroy();
       resolve("live");
     });
-    probe.once("error", (error: NodeJS.ErrnoException) => resolve(error.code === "ECONNREFUSED" || error.code === "ENOENT" ? "stale" : "live"));
+    probe.once("error", (error: NodeJS.ErrnoException) =>
+      resolve(error.code === "ECONNREFUSED" || error.code === "ENOENT" ? "stale" : "live"),
+    );
   });
 }
 
@@ -130,8 +132,10 @@ function listenPrivately(server: Server, path: string): Promise<void> {
 
 export async function listenUnix(path: string, onConnection: (socket: Socket) => void): Promise<UnixListener> {
   const found = await inspectSocketFile(path);
-  if (found === "live") throw new ListenError(`${path} is in use by a running process: stop it or choose another data directory`);
-  if (found === "foreign") throw new ListenError(`${path} exists and is not a socket: remove it or choose another data directory`);
+  if (found === "live")
+    throw new ListenError(`${path} is in use by a running process: stop it or choose another data directory`);
+  if (found === "foreign")
+    throw new ListenError(`${path} exists and is not a socket: remove it or choose another data directory`);
   if (found === "stale") rmSync(path, { force: true });
   const server = createServer(onConnection);
   await listenPrivately(server, path);

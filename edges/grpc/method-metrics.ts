@@ -52,7 +52,10 @@ export class ServerMetrics {
 
   constructor(metrics: Metrics) {
     this.#calls = metrics.counter("muster_grpc_calls_total", "Calls that ended, by method and status code.");
-    this.latency = metrics.histogram("muster_grpc_call_seconds", "From the headers of a call to its end; one call in 16 is timed.");
+    this.latency = metrics.histogram(
+      "muster_grpc_call_seconds",
+      "From the headers of a call to its end; one call in 16 is timed.",
+    );
   }
 
   touch(method: MethodMetrics): void {

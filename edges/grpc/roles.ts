@@ -40,7 +40,10 @@ const dispatcher: Rows<typeof DispatcherService> = {
   Assignments: "worker-or-manager",
 };
 
-const logBroker: Rows<typeof LogBrokerService> = { ListenSubscriptions: "worker-or-manager", PublishLogs: "worker-or-manager" };
+const logBroker: Rows<typeof LogBrokerService> = {
+  ListenSubscriptions: "worker-or-manager",
+  PublishLogs: "worker-or-manager",
+};
 
 const resourceAllocator: Rows<typeof ResourceAllocatorService> = {
   AttachNetwork: "worker-or-manager",
@@ -53,14 +56,15 @@ const watch: Rows<typeof WatchService> = { Watch: "manager-or-local" };
 
 /** Everything of a service for managers and the control socket alone. */
 function managersOnly<Service extends { readonly methods: object }>(service: Service): Rows<Service> {
-  return Object.fromEntries(Object.keys(service.methods).map((method) => [method, "manager-or-local"])) as Rows<Service>;
+  return Object.fromEntries(
+    Object.keys(service.methods).map((method) => [method, "manager-or-local"]),
+  ) as Rows<Service>;
 }
 
 function byPath(service: { readonly methods: object }, rows: Readonly<Record<string, Access>>): [string, Access][] {
-  return Object.entries(service.methods as Readonly<Record<string, { readonly path: string }>>).map(([name, method]) => [
-    method.path,
-    rows[name] as Access,
-  ]);
+  return Object.entries(service.methods as Readonly<Record<string, { readonly path: string }>>).map(
+    ([name, method]) => [method.path, rows[name] as Access],
+  );
 }
 
 /** HTTP/2 path of every method → who may call it. */
@@ -110,9 +114,11 @@ const rolesOf = {
 function objection(caller: Caller, roles: readonly string[], membership: Membership): string | null {
   const identity = caller.peer.identity;
   if (!caller.isCertified) return "no client certificates in request";
-  if (identity === null || !roles.includes(identity.role)) return `Permission denied: remote certificate not part of OUs: [${roles.join(" ")}]`;
+  if (identity === null || !roles.includes(identity.role))
+    return `Permission denied: remote certificate not part of OUs: [${roles.join(" ")}]`;
   const organization = membership.organization();
-  if (identity.organization !== organization) return `Permission denied: remote certificate not part of organization: ${organization}`;
+  if (identity.organization !== organization)
+    return `Permission denied: remote certificate not part of organization: ${organization}`;
   if (membership.isRemoved(identity.nodeId)) return `Permission denied: node ${identity.nodeId} was removed from swarm`;
   return null;
 }

@@ -6,7 +6,8 @@
  * Stages: receiving (request not complete) → handling → finished (status decided) → closed (HTTP/2 stream gone).
  *
  * C1: exactly one status is sent, and nothing after it.
- * C2: the signal aborts exactly when the stream goes before a status was decided, or the deadline decided it.
+ * C2: the signal aborts exactly when the status was not the handler's doing: the caller or its connection went, the
+ *     deadline passed, the server stops.
  */
 import { constants, type ServerHttp2Stream } from "node:http2";
 import { InvariantError } from "../../runtime/assert.ts";
@@ -27,8 +28,14 @@ export interface ServedMethod {
   readonly log: Logger;
   readonly handler:
     | { readonly kind: "unary"; readonly run: (request: unknown, call: CallContext) => unknown }
-    | { readonly kind: "server-stream"; readonly run: (request: unknown, sink: Sink<unknown>, call: CallContext) => void }
-    | { readonly kind: "client-stream"; readonly run: (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown> };
+    | {
+        readonly kind: "server-stream";
+        readonly run: (request: unknown, sink: Sink<unknown>, call: CallContext) => void;
+      }
+    | {
+        readonly kind: "client-stream";
+        readonly run: (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown>;
+      };
 }
 
 /** What a sink holds for a peer that does not read, at most: beyond, the stream ends with RESOURCE_EXHAUSTED. One message
@@ -93,6 +100,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
   /** Null until the status is decided (C1). */
   #status: { readonly code: Status; readonly message: string } | null = null;
   #isClosed = false;
+  #isAborted = false;
 
   constructor(stream: ServerHttp2Stream, method: ServedMethod, peer: Peer, traceparent: string) {
     this.peer = peer;
@@ -113,7 +121,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
-      if (this.#isClosed || this.#status?.code === Status.DEADLINE_EXCEEDED) this.#controller.abort();
+      if (this.#isAborted) this.#controller.abort();
     }
     return this.#controller.signal;
   }
@@ -124,7 +132,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
     if (ms > 0x7fffffff) return;
     this.#deadline = setTimeout(() => {
       this.#finishWithError(Status.DEADLINE_EXCEEDED, "context deadline exceeded");
-      this.#controller?.abort();
+      this.#abort();
     }, ms);
   }
 
@@ -150,7 +158,10 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
     if (problem === "compressed") {
       this.#finishWithError(Status.UNIMPLEMENTED, "compressed messages are not supported");
     } else if (problem === "too-large") {
-      this.#finishWithError(Status.RESOURCE_EXHAUSTED, `message larger than max (limit ${this.#method.messageBytesMax} bytes)`);
+      this.#finishWithError(
+        Status.RESOURCE_EXHAUSTED,
+        `message larger than max (limit ${this.#method.messageBytesMax} bytes)`,
+      );
     }
   }
 
@@ -238,7 +249,10 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
       return;
     }
     // A broken invariant ends the process, not just the call.
-    if (error instanceof InvariantError) queueMicrotask(() => { throw error; });
+    if (error instanceof InvariantError)
+      queueMicrotask(() => {
+        throw error;
+      });
     if (this.#status === null) this.#method.log.error({ method: this.#method.path, err: error }, "handler failed");
     this.#finishWithError(Status.INTERNAL, "internal error");
   }
@@ -275,6 +289,11 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
     this.#isClosed = true;
     if (!this.#decide(Status.CANCELLED, "cancelled")) return;
     this.#requests?.end(new RpcError(Status.CANCELLED, "the caller went away"));
+    this.#abort();
+  }
+
+  #abort(): void {
+    this.#isAborted = true;
     this.#controller?.abort();
   }
 
@@ -306,9 +325,9 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
 
   /** Ends a call because the server stops: streams at once, and what has not answered when the grace is over. */
   shutDown(onlyStreams: boolean): void {
-    if (onlyStreams && this.#method.handler.kind === "unary") return;
+    if (this.#status !== null || (onlyStreams && this.#method.handler.kind === "unary")) return;
     this.#finishWithError(Status.UNAVAILABLE, "the server is shutting down");
-    this.#controller?.abort();
+    this.#abort();
   }
 }
 

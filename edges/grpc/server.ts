@@ -6,7 +6,12 @@
  * G1: no handler runs for a caller that `roles.ts` does not admit.
  * G2: replaced credentials are used from the next handshake on; no connection ends because of it.
  */
-import { performServerHandshake, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import {
+  performServerHandshake,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { MethodDescriptor } from "../../proto/codec.ts";
@@ -79,7 +84,9 @@ export class GrpcServer {
   /** Serves a generated service, such as `add(DispatcherService, { Session, Heartbeat, … })`. */
   add<Service extends { readonly methods: object }>(service: Service, handlers: ServiceHandlers<Service>): void {
     const table = handlers as Readonly<Record<string, unknown>>;
-    for (const [name, method] of Object.entries(service.methods as Readonly<Record<string, MethodDescriptor<unknown, unknown>>>)) {
+    for (const [name, method] of Object.entries(
+      service.methods as Readonly<Record<string, MethodDescriptor<unknown, unknown>>>,
+    )) {
       const access = accessByPath.get(method.path);
       assert(access !== undefined, `G1: ${method.path} has a row in roles.ts`);
       assert(!this.#methods.has(method.path), `G1: ${method.path} is served once`);
@@ -87,8 +94,8 @@ export class GrpcServer {
         path: method.path,
         access,
         messageBytesMax: this.#messageBytesMax,
-        decode: method.request.decode,
-        encode: method.response.encode,
+        decode: (bytes) => method.request.decode(bytes),
+        encode: (message) => method.response.encode(message),
         metrics: new MethodMetrics(this.#metrics, method.path),
         log: this.#telemetry.log,
         handler: erase(method, table[name]),
@@ -105,7 +112,9 @@ export class GrpcServer {
 
   /** Serves the control socket: a file that only its owner may open. Rejects with ListenError. */
   async listenUnix(path: string): Promise<void> {
-    this.#unixListeners.push(await listenUnix(path, (socket: Socket) => this.#serve(socket, localCaller, localMembership)));
+    this.#unixListeners.push(
+      await listenUnix(path, (socket: Socket) => this.#serve(socket, localCaller, localMembership)),
+    );
   }
 
   /** Uses other credentials, roots included, from the next connection on (G2). */
@@ -124,7 +133,9 @@ export class GrpcServer {
     this.#isClosing = true;
     clearInterval(this.#sweep);
     for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.close();
-    const gone = [...this.#connections].map((connection) => new Promise<void>((resolve) => connection.session.once("close", () => resolve())));
+    const gone = [...this.#connections].map(
+      (connection) => new Promise<void>((resolve) => connection.session.once("close", () => resolve())),
+    );
     this.#shutDownCalls(true);
     for (const { session } of this.#connections) session.close();
     let graceOver: NodeJS.Timeout | undefined;
@@ -140,7 +151,8 @@ export class GrpcServer {
   }
 
   #shutDownCalls(onlyStreams: boolean): void {
-    for (const { streams } of this.#connections) for (const stream of streams) serverCallOf(stream)?.shutDown(onlyStreams);
+    for (const { streams } of this.#connections)
+      for (const stream of streams) serverCallOf(stream)?.shutDown(onlyStreams);
   }
 
   #serve(socket: Duplex, caller: Caller, membership: Membership): void {
@@ -148,10 +160,14 @@ export class GrpcServer {
     session.setLocalWindowSize(connectionWindowBytes);
     const connection: Connection = { session, caller, membership, streams: new Set(), isActive: true };
     this.#connections.add(connection);
-    session.on("stream", (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => this.#onStream(connection, stream, headers));
+    session.on("stream", (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) =>
+      this.#onStream(connection, stream, headers),
+    );
     session.on("close", () => this.#connections.delete(connection));
     // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
-    session.on("error", (error: Error) => this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed"));
+    session.on("error", (error: Error) =>
+      this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed"),
+    );
     session.on("sessionError", ignoreStreamError);
   }
 
@@ -206,8 +222,16 @@ export class GrpcServer {
 
 function erase(method: MethodDescriptor<unknown, unknown>, handler: unknown): ServedMethod["handler"] {
   assert(typeof handler === "function", `G1: ${method.path} has a handler`);
-  if (method.requestStream) return { kind: "client-stream", run: handler as (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown> };
-  if (method.responseStream) return { kind: "server-stream", run: handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void };
+  if (method.requestStream)
+    return {
+      kind: "client-stream",
+      run: handler as (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown>,
+    };
+  if (method.responseStream)
+    return {
+      kind: "server-stream",
+      run: handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void,
+    };
   return { kind: "unary", run: handler as (request: unknown, call: CallContext) => unknown };
 }
 

@@ -5,11 +5,30 @@
  *
  * P2: the issuer's name in a node certificate is the very bytes of the signer's subject; Go compares them raw.
  */
-import { createHash, createPrivateKey, generateKeyPair, randomBytes, sign, X509Certificate, type KeyObject } from "node:crypto";
+import {
+  createHash,
+  createPrivateKey,
+  generateKeyPair,
+  randomBytes,
+  sign,
+  X509Certificate,
+  type KeyObject,
+} from "node:crypto";
 import { promisify } from "node:util";
 import { certificateLabel, certificateParts, type NodeRoleName } from "./certificate.ts";
 import { readCsr } from "./csr.ts";
-import { DerReader, Tag, bitString, contextTag, directoryString, element, oid, sequence, time, unsignedInteger } from "./der.ts";
+import {
+  DerReader,
+  Tag,
+  bitString,
+  contextTag,
+  directoryString,
+  element,
+  oid,
+  sequence,
+  time,
+  unsignedInteger,
+} from "./der.ts";
 import { pemBlocks, toPem } from "./pem.ts";
 import { algorithmForKey, type SignatureAlgorithm } from "./signature.ts";
 
@@ -38,7 +57,11 @@ const rootKeyUsage = extension("2.5.29.15", true, bitString(Uint8Array.of(0b0000
 const rootBasicConstraints = extension("2.5.29.19", true, sequence(trueDer));
 const nodeBasicConstraints = extension("2.5.29.19", true, sequence());
 /** Server and client authentication: an engine checks its own new certificate for serverAuth, worker or not. */
-const nodeExtendedKeyUsage = extension("2.5.29.37", false, sequence(oid("1.3.6.1.5.5.7.3.1"), oid("1.3.6.1.5.5.7.3.2")));
+const nodeExtendedKeyUsage = extension(
+  "2.5.29.37",
+  false,
+  sequence(oid("1.3.6.1.5.5.7.3.1"), oid("1.3.6.1.5.5.7.3.2")),
+);
 const versionThree = element(contextTag(0), unsignedInteger(Uint8Array.of(2)));
 
 const oidCommonName = oid("2.5.4.3");
@@ -90,7 +113,9 @@ function floorToMinute(atMs: number): number {
 }
 
 /** A self-signed root named `swarm-ca` with a fresh P-256 key (PKCS#8 PEM), valid for 20 years. */
-export async function createRoot(options: { readonly nowMs?: number } = {}): Promise<{ certificatePem: string; keyPem: string }> {
+export async function createRoot(
+  options: { readonly nowMs?: number } = {},
+): Promise<{ certificatePem: string; keyPem: string }> {
   const { privateKey, publicKey } = await generateKeyPairAsync("ec", { namedCurve: "P-256" });
   const name = sequence(nameAttribute(oidCommonName, "swarm-ca"));
   const publicKeyDer = publicKey.export({ format: "der", type: "spki" });
@@ -107,7 +132,10 @@ export async function createRoot(options: { readonly nowMs?: number } = {}): Pro
     privateKey,
     algorithmForKey(privateKey),
   );
-  return { certificatePem: toPem(der, certificateLabel), keyPem: privateKey.export({ format: "pem", type: "pkcs8" }) as string };
+  return {
+    certificatePem: toPem(der, certificateLabel),
+    keyPem: privateKey.export({ format: "pem", type: "pkcs8" }) as string,
+  };
 }
 
 /** Everything of a signer that does not change from one certificate to the next. */
@@ -124,7 +152,8 @@ function loadSigner(certificatePem: string, keyPem: string): Signer {
   const der = pemBlocks(certificatePem, certificateLabel)[0];
   if (der === undefined) throw new Error("the root certificate is not PEM");
   const key = createPrivateKey(keyPem);
-  if (!new X509Certificate(der).checkPrivateKey(key)) throw new Error("the root key does not belong to the root certificate");
+  if (!new X509Certificate(der).checkPrivateKey(key))
+    throw new Error("the root key does not belong to the root certificate");
   const parts = certificateParts(der);
   const keyId = parts.subjectKeyId ?? keyIdentifier(parts.publicKeyDer);
   return {
@@ -142,7 +171,8 @@ let lastSigner: Signer | null = null;
 
 /** Loading a key costs more than signing with it; a process signs with one root, or two during a rotation. */
 function signerFor(certificatePem: string, keyPem: string): Signer {
-  if (lastSigner?.certificatePem !== certificatePem || lastSigner.keyPem !== keyPem) lastSigner = loadSigner(certificatePem, keyPem);
+  if (lastSigner?.certificatePem !== certificatePem || lastSigner.keyPem !== keyPem)
+    lastSigner = loadSigner(certificatePem, keyPem);
   return lastSigner;
 }
 

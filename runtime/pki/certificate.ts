@@ -135,7 +135,10 @@ const minuteMs = 60_000;
  * When to renew (reference/swarm-worker-protocol.md §3.5): at a whole minute drawn from [50 %, 80 %) of the validity, so
  * that nodes that joined together do not renew together. `fraction` is uniform in [0, 1). May lie in the past: renew now.
  */
-export function renewalInstant(validity: { readonly notBeforeMs: number; readonly notAfterMs: number }, fraction: number): number {
+export function renewalInstant(
+  validity: { readonly notBeforeMs: number; readonly notAfterMs: number },
+  fraction: number,
+): number {
   const minutes = Math.floor((validity.notAfterMs - validity.notBeforeMs) / minuteMs);
   // In whole numbers: 0.8 is no binary fraction, and 0.8 * 10 must not become 7.
   const from = Math.floor(minutes / 2);

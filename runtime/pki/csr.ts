@@ -33,7 +33,8 @@ export async function createKeyAndCsr(): Promise<{ keyPem: string; csrPem: strin
 
 function isAcceptableKey(key: KeyObject): boolean {
   const details = key.asymmetricKeyDetails;
-  if (key.asymmetricKeyType === "ec") return ["prime256v1", "secp384r1", "secp521r1"].includes(details?.namedCurve ?? "");
+  if (key.asymmetricKeyType === "ec")
+    return ["prime256v1", "secp384r1", "secp521r1"].includes(details?.namedCurve ?? "");
   // 2048 bits is the least that engines accept of an RSA key (§3.2).
   return key.asymmetricKeyType === "rsa" && (details?.modulusLength ?? 0) >= 2048;
 }
@@ -55,7 +56,8 @@ export function readCsr(pem: Uint8Array | string): CsrOutcome {
     fields.read(Tag.integer);
     fields.read(Tag.sequence);
     const publicKeyDer = fields.read(Tag.sequence).raw;
-    if (algorithm === null || signature[0] !== 0) return { kind: "refused", reason: "signature algorithm not accepted" };
+    if (algorithm === null || signature[0] !== 0)
+      return { kind: "refused", reason: "signature algorithm not accepted" };
     const key = createPublicKey({ key: Buffer.from(publicKeyDer), format: "der", type: "spki" });
     if (!isAcceptableKey(key)) return { kind: "refused", reason: "public key type or size not accepted" };
     if (algorithm.keyType !== key.asymmetricKeyType || !verify(algorithm.hash, body.raw, key, signature.subarray(1))) {
@@ -63,6 +65,9 @@ export function readCsr(pem: Uint8Array | string): CsrOutcome {
     }
     return { kind: "csr", publicKeyDer: Uint8Array.from(publicKeyDer) };
   } catch (error) {
-    return { kind: "refused", reason: error instanceof DerError ? `not a certificate request: ${error.message}` : "not a usable public key" };
+    return {
+      kind: "refused",
+      reason: error instanceof DerError ? `not a certificate request: ${error.message}` : "not a usable public key",
+    };
   }
 }

@@ -78,7 +78,8 @@ export function oid(dotted: string): Bytes {
   const bytes: number[] = [];
   for (const arc of [first * 40 + second, ...rest]) {
     const groups = [arc & 0x7f];
-    for (let left = Math.floor(arc / 128); left > 0; left = Math.floor(left / 128)) groups.unshift(0x80 | (left & 0x7f));
+    for (let left = Math.floor(arc / 128); left > 0; left = Math.floor(left / 128))
+      groups.unshift(0x80 | (left & 0x7f));
     bytes.push(...groups);
   }
   return element(Tag.oid, Uint8Array.from(bytes));
@@ -94,7 +95,10 @@ export function directoryString(text: string): Bytes {
 
 /** A Time: UTCTime before the year 2050, GeneralizedTime from then on (RFC 5280 §4.1.2.5); whole seconds. */
 export function time(atMs: number): Bytes {
-  const digits = new Date(atMs).toISOString().replace(/\.\d+Z$/, "Z").replaceAll(/[-:T]/g, "");
+  const digits = new Date(atMs)
+    .toISOString()
+    .replace(/\.\d+Z$/, "Z")
+    .replaceAll(/[-:T]/g, "");
   const isShort = Number(digits.slice(0, 4)) < 2050;
   return element(isShort ? Tag.utcTime : Tag.generalizedTime, encoder.encode(isShort ? digits.slice(2) : digits));
 }
@@ -132,7 +136,8 @@ export class DerReader {
     const first = bytes[start + 1];
     if (tag === undefined || first === undefined) throw new DerError("element cut short");
     if ((tag & 0x1f) === 0x1f) throw new DerError("tag number too large");
-    if (expectedTag !== undefined && tag !== expectedTag) throw new DerError(`expected tag ${expectedTag}, found ${tag}`);
+    if (expectedTag !== undefined && tag !== expectedTag)
+      throw new DerError(`expected tag ${expectedTag}, found ${tag}`);
     let length = first;
     let contentsAt = start + 2;
     if (first >= 0x80) {
@@ -145,7 +150,8 @@ export class DerReader {
         if (value === undefined) throw new DerError("element cut short");
         length = length * 256 + value;
       }
-      if (length < 0x80 || (digits > 1 && bytes[contentsAt] === 0)) throw new DerError("length not in its shortest form");
+      if (length < 0x80 || (digits > 1 && bytes[contentsAt] === 0))
+        throw new DerError("length not in its shortest form");
       contentsAt += digits;
     }
     const end = contentsAt + length;

@@ -8,4 +8,11 @@ export {
   type NodeRoleName,
 } from "./certificate.ts";
 export { createKeyAndCsr, readCsr, type CsrOutcome } from "./csr.ts";
-export { isSameToken, joinSecretBytes, makeJoinToken, parseJoinToken, rootMatches, type JoinToken } from "./join-token.ts";
+export {
+  isSameToken,
+  joinSecretBytes,
+  makeJoinToken,
+  parseJoinToken,
+  rootMatches,
+  type JoinToken,
+} from "./join-token.ts";

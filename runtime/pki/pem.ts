@@ -13,6 +13,9 @@ export function pemBlocks(pem: string, label: string): readonly Buffer[] {
 
 /** One PEM block with lines of 64 characters and a final newline. */
 export function toPem(der: Uint8Array, label: string): string {
-  const lines = Buffer.from(der.buffer, der.byteOffset, der.length).toString("base64").match(/.{1,64}/g) ?? [];
+  const lines =
+    Buffer.from(der.buffer, der.byteOffset, der.length)
+      .toString("base64")
+      .match(/.{1,64}/g) ?? [];
   return `-----BEGIN ${label}-----\n${lines.join("\n")}\n-----END ${label}-----\n`;
 }

@@ -42,5 +42,9 @@ export function algorithmForKey(key: KeyObject): SignatureAlgorithm {
 /** The algorithm whose OBJECT IDENTIFIER has these contents; null for one not accepted. */
 export function algorithmByOid(contents: Uint8Array): SignatureAlgorithm | null {
   const der = Buffer.from(element(Tag.oid, contents));
-  return [ecdsaSha256, ecdsaSha384, ecdsaSha512, rsaSha256, rsaSha384, rsaSha512].find((known) => der.equals(known.oidDer)) ?? null;
+  return (
+    [ecdsaSha256, ecdsaSha384, ecdsaSha512, rsaSha256, rsaSha384, rsaSha512].find((known) =>
+      der.equals(known.oidDer),
+    ) ?? null
+  );
 }

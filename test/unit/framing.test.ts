@@ -1,25 +1,42 @@
 import test from "ava";
 import fc from "fast-check";
 import { FrameReader, frame, frameHeader } from "../../edges/grpc/framing.ts";
-import { decodeStatusMessage, encodeStatusMessage, formatTimeout, parseStatus, parseTimeout } from "../../edges/grpc/status.ts";
+import {
+  decodeStatusMessage,
+  encodeStatusMessage,
+  formatTimeout,
+  parseStatus,
+  parseTimeout,
+} from "../../edges/grpc/status.ts";
 
 function reader(messageBytesMax = 1024) {
   const messages: Buffer[] = [];
-  return { messages, reader: new FrameReader(messageBytesMax, { onFrame: (message) => void messages.push(Buffer.from(message)) }) };
+  return {
+    messages,
+    reader: new FrameReader(messageBytesMax, { onFrame: (message) => void messages.push(Buffer.from(message)) }),
+  };
 }
 
 test("messages come out as they went in, however the bytes are cut", (t) => {
   fc.assert(
-    fc.property(fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 6 }), fc.array(fc.integer({ min: 1, max: 50 }), { minLength: 1 }), (sent, cuts) => {
-      const { messages, reader: frames } = reader();
-      const bytes = Buffer.concat(sent.map((message) => frame(message)));
-      for (let at = 0, turn = 0; at < bytes.length; turn += 1) {
-        const length = cuts[turn % cuts.length] as number;
-        if (frames.push(bytes.subarray(at, at + length)) !== null) return false;
-        at += length;
-      }
-      return frames.isBetweenMessages && messages.length === sent.length && messages.every((message, index) => message.equals(sent[index] as Uint8Array));
-    }),
+    fc.property(
+      fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 6 }),
+      fc.array(fc.integer({ min: 1, max: 50 }), { minLength: 1 }),
+      (sent, cuts) => {
+        const { messages, reader: frames } = reader();
+        const bytes = Buffer.concat(sent.map((message) => frame(message)));
+        for (let at = 0, turn = 0; at < bytes.length; turn += 1) {
+          const length = cuts[turn % cuts.length] as number;
+          if (frames.push(bytes.subarray(at, at + length)) !== null) return false;
+          at += length;
+        }
+        return (
+          frames.isBetweenMessages &&
+          messages.length === sent.length &&
+          messages.every((message, index) => message.equals(sent[index] as Uint8Array))
+        );
+      },
+    ),
     { numRuns: 300, seed: 1 },
   );
   t.pass();

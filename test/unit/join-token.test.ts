@@ -35,7 +35,16 @@ test("a version 2 token says whether it requires FIPS", (t) => {
 
 test("text that is no token is invalid", (t) => {
   const good = makeJoinToken(root, new Uint8Array(16));
-  const bad = ["", "SWMTKN", good.replace("SWMTKN", "swmtkn"), `${good}0`, good.slice(0, -1), good.replace("-1-", "-3-"), good.toUpperCase(), `${good}\n`];
+  const bad = [
+    "",
+    "SWMTKN",
+    good.replace("SWMTKN", "swmtkn"),
+    `${good}0`,
+    good.slice(0, -1),
+    good.replace("-1-", "-3-"),
+    good.toUpperCase(),
+    `${good}\n`,
+  ];
   for (const text of bad) t.is(parseJoinToken(text).kind, "invalid", text);
   // 50 digits can say more than 256 bits hold.
   t.is(parseJoinToken(`SWMTKN-1-${"z".repeat(50)}-${"0".repeat(25)}`).kind, "invalid");

@@ -1,7 +1,15 @@
 import { X509Certificate, createPrivateKey, createPublicKey, generateKeyPairSync } from "node:crypto";
 import test from "ava";
 import fc from "fast-check";
-import { createKeyAndCsr, createRoot, describeCertificate, issue, readCsr, renewalInstant, type CertificateDescription } from "../../runtime/pki/index.ts";
+import {
+  createKeyAndCsr,
+  createRoot,
+  describeCertificate,
+  issue,
+  readCsr,
+  renewalInstant,
+  type CertificateDescription,
+} from "../../runtime/pki/index.ts";
 import { certificateParts } from "../../runtime/pki/certificate.ts";
 import { DerError, DerReader, Tag, element, oid, time, unsignedInteger } from "../../runtime/pki/der.ts";
 import { pemBlocks, toPem } from "../../runtime/pki/pem.ts";
@@ -74,7 +82,8 @@ test("P2: the issuer in a certificate is the root's subject byte for byte, also 
   const own = await createRoot({ nowMs });
   const der = Buffer.from(pemBlocks(own.certificatePem, "CERTIFICATE")[0] as Buffer);
   const name = certificateParts(der).subjectDer;
-  for (let at = der.indexOf(name); at !== -1; at = der.indexOf(name, at + 1)) der[at + name.length - "swarm-ca".length - 2] = Tag.utf8String;
+  for (let at = der.indexOf(name); at !== -1; at = der.indexOf(name, at + 1))
+    der[at + name.length - "swarm-ca".length - 2] = Tag.utf8String;
   const { csrPem } = await createKeyAndCsr();
   const pem = await issue({
     csrPem,
@@ -93,7 +102,10 @@ test("P2: the issuer in a certificate is the root's subject byte for byte, also 
 
 test("an RSA root and a P-384 root sign certificates that verify", async (t) => {
   const p256 = await createRoot({ nowMs });
-  for (const pair of [generateKeyPairSync("rsa", { modulusLength: 2048 }), generateKeyPairSync("ec", { namedCurve: "P-384" })]) {
+  for (const pair of [
+    generateKeyPairSync("rsa", { modulusLength: 2048 }),
+    generateKeyPairSync("ec", { namedCurve: "P-384" }),
+  ]) {
     const spki = certificateParts(pemBlocks(p256.certificatePem, "CERTIFICATE")[0] as Buffer).publicKeyDer;
     const der = pemBlocks(p256.certificatePem, "CERTIFICATE")[0] as Buffer;
     const fields = new DerReader(der).enter().enter();
@@ -105,7 +117,10 @@ test("an RSA root and a P-384 root sign certificates that verify", async (t) => 
     // Its own signature is wrong, which signing with it does not care about.
     const rest = new DerReader(der).enter();
     rest.read();
-    const rootPem = toPem(element(Tag.sequence, element(Tag.sequence, ...parts), rest.read().raw, rest.read().raw), "CERTIFICATE");
+    const rootPem = toPem(
+      element(Tag.sequence, element(Tag.sequence, ...parts), rest.read().raw, rest.read().raw),
+      "CERTIFICATE",
+    );
     const { csrPem } = await createKeyAndCsr();
     const pem = await issue({
       csrPem,
@@ -126,7 +141,9 @@ test("a root whose key is another's cannot sign", async (t) => {
   const [root, other] = [await createRoot({ nowMs }), await createRoot({ nowMs })];
   const { csrPem } = await createKeyAndCsr();
   const request = { csrPem, nodeId: "n1", role: "swarm-worker", organization, validitySeconds: 3_600, nowMs } as const;
-  await t.throwsAsync(issue({ ...request, rootCertificatePem: root.certificatePem, rootKeyPem: other.keyPem }), { message: /does not belong/ });
+  await t.throwsAsync(issue({ ...request, rootCertificatePem: root.certificatePem, rootKeyPem: other.keyPem }), {
+    message: /does not belong/,
+  });
 });
 
 test("a request has the size and shape of an engine's, and carries its key", async (t) => {
@@ -143,7 +160,14 @@ test("what is no request is refused with a reason", async (t) => {
   const { csrPem } = await createKeyAndCsr();
   const { certificatePem } = await createRoot({ nowMs });
   const der = pemBlocks(csrPem, "CERTIFICATE REQUEST")[0] as Buffer;
-  const bad = ["", "CSR", certificatePem, csrPem + csrPem, toPem(der.subarray(0, -1), "CERTIFICATE REQUEST"), toPem(Buffer.concat([der, der]), "CERTIFICATE REQUEST")];
+  const bad = [
+    "",
+    "CSR",
+    certificatePem,
+    csrPem + csrPem,
+    toPem(der.subarray(0, -1), "CERTIFICATE REQUEST"),
+    toPem(Buffer.concat([der, der]), "CERTIFICATE REQUEST"),
+  ];
   for (const text of bad) t.is(readCsr(text).kind, "refused", text);
   const ed25519 = generateKeyPairSync("ed25519").publicKey.export({ format: "der", type: "spki" });
   t.is(readCsr(toPem(ed25519, "CERTIFICATE REQUEST")).kind, "refused");
