@@ -110,7 +110,10 @@ export function startManager(parts: ManagerParts): Manager {
 
   const progress = startProgress(environment, log);
   const membership = startMembership(environment, { addr: advertise });
-  const dispatcher = createDispatcher(environment, { settled: () => parts.bus.isUp() && progress.isHealthy(), addr: advertise });
+  const dispatcher = createDispatcher(environment, {
+    settled: () => parts.bus.isUp() && progress.isHealthy(),
+    addr: advertise,
+  });
   const ca = createCa(environment, authority);
   const operator = createOperator(environment, {
     explainTask: (task) => orchestration?.explainTask(task) ?? [],

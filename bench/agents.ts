@@ -37,7 +37,9 @@ function print(event: string): void {
 
 const started = Date.now();
 await fleet.join();
-process.stdout.write(`${JSON.stringify({ event: "joined", at: Date.now(), ms: Date.now() - started, ...fleet.counts })}\n`);
+process.stdout.write(
+  `${JSON.stringify({ event: "joined", at: Date.now(), ms: Date.now() - started, ...fleet.counts })}\n`,
+);
 let shown = "";
 const looking = setInterval(() => {
   const now = `${fleet.counts.running} ${fleet.counts.registered}`;

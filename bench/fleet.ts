@@ -7,10 +7,31 @@
  * way. With `batch`, a call carries everything that is waiting.
  */
 import {
-  AssignmentChange_AssignmentAction, AssignmentsMessage_Type, AssignmentsRequest, CAService, DispatcherService, EngineDescription,
-  GetRootCACertificateRequest, HeartbeatRequest, IssuanceStatus_State, IssueNodeCertificateRequest, ListenSubscriptionsRequest, LogBrokerService,
-  NodeCAService, NodeCertificateStatusRequest, NodeDescription, Platform, PluginDescription, Resources, SessionRequest, TaskState, TaskStatus,
-  UpdateTaskStatusRequest, UpdateTaskStatusRequest_TaskStatusUpdate, type AssignmentsMessage, type Task,
+  AssignmentChange_AssignmentAction,
+  AssignmentsMessage_Type,
+  AssignmentsRequest,
+  CAService,
+  DispatcherService,
+  EngineDescription,
+  GetRootCACertificateRequest,
+  HeartbeatRequest,
+  IssuanceStatus_State,
+  IssueNodeCertificateRequest,
+  ListenSubscriptionsRequest,
+  LogBrokerService,
+  NodeCAService,
+  NodeCertificateStatusRequest,
+  NodeDescription,
+  Platform,
+  PluginDescription,
+  Resources,
+  SessionRequest,
+  TaskState,
+  TaskStatus,
+  UpdateTaskStatusRequest,
+  UpdateTaskStatusRequest_TaskStatusUpdate,
+  type AssignmentsMessage,
+  type Task,
 } from "../proto/gen/messages.ts";
 import { connectTls } from "../edges/grpc/client.ts";
 import { createKeyAndCsr } from "../runtime/pki/index.ts";
@@ -20,7 +41,13 @@ const callTimeoutMs = 60_000;
 /** SwarmKit's agent: waits grow 0.1, 0.3, 0.7 … to 8 s, drawn uniformly below that. */
 const backoffMsMax = 8_000;
 /** States that an agent reports on the way to RUNNING. */
-const path: readonly TaskState[] = [TaskState.ACCEPTED, TaskState.PREPARING, TaskState.READY, TaskState.STARTING, TaskState.RUNNING];
+const path: readonly TaskState[] = [
+  TaskState.ACCEPTED,
+  TaskState.PREPARING,
+  TaskState.READY,
+  TaskState.STARTING,
+  TaskState.RUNNING,
+];
 
 export interface FleetOptions {
   readonly host: string;
@@ -50,7 +77,15 @@ interface Identity {
 }
 
 export class Fleet {
-  readonly counts: FleetCounts = { registered: 0, registrations: 0, statusCalls: 0, heartbeats: 0, running: 0, errors: 0, lastError: "" };
+  readonly counts: FleetCounts = {
+    registered: 0,
+    registrations: 0,
+    statusCalls: 0,
+    heartbeats: 0,
+    running: 0,
+    errors: 0,
+    lastError: "",
+  };
   readonly agents: SimulatedAgent[] = [];
   rootPem = "";
   readonly options: FleetOptions;
@@ -63,7 +98,9 @@ export class Fleet {
   async join(): Promise<void> {
     const { host, port } = this.options;
     const channel = await connectTls({ host, port, serverName: "swarm-ca", timeoutMs: callTimeoutMs });
-    const root = await channel.unary(CAService.methods.GetRootCACertificate, GetRootCACertificateRequest.create(), { timeoutMs: callTimeoutMs });
+    const root = await channel.unary(CAService.methods.GetRootCACertificate, GetRootCACertificateRequest.create(), {
+      timeoutMs: callTimeoutMs,
+    });
     channel.close();
     this.rootPem = Buffer.from(root.certificate).toString();
     let next = 0;
@@ -129,7 +166,13 @@ class SimulatedAgent {
     const { options, rootPem } = this.#fleet;
     const { keyPem, csrPem } = await createKeyAndCsr();
     const csr = Buffer.from(csrPem);
-    const channel = await connectTls({ host: options.host, port: options.port, rootPem, serverName: "swarm-ca", timeoutMs: callTimeoutMs });
+    const channel = await connectTls({
+      host: options.host,
+      port: options.port,
+      rootPem,
+      serverName: "swarm-ca",
+      timeoutMs: callTimeoutMs,
+    });
     try {
       const { nodeId } = await channel.unary(
         NodeCAService.methods.IssueNodeCertificate,
@@ -137,7 +180,11 @@ class SimulatedAgent {
         { timeoutMs: callTimeoutMs },
       );
       for (;;) {
-        const answer = await channel.unary(NodeCAService.methods.NodeCertificateStatus, NodeCertificateStatusRequest.create({ nodeId }), { timeoutMs: callTimeoutMs });
+        const answer = await channel.unary(
+          NodeCAService.methods.NodeCertificateStatus,
+          NodeCertificateStatusRequest.create({ nodeId }),
+          { timeoutMs: callTimeoutMs },
+        );
         if (answer.status?.state === IssuanceStatus_State.ISSUED && answer.certificate !== null) {
           return { nodeId, keyPem, certificatePem: Buffer.from(answer.certificate.certificate).toString() };
         }
@@ -151,51 +198,74 @@ class SimulatedAgent {
     const { options, rootPem, counts } = this.#fleet;
     const identity = this.#identity as Identity;
     const channel = await connectTls({
-      host: options.host, port: options.port, rootPem, serverName: "swarm-manager",
-      certificatePem: identity.certificatePem, keyPem: identity.keyPem, timeoutMs: callTimeoutMs,
+      host: options.host,
+      port: options.port,
+      rootPem,
+      serverName: "swarm-manager",
+      certificatePem: identity.certificatePem,
+      keyPem: identity.keyPem,
+      timeoutMs: callTimeoutMs,
     });
     this.#channel = channel;
     await new Promise<void>((resolve, reject) => {
       let isFirst = true;
-      channel.serverStream(DispatcherService.methods.Session, SessionRequest.create({ description: this.#description, sessionId: this.#sessionId }), {
-        onMessage: (message) => {
-          this.#sessionId = message.sessionId;
-          if (!isFirst) return;
-          isFirst = false;
-          counts.registered += 1;
-          counts.registrations += 1;
-          this.#backoffMs = 0;
-          this.#serve(channel);
-          resolve();
+      channel.serverStream(
+        DispatcherService.methods.Session,
+        SessionRequest.create({ description: this.#description, sessionId: this.#sessionId }),
+        {
+          onMessage: (message) => {
+            this.#sessionId = message.sessionId;
+            if (!isFirst) return;
+            isFirst = false;
+            counts.registered += 1;
+            counts.registrations += 1;
+            this.#backoffMs = 0;
+            this.#serve(channel);
+            resolve();
+          },
+          onEnd: (error) => {
+            if (isFirst) reject(error ?? new RpcError(Status.UNAVAILABLE, "the session ended"));
+            else this.#lost(channel, error);
+          },
         },
-        onEnd: (error) => {
-          if (isFirst) reject(error ?? new RpcError(Status.UNAVAILABLE, "the session ended"));
-          else this.#lost(channel, error);
-        },
-      });
+      );
     });
   }
 
   #serve(channel: RpcChannel): void {
     const onEnd = (error: RpcError | null): void => this.#lost(channel, error);
-    channel.serverStream(DispatcherService.methods.Assignments, AssignmentsRequest.create({ sessionId: this.#sessionId }), {
-      onMessage: (message) => this.#assign(message),
+    channel.serverStream(
+      DispatcherService.methods.Assignments,
+      AssignmentsRequest.create({ sessionId: this.#sessionId }),
+      {
+        onMessage: (message) => this.#assign(message),
+        onEnd,
+      },
+    );
+    channel.serverStream(LogBrokerService.methods.ListenSubscriptions, ListenSubscriptionsRequest.create(), {
+      onMessage: () => {},
       onEnd,
     });
-    channel.serverStream(LogBrokerService.methods.ListenSubscriptions, ListenSubscriptionsRequest.create(), { onMessage: () => {}, onEnd });
     this.#beat(channel);
     void this.#report();
   }
 
   #beat(channel: RpcChannel): void {
-    channel.unary(DispatcherService.methods.Heartbeat, HeartbeatRequest.create({ sessionId: this.#sessionId }), { timeoutMs: 5_000 }).then(
-      ({ period }) => {
-        this.#fleet.counts.heartbeats += 1;
-        if (this.#channel !== channel) return;
-        this.#heartbeat = setTimeout(() => this.#beat(channel), (period?.seconds ?? 5) * 1_000 + (period?.nanos ?? 0) / 1e6);
-      },
-      (error: RpcError) => this.#lost(channel, error),
-    );
+    channel
+      .unary(DispatcherService.methods.Heartbeat, HeartbeatRequest.create({ sessionId: this.#sessionId }), {
+        timeoutMs: 5_000,
+      })
+      .then(
+        ({ period }) => {
+          this.#fleet.counts.heartbeats += 1;
+          if (this.#channel !== channel) return;
+          this.#heartbeat = setTimeout(
+            () => this.#beat(channel),
+            (period?.seconds ?? 5) * 1_000 + (period?.nanos ?? 0) / 1e6,
+          );
+        },
+        (error: RpcError) => this.#lost(channel, error),
+      );
   }
 
   #assign(message: AssignmentsMessage): void {
@@ -207,7 +277,8 @@ class SimulatedAgent {
       if (action === AssignmentChange_AssignmentAction.REMOVE) this.#forget(task.id);
       else this.#update(task);
     }
-    if (message.type === AssignmentsMessage_Type.COMPLETE) for (const id of [...this.#tasks.keys()]) if (!kept.has(id)) this.#forget(id);
+    if (message.type === AssignmentsMessage_Type.COMPLETE)
+      for (const id of [...this.#tasks.keys()]) if (!kept.has(id)) this.#forget(id);
     void this.#report();
   }
 
@@ -235,7 +306,11 @@ class SimulatedAgent {
     this.#reports.push(
       UpdateTaskStatusRequest_TaskStatusUpdate.create({
         taskId,
-        status: TaskStatus.create({ state, message: "simulated", timestamp: { seconds: Math.floor(now / 1_000), nanos: (now % 1_000) * 1e6 } }),
+        status: TaskStatus.create({
+          state,
+          message: "simulated",
+          timestamp: { seconds: Math.floor(now / 1_000), nanos: (now % 1_000) * 1e6 },
+        }),
       }),
     );
   }
@@ -247,7 +322,10 @@ class SimulatedAgent {
       const channel = this.#channel;
       const updates = this.#reports.slice(0, this.#fleet.options.batch ? 1_000 : 1);
       try {
-        await channel.unary(DispatcherService.methods.UpdateTaskStatus, UpdateTaskStatusRequest.create({ sessionId: this.#sessionId, updates }));
+        await channel.unary(
+          DispatcherService.methods.UpdateTaskStatus,
+          UpdateTaskStatusRequest.create({ sessionId: this.#sessionId, updates }),
+        );
       } catch (error) {
         this.#lost(channel, error as RpcError);
         break;
@@ -255,7 +333,8 @@ class SimulatedAgent {
       this.#reports.splice(0, updates.length);
       this.#fleet.counts.statusCalls += 1;
       for (const { taskId, status } of updates) {
-        if (status?.state === TaskState.RUNNING && this.#tasks.get(taskId) === TaskState.RUNNING) this.#fleet.counts.running += 1;
+        if (status?.state === TaskState.RUNNING && this.#tasks.get(taskId) === TaskState.RUNNING)
+          this.#fleet.counts.running += 1;
       }
     }
     this.#reporting = false;

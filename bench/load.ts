@@ -72,7 +72,11 @@ export async function measure(peer: Peer, load: Load): Promise<LoadResult> {
     const cpuBefore = peer.cpu();
     const created = Date.now();
     peer.createService(`load-${load.agents}-${load.tasks}`, load.tasks);
-    await until(`${load.tasks} running tasks at ${peer.name}`, () => (seen()?.running ?? 0) >= load.tasks, runTimeoutMs).catch((error: Error) => {
+    await until(
+      `${load.tasks} running tasks at ${peer.name}`,
+      () => (seen()?.running ?? 0) >= load.tasks,
+      runTimeoutMs,
+    ).catch((error: Error) => {
       const line = seen();
       throw new Error(`${error.message}: ${line?.running} run, ${line?.errors} errors, last: ${line?.lastError}`);
     });
@@ -117,6 +121,16 @@ export async function loadTables(loads: readonly Load[]): Promise<string> {
       }
     }
   }
-  const columns = ["load", "manager", "join", "idle core", "idle/agent", "create to RUNNING", "CPU", "memory (most)", "status calls"];
+  const columns = [
+    "load",
+    "manager",
+    "join",
+    "idle core",
+    "idle/agent",
+    "create to RUNNING",
+    "CPU",
+    "memory (most)",
+    "status calls",
+  ];
   return table("Load: simulated agents (manager with its NATS)", columns, rows);
 }

@@ -34,7 +34,11 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-export async function until(what: string, condition: () => boolean | Promise<boolean>, timeoutMs = startTimeoutMs): Promise<void> {
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  timeoutMs = startTimeoutMs,
+): Promise<void> {
   const deadline = Date.now() + timeoutMs;
   while (!(await condition())) {
     if (Date.now() > deadline) throw new Error(`${what} did not happen within ${timeoutMs / 1_000} s`);
@@ -65,10 +69,22 @@ export async function startMuster(): Promise<Peer> {
   const port = await freePort();
   const socket = join(dir, "control.sock");
   const muster = (...args: string[]): string =>
-    execFileSync(process.execPath, [join(top, "cli", "main.ts"), "--host", `unix://${socket}`, ...args], { encoding: "utf8", timeout: 60_000 }).trim();
+    execFileSync(process.execPath, [join(top, "cli", "main.ts"), "--host", `unix://${socket}`, ...args], {
+      encoding: "utf8",
+      timeout: 60_000,
+    }).trim();
   const child = spawn(
     process.execPath,
-    [join(top, "cli", "main.ts"), "manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1"],
+    [
+      join(top, "cli", "main.ts"),
+      "manager",
+      "--data-dir",
+      dir,
+      "--listen",
+      `127.0.0.1:${port}`,
+      "--advertise",
+      "127.0.0.1",
+    ],
     { stdio: ["ignore", "ignore", "inherit"] },
   );
   const stop = async (): Promise<void> => {
@@ -87,7 +103,8 @@ export async function startMuster(): Promise<Peer> {
     host: "127.0.0.1",
     port,
     workerToken: () => muster("token", "worker"),
-    createService: (name, replicas) => void muster("service", "create", "--detach", "--name", name, "--replicas", String(replicas), "bench:1"),
+    createService: (name, replicas) =>
+      void muster("service", "create", "--detach", "--name", name, "--replicas", String(replicas), "bench:1"),
     cpu: () => cpuSeconds(pids),
     memory: (which) => memoryMiB(pids, which),
     stop,
@@ -102,10 +119,22 @@ export async function startDockerd(): Promise<Peer> {
   const dir = mkdtempSync(join(tmpdir(), "dockerd-bench-"));
   const port = await freePort();
   const host = `unix://${join(dir, "docker.sock")}`;
-  const docker = (...args: string[]): string => execFileSync("docker", ["-H", host, ...args], { encoding: "utf8", timeout: 60_000 }).trim();
+  const docker = (...args: string[]): string =>
+    execFileSync("docker", ["-H", host, ...args], { encoding: "utf8", timeout: 60_000 }).trim();
   const child = spawn(
     "dockerd",
-    ["--data-root", join(dir, "data"), "--exec-root", join(dir, "exec"), "--pidfile", join(dir, "pid"), "-H", host, "--bridge=none", "--iptables=false"],
+    [
+      "--data-root",
+      join(dir, "data"),
+      "--exec-root",
+      join(dir, "exec"),
+      "--pidfile",
+      join(dir, "pid"),
+      "-H",
+      host,
+      "--bridge=none",
+      "--iptables=false",
+    ],
     { stdio: "ignore" },
   );
   const stop = async (): Promise<void> => {
@@ -127,7 +156,17 @@ export async function startDockerd(): Promise<Peer> {
     port,
     workerToken: () => docker("swarm", "join-token", "-q", "worker"),
     createService: (name, replicas) =>
-      void docker("service", "create", "--detach", "--no-resolve-image", "--name", name, "--replicas", String(replicas), "bench:1"),
+      void docker(
+        "service",
+        "create",
+        "--detach",
+        "--no-resolve-image",
+        "--name",
+        name,
+        "--replicas",
+        String(replicas),
+        "bench:1",
+      ),
     cpu: () => cpuSeconds([pid]),
     memory: (which) => memoryMiB([pid], which),
     stop,

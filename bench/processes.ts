@@ -24,7 +24,9 @@ export function memoryMiB(pids: readonly number[], which: "VmRSS" | "VmHWM"): nu
   let kib = 0;
   for (const pid of pids) {
     try {
-      kib += Number(new RegExp(`^${which}:\\s+(\\d+) kB`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
+      kib += Number(
+        new RegExp(`^${which}:\\s+(\\d+) kB`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0,
+      );
     } catch {
       // ended
     }

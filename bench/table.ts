@@ -1,8 +1,15 @@
 /** Results as a Markdown table, so that what `npm run bench` prints can be kept in docs/performance.md as it is. */
 export function table(title: string, columns: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = columns.map((column, at) => Math.max(column.length, ...rows.map((row) => (row[at] ?? "").length)));
-  const line = (cells: readonly string[]): string => `| ${widths.map((width, at) => (cells[at] ?? "").padEnd(width)).join(" | ")} |`;
-  return [`\n### ${title}\n`, line(columns), `|${widths.map((width) => "-".repeat(width + 2)).join("|")}|`, ...rows.map(line), ""].join("\n");
+  const line = (cells: readonly string[]): string =>
+    `| ${widths.map((width, at) => (cells[at] ?? "").padEnd(width)).join(" | ")} |`;
+  return [
+    `\n### ${title}\n`,
+    line(columns),
+    `|${widths.map((width) => "-".repeat(width + 2)).join("|")}|`,
+    ...rows.map(line),
+    "",
+  ].join("\n");
 }
 
 export function seconds(value: number): string {

@@ -58,20 +58,35 @@ export const progressMachine = setup({
     health: {
       initial: "stuck",
       on: {
-        "probe.answered": {
-          target: ".healthy",
-          reenter: true,
-          actions: { type: "rememberAnswer", params: ({ event }) => ({ at: event.at }) },
-        },
         "probe.failed": { actions: { type: "rememberFailure", params: ({ event }) => ({ reason: event.reason }) } },
       },
       states: {
         healthy: {
           description: "A probe came back within staleMs.",
           tags: "healthy",
-          after: { staleAfter: { target: "stuck", actions: { type: "reportStuck", params: ({ context }) => ({ reason: context.reason }) } } },
+          on: {
+            "probe.answered": {
+              target: "healthy",
+              reenter: true,
+              actions: { type: "rememberAnswer", params: ({ event }) => ({ at: event.at }) },
+            },
+          },
+          after: {
+            staleAfter: {
+              target: "stuck",
+              actions: { type: "reportStuck", params: ({ context }) => ({ reason: context.reason }) },
+            },
+          },
         },
-        stuck: { description: "No probe has come back for staleMs." },
+        stuck: {
+          description: "No probe has come back for staleMs.",
+          on: {
+            "probe.answered": {
+              target: "healthy",
+              actions: { type: "rememberAnswer", params: ({ event }) => ({ at: event.at }) },
+            },
+          },
+        },
       },
     },
   },

@@ -57,10 +57,14 @@ async function ava(name: string, files: readonly string[], concurrency: number):
       if (showing) say(line);
     }
   }
-  const status = await new Promise<number | null>((resolve) => (child.exitCode === null ? child.on("close", resolve) : resolve(child.exitCode)));
+  const status = await new Promise<number | null>((resolve) =>
+    child.exitCode === null ? child.on("close", resolve) : resolve(child.exitCode),
+  );
   if (status !== 0 && counts.failed === 0) counts.failed += 1;
   const verdict = counts.failed === 0 ? "ok    " : "FAILED";
-  say(`${verdict} ${name}: ${counts.passed} passed, ${counts.failed} failed, ${counts.skipped.length} skipped (${((Date.now() - started) / 1000).toFixed(1)} s)`);
+  say(
+    `${verdict} ${name}: ${counts.passed} passed, ${counts.failed} failed, ${counts.skipped.length} skipped (${((Date.now() - started) / 1000).toFixed(1)} s)`,
+  );
   for (const title of counts.skipped) say(`       skipped: ${title}`);
   return counts;
 }

@@ -42,12 +42,16 @@ export function openDataDir(path: string): DataDir {
     mkdirSync(path, { recursive: true, mode: 0o700 });
     const [pid, ticks] = readOr(owner, "").split(" ");
     if (pid !== undefined && pid !== "" && Number(pid) !== process.pid && startTicks(Number(pid)) === ticks) {
-      throw new UserError(`the data dir ${path} is in use by process ${pid}: stop that one, or choose another with --data-dir`);
+      throw new UserError(
+        `the data dir ${path} is in use by process ${pid}: stop that one, or choose another with --data-dir`,
+      );
     }
     writeWhole(owner, `${process.pid} ${startTicks(process.pid)}`);
   } catch (error) {
     if (error instanceof UserError) throw error;
-    throw new UserError(`the data dir ${path} cannot be written (${(error as Error).message}): choose another with --data-dir`);
+    throw new UserError(
+      `the data dir ${path} cannot be written (${(error as Error).message}): choose another with --data-dir`,
+    );
   }
   return {
     path,

@@ -59,7 +59,10 @@ const closeGraceMs = 2_000;
 const readyTimeoutMs = 60_000;
 
 /** Throws UserError, whose sentence says what to do. `onBroken` is told when the process must end. */
-export async function startManagerProcess(options: ManagerProcessOptions, onBroken: (error: unknown) => void): Promise<ManagerProcess> {
+export async function startManagerProcess(
+  options: ManagerProcessOptions,
+  onBroken: (error: unknown) => void,
+): Promise<ManagerProcess> {
   const { telemetry, listen } = options;
   const dataDir = openDataDir(options.dataDir);
   const undo: (() => Promise<void> | void)[] = [() => dataDir.release()];
@@ -85,14 +88,20 @@ export async function startManagerProcess(options: ManagerProcessOptions, onBrok
     }
     const link: NatsLink = await connectNats({
       servers: [natsServer?.url ?? (options.nats as string)],
-      ...(natsServer === null ? {} : { user: natsServer.user, pass: natsServer.pass, flushesEveryWrite: natsServer.flushesEveryWrite }),
+      ...(natsServer === null
+        ? {}
+        : { user: natsServer.user, pass: natsServer.pass, flushesEveryWrite: natsServer.flushesEveryWrite }),
       name: `muster-manager-${managerId}`,
       telemetry,
     });
     undo.push(() => link.drain());
     for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
 
-    const host = new Host({ clock, telemetry, onCrash: (actorId, error) => onBroken(new Error(`actor ${actorId} failed`, { cause: error })) });
+    const host = new Host({
+      clock,
+      telemetry,
+      onCrash: (actorId, error) => onBroken(new Error(`actor ${actorId} failed`, { cause: error })),
+    });
     undo.push(() => host.stopAll());
     const manager = startManager({
       managerId,
@@ -113,7 +122,11 @@ export async function startManagerProcess(options: ManagerProcessOptions, onBrok
       await manager.leadership.release();
       manager.stop();
     });
-    await withTimeout(manager.ready(), readyTimeoutMs, "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?");
+    await withTimeout(
+      manager.ready(),
+      readyTimeoutMs,
+      "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
+    );
 
     const server = serve(manager, telemetry);
     undo.push(() => server.close(closeGraceMs));
@@ -176,7 +189,8 @@ async function keepCertificate(
   const obtain = async (): Promise<ManagerCertificate> => {
     const keyPem = dataDir.read("node.key");
     const certificatePem = dataDir.read("node.crt");
-    const identity: ManagerIdentity | null = keyPem === null || certificatePem === null ? null : { keyPem, certificatePem };
+    const identity: ManagerIdentity | null =
+      keyPem === null || certificatePem === null ? null : { keyPem, certificatePem };
     const certificate = await ensureManagerCertificate(env, pki, identity, facts, stopping.signal);
     if (certificate.isNew) {
       dataDir.write("node.key", certificate.keyPem);
@@ -204,7 +218,10 @@ async function keepCertificate(
         },
         (error: unknown) => {
           if (stopping.signal.aborted) return;
-          env.telemetry.log.warn({ err: error }, "the manager's certificate could not be renewed; trying again in a minute");
+          env.telemetry.log.warn(
+            { err: error },
+            "the manager's certificate could not be renewed; trying again in a minute",
+          );
           current = { ...current, renewAtMs: env.clock.now() + 60_000 };
           renewLater();
         },
@@ -216,7 +233,8 @@ async function keepCertificate(
 }
 
 function isRemoved(manager: Manager, nodeId: string): boolean {
-  for (const cluster of manager.replica.all("cluster")) if (cluster.blacklistedCertificates[nodeId] !== undefined) return true;
+  for (const cluster of manager.replica.all("cluster"))
+    if (cluster.blacklistedCertificates[nodeId] !== undefined) return true;
   return false;
 }
 
@@ -233,6 +251,7 @@ async function withTimeout<Result>(promise: Promise<Result>, timeoutMs: number, 
 }
 
 function inOneSentence(error: unknown): unknown {
-  if (error instanceof NatsProblem || error instanceof NatsServerProblem || error instanceof ListenError) return new UserError(error.message, { cause: error });
+  if (error instanceof NatsProblem || error instanceof NatsServerProblem || error instanceof ListenError)
+    return new UserError(error.message, { cause: error });
   return error;
 }

@@ -4,7 +4,11 @@ import type { PrometheusMetrics } from "../../runtime/telemetry/metrics.ts";
 import { UserError } from "../user-error.ts";
 import { formatHostPort, type HostPort } from "./addresses.ts";
 
-export async function serveMetrics(listen: HostPort, metrics: PrometheusMetrics, isHealthy: () => boolean): Promise<Server> {
+export async function serveMetrics(
+  listen: HostPort,
+  metrics: PrometheusMetrics,
+  isHealthy: () => boolean,
+): Promise<Server> {
   const server = createServer((request, response) => {
     if (request.url === "/metrics") {
       metrics.expose().then(
@@ -13,7 +17,9 @@ export async function serveMetrics(listen: HostPort, metrics: PrometheusMetrics,
       );
     } else if (request.url === "/healthz") {
       const healthy = isHealthy();
-      response.writeHead(healthy ? 200 : 503, { "content-type": "text/plain" }).end(healthy ? "ok\n" : "nothing gets done\n");
+      response
+        .writeHead(healthy ? 200 : 503, { "content-type": "text/plain" })
+        .end(healthy ? "ok\n" : "nothing gets done\n");
     } else {
       response.writeHead(404).end();
     }
@@ -22,7 +28,9 @@ export async function serveMetrics(listen: HostPort, metrics: PrometheusMetrics,
     server.once("error", reject);
     server.listen(listen.port, listen.host, resolve);
   }).catch((error: Error) => {
-    throw new UserError(`metrics cannot be served at ${formatHostPort(listen)} (${error.message}): choose another with --metrics`);
+    throw new UserError(
+      `metrics cannot be served at ${formatHostPort(listen)} (${error.message}): choose another with --metrics`,
+    );
   });
   server.unref();
   return server;

@@ -32,7 +32,17 @@ export async function startUp(options: UpOptions, onBroken: (error: unknown) => 
     await manager.stop();
   };
   try {
-    if (options.withAgent) agent = await runAgent({ join: manager.advertise, token: workerToken(manager), dataDir: join(dataDir, "agent"), hostname: hostname(), labels: {} }, telemetry);
+    if (options.withAgent)
+      agent = await runAgent(
+        {
+          join: manager.advertise,
+          token: workerToken(manager),
+          dataDir: join(dataDir, "agent"),
+          hostname: hostname(),
+          labels: {},
+        },
+        telemetry,
+      );
     rememberHost(`unix://${manager.controlSocket}`);
     return { manager, stop };
   } catch (error) {

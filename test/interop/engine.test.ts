@@ -27,7 +27,9 @@ async function tasks(manager: TestManager, service: string): Promise<TaskRow[]> 
 }
 
 async function running(manager: TestManager, service: string): Promise<TaskRow[]> {
-  return (await tasks(manager, service)).filter((task) => task.status?.state === "RUNNING" && task.desiredState === "RUNNING");
+  return (await tasks(manager, service)).filter(
+    (task) => task.status?.state === "RUNNING" && task.desiredState === "RUNNING",
+  );
 }
 
 async function join(manager: TestManager, engine: DockerEngine): Promise<string> {
@@ -63,14 +65,22 @@ test("a stock engine joins, runs and scales a service, is restarted, and leaves"
   await engine.stop();
   await engine.start();
   t.is((await engine.swarm()).NodeID, nodeId);
-  await until("2 running tasks after the engine's restart", async () => (await engine.containers()).length === 2 && (await running(manager, "web")).length === 2, 40_000);
+  await until(
+    "2 running tasks after the engine's restart",
+    async () => (await engine.containers()).length === 2 && (await running(manager, "web")).length === 2,
+    40_000,
+  );
 
   await manager.muster("service", "rm", "web");
   await until("no containers", async () => (await engine.containers()).length === 0);
 
   await engine.docker("swarm", "leave");
   t.is((await engine.swarm()).LocalNodeState, "inactive");
-  await until("the node that left to be DOWN", async () => (await node(manager, nodeId))?.status?.state === "DOWN", 30_000);
+  await until(
+    "the node that left to be DOWN",
+    async () => (await node(manager, nodeId))?.status?.state === "DOWN",
+    30_000,
+  );
   await manager.muster("node", "rm", nodeId);
   t.is(await node(manager, nodeId), undefined);
 });
@@ -82,10 +92,17 @@ test("a killed engine's tasks run on another engine, and not twice", async (t) =
   const firstId = await join(manager, first);
   const secondId = await join(manager, second);
   await manager.muster("service", "create", "--detach", "--name", "web", "--replicas", "4", "bb:1", "sleep", "1000");
-  await until("tasks on both engines", async () => (await first.containers()).length === 2 && (await second.containers()).length === 2);
+  await until(
+    "tasks on both engines",
+    async () => (await first.containers()).length === 2 && (await second.containers()).length === 2,
+  );
 
   await first.kill();
-  await until("the killed engine to be DOWN", async () => (await node(manager, firstId))?.status?.state === "DOWN", 30_000);
+  await until(
+    "the killed engine to be DOWN",
+    async () => (await node(manager, firstId))?.status?.state === "DOWN",
+    30_000,
+  );
   await until("all tasks on the other engine", async () => {
     const alive = await running(manager, "web");
     return alive.length === 4 && alive.every((task) => task.nodeId === secondId);
@@ -94,7 +111,11 @@ test("a killed engine's tasks run on another engine, and not twice", async (t) =
 
   // It returns: what it still had is superseded, and it is told so.
   await first.start();
-  await until("the engine to be READY again", async () => (await node(manager, firstId))?.status?.state === "READY", 30_000);
+  await until(
+    "the engine to be READY again",
+    async () => (await node(manager, firstId))?.status?.state === "READY",
+    30_000,
+  );
   await until("no superseded container", async () => (await first.containers()).length === 0, 30_000);
   t.is((await running(manager, "web")).length, 4);
 });
