@@ -1,0 +1,188 @@
+// The lease's chart, on a clock of its own.
+import test from "ava";
+import { createActor, SimulatedClock } from "xstate";
+import { leaseMachine } from "../../machines/lease.ts";
+
+const ttlMs = 3_600;
+
+/** The chart with a bucket that answers as told: nothing by itself. */
+function lease(fields: { managerId?: string; instance?: string } = {}) {
+  const clock = new SimulatedClock();
+  const effects: string[] = [];
+  let attempt = 0;
+  const note = (name: string) => (_: unknown, params: unknown) => {
+    const { attempt: number, revision } = (params ?? {}) as { attempt?: number; revision?: number };
+    if (number !== undefined) attempt = number;
+    effects.push(revision === undefined ? name : `${name} ${revision}`);
+  };
+  const names = ["look", "write", "remove", "announceTaken", "announceEnded", "announceReleased", "reportUnexpected"] as const;
+  const actions = Object.fromEntries(names.map((name) => [name, note(name)])) as never;
+  const actor = createActor(leaseMachine.provide({ actions }), {
+    id: "lease",
+    clock,
+    input: { ttlMs, managerId: fields.managerId ?? "m1", instance: fields.instance ?? "life2", jitter: 0.5 },
+  });
+  actor.start();
+  return {
+    actor,
+    clock,
+    state: () => JSON.stringify(actor.getSnapshot().value).replaceAll(/["{}]/g, ""),
+    isLeading: () => actor.getSnapshot().hasTag("leading"),
+    seen: () => effects.splice(0),
+    absent: () => actor.send({ type: "lease.absent", attempt, jitter: 0.5 }),
+    held: (managerId: string, instance: string, revision: number) => actor.send({ type: "lease.held", attempt, managerId, instance, revision, jitter: 0.5 }),
+    written: (revision: number, tookMs = 0) => actor.send({ type: "lease.written", attempt, revision, sentAt: clock.now() - tookMs, at: clock.now() }),
+    conflict: () => actor.send({ type: "lease.conflict", attempt }),
+    unknown: () => actor.send({ type: "lease.unknown", attempt }),
+    attempt: () => attempt,
+  };
+}
+
+function leading() {
+  const it = lease();
+  it.absent();
+  it.written(7);
+  it.seen();
+  return it;
+}
+
+test("an absent key is taken against its absence, and its revision announced", (t) => {
+  const it = lease();
+  t.deepEqual(it.seen(), ["look"]);
+  it.absent();
+  t.deepEqual(it.seen(), ["write 0"]);
+  it.written(7);
+  t.deepEqual(it.seen(), ["announceTaken 7"]);
+  t.true(it.isLeading());
+});
+
+test("a key that another holds is looked at six times in its life", (t) => {
+  const it = lease();
+  it.seen();
+  for (let look = 0; look < 6; look += 1) {
+    it.held("m2", "other", 3);
+    it.clock.increment(ttlMs / 6 - 1);
+    t.deepEqual(it.seen(), []);
+    it.clock.increment(1);
+    t.deepEqual(it.seen(), ["look"]);
+  }
+});
+
+test("the key of an earlier life of this manager is taken over at the first look, and only then", (t) => {
+  const first = lease();
+  first.held("m1", "life1", 5);
+  t.deepEqual(first.seen(), ["look", "write 5"]);
+  const later = lease();
+  later.held("m2", "other", 5);
+  later.clock.increment(ttlMs / 6);
+  later.seen();
+  later.held("m1", "twin", 6);
+  t.is(later.state(), "waiting:resting");
+});
+
+test("a write whose outcome is unknown is found out by looking", (t) => {
+  const it = lease();
+  it.absent();
+  it.unknown();
+  t.is(it.state(), "lost");
+  it.clock.increment(ttlMs / 6);
+  it.held("m1", "life2", 8);
+  t.is(it.seen().at(-1), "write 8");
+  it.written(9);
+  t.true(it.isLeading());
+});
+
+test("the lease is renewed every third of its life against the revision last written", (t) => {
+  const it = leading();
+  for (let revision = 7; revision < 12; revision += 1) {
+    it.clock.increment(ttlMs / 3);
+    t.deepEqual(it.seen(), [`write ${revision}`]);
+    it.written(revision + 1);
+  }
+  t.true(it.isLeading());
+});
+
+test("a leader that cannot renew stops after two thirds of the key's life", (t) => {
+  const it = leading();
+  it.clock.increment((ttlMs * 2) / 3 - 1);
+  t.true(it.isLeading());
+  it.clock.increment(1);
+  t.is(it.state(), "lost");
+  t.is(it.seen().at(-1), "announceEnded");
+});
+
+test("time is counted from when the write was sent, not from when its answer came", (t) => {
+  const it = leading();
+  it.clock.increment(ttlMs / 3);
+  it.clock.increment(200);
+  it.written(8, 200);
+  it.clock.increment((ttlMs * 2) / 3 - 201);
+  t.true(it.isLeading());
+  it.clock.increment(1);
+  t.false(it.isLeading());
+});
+
+test("an answer that comes too late to lead on it is not led on", (t) => {
+  const it = lease();
+  it.absent();
+  it.clock.increment(1_000);
+  it.written(7, (ttlMs * 2) / 3);
+  t.false(it.isLeading());
+});
+
+test("a renewal that another's key stands against ends the lead", (t) => {
+  const it = leading();
+  it.clock.increment(ttlMs / 3);
+  it.conflict();
+  t.is(it.state(), "leading:term:checking");
+  it.held("m2", "other", 9);
+  t.is(it.state(), "lost");
+  t.is(it.seen().at(-1), "announceEnded");
+});
+
+test("a renewal whose answer got lost goes on from the revision that the key has", (t) => {
+  const it = leading();
+  it.clock.increment(ttlMs / 3);
+  it.seen();
+  it.clock.increment(ttlMs / 9);
+  t.deepEqual(it.seen(), ["look"]);
+  it.held("m1", "life2", 8);
+  t.deepEqual(it.seen(), ["write 8"]);
+  it.written(9);
+  it.clock.increment(ttlMs / 3);
+  t.deepEqual(it.seen(), ["write 9"]);
+  t.true(it.isLeading());
+});
+
+test("a stale answer is reported and changes nothing", (t) => {
+  const it = leading();
+  it.clock.increment(ttlMs / 3);
+  it.seen();
+  it.actor.send({ type: "lease.conflict", attempt: it.attempt() - 1 });
+  t.deepEqual(it.seen(), ["reportUnexpected"]);
+  t.true(it.isLeading());
+});
+
+test("a release ends the lead first, then removes the key, then is told", (t) => {
+  const it = leading();
+  it.actor.send({ type: "release.requested" });
+  t.deepEqual(it.seen(), ["announceEnded", "remove 7"]);
+  it.actor.send({ type: "lease.removed", attempt: it.attempt() });
+  t.deepEqual(it.seen(), ["announceReleased"]);
+  it.clock.increment(10 * ttlMs);
+  t.deepEqual(it.seen(), []);
+});
+
+test("a release of what is not held is told at once", (t) => {
+  const it = lease();
+  it.actor.send({ type: "release.requested" });
+  t.is(it.seen().at(-1), "announceReleased");
+});
+
+test("a leader that the log has deposed looks again only after a while", (t) => {
+  const it = leading();
+  it.actor.send({ type: "leader.deposed" });
+  t.deepEqual(it.seen(), ["announceEnded"]);
+  it.clock.increment(ttlMs / 6);
+  t.deepEqual(it.seen(), ["look"]);
+});

@@ -1,0 +1,248 @@
+// The ledger: its chart, and what its proposers are told when the log's answers get lost, come late or say no.
+import test from "ava";
+import { initialTransition, transition, type SnapshotFrom } from "xstate";
+import { startLeadership } from "../../actors/leadership.ts";
+import { ledgerMachine, type LedgerEvent } from "../../machines/ledger.ts";
+import { LogRecord, ProposeReply, ProposeRequest, Transaction } from "../../proto/gen/messages.ts";
+import { Host } from "../../runtime/host.ts";
+import type { AppendOutcome, Log } from "../../runtime/ports.ts";
+import { Simulation } from "../../runtime/sim/simulation.ts";
+import { Replica } from "../../runtime/store/replica.ts";
+import * as subjects from "../../runtime/subjects.ts";
+import { create, proposal, service, testTtlMs, update } from "./store-kit.ts";
+
+// The chart.
+
+function play(...events: LedgerEvent[]) {
+  let [snapshot] = initialTransition(ledgerMachine, undefined);
+  let effects: string[] = [];
+  for (const event of events) {
+    const [next, actions] = transition(ledgerMachine, snapshot, event);
+    snapshot = next;
+    effects = actions.map(({ type }) => type).filter((type) => !type.startsWith("xstate."));
+  }
+  return { snapshot, effects, at: place(snapshot) };
+}
+const place = (snapshot: SnapshotFrom<typeof ledgerMachine>) => JSON.stringify(snapshot.value).replaceAll(/["{}]/g, "");
+
+const taken: LedgerEvent = { type: "lease.taken", revision: 7 };
+const reached = (attempt: number, epoch: number, isOwn = false): LedgerEvent => ({ type: "log.reached", attempt, epoch, isOwn });
+const appended = (attempt: number, sequence = 1): LedgerEvent => ({ type: "append.appended", attempt, sequence });
+const leads = [taken, reached(1, 3), appended(2)] as const;
+const appends = [...leads, { type: "work.arrived" }] as const satisfies LedgerEvent[];
+
+test("it leads after its barrier is in the log, with the lease's revision as epoch", (t) => {
+  t.is(play(taken).at, "taking");
+  t.is(play(taken, reached(1, 3)).at, "barrier");
+  const { at, snapshot, effects } = play(...leads);
+  t.is(at, "leading:idle");
+  t.is(snapshot.context.epoch, 7);
+  t.deepEqual(effects, ["applyAppended", "announceLeading", "lookForWork"]);
+});
+
+test("a lease whose revision the log has outgrown leads with the log's next epoch", (t) => {
+  t.is(play(taken, reached(1, 40), appended(2)).snapshot.context.epoch, 41);
+});
+
+test("a barrier that met another record is tried again behind it, unless that is of an equal or newer epoch", (t) => {
+  const met = [taken, reached(1, 3), { type: "append.conflict", attempt: 2 }] as const satisfies LedgerEvent[];
+  t.is(play(...met).at, "rejoining");
+  t.is(play(...met, reached(3, 6)).at, "barrier");
+  const outbid = play(...met, reached(3, 7));
+  t.is(outbid.at, "following");
+  t.deepEqual(outbid.effects, ["announceDeposed"]);
+});
+
+test("a barrier that turns out to be in the log begins the lead", (t) => {
+  const { at, effects } = play(taken, reached(1, 3), { type: "append.conflict", attempt: 2 }, reached(3, 7, true));
+  t.is(at, "leading:idle");
+  t.deepEqual(effects, ["announceLeading", "lookForWork"]);
+});
+
+test("an append's outcome decides what becomes of the batch", (t) => {
+  const after = (event: LedgerEvent) => {
+    const { at, effects } = play(...appends, event);
+    return [at, ...effects];
+  };
+  t.deepEqual(after(appended(3, 2)), ["leading:idle", "applyAppended", "answerBatch", "lookForWork"]);
+  t.deepEqual(after({ type: "append.needless", attempt: 3 }), ["leading:idle", "answerBatch", "lookForWork"]);
+  t.deepEqual(after({ type: "append.conflict", attempt: 3 }), ["leading:behind", "returnBatch", "catchUp"]);
+  t.is(after({ type: "append.unknown", attempt: 3 })[0], "leading:doubting:probing");
+  t.deepEqual(after({ type: "append.refused", attempt: 3, reason: "full" }), ["leading:resting", "failBatch"]);
+});
+
+test("an answer to an earlier append changes nothing", (t) => {
+  const { at, effects } = play(...appends, appended(2, 9));
+  t.is(at, "leading:appending");
+  t.deepEqual(effects, ["reportUnexpected"]);
+});
+
+test("a doubt is settled by whatever is found in the batch's place", (t) => {
+  const doubts = [...appends, { type: "append.unknown", attempt: 3 }] as const satisfies LedgerEvent[];
+  t.deepEqual(play(...doubts, appended(4, 2)).effects, ["applyAppended", "settleDoubt", "lookForWork"]);
+  t.is(play(...doubts, { type: "append.unknown", attempt: 4 }).at, "leading:doubting:waiting");
+  const reads = [...doubts, { type: "append.conflict", attempt: 4 }] as const satisfies LedgerEvent[];
+  t.is(play(...reads).at, "leading:doubting:reading");
+  t.deepEqual(play(...reads, reached(5, 7)).effects, ["settleDoubt", "lookForWork"]);
+  t.is(play(...reads, reached(5, 8)).at, "following");
+});
+
+test("a newer epoch in the log ends the lead from every state of it", (t) => {
+  for (const before of [leads, appends, [...appends, { type: "append.unknown", attempt: 3 } as const]]) {
+    const { at, effects } = play(...before, { type: "log.advanced", epoch: 8 });
+    t.is(at, "following");
+    t.deepEqual(effects, ["abandonWork", "announceDeposed"]);
+  }
+  t.is(play(...leads, { type: "log.advanced", epoch: 7 }).at, "leading:idle");
+});
+
+test("the lease's end ends whatever was begun with it", (t) => {
+  for (const before of [[taken], [taken, reached(1, 3)], leads, appends]) {
+    t.is(play(...before, { type: "lease.ended" }).at, "following");
+  }
+});
+
+// With a log whose answers go wrong.
+
+type Fault = "stored, answer lost" | "dropped, answer lost" | "stored late, answer lost" | "refused";
+
+function world(seed: number) {
+  const simulation = new Simulation({ seed });
+  const { clock: ports, telemetry, random, bus, log, blobs, leases, fail } = simulation.ports("m1");
+  const faults: Fault[] = [];
+  const appendWith = async (fault: Fault | undefined, data: Uint8Array, expectedLast: number): Promise<AppendOutcome> => {
+    switch (fault) {
+      case undefined:
+        return log.append(data, expectedLast);
+      case "stored, answer lost":
+        await log.append(data, expectedLast);
+        return { kind: "unknown", reason: fault };
+      case "dropped, answer lost":
+        return { kind: "unknown", reason: fault };
+      case "stored late, answer lost":
+        ports.setTimeout(() => void log.append(data, expectedLast), 150);
+        return { kind: "unknown", reason: fault };
+      case "refused":
+        return { kind: "refused", reason: fault };
+    }
+  };
+  const faulty: Log = {
+    recordBytesMax: log.recordBytesMax,
+    read: (from, reader) => log.read(from, reader),
+    bounds: (timeoutMs) => log.bounds(timeoutMs),
+    purgeBefore: (sequence) => log.purgeBefore(sequence),
+    append: (data, expectedLast) => appendWith(faults.shift(), data, expectedLast),
+  };
+  const replica = new Replica();
+  const host = new Host({ clock: ports, telemetry, onCrash: fail });
+  const env = { managerId: "m1", clock: ports, random, bus, telemetry, host, store: replica };
+  const leadership = startLeadership(env, {
+    leases: leases("leases", testTtlMs),
+    log: faulty,
+    replica,
+    blobs,
+    startDuties: () => ({ stop: () => {} }),
+    onBroken: (error) => fail("store", error),
+  });
+  const { clock } = simulation;
+  const settle = async <Value>(promise: Promise<Value>): Promise<Value> => {
+    let isDone = false;
+    const watched = promise.finally(() => (isDone = true));
+    await clock.run({ until: () => isDone, untilMs: clock.now() + 60_000 });
+    return watched;
+  };
+  const lead = () => clock.run({ until: () => leadership.isLeading(), untilMs: clock.now() + 10_000 });
+  const propose = (id: string, name = id) => leadership.proposer.propose(proposal([create({ service: service(id, name) })]));
+  return { simulation, leadership, replica, faults, settle, lead, propose, bus, clock };
+}
+
+for (const fault of ["stored, answer lost", "dropped, answer lost", "stored late, answer lost", "refused"] as const) {
+  test(`a proposal whose record was ${fault} happens once and is answered`, async (t) => {
+    const { replica, faults, settle, lead, propose } = world(21);
+    await lead();
+    faults.push(fault);
+    const outcome = await settle(propose("s1"));
+    t.is(outcome.kind, "committed");
+    t.is(replica.count("service"), 1);
+    t.is(replica.get("service", "s1")?.meta?.version?.index, outcome.kind === "committed" ? outcome.version : 0);
+    t.is(replica.receipt("nothing"), undefined);
+  });
+
+  test(`a barrier that was ${fault} does not keep the manager from leading`, async (t) => {
+    const { leadership, faults, lead, settle, propose } = world(22);
+    faults.push(fault);
+    await lead();
+    t.true(leadership.isLeading());
+    t.is((await settle(propose("s1"))).kind, "committed");
+  });
+}
+
+test("many answers lost in a row change nothing about what is true in the end", async (t) => {
+  const { simulation, replica, faults, settle, lead, propose } = world(23);
+  await lead();
+  const kinds = ["stored, answer lost", "dropped, answer lost", "stored late, answer lost"] as const;
+  const random = simulation.random.fork("faults");
+  for (let at = 0; at < 120; at += 1) faults.push(kinds[random.below(3)] as Fault);
+  const outcomes = [];
+  for (let at = 0; at < 20; at += 1) outcomes.push(await settle(propose(`s${at}`)));
+  t.true(outcomes.every(({ kind }) => kind === "committed"), JSON.stringify(outcomes));
+  t.is(replica.count("service"), 20);
+});
+
+test("the same proposal over the bus again gets the first answer", async (t) => {
+  const { bus, settle, lead, replica } = world(24);
+  await lead();
+  const request = ProposeRequest.encode(ProposeRequest.create({ id: "p1", operations: [create({ service: service("s1", "web") })] }));
+  const ask = async () => {
+    const outcome = await bus.request(subjects.ledgerPropose, request, { timeoutMs: 1_000 });
+    return outcome.kind === "reply" ? ProposeReply.toJson(ProposeReply.decode(outcome.data)) : outcome.kind;
+  };
+  const first = await settle(ask());
+  t.deepEqual(first, { ok: { version: replica.version } });
+  const [second, third] = await settle(Promise.all([ask(), ask()]));
+  t.deepEqual(second, first);
+  t.deepEqual(third, first);
+});
+
+test("a proposal that changed nothing also keeps its first answer", async (t) => {
+  const { bus, settle, lead, propose } = world(25);
+  await lead();
+  const request = ProposeRequest.encode(ProposeRequest.create({ id: "p1", mode: 1, operations: [update({ service: service("s1", "web", 5) })] }));
+  const ask = async () => {
+    const outcome = await bus.request(subjects.ledgerPropose, request, { timeoutMs: 1_000 });
+    return outcome.kind === "reply" ? ProposeReply.decode(outcome.data).ok : null;
+  };
+  const first = await settle(ask());
+  t.is(first?.skipped, 1);
+  await settle(propose("s1"));
+  t.deepEqual(await settle(ask()), first);
+});
+
+test("what cannot be decoded, or has no id, is answered as malformed", async (t) => {
+  const { bus, settle, lead } = world(26);
+  await lead();
+  for (const data of [Uint8Array.of(255, 255), ProposeRequest.encode(ProposeRequest.create({}))]) {
+    const outcome = await settle(bus.request(subjects.ledgerPropose, data, { timeoutMs: 1_000 }));
+    t.is(outcome.kind === "reply" ? ProposeReply.decode(outcome.data).error?.code : 0, 106);
+  }
+});
+
+test("a record carries the trace of what caused it, and the proposals that it completes", async (t) => {
+  const { simulation, settle, lead, leadership, replica } = world(27);
+  await lead();
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  await settle(leadership.proposer.propose({ ...proposal([create({ service: service("s1", "web") })]), traceparent }));
+  const [record] = simulation.nats.records(replica.version, 1);
+  const transaction = Transaction.decode(LogRecord.decode(record as Uint8Array).transaction);
+  t.is(transaction.traceparent, traceparent);
+  t.is(transaction.receipts.length, 1);
+  t.is(transaction.writer, "m1");
+});
+
+test("after its stop a manager's proposals are unavailable", async (t) => {
+  const { leadership, lead, settle, propose } = world(28);
+  await lead();
+  leadership.stop();
+  leadership.stop();
+  t.is((await settle(propose("s1"))).kind, "unavailable");
+});

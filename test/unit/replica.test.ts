@@ -1,0 +1,211 @@
+// The replica: what applying records makes of the state, and which records it refuses.
+import test from "ava";
+import {
+  Change,
+  ContainerSpec,
+  Kind,
+  LogRecord,
+  NodeDescription,
+  NodePatch,
+  NodeStatus,
+  NodeStatus_State,
+  Receipt,
+  Removal,
+  TaskState,
+  TaskSpec,
+  Transaction,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { LogBreak, Replica } from "../../runtime/store/replica.ts";
+import type { Commit } from "../../runtime/store/store.ts";
+import { node, patch, put, replicaOf, service, spec, status, task, Writer } from "./store-kit.ts";
+
+const ids = (tasks: Iterable<Task>) => Array.from(tasks, ({ id }) => id);
+
+test("a created object gets the record's sequence as version and the record's time", (t) => {
+  const writer = new Writer();
+  writer.write([]);
+  writer.write([put({ service: service("s1", "web", 99) })]);
+  const meta = replicaOf(writer).get("service", "s1")?.meta;
+  t.is(meta?.version?.index, 2);
+  t.is(meta?.createdAt?.seconds, 1_001);
+  t.is(meta?.updatedAt?.seconds, 1_001);
+});
+
+test("a patch moves version and update time, and keeps the time of creation", (t) => {
+  const writer = new Writer();
+  writer.write([put({ task: task("t1") }), put({ task: task("t2") })]);
+  writer.write([put({ task: task("t3") })]);
+  writer.write([1, 2, 3].map((at) => patch({ id: `t${at}`, status: status(TaskState.PENDING) })));
+  const replica = replicaOf(writer);
+  for (const [id, createdAt] of [["t1", 1_000], ["t2", 1_000], ["t3", 1_001]] as const) {
+    const stored = replica.get("task", id);
+    t.is(stored?.status?.state, TaskState.PENDING);
+    t.is(stored?.meta?.version?.index, 3);
+    t.is(stored?.meta?.createdAt?.seconds, createdAt);
+    t.is(stored?.meta?.updatedAt?.seconds, 1_002);
+  }
+});
+
+test("a patch replaces only the fields that it carries", (t) => {
+  const writer = new Writer();
+  writer.write([put({ task: task("t1") }), put({ node: node("n1") })]);
+  writer.write([
+    patch({ id: "t1", nodeId: "n1" }),
+    Change.create({ node: NodePatch.create({ id: "n1", description: NodeDescription.create({ hostname: "Alpha" }) }) }),
+  ]);
+  const replica = replicaOf(writer);
+  t.like(replica.get("task", "t1"), { nodeId: "n1", desiredState: TaskState.RUNNING, slot: 1, serviceId: "web" });
+  t.is(replica.get("task", "t1")?.spec?.container?.image, "nginx");
+  t.is(replica.get("node", "n1")?.status?.state, NodeStatus_State.READY);
+  t.is(replica.byName("node", "ALPHA")?.id, "n1");
+});
+
+test("tasks of one transaction share the spec that it carries once", (t) => {
+  const writer = new Writer();
+  writer.write([put({ task: task("t1", { spec: null }) }, 1), put({ task: task("t2", { spec: null }) }, 1)], { specs: [spec] });
+  writer.write([put({ task: task("t3") })]);
+  const replica = replicaOf(writer);
+  t.is(replica.get("task", "t1")?.spec?.container?.image, "nginx");
+  t.is(replica.get("task", "t1")?.spec, replica.get("task", "t2")?.spec);
+  t.is(replica.get("task", "t3")?.spec, replica.get("task", "t1")?.spec);
+});
+
+test("tasks are found by service, slot, node and what they mention, through every change", (t) => {
+  const writer = new Writer();
+  writer.write([
+    put({ task: task("a1") }),
+    put({ task: task("a2") }),
+    put({ task: task("b1", { slot: 2 }) }),
+    put({ task: task("x1", { serviceId: "other", spec: TaskSpec.create({ container: ContainerSpec.create({}) }) }) }),
+  ]);
+  writer.write([patch({ id: "a2", nodeId: "n1" }), patch({ id: "x1", nodeId: "n1" })]);
+  const replica = replicaOf(writer);
+  t.deepEqual(ids(replica.tasksByService("web")).sort(), ["a1", "a2", "b1"]);
+  t.deepEqual(ids(replica.tasksBySlot("web", 1)), ["a1", "a2"]);
+  t.deepEqual(ids(replica.tasksBySlot("web", 9)), []);
+  t.deepEqual(ids(replica.tasksByNode("n1")), ["a2", "x1"]);
+  t.deepEqual(ids(replica.tasksReferencing("secret1")), ["a1", "a2", "b1"]);
+  replica.apply(3, writer.write([Change.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: "a2" }) })]));
+  t.deepEqual(ids(replica.tasksBySlot("web", 1)), ["a1"]);
+  t.deepEqual(ids(replica.tasksByNode("n1")), ["x1"]);
+  t.deepEqual(ids(replica.tasksReferencing("secret1")), ["a1", "b1"]);
+  t.is(replica.count("task"), 3);
+});
+
+test("names are found without regard to case, follow a rename, and end with their object", (t) => {
+  const writer = new Writer();
+  writer.write([put({ service: service("s1", "Web") })]);
+  const replica = replicaOf(writer);
+  t.is(replica.byName("service", "wEB")?.id, "s1");
+  replica.apply(2, writer.write([put({ service: service("s1", "api") })]));
+  t.is(replica.byName("service", "web"), undefined);
+  t.is(replica.byName("service", "api")?.id, "s1");
+  replica.apply(3, writer.write([Change.create({ remove: Removal.create({ kind: Kind.KIND_SERVICE, id: "s1" }) })]));
+  t.is(replica.byName("service", "api"), undefined);
+});
+
+test("a task without a name is found by the one that SwarmKit computes for it", (t) => {
+  const writer = new Writer();
+  writer.write([put({ task: task("t1", { slot: 3 }) }), put({ task: task("t2", { slot: 0, nodeId: "n9" }) })]);
+  const replica = replicaOf(writer);
+  t.is(replica.byName("task", "web.3.t1")?.id, "t1");
+  t.is(replica.byName("task", "Web.n9.t2")?.id, "t2");
+  t.is(replica.byName("task", "web.4.t1"), undefined);
+});
+
+test("watchers get each transaction once, with old and new objects, after the state has changed", (t) => {
+  const writer = new Writer();
+  const replica = new Replica();
+  const commits: Commit[] = [];
+  const watching = replica.watch((commit) => {
+    t.is(replica.version, commit.version);
+    commits.push(commit);
+  });
+  replica.apply(1, writer.write([put({ service: service("s1", "web") }), put({ task: task("t1") })]));
+  replica.apply(2, writer.write([patch({ id: "t1", desiredState: TaskState.SHUTDOWN })]));
+  replica.apply(3, writer.write([Change.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: "t1" }) })]));
+  watching.unsubscribe();
+  replica.apply(4, writer.write([]));
+  t.deepEqual(
+    commits.map(({ version, time, changes }) => [version, time, changes.map(({ table, action }) => `${action} ${table}`)]),
+    [
+      [1, 1_000_500, ["create service", "create task"]],
+      [2, 1_001_500, ["update task"]],
+      [3, 1_002_500, ["remove task"]],
+    ],
+  );
+  const update = commits[1]?.changes[0];
+  t.is((update?.old as Task).desiredState, TaskState.RUNNING);
+  t.is((update?.object as Task).desiredState, TaskState.SHUTDOWN);
+  t.is(commits[0]?.changes[0]?.old, null);
+});
+
+test("an object that somebody holds never changes", (t) => {
+  const writer = new Writer();
+  writer.write([put({ task: task("t1") })]);
+  const replica = replicaOf(writer);
+  const held = replica.get("task", "t1");
+  replica.apply(2, writer.write([patch({ id: "t1", nodeId: "n1", status: status(TaskState.ASSIGNED, "assigned") })]));
+  t.is(held?.nodeId, "");
+  t.is(held?.status?.state, TaskState.NEW);
+  t.is(held?.meta?.version?.index, 1);
+});
+
+test("a receipt tells what became of a proposal, and the oldest is forgotten first", (t) => {
+  const writer = new Writer();
+  const replica = new Replica({ receiptsMax: 2 });
+  for (let at = 1; at <= 3; at += 1) {
+    replica.apply(at, writer.write([], { receipts: [Receipt.create({ proposalId: `p${at}`, skipped: at })] }));
+  }
+  t.is(replica.receipt("p1"), undefined);
+  t.deepEqual(replica.receipt("p3"), { version: 3, skipped: 3 });
+});
+
+const refuses = test.macro((t, check: RegExp, broken: (writer: Writer) => [number, Uint8Array]) => {
+  const writer = new Writer();
+  writer.epoch = 5;
+  writer.write([put({ task: task("t1") })]);
+  const replica = replicaOf(writer);
+  const [sequence, record] = broken(writer);
+  const error = t.throws(() => replica.apply(sequence, record), { instanceOf: LogBreak });
+  t.regex(error?.check ?? "", check);
+  t.is(error?.sequence, sequence);
+  t.is(replica.version, 1);
+});
+
+test("a record out of sequence is refused", refuses, /S1/, (writer) => [3, writer.write([])]);
+test("a record whose bytes changed is refused", refuses, /checksum \(R1\)/, (writer) => {
+  const record = writer.write([put({ service: service("s1", "web") })]);
+  record[20] = (record[20] ?? 0) ^ 1;
+  return [2, record];
+});
+test("bytes that are no record are refused", refuses, /R1/, () => [2, Uint8Array.of(255, 255, 255)]);
+test("a record that names another predecessor is refused", refuses, /R2/, (writer) => [2, writer.encode([], { previous: new Uint8Array(32) })]);
+test("a record of an older epoch is refused", refuses, /S3/, (writer) => [2, writer.encode([], { epoch: 4 })]);
+test("a patch of what does not exist is refused", refuses, /S4/, (writer) => [2, writer.encode([patch({ id: "gone" })])]);
+test("a removal of what does not exist is refused", refuses, /S4/, (writer) => [
+  2,
+  writer.encode([Change.create({ remove: Removal.create({ kind: Kind.KIND_NODE, id: "gone" }) })]),
+]);
+test("a change of an unknown kind is refused", refuses, /S4/, (writer) => [2, writer.encode([Change.create({})])]);
+test("a task that names a spec which is not there is refused", refuses, /S4/, (writer) => [2, writer.encode([put({ task: task("t2", { spec: null }) }, 1)])]);
+
+test("replicas of the same records have one hash, of different states different ones", (t) => {
+  const writer = new Writer();
+  writer.write([put({ task: task("t1") }), put({ node: node("n1") })]);
+  const [one, two] = [replicaOf(writer), replicaOf(writer)];
+  t.is(one.stateHash(), two.stateHash());
+  one.apply(2, writer.write([Change.create({ node: NodePatch.create({ id: "n1", status: NodeStatus.create({ state: NodeStatus_State.DOWN }) }) })]));
+  t.not(one.stateHash(), two.stateHash());
+});
+
+test("what the replica keeps does not keep the record's bytes alive", (t) => {
+  const writer = new Writer();
+  const filler = put({ service: service("s1", "x".repeat(100_000)) });
+  writer.write([filler, put({ secret: { id: "k", meta: null, spec: { annotations: null, data: Uint8Array.of(1, 2, 3), templating: null, driver: null }, internal: false } })]);
+  const data = replicaOf(writer).get("secret", "k")?.spec?.data;
+  t.deepEqual([...(data ?? [])], [1, 2, 3]);
+  t.true((data?.buffer.byteLength ?? Infinity) < 100_000);
+  t.true(Transaction.decode(LogRecord.decode(writer.records[0] as Uint8Array).transaction).changes.length === 2);
+});
