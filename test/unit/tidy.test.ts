@@ -41,7 +41,6 @@ const mayImport: Record<string, readonly string[]> = {
 /** Packages that only one place may know. */
 const packageHomes: Record<string, string> = {
   nats: "runtime/nats/",
-  "@peculiar/x509": "runtime/pki/",
   "prom-client": "runtime/telemetry/",
   pino: "runtime/telemetry/",
 };
