@@ -1,0 +1,226 @@
+// The session chart: what it waits for, and what makes it let go of a node.
+import test from "ava";
+import { createActor, initialTransition, transition, type ActionFunction } from "xstate";
+import { sessionMachine, sessionTimes, type SessionEvent, type SessionInput } from "../../machines/session.ts";
+import { SimClock } from "../../runtime/sim/clock.ts";
+
+const input: SessionInput = { nodeId: "n1", sessionId: "s1", at: 0, adopted: false, graceMs: 15_000, unknownGraceMs: 30_000 };
+const effects = ["register", "sendSessionMessage", "announceRegistration", "confirmReady", "requestVerdict", "declareDown", "endSession", "reportUnexpected"];
+
+/** A live session on a clock of its own; `done` lists its effects with their params. */
+function live(options: Partial<SessionInput> = {}) {
+  const clock = new SimClock();
+  const done: string[] = [];
+  const record = (name: string) => (_: unknown, params: { end?: string } | undefined) => void done.push(params?.end === undefined ? name : `${name} ${params.end}`);
+  const actions = Object.fromEntries(effects.map((name) => [name, record(name) as unknown as ActionFunction<never, never, never, never, never, never, never, never, never>]));
+  const actor = createActor(sessionMachine.provide({ actions } as never), {
+    input: { ...input, ...options },
+    clock: { setTimeout: (fn: () => void, ms: number) => clock.setTimeout(fn, ms), clearTimeout: (timer: never) => clock.clearTimeout(timer) } as never,
+  }).start();
+  const start = clock.now();
+  return {
+    done,
+    send: (event: SessionEvent) => actor.send(event),
+    advance: (ms: number) => clock.advance(ms),
+    now: () => clock.now() - start,
+    state: () => JSON.stringify(actor.getSnapshot().value).replaceAll('"', ""),
+    take: () => done.splice(0),
+  };
+}
+
+const committed = { type: "registration.committed", at: 0, graceMs: 15_000 } as const;
+const beat = (at = 0): SessionEvent => ({ type: "heartbeat", at, graceMs: 15_000 });
+
+function serving() {
+  const session = live();
+  session.send(committed);
+  session.take();
+  return session;
+}
+
+test("nothing is sent before the registration is in the log, and then the other managers are told", (t) => {
+  const session = live();
+  t.is(session.state(), "registering");
+  t.deepEqual(session.take(), ["register"]);
+  session.advance(600_000);
+  t.deepEqual(session.take(), [], "an unreachable log is waited for");
+  session.send(committed);
+  t.deepEqual(session.take(), ["announceRegistration", "sendSessionMessage"]);
+  t.is(session.state(), "{serving:connected}");
+});
+
+test("each heartbeat gives the node a whole grace again", (t) => {
+  const session = serving();
+  for (let at = 0; at < 10; at += 1) {
+    session.advance(14_000);
+    session.send(beat(session.now()));
+  }
+  t.is(session.state(), "{serving:connected}");
+  session.advance(14_900);
+  t.is(session.state(), "{serving:connected}");
+  session.advance(200);
+  t.is(session.state(), "suspect");
+});
+
+test("a broken stream without a word is missed after the reconnect grace, long before the heartbeats", (t) => {
+  const session = serving();
+  session.send({ type: "stream.broken", at: 0 });
+  t.is(session.state(), "{serving:disconnected}");
+  session.advance(sessionTimes.reconnectGraceMs - 100);
+  t.is(session.state(), "{serving:disconnected}");
+  session.advance(200);
+  t.is(session.state(), "suspect");
+  session.advance(sessionTimes.verdictDelayMs);
+  t.is(session.state(), "judging");
+  t.deepEqual(session.take(), ["requestVerdict"]);
+});
+
+test("the heartbeat grace ends a disconnected session when it is the shorter one", (t) => {
+  const session = live({ graceMs: 1_500 });
+  session.send({ type: "registration.committed", at: 0, graceMs: 1_500 });
+  session.send({ type: "stream.broken", at: 0 });
+  session.advance(1_600);
+  t.is(session.state(), "suspect");
+});
+
+test("an agent that resumes within the reconnect grace is served as before, with no write", (t) => {
+  const session = serving();
+  session.send({ type: "stream.broken", at: 0 });
+  session.advance(3_000);
+  session.send({ type: "session.resumed", at: 3_000, graceMs: 15_000, changed: false });
+  t.is(session.state(), "{serving:connected}");
+  t.deepEqual(session.take(), ["sendSessionMessage"]);
+  session.advance(10_000);
+  t.is(session.state(), "{serving:connected}", "the reconnect grace is over for good");
+});
+
+test("a heartbeat after the stream broke shows that the node lives, and later heartbeats keep showing it", (t) => {
+  const session = serving();
+  session.send({ type: "stream.broken", at: 0 });
+  session.send(beat());
+  session.send(beat());
+  t.is(session.state(), "{serving:connected}");
+  t.deepEqual(session.take(), ["confirmReady"]);
+});
+
+test("a resumed session with another description registers again", (t) => {
+  const session = serving();
+  session.send({ type: "session.resumed", at: 1, graceMs: 15_000, changed: true });
+  t.is(session.state(), "registering");
+  t.deepEqual(session.take(), ["register"]);
+  session.send(beat(2));
+  t.is(session.state(), "registering");
+});
+
+test("a registration whose caller gave up is missed like any other node", (t) => {
+  const session = live();
+  session.send({ type: "stream.broken", at: 0 });
+  session.send(committed);
+  t.is(session.state(), "{serving:disconnected}");
+  t.false(session.take().includes("sendSessionMessage"));
+  session.advance(sessionTimes.reconnectGraceMs + 100);
+  t.is(session.state(), "suspect");
+});
+
+test("a sign of life withdraws the suspicion until the very write of DOWN", (t) => {
+  const session = serving();
+  session.advance(15_100);
+  t.is(session.state(), "suspect");
+  session.send(beat(15_100));
+  t.is(session.state(), "{serving:connected}");
+  session.advance(15_000 + sessionTimes.verdictDelayMs + 10);
+  t.is(session.state(), "judging");
+  session.send({ type: "verdict.granted" });
+  t.is(session.state(), "expiring");
+  session.send(beat(30_300));
+  session.take();
+  session.send({ type: "down.unavailable", at: 30_400, recheckMs: 1_000, reason: "no leader" });
+  t.is(session.state(), "{serving:connected}", "it was heard while the log could not be reached");
+  t.deepEqual(session.take(), ["confirmReady"]);
+});
+
+test("a verdict that is held is asked for again", (t) => {
+  const session = serving();
+  session.advance(15_000 + sessionTimes.verdictDelayMs + 10);
+  session.take();
+  session.send({ type: "verdict.held", at: 15_160, recheckMs: 1_000, reason: "too many" });
+  t.is(session.state(), "suspect");
+  session.advance(900);
+  t.deepEqual(session.take(), []);
+  session.advance(200);
+  t.deepEqual(session.take(), ["requestVerdict"]);
+});
+
+test("a node whose DOWN is in the log loses its session with NOT_FOUND", (t) => {
+  const session = serving();
+  session.advance(15_160);
+  session.send({ type: "verdict.granted" });
+  t.true(session.take().includes("declareDown"));
+  session.send({ type: "down.committed" });
+  t.is(session.state(), "expired");
+  t.deepEqual(session.take(), ["endSession expired"]);
+});
+
+test("an agent that resumes while DOWN is being written is registered after it", (t) => {
+  const session = serving();
+  session.advance(15_160);
+  session.send({ type: "verdict.granted" });
+  session.take();
+  session.send({ type: "session.resumed", at: 15_200, graceMs: 15_000, changed: false });
+  t.deepEqual(session.take(), ["register"]);
+  session.send({ type: "session.forgotten" });
+  session.send({ type: "down.committed" });
+  t.is(session.state(), "registering");
+});
+
+test("a session of an earlier life of the manager has six periods to be resumed", (t) => {
+  const session = live({ adopted: true });
+  t.is(session.state(), "adopted");
+  session.advance(29_900);
+  t.is(session.state(), "adopted");
+  session.send({ type: "session.resumed", at: 29_900, graceMs: 15_000, changed: false });
+  t.is(session.state(), "{serving:connected}");
+  t.deepEqual(session.take(), ["sendSessionMessage"], "nothing was written");
+
+  const lost = live({ adopted: true });
+  lost.advance(30_100);
+  t.is(lost.state(), "suspect");
+});
+
+const anywhere: readonly (readonly [string, SessionEvent, string])[] = [
+  ["a newer registration", { type: "session.superseded" }, "endSession replaced"],
+  ["the node's removal", { type: "node.removed" }, "endSession removed"],
+  ["the manager's stop", { type: "dispatcher.stopped" }, "endSession stopped"],
+  ["another manager's DOWN", { type: "session.forgotten" }, "endSession forgotten"],
+];
+for (const [what, event, end] of anywhere) {
+  test(`${what} ends a session once, from serving and from suspicion`, (t) => {
+    const session = serving();
+    session.send(event);
+    session.send(event);
+    t.deepEqual(session.take(), [end]);
+    const suspect = serving();
+    suspect.advance(15_100);
+    suspect.take();
+    suspect.send(event);
+    t.deepEqual(suspect.take(), [end]);
+  });
+}
+
+test("a session whose node is called DOWN by others says READY again while its agent is connected", (t) => {
+  const session = serving();
+  session.send({ type: "node.doubted" });
+  t.deepEqual(session.take(), ["confirmReady"]);
+  session.send({ type: "stream.broken", at: 0 });
+  session.send({ type: "node.doubted" });
+  t.deepEqual(session.take(), []);
+});
+
+test("every state of the chart is described, and pure transitions show the effects", (t) => {
+  const [first, actions] = initialTransition(sessionMachine, input);
+  t.is(first.value, "registering");
+  t.true(actions.some(({ type }) => type === "register"));
+  const [next] = transition(sessionMachine, first, committed);
+  t.deepEqual(next.value, { serving: "connected" });
+  for (const node of sessionMachine.root ? Object.values(sessionMachine.root.states) : []) t.truthy(node.config.description, node.key);
+});
