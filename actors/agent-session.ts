@@ -94,7 +94,8 @@ export class SessionActor {
         },
         openStreams: ({ sessionId }: { sessionId: string }) => this.#openStreams(sessionId),
         sendHeartbeat: ({ sessionId }: { sessionId: string }) => this.#heartbeat(sessionId),
-        applyAssignments: ({ message }: { message: AssignmentsMessage }) => onAssignments(message),
+        // Not from within this transition: it starts actors, which XState warns of inside an action.
+        applyAssignments: ({ message }: { message: AssignmentsMessage }) => this.#ports.clock.soon(() => onAssignments(message)),
         compareDescription: () => this.#compareDescription(),
         endSession: () => this.#end(),
         announce: (news: SessionNews) => onNews(news),

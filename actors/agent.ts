@@ -96,7 +96,9 @@ class NodeAgent implements Agent {
       identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
       describe: () => this.#describe(),
       onMessage: (message) => this.#sessionMessage(message),
-      onAssignments: (message) => this.#tasks.apply(message),
+      onAssignments: (message) => {
+        if (this.#ending === null) this.#tasks.apply(message);
+      },
       onNews: (news) => this.#sessionNews(news),
     });
   }
