@@ -46,6 +46,8 @@ interface Entry {
 export class SimNatsServer {
   /** Where it is found on the network. */
   readonly name = "nats";
+  /** Told the last sequence kept when a tail of acknowledged records is lost. */
+  onTailLost: ((kept: number) => void) | null = null;
   readonly #network: SimNetwork;
   readonly #random: SimRandom;
   #endpoint: Endpoint | null = null;
@@ -99,6 +101,7 @@ export class SimNatsServer {
     if (kept < this.last) {
       this.#network.trace.mark("log.tail.lost");
       this.#records.length = Math.max(0, kept - this.#first + 1);
+      this.onTailLost?.(this.last);
     }
     this.#network.trace.write(this.name, `crash last=${this.last}`);
   }

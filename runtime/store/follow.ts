@@ -4,8 +4,11 @@
  * F1: records that the replica has already (the ledger applies its own) are passed over.
  * F2: when the log no longer has the next record, a newer snapshot takes its place, and reading goes on behind that.
  * F3: after a LogBreak nothing more is applied: `onBroken` is called once, and whoever called ends the process.
+ * F4: whenever the log was reached (again), it is looked whether it still holds the record that was applied last. A log
+ *     that lost its tail and grew to the old length again looks like one that has nothing new.
  */
 import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports.ts";
+import { decodeRecord, equalBytes } from "./record.ts";
 import { LogBreak, type AppliedRecord, type Replica } from "./replica.ts";
 import { SnapshotError } from "./snapshot.ts";
 import { listSnapshots, snapshotName } from "./snapshots.ts";
@@ -46,11 +49,13 @@ export function startFollowing(parts: FollowerParts): Follower {
   let isStopped = false;
   let isCaughtUp = false;
   let reading: Subscription | null = null;
+  let comparing: Subscription | null = null;
 
   const stop = (): void => {
     isStopped = true;
     isCaughtUp = false;
     reading?.unsubscribe();
+    comparing?.unsubscribe();
   };
 
   const breakOff = (error: Error): void => {
@@ -92,6 +97,23 @@ export function startFollowing(parts: FollowerParts): Follower {
     }
   };
 
+  /** F4. Where the log is shorter than the replica, this waits until it has grown so far; a purged record tells nothing. */
+  const compare = (): void => {
+    const { version, checksum } = replica;
+    comparing?.unsubscribe();
+    if (version === 0) return;
+    comparing = log.read(version, {
+      onRecord: (sequence, data) => {
+        comparing?.unsubscribe();
+        const outcome = decodeRecord(data);
+        if (outcome.kind === "decoded" && equalBytes(outcome.record.checksum, checksum)) return;
+        breakOff(new LogBreak(sequence, "the log holds another record than the one that was applied"));
+      },
+      onCaughtUp: () => {},
+      onGap: () => {},
+    });
+  };
+
   const read = (): void => {
     reading = log.read(replica.version + 1, {
       onRecord: (sequence, data) => {
@@ -108,7 +130,9 @@ export function startFollowing(parts: FollowerParts): Follower {
         parts.onApplied?.(record);
       },
       onCaughtUp: () => {
-        if (!isStopped) isCaughtUp = true;
+        if (isStopped) return;
+        isCaughtUp = true;
+        compare();
       },
       onGap: (firstKept) => {
         if (isStopped) return;

@@ -48,6 +48,8 @@ export class Workload {
   readonly #services = new Map<string, Known>();
   readonly #removed = new Set<string>();
   #channel: RpcChannel | null = null;
+  /** From here on version numbers have meant two things: what is acknowledged now may be of the lost ones. */
+  #lostAfter = Number.POSITIVE_INFINITY;
   #names = 0;
   #done = 0;
 
@@ -67,6 +69,13 @@ export class Workload {
 
   get isDone(): boolean {
     return this.#done === this.#options.operations;
+  }
+
+  /** The log has lost what it held behind `version`, and some of what was acknowledged with it. */
+  excuseAfter(version: number): void {
+    this.#lostAfter = Math.min(this.#lostAfter, version);
+    this.#removed.clear();
+    for (const write of this.#writes) if (write.version > version) write.mayBeGone = true;
   }
 
   start(): void {
@@ -101,7 +110,7 @@ export class Workload {
     });
     const { service } = await this.#call(ControlService.methods.CreateService, CreateServiceRequest.create({ spec }), `create ${name}`);
     if (service === null) throw new RpcError(Status.INTERNAL, "no service in the answer");
-    const creation: Acknowledged = { table: "service", id: service.id, version: versionOf(service), mayBeGone: false, holds: () => true };
+    const creation: Acknowledged = { table: "service", id: service.id, version: versionOf(service), mayBeGone: versionOf(service) > this.#lostAfter, holds: () => true };
     this.#writes.push(creation);
     const known: Known = { id: service.id, name, lastWrite: null, tried: 0, creation };
     this.#services.set(service.id, known);
@@ -127,7 +136,7 @@ export class Workload {
       id: known.id,
       version: versionOf(answer.service),
       // Another change of it may have been tried in the meantime.
-      mayBeGone: known.creation.mayBeGone || known.tried !== attempt,
+      mayBeGone: known.creation.mayBeGone || known.tried !== attempt || versionOf(answer.service) > this.#lostAfter,
       holds: (store) => {
         const held = store.get("service", known.id)?.spec;
         return held?.replicated?.replicas === replicas && held?.task?.forceUpdate === forceUpdate;
@@ -142,7 +151,7 @@ export class Workload {
     if (known.lastWrite !== null) known.lastWrite.mayBeGone = true;
     await this.#call(ControlService.methods.RemoveService, RemoveServiceRequest.create({ serviceId: known.id }), `remove ${known.name}`);
     this.#services.delete(known.id);
-    this.#removed.add(known.id);
+    if (this.#lostAfter === Number.POSITIVE_INFINITY) this.#removed.add(known.id);
   }
 
   #scaled(spec: ServiceSpec): ServiceSpec {

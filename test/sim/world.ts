@@ -72,6 +72,7 @@ class World {
     this.#options = options;
     this.#habits = { ...options.tasks };
     this.#simulation = new Simulation({ seed: options.seed, keepTrace });
+    this.#simulation.nats.onTailLost = (kept) => this.#workload?.excuseAfter(kept);
   }
 
   async run(): Promise<SimResult> {
