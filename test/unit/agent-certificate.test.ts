@@ -1,0 +1,116 @@
+// The certificate chart alone: what is tried again, what is hopeless, and when a renewal is due.
+import test from "ava";
+import { initialTransition, transition, type SnapshotFrom } from "xstate";
+import { agentCertificateMachine, type AgentCertificateEvent, type AgentCertificateInput } from "../../machines/agent-certificate.ts";
+
+type Snapshot = SnapshotFrom<typeof agentCertificateMachine>;
+interface Step {
+  readonly state: Snapshot;
+  readonly effects: readonly { readonly type: string; readonly params?: unknown }[];
+}
+
+function after(input: AgentCertificateInput, ...events: readonly (AgentCertificateEvent | string)[]): Step {
+  let [state, effects] = initialTransition(agentCertificateMachine, input);
+  for (const event of events) {
+    // A text stands for the end of the delay of that name in the present state.
+    const happened = typeof event === "string" ? ({ type: `xstate.after.${event}.agentCertificate.${String(state.value)}` } as never) : event;
+    [state, effects] = transition(agentCertificateMachine, state, happened);
+  }
+  return { state, effects: effects as unknown as Step["effects"] };
+}
+
+const names = ({ effects }: Step): readonly string[] => effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate."));
+const delays = ({ effects }: Step): readonly unknown[] => effects.filter(({ type }) => type === "xstate.raise").map(({ params }) => (params as { delay?: unknown }).delay);
+
+const joining: AgentCertificateInput = { kind: "joining" };
+const holding: AgentCertificateInput = { kind: "holding", nodeId: "n1", role: "swarm-worker", at: 1_000, renewAt: 5_000, expiresAt: 9_000 };
+const installed: AgentCertificateEvent = { type: "certificate.installed", nodeId: "n1", role: "swarm-worker", at: 6_000, renewAt: 50_000, expiresAt: 90_000 };
+const refusedRoot: AgentCertificateEvent = { type: "root.refused", reason: "no answer", definite: false };
+const refused: AgentCertificateEvent = { type: "request.refused", reason: "busy", definite: false };
+const issued: AgentCertificateEvent = { type: "certificate.issued" };
+const accepted: AgentCertificateEvent = { type: "request.accepted", nodeId: "n1" };
+
+test("a join fetches the root, asks, waits and installs before anybody hears of the certificate", (t) => {
+  t.deepEqual(names(after(joining)), ["fetchRoot"]);
+  t.deepEqual(names(after(joining, { type: "root.fetched" })), ["requestCertificate"]);
+  t.deepEqual(names(after(joining, { type: "root.fetched" }, accepted)), ["pollStatus"]);
+  t.deepEqual(names(after(joining, { type: "root.fetched" }, accepted, issued)), ["hangUp", "installCertificate"]);
+  const done = after(joining, { type: "root.fetched" }, accepted, issued, installed);
+  t.deepEqual(names(done), ["announceIdentity"]);
+  t.true(done.state.hasTag("identified"));
+});
+
+test("a join gives up after five tries two seconds apart, with the last reason", (t) => {
+  const four = Array.from({ length: 4 }, () => [refusedRoot, "joinRetry"]).flat();
+  const waiting = after(joining, ...four.slice(0, -1));
+  t.is(waiting.state.value, "waiting-for-root");
+  t.deepEqual(delays(waiting), [2_000]);
+  const over = after(joining, ...four, refusedRoot);
+  t.is(over.state.value, "failed");
+  t.deepEqual(over.effects.find(({ type }) => type === "announceFailure")?.params, { reason: "no answer" });
+});
+
+test("what trying again cannot mend fails a join at once", (t) => {
+  t.is(after(joining, { ...refusedRoot, definite: true } as AgentCertificateEvent).state.value, "failed");
+  t.is(after(joining, { type: "root.fetched" }, { ...refused, definite: true } as AgentCertificateEvent).state.value, "failed");
+});
+
+test("a poll whose deadline passed asks again at once, any other failure waits longer each time", (t) => {
+  const polling = [{ type: "root.fetched" }, accepted] as const;
+  t.deepEqual(names(after(joining, ...polling, { type: "poll.expired" })), ["pollStatus"]);
+  const failed: AgentCertificateEvent = { type: "poll.failed", reason: "?" };
+  const bounds = [1, 2, 3, 4, 5, 6, 7].map((count) => delays(after(joining, ...polling, ...Array.from({ length: count }, () => [failed, "pollBackoff"]).flat().slice(0, -1)))[0]);
+  t.deepEqual(bounds, [2_000, 3_000, 5_000, 9_000, 17_000, 30_000, 30_000]);
+});
+
+test("a node that holds a certificate looks at the clock until the renewal is due", (t) => {
+  t.deepEqual(delays(after(holding)), [4_000]);
+  t.deepEqual(names(after(holding, "clockLook")), ["readClock"]);
+  t.is(after(holding, "clockLook", { type: "clock.read", at: 4_999 }).state.value, "valid");
+  t.is(after(holding, "clockLook", { type: "clock.read", at: 5_000 }).state.value, "requesting");
+});
+
+test("a renewal months away is not left to one timer", (t) => {
+  t.deepEqual(delays(after({ ...holding, renewAt: 5_000_000_000 })), [600_000]);
+});
+
+test("C3: a renewal is tried five times at once, then ever more slowly, and never given up", (t) => {
+  const due = ["clockLook", { type: "clock.read", at: 5_000 } as AgentCertificateEvent] as const;
+  const four = Array.from({ length: 4 }, () => refused);
+  t.deepEqual(names(after(holding, ...due, ...four)), ["requestCertificate"]);
+  const waiting = after(holding, ...due, ...four, refused);
+  t.is(waiting.state.value, "waiting-to-renew");
+  t.deepEqual(delays(waiting), [10_000]);
+  t.deepEqual(delays(after(holding, ...due, ...four, refused, "renewalBackoff", refused)), [15_000]);
+  const long = Array.from({ length: 40 }, () => ["renewalBackoff", refused]).flat();
+  t.deepEqual(delays(after(holding, ...due, ...four, refused, ...long)), [3_600_000]);
+  t.is(after(holding, ...due, { ...refused, definite: true } as AgentCertificateEvent).state.value, "requesting");
+});
+
+test("being told to renew does so after half a second, and once", (t) => {
+  const forced = after(holding, { type: "renewal.forced" });
+  t.deepEqual(delays(forced), [500]);
+  t.is(after(holding, { type: "renewal.forced" }, { type: "renewal.forced" }).state.value, "forced");
+  t.deepEqual(names(after(holding, { type: "renewal.forced" }, "forcedDelay", { type: "renewal.forced" })), []);
+});
+
+test("a wanted role is asked for until the certificate carries it", (t) => {
+  const manager: AgentCertificateEvent = { type: "role.wanted", role: "swarm-manager" };
+  t.is(after(holding, { type: "role.wanted", role: "swarm-worker" }).state.value, "valid");
+  const forced = after(holding, manager);
+  t.is(forced.state.value, "forced");
+  t.is(after(holding, manager, "forcedDelay", accepted, issued, installed).state.value, "forced");
+  t.is(after(holding, manager, "forcedDelay", accepted, issued, { ...installed, role: "swarm-manager" } as AgentCertificateEvent).state.value, "valid");
+});
+
+test("an offered root is considered only by a node that holds a certificate", (t) => {
+  const offered: AgentCertificateEvent = { type: "root.offered", rootPem: "R2" };
+  t.deepEqual(names(after(holding, offered)), ["considerRoot"]);
+  t.deepEqual(names(after(joining, offered)), ["reportUnexpected"]);
+});
+
+test("what the disk holds can make the start a failure that says why", (t) => {
+  const failed = after({ kind: "failed", reason: "expired" });
+  t.is(failed.state.value, "failed");
+  t.deepEqual(failed.effects.find(({ type }) => type === "announceFailure")?.params, { reason: "expired" });
+});

@@ -1,0 +1,145 @@
+// The session chart alone: one event in, state and effects out; and what is decided about managers.
+import test from "ava";
+import fc from "fast-check";
+import { initialTransition, transition, type SnapshotFrom } from "xstate";
+import { chooseManager, namesSameManagers, observeManager, replaceManagers, type KnownManager } from "../../machines/agent-managers.ts";
+import { agentSessionMachine, type AgentSessionEvent } from "../../machines/agent-session.ts";
+import { AssignmentsMessage, SessionMessage } from "../../proto/gen/messages.ts";
+
+type Snapshot = SnapshotFrom<typeof agentSessionMachine>;
+interface Step {
+  readonly state: Snapshot;
+  readonly effects: readonly { readonly type: string; readonly params?: unknown }[];
+}
+
+function after(...events: readonly AgentSessionEvent[]): Step {
+  let [state, effects] = initialTransition(agentSessionMachine);
+  for (const event of events) [state, effects] = transition(agentSessionMachine, state, event);
+  return { state, effects: effects as unknown as Step["effects"] };
+}
+
+/** The chart's own effects; timers and announcements are asked for by name where they matter. */
+const names = ({ effects }: Step): readonly string[] => effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate.") && type !== "announce");
+const delays = ({ effects }: Step): readonly unknown[] => effects.filter(({ type }) => type === "xstate.raise").map(({ params }) => (params as { delay?: unknown }).delay);
+
+const wanted: AgentSessionEvent = { type: "session.wanted" };
+const reached: AgentSessionEvent = { type: "manager.reached", addr: "m:1" };
+const message = (sessionId: string): AgentSessionEvent => ({ type: "session.message", message: SessionMessage.create({ sessionId }) });
+const failed: AgentSessionEvent = { type: "session.failed", reason: "gone" };
+const assignments = (complete: boolean, appliesTo: string, resultsIn: string): AgentSessionEvent => ({ type: "assignments.received", message: AssignmentsMessage.create(), complete, appliesTo, resultsIn });
+
+test("A1: nothing is opened beside the session before its first message", (t) => {
+  const opening = after(wanted, reached);
+  t.true(opening.state.matches({ engaged: "registering" }));
+  t.deepEqual(names(opening), ["openSession"]);
+  const serving = after(wanted, reached, message("s1"));
+  t.true(serving.state.hasTag("serving"));
+  t.deepEqual(names(serving), ["applySessionMessage", "openStreams", "sendHeartbeat"]);
+  t.is(serving.state.context.sessionId, "s1");
+});
+
+test("A1: a manager that is silent for the registration timeout has failed", (t) => {
+  t.deepEqual(delays(after(wanted, reached)), [5_000]);
+});
+
+test("A2: a message that does not continue the one before it ends the session unapplied", (t) => {
+  const serving = [wanted, reached, message("s1")];
+  t.deepEqual(names(after(...serving, assignments(true, "", "1"), assignments(false, "1", "2"))), ["applyAssignments"]);
+  for (const bad of [[assignments(false, "1", "2")], [assignments(true, "", "1"), assignments(false, "9", "10")]]) {
+    const end = after(...serving, ...bad);
+    t.true(end.state.matches("backing-off"));
+    t.deepEqual(names(end), ["endSession"]);
+  }
+});
+
+test("A2: a new stream does not continue the old one", (t) => {
+  const end = after(wanted, reached, message("s1"), assignments(true, "", "1"), failed);
+  t.is(end.state.context.assignments, "");
+});
+
+test("A3, A4: a failure ends the connection and keeps the session's id", (t) => {
+  const end = after(wanted, reached, message("s1"), failed);
+  t.deepEqual(names(end), ["endSession"]);
+  t.like(end.state.context, { sessionId: "s1", reason: "gone", addr: "" });
+});
+
+test("waits grow as SwarmKit's do and begin anew after a registration", (t) => {
+  const bounds: number[] = [];
+  let [state] = transition(agentSessionMachine, after().state, wanted);
+  for (let at = 0; at < 8; at += 1) {
+    [state] = transition(agentSessionMachine, state, failed);
+    bounds.push(state.context.backoffMs);
+    [state] = transition(agentSessionMachine, state, { type: "xstate.after.backoff.agentSession.backing-off" } as never);
+  }
+  t.deepEqual(bounds, [100, 300, 700, 1_500, 3_100, 6_300, 8_000, 8_000]);
+  [state] = transition(agentSessionMachine, state, reached);
+  [state] = transition(agentSessionMachine, state, message("s1"));
+  [state] = transition(agentSessionMachine, state, failed);
+  t.is(state.context.backoffMs, 100);
+});
+
+test("heartbeats follow the period that the manager hands out, unless it hands out none", (t) => {
+  const serving = [wanted, reached, message("s1")];
+  t.deepEqual(delays(after(...serving, { type: "heartbeat.answered", periodMs: 700 })), [700]);
+  t.deepEqual(delays(after(...serving, { type: "heartbeat.answered", periodMs: 0 })), [5_000]);
+  t.deepEqual(delays(after(...serving, { type: "heartbeat.answered", periodMs: 1 })), [100]);
+});
+
+test("a changed description registers again at once, a same one changes nothing", (t) => {
+  const serving = [wanted, reached, message("s1"), { type: "identity.changed" }] as const;
+  t.deepEqual(names(after(...serving)), ["compareDescription"]);
+  t.deepEqual(names(after(...serving, { type: "description.same" })), []);
+  const changed = after(...serving, { type: "description.changed" });
+  t.true(changed.state.matches({ engaged: "connecting" }));
+  t.deepEqual(names(changed), ["endSession", "connect"]);
+  t.is(changed.state.context.backoffMs, 0);
+});
+
+test("a session that is no longer wanted ends from any state", (t) => {
+  const unwanted: AgentSessionEvent = { type: "session.unwanted" };
+  for (const events of [[wanted], [wanted, reached], [wanted, reached, message("s1")], [wanted, failed]]) {
+    t.true(after(...events, unwanted).state.matches("idle"));
+  }
+  t.deepEqual(names(after(wanted, reached, message("s1"), unwanted)), ["endSession"]);
+});
+
+const manager = (nodeId: string, weight: number): KnownManager => ({ nodeId, addr: `${nodeId}:1`, weight });
+
+test("the heavier manager is chosen nearly always, one without weight only for want of a better", (t) => {
+  const managers = [manager("a", 0), manager("b", 200), manager("c", -10)];
+  t.is(chooseManager(managers, 0.5)?.nodeId, "b");
+  t.is(chooseManager(managers, 0)?.nodeId, "a");
+  t.is(chooseManager([manager("a", -10)], 0.99)?.nodeId, "a");
+  t.is(chooseManager([], 0.5), null);
+});
+
+test("weights move half way with each experience and stay within bounds", (t) => {
+  const [a] = observeManager([manager("a", 10)], manager("a", 0), -10);
+  t.is(a?.weight, 0);
+  t.is(observeManager([manager("a", 256)], manager("a", 0), 1_000)[0]?.weight, 256);
+  t.is(observeManager([manager("a", 3)], manager("a", 0), 10)[0]?.weight, 7);
+});
+
+test("G1: whatever managers list, the agent is never left without one", (t) => {
+  const peer = fc.record({ nodeId: fc.constantFrom("a", "b", "c"), addr: fc.constantFrom("", "x:1", "y:1"), weight: fc.integer({ min: -1_000, max: 1_000 }) });
+  fc.assert(
+    fc.property(fc.array(fc.array(peer)), fc.double({ min: 0, max: 0.999_999, noNaN: true }), (lists, roll) => {
+      let managers: readonly KnownManager[] = [manager("first", 0)];
+      for (const list of lists) {
+        managers = replaceManagers(managers, list);
+        const chosen = chooseManager(managers, roll);
+        if (chosen === null || chosen.addr === "") return false;
+        if (managers.some(({ weight }) => Math.abs(weight) > 256)) return false;
+      }
+      return true;
+    }),
+  );
+  t.pass();
+});
+
+test("managers that are no longer listed are forgotten, the others keep what is known of them", (t) => {
+  const next = replaceManagers([manager("a", 100), manager("b", 100)], [{ nodeId: "b", addr: "b:1", weight: 10 }, { nodeId: "c", addr: "c:1", weight: 10 }]);
+  t.deepEqual(next, [manager("b", 55), manager("c", 10)]);
+  t.false(namesSameManagers(next, [manager("b", 1)]));
+  t.true(namesSameManagers(next, [manager("c", 1), manager("b", 1)]));
+});
