@@ -25,6 +25,8 @@ export interface SimTelemetryOptions {
 export function createSimTelemetry({ who, clock, random, trace: lines }: SimTelemetryOptions): SimTelemetry {
   const readings = new Map<string, number>();
   const log = (level: string) => (fields: object, message: string) => {
+    // Texts are constant, what varies is in the fields: so they name branches.
+    if (level !== "debug") lines.mark(`${level}: ${message}`);
     if (lines.isKept) lines.write(who, `log.${level} ${message} ${describe(fields)}`);
   };
   const logger: Logger = { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") };

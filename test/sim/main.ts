@@ -59,7 +59,8 @@ for (let seed = from; seed < from + count; seed += 1) {
 
 const missed = knownMarks.filter((mark) => !marks.has(mark));
 if (only === undefined) {
-  console.log(`marks: ${[...marks].sort(([a], [b]) => (a < b ? -1 : 1)).map(([mark, times]) => `${mark}=${times}`).join(" ")}`);
+  console.log("branches reached:");
+  for (const [mark, times] of [...marks].sort(([a], [b]) => (a < b ? -1 : 1))) console.log(`  ${String(times).padStart(7)}  ${mark}`);
   if (missed.length > 0) console.log(`never reached: ${missed.join(" ")}`);
 }
 console.log(`${count - failed} passed, ${failed} failed`);
