@@ -1,0 +1,97 @@
+/**
+ * `muster charts`: every statechart of the system. The registry is the folder `machines/` itself, so that no chart can be
+ * missing from it: a file that exports a `…Machine` is a chart.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { AnyStateMachine, StateNode } from "xstate";
+import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { printListing } from "./table.ts";
+import { UserError } from "./user-error.ts";
+
+const folder = new URL("../machines/", import.meta.url);
+const exported = /^export const (\w+Machine)\b/gm;
+
+export interface Chart {
+  /** The file's name, such as `certificate`. */
+  readonly name: string;
+  /** The first sentence of the file's header. */
+  readonly summary: string;
+  readonly machine: AnyStateMachine;
+}
+
+/** The first paragraph of the header comment, as one line. */
+function summaryOf(source: string): string {
+  const header = /^\/\*\*([\s\S]*?)\*\//.exec(source)?.[1] ?? "";
+  const text = header.replaceAll(/^\s*\* ?/gm, "").trim();
+  return (text.split(/\n\s*\n/)[0] ?? "").replaceAll(/\s+/g, " ").split(/(?<=\.) /)[0] ?? "";
+}
+
+export async function allCharts(): Promise<readonly Chart[]> {
+  const charts: Chart[] = [];
+  for (const file of readdirSync(fileURLToPath(folder)).toSorted()) {
+    if (!file.endsWith(".ts")) continue;
+    const source = readFileSync(new URL(file, folder), "utf8");
+    const names = [...source.matchAll(exported)].map(([, name]) => name as string);
+    if (names.length === 0) continue;
+    const module = (await import(new URL(file, folder).href)) as Readonly<Record<string, AnyStateMachine>>;
+    for (const name of names) {
+      const machine = module[name];
+      if (machine !== undefined)
+        charts.push({ name: file.slice(0, -".ts".length), summary: summaryOf(source), machine });
+    }
+  }
+  return charts;
+}
+
+function statesOf(node: Pick<StateNode, "states">): number {
+  return Object.values(node.states).reduce((sum, child) => sum + 1 + statesOf(child), 0);
+}
+
+async function named(names: readonly string[]): Promise<readonly Chart[]> {
+  const charts = await allCharts();
+  if (names.length === 0) return charts;
+  return names.map((name) => {
+    const found = charts.find((chart) => chart.name === name || chart.machine.id === name);
+    if (found === undefined) throw new UserError(`no statechart is called ${name}: see 'muster charts'`);
+    return found;
+  });
+}
+
+export const charts: Command = command({
+  operands: "[NAME...]",
+  summary: "Lists the statecharts that the system is made of; with --format json or mermaid shows them.",
+  options: listingOptions,
+  async run({ values, operands, shell }) {
+    const chosen = await named(operands);
+    if (values.format === "mermaid") {
+      const { toMermaid } = await import("./chart-mermaid.ts");
+      for (const { name, machine } of chosen) {
+        if (chosen.length > 1) shell.print(`%% ${name}`);
+        shell.print(toMermaid(machine));
+      }
+      return;
+    }
+    if (values.format !== undefined && values.format !== "json" && values.format !== "table") {
+      throw new UsageError(`--format takes 'table', 'json' or 'mermaid', not '${values.format}'`);
+    }
+    if (values.format === "json" && values.quiet !== true) {
+      for (const { name, summary, machine } of chosen) {
+        shell.print(JSON.stringify({ name, summary, machine: machine.config as unknown }));
+      }
+      return;
+    }
+    printListing(
+      shell,
+      {
+        headings: ["NAME", "STATES", "DESCRIPTION"],
+        rows: chosen.map(({ name, summary, machine }) => ({
+          id: name,
+          cells: [name, String(statesOf(machine.root)), summary],
+          object: () => ({}),
+        })),
+      },
+      values,
+    );
+  },
+});

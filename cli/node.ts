@@ -1,0 +1,174 @@
+/** `muster node`: ls, inspect, update, rm, ps. */
+import {
+  Annotations,
+  ControlService,
+  ListTasksRequest_Filters,
+  Node,
+  NodeRole,
+  NodeSpec,
+  NodeSpec_Availability,
+  NodeStatus_State,
+  OperatorService,
+  RaftMemberStatus_Reachability,
+  RemoveNodeRequest,
+  StatusRequest,
+  TaskState,
+  UpdateNodeRequest,
+} from "../proto/gen/messages.ts";
+import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { findNode, listNodes, listTasks, nodeName, retryingConflicts, withManager } from "./manager-client.ts";
+import { printListing, printObjects } from "./table.ts";
+import { taskListing } from "./task-table.ts";
+import { parseChoice, parseLabels } from "./values.ts";
+
+const methods = ControlService.methods;
+
+const states: { readonly [State in NodeStatus_State]: string } = {
+  [NodeStatus_State.UNKNOWN]: "Unknown",
+  [NodeStatus_State.DOWN]: "Down",
+  [NodeStatus_State.READY]: "Ready",
+  [NodeStatus_State.DISCONNECTED]: "Disconnected",
+};
+const availabilities: { readonly [Availability in NodeSpec_Availability]: string } = {
+  [NodeSpec_Availability.ACTIVE]: "Active",
+  [NodeSpec_Availability.PAUSE]: "Pause",
+  [NodeSpec_Availability.DRAIN]: "Drain",
+};
+
+function managerColumn({ managerStatus }: Node): string {
+  if (managerStatus === null) return "";
+  if (managerStatus.leader) return "Leader";
+  return managerStatus.reachability === RaftMemberStatus_Reachability.REACHABLE ? "Reachable" : "Unreachable";
+}
+
+const ls = command({
+  summary: "Lists the nodes of the cluster.",
+  options: listingOptions,
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const [nodes, { managerId }] = await Promise.all([
+        listNodes(client),
+        client.call(OperatorService.methods.Status, StatusRequest.create({})),
+      ]);
+      printListing(
+        shell,
+        {
+          headings: ["ID", "HOSTNAME", "STATUS", "AVAILABILITY", "MANAGER STATUS", "ENGINE VERSION"],
+          rows: nodes.map((node) => ({
+            id: node.id,
+            cells: [
+              node.id === managerId ? `${node.id} *` : node.id,
+              nodeName(node),
+              states[node.status?.state ?? NodeStatus_State.UNKNOWN],
+              availabilities[node.spec?.availability ?? NodeSpec_Availability.ACTIVE],
+              managerColumn(node),
+              node.description?.engine?.engineVersion ?? "",
+            ],
+            object: () => ({ ...Node.toJson(node), Self: node.id === managerId }),
+          })),
+        },
+        values,
+      );
+    }),
+});
+
+const inspect = command({
+  operands: "self|NODE [NODE...]",
+  min: 1,
+  summary: "Shows everything that the cluster knows about nodes.",
+  options: { format: { type: "string" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const nodes: Node[] = [];
+      for (const operand of operands) nodes.push(await findNode(client, operand));
+      printObjects(
+        shell,
+        nodes.map((node) => Node.toJson(node)),
+        values.format,
+      );
+    }),
+});
+
+const update = command({
+  operands: "NODE",
+  min: 1,
+  max: 1,
+  summary: "Changes a node's availability, role or labels.",
+  options: {
+    availability: { type: "string" },
+    role: { type: "string" },
+    "label-add": { type: "string", multiple: true },
+    "label-rm": { type: "string", multiple: true },
+  },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const change = (spec: NodeSpec): NodeSpec => {
+        const labels = { ...spec.annotations?.labels, ...parseLabels(values["label-add"] ?? []) };
+        for (const label of values["label-rm"] ?? []) delete labels[label];
+        return NodeSpec.patch(spec, {
+          annotations: Annotations.patch(spec.annotations ?? Annotations.create({}), { labels }),
+          ...(values.availability === undefined
+            ? {}
+            : {
+                availability: parseChoice(values.availability, "availability", {
+                  active: NodeSpec_Availability.ACTIVE,
+                  pause: NodeSpec_Availability.PAUSE,
+                  drain: NodeSpec_Availability.DRAIN,
+                }),
+              }),
+          ...(values.role === undefined
+            ? {}
+            : {
+                desiredRole: parseChoice(values.role, "role", { worker: NodeRole.WORKER, manager: NodeRole.MANAGER }),
+              }),
+        });
+      };
+      if (Object.keys(values).length === 0) throw new UsageError("say what to change: see 'muster node update --help'");
+      // A heartbeat may rewrite the node between reading and writing.
+      await retryingConflicts(async () => {
+        const node = await findNode(client, operands[0] as string);
+        await client.call(
+          methods.UpdateNode,
+          UpdateNodeRequest.create({
+            nodeId: node.id,
+            nodeVersion: node.meta?.version ?? null,
+            spec: change(node.spec ?? NodeSpec.create({})),
+          }),
+        );
+        shell.print(node.id);
+      });
+    }),
+});
+
+const rm = command({
+  operands: "NODE [NODE...]",
+  min: 1,
+  summary: "Removes nodes from the cluster; their certificates are refused from then on.",
+  options: { force: { type: "boolean", short: "f" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      for (const operand of operands) {
+        const { id } = await findNode(client, operand);
+        await client.call(methods.RemoveNode, RemoveNodeRequest.create({ nodeId: id, force: values.force ?? false }));
+        shell.print(operand);
+      }
+    }),
+});
+
+const ps = command({
+  operands: "[self|NODE...]",
+  summary: "Lists the tasks of nodes.",
+  options: { ...listingOptions, all: { type: "boolean", short: "a" }, "no-trunc": { type: "boolean" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const ids: string[] = [];
+      for (const operand of operands.length === 0 ? ["self"] : operands) ids.push((await findNode(client, operand)).id);
+      const filters = ListTasksRequest_Filters.create({ nodeIds: ids });
+      const tasks = (await listTasks(client, filters)).filter(
+        ({ desiredState }) => values.all === true || desiredState <= TaskState.COMPLETE,
+      );
+      printListing(shell, await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false), values);
+    }),
+});
+
+export const commands: Readonly<Record<string, Command>> = { ls, inspect, update, rm, ps };

@@ -1,0 +1,236 @@
+/** `muster service`: create, ls, ps, inspect, update, scale, rm, rollback. */
+import { modeOf, type ServiceMode } from "../machines/service-validation.ts";
+import {
+  ControlService,
+  CreateServiceRequest,
+  GetServiceRequest,
+  ListServiceStatusesRequest,
+  ListTasksRequest_Filters,
+  PortConfig_PublishMode,
+  RemoveServiceRequest,
+  ReplicatedJob,
+  ReplicatedService,
+  Service,
+  ServiceSpec,
+  UpdateServiceRequest,
+  UpdateServiceRequest_Rollback,
+  type ListServiceStatusesResponse_ServiceStatus,
+} from "../proto/gen/messages.ts";
+import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import {
+  findService,
+  listServices,
+  listTasks,
+  retryingConflicts,
+  serviceName,
+  withManager,
+  type ManagerClient,
+} from "./manager-client.ts";
+import { untilConverged } from "./progress.ts";
+import { createFlags, updateFlags } from "./service-flags.ts";
+import { changedSpec, newSpec } from "./service-spec.ts";
+import { printListing, printObjects } from "./table.ts";
+import { imageOf, portsOf, taskListing } from "./task-table.ts";
+import { parseCount } from "./values.ts";
+import { UserError } from "./user-error.ts";
+
+const methods = ControlService.methods;
+
+/** As Docker shows ids in listings of services. */
+const shortIdLength = 12;
+
+const modeNames: { readonly [Mode in ServiceMode]: string } = {
+  replicated: "replicated",
+  global: "global",
+  "replicated-job": "replicated job",
+  "global-job": "global job",
+};
+
+const create = command({
+  operands: "IMAGE|COMMAND [ARG...]",
+  min: 1,
+  stopsAtOperand: true,
+  summary: "Creates a service of containers, or with --driver exec of plain processes.",
+  options: createFlags,
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const request = CreateServiceRequest.create({ spec: newSpec(values, operands) });
+      const { service } = await client.call(methods.CreateService, request);
+      const id = service?.id ?? "";
+      shell.print(id);
+      if (values.detach !== true) await untilConverged(client, shell, id, { quiet: values.quiet ?? false });
+    }),
+});
+
+function replicasColumn(service: Service, status: ListServiceStatusesResponse_ServiceStatus | undefined): string {
+  const counts = `${status?.runningTasks ?? 0}/${status?.desiredTasks ?? 0}`;
+  const job = service.spec?.replicatedJob;
+  if (job != null) return `${counts} (${status?.completedTasks ?? 0}/${job.totalCompletions} completed)`;
+  const max = service.spec?.task?.placement?.maxReplicas ?? 0;
+  return max === 0 ? counts : `${counts} (max ${max} per node)`;
+}
+
+const ls = command({
+  summary: "Lists services.",
+  options: listingOptions,
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const services = (await listServices(client)).toSorted((a, b) => serviceName(a).localeCompare(serviceName(b)));
+      const request = ListServiceStatusesRequest.create({ services: services.map(({ id }) => id) });
+      const { statuses } = await client.call(methods.ListServiceStatuses, request);
+      const byId = new Map(statuses.map((status) => [status.serviceId, status]));
+      printListing(
+        shell,
+        {
+          headings: ["ID", "NAME", "MODE", "REPLICAS", "IMAGE", "PORTS"],
+          rows: services.map((service) => {
+            const mode = modeOf(service.spec);
+            // The allocator fills in ports that were left to it.
+            const ports = service.endpoint?.ports ?? service.spec?.endpoint?.ports ?? [];
+            return {
+              id: service.id,
+              cells: [
+                service.id.slice(0, shortIdLength),
+                serviceName(service),
+                mode === null ? "" : modeNames[mode],
+                replicasColumn(service, byId.get(service.id)),
+                imageOf(service.spec?.task ?? null),
+                portsOf(ports.filter(({ publishMode }) => publishMode === PortConfig_PublishMode.INGRESS)),
+              ],
+              object: () => Service.toJson(service),
+            };
+          }),
+        },
+        values,
+      );
+    }),
+});
+
+const ps = command({
+  operands: "SERVICE [SERVICE...]",
+  min: 1,
+  summary: "Lists the tasks of services, with those of the past.",
+  options: { ...listingOptions, "no-trunc": { type: "boolean" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const serviceIds: string[] = [];
+      for (const operand of operands) serviceIds.push((await findService(client, operand)).id);
+      const tasks = await listTasks(client, ListTasksRequest_Filters.create({ serviceIds }));
+      printListing(shell, await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false), values);
+    }),
+});
+
+const inspect = command({
+  operands: "SERVICE [SERVICE...]",
+  min: 1,
+  summary: "Shows everything that the cluster knows about services, defaults filled in.",
+  options: { format: { type: "string" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const services: Service[] = [];
+      for (const operand of operands) {
+        const { id } = await findService(client, operand);
+        const { service } = await client.call(methods.GetService, GetServiceRequest.create({ serviceId: id, insertDefaults: true }));
+        if (service !== null) services.push(service);
+      }
+      printObjects(shell, services.map((service) => Service.toJson(service)), values.format);
+    }),
+});
+
+/** Reads, changes and writes a service; again when another writer (the allocator, an update) came between. */
+function changeService(
+  client: ManagerClient,
+  operand: string,
+  change: (spec: ServiceSpec) => ServiceSpec,
+  rollback: UpdateServiceRequest_Rollback = UpdateServiceRequest_Rollback.NONE,
+): Promise<Service> {
+  return retryingConflicts(async () => {
+    const service = await findService(client, operand);
+    const spec = change(service.spec ?? ServiceSpec.create({}));
+    const serviceVersion = service.meta?.version ?? null;
+    await client.call(methods.UpdateService, UpdateServiceRequest.create({ serviceId: service.id, serviceVersion, spec, rollback }));
+    return service;
+  });
+}
+
+const update = command({
+  operands: "SERVICE",
+  min: 1,
+  max: 1,
+  summary: "Changes a service; what is not named stays as it is.",
+  options: updateFlags,
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const isRollback = values.rollback === true;
+      const rollback = isRollback ? UpdateServiceRequest_Rollback.PREVIOUS : UpdateServiceRequest_Rollback.NONE;
+      const operand = operands[0] as string;
+      const { id } = await changeService(client, operand, (spec) => changedSpec(spec, values), rollback);
+      shell.print(operand);
+      if (values.detach !== true) await untilConverged(client, shell, id, { quiet: values.quiet ?? false, isRollback });
+    }),
+});
+
+const rollback = command({
+  operands: "SERVICE",
+  min: 1,
+  max: 1,
+  summary: "Takes a service back to the spec before its present one.",
+  options: { detach: { type: "boolean", short: "d" }, quiet: { type: "boolean", short: "q" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const operand = operands[0] as string;
+      const { id } = await changeService(client, operand, (spec) => spec, UpdateServiceRequest_Rollback.PREVIOUS);
+      shell.print(operand);
+      if (values.detach !== true) {
+        await untilConverged(client, shell, id, { quiet: values.quiet ?? false, isRollback: true });
+      }
+    }),
+});
+
+function scaledTo(spec: ServiceSpec, count: number): ServiceSpec {
+  if (spec.replicated !== null) {
+    return ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: count }) });
+  }
+  if (spec.replicatedJob === null) throw new UserError("scale can only be used with replicated or replicated-job mode");
+  return ServiceSpec.patch(spec, { replicatedJob: ReplicatedJob.patch(spec.replicatedJob, { totalCompletions: count }) });
+}
+
+const scale = command({
+  operands: "SERVICE=REPLICAS [SERVICE=REPLICAS...]",
+  min: 1,
+  summary: "Sets how many replicas services have.",
+  options: { detach: { type: "boolean", short: "d" } },
+  run: ({ values, operands, shell }) => {
+    const wanted = operands.map((operand) => {
+      const at = operand.lastIndexOf("=");
+      if (at < 1) throw new UsageError(`'${operand}' is not SERVICE=REPLICAS`);
+      return { name: operand.slice(0, at), count: parseCount(operand.slice(at + 1), "replicas") };
+    });
+    return withManager(shell, async (client) => {
+      const ids: string[] = [];
+      for (const { name, count } of wanted) {
+        ids.push((await changeService(client, name, (spec) => scaledTo(spec, count))).id);
+        shell.print(`${name} scaled to ${count}`);
+      }
+      if (values.detach === true) return;
+      for (const id of ids) await untilConverged(client, shell, id, { quiet: false });
+    });
+  },
+});
+
+const rm = command({
+  operands: "SERVICE [SERVICE...]",
+  min: 1,
+  summary: "Removes services; their tasks are stopped.",
+  options: {},
+  run: ({ operands, shell }) =>
+    withManager(shell, async (client) => {
+      for (const operand of operands) {
+        const { id } = await findService(client, operand);
+        await client.call(methods.RemoveService, RemoveServiceRequest.create({ serviceId: id }));
+        shell.print(operand);
+      }
+    }),
+});
+
+export const commands: Readonly<Record<string, Command>> = { create, ls, ps, inspect, update, rollback, scale, rm };

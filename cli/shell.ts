@@ -1,0 +1,53 @@
+/** What a command is given of the world: where its output goes, what time it is, and a connection to a manager. */
+import { connectUnix } from "../edges/grpc/client.ts";
+import type { RpcChannel } from "../runtime/rpc.ts";
+import { lastHost } from "./last-host.ts";
+import { UserError } from "./user-error.ts";
+
+export interface Shell {
+  /** One line, or several, to standard output. */
+  print(text: string): void;
+  /** Progress and remarks, to standard error. */
+  remark(text: string): void;
+  /** True where standard error is a terminal that can be drawn on. */
+  readonly isInteractive: boolean;
+  /** Milliseconds since the epoch. */
+  now(): number;
+  /** Connects to the manager that was chosen. Rejects with UserError when nobody is there. */
+  connect(): Promise<RpcChannel>;
+  /** The same shell with another manager. */
+  at(host: string): Shell;
+}
+
+/** `unix:///path`, or a path. Throws UserError. */
+export function socketPath(host: string): string {
+  if (host.startsWith("unix://")) return host.slice("unix://".length);
+  if (host.startsWith("/") || host.startsWith("./") || host.startsWith("../")) return host;
+  throw new UserError(`'${host}' is not a control socket: write unix:///PATH/control.sock`);
+}
+
+export function processShell(host = process.env["MUSTER_HOST"] ?? ""): Shell {
+  return {
+    print: (text) => void process.stdout.write(`${text}\n`),
+    remark: (text) => void process.stderr.write(`${text}\n`),
+    isInteractive: process.stderr.isTTY,
+    now: () => Date.now(),
+    async connect() {
+      const chosen = host === "" ? lastHost() : host;
+      if (chosen === null) {
+        throw new UserError(
+          "no manager is known on this machine: start one with 'muster up', or name its control socket with --host",
+        );
+      }
+      const path = socketPath(chosen);
+      try {
+        return await connectUnix(path);
+      } catch (error) {
+        throw new UserError(`no manager answers on ${path}: is 'muster up' or 'muster manager' running?`, {
+          cause: error,
+        });
+      }
+    },
+    at: (other) => processShell(other),
+  };
+}

@@ -1,0 +1,102 @@
+/** Tasks as a table: Docker's columns, the newest attempt of each slot first and those before it indented beneath. */
+import { runtimeOf } from "../machines/list-filters.ts";
+import {
+  ExecSpec,
+  PortConfig_Protocol,
+  Task,
+  TaskState,
+  type PortConfig,
+  type TaskSpec,
+} from "../proto/gen/messages.ts";
+import { byAge, listNodes, nodeName, type ManagerClient } from "./manager-client.ts";
+import type { Listing } from "./table.ts";
+import { ago } from "./values.ts";
+
+/** As Docker shows ids in listings of tasks. */
+const shortIdLength = 12;
+
+const protocols: { readonly [Protocol in PortConfig_Protocol]: string } = {
+  [PortConfig_Protocol.TCP]: "tcp",
+  [PortConfig_Protocol.UDP]: "udp",
+  [PortConfig_Protocol.SCTP]: "sctp",
+};
+
+const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, state]) => [state, name]));
+
+/** `Running`. */
+export function stateName(state: number): string {
+  const name = stateNames.get(state) ?? String(state);
+  return name.charAt(0) + name.slice(1).toLowerCase();
+}
+
+/** The image; for another runtime its kind, with a process's command. */
+export function imageOf(spec: TaskSpec | null): string {
+  if (spec?.container != null) return spec.container.image.replace(/@sha256:.*$/, "");
+  const kind = runtimeOf(spec);
+  const payload = spec?.generic?.payload?.value;
+  if (kind !== "exec" || payload === undefined) return kind;
+  try {
+    return `exec:${ExecSpec.decode(payload).command}`;
+  } catch {
+    return kind;
+  }
+}
+
+/** `*:8080->80/tcp` each. */
+export function portsOf(ports: readonly PortConfig[]): string {
+  return ports
+    .map(({ publishedPort, targetPort, protocol }) => `*:${publishedPort}->${targetPort}/${protocols[protocol]}`)
+    .join(", ");
+}
+
+/** `web.2`, or `web.<node>` for a global service. */
+function slotName(task: Task): string {
+  const service = task.serviceAnnotations?.name ?? task.serviceId;
+  const isGlobal = task.slot === 0 && task.jobIteration === null;
+  return task.annotations?.name || `${service}.${isGlobal ? task.nodeId : task.slot}`;
+}
+
+/** By service, slot (for a global service node), newest first. */
+function inOrder(tasks: readonly Task[]): readonly Task[] {
+  return tasks.toSorted((a, b) => {
+    const service = (a.serviceAnnotations?.name ?? "").localeCompare(b.serviceAnnotations?.name ?? "");
+    if (service !== 0) return service;
+    if (a.slot !== b.slot) return a.slot - b.slot;
+    if (a.slot === 0 && a.nodeId !== b.nodeId) return a.nodeId < b.nodeId ? -1 : 1;
+    return byAge(a, b);
+  });
+}
+
+export async function taskListing(
+  client: ManagerClient,
+  tasks: readonly Task[],
+  now: number,
+  isWhole: boolean,
+): Promise<Listing> {
+  const names = new Map((await listNodes(client)).map((node) => [node.id, nodeName(node)]));
+  let previous = "";
+  return {
+    headings: ["ID", "NAME", "IMAGE", "NODE", "DESIRED STATE", "CURRENT STATE", "ERROR", "PORTS"],
+    rows: inOrder(tasks).map((task) => {
+      const slot = slotName(task);
+      const name = slot === previous ? ` \\_ ${slot}` : slot;
+      previous = slot;
+      const { status } = task;
+      const since = ago(status?.timestamp ?? null, now);
+      return {
+        id: task.id,
+        cells: [
+          isWhole ? task.id : task.id.slice(0, shortIdLength),
+          name,
+          imageOf(task.spec),
+          names.get(task.nodeId) ?? task.nodeId,
+          stateName(task.desiredState),
+          `${stateName(status?.state ?? TaskState.NEW)}${since === "" ? "" : ` ${since}`}`,
+          status === null || status.err === "" ? "" : `"${status.err}"`,
+          portsOf(status?.portStatus?.ports ?? []),
+        ],
+        object: () => Task.toJson(task),
+      };
+    }),
+  };
+}

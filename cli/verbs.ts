@@ -1,0 +1,33 @@
+/** What `muster` can be asked, and where the answer is: each file is loaded only when its verb is used. */
+import { processVerbs } from "./process-verbs.ts";
+import type { Command } from "./command.ts";
+
+/** One command, or a noun with commands of its own. */
+export type Verb =
+  | { readonly kind: "command"; readonly command: Command }
+  | { readonly kind: "noun"; readonly commands: Readonly<Record<string, Command>> };
+
+export interface VerbEntry {
+  readonly summary: string;
+  load(): Promise<Verb>;
+}
+
+function noun(summary: string, load: () => Promise<{ readonly commands: Readonly<Record<string, Command>> }>): VerbEntry {
+  return { summary, load: async () => ({ kind: "noun", commands: (await load()).commands }) };
+}
+
+export function verb(summary: string, load: () => Promise<Command>): VerbEntry {
+  return { summary, load: async () => ({ kind: "command", command: await load() }) };
+}
+
+export const verbs: Readonly<Record<string, VerbEntry>> = {
+  ...processVerbs,
+  node: noun("the machines that run tasks", () => import("./node.ts")),
+  service: noun("what is to run", () => import("./service.ts")),
+  task: noun("attempts to run it", () => import("./task.ts")),
+  token: verb("prints the token with which a node joins", async () => (await import("./token.ts")).token),
+  ca: verb("prints the cluster's root certificate", async () => (await import("./ca.ts")).ca),
+  events: verb("prints what happens, as it happens", async () => (await import("./events.ts")).events),
+  why: verb("explains what something is waiting for", async () => (await import("./why.ts")).why),
+  charts: verb("shows the statecharts of the system", async () => (await import("./charts.ts")).charts),
+};

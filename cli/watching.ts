@@ -1,0 +1,41 @@
+/** Watch as the commands use it: a callback for each message, and a promise for the end. */
+import { WatchRequest, WatchService, type WatchMessage, type WatchRequest_WatchEntry } from "../proto/gen/messages.ts";
+import type { ManagerClient } from "./manager-client.ts";
+import { UserError } from "./user-error.ts";
+
+/** Create, update and remove. */
+export const everyAction = 7;
+
+export interface Watching {
+  /** Resolves with the first message: what is committed from then on is told. */
+  readonly started: Promise<void>;
+  /** Rejects when the stream ends by itself; never resolves. */
+  readonly broken: Promise<never>;
+  cancel(): void;
+}
+
+export function watch(
+  client: ManagerClient,
+  entries: readonly WatchRequest_WatchEntry[],
+  onMessage: (message: WatchMessage) => void,
+): Watching {
+  const started = Promise.withResolvers<void>();
+  const broken = Promise.withResolvers<never>();
+  // Whoever waits for the one need not wait for the other.
+  started.promise.catch(() => undefined);
+  broken.promise.catch(() => undefined);
+  let isFirst = true;
+  const stream = client.channel.serverStream(WatchService.methods.Watch, WatchRequest.create({ entries }), {
+    onMessage(message) {
+      if (!isFirst) return onMessage(message);
+      isFirst = false;
+      started.resolve();
+    },
+    onEnd(error) {
+      const failure = error ?? new UserError("the manager ended the watch: is it being stopped?");
+      started.reject(failure);
+      broken.reject(failure);
+    },
+  });
+  return { started: started.promise, broken: broken.promise, cancel: () => stream.cancel() };
+}
