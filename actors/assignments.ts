@@ -2,7 +2,7 @@
 import {
   AssignmentsMessage,
   AssignmentsMessage_Type,
-  Task,
+  type Task,
   TaskState,
   TasksMessage,
   type AssignmentChange,
@@ -47,7 +47,13 @@ export class AssignmentStream {
   #volumeIds = new Set<string>();
   #ended = false;
 
-  constructor(env: Environment, id: string, input: AssignmentsInput, writer: Writer, onEnd: (stream: AssignmentStream) => void) {
+  constructor(
+    env: Environment,
+    id: string,
+    input: AssignmentsInput,
+    writer: Writer,
+    onEnd: (stream: AssignmentStream) => void,
+  ) {
     this.nodeId = input.nodeId;
     this.#writer = writer;
     this.#onEnd = onEnd;
@@ -71,7 +77,8 @@ export class AssignmentStream {
 
   /** The end of a batch: tells the node what was noted. */
   flush(): void {
-    if (!this.#ended && this.#taskIds.size + this.#volumeIds.size > 0) this.#hosted.actor.send({ type: "changes.noted" });
+    if (!this.#ended && this.#taskIds.size + this.#volumeIds.size > 0)
+      this.#hosted.actor.send({ type: "changes.noted" });
   }
 
   end(error?: RpcError): void {
@@ -116,8 +123,16 @@ export class AssignmentRouter {
   }
 
   /** Starts a stream; `onEnd` is called once, whoever ends it. */
-  open(nodeId: string, sessionId: string, target: StreamTarget, onEnd: (stream: AssignmentStream) => void): AssignmentStream {
-    const writer = target.method === "Assignments" ? this.#assignmentsWriter(nodeId, target.sink) : this.#tasksWriter(nodeId, target.sink);
+  open(
+    nodeId: string,
+    sessionId: string,
+    target: StreamTarget,
+    onEnd: (stream: AssignmentStream) => void,
+  ): AssignmentStream {
+    const writer =
+      target.method === "Assignments"
+        ? this.#assignmentsWriter(nodeId, target.sink)
+        : this.#tasksWriter(nodeId, target.sink);
     this.#opened += 1;
     const input = { nodeId, sessionId, method: target.method };
     const stream = new AssignmentStream(this.#env, `assignments/${nodeId}/${this.#opened}`, input, writer, (ended) => {
@@ -140,7 +155,9 @@ export class AssignmentRouter {
         if (change.action === "remove" || concernsNode(old, object)) this.#note(object.nodeId, object.id, "task");
         if (old !== null && old.nodeId !== object.nodeId) this.#note(old.nodeId, object.id, "task");
       } else if (change.table === "volume") {
-        const nodes = new Set([...change.object.publishStatus, ...(change.old?.publishStatus ?? [])].map(({ nodeId }) => nodeId));
+        const nodes = new Set(
+          [...change.object.publishStatus, ...(change.old?.publishStatus ?? [])].map(({ nodeId }) => nodeId),
+        );
         for (const nodeId of nodes) this.#note(nodeId, change.object.id, "volume");
       }
     }
@@ -176,9 +193,13 @@ export class AssignmentRouter {
       snapshot: () => set.complete(),
       changes: (taskIds, volumeIds) => set.changes(taskIds, volumeIds),
       complete: (changes, resultsIn) =>
-        sink.write(AssignmentsMessage.create({ type: AssignmentsMessage_Type.COMPLETE, appliesTo: "", resultsIn, changes })),
+        sink.write(
+          AssignmentsMessage.create({ type: AssignmentsMessage_Type.COMPLETE, appliesTo: "", resultsIn, changes }),
+        ),
       increment: (changes, appliesTo, resultsIn) =>
-        sink.write(AssignmentsMessage.create({ type: AssignmentsMessage_Type.INCREMENTAL, appliesTo, resultsIn, changes })),
+        sink.write(
+          AssignmentsMessage.create({ type: AssignmentsMessage_Type.INCREMENTAL, appliesTo, resultsIn, changes }),
+        ),
     };
   }
 

@@ -116,7 +116,10 @@ class DispatcherActor implements Dispatcher {
     this.handlers = this.#makeHandlers();
     const watch = env.store.watch((commit) => this.#onCommit(commit));
     const heard = env.bus.subscribe(sessionRegistered, ({ data }) => this.#onRegisteredElsewhere(data));
-    this.#stops.push(() => watch.unsubscribe(), () => heard.unsubscribe());
+    this.#stops.push(
+      () => watch.unsubscribe(),
+      () => heard.unsubscribe(),
+    );
     for (const record of env.store.all("session")) this.#adopt(record.id);
   }
 
@@ -134,9 +137,19 @@ class DispatcherActor implements Dispatcher {
     const since = node.meta?.updatedAt ?? null;
     const tried = this.#histories.remarks(nodeId);
     if (record !== undefined && store.get("manager", record.managerId)?.alive !== false) {
-      return [Reason.create({ waitingFor: `nothing: the node is served by manager ${record.managerId}`, wokenBy: "a heartbeat there", since, tried })];
+      return [
+        Reason.create({
+          waitingFor: `nothing: the node is served by manager ${record.managerId}`,
+          wokenBy: "a heartbeat there",
+          since,
+          tried,
+        }),
+      ];
     }
-    const state = record === undefined ? "the agent to register" : `the agent to register elsewhere: its manager ${record.managerId} is gone`;
+    const state =
+      record === undefined
+        ? "the agent to register"
+        : `the agent to register elsewhere: its manager ${record.managerId} is gone`;
     return [Reason.create({ waitingFor: state, wokenBy: "a Session call to any manager", since, tried })];
   }
 
@@ -144,7 +157,7 @@ class DispatcherActor implements Dispatcher {
     if (this.#stopped) return;
     this.#stopped = true;
     for (const stop of this.#stops) stop();
-    for (const session of [...this.#sessions.values()]) session.send({ type: "dispatcher.stopped" });
+    for (const session of this.#sessions.values()) session.send({ type: "dispatcher.stopped" });
     this.#judge.stop();
     this.#messages.stop();
     this.#router.stop();
@@ -162,8 +175,10 @@ class DispatcherActor implements Dispatcher {
         session.heartbeat(this.#env.clock.now(), this.#graceMs(periodMs));
         return HeartbeatResponse.create({ period: duration(periodMs) });
       },
-      UpdateTaskStatus: (request, call) => this.#reports.update(this.#sessionOf(call, request.sessionId).nodeId, request.updates),
-      UpdateVolumeStatus: (request, call) => this.#reports.updateVolumes(this.#sessionOf(call, request.sessionId).nodeId, request.updates),
+      UpdateTaskStatus: (request, call) =>
+        this.#reports.update(this.#sessionOf(call, request.sessionId).nodeId, request.updates),
+      UpdateVolumeStatus: (request, call) =>
+        this.#reports.updateVolumes(this.#sessionOf(call, request.sessionId).nodeId, request.updates),
       Assignments: (request, sink, call) => this.#openStream({ method: "Assignments", sink }, request.sessionId, call),
       Tasks: (request, sink, call) => this.#openStream({ method: "Tasks", sink }, request.sessionId, call),
     };
@@ -183,7 +198,10 @@ class DispatcherActor implements Dispatcher {
       if (held === undefined) this.#start(nodeId, current, registrant).open(sink, call.signal);
       else {
         held.open(sink, call.signal);
-        held.resume(registrant, isNews(node, registrant) || record?.managerId !== this.#env.managerId || record.sessionId !== current);
+        held.resume(
+          registrant,
+          isNews(node, registrant) || record?.managerId !== this.#env.managerId || record.sessionId !== current,
+        );
       }
       return;
     }
@@ -318,7 +336,8 @@ class DispatcherActor implements Dispatcher {
   /** A registration with another manager is newer. Its own session id, taken there, is no other identity's. */
   #supersede(held: NodeSession): void {
     const { nodeId, sessionId } = held;
-    if (held.isConnected && this.#env.store.get("session", nodeId)?.sessionId !== sessionId) this.#histories.noteEviction(nodeId);
+    if (held.isConnected && this.#env.store.get("session", nodeId)?.sessionId !== sessionId)
+      this.#histories.noteEviction(nodeId);
     held.send({ type: "session.superseded" });
   }
 
@@ -328,7 +347,11 @@ class DispatcherActor implements Dispatcher {
     this.#showCount();
     if (end === "expired") this.#judge.noteDown();
     if (end === "removed") {
-      void this.#registrations.add(`session/${nodeId}`, Operation.create({ remove: sessionRemoval(nodeId), sessionId: session.sessionId }), 100);
+      void this.#registrations.add(
+        `session/${nodeId}`,
+        Operation.create({ remove: sessionRemoval(nodeId), sessionId: session.sessionId }),
+        100,
+      );
     }
   }
 
@@ -360,7 +383,10 @@ class DispatcherActor implements Dispatcher {
 function isNews(node: Node, { description, addr }: Registrant): boolean {
   if (node.status?.state !== NodeStatus_State.READY || node.status.addr !== addr) return true;
   if (description === null) return false;
-  return node.description === null || !sameBytes(NodeDescription.encode(node.description), NodeDescription.encode(description));
+  return (
+    node.description === null ||
+    !sameBytes(NodeDescription.encode(node.description), NodeDescription.encode(description))
+  );
 }
 
 function jitterOf(periodMs: number): number {
@@ -371,4 +397,3 @@ function duration(ms: number): Duration {
   const seconds = Math.floor(ms / 1_000);
   return Duration.create({ seconds, nanos: Math.floor((ms - seconds * 1_000) * 1_000_000) });
 }
-

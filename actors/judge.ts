@@ -35,10 +35,21 @@ export class Judge implements Running {
     const machine = dispatcherMachine.provide({
       actions: {
         reportPause: (_, { lateMs }) =>
-          log.warn({ lateMs }, "this process was stopped for a while: no node is declared DOWN until the nodes had time to be heard"),
+          log.warn(
+            { lateMs },
+            "this process was stopped for a while: no node is declared DOWN until the nodes had time to be heard",
+          ),
         reportHold: (_, { missing, nodes }) => {
-          metrics.counter("muster_mass_down_holds_total", "Times that too many nodes were missing at once to declare them DOWN.").add();
-          log.error({ missing, nodes, holdMs: massDown.holdMs }, "too many nodes are missing at once: declaring none of them DOWN for a while");
+          metrics
+            .counter(
+              "muster_mass_down_holds_total",
+              "Times that too many nodes were missing at once to declare them DOWN.",
+            )
+            .add();
+          log.error(
+            { missing, nodes, holdMs: massDown.holdMs },
+            "too many nodes are missing at once: declaring none of them DOWN for a while",
+          );
         },
         reportRelease: (_, { missing, nodes }) =>
           log.error({ missing, nodes }, "the nodes are still missing after the hold: declaring them DOWN"),

@@ -11,11 +11,18 @@ export interface LogBroker extends Running {
   readonly handlers: ServiceHandlers<typeof LogBrokerService>;
 }
 
-const statusOf = { invalid: Status.INVALID_ARGUMENT, unknown: Status.NOT_FOUND, foreign: Status.PERMISSION_DENIED } as const;
+const statusOf = {
+  invalid: Status.INVALID_ARGUMENT,
+  unknown: Status.NOT_FOUND,
+  foreign: Status.PERMISSION_DENIED,
+} as const;
 
 export function createLogBroker(env: Environment): LogBroker {
   const listeners = new Set<Sink<SubscriptionMessage>>();
-  const gauge = env.telemetry.metrics.gauge("muster_log_listeners", "Nodes that listen for log subscriptions at this manager.");
+  const gauge = env.telemetry.metrics.gauge(
+    "muster_log_listeners",
+    "Nodes that listen for log subscriptions at this manager.",
+  );
   const isKnown = (): boolean => false;
   return {
     handlers: {

@@ -73,7 +73,8 @@ class ManagerWatch implements Running {
     const { store, proposer, telemetry } = this.#env;
     const manager = store.get("manager", managerId);
     if (manager?.alive === false) return;
-    const hasSession = manager !== undefined || [...store.all("session")].some((session) => session.managerId === managerId);
+    const hasSession =
+      manager !== undefined || [...store.all("session")].some((session) => session.managerId === managerId);
     if (!hasSession) return;
     telemetry.log.warn({ manager: managerId }, "manager is silent: taken for dead");
     // Replaces only what was seen: a manager that wrote its record in this moment is not dead.

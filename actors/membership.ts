@@ -55,8 +55,16 @@ export function startMembership(env: Environment, options: MembershipOptions): R
     if (beat === null || beat.managerId === managerId || beat.checksum.length === 0) return;
     const own = checksums.get(beat.applied);
     if (own === undefined || own.length === 0 || sameBytes(own, beat.checksum)) return;
-    telemetry.metrics.counter("muster_replica_mismatches_total", "Beats of a manager whose replica differs from the own one at the same version.").add();
-    telemetry.log.error({ manager: beat.managerId, version: beat.applied }, "replicas differ at the same version of the log: one of them is wrong");
+    telemetry.metrics
+      .counter(
+        "muster_replica_mismatches_total",
+        "Beats of a manager whose replica differs from the own one at the same version.",
+      )
+      .add();
+    telemetry.log.error(
+      { manager: beat.managerId, version: beat.applied },
+      "replicas differ at the same version of the log: one of them is wrong",
+    );
   });
   tell();
   let stopped = false;

@@ -46,7 +46,10 @@ class NodeWatch implements Running {
     this.#env = env;
     const managers = startManagerWatch(env);
     const watch = env.store.watch((commit) => this.#onCommit(commit));
-    this.#stops.push(() => managers.stop(), () => watch.unsubscribe());
+    this.#stops.push(
+      () => managers.stop(),
+      () => watch.unsubscribe(),
+    );
     for (const node of env.store.all("node")) this.#lookAt(node);
     this.#doubtOrphanedSessions(env.store.all("session"));
   }
@@ -131,7 +134,10 @@ class NodeWatch implements Running {
       operations.push(Operation.create({ node: NodePatch.create({ id, status }), sessionId }));
     }
     if (operations.length === 0) return;
-    this.#env.telemetry.log.warn({ nodes: operations.length }, "nodes of a manager that is gone are UNKNOWN until they register elsewhere");
+    this.#env.telemetry.log.warn(
+      { nodes: operations.length },
+      "nodes of a manager that is gone are UNKNOWN until they register elsewhere",
+    );
     void this.#propose(operations).then((written) => {
       if (written || this.#stopped || this.#retry !== null) return;
       this.#retry = this.#env.clock.setTimeout(() => {
@@ -175,14 +181,26 @@ class NodeWatch implements Running {
       });
       operations.push(Operation.create({ task: TaskPatch.create({ id, status: orphaned }) }));
     }
-    if (operations.length > 0) telemetry.log.warn({ node: nodeId, tasks: operations.length }, "node has been DOWN for 24 h: its tasks are ORPHANED");
+    if (operations.length > 0)
+      telemetry.log.warn(
+        { node: nodeId, tasks: operations.length },
+        "node has been DOWN for 24 h: its tasks are ORPHANED",
+      );
     const written = operations.length === 0 || (await this.#propose(operations));
     this.#watched.get(nodeId)?.actor.send({ type: written ? "tasks.orphaned" : "write.failed" });
   }
 
   async #propose(operations: readonly Operation[]): Promise<boolean> {
-    const outcome = await this.#env.proposer.propose({ operations, mode: ProposeRequest_Mode.EACH, timeoutMs: proposeTimeoutMs });
-    if (outcome.kind === "refused") this.#env.telemetry.log.error({ code: outcome.code, reason: outcome.message }, "the ledger refused what the node watch wrote");
+    const outcome = await this.#env.proposer.propose({
+      operations,
+      mode: ProposeRequest_Mode.EACH,
+      timeoutMs: proposeTimeoutMs,
+    });
+    if (outcome.kind === "refused")
+      this.#env.telemetry.log.error(
+        { code: outcome.code, reason: outcome.message },
+        "the ledger refused what the node watch wrote",
+      );
     return outcome.kind === "committed";
   }
 

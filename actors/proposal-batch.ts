@@ -114,9 +114,14 @@ export class ProposalBatch<Answer> {
   /** False when no leader took it and giving up is allowed. */
   async #propose(operations: readonly Operation[]): Promise<boolean> {
     for (let attempt = 0; !this.#stopped; attempt += 1) {
-      const outcome = await this.#env.proposer.propose({ operations, mode: ProposeRequest_Mode.EACH, timeoutMs: proposeTimeoutMs });
+      const outcome = await this.#env.proposer.propose({
+        operations,
+        mode: ProposeRequest_Mode.EACH,
+        timeoutMs: proposeTimeoutMs,
+      });
       if (outcome.kind === "committed") return true;
-      if (outcome.kind === "refused" && !isPassing(outcome.code)) return await this.#isolateRefused(operations, outcome);
+      if (outcome.kind === "refused" && !isPassing(outcome.code))
+        return await this.#isolateRefused(operations, outcome);
       if (this.#options.unavailable !== null) return false;
       await this.#pause(attempt);
     }
@@ -124,15 +129,23 @@ export class ProposalBatch<Answer> {
   }
 
   /** One operation that the ledger cannot take must not hold up the others for ever: the culprit is found by halving, and dropped. */
-  async #isolateRefused(operations: readonly Operation[], outcome: ProposeOutcome & { kind: "refused" }): Promise<boolean> {
+  async #isolateRefused(
+    operations: readonly Operation[],
+    outcome: ProposeOutcome & { kind: "refused" },
+  ): Promise<boolean> {
     if (operations.length > 1) {
       const middle = operations.length >> 1;
       const first = await this.#propose(operations.slice(0, middle));
       return (await this.#propose(operations.slice(middle))) && first;
     }
     const { log, metrics } = this.#env.telemetry;
-    metrics.counter("muster_batch_dropped_operations_total", "Operations that the ledger refused for good.").add(1, { batch: this.#options.name });
-    log.error({ batch: this.#options.name, code: outcome.code, reason: outcome.message }, "the ledger refused an operation for good; it is dropped");
+    metrics
+      .counter("muster_batch_dropped_operations_total", "Operations that the ledger refused for good.")
+      .add(1, { batch: this.#options.name });
+    log.error(
+      { batch: this.#options.name, code: outcome.code, reason: outcome.message },
+      "the ledger refused an operation for good; it is dropped",
+    );
     return true;
   }
 

@@ -1,5 +1,13 @@
 /** Keeps what `machines/registration-rate.ts` decides on: how fast each node registers, and who evicts whom. */
-import { duplicateWindowMs, evicted, isDuplicate, isStale, noHistory, registered, type RegistrationHistory } from "../machines/registration-rate.ts";
+import {
+  duplicateWindowMs,
+  evicted,
+  isDuplicate,
+  isStale,
+  noHistory,
+  registered,
+  type RegistrationHistory,
+} from "../machines/registration-rate.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
 import type { Environment } from "./environment.ts";
 
@@ -30,8 +38,16 @@ export class RegistrationHistories {
     this.#byNode.set(nodeId, history);
     if (!isDuplicate(history, at)) return;
     const { log, metrics } = this.#env.telemetry;
-    metrics.counter("muster_duplicate_identities_total", "Evictions of a live session by another holder of the same identity.").add();
-    log.warn({ node: nodeId, addresses: history.addresses }, "two live machines seem to hold one node identity: each evicts the other");
+    metrics
+      .counter(
+        "muster_duplicate_identities_total",
+        "Evictions of a live session by another holder of the same identity.",
+      )
+      .add();
+    log.warn(
+      { node: nodeId, addresses: history.addresses },
+      "two live machines seem to hold one node identity: each evicts the other",
+    );
   }
 
   /** What an operator should know of the node. */
@@ -39,7 +55,9 @@ export class RegistrationHistories {
     const history = this.#byNode.get(nodeId);
     if (history === undefined || !isDuplicate(history, this.#env.clock.now())) return [];
     const from = history.addresses.join(" and ");
-    return [`two live machines seem to hold this identity (registrations here came from ${from}): remove one, and let it join as a node of its own`];
+    return [
+      `two live machines seem to hold this identity (registrations here came from ${from}): remove one, and let it join as a node of its own`,
+    ];
   }
 
   /** What no decision would look at is forgotten, once in a while. */

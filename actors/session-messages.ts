@@ -1,7 +1,7 @@
 /** Makes SessionMessages, and sends them again when something in them changed: one a node for all changes of a batch. */
 import type { Node, SessionMessage } from "../proto/gen/messages.ts";
 import { assignmentLimits } from "../machines/assignments.ts";
-import { concernsAgent, sessionMessage, sharedPart, type SharedPart } from "../machines/session-message.ts";
+import { concernsAgent, sameBytes, sessionMessage, sharedPart, type SharedPart } from "../machines/session-message.ts";
 import type { TimerHandle } from "../runtime/ports.ts";
 import type { Environment, Running } from "./environment.ts";
 import type { NodeSession } from "./session.ts";
@@ -36,7 +36,7 @@ export class SessionMessages implements Running {
   /** The managers or the cluster object changed. */
   onShared(): void {
     const shared = this.#readShared();
-    if (shared.fingerprint === this.#shared.fingerprint) return;
+    if (sameBytes(shared.bytes, this.#shared.bytes)) return;
     this.#shared = shared;
     this.#tell("all");
   }
@@ -65,7 +65,10 @@ export class SessionMessages implements Running {
     const shared = sharedPart({ id: managerId, addr: this.#addr }, store.all("manager"), cluster);
     const keys = cluster?.networkBootstrapKeys.length ?? 0;
     if (keys > 0 && shared.keys.length === 0) {
-      telemetry.log.error({ keys }, "the cluster's network keys are not three of each subsystem: not sent, for engines crash on them");
+      telemetry.log.error(
+        { keys },
+        "the cluster's network keys are not three of each subsystem: not sent, for engines crash on them",
+      );
     }
     return shared;
   }

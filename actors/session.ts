@@ -76,7 +76,10 @@ export class NodeSession {
   #sink: Sink<SessionMessage> | null = null;
   #ended = false;
 
-  constructor(ports: SessionPorts, options: { nodeId: string; sessionId: string; adopted: boolean; registrant: Registrant }) {
+  constructor(
+    ports: SessionPorts,
+    options: { nodeId: string; sessionId: string; adopted: boolean; registrant: Registrant },
+  ) {
     const { env } = ports;
     this.nodeId = options.nodeId;
     this.sessionId = options.sessionId;
@@ -160,21 +163,44 @@ export class NodeSession {
     const heartbeatBy = context.at + context.graceMs;
     const tried = this.#ports.remarks(this.nodeId);
     const reason = (waitingFor: string, wokenBy: string, since: number, deadline: number | null): Reason[] => [
-      Reason.create({ waitingFor, wokenBy, since: timestamp(since), deadline: deadline === null ? null : timestamp(deadline), tried }),
+      Reason.create({
+        waitingFor,
+        wokenBy,
+        since: timestamp(since),
+        deadline: deadline === null ? null : timestamp(deadline),
+        tried,
+      }),
     ];
-    if (state === "registering") return reason("the commit of the node's registration", "the log's answer", context.linkAt, null);
+    if (state === "registering")
+      return reason("the commit of the node's registration", "the log's answer", context.linkAt, null);
     if (state === "adopted") {
-      return reason("the agent to resume its session, which this manager took over from its earlier life", "a Session call or heartbeat", context.linkAt, context.linkAt + context.unknownGraceMs);
+      return reason(
+        "the agent to resume its session, which this manager took over from its earlier life",
+        "a Session call or heartbeat",
+        context.linkAt,
+        context.linkAt + context.unknownGraceMs,
+      );
     }
     if (state === "serving.disconnected") {
       const deadline = Math.min(context.linkAt + sessionTimes.reconnectGraceMs, heartbeatBy);
-      return reason("the agent to come back: its Session stream broke", "a Session call or heartbeat; else the node is DOWN", context.linkAt, deadline);
+      return reason(
+        "the agent to come back: its Session stream broke",
+        "a Session call or heartbeat; else the node is DOWN",
+        context.linkAt,
+        deadline,
+      );
     }
-    if (state === "serving.connected") return reason("nothing: the node is served by this manager", "a heartbeat", context.at, heartbeatBy);
+    if (state === "serving.connected")
+      return reason("nothing: the node is served by this manager", "a heartbeat", context.at, heartbeatBy);
     if (state === "suspect" || state === "judging") {
       const held = context.heldBecause === "" ? "" : `; held back because ${context.heldBecause}`;
       const asked = context.heldBecause === "" ? heartbeatBy : context.heldAt;
-      return reason(`the verdict whether the node is DOWN${held}`, "a heartbeat, or the next look", context.at, asked + context.recheckMs);
+      return reason(
+        `the verdict whether the node is DOWN${held}`,
+        "a heartbeat, or the next look",
+        context.at,
+        asked + context.recheckMs,
+      );
     }
     return reason("the commit of DOWN", "the log's answer", context.at, null);
   }
@@ -182,13 +208,24 @@ export class NodeSession {
   #register(): void {
     const { env, registrations } = this.#ports;
     const { description, addr } = this.#registrant;
-    const patch = NodePatch.create({ id: this.nodeId, description, status: NodeStatus.create({ state: NodeStatus_State.READY, addr }) });
+    const patch = NodePatch.create({
+      id: this.nodeId,
+      description,
+      status: NodeStatus.create({ state: NodeStatus_State.READY, addr }),
+    });
     const record = Session.create({ id: this.nodeId, sessionId: this.sessionId, managerId: env.managerId });
     const bytes = registrationBytes + descriptionBytes(description);
     void registrations.add(`node/${this.nodeId}`, Operation.create({ node: patch }), bytes);
     registrations
-      .add(`session/${this.nodeId}`, Operation.create({ put: StoreObject.create({ session: record }) }), registrationBytes)
-      .then(() => this.#onRegistered(), () => {});
+      .add(
+        `session/${this.nodeId}`,
+        Operation.create({ put: StoreObject.create({ session: record }) }),
+        registrationBytes,
+      )
+      .then(
+        () => this.#onRegistered(),
+        () => {},
+      );
   }
 
   /** Decides by what the log holds now, not by what was asked. */
@@ -206,15 +243,27 @@ export class NodeSession {
     const { env, registrations } = this.#ports;
     const node = env.store.get("node", this.nodeId);
     if (node === undefined || node.status?.state === NodeStatus_State.READY) return;
-    const status = NodeStatus.create({ state: NodeStatus_State.READY, addr: node.status?.addr ?? this.#registrant.addr });
-    const operation = Operation.create({ node: NodePatch.create({ id: this.nodeId, status }), sessionId: this.sessionId });
+    const status = NodeStatus.create({
+      state: NodeStatus_State.READY,
+      addr: node.status?.addr ?? this.#registrant.addr,
+    });
+    const operation = Operation.create({
+      node: NodePatch.create({ id: this.nodeId, status }),
+      sessionId: this.sessionId,
+    });
     void registrations.add(`ready/${this.nodeId}`, operation, registrationBytes);
   }
 
   #requestVerdict(): void {
     const verdict = this.#ports.verdict();
     if (verdict.kind === "granted") this.send({ type: "verdict.granted" });
-    else this.send({ type: "verdict.held", at: this.#ports.env.clock.now(), recheckMs: verdict.recheckMs, reason: verdict.reason });
+    else
+      this.send({
+        type: "verdict.held",
+        at: this.#ports.env.clock.now(),
+        recheckMs: verdict.recheckMs,
+        reason: verdict.reason,
+      });
   }
 
   #declareDown(): void {
@@ -226,11 +275,21 @@ export class NodeSession {
     });
     const { sessionId } = this;
     env.telemetry.log.warn({ node: this.nodeId, session: sessionId }, "node is missing: declaring it DOWN");
-    void downs.add(`node/${this.nodeId}`, Operation.create({ node: NodePatch.create({ id: this.nodeId, status }), sessionId }), registrationBytes);
-    downs.add(`session/${this.nodeId}`, Operation.create({ remove: sessionRemoval(this.nodeId), sessionId }), registrationBytes).then(
-      (reached) => this.#onDown(reached),
-      () => {},
+    void downs.add(
+      `node/${this.nodeId}`,
+      Operation.create({ node: NodePatch.create({ id: this.nodeId, status }), sessionId }),
+      registrationBytes,
     );
+    downs
+      .add(
+        `session/${this.nodeId}`,
+        Operation.create({ remove: sessionRemoval(this.nodeId), sessionId }),
+        registrationBytes,
+      )
+      .then(
+        (reached) => this.#onDown(reached),
+        () => {},
+      );
   }
 
   #onDown(reached: boolean): void {
@@ -284,6 +343,15 @@ export function timestamp(ms: number): Timestamp {
 function descriptionBytes(description: NodeDescription | null): number {
   if (description === null) return 0;
   const { engine, tlsInfo } = description;
-  const labels = Object.entries(engine?.labels ?? {}).reduce((sum, [key, value]) => sum + key.length + value.length + 8, 0);
-  return 300 + 40 * (engine?.plugins.length ?? 0) + labels + (tlsInfo?.trustRoot.length ?? 0) + (tlsInfo?.certIssuerPublicKey.length ?? 0);
+  const labels = Object.entries(engine?.labels ?? {}).reduce(
+    (sum, [key, value]) => sum + key.length + value.length + 8,
+    0,
+  );
+  return (
+    300 +
+    40 * (engine?.plugins.length ?? 0) +
+    labels +
+    (tlsInfo?.trustRoot.length ?? 0) +
+    (tlsInfo?.certIssuerPublicKey.length ?? 0)
+  );
 }

@@ -51,11 +51,19 @@ export class TaskReports {
 
   constructor(env: Environment) {
     this.#env = env;
-    this.#batch = new ProposalBatch(env, { name: "reports", delayMs: reportBatchMs, done: this.#answer, unavailable: null });
+    this.#batch = new ProposalBatch(env, {
+      name: "reports",
+      delayMs: reportBatchMs,
+      done: this.#answer,
+      unavailable: null,
+    });
   }
 
   /** Throws PERMISSION_DENIED for a task of another node (P2). The caller's session has been checked. */
-  update(nodeId: string, updates: UpdateTaskStatusRequest["updates"]): Promise<UpdateTaskStatusResponse> | UpdateTaskStatusResponse {
+  update(
+    nodeId: string,
+    updates: UpdateTaskStatusRequest["updates"],
+  ): Promise<UpdateTaskStatusResponse> | UpdateTaskStatusResponse {
     const { store } = this.#env;
     for (const { taskId, status } of updates) {
       if (status === null) continue;
@@ -87,10 +95,17 @@ export class TaskReports {
     const { log, metrics } = this.#env.telemetry;
     metrics.counter("muster_tasks_refused_total", "Tasks that were not sent because they would crash an engine.").add();
     log.error({ task: task.id, node: task.nodeId, flaw }, "task would crash the engine: not sent");
-    void this.#batch.add(task.id, Operation.create({ task: TaskPatch.create({ id: task.id, status }) }), reportBytes + status.err.length);
+    void this.#batch.add(
+      task.id,
+      Operation.create({ task: TaskPatch.create({ id: task.id, status }) }),
+      reportBytes + status.err.length,
+    );
   }
 
-  async updateVolumes(nodeId: string, updates: UpdateVolumeStatusRequest["updates"]): Promise<UpdateVolumeStatusResponse> {
+  async updateVolumes(
+    nodeId: string,
+    updates: UpdateVolumeStatusRequest["updates"],
+  ): Promise<UpdateVolumeStatusResponse> {
     for (const { id, unpublished } of updates) {
       if (unpublished) await this.#unpublish(nodeId, id);
     }
@@ -104,9 +119,15 @@ export class TaskReports {
   /** Null when there is nothing to write. */
   #report(nodeId: string, task: Task, status: TaskStatus): Promise<UpdateTaskStatusResponse> | null {
     const waiting = this.#batch.waiting(task.id)?.task?.status ?? null;
-    if (waiting !== null && waiting.state > status.state) return this.#batch.add(task.id, this.#batch.waiting(task.id) as Operation, 0);
+    if (waiting !== null && waiting.state > status.state)
+      return this.#batch.add(task.id, this.#batch.waiting(task.id) as Operation, 0);
     // P3; an agent that registers anew also repeats what it reported before.
-    if (waiting === null && task.status !== null && (task.status.state > status.state || isRepetition(task.status, status))) return null;
+    if (
+      waiting === null &&
+      task.status !== null &&
+      (task.status.state > status.state || isRepetition(task.status, status))
+    )
+      return null;
     const stamped = TaskStatus.patch(status, { appliedBy: this.#env.managerId, appliedAt: this.#stamp() });
     const operation = Operation.create({ task: TaskPatch.create({ id: task.id, status: stamped }), reporter: nodeId });
     return this.#batch.add(task.id, operation, reportBytes + status.message.length + status.err.length);
@@ -131,7 +152,9 @@ export class TaskReports {
       const next = VolumePublishStatus.patch(status, { state: PublishState.PENDING_UNPUBLISH });
       const publishStatus = volume.publishStatus.map((published) => (published === status ? next : published));
       const outcome = await this.#env.proposer.propose({
-        operations: [Operation.create({ update: StoreObject.create({ volume: Volume.patch(volume, { publishStatus }) }) })],
+        operations: [
+          Operation.create({ update: StoreObject.create({ volume: Volume.patch(volume, { publishStatus }) }) }),
+        ],
         mode: ProposeRequest_Mode.ATOMIC,
         timeoutMs: volumeTimeoutMs,
       });

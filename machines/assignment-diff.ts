@@ -199,7 +199,9 @@ export class AssignmentSet {
       this.#users.delete(dependency);
       const id = dependency.slice(dependency.indexOf("/") + 1);
       const isSecret = dependency.startsWith("secret/");
-      changes.removals.push(change(Action.REMOVE, isSecret ? { secret: Secret.create({ id }) } : { config: Config.create({ id }) }));
+      changes.removals.push(
+        change(Action.REMOVE, isSecret ? { secret: Secret.create({ id }) } : { config: Config.create({ id }) }),
+      );
     }
     this.#held.delete(user);
   }

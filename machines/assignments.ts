@@ -82,7 +82,11 @@ export const assignmentsMachine = setup({
             "countMessage",
             {
               type: "writeComplete",
-              params: ({ context, event }) => ({ changes: event.changes, appliesTo: "", resultsIn: String(context.sequence) }),
+              params: ({ context, event }) => ({
+                changes: event.changes,
+                appliesTo: "",
+                resultsIn: String(context.sequence),
+              }),
             },
           ],
         },

@@ -52,7 +52,12 @@ export interface DispatcherContext {
 }
 
 export const dispatcherMachine = setup({
-  types: { context: {} as DispatcherContext, events: {} as DispatcherEvent, input: {} as { readonly settleMs: number }, tags: {} as "granting" },
+  types: {
+    context: {} as DispatcherContext,
+    events: {} as DispatcherEvent,
+    input: {} as { readonly settleMs: number },
+    tags: {} as "granting",
+  },
   actions: {
     reportPause: effect<{ lateMs: number }>("reportPause"),
     reportHold: effect<{ missing: number; nodes: number }>("reportHold"),
@@ -63,9 +68,12 @@ export const dispatcherMachine = setup({
   },
   guards: {
     isLate: (_, { lateMs }: { lateMs: number }) => lateMs > massDown.pauseMsMax,
-    isUnsettled: ({ context }, { settled, at }: { settled: boolean; at: number }) => !settled || at < context.settlingUntil,
-    isMass: (_, { missing, nodes }: { missing: number; nodes: number }) => missing >= massDown.nodesMin && missing > massDown.shareMax * nodes,
-    isFew: (_, { missing, nodes }: { missing: number; nodes: number }) => missing < massDown.nodesMin || missing <= massDown.shareMax * nodes,
+    isUnsettled: ({ context }, { settled, at }: { settled: boolean; at: number }) =>
+      !settled || at < context.settlingUntil,
+    isMass: (_, { missing, nodes }: { missing: number; nodes: number }) =>
+      missing >= massDown.nodesMin && missing > massDown.shareMax * nodes,
+    isFew: (_, { missing, nodes }: { missing: number; nodes: number }) =>
+      missing < massDown.nodesMin || missing <= massDown.shareMax * nodes,
   },
   delays: { hold: massDown.holdMs, window: massDown.windowMs },
 }).createMachine({
@@ -78,7 +86,10 @@ export const dispatcherMachine = setup({
       {
         guard: { type: "isLate", params: ({ event }) => event },
         target: ".settling",
-        actions: [{ type: "rememberPause", params: ({ event }) => event }, { type: "reportPause", params: ({ event }) => event }],
+        actions: [
+          { type: "rememberPause", params: ({ event }) => event },
+          { type: "reportPause", params: ({ event }) => event },
+        ],
       },
       { guard: { type: "isUnsettled", params: ({ event }) => event }, target: ".settling" },
       { actions: { type: "count", params: ({ event }) => event } },
@@ -92,7 +103,10 @@ export const dispatcherMachine = setup({
         looked: [
           {
             guard: { type: "isLate", params: ({ event }) => event },
-            actions: [{ type: "rememberPause", params: ({ event }) => event }, { type: "reportPause", params: ({ event }) => event }],
+            actions: [
+              { type: "rememberPause", params: ({ event }) => event },
+              { type: "reportPause", params: ({ event }) => event },
+            ],
           },
           { guard: { type: "isUnsettled", params: ({ event }) => event } },
           { target: "watching", actions: { type: "count", params: ({ event }) => event } },
@@ -111,7 +125,8 @@ export const dispatcherMachine = setup({
       after: { hold: "releasing" },
     },
     releasing: {
-      description: "The hold is over and they are still missing: grants whatever the share, until all of them had their verdict. D3",
+      description:
+        "The hold is over and they are still missing: grants whatever the share, until all of them had their verdict. D3",
       tags: ["granting"],
       entry: { type: "reportRelease", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },
       after: { window: "watching" },

@@ -18,7 +18,11 @@ export type ManagerWatchEvent =
   | { readonly type: "record.alive" };
 
 export const managerWatchMachine = setup({
-  types: { events: {} as ManagerWatchEvent, input: {} as { readonly managerId: string; readonly isUp: boolean }, context: {} as { readonly managerId: string; readonly isUp: boolean } },
+  types: {
+    events: {} as ManagerWatchEvent,
+    input: {} as { readonly managerId: string; readonly isUp: boolean },
+    context: {} as { readonly managerId: string; readonly isUp: boolean },
+  },
   actions: {
     /** Proposes `alive = false`. */
     declareDead: effect("declareDead"),

@@ -20,8 +20,7 @@ export const membershipTimes = {
 
 export type MembershipEvent =
   /** The record in the log is, or is not, as it should be. */
-  | { readonly type: "record.right" }
-  | { readonly type: "record.wrong" };
+  { readonly type: "record.right" } | { readonly type: "record.wrong" };
 
 export const membershipMachine = setup({
   types: { events: {} as MembershipEvent },

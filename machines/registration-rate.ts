@@ -39,7 +39,10 @@ export function registered(
 
 /** A session that was connected was replaced. */
 export function evicted(history: RegistrationHistory, at: number): RegistrationHistory {
-  return { ...history, evictions: [...history.evictions.filter((time) => at - time < duplicateWindowMs), at].slice(-8) };
+  return {
+    ...history,
+    evictions: [...history.evictions.filter((time) => at - time < duplicateWindowMs), at].slice(-8),
+  };
 }
 
 /** Whether two live machines seem to hold the identity at time `at`. */

@@ -1,6 +1,6 @@
 /** What a SessionMessage holds, and which changes are worth another one. */
 import {
-  Cluster,
+  type Cluster,
   Node,
   Peer,
   SessionMessage,
@@ -22,29 +22,37 @@ export interface SharedPart {
   readonly managers: readonly WeightedPeer[];
   readonly keys: readonly EncryptionKey[];
   readonly rootCa: Uint8Array;
-  /** Equal for equal parts. */
-  readonly fingerprint: string;
+  /** The part encoded: equal for equal parts. */
+  readonly bytes: Uint8Array;
 }
 
 /** `own` is always listed, whatever the log says: an agent that gets an empty list can never reconnect (trap 3). */
-export function sharedPart(own: { readonly id: string; readonly addr: string }, managers: Iterable<Manager>, cluster: Cluster | undefined): SharedPart {
+export function sharedPart(
+  own: { readonly id: string; readonly addr: string },
+  managers: Iterable<Manager>,
+  cluster: Cluster | undefined,
+): SharedPart {
   const addresses = new Map<string, string>();
   for (const manager of managers) if (manager.alive && manager.addr !== "") addresses.set(manager.id, manager.addr);
   addresses.set(own.id, own.addr);
   const sorted = [...addresses].sort(([a], [b]) => (a < b ? -1 : 1));
   const part = {
-    managers: sorted.map(([nodeId, addr]) => WeightedPeer.create({ peer: Peer.create({ nodeId, addr }), weight: managerWeight })),
+    managers: sorted.map(([nodeId, addr]) =>
+      WeightedPeer.create({ peer: Peer.create({ nodeId, addr }), weight: managerWeight }),
+    ),
     keys: sendableKeys(cluster?.networkBootstrapKeys ?? []),
     rootCa: cluster?.rootCa?.caCert ?? new Uint8Array(),
   };
-  const bytes = SessionMessage.encode(SessionMessage.create({ managers: part.managers, networkBootstrapKeys: part.keys, RootCA: part.rootCa }));
-  return { ...part, fingerprint: bytes.toString() };
+  const bytes = SessionMessage.encode(
+    SessionMessage.create({ managers: part.managers, networkBootstrapKeys: part.keys, RootCA: part.rootCa }),
+  );
+  return { ...part, bytes };
 }
 
 export function sessionMessage(sessionId: string, node: Node, shared: SharedPart): SessionMessage {
   return SessionMessage.create({
     sessionId,
-    node: sendableNode(node, Node.patch),
+    node: sendableNode(node),
     managers: shared.managers,
     networkBootstrapKeys: shared.keys,
     RootCA: shared.rootCa,

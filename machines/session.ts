@@ -92,7 +92,13 @@ interface Hold {
 }
 
 export const sessionMachine = setup({
-  types: { context: {} as SessionContext, events: {} as SessionEvent, input: {} as SessionInput, output: {} as { readonly end: SessionEnd }, tags: {} as "missing" | "serving" },
+  types: {
+    context: {} as SessionContext,
+    events: {} as SessionEvent,
+    input: {} as SessionInput,
+    output: {} as { readonly end: SessionEnd },
+    tags: {} as "missing" | "serving",
+  },
   actions: {
     /** Proposes READY with description and address, and the Session record; answered by `registration.committed`. */
     register: effect<{ sessionId: string }>("register"),
@@ -132,7 +138,15 @@ export const sessionMachine = setup({
   },
 }).createMachine({
   id: "session",
-  context: ({ input }) => ({ ...input, connected: !input.adopted, linkAt: input.at, heard: false, recheckMs: sessionTimes.verdictDelayMs, heldBecause: "", heldAt: 0 }),
+  context: ({ input }) => ({
+    ...input,
+    connected: !input.adopted,
+    linkAt: input.at,
+    heard: false,
+    recheckMs: sessionTimes.verdictDelayMs,
+    heldBecause: "",
+    heldAt: 0,
+  }),
   output: ({ event }) => (event as unknown as { output: { end: SessionEnd } }).output,
   options: { maxIterations: 1_000 },
   initial: "starting",
@@ -160,23 +174,34 @@ export const sessionMachine = setup({
       description: "The log names this session from an earlier life of this manager; waits for its agent to resume it.",
       tags: ["missing"],
       on: {
-        heartbeat: { target: "serving", actions: [{ type: "rememberLife", params: ({ event }) => event }, "confirmReady"] },
+        heartbeat: {
+          target: "serving",
+          actions: [{ type: "rememberLife", params: ({ event }) => event }, "confirmReady"],
+        },
         "session.resumed": [
           {
             guard: { type: "isChanged", params: ({ event }) => event },
             target: "registering",
-            actions: [{ type: "rememberOpen", params: ({ event }) => event }, { type: "rememberLife", params: ({ event }) => event }],
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+            ],
           },
           {
             target: "serving",
-            actions: [{ type: "rememberOpen", params: ({ event }) => event }, { type: "rememberLife", params: ({ event }) => event }, "sendSessionMessage"],
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+              "sendSessionMessage",
+            ],
           },
         ],
       },
       after: { unknownGrace: "suspect" },
     },
     registering: {
-      description: "Waits for the commit of READY, description, address and Session record, however long the log needs. S1",
+      description:
+        "Waits for the commit of READY, description, address and Session record, however long the log needs. S1",
       entry: { type: "register", params: ({ context }) => ({ sessionId: context.sessionId }) },
       on: {
         "registration.committed": [
@@ -217,17 +242,28 @@ export const sessionMachine = setup({
       tags: ["serving"],
       initial: "connected",
       on: {
-        heartbeat: { target: "serving", reenter: true, actions: { type: "rememberLife", params: ({ event }) => event } },
+        heartbeat: {
+          target: "serving",
+          reenter: true,
+          actions: { type: "rememberLife", params: ({ event }) => event },
+        },
         "session.resumed": [
           {
             guard: { type: "isChanged", params: ({ event }) => event },
             target: "registering",
-            actions: [{ type: "rememberOpen", params: ({ event }) => event }, { type: "rememberLife", params: ({ event }) => event }],
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+            ],
           },
           {
             target: "serving",
             reenter: true,
-            actions: [{ type: "rememberOpen", params: ({ event }) => event }, { type: "rememberLife", params: ({ event }) => event }, "sendSessionMessage"],
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+              "sendSessionMessage",
+            ],
           },
         ],
       },
@@ -236,12 +272,16 @@ export const sessionMachine = setup({
         connected: {
           description: "The Session stream is open, or a heartbeat came after it broke.",
           on: {
-            "stream.broken": { target: "disconnected", actions: { type: "rememberBroken", params: ({ event }) => ({ at: event.at }) } },
+            "stream.broken": {
+              target: "disconnected",
+              actions: { type: "rememberBroken", params: ({ event }) => ({ at: event.at }) },
+            },
             "node.doubted": { actions: "confirmReady" },
           },
         },
         disconnected: {
-          description: "The Session stream broke without a word: the agent has the reconnect grace to come back, if its heartbeat grace is longer.",
+          description:
+            "The Session stream broke without a word: the agent has the reconnect grace to come back, if its heartbeat grace is longer.",
           tags: ["missing"],
           on: {
             heartbeat: {
@@ -255,27 +295,41 @@ export const sessionMachine = setup({
       },
     },
     suspect: {
-      description: "A deadline passed. Waits a moment before asking whether the node may be declared DOWN, or asks again later. S3",
+      description:
+        "A deadline passed. Waits a moment before asking whether the node may be declared DOWN, or asks again later. S3",
       tags: ["missing"],
       entry: "forgetHeard",
       on: {
-        heartbeat: { target: "serving", actions: [{ type: "rememberLife", params: ({ event }) => event }, "forgetHold", "confirmReady"] },
+        heartbeat: {
+          target: "serving",
+          actions: [{ type: "rememberLife", params: ({ event }) => event }, "forgetHold", "confirmReady"],
+        },
         "session.resumed": [
           {
             guard: { type: "isChanged", params: ({ event }) => event },
             target: "registering",
-            actions: [{ type: "rememberOpen", params: ({ event }) => event }, { type: "rememberLife", params: ({ event }) => event }, "forgetHold"],
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+              "forgetHold",
+            ],
           },
           {
             target: "serving",
-            actions: [{ type: "rememberOpen", params: ({ event }) => event }, { type: "rememberLife", params: ({ event }) => event }, "forgetHold", "sendSessionMessage"],
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+              "forgetHold",
+              "sendSessionMessage",
+            ],
           },
         ],
       },
       after: { verdictDelay: "judging" },
     },
     judging: {
-      description: "The dispatcher weighs whether this process may trust its own view, and how many nodes are missing at once. S3",
+      description:
+        "The dispatcher weighs whether this process may trust its own view, and how many nodes are missing at once. S3",
       tags: ["missing"],
       entry: "requestVerdict",
       on: {
@@ -292,7 +346,10 @@ export const sessionMachine = setup({
         // READY and the record are written again, after the DOWN that may already be in the log.
         "session.resumed": {
           target: "registering",
-          actions: [{ type: "rememberOpen", params: ({ event }) => event }, { type: "rememberLife", params: ({ event }) => event }],
+          actions: [
+            { type: "rememberOpen", params: ({ event }) => event },
+            { type: "rememberLife", params: ({ event }) => event },
+          ],
         },
         "session.forgotten": {},
         "down.committed": "expired",

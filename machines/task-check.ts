@@ -3,7 +3,7 @@
  * does so again at each start, because the engine stores a task before it starts it (worker protocol traps 4, 5 and 14,
  * §8.2). So a task with such a flaw is never sent.
  */
-import type { EncryptionKey, Network, NetworkAttachment, Node, Task } from "../proto/gen/messages.ts";
+import { Node, type EncryptionKey, type Network, type NetworkAttachment, type Task } from "../proto/gen/messages.ts";
 
 /** Why the task must not be sent, in words for its status; null when it may. */
 export function taskFlaw(task: Task): string | null {
@@ -36,9 +36,9 @@ function networkFlaw(network: Network): string | null {
 }
 
 /** The node as it may be sent: without attachments that would crash an engine (an ingress network that is not allocated). */
-export function sendableNode(node: Node, patch: (node: Node, fields: Partial<Node>) => Node): Node {
+export function sendableNode(node: Node): Node {
   const attachments = node.attachments.filter(isSendableAttachment);
-  return attachments.length === node.attachments.length ? node : patch(node, { attachments });
+  return attachments.length === node.attachments.length ? node : Node.patch(node, { attachments });
 }
 
 function isSendableAttachment({ network }: NetworkAttachment): boolean {
@@ -53,7 +53,9 @@ const keysPerSubsystem = 3;
 
 /** The keys as they may be sent: three of each subsystem with different times, or none. */
 export function sendableKeys(keys: readonly EncryptionKey[]): readonly EncryptionKey[] {
-  const isWhole = keySubsystems.every((subsystem) => keys.filter((key) => key.subsystem === subsystem).length === keysPerSubsystem);
+  const isWhole = keySubsystems.every(
+    (subsystem) => keys.filter((key) => key.subsystem === subsystem).length === keysPerSubsystem,
+  );
   const times = new Set(keys.map((key) => key.lamportTime));
   return isWhole && keys.length === keySubsystems.length * keysPerSubsystem && times.size === keys.length ? keys : [];
 }

@@ -25,7 +25,10 @@ import {
 import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/assignment-diff.ts";
 import { assignmentsMachine } from "../../machines/assignments.ts";
 
-function task(id: string, options: { state?: TaskState; desired?: TaskState; secrets?: string[]; configs?: string[]; nodeId?: string } = {}): Task {
+function task(
+  id: string,
+  options: { state?: TaskState; desired?: TaskState; secrets?: string[]; configs?: string[]; nodeId?: string } = {},
+): Task {
   const container = ContainerSpec.create({
     image: "alpine:3",
     secrets: (options.secrets ?? []).map((secretId) => SecretReference.create({ secretId })),
@@ -42,9 +45,15 @@ function task(id: string, options: { state?: TaskState; desired?: TaskState; sec
 }
 
 function world(...tasks: Task[]) {
-  const tables = { task: new Map<string, Task>(), secret: new Map<string, Secret>(), config: new Map<string, Config>(), volume: new Map<string, Volume>() };
+  const tables = {
+    task: new Map<string, Task>(),
+    secret: new Map<string, Secret>(),
+    config: new Map<string, Config>(),
+    volume: new Map<string, Volume>(),
+  };
   for (const each of tasks) tables.task.set(each.id, each);
-  for (const id of ["s1", "s2"]) tables.secret.set(id, Secret.create({ id, spec: SecretSpec.create({ data: new Uint8Array([1]) }) }));
+  for (const id of ["s1", "s2"])
+    tables.secret.set(id, Secret.create({ id, spec: SecretSpec.create({ data: new Uint8Array([1]) }) }));
   tables.config.set("c1", Config.create({ id: "c1" }));
   const source: AssignmentSource = {
     task: (id) => tables.task.get(id),
@@ -75,7 +84,10 @@ function world(...tasks: Task[]) {
 /** `+task t1` for an update, `-secret s1` for a removal. */
 function names(changes: readonly AssignmentChange[]): string[] {
   return changes.map(({ assignment, action }) => {
-    const [kind, object] = Object.entries({ ...assignment }).find(([, value]) => value !== null) as [string, { id: string }];
+    const [kind, object] = Object.entries({ ...assignment }).find(([, value]) => value !== null) as [
+      string,
+      { id: string },
+    ];
     return `${action === Action.REMOVE ? "-" : "+"}${kind} ${object.id}`;
   });
 }
@@ -108,7 +120,12 @@ test("a status that the node reported itself is not sent back to it; a new desir
   const running = status(first, TaskState.RUNNING);
   t.deepEqual(change(running), []);
   t.deepEqual(change(Task.patch(running, { desiredState: TaskState.REMOVE })), ["+task t1"]);
-  t.deepEqual(change(Task.decode(Task.encode(status(Task.patch(running, { desiredState: TaskState.REMOVE }), TaskState.SHUTDOWN)))), []);
+  t.deepEqual(
+    change(
+      Task.decode(Task.encode(status(Task.patch(running, { desiredState: TaskState.REMOVE }), TaskState.SHUTDOWN))),
+    ),
+    [],
+  );
 });
 
 test("any change of a task that is still ASSIGNED is sent", (t) => {
@@ -155,7 +172,10 @@ test("a secret that one task gives up and another takes in one batch stays", (t)
 
 test("a missing secret, and one whose value only a driver knows, are left out; the task is still sent", (t) => {
   const tables = world(task("t1", { secrets: ["gone", "driven"] }));
-  tables.secret.set("driven", Secret.create({ id: "driven", spec: SecretSpec.create({ driver: Driver.create({ name: "vault" }) }) }));
+  tables.secret.set(
+    "driven",
+    Secret.create({ id: "driven", spec: SecretSpec.create({ driver: Driver.create({ name: "vault" }) }) }),
+  );
   t.deepEqual(tables.complete(), ["+task t1"]);
   t.deepEqual(tables.remove("t1"), ["-task t1"]);
 });
@@ -171,9 +191,15 @@ test("a task that would crash the engine is refused once and never sent", (t) =>
 
 test("a volume is sent when it is published for the node, and taken back before the controller unpublishes it", (t) => {
   const { set, volume: volumes } = world();
-  const spec = VolumeSpec.create({ driver: Driver.create({ name: "csi" }), secrets: [VolumeSecret.create({ key: "k", secret: "s1" })] });
+  const spec = VolumeSpec.create({
+    driver: Driver.create({ name: "csi" }),
+    secrets: [VolumeSecret.create({ key: "k", secret: "s1" })],
+  });
   const publish = (state: PublishState): string[] => {
-    volumes.set("v1", Volume.create({ id: "v1", spec, publishStatus: [VolumePublishStatus.create({ nodeId: "n1", state })] }));
+    volumes.set(
+      "v1",
+      Volume.create({ id: "v1", spec, publishStatus: [VolumePublishStatus.create({ nodeId: "n1", state })] }),
+    );
     return names(set.changes([], ["v1"]));
   };
   t.deepEqual(publish(PublishState.PENDING_PUBLISH), []);
@@ -207,7 +233,10 @@ test("messages are chained without a gap, and a node that does not read is not w
   });
   const timers: (() => void)[] = [];
   const clock = { setTimeout: (fn: () => void) => timers.push(fn), clearTimeout: () => undefined };
-  const stream = createActor(machine, { input: { nodeId: "n1", sessionId: "s1", method: "Assignments" }, clock: clock as never }).start();
+  const stream = createActor(machine, {
+    input: { nodeId: "n1", sessionId: "s1", method: "Assignments" },
+    clock: clock as never,
+  }).start();
   stream.send({ type: "changes.noted" });
   t.is(collected, 0, "nothing before the complete set");
   stream.send({ type: "snapshot.taken", changes: [] });

@@ -4,18 +4,43 @@ import { createActor, initialTransition, transition, type ActionFunction } from 
 import { sessionMachine, sessionTimes, type SessionEvent, type SessionInput } from "../../machines/session.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 
-const input: SessionInput = { nodeId: "n1", sessionId: "s1", at: 0, adopted: false, graceMs: 15_000, unknownGraceMs: 30_000 };
-const effects = ["register", "sendSessionMessage", "announceRegistration", "confirmReady", "requestVerdict", "declareDown", "endSession", "reportUnexpected"];
+const input: SessionInput = {
+  nodeId: "n1",
+  sessionId: "s1",
+  at: 0,
+  adopted: false,
+  graceMs: 15_000,
+  unknownGraceMs: 30_000,
+};
+const effects = [
+  "register",
+  "sendSessionMessage",
+  "announceRegistration",
+  "confirmReady",
+  "requestVerdict",
+  "declareDown",
+  "endSession",
+  "reportUnexpected",
+];
 
 /** A live session on a clock of its own; `done` lists its effects with their params. */
 function live(options: Partial<SessionInput> = {}) {
   const clock = new SimClock();
   const done: string[] = [];
-  const record = (name: string) => (_: unknown, params: { end?: string } | undefined) => void done.push(params?.end === undefined ? name : `${name} ${params.end}`);
-  const actions = Object.fromEntries(effects.map((name) => [name, record(name) as unknown as ActionFunction<never, never, never, never, never, never, never, never, never>]));
+  const record = (name: string) => (_: unknown, params: { end?: string } | undefined) =>
+    void done.push(params?.end === undefined ? name : `${name} ${params.end}`);
+  const actions = Object.fromEntries(
+    effects.map((name) => [
+      name,
+      record(name) as unknown as ActionFunction<never, never, never, never, never, never, never, never, never>,
+    ]),
+  );
   const actor = createActor(sessionMachine.provide({ actions } as never), {
     input: { ...input, ...options },
-    clock: { setTimeout: (fn: () => void, ms: number) => clock.setTimeout(fn, ms), clearTimeout: (timer: never) => clock.clearTimeout(timer) } as never,
+    clock: {
+      setTimeout: (fn: () => void, ms: number) => clock.setTimeout(fn, ms),
+      clearTimeout: (timer: never) => clock.clearTimeout(timer),
+    } as never,
   }).start();
   const start = clock.now();
   return {
@@ -222,5 +247,6 @@ test("every state of the chart is described, and pure transitions show the effec
   t.true(actions.some(({ type }) => type === "register"));
   const [next] = transition(sessionMachine, first, committed);
   t.deepEqual(next.value, { serving: "connected" });
-  for (const node of sessionMachine.root ? Object.values(sessionMachine.root.states) : []) t.truthy(node.config.description, node.key);
+  for (const node of sessionMachine.root ? Object.values(sessionMachine.root.states) : [])
+    t.truthy(node.config.description, node.key);
 });

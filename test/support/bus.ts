@@ -1,0 +1,37 @@
+/** A bus of one process for unit tests: keeps what is published, and hands on what the test delivers. */
+import type { Bus, BusMessage } from "../../runtime/ports.ts";
+
+export interface TestBus extends Bus {
+  /** Hands a message to every subscriber, whatever it subscribed to. */
+  deliver(subject: string, data: Uint8Array): void;
+  setUp(up: boolean): void;
+  readonly published: { readonly subject: string; readonly data: Uint8Array }[];
+}
+
+export function testBus(): TestBus {
+  const handlers = new Set<(message: BusMessage) => void>();
+  const listeners = new Set<(up: boolean) => void>();
+  const published: { subject: string; data: Uint8Array }[] = [];
+  let isUp = true;
+  return {
+    published,
+    publish: (subject, data) => void published.push({ subject, data }),
+    subscribe: (_, handler) => {
+      handlers.add(handler);
+      return { unsubscribe: () => handlers.delete(handler) };
+    },
+    request: () => Promise.resolve({ kind: "no-responders" }),
+    isUp: () => isUp,
+    onLink: (listener) => {
+      listeners.add(listener);
+      return { unsubscribe: () => listeners.delete(listener) };
+    },
+    deliver: (subject, data) => {
+      for (const handler of handlers) handler({ subject, data, headers: {}, respond: () => undefined });
+    },
+    setUp: (up) => {
+      isUp = up;
+      for (const listener of listeners) listener(up);
+    },
+  };
+}

@@ -1,0 +1,67 @@
+// What a worker needs of the LogBroker, and what the Health service says.
+import test from "ava";
+import { createHealth } from "../../actors/health.ts";
+import { createLogBroker } from "../../actors/log-broker.ts";
+import { checkPublish } from "../../machines/log-publish.ts";
+import {
+  HealthCheckRequest,
+  HealthCheckResponse_ServingStatus as ServingStatus,
+  ListenSubscriptionsRequest,
+  LogContext,
+  LogMessage,
+  PublishLogsMessage,
+  type SubscriptionMessage,
+} from "../../proto/gen/messages.ts";
+import { Status } from "../../runtime/rpc.ts";
+import { call, collectedStream, refusalOf, testManager } from "../support/manager.ts";
+
+const worker = call({ identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false });
+
+async function* stream(...messages: PublishLogsMessage[]): AsyncIterable<PublishLogsMessage> {
+  yield* messages;
+}
+
+test("the stream of subscriptions stays open until the broker stops", (t) => {
+  const broker = createLogBroker(testManager().env);
+  const sink = collectedStream<SubscriptionMessage>();
+  broker.handlers.ListenSubscriptions(ListenSubscriptionsRequest.create(), sink, worker);
+  t.is(sink.ended, undefined);
+  broker.stop();
+  t.is(sink.ended?.code, Status.UNAVAILABLE);
+});
+
+test("output for a subscription that nobody made is refused", async (t) => {
+  const { PublishLogs } = createLogBroker(testManager().env).handlers;
+  t.deepEqual(await refusalOf(() => PublishLogs(stream(PublishLogsMessage.create()), worker)), {
+    code: Status.INVALID_ARGUMENT,
+    message: "missing subscription ID",
+  });
+  t.deepEqual(await refusalOf(() => PublishLogs(stream(PublishLogsMessage.create({ subscriptionId: "x" })), worker)), {
+    code: Status.NOT_FOUND,
+    message: "unknown subscription ID",
+  });
+});
+
+test("a node publishes for one subscription a stream, and of itself only", (t) => {
+  const message = (subscriptionId: string, nodeId: string) =>
+    PublishLogsMessage.create({
+      subscriptionId,
+      messages: [LogMessage.create({ context: LogContext.create({ nodeId }) })],
+    });
+  const check = (subscriptionId: string, nodeId: string, before: string | null) =>
+    checkPublish(message(subscriptionId, nodeId), { nodeId: "n1", subscriptionId: before }, () => true).kind;
+  t.is(check("a", "n1", null), "accepted");
+  t.is(check("a", "n1", "a"), "accepted");
+  t.is(check("b", "n1", "a"), "invalid");
+  t.is(check("a", "n2", "a"), "foreign");
+});
+
+test("health is whether the manager gets anything done", async (t) => {
+  let healthy = true;
+  const { Check } = createHealth(testManager().env, () => healthy).handlers;
+  const ask = async (service: string) => (await Check(HealthCheckRequest.create({ service }), worker)).status;
+  t.is(await ask("Raft"), ServingStatus.SERVING);
+  healthy = false;
+  t.is(await ask(""), ServingStatus.NOT_SERVING);
+  t.is((await refusalOf(() => ask("nonsense")))?.code, Status.NOT_FOUND);
+});

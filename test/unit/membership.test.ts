@@ -1,0 +1,52 @@
+// A manager's own membership: its beats, its record, and whether its replica agrees with the others'.
+import test, { type ExecutionContext } from "ava";
+import { startMembership } from "../../actors/membership.ts";
+import { Manager, ManagerBeat } from "../../proto/gen/messages.ts";
+import { managerBeat } from "../../runtime/subjects.ts";
+import { testBus } from "../support/bus.ts";
+import { testManager } from "../support/manager.ts";
+
+function setUp(t: ExecutionContext, leaderless = false) {
+  const manager = testManager("m1");
+  manager.leaderless = leaderless;
+  const bus = testBus();
+  const env = { ...manager.env, bus };
+  const membership = startMembership(env, { addr: "192.0.2.1:2377", checksum: () => manager.store.checksum });
+  t.teardown(() => membership.stop());
+  const run = (ms: number): Promise<unknown> => manager.clock.run({ untilMs: manager.clock.now() + ms });
+  return { ...manager, manager, env, bus, run };
+}
+
+test("a manager beats and keeps its record in the log as it should be", async (t) => {
+  const world = setUp(t, true);
+  const { seed, run, store, bus } = world;
+  await run(10_500);
+  t.is(bus.published.length, 11, "whether or not the log takes anything");
+  t.is(ManagerBeat.decode(bus.published[0]?.data ?? new Uint8Array()).addr, "192.0.2.1:2377");
+  t.is(store.get("manager", "m1"), undefined);
+  world.manager.leaderless = false;
+  await run(1_100);
+  t.like(store.get("manager", "m1"), { addr: "192.0.2.1:2377", alive: true });
+  seed("manager", Manager.create({ id: "m1", addr: "192.0.2.1:2377", alive: false }));
+  await run(20);
+  t.true(store.get("manager", "m1")?.alive, "reports of its death are corrected");
+  const written = world.proposals.length;
+  await run(10_000);
+  t.is(world.proposals.length, written);
+});
+
+test("replicas that differ at one version are reported, those that agree or lag are not", async (t) => {
+  const world = setUp(t);
+  const { store, bus } = world;
+  await world.run(100);
+  world.seed("manager", Manager.create({ id: "m2", addr: "b", alive: true }));
+  const telemetry = world.env.telemetry as unknown as { reading(name: string): number };
+  const say = (applied: number, checksum: Uint8Array) =>
+    bus.deliver(managerBeat("m2"), ManagerBeat.encode(ManagerBeat.create({ managerId: "m2", applied, checksum })));
+  say(store.version, store.checksum);
+  say(store.version + 5, new Uint8Array([1]));
+  bus.deliver(managerBeat("m2"), new Uint8Array([255]));
+  t.is(telemetry.reading("muster_replica_mismatches_total"), 0);
+  say(store.version, new Uint8Array([1]));
+  t.is(telemetry.reading("muster_replica_mismatches_total"), 1);
+});

@@ -1,0 +1,180 @@
+// What the leader does about nodes that no session watches over, and about managers that fall silent.
+import test, { type ExecutionContext } from "ava";
+import { startNodeWatch } from "../../actors/node-watch.ts";
+import { nodeWatchTimes } from "../../machines/node-watch.ts";
+import {
+  Manager,
+  ManagerBeat,
+  Node,
+  NodeDescription,
+  NodeStatus,
+  NodeStatus_State as State,
+  Session,
+  Task,
+  TaskState,
+  TaskStatus,
+} from "../../proto/gen/messages.ts";
+import { managerBeat } from "../../runtime/subjects.ts";
+import { testBus } from "../support/bus.ts";
+import { testManager } from "../support/manager.ts";
+
+function node(id: string, state: State, fields: Partial<Node> = {}): Node {
+  return Node.create({
+    id,
+    description: NodeDescription.create({ hostname: id }),
+    status: NodeStatus.create({ state, addr: "a" }),
+    ...fields,
+  });
+}
+
+function setUp(t: ExecutionContext) {
+  const manager = testManager("m1");
+  const bus = testBus();
+  const env = { ...manager.env, bus };
+  const run = (ms: number): Promise<unknown> => manager.clock.run({ untilMs: manager.clock.now() + ms });
+  const watch = () => {
+    const running = startNodeWatch(env);
+    t.teardown(() => running.stop());
+    return running;
+  };
+  const nodeOf = (id: string) => manager.store.get("node", id);
+  /** Beats of another manager, one a second, for that long. */
+  const beats = async (managerId: string, ms: number): Promise<void> => {
+    for (let at = 0; at < ms; at += 1_000) {
+      bus.deliver(managerBeat(managerId), ManagerBeat.encode(ManagerBeat.create({ managerId })));
+      await run(1_000);
+    }
+  };
+  return {
+    ...manager,
+    manager,
+    bus,
+    env,
+    run,
+    watch,
+    beats,
+    stateOf: (id: string) => nodeOf(id)?.status?.state,
+    nodeOf,
+  };
+}
+
+test("nodes of a manager that is gone are UNKNOWN at once, and those of others are left alone", async (t) => {
+  const world = setUp(t);
+  const { seed, run, stateOf, nodeOf } = world;
+  seed("manager", Manager.create({ id: "m2", addr: "b", alive: true }));
+  seed("node", node("n1", State.READY), node("n2", State.READY));
+  seed(
+    "session",
+    Session.create({ id: "n1", sessionId: "s1", managerId: "m2" }),
+    Session.create({ id: "n2", sessionId: "s2", managerId: "m1" }),
+  );
+  world.watch();
+  t.is(stateOf("n1"), State.READY, "a new leader disturbs nobody");
+  seed("manager", Manager.create({ id: "m2", addr: "b", alive: false }));
+  await run(20);
+  t.is(stateOf("n1"), State.UNKNOWN);
+  t.is(nodeOf("n1")?.status?.message, 'Node moved to "unknown" state because its manager m2 is gone');
+  t.is(stateOf("n2"), State.READY);
+  t.is(world.store.get("session", "n1")?.sessionId, "s1", "so that it can resume it elsewhere");
+});
+
+test("an UNKNOWN node has six periods to register elsewhere before it is DOWN", async (t) => {
+  const world = setUp(t);
+  const { seed, run, stateOf, nodeOf, store } = world;
+  seed(
+    "node",
+    node("lost", State.UNKNOWN),
+    node("found", State.UNKNOWN),
+    node("fresh", State.UNKNOWN, { description: null }),
+  );
+  seed("session", Session.create({ id: "lost", sessionId: "s1", managerId: "m2" }));
+  world.watch();
+  await run(29_000);
+  t.is(stateOf("lost"), State.UNKNOWN);
+  seed("node", node("found", State.READY));
+  await run(2_000);
+  t.is(stateOf("lost"), State.DOWN);
+  t.is(nodeOf("lost")?.status?.message, 'heartbeat failure for node in "unknown" state');
+  t.is(store.get("session", "lost"), undefined);
+  t.is(stateOf("found"), State.READY);
+  t.is(stateOf("fresh"), State.UNKNOWN, "one that never registered waits for its first session");
+});
+
+test("an UNKNOWN node is declared DOWN once the log can be written again", async (t) => {
+  const world = setUp(t);
+  world.seed("node", node("n1", State.UNKNOWN));
+  world.watch();
+  world.manager.leaderless = true;
+  await world.run(60_000);
+  t.is(world.stateOf("n1"), State.UNKNOWN);
+  world.manager.leaderless = false;
+  await world.run(1_500);
+  t.is(world.stateOf("n1"), State.DOWN);
+});
+
+test("the tasks of a node that is DOWN for a day become ORPHANED, those that ended do not", async (t) => {
+  const world = setUp(t);
+  const { seed, run, store } = world;
+  seed("node", node("n1", State.DOWN));
+  const states = { running: TaskState.RUNNING, assigned: TaskState.ASSIGNED, failed: TaskState.FAILED };
+  for (const [id, state] of Object.entries(states))
+    seed("task", Task.create({ id, nodeId: "n1", status: TaskStatus.create({ state }) }));
+  world.watch();
+  await run(nodeWatchTimes.orphanDelayMs - 60_000);
+  t.is(store.get("task", "running")?.status?.state, TaskState.RUNNING);
+  await run(120_000);
+  const after = Object.keys(states).map((id) => store.get("task", id)?.status?.state);
+  t.deepEqual(after, [TaskState.ORPHANED, TaskState.ORPHANED, TaskState.FAILED]);
+});
+
+test("a new leader waits on where the last one stopped, and a node that comes back keeps its tasks", async (t) => {
+  const world = setUp(t);
+  const { seed, run, store } = world;
+  seed("node", node("n1", State.DOWN), node("n2", State.DOWN));
+  for (const nodeId of ["n1", "n2"])
+    seed("task", Task.create({ id: `t-${nodeId}`, nodeId, status: TaskStatus.create({ state: TaskState.RUNNING }) }));
+  const first = world.watch();
+  await run(nodeWatchTimes.orphanDelayMs / 2);
+  first.stop();
+  world.watch();
+  await run(1_000);
+  seed("node", node("n2", State.READY));
+  await run(nodeWatchTimes.orphanDelayMs / 2 + 60_000);
+  t.is(store.get("task", "t-n1")?.status?.state, TaskState.ORPHANED);
+  t.is(store.get("task", "t-n2")?.status?.state, TaskState.RUNNING);
+});
+
+test("a manager whose beats stop for four seconds is dead, with or without a record; its word brings it back", async (t) => {
+  const world = setUp(t);
+  const { seed, run, store, beats, stateOf } = world;
+  seed("manager", Manager.create({ id: "m2", addr: "b", alive: true }));
+  seed("node", node("n1", State.READY));
+  world.watch();
+  await beats("m2", 20_000);
+  t.true(store.get("manager", "m2")?.alive);
+  await run(4_500);
+  t.false(store.get("manager", "m2")?.alive);
+  t.is(store.get("manager", "m2")?.addr, "b");
+  seed("manager", Manager.create({ id: "m2", addr: "b", alive: true }));
+  await beats("m2", 10_000);
+  t.true(store.get("manager", "m2")?.alive);
+  seed("session", Session.create({ id: "n1", sessionId: "s", managerId: "m3" }));
+  await beats("m2", 6_000);
+  t.false(store.get("manager", "m3")?.alive, "it died between its first session and its own record");
+  t.is(stateOf("n1"), State.UNKNOWN);
+});
+
+test("a leader whose own link is down takes nobody for dead, nor in the first seconds after", async (t) => {
+  const world = setUp(t);
+  const { seed, run, store, bus } = world;
+  seed("manager", Manager.create({ id: "m2", addr: "b", alive: true }));
+  world.watch();
+  bus.setUp(false);
+  await run(60_000);
+  t.true(store.get("manager", "m2")?.alive);
+  bus.setUp(true);
+  await run(3_500);
+  t.true(store.get("manager", "m2")?.alive);
+  await run(1_000);
+  t.false(store.get("manager", "m2")?.alive);
+});
