@@ -20,8 +20,8 @@ const reconnectMsMin = 200;
 const reconnectMsMax = 1_500;
 /** How long a new connection waits for the server's first word. */
 const handshakeMsMax = 2_000;
-/** Share of what is published while the link is down that the client sends later, once it is up. The rest is lost. */
-const lateShare = 0.5;
+/** Share of what is sent while the link is down that goes out once it is up, however its sender was answered. The rest is lost. */
+const lateShare = 0.1;
 
 interface Subscribed {
   readonly pattern: string;
@@ -29,8 +29,9 @@ interface Subscribed {
   readonly handler: (message: BusMessage) => void;
 }
 
+/** Something that waits for an answer, and is told when there will be none on this connection. */
 interface Pending {
-  readonly settle: (outcome: RequestOutcome) => void;
+  readonly onLost: () => void;
 }
 
 /** What stands on the link and has to begin anew after each reconnect. */
@@ -98,18 +99,9 @@ export class SimNatsLink implements Bus {
 
   request(subject: string, data: Uint8Array, options: { timeoutMs: number; headers?: Headers }): Promise<RequestOutcome> {
     const copy = data.slice();
-    return new Promise((resolve) => {
-      const timer = this.#endpoint.clock.setTimeout(() => pending.settle({ kind: "timeout" }), options.timeoutMs);
-      const pending: Pending = {
-        settle: (outcome) => {
-          if (!this.#pending.delete(pending)) return;
-          this.#endpoint.clock.clearTimeout(timer);
-          resolve(outcome);
-        },
-      };
-      this.#pending.add(pending);
+    return this.#await<RequestOutcome>(options.timeoutMs, { kind: "timeout" }, { kind: "closed" }, (finish) => {
       this.#send((session) => {
-        const answer = (outcome: RequestOutcome) => this.#server.answer(session, () => pending.settle(outcome));
+        const answer = (outcome: RequestOutcome) => this.#server.answer(session, () => finish(outcome));
         const reply = (bytes: Uint8Array) => answer({ kind: "reply", data: bytes });
         const receivers = this.#server.publish({ subject, data: copy, headers: options.headers ?? {}, reply });
         if (receivers === 0) answer({ kind: "no-responders" });
@@ -119,19 +111,28 @@ export class SimNatsLink implements Bus {
 
   /** Has `work` done at the server; null when no answer came within `timeoutMs`: it may have been done, or may still be. */
   ask<Result>(work: (server: SimNatsServer, session: ServerSession) => Result, timeoutMs: number): Promise<Result | null> {
-    return new Promise((resolve) => {
-      let waits = true;
-      const finish = (result: Result | null) => {
-        if (!waits) return;
-        waits = false;
-        this.#endpoint.clock.clearTimeout(timer);
-        resolve(result);
-      };
-      const timer = this.#endpoint.clock.setTimeout(() => finish(null), timeoutMs);
+    return this.#await<Result | null>(timeoutMs, null, null, (finish) => {
       this.#send((session) => {
         const result = work(this.#server, session);
         session.end.send(() => finish(result));
       });
+    });
+  }
+
+  /** K1: `begin` gets what to call with the answer; without one, the outcome is `late` after the time, `lost` with the link. */
+  #await<Outcome>(timeoutMs: number, late: Outcome, lost: Outcome, begin: (finish: (outcome: Outcome) => void) => void): Promise<Outcome> {
+    return new Promise((resolve) => {
+      const { clock } = this.#endpoint;
+      const finish = (outcome: Outcome) => {
+        if (!this.#pending.delete(pending)) return;
+        clock.clearTimeout(timer);
+        resolve(outcome);
+      };
+      const pending: Pending = { onLost: () => finish(lost) };
+      const timer = clock.setTimeout(() => finish(late), timeoutMs);
+      this.#pending.add(pending);
+      if (this.#connection === null) clock.soon(() => finish(lost));
+      begin(finish);
     });
   }
 
@@ -188,8 +189,7 @@ export class SimNatsLink implements Bus {
     this.#connection = null;
     this.#network.trace.write(this.#endpoint.name, "link down");
     this.#network.trace.mark("link.down");
-    // The client may keep what waits until its time is up, or fail it at once: both happen.
-    if (this.#random.chance(0.5)) for (const pending of [...this.#pending]) pending.settle({ kind: "closed" });
+    for (const pending of [...this.#pending]) pending.onLost();
     for (const listener of [...this.#listeners]) listener(false);
     this.#retry();
   }
