@@ -46,7 +46,7 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   /** What the NATS server cannot promise, in sentences for the operator. */
   readonly warnings: readonly string[];
   /** The replica met a broken log, or a duty failed for good: the process must end. */
-  onBroken(error: unknown): void;
+  readonly onBroken: (error: unknown) => void;
 }
 
 export interface ManagerServices {

@@ -278,7 +278,7 @@ class SimulatedAgent {
       else this.#update(task);
     }
     if (message.type === AssignmentsMessage_Type.COMPLETE)
-      for (const id of [...this.#tasks.keys()]) if (!kept.has(id)) this.#forget(id);
+      for (const id of this.#tasks.keys()) if (!kept.has(id)) this.#forget(id);
     void this.#report();
   }
 
@@ -354,7 +354,7 @@ class SimulatedAgent {
   #again(): void {
     if (this.#stopped) return;
     this.#backoffMs = Math.min(backoffMsMax, 100 + 2 * this.#backoffMs);
-    this.#retry = setTimeout(() => this.#connect().catch(() => this.#again()), Math.random() * this.#backoffMs);
+    this.#retry = setTimeout(() => void this.#connect().catch(() => this.#again()), Math.random() * this.#backoffMs);
   }
 
   #drop(): void {

@@ -1,5 +1,4 @@
 /** What `muster` can be asked, and where the answer is: each file is loaded only when its verb is used. */
-import { processVerbs } from "./process-verbs.ts";
 import type { Command } from "./command.ts";
 
 /** One command, or a noun with commands of its own. */
@@ -12,16 +11,25 @@ export interface VerbEntry {
   load(): Promise<Verb>;
 }
 
-function noun(summary: string, load: () => Promise<{ readonly commands: Readonly<Record<string, Command>> }>): VerbEntry {
+function noun(
+  summary: string,
+  load: () => Promise<{ readonly commands: Readonly<Record<string, Command>> }>,
+): VerbEntry {
   return { summary, load: async () => ({ kind: "noun", commands: (await load()).commands }) };
 }
 
-export function verb(summary: string, load: () => Promise<Command>): VerbEntry {
+function verb(summary: string, load: () => Promise<Command>): VerbEntry {
   return { summary, load: async () => ({ kind: "command", command: await load() }) };
 }
 
 export const verbs: Readonly<Record<string, VerbEntry>> = {
-  ...processVerbs,
+  start: verb("runs a cluster here with a sample service", async () => (await import("./processes/commands.ts")).start),
+  up: verb(
+    "runs a cluster here: NATS, one manager, one agent",
+    async () => (await import("./processes/commands.ts")).up,
+  ),
+  manager: verb("runs one manager", async () => (await import("./processes/commands.ts")).manager),
+  agent: verb("runs one node", async () => (await import("./processes/commands.ts")).agent),
   node: noun("the machines that run tasks", () => import("./node.ts")),
   service: noun("what is to run", () => import("./service.ts")),
   task: noun("attempts to run it", () => import("./task.ts")),

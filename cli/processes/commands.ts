@@ -191,7 +191,7 @@ export const start: Command = command({
     }
     const broken = settled<unknown>();
     const running = await Promise.race([
-      work(broken.resolve),
+      work((error) => broken.resolve(error)),
       broken.promise.then((error) => {
         throw error;
       }),
