@@ -47,6 +47,8 @@ export interface Leadership extends Running {
   leader(): { readonly managerId: string; readonly epoch: number } | null;
   readonly proposer: Proposer;
   readonly follower: Follower;
+  /** Ends this term but not the wish to lead: for duties that cannot be done now. Somebody leads again, in a new epoch, shortly. */
+  stepDown(): void;
   /** Ends duties, finishes what is being written, and gives the lease back; this manager does not lead again. Bounded by the lease's TTL. */
   release(): Promise<void>;
 }
@@ -105,7 +107,14 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
       led = { epoch, running };
       beat();
       running.push(
-        startSnapshotWriter({ clock, log, blobs, replica, telemetry, options: { ...snapshotDefaults, ...parts.snapshots } }),
+        startSnapshotWriter({
+          clock,
+          log,
+          blobs,
+          replica,
+          telemetry,
+          options: { ...snapshotDefaults, ...parts.snapshots },
+        }),
         parts.startDuties(epoch),
       );
     },
@@ -191,6 +200,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     },
     proposer,
     follower,
+    stepDown: () => lease.actor.send({ type: "leader.deposed" }),
     release: async () => {
       isReleasing = true;
       endDuties();

@@ -6,14 +6,7 @@ import { SpanKind, type Span } from "@opentelemetry/api";
 import { assemble, type Batch, type BatchLimits, type Settlement } from "../machines/batch.ts";
 import { ledgerMachine, type LedgerEvent } from "../machines/ledger.ts";
 import type { RefusalCode } from "../machines/proposals.ts";
-import {
-  Failure,
-  ProposeOk,
-  ProposeReply,
-  ProposeRequest,
-  Timestamp,
-  Transaction,
-} from "../proto/gen/messages.ts";
+import { Failure, ProposeOk, ProposeReply, ProposeRequest, Timestamp, Transaction } from "../proto/gen/messages.ts";
 import { assert } from "../runtime/assert.ts";
 import { ErrorCode } from "../runtime/error-codes.ts";
 import { newId } from "../runtime/ids.ts";
@@ -242,7 +235,11 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       send({ type: "append.needless", attempt });
       return;
     }
-    batch = { transactionId: "", data: new Uint8Array(0), batch: { waiting: taken, settlements: assembled.settlements } };
+    batch = {
+      transactionId: "",
+      data: new Uint8Array(0),
+      batch: { waiting: taken, settlements: assembled.settlements },
+    };
     // An answer that rests on this replica alone is right only while the log has not moved on without it (G3).
     void log.bounds(confirmTimeoutMs).then((bounds) => {
       const isNewest = bounds !== null && bounds.last === replica.version;

@@ -29,7 +29,10 @@ export interface ProposerParts {
 }
 
 /** `unsent`: known not to have happened. */
-type Attempt = { readonly kind: "reply"; readonly reply: ProposeReply } | { readonly kind: "unsent" } | { readonly kind: "unanswered" };
+type Attempt =
+  | { readonly kind: "reply"; readonly reply: ProposeReply }
+  | { readonly kind: "unsent" }
+  | { readonly kind: "unanswered" };
 
 export function startProposer(env: Omit<Environment, "proposer">, parts: ProposerParts): Proposer & Running {
   const { clock, bus, store } = env;
@@ -98,7 +101,11 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
   const settleParts = async (request: ProposeRequest, deadline: number): Promise<ProposeOutcome> => {
     const pieces = parts.ledger.isLeading() ? [request] : split(request);
     if (pieces === null) {
-      return { kind: "refused", code: ErrorCode.tooLarge, message: `the proposal has more than ${requestBytesMax} bytes` };
+      return {
+        kind: "refused",
+        code: ErrorCode.tooLarge,
+        message: `the proposal has more than ${requestBytesMax} bytes`,
+      };
     }
     let skipped = 0;
     let last: ProposeOutcome = { kind: "committed", version: store.version, skipped: 0 };
@@ -150,7 +157,9 @@ function decodeReply(data: Uint8Array): ProposeReply {
   try {
     return ProposeReply.decode(data);
   } catch {
-    return ProposeReply.create({ error: Failure.create({ code: ErrorCode.logUnavailable, message: "the ledger's answer cannot be decoded" }) });
+    return ProposeReply.create({
+      error: Failure.create({ code: ErrorCode.logUnavailable, message: "the ledger's answer cannot be decoded" }),
+    });
   }
 }
 

@@ -108,7 +108,12 @@ class Assembly {
 
   /** G1 */
   #takeWhole({ request }: Progress): Settlement | null {
-    const before = { mark: this.#view.mark(), changes: this.changes.length, specs: this.specs.length, bytes: this.#bytes };
+    const before = {
+      mark: this.#view.mark(),
+      changes: this.changes.length,
+      specs: this.specs.length,
+      bytes: this.#bytes,
+    };
     const undo = (): void => {
       this.#view.rollback(before.mark);
       this.changes.length = before.changes;

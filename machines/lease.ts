@@ -27,11 +27,17 @@ export type LeaseEvent =
     }
   | { readonly type: "lease.unreadable"; readonly attempt: number; readonly jitter: number }
   /** A write of this manager was taken; `sentAt` and `at` are milliseconds of its own clock before and after. */
-  | { readonly type: "lease.written"; readonly attempt: number; readonly revision: number; readonly sentAt: number; readonly at: number }
+  | {
+      readonly type: "lease.written";
+      readonly attempt: number;
+      readonly revision: number;
+      readonly sentAt: number;
+      readonly at: number;
+    }
   | { readonly type: "lease.conflict"; readonly attempt: number }
   | { readonly type: "lease.unknown"; readonly attempt: number }
   | { readonly type: "lease.removed"; readonly attempt: number }
-  /** The log has a newer epoch: whatever the key says, another leads. */
+  /** The log has a newer epoch: whatever the key says, another leads. Or this manager gives up its term by itself. */
   | { readonly type: "leader.deposed" }
   | { readonly type: "release.requested" };
 
@@ -72,11 +78,13 @@ export const leaseMachine = setup({
     countAttempt: assign({ attempt: ({ context }) => context.attempt + 1 }),
     rememberJitter: assign((_, { jitter }: { jitter: number }) => ({ jitter, isFirstLook: false })),
     rememberRevision: assign((_, { revision }: { revision: number }) => ({ revision })),
-    rememberWrite: assign(({ context }, { revision, sentAt, at }: { revision: number; sentAt: number; at: number }) => ({
-      revision,
-      at,
-      deadline: sentAt + (context.ttlMs * 2) / 3,
-    })),
+    rememberWrite: assign(
+      ({ context }, { revision, sentAt, at }: { revision: number; sentAt: number; at: number }) => ({
+        revision,
+        at,
+        deadline: sentAt + (context.ttlMs * 2) / 3,
+      }),
+    ),
   },
   guards: {
     isCurrent: ({ context }, { attempt }: Attempt) => attempt === context.attempt,
@@ -130,7 +138,11 @@ export const leaseMachine = setup({
               {
                 guard: {
                   type: "isOwnToTake",
-                  params: ({ event }) => ({ attempt: event.attempt, managerId: event.managerId, instance: event.instance }),
+                  params: ({ event }) => ({
+                    attempt: event.attempt,
+                    managerId: event.managerId,
+                    instance: event.instance,
+                  }),
                 },
                 target: "#lease.taking",
                 actions: [
@@ -166,7 +178,10 @@ export const leaseMachine = setup({
       on: {
         "lease.written": [
           {
-            guard: { type: "isTimely", params: ({ event }) => ({ attempt: event.attempt, sentAt: event.sentAt, at: event.at }) },
+            guard: {
+              type: "isTimely",
+              params: ({ event }) => ({ attempt: event.attempt, sentAt: event.sentAt, at: event.at }),
+            },
             target: "leading",
             actions: {
               type: "rememberWrite",
@@ -175,8 +190,14 @@ export const leaseMachine = setup({
           },
           { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "waiting" },
         ],
-        "lease.conflict": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "lost" },
-        "lease.unknown": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "lost" },
+        "lease.conflict": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "lost",
+        },
+        "lease.unknown": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "lost",
+        },
       },
       after: { takePatience: "waiting" },
     },
@@ -208,7 +229,10 @@ export const leaseMachine = setup({
               ],
               on: {
                 "lease.written": {
-                  guard: { type: "isTimely", params: ({ event }) => ({ attempt: event.attempt, sentAt: event.sentAt, at: event.at }) },
+                  guard: {
+                    type: "isTimely",
+                    params: ({ event }) => ({ attempt: event.attempt, sentAt: event.sentAt, at: event.at }),
+                  },
                   target: "#lease.leading.term",
                   reenter: true,
                   actions: {
@@ -216,8 +240,14 @@ export const leaseMachine = setup({
                     params: ({ event }) => ({ revision: event.revision, sentAt: event.sentAt, at: event.at }),
                   },
                 },
-                "lease.conflict": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "checking" },
-                "lease.unknown": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "pausing" },
+                "lease.conflict": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "checking",
+                },
+                "lease.unknown": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "pausing",
+                },
               },
               after: { patience: "checking" },
             },
@@ -226,19 +256,32 @@ export const leaseMachine = setup({
               after: { patience: "checking" },
             },
             checking: {
-              description: "An earlier write may have happened: only the key tells the revision that the next one must be against. E2",
+              description:
+                "An earlier write may have happened: only the key tells the revision that the next one must be against. E2",
               entry: ["countAttempt", { type: "look", params: ({ context }) => ({ attempt: context.attempt }) }],
               on: {
                 "lease.held": [
                   {
-                    guard: { type: "isOwn", params: ({ event }) => ({ attempt: event.attempt, instance: event.instance }) },
+                    guard: {
+                      type: "isOwn",
+                      params: ({ event }) => ({ attempt: event.attempt, instance: event.instance }),
+                    },
                     target: "renewing",
                     actions: { type: "rememberRevision", params: ({ event }) => ({ revision: event.revision }) },
                   },
-                  { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "#lease.lost" },
+                  {
+                    guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                    target: "#lease.lost",
+                  },
                 ],
-                "lease.absent": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "#lease.lost" },
-                "lease.unreadable": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "pausing" },
+                "lease.absent": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "#lease.lost",
+                },
+                "lease.unreadable": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "pausing",
+                },
               },
               after: { patience: { target: "checking", reenter: true } },
             },

@@ -106,7 +106,10 @@ export const ledgerMachine = setup({
       description: "Somebody else writes, or nobody does. Waits for the lease.",
       entry: "forgetEpoch",
       on: {
-        "lease.taken": { target: "taking", actions: { type: "rememberLease", params: ({ event }) => ({ revision: event.revision }) } },
+        "lease.taken": {
+          target: "taking",
+          actions: { type: "rememberLease", params: ({ event }) => ({ revision: event.revision }) },
+        },
         "lease.ended": {},
       },
     },
@@ -134,9 +137,18 @@ export const ledgerMachine = setup({
           target: "leading",
           actions: { type: "applyAppended", params: ({ event }) => ({ sequence: event.sequence }) },
         },
-        "append.conflict": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "rejoining" },
-        "append.unknown": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "pausing" },
-        "append.refused": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "pausing" },
+        "append.conflict": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "rejoining",
+        },
+        "append.unknown": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "pausing",
+        },
+        "append.refused": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "pausing",
+        },
         "lease.ended": "following",
       },
     },
@@ -146,12 +158,16 @@ export const ledgerMachine = setup({
       on: { "lease.ended": "following" },
     },
     rejoining: {
-      description: "The log ended elsewhere than thought. Reads on: finds the own barrier, an equal or newer leader, or a place to try again.",
+      description:
+        "The log ended elsewhere than thought. Reads on: finds the own barrier, an equal or newer leader, or a place to try again.",
       entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
       on: {
         "log.reached": [
           {
-            guard: { type: "isOwnBarrier", params: ({ event }) => ({ attempt: event.attempt, epoch: event.epoch, isOwn: event.isOwn }) },
+            guard: {
+              type: "isOwnBarrier",
+              params: ({ event }) => ({ attempt: event.attempt, epoch: event.epoch, isOwn: event.isOwn }),
+            },
             target: "leading",
           },
           {
@@ -194,7 +210,10 @@ export const ledgerMachine = setup({
             "append.appended": {
               guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
               target: "idle",
-              actions: [{ type: "applyAppended", params: ({ event }) => ({ sequence: event.sequence }) }, "answerBatch"],
+              actions: [
+                { type: "applyAppended", params: ({ event }) => ({ sequence: event.sequence }) },
+                "answerBatch",
+              ],
             },
             "append.needless": {
               guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
@@ -206,7 +225,10 @@ export const ledgerMachine = setup({
               target: "behind",
               actions: "returnBatch",
             },
-            "append.unknown": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "doubting" },
+            "append.unknown": {
+              guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+              target: "doubting",
+            },
             "append.refused": {
               guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
               target: "resting",
@@ -219,7 +241,8 @@ export const ledgerMachine = setup({
           after: { appendRetry: "idle" },
         },
         behind: {
-          description: "The log has a record that this replica had not: reads on, then decides the batch again or gives way.",
+          description:
+            "The log has a record that this replica had not: reads on, then decides the batch again or gives way.",
           entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
           on: {
             "log.reached": [
@@ -246,11 +269,23 @@ export const ledgerMachine = setup({
                 "append.appended": {
                   guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
                   target: "#ledger.leading.idle",
-                  actions: [{ type: "applyAppended", params: ({ event }) => ({ sequence: event.sequence }) }, "settleDoubt"],
+                  actions: [
+                    { type: "applyAppended", params: ({ event }) => ({ sequence: event.sequence }) },
+                    "settleDoubt",
+                  ],
                 },
-                "append.conflict": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "reading" },
-                "append.unknown": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "waiting" },
-                "append.refused": { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "waiting" },
+                "append.conflict": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "reading",
+                },
+                "append.unknown": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "waiting",
+                },
+                "append.refused": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "waiting",
+                },
               },
             },
             waiting: {
@@ -263,7 +298,10 @@ export const ledgerMachine = setup({
               on: {
                 "log.reached": [
                   {
-                    guard: { type: "isDeposed", params: ({ event }) => ({ attempt: event.attempt, epoch: event.epoch }) },
+                    guard: {
+                      type: "isDeposed",
+                      params: ({ event }) => ({ attempt: event.attempt, epoch: event.epoch }),
+                    },
                     target: "#ledger.following",
                     actions: { type: "announceDeposed", params: ({ event }) => ({ epoch: event.epoch }) },
                   },

@@ -18,12 +18,12 @@ import {
   NetworkAttachment,
   NodeDescription,
   Certificate,
-  NodePatch,
+  type NodePatch,
   NodeSpec_Availability,
   NodeStatus_State,
   PortStatus,
-  Removal,
-  StoreObject,
+  type Removal,
+  type StoreObject,
   TaskPatch,
   TaskState,
   VolumeAttachment,
@@ -47,7 +47,14 @@ export interface StateView {
 
 /** Names of entries of runtime/error-codes.ts. */
 export type RefusalCode =
-  "outOfSequence" | "exists" | "nameTaken" | "notFound" | "tooLarge" | "malformed" | "foreignTask" | "sessionChanged";
+  | "outOfSequence"
+  | "exists"
+  | "nameTaken"
+  | "notFound"
+  | "tooLarge"
+  | "malformed"
+  | "foreignTask"
+  | "sessionChanged";
 
 export type Refused = { readonly kind: "refused"; readonly code: RefusalCode; readonly message: string };
 export type Decision =
@@ -150,7 +157,8 @@ function decideRemove(view: StateView, removal: Removal, version: number, sessio
 /** P1. Texts are SwarmKit's, which has three of them. */
 function refuseTakenName(view: StateView, { table, object }: Wrapped): Refused | null {
   if (!namedTables.has(table) || view.nameHolder(table, object) === undefined) return null;
-  const name = "spec" in object ? (object.spec as { annotations: { name: string } | null } | null)?.annotations?.name : "";
+  const name =
+    "spec" in object ? (object.spec as { annotations: { name: string } | null } | null)?.annotations?.name : "";
   switch (table) {
     case "service":
       return refused("nameTaken", `name conflicts with an existing object: service ${name} already exists`);
@@ -195,10 +203,15 @@ function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): D
     volumes: patch.volumes.length > 0 && !isSameList(VolumeAttachment, patch.volumes, task.volumes),
   };
   const isPartlyTaken =
-    takes.status || takes.desiredState || takes.nodeId || takes.networks || takes.endpoint || takes.generic || takes.volumes;
+    takes.status ||
+    takes.desiredState ||
+    takes.nodeId ||
+    takes.networks ||
+    takes.endpoint ||
+    takes.generic ||
+    takes.volumes;
   if (!isPartlyTaken) return skipped;
-  const isWhollyTaken =
-    (takes.status || patch.status === null) && (takes.desiredState || patch.desiredState === 0);
+  const isWhollyTaken = (takes.status || patch.status === null) && (takes.desiredState || patch.desiredState === 0);
   if (isWhollyTaken) return change({ task: patch });
   const fields: { -readonly [Key in keyof TaskPatch]?: TaskPatch[Key] } = { id: patch.id };
   if (takes.status) fields.status = patch.status;

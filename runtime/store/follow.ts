@@ -61,7 +61,10 @@ export function startFollowing(parts: FollowerParts): Follower {
   const breakOff = (error: Error): void => {
     if (isStopped) return;
     stop();
-    telemetry.log.error({ error: error.message, version: replica.version }, "the log and this replica do not fit together");
+    telemetry.log.error(
+      { error: error.message, version: replica.version },
+      "the log and this replica do not fit together",
+    );
     parts.onBroken(error);
   };
 
@@ -138,7 +141,10 @@ export function startFollowing(parts: FollowerParts): Follower {
         if (isStopped) return;
         isCaughtUp = false;
         reading?.unsubscribe();
-        telemetry.log.warn({ firstKept, version: replica.version }, "the log no longer has what this replica needs next");
+        telemetry.log.warn(
+          { firstKept, version: replica.version },
+          "the log no longer has what this replica needs next",
+        );
         void begin();
       },
     });

@@ -1,5 +1,5 @@
 /** How the patches of a transaction change an object: used by the replica that applies them and by the ledger that tries them. */
-import { Meta, Node, Task, type NodePatch, type TaskPatch } from "../../proto/gen/messages.ts";
+import { Node, Task, type Meta, type NodePatch, type TaskPatch } from "../../proto/gen/messages.ts";
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 

@@ -162,7 +162,8 @@ export class Replica implements Store {
       throw new LogBreak(sequence, `epoch falls from ${this.#epoch} to ${transaction.epoch} (S3)`);
     }
     const changes = this.#applyChanges(sequence, transaction);
-    for (const { proposalId, skipped } of transaction.receipts) this.#receipts.add(proposalId, { version: sequence, skipped });
+    for (const { proposalId, skipped } of transaction.receipts)
+      this.#receipts.add(proposalId, { version: sequence, skipped });
     this.#version = sequence;
     this.#checksum = checksum;
     this.#epoch = transaction.epoch;
@@ -209,7 +210,8 @@ export class Replica implements Store {
    */
   load(bytes: Uint8Array): void {
     const loaded = decodeSnapshot(bytes);
-    if (loaded.version < this.#version) throw new LogBreak(loaded.version, `the snapshot is older than the replica's ${this.#version}`);
+    if (loaded.version < this.#version)
+      throw new LogBreak(loaded.version, `the snapshot is older than the replica's ${this.#version}`);
     const changes = this.#replaceState(loaded);
     this.#version = loaded.version;
     this.#checksum = loaded.checksum;
@@ -245,7 +247,8 @@ export class Replica implements Store {
     if (change.remove !== null) return this.#applyRemoval(change.remove);
     const put = change.put === null ? null : unwrap(change.put);
     if (put === null) return "a change of an unknown kind";
-    if (put.table !== "task") return this.#put(put.table, detached(codecs[put.table] as never, put.object as never), stamp);
+    if (put.table !== "task")
+      return this.#put(put.table, detached(codecs[put.table] as never, put.object as never), stamp);
     const task = put.object as Mutable<Task>;
     if (change.spec !== 0) {
       const spec = specs[change.spec - 1];
@@ -327,7 +330,8 @@ export class Replica implements Store {
     }
     changes.push(...before.values());
     this.#receipts.clear();
-    for (const { proposalId, version, skipped } of loaded.receipts) this.#receipts.add(proposalId, { version, skipped });
+    for (const { proposalId, version, skipped } of loaded.receipts)
+      this.#receipts.add(proposalId, { version, skipped });
     return changes;
   }
 }

@@ -2,13 +2,14 @@
  * The state as it will be once the append that is being put together has happened: a replica seen through the changes
  * staged so far. Each operation is decided against it, so that operations of one append see each other.
  */
-import { Meta, Timestamp, Version, type Change } from "../../proto/gen/messages.ts";
+import { Meta, Timestamp, Version, type Change, type Task, type TaskPatch } from "../../proto/gen/messages.ts";
 import { patchNode, patchTask } from "./patch.ts";
 import type { Store, TableName, Tables } from "./store.ts";
 import { nameKey, tableOf, unwrap, withMeta, type AnyObject } from "./tables.ts";
 
 interface Undo {
-  readonly key: string;
+  readonly table: TableName;
+  readonly id: string;
   /** What was staged there before; undefined: nothing was. */
   readonly staged: AnyObject | null | undefined;
 }
@@ -16,8 +17,10 @@ interface Undo {
 export class Staging {
   readonly #base: Store;
   readonly #meta: Meta;
-  /** By table and id; null: removed. */
-  readonly #objects = new Map<string, AnyObject | null>();
+  /** By id; null: removed. */
+  readonly #objects = new Map<TableName, Map<string, AnyObject | null>>();
+  /** The first patch of each task, not yet carried out: of the thousands in an append few tasks are looked at again. */
+  readonly #patches = new Map<string, TaskPatch>();
   /** By table and name: ids of staged objects that have, or had, the name. */
   readonly #names = new Map<string, string[]>();
   readonly #journal: Undo[] = [];
@@ -30,10 +33,15 @@ export class Staging {
   }
 
   get<Name extends TableName>(table: Name, id: string): Tables[Name] | undefined {
-    // Nothing staged yet in most look-ups of a small append: no key is made for them.
-    const staged = this.#objects.size === 0 ? undefined : this.#objects.get(`${table}/${id}`);
-    if (staged === undefined) return this.#base.get(table, id);
-    return staged === null ? undefined : (staged as Tables[Name]);
+    const staged = this.#objects.get(table)?.get(id);
+    if (staged !== undefined) return staged === null ? undefined : (staged as Tables[Name]);
+    const stored = this.#base.get(table, id);
+    if (table !== "task" || stored === undefined) return stored;
+    const patch = this.#patches.get(id);
+    if (patch === undefined) return stored;
+    const patched = patchTask(stored as Task, patch, this.#meta);
+    this.#tableOf("task").set(id, patched);
+    return patched as Tables[Name];
   }
 
   nameHolder<Name extends TableName>(table: Name, object: Tables[Name]): string | undefined {
@@ -49,10 +57,8 @@ export class Staging {
 
   /** Takes a change that was decided against this view. */
   stage(change: Change): void {
-    if (change.task !== null) {
-      const task = this.get("task", change.task.id);
-      if (task !== undefined) this.#set("task", task.id, patchTask(task, change.task, this.#meta));
-    } else if (change.node !== null) {
+    if (change.task !== null) this.#stageTaskPatch(change.task);
+    else if (change.node !== null) {
       const node = this.get("node", change.node.id);
       if (node !== undefined) this.#set("node", node.id, patchNode(node, change.node, this.#meta));
     } else if (change.remove !== null) {
@@ -79,15 +85,41 @@ export class Staging {
   /** Forgets what was staged since `mark`. */
   rollback(mark: number): void {
     while (this.#journal.length > mark) {
-      const { key, staged } = this.#journal.pop() as Undo;
-      if (staged === undefined) this.#objects.delete(key);
-      else this.#objects.set(key, staged);
+      const { table, id, staged } = this.#journal.pop() as Undo;
+      if (staged !== undefined) this.#tableOf(table).set(id, staged);
+      else {
+        this.#tableOf(table).delete(id);
+        // Nothing was staged before the entry, so neither was its patch.
+        if (table === "task") this.#patches.delete(id);
+      }
     }
   }
 
+  #stageTaskPatch(patch: TaskPatch): void {
+    const { id } = patch;
+    if (this.#objects.get("task")?.has(id) === true || this.#patches.has(id)) {
+      const task = this.get("task", id);
+      if (task !== undefined) this.#set("task", id, patchTask(task, patch, this.#meta));
+      return;
+    }
+    this.#journal.push({ table: "task", id, staged: undefined });
+    this.#patches.set(id, patch);
+  }
+
   #set(table: TableName, id: string, object: AnyObject | null): void {
-    const key = `${table}/${id}`;
-    this.#journal.push({ key, staged: this.#objects.get(key) });
-    this.#objects.set(key, object);
+    const objects = this.#tableOf(table);
+    // A patch that was not carried out yet is what a rollback has to come back to.
+    if (table === "task" && this.#patches.has(id)) this.get("task", id);
+    this.#journal.push({ table, id, staged: objects.get(id) });
+    objects.set(id, object);
+  }
+
+  #tableOf(table: TableName): Map<string, AnyObject | null> {
+    let objects = this.#objects.get(table);
+    if (objects === undefined) {
+      objects = new Map();
+      this.#objects.set(table, objects);
+    }
+    return objects;
   }
 }

@@ -65,7 +65,10 @@ export class State {
   put<Name extends TableName>(table: Name, object: Tables[Name], old: Tables[Name] | undefined): void {
     const { id } = object;
     (this.#tables[table] as Map<string, Tables[Name]>).set(id, object);
-    if (table === "task") this.#indexTask(object as Task, old as Task | undefined);
+    if (table === "task") {
+      this.#indexTask(object as Task, old as Task | undefined);
+      if ((object as Task).annotations === (old as Task | undefined)?.annotations) return;
+    }
     const name = nameKey(table, object);
     const oldName = old === undefined ? "" : nameKey(table, old);
     if (name === oldName) return;

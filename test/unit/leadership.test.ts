@@ -10,7 +10,8 @@ function world(seed: number, names: readonly string[], parts: Parameters<typeof 
   const managers = names.map((name) => addManager(simulation, name, parts));
   const { clock } = simulation;
   const run = (ms: number) => clock.run({ untilMs: clock.now() + ms });
-  const runUntil = async (condition: () => boolean, ms = 30_000) => (await clock.run({ until: condition, untilMs: clock.now() + ms })) === "until";
+  const runUntil = async (condition: () => boolean, ms = 30_000) =>
+    (await clock.run({ until: condition, untilMs: clock.now() + ms })) === "until";
   const leaders = () => managers.filter(({ process, leadership }) => process.isRunning && leadership.isLeading());
   const [first, second] = managers as [TestManager, TestManager];
   /** The one leader, and somebody else. */
@@ -23,7 +24,10 @@ function world(seed: number, names: readonly string[], parts: Parameters<typeof 
 
 /** Cuts both ways between a manager and NATS; returns what mends it. */
 function cutOff(simulation: Simulation, name: string): () => void {
-  const ways = [["nats", name], [name, "nats"]] as const;
+  const ways = [
+    ["nats", name],
+    [name, "nats"],
+  ] as const;
   for (const [from, to] of ways) simulation.network.cut(from, to);
   return () => {
     for (const [from, to] of ways) simulation.network.mend(from, to);
@@ -31,7 +35,10 @@ function cutOff(simulation: Simulation, name: string): () => void {
 }
 
 /** The value of a promise that virtual time has to settle. */
-async function value<Value>(runUntil: (condition: () => boolean) => Promise<boolean>, promise: Promise<Value>): Promise<Value> {
+async function value<Value>(
+  runUntil: (condition: () => boolean) => Promise<boolean>,
+  promise: Promise<Value>,
+): Promise<Value> {
   let isDone = false;
   const watched = promise.finally(() => (isDone = true));
   await runUntil(() => isDone);
@@ -62,9 +69,15 @@ test("what either manager proposes is in both replicas, the proposer's before it
   const { run, runUntil, roles } = world(3, ["m1", "m2"]);
   const { leader, other } = await roles();
   for (const [at, manager] of [leader, other].entries()) {
-    const outcome = await value(runUntil, manager.leadership.proposer.propose(proposal([create({ service: service(`s${at}`, `name${at}`) })])));
+    const outcome = await value(
+      runUntil,
+      manager.leadership.proposer.propose(proposal([create({ service: service(`s${at}`, `name${at}`) })])),
+    );
     t.is(outcome.kind, "committed");
-    t.is(manager.replica.get("service", `s${at}`)?.meta?.version?.index, outcome.kind === "committed" ? outcome.version : -1);
+    t.is(
+      manager.replica.get("service", `s${at}`)?.meta?.version?.index,
+      outcome.kind === "committed" ? outcome.version : -1,
+    );
   }
   await run(1_000);
   t.is(leader.replica.version, other.replica.version);
@@ -78,9 +91,15 @@ test("a refusal comes back with its code and changes nothing", async (t) => {
   await value(runUntil, other.leadership.proposer.propose(proposal([create({ service: service("s1", "web") })])));
   const outcome = await value(
     runUntil,
-    other.leadership.proposer.propose(proposal([create({ service: service("s2", "new") }), create({ service: service("s3", "WEB") })])),
+    other.leadership.proposer.propose(
+      proposal([create({ service: service("s2", "new") }), create({ service: service("s3", "WEB") })]),
+    ),
   );
-  t.like(outcome, { kind: "refused", code: 103, message: "name conflicts with an existing object: service WEB already exists" });
+  t.like(outcome, {
+    kind: "refused",
+    code: 103,
+    message: "name conflicts with an existing object: service WEB already exists",
+  });
   t.is(other.replica.count("service"), 1);
 });
 
@@ -91,7 +110,9 @@ test("proposals made together go into one record, those that do not fit into the
   const before = leader.replica.version;
   const commits: number[] = [];
   leader.replica.watch((commit) => commits.push(commit.changes.length));
-  const made = Array.from({ length: 25 }, (_, at) => leader.leadership.proposer.propose(proposal([create({ task: task(`t${at}`) })])));
+  const made = Array.from({ length: 25 }, (_, at) =>
+    leader.leadership.proposer.propose(proposal([create({ task: task(`t${at}`) })])),
+  );
   const outcomes = await value(runUntil, Promise.all(made));
   t.true(outcomes.every((outcome) => outcome.kind === "committed"));
   t.deepEqual(commits, [10, 10, 5]);
@@ -104,7 +125,10 @@ test("a large proposal of mode EACH is split, a large atomic one is refused", as
   const operations = Array.from({ length: 200 }, (_, at) => create({ task: task(`t${at}`.padEnd(25, "_")) }));
   const atomic = await value(runUntil, other.leadership.proposer.propose(proposal(operations)));
   t.like(atomic, { kind: "refused", code: 105 });
-  const each = await value(runUntil, other.leadership.proposer.propose(proposal([...operations, ...operations], { mode: ProposeRequest_Mode.EACH })));
+  const each = await value(
+    runUntil,
+    other.leadership.proposer.propose(proposal([...operations, ...operations], { mode: ProposeRequest_Mode.EACH })),
+  );
   t.like(each, { kind: "committed", skipped: 200 });
   t.is(leader.replica.count("task"), 200);
 });
@@ -116,7 +140,10 @@ test("a killed leader is followed by the other within six seconds, and nothing a
   const epoch = leader.replica.epoch;
   const killedAt = clock.now();
   leader.process.crash();
-  const outcome = await value(runUntil, other.leadership.proposer.propose(proposal([create({ service: service("s2", "after") })])));
+  const outcome = await value(
+    runUntil,
+    other.leadership.proposer.propose(proposal([create({ service: service("s2", "after") })])),
+  );
   t.is(outcome.kind, "committed");
   t.true(clock.now() - killedAt < 6_000, `${clock.now() - killedAt} ms`);
   t.true(other.replica.epoch > epoch);
@@ -149,12 +176,25 @@ test("a released lease is taken by another without waiting for its end", async (
   t.is(leader.story.length, 2);
 });
 
+test("a leader that steps down ends its duties and leads again, or another does, in a new epoch", async (t) => {
+  const { roles, runUntil } = world(16, ["m1"]);
+  const { leader } = await roles();
+  const { epoch } = leader.replica;
+  leader.leadership.stepDown();
+  t.false(leader.leadership.isLeading());
+  t.true(await runUntil(() => leader.leadership.isLeading()));
+  t.true(leader.replica.epoch > epoch);
+  t.deepEqual(leader.story, [`duties ${epoch}`, `ended ${epoch}`, `duties ${leader.replica.epoch}`]);
+});
+
 test("a leader cut off stops its duties before another begins, and cannot write when it returns", async (t) => {
   const { simulation, roles, runUntil, run, clock } = world(10, ["m1", "m2"]);
   const { leader, other } = await roles();
   const mend = cutOff(simulation, leader.process.name);
   const cutAt = clock.now();
-  const lost = leader.leadership.proposer.propose(proposal([create({ service: service("lost", "lost") })], { timeoutMs: 4_000 }));
+  const lost = leader.leadership.proposer.propose(
+    proposal([create({ service: service("lost", "lost") })], { timeoutMs: 4_000 }),
+  );
   t.true(await runUntil(() => !leader.leadership.isLeading()));
   t.false(other.leadership.isLeading());
   t.true(clock.now() - cutAt < testTtlMs);
@@ -186,7 +226,10 @@ test("a leader that was paused past its lease gives way as soon as it runs again
 test("a proposal without any leader is unavailable and known not to have happened", async (t) => {
   const { simulation, runUntil } = world(12, []);
   const lonely = addManager(simulation, "m1", { leases: neverFree() });
-  const outcome = await value(runUntil, lonely.leadership.proposer.propose(proposal([create({ service: service("s", "s") })], { timeoutMs: 2_000 })));
+  const outcome = await value(
+    runUntil,
+    lonely.leadership.proposer.propose(proposal([create({ service: service("s", "s") })], { timeoutMs: 2_000 })),
+  );
   t.like(outcome, { kind: "unavailable", maybe: false });
 });
 
@@ -195,23 +238,35 @@ test("the log of a server that comes and goes loses no answered write and double
   const outcomes: Promise<{ kind: string }>[] = [];
   for (let at = 0; at < 60; at += 1) {
     const proposer = managers[at % 2]?.leadership.proposer;
-    if (proposer !== undefined) outcomes.push(proposer.propose(proposal([create({ service: service(`s${at}`, `n${at}`) })], { timeoutMs: 60_000 })));
+    if (proposer !== undefined)
+      outcomes.push(
+        proposer.propose(proposal([create({ service: service(`s${at}`, `n${at}`) })], { timeoutMs: 60_000 })),
+      );
     if (at % 20 === 10) simulation.nats.crash({ loseTail: false });
     if (at % 20 === 15) simulation.nats.start();
     await run(317);
   }
   // Each create is accepted exactly once: a second time it would have been refused with `exists`.
-  t.true((await value((condition) => runUntil(condition, 90_000), Promise.all(outcomes))).every(({ kind }) => kind === "committed"));
+  t.true(
+    (await value((condition) => runUntil(condition, 90_000), Promise.all(outcomes))).every(
+      ({ kind }) => kind === "committed",
+    ),
+  );
   await run(5_000);
   for (const { replica } of managers) t.is(replica.count("service"), 60);
   t.is(managers[0]?.replica.stateHash(), managers[1]?.replica.stateHash());
 });
 
 test("snapshots are written as records come, the newest two stay, and the log is purged behind them", async (t) => {
-  const { simulation, roles, runUntil, run } = world(14, ["m1", "m2"], { snapshots: { everyRecords: 10, historyRecordsKept: 10 } });
+  const { simulation, roles, runUntil, run } = world(14, ["m1", "m2"], {
+    snapshots: { everyRecords: 10, historyRecordsKept: 10 },
+  });
   const { leader, other } = await roles();
   for (let at = 0; at < 55; at += 1) {
-    await value(runUntil, leader.leadership.proposer.propose(proposal([create({ service: service(`s${at}`, `n${at}`) })])));
+    await value(
+      runUntil,
+      leader.leadership.proposer.propose(proposal([create({ service: service(`s${at}`, `n${at}`) })])),
+    );
   }
   await run(2_000);
   const kept = await value(runUntil, listSnapshots(simulation.ports("reader").blobs));
@@ -225,7 +280,9 @@ test("snapshots are written as records come, the newest two stay, and the log is
 });
 
 test("a manager cut off until the log was purged catches up by snapshot, and its watchers miss nothing", async (t) => {
-  const { simulation, roles, runUntil, run } = world(15, ["m1", "m2"], { snapshots: { everyRecords: 10, historyRecordsKept: 10 } });
+  const { simulation, roles, runUntil, run } = world(15, ["m1", "m2"], {
+    snapshots: { everyRecords: 10, historyRecordsKept: 10 },
+  });
   const { leader, other } = await roles();
   const seen = new Set<string>();
   other.replica.watch((commit) => {
@@ -233,7 +290,10 @@ test("a manager cut off until the log was purged catches up by snapshot, and its
   });
   const mend = cutOff(simulation, other.process.name);
   for (let at = 0; at < 55; at += 1) {
-    await value(runUntil, leader.leadership.proposer.propose(proposal([create({ service: service(`s${at}`, `n${at}`) })])));
+    await value(
+      runUntil,
+      leader.leadership.proposer.propose(proposal([create({ service: service(`s${at}`, `n${at}`) })])),
+    );
   }
   await run(2_000);
   mend();

@@ -15,7 +15,15 @@ function lease(fields: { managerId?: string; instance?: string } = {}) {
     if (number !== undefined) attempt = number;
     effects.push(revision === undefined ? name : `${name} ${revision}`);
   };
-  const names = ["look", "write", "remove", "announceTaken", "announceEnded", "announceReleased", "reportUnexpected"] as const;
+  const names = [
+    "look",
+    "write",
+    "remove",
+    "announceTaken",
+    "announceEnded",
+    "announceReleased",
+    "reportUnexpected",
+  ] as const;
   const actions = Object.fromEntries(names.map((name) => [name, note(name)])) as never;
   const actor = createActor(leaseMachine.provide({ actions }), {
     id: "lease",
@@ -30,8 +38,10 @@ function lease(fields: { managerId?: string; instance?: string } = {}) {
     isLeading: () => actor.getSnapshot().hasTag("leading"),
     seen: () => effects.splice(0),
     absent: () => actor.send({ type: "lease.absent", attempt, jitter: 0.5 }),
-    held: (managerId: string, instance: string, revision: number) => actor.send({ type: "lease.held", attempt, managerId, instance, revision, jitter: 0.5 }),
-    written: (revision: number, tookMs = 0) => actor.send({ type: "lease.written", attempt, revision, sentAt: clock.now() - tookMs, at: clock.now() }),
+    held: (managerId: string, instance: string, revision: number) =>
+      actor.send({ type: "lease.held", attempt, managerId, instance, revision, jitter: 0.5 }),
+    written: (revision: number, tookMs = 0) =>
+      actor.send({ type: "lease.written", attempt, revision, sentAt: clock.now() - tookMs, at: clock.now() }),
     conflict: () => actor.send({ type: "lease.conflict", attempt }),
     unknown: () => actor.send({ type: "lease.unknown", attempt }),
     attempt: () => attempt,

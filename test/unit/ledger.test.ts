@@ -26,7 +26,12 @@ function play(...events: LedgerEvent[]) {
 const place = (snapshot: SnapshotFrom<typeof ledgerMachine>) => JSON.stringify(snapshot.value).replaceAll(/["{}]/g, "");
 
 const taken: LedgerEvent = { type: "lease.taken", revision: 7 };
-const reached = (attempt: number, epoch: number, isOwn = false): LedgerEvent => ({ type: "log.reached", attempt, epoch, isOwn });
+const reached = (attempt: number, epoch: number, isOwn = false): LedgerEvent => ({
+  type: "log.reached",
+  attempt,
+  epoch,
+  isOwn,
+});
 const appended = (attempt: number, sequence = 1): LedgerEvent => ({ type: "append.appended", attempt, sequence });
 const leads = [taken, reached(1, 3), appended(2)] as const;
 const appends = [...leads, { type: "work.arrived" }] as const satisfies LedgerEvent[];
@@ -108,9 +113,14 @@ type Fault = "stored, answer lost" | "dropped, answer lost" | "stored late, answ
 
 function world(seed: number) {
   const simulation = new Simulation({ seed });
-  const { clock: ports, telemetry, random, bus, log, blobs, leases, fail } = simulation.ports("m1");
+  const ports = simulation.ports("m1");
+  const { telemetry, random, bus, log, blobs } = ports;
   const faults: Fault[] = [];
-  const appendWith = async (fault: Fault | undefined, data: Uint8Array, expectedLast: number): Promise<AppendOutcome> => {
+  const appendWith = async (
+    fault: Fault | undefined,
+    data: Uint8Array,
+    expectedLast: number,
+  ): Promise<AppendOutcome> => {
     switch (fault) {
       case undefined:
         return log.append(data, expectedLast);
@@ -120,7 +130,7 @@ function world(seed: number) {
       case "dropped, answer lost":
         return { kind: "unknown", reason: fault };
       case "stored late, answer lost":
-        ports.setTimeout(() => void log.append(data, expectedLast), 150);
+        ports.clock.setTimeout(() => void log.append(data, expectedLast), 150);
         return { kind: "unknown", reason: fault };
       case "refused":
         return { kind: "refused", reason: fault };
@@ -134,15 +144,15 @@ function world(seed: number) {
     append: (data, expectedLast) => appendWith(faults.shift(), data, expectedLast),
   };
   const replica = new Replica();
-  const host = new Host({ clock: ports, telemetry, onCrash: fail });
-  const env = { managerId: "m1", clock: ports, random, bus, telemetry, host, store: replica };
+  const host = new Host({ clock: ports.clock, telemetry, onCrash: (id, error) => ports.fail(id, error) });
+  const env = { managerId: "m1", clock: ports.clock, random, bus, telemetry, host, store: replica };
   const leadership = startLeadership(env, {
-    leases: leases("leases", testTtlMs),
+    leases: ports.leases("leases", testTtlMs),
     log: faulty,
     replica,
     blobs,
     startDuties: () => ({ stop: () => {} }),
-    onBroken: (error) => fail("store", error),
+    onBroken: (error) => ports.fail("store", error),
   });
   const { clock } = simulation;
   const settle = async <Value>(promise: Promise<Value>): Promise<Value> => {
@@ -152,7 +162,8 @@ function world(seed: number) {
     return watched;
   };
   const lead = () => clock.run({ until: () => leadership.isLeading(), untilMs: clock.now() + 10_000 });
-  const propose = (id: string, name = id) => leadership.proposer.propose(proposal([create({ service: service(id, name) })]));
+  const propose = (id: string, name = id) =>
+    leadership.proposer.propose(proposal([create({ service: service(id, name) })]));
   return { simulation, leadership, replica, faults, settle, lead, propose, bus, clock };
 }
 
@@ -185,14 +196,19 @@ test("many answers lost in a row change nothing about what is true in the end", 
   for (let at = 0; at < 120; at += 1) faults.push(kinds[random.below(3)] as Fault);
   const outcomes = [];
   for (let at = 0; at < 20; at += 1) outcomes.push(await settle(propose(`s${at}`)));
-  t.true(outcomes.every(({ kind }) => kind === "committed"), JSON.stringify(outcomes));
+  t.true(
+    outcomes.every(({ kind }) => kind === "committed"),
+    JSON.stringify(outcomes),
+  );
   t.is(replica.count("service"), 20);
 });
 
 test("the same proposal over the bus again gets the first answer", async (t) => {
   const { bus, settle, lead, replica } = world(24);
   await lead();
-  const request = ProposeRequest.encode(ProposeRequest.create({ id: "p1", operations: [create({ service: service("s1", "web") })] }));
+  const request = ProposeRequest.encode(
+    ProposeRequest.create({ id: "p1", operations: [create({ service: service("s1", "web") })] }),
+  );
   const ask = async () => {
     const outcome = await bus.request(subjects.ledgerPropose, request, { timeoutMs: 1_000 });
     return outcome.kind === "reply" ? ProposeReply.toJson(ProposeReply.decode(outcome.data)) : outcome.kind;
@@ -207,7 +223,9 @@ test("the same proposal over the bus again gets the first answer", async (t) => 
 test("a proposal that changed nothing also keeps its first answer", async (t) => {
   const { bus, settle, lead, propose } = world(25);
   await lead();
-  const request = ProposeRequest.encode(ProposeRequest.create({ id: "p1", mode: 1, operations: [update({ service: service("s1", "web", 5) })] }));
+  const request = ProposeRequest.encode(
+    ProposeRequest.create({ id: "p1", mode: 1, operations: [update({ service: service("s1", "web", 5) })] }),
+  );
   const ask = async () => {
     const outcome = await bus.request(subjects.ledgerPropose, request, { timeoutMs: 1_000 });
     return outcome.kind === "reply" ? ProposeReply.decode(outcome.data).ok : null;

@@ -18,13 +18,26 @@ import {
   Resource,
   Session,
   StoreObject,
-  TaskPatch,
+  type TaskPatch,
   TaskState,
   type Transaction,
 } from "../../proto/gen/messages.ts";
 import { changeFramingBytes } from "../../runtime/store/record.ts";
 import { Staging } from "../../runtime/store/staging.ts";
-import { create, meta, network, node, patchOperation, put, replicaOf, service, status, task, update, Writer } from "./store-kit.ts";
+import {
+  create,
+  meta,
+  network,
+  node,
+  patchOperation,
+  put,
+  replicaOf,
+  service,
+  status,
+  task,
+  update,
+  Writer,
+} from "./store-kit.ts";
 
 /** A staging over a state made of these changes, whose version is 1. */
 function stateOf(...changes: Change[]): Staging {
@@ -33,7 +46,8 @@ function stateOf(...changes: Change[]): Staging {
   return new Staging(replicaOf(writer));
 }
 
-const pending = (fields: Parameters<typeof task>[1] = {}) => put({ task: task("t1", { status: status(TaskState.PENDING), ...fields }) });
+const pending = (fields: Parameters<typeof task>[1] = {}) =>
+  put({ task: task("t1", { status: status(TaskState.PENDING), ...fields }) });
 const ready = put({ node: node("n1") });
 const outcome = (decision: Decision) => (decision.kind === "refused" ? decision.code : decision.kind);
 
@@ -42,64 +56,247 @@ const decides = test.macro((t, expected: ReturnType<typeof outcome>, state: Chan
 });
 
 const web = put({ service: service("s1", "Web") });
-test("an object with a new id and name is created", decides, "change", [web], create({ service: service("s2", "api") }));
+test(
+  "an object with a new id and name is created",
+  decides,
+  "change",
+  [web],
+  create({ service: service("s2", "api") }),
+);
 test("an id is created once", decides, "exists", [web], create({ service: service("s1", "api") }));
 test("a name is taken whatever its case", decides, "nameTaken", [web], create({ service: service("s2", "wEb") }));
-test("a name taken in one table is free in another", decides, "change", [web], create({ network: network("w1", "web") }));
-test("tasks may share a name", decides, "change", [put({ task: task("t1", { annotations: Annotations.create({ name: "a" }) }) })], create({ task: task("t2", { annotations: Annotations.create({ name: "a" }) }) }));
-test("a resource's name is unique too", decides, "nameTaken", [put({ resource: Resource.create({ id: "r1", annotations: Annotations.create({ name: "r" }) }) })], create({ resource: Resource.create({ id: "r2", annotations: Annotations.create({ name: "R" }) }) }));
+test(
+  "a name taken in one table is free in another",
+  decides,
+  "change",
+  [web],
+  create({ network: network("w1", "web") }),
+);
+test(
+  "tasks may share a name",
+  decides,
+  "change",
+  [put({ task: task("t1", { annotations: Annotations.create({ name: "a" }) }) })],
+  create({ task: task("t2", { annotations: Annotations.create({ name: "a" }) }) }),
+);
+test(
+  "a resource's name is unique too",
+  decides,
+  "nameTaken",
+  [put({ resource: Resource.create({ id: "r1", annotations: Annotations.create({ name: "r" }) }) })],
+  create({ resource: Resource.create({ id: "r2", annotations: Annotations.create({ name: "R" }) }) }),
+);
 test("an object without an id is malformed", decides, "malformed", [], create({ service: service("", "x") }));
 test("an operation without content is malformed", decides, "malformed", [], Operation.create({}));
 test("a create without an object is malformed", decides, "malformed", [], create({}));
 
-test("an update of the stored version is taken", decides, "change", [web], update({ service: service("s1", "Web", 1) }));
-test("an update of another version is out of sequence", decides, "outOfSequence", [web], update({ service: service("s1", "Web", 2) }));
+test(
+  "an update of the stored version is taken",
+  decides,
+  "change",
+  [web],
+  update({ service: service("s1", "Web", 1) }),
+);
+test(
+  "an update of another version is out of sequence",
+  decides,
+  "outOfSequence",
+  [web],
+  update({ service: service("s1", "Web", 2) }),
+);
 test("an update of nothing is refused", decides, "notFound", [], update({ service: service("s1", "Web", 1) }));
-test("a rename to a taken name is refused", decides, "nameTaken", [web, put({ service: service("s2", "api") })], update({ service: service("s2", "WEB", 1) }));
-test("an update that lowers a task's state is malformed", decides, "malformed", [pending()], update({ task: task("t1", { meta: meta(1) }) }));
+test(
+  "a rename to a taken name is refused",
+  decides,
+  "nameTaken",
+  [web, put({ service: service("s2", "api") })],
+  update({ service: service("s2", "WEB", 1) }),
+);
+test(
+  "an update that lowers a task's state is malformed",
+  decides,
+  "malformed",
+  [pending()],
+  update({ task: task("t1", { meta: meta(1) }) }),
+);
 
-const removal = (kind: Kind, id: string, fields: Partial<Operation> = {}) => Operation.create({ remove: Removal.create({ kind, id }), ...fields });
+const removal = (kind: Kind, id: string, fields: Partial<Operation> = {}) =>
+  Operation.create({ remove: Removal.create({ kind, id }), ...fields });
 test("what exists is removed", decides, "change", [web], removal(Kind.KIND_SERVICE, "s1"));
 test("what does not exist is not", decides, "notFound", [web], removal(Kind.KIND_SERVICE, "s2"));
-test("a removal with another version is out of sequence", decides, "outOfSequence", [web], removal(Kind.KIND_SERVICE, "s1", { version: 7 }));
-test("a removal with the stored version is taken", decides, "change", [web], removal(Kind.KIND_SERVICE, "s1", { version: 1 }));
+test(
+  "a removal with another version is out of sequence",
+  decides,
+  "outOfSequence",
+  [web],
+  removal(Kind.KIND_SERVICE, "s1", { version: 7 }),
+);
+test(
+  "a removal with the stored version is taken",
+  decides,
+  "change",
+  [web],
+  removal(Kind.KIND_SERVICE, "s1", { version: 1 }),
+);
 test("a removal of an unknown kind is malformed", decides, "malformed", [web], removal(99 as Kind, "s1"));
 
 const session = put({ session: Session.create({ id: "n1", sessionId: "x", managerId: "m1" }) });
-const nodePatch = (fields: Partial<NodePatch>, sessionId = "") => Operation.create({ node: NodePatch.create({ id: "n1", ...fields }), sessionId });
+const nodePatch = (fields: Partial<NodePatch>, sessionId = "") =>
+  Operation.create({ node: NodePatch.create({ id: "n1", ...fields }), sessionId });
 const down = { status: NodeStatus.create({ state: NodeStatus_State.DOWN }) };
 test("a node is patched by its current session", decides, "change", [ready, session], nodePatch(down, "x"));
 test("a node is not patched by an older session", decides, "sessionChanged", [ready, session], nodePatch(down, "w"));
 test("a node without a session is not patched by one", decides, "sessionChanged", [ready], nodePatch(down, "x"));
-test("a node patch that says nothing new is skipped", decides, "skipped", [ready], nodePatch({ status: NodeStatus.create({ state: NodeStatus_State.READY }) }));
+test(
+  "a node patch that says nothing new is skipped",
+  decides,
+  "skipped",
+  [ready],
+  nodePatch({ status: NodeStatus.create({ state: NodeStatus_State.READY }) }),
+);
 test("a patch of a node that is gone is skipped", decides, "skipped", [], nodePatch(down));
-test("a session is removed by itself only", decides, "sessionChanged", [session], removal(Kind.KIND_SESSION, "n1", { sessionId: "w" }));
-test("a session's own removal is taken", decides, "change", [session], removal(Kind.KIND_SESSION, "n1", { sessionId: "x" }));
-test("a put replaces whatever is stored", decides, "change", [session], Operation.create({ put: StoreObject.create({ session: Session.create({ id: "n1", sessionId: "y" }) }) }));
+test(
+  "a session is removed by itself only",
+  decides,
+  "sessionChanged",
+  [session],
+  removal(Kind.KIND_SESSION, "n1", { sessionId: "w" }),
+);
+test(
+  "a session's own removal is taken",
+  decides,
+  "change",
+  [session],
+  removal(Kind.KIND_SESSION, "n1", { sessionId: "x" }),
+);
+test(
+  "a put replaces whatever is stored",
+  decides,
+  "change",
+  [session],
+  Operation.create({ put: StoreObject.create({ session: Session.create({ id: "n1", sessionId: "y" }) }) }),
+);
 
-const assign = (fields: Partial<TaskPatch> = {}) => patchOperation({ id: "t1", nodeId: "n1", status: status(TaskState.ASSIGNED), ...fields });
+const assign = (fields: Partial<TaskPatch> = {}) =>
+  patchOperation({ id: "t1", nodeId: "n1", status: status(TaskState.ASSIGNED), ...fields });
 test("a pending task is assigned to a ready node", decides, "change", [pending(), ready], assign());
-test("a task is not assigned twice", decides, "skipped", [pending({ nodeId: "n0", status: status(TaskState.ASSIGNED) }), ready], assign());
-test("a task that is not allocated yet is not assigned", decides, "skipped", [put({ task: task("t1") }), ready], assign());
-test("a task that is to stop is not assigned", decides, "skipped", [pending({ desiredState: TaskState.SHUTDOWN }), ready], assign());
-test("a task that is to complete is assigned", decides, "change", [pending({ desiredState: TaskState.COMPLETE }), ready], assign());
+test(
+  "a task is not assigned twice",
+  decides,
+  "skipped",
+  [pending({ nodeId: "n0", status: status(TaskState.ASSIGNED) }), ready],
+  assign(),
+);
+test(
+  "a task that is not allocated yet is not assigned",
+  decides,
+  "skipped",
+  [put({ task: task("t1") }), ready],
+  assign(),
+);
+test(
+  "a task that is to stop is not assigned",
+  decides,
+  "skipped",
+  [pending({ desiredState: TaskState.SHUTDOWN }), ready],
+  assign(),
+);
+test(
+  "a task that is to complete is assigned",
+  decides,
+  "change",
+  [pending({ desiredState: TaskState.COMPLETE }), ready],
+  assign(),
+);
 test("nothing is assigned to a node that is gone", decides, "skipped", [pending()], assign());
-test("nothing is assigned to a node that is not ready", decides, "skipped", [pending(), put({ node: node("n1", down) })], assign());
-test("nothing is assigned to a drained node", decides, "skipped", [pending(), put({ node: node("n1", { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) }) })], assign());
-test("a task made for its node joins it while that is paused", decides, "change", [pending({ nodeId: "n1" }), put({ node: node("n1", { spec: NodeSpec.create({ availability: NodeSpec_Availability.PAUSE }) }) })], assign());
-test("a task made for one node does not go to another", decides, "skipped", [pending({ nodeId: "n0" }), ready], assign());
+test(
+  "nothing is assigned to a node that is not ready",
+  decides,
+  "skipped",
+  [pending(), put({ node: node("n1", down) })],
+  assign(),
+);
+test(
+  "nothing is assigned to a drained node",
+  decides,
+  "skipped",
+  [pending(), put({ node: node("n1", { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) }) })],
+  assign(),
+);
+test(
+  "a task made for its node joins it while that is paused",
+  decides,
+  "change",
+  [
+    pending({ nodeId: "n1" }),
+    put({ node: node("n1", { spec: NodeSpec.create({ availability: NodeSpec_Availability.PAUSE }) }) }),
+  ],
+  assign(),
+);
+test(
+  "a task made for one node does not go to another",
+  decides,
+  "skipped",
+  [pending({ nodeId: "n0" }), ready],
+  assign(),
+);
 
 const running = put({ task: task("t1", { nodeId: "n1", status: status(TaskState.RUNNING, "started") }) });
-test("a report of a later state is taken", decides, "change", [running], patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n1"));
-test("a report of an earlier state is skipped", decides, "skipped", [running], patchOperation({ id: "t1", status: status(TaskState.STARTING) }, "n1"));
-test("a report of the same state with news is taken", decides, "change", [running], patchOperation({ id: "t1", status: status(TaskState.RUNNING, "healthy") }, "n1"));
-test("the same report again is skipped", decides, "skipped", [running], patchOperation({ id: "t1", status: status(TaskState.RUNNING, "started") }, "n1"));
-test("a report by another node is refused", decides, "foreignTask", [running], patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n2"));
-test("a report for a task that is gone is skipped", decides, "skipped", [], patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n2"));
-test("a desired state only grows", decides, "skipped", [running], patchOperation({ id: "t1", desiredState: TaskState.READY }));
+test(
+  "a report of a later state is taken",
+  decides,
+  "change",
+  [running],
+  patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n1"),
+);
+test(
+  "a report of an earlier state is skipped",
+  decides,
+  "skipped",
+  [running],
+  patchOperation({ id: "t1", status: status(TaskState.STARTING) }, "n1"),
+);
+test(
+  "a report of the same state with news is taken",
+  decides,
+  "change",
+  [running],
+  patchOperation({ id: "t1", status: status(TaskState.RUNNING, "healthy") }, "n1"),
+);
+test(
+  "the same report again is skipped",
+  decides,
+  "skipped",
+  [running],
+  patchOperation({ id: "t1", status: status(TaskState.RUNNING, "started") }, "n1"),
+);
+test(
+  "a report by another node is refused",
+  decides,
+  "foreignTask",
+  [running],
+  patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n2"),
+);
+test(
+  "a report for a task that is gone is skipped",
+  decides,
+  "skipped",
+  [],
+  patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n2"),
+);
+test(
+  "a desired state only grows",
+  decides,
+  "skipped",
+  [running],
+  patchOperation({ id: "t1", desiredState: TaskState.READY }),
+);
 
 test("of a patch only the part that may be taken is written", (t) => {
-  const decision = decide(stateOf(running), patchOperation({ id: "t1", status: status(TaskState.STARTING), desiredState: TaskState.SHUTDOWN }));
+  const decision = decide(
+    stateOf(running),
+    patchOperation({ id: "t1", status: status(TaskState.STARTING), desiredState: TaskState.SHUTDOWN }),
+  );
   t.is(decision.kind, "change");
   if (decision.kind !== "change") return;
   t.is(decision.change.task?.status, null);
@@ -123,18 +320,31 @@ const request = (id: string, operations: Operation[], mode: ProposeRequest_Mode 
 test("operations of one batch see each other", (t) => {
   const batch = assemble(
     stateOf(),
-    [request("p1", [create({ service: service("s1", "web") })]), request("p2", [create({ service: service("s2", "WEB") })]), request("p3", [create({ service: service("s1", "x") })])],
+    [
+      request("p1", [create({ service: service("s1", "web") })]),
+      request("p2", [create({ service: service("s2", "WEB") })]),
+      request("p3", [create({ service: service("s1", "x") })]),
+    ],
     limits,
   );
-  t.deepEqual(batch.settlements.map((settlement) => (settlement.kind === "refused" ? settlement.code : settlement.kind)), ["done", "nameTaken", "exists"]);
+  t.deepEqual(
+    batch.settlements.map((settlement) => (settlement.kind === "refused" ? settlement.code : settlement.kind)),
+    ["done", "nameTaken", "exists"],
+  );
   t.is(batch.changes.length, 1);
-  t.deepEqual(batch.receipts.map(({ proposalId }) => proposalId), ["p1"]);
+  t.deepEqual(
+    batch.receipts.map(({ proposalId }) => proposalId),
+    ["p1"],
+  );
 });
 
 test("an atomic proposal that fails leaves nothing, not even its names", (t) => {
   const batch = assemble(
     stateOf(web),
-    [request("p1", [create({ service: service("s2", "api") }), create({ service: service("s3", "web") })]), request("p2", [create({ service: service("s4", "api") })])],
+    [
+      request("p1", [create({ service: service("s2", "api") }), create({ service: service("s3", "web") })]),
+      request("p2", [create({ service: service("s4", "api") })]),
+    ],
     limits,
   );
   t.is(batch.settlements[0]?.kind, "refused");
@@ -143,7 +353,11 @@ test("an atomic proposal that fails leaves nothing, not even its names", (t) => 
 });
 
 test("a proposal of mode EACH does what it can and counts the rest", (t) => {
-  const operations = [patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n9"), patchOperation({ id: "gone", status: status(TaskState.FAILED) }), patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n1")];
+  const operations = [
+    patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n9"),
+    patchOperation({ id: "gone", status: status(TaskState.FAILED) }),
+    patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n1"),
+  ];
   const batch = assemble(stateOf(running), [request("p1", operations, ProposeRequest_Mode.EACH)], limits);
   t.deepEqual(batch.settlements, [{ kind: "done", skipped: 2 }]);
   t.is(batch.changes.length, 1);
@@ -151,21 +365,54 @@ test("a proposal of mode EACH does what it can and counts the rest", (t) => {
 
 test("states only grow within one batch too", (t) => {
   const report = (state: TaskState) => patchOperation({ id: "t1", status: status(state) }, "n1");
-  const batch = assemble(stateOf(running), [request("p1", [report(TaskState.FAILED), report(TaskState.COMPLETE)])], limits);
+  const batch = assemble(
+    stateOf(running),
+    [request("p1", [report(TaskState.FAILED), report(TaskState.COMPLETE)])],
+    limits,
+  );
   t.deepEqual(batch.settlements, [{ kind: "done", skipped: 1 }]);
 });
 
 test("a name that a removal in the same batch frees may be taken", (t) => {
-  const batch = assemble(stateOf(web), [request("p1", [removal(Kind.KIND_SERVICE, "s1"), create({ service: service("s2", "web") })])], limits);
+  const batch = assemble(
+    stateOf(web),
+    [request("p1", [removal(Kind.KIND_SERVICE, "s1"), create({ service: service("s2", "web") })])],
+    limits,
+  );
   t.deepEqual(batch.settlements, [{ kind: "done", skipped: 0 }]);
+});
+
+test("what a refused proposal did to a task leaves what an earlier one had done to it", (t) => {
+  const stop = patchOperation({ id: "t1", desiredState: TaskState.SHUTDOWN });
+  const batch = assemble(
+    stateOf(running),
+    [
+      request("p1", [stop]),
+      request("p2", [removal(Kind.KIND_TASK, "t1"), removal(Kind.KIND_TASK, "gone")]),
+      request("p3", [patchOperation({ id: "t1", desiredState: TaskState.REMOVE }), removal(Kind.KIND_TASK, "gone")]),
+      request("p4", [stop]),
+    ],
+    limits,
+  );
+  t.deepEqual(
+    batch.settlements.map((settlement) => (settlement.kind === "done" ? settlement.skipped : settlement.kind)),
+    [0, "refused", "refused", 1],
+  );
 });
 
 test("tasks created together carry their spec once, whether it is one object or many equal ones", (t) => {
   const copies = ["a", "b", "c"].map((id) => Operation.decode(Operation.encode(create({ task: task(id) }))));
-  const batch = assemble(stateOf(), [request("p1", [create({ task: task("d") }), ...copies, create({ task: task("e") })])], limits);
+  const batch = assemble(
+    stateOf(),
+    [request("p1", [create({ task: task("d") }), ...copies, create({ task: task("e") })])],
+    limits,
+  );
   t.is(batch.specs.length, 1);
   const changes = batch.changes.map((bytes) => Change.decode(bytes));
-  t.deepEqual(changes.map((change) => change.spec), [1, 1, 1, 1, 1]);
+  t.deepEqual(
+    changes.map((change) => change.spec),
+    [1, 1, 1, 1, 1],
+  );
   t.true(changes.every((change) => change.put?.task?.spec === null));
   const writer = new Writer();
   writer.write(changes, { specs: batch.specs } as Partial<Transaction>);
@@ -175,27 +422,43 @@ test("tasks created together carry their spec once, whether it is one object or 
 test("a spec that came with a refused proposal is carried again for the next", (t) => {
   const batch = assemble(
     stateOf(web),
-    [request("p1", [create({ task: task("a") }), create({ service: service("s1", "x") })]), request("p2", [create({ task: task("b") })])],
+    [
+      request("p1", [create({ task: task("a") }), create({ service: service("s1", "x") })]),
+      request("p2", [create({ task: task("b") })]),
+    ],
     limits,
   );
   t.is(batch.specs.length, 1);
-  t.deepEqual(batch.changes.map((bytes) => Change.decode(bytes).spec), [1]);
+  t.deepEqual(
+    batch.changes.map((bytes) => Change.decode(bytes).spec),
+    [1],
+  );
 });
 
 test("what does not fit waits for the next batch, in order", (t) => {
   const big = (id: string) => request(id, [create({ service: service(id, id.repeat(300)) })]);
   const batch = assemble(stateOf(), [big("a"), big("b"), big("c")], { ...limits, bytesMax: 800 });
   t.is(batch.settlements.length, 2);
-  t.deepEqual(batch.receipts.map(({ proposalId }) => proposalId), ["a", "b"]);
+  t.deepEqual(
+    batch.receipts.map(({ proposalId }) => proposalId),
+    ["a", "b"],
+  );
 });
 
 test("a batch keeps within its bytes, whatever its proposals are", (t) => {
   const waiting = Array.from({ length: 50 }, (_, at) =>
-    request(`p${at}`, Array.from({ length: 1 + (at % 7) }, (_unused, n) => create({ task: task(`t${at}.${n}`) })), at % 2 === 0 ? ProposeRequest_Mode.EACH : ProposeRequest_Mode.ATOMIC),
+    request(
+      `p${at}`,
+      Array.from({ length: 1 + (at % 7) }, (_unused, n) => create({ task: task(`t${at}.${n}`) })),
+      at % 2 === 0 ? ProposeRequest_Mode.EACH : ProposeRequest_Mode.ATOMIC,
+    ),
   );
   const writer = new Writer();
   const { changes, specs, receipts } = assemble(stateOf(), waiting, { ...limits, bytesMax: 2_000 });
-  const record = writer.write(changes.map((bytes) => Change.decode(bytes)), { specs, receipts });
+  const record = writer.write(
+    changes.map((bytes) => Change.decode(bytes)),
+    { specs, receipts },
+  );
   t.true(record.length < 2_000 + 160, `${record.length}`);
   t.true(record.length > 1_500, `${record.length}`);
 });

@@ -10,9 +10,18 @@ import { network, node, patch, put, replicaOf, service, status, task, Writer } f
 
 function filled() {
   const writer = new Writer();
-  writer.write([put({ service: service("s1", "web") }), put({ network: network("w1", "net") }), put({ node: node("n1") })]);
-  writer.write(Array.from({ length: 2_500 }, (_, at) => put({ task: task(`t${at}`, { slot: at, spec: null }) }, 1)), { specs: [task("").spec as never] });
-  writer.write([patch({ id: "t7", nodeId: "n1", status: status(TaskState.RUNNING) })], { receipts: [Receipt.create({ proposalId: "p1", skipped: 2 })] });
+  writer.write([
+    put({ service: service("s1", "web") }),
+    put({ network: network("w1", "net") }),
+    put({ node: node("n1") }),
+  ]);
+  writer.write(
+    Array.from({ length: 2_500 }, (_, at) => put({ task: task(`t${at}`, { slot: at, spec: null }) }, 1)),
+    { specs: [task("").spec as never] },
+  );
+  writer.write([patch({ id: "t7", nodeId: "n1", status: status(TaskState.RUNNING) })], {
+    receipts: [Receipt.create({ proposalId: "p1", skipped: 2 })],
+  });
   return { writer, replica: replicaOf(writer) };
 }
 
@@ -24,9 +33,15 @@ test("a replica that loads a snapshot is the one that wrote it", (t) => {
   t.is(loaded.epoch, replica.epoch);
   t.deepEqual([...loaded.checksum], [...replica.checksum]);
   t.is(loaded.stateHash(), replica.stateHash());
-  t.deepEqual(Array.from(loaded.all("task"), ({ id }) => id), Array.from(replica.all("task"), ({ id }) => id));
+  t.deepEqual(
+    Array.from(loaded.all("task"), ({ id }) => id),
+    Array.from(replica.all("task"), ({ id }) => id),
+  );
   t.is(loaded.byName("service", "WEB")?.id, "s1");
-  t.deepEqual(Array.from(loaded.tasksByNode("n1"), ({ id }) => id), ["t7"]);
+  t.deepEqual(
+    Array.from(loaded.tasksByNode("n1"), ({ id }) => id),
+    ["t7"],
+  );
   t.deepEqual(loaded.receipt("p1"), { version: 3, skipped: 2 });
   t.is(loaded.get("task", "t1")?.spec, loaded.get("task", "t2499")?.spec);
 });
@@ -35,7 +50,10 @@ test("it goes on with the records that follow, as the other does", (t) => {
   const { writer, replica } = filled();
   const loaded = new Replica();
   loaded.load(replica.snapshot());
-  const next = writer.write([patch({ id: "t8", desiredState: TaskState.SHUTDOWN }), Change.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: "t7" }) })]);
+  const next = writer.write([
+    patch({ id: "t8", desiredState: TaskState.SHUTDOWN }),
+    Change.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: "t7" }) }),
+  ]);
   replica.apply(4, next);
   loaded.apply(4, next);
   t.is(loaded.stateHash(), replica.stateHash());
@@ -87,7 +105,13 @@ test("watchers of a replica that jumps to a snapshot see exactly the difference"
   const { writer, replica } = filled();
   const behind = new Replica();
   for (const [at, record] of writer.records.entries()) behind.apply(at + 1, record);
-  replica.apply(4, writer.write([Change.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: "t1" }) }), put({ service: service("s2", "api") })]));
+  replica.apply(
+    4,
+    writer.write([
+      Change.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: "t1" }) }),
+      put({ service: service("s2", "api") }),
+    ]),
+  );
   replica.apply(5, writer.write([patch({ id: "t2", desiredState: TaskState.SHUTDOWN })]));
   const seen: string[] = [];
   behind.watch(({ version, changes }) => {
@@ -101,7 +125,10 @@ test("delimited messages come back as they were, or not at all when cut", (t) =>
   fc.assert(
     fc.property(fc.array(fc.uint8Array({ maxLength: 300 })), (messages) => {
       const joined = joinDelimited(messages);
-      t.deepEqual(splitDelimited(joined)?.map((message) => [...message]), messages.map((message) => [...message]));
+      t.deepEqual(
+        splitDelimited(joined)?.map((message) => [...message]),
+        messages.map((message) => [...message]),
+      );
       if ((messages.at(-1)?.length ?? 0) > 0) t.is(splitDelimited(joined.subarray(0, -1)), null);
     }),
     { numRuns: 50 },

@@ -56,7 +56,11 @@ export function task(id: string, fields: Partial<Task> = {}): Task {
 }
 
 export function service(id: string, name: string, version = 0): Service {
-  return Service.create({ id, spec: ServiceSpec.create({ annotations: Annotations.create({ name }) }), meta: meta(version) });
+  return Service.create({
+    id,
+    spec: ServiceSpec.create({ annotations: Annotations.create({ name }) }),
+    meta: meta(version),
+  });
 }
 
 export function network(id: string, name: string): Network {
@@ -79,8 +83,10 @@ export function meta(version: number): Meta {
 export const put = (fields: Partial<StoreObject>, specPlace = 0): Change =>
   Change.create({ put: StoreObject.create(fields), spec: specPlace });
 export const patch = (fields: Partial<TaskPatch>): Change => Change.create({ task: TaskPatch.create(fields) });
-export const create = (fields: Partial<StoreObject>): Operation => Operation.create({ create: StoreObject.create(fields) });
-export const update = (fields: Partial<StoreObject>): Operation => Operation.create({ update: StoreObject.create(fields) });
+export const create = (fields: Partial<StoreObject>): Operation =>
+  Operation.create({ create: StoreObject.create(fields) });
+export const update = (fields: Partial<StoreObject>): Operation =>
+  Operation.create({ update: StoreObject.create(fields) });
 export const patchOperation = (fields: Partial<TaskPatch>, reporter = ""): Operation =>
   Operation.create({ task: TaskPatch.create(fields), reporter });
 
@@ -100,7 +106,10 @@ export class Writer {
       writer: "m1",
       ...fields,
     });
-    return encodeRecord(header, changes.map((change) => Change.encode(change)));
+    return encodeRecord(
+      header,
+      changes.map((change) => Change.encode(change)),
+    );
   }
 
   write(changes: readonly Change[], fields: Partial<Transaction> = {}): Uint8Array {
