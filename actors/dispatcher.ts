@@ -36,7 +36,7 @@ import { TaskReports } from "./task-reports.ts";
 export interface DispatcherOptions {
   /** Own host:port as workers reach it; always in the managers list. */
   readonly addr: string;
-  /** True when the own link to the bus and the log were healthy for a whole grace period: without that nobody is declared DOWN. */
+  /** True while the own link to the bus and the log are healthy. Nobody is declared DOWN unless they were for a whole grace period. */
   readonly settled: () => boolean;
   /** Used while the cluster object names no period, in milliseconds. */
   readonly heartbeatPeriodMs?: number;

@@ -25,15 +25,18 @@ export const massDown = {
   holdMs: 30_000,
   /** Milliseconds between two looks while verdicts are held. */
   recheckMs: 1_000,
-  /** A look that comes this many milliseconds late shows that the process was stopped: an event loop in order is not. */
-  pauseMsMax: 2_000,
+  /**
+   * A look that comes this many milliseconds late shows that the process was stopped. Agents give each heartbeat 5 s before
+   * they rebuild their session: a shorter stop loses none, and all that lay in the sockets is read within the verdict delay.
+   */
+  pauseMsMax: 4_000,
 } as const;
 
 export type DispatcherEvent = {
   /** Looked at regularly, and before each verdict. */
   readonly type: "looked";
   readonly at: number;
-  /** Own bus link and log were healthy for a whole grace period. */
+  /** Own bus link and log are healthy now. */
   readonly settled: boolean;
   /** Milliseconds by which this look came late. */
   readonly lateMs: number;
@@ -44,8 +47,10 @@ export type DispatcherEvent = {
 };
 
 export interface DispatcherContext {
-  /** After a pause of the process: no verdict before this time. */
+  /** After a pause of the process, or while its link or log are away: no verdict before this time. */
   readonly settlingUntil: number;
+  /** Whether it was ever settled. A manager that just started has nothing to distrust: it took over no heartbeats. */
+  readonly wasSettled: boolean;
   readonly settleMs: number;
   readonly missing: number;
   readonly nodes: number;
@@ -64,12 +69,15 @@ export const dispatcherMachine = setup({
     reportRelease: effect<{ missing: number; nodes: number }>("reportRelease"),
     reportUnexpected: effect("reportUnexpected"),
     count: assign((_, { missing, nodes }: { missing: number; nodes: number }) => ({ missing, nodes })),
-    rememberPause: assign(({ context }, { at }: { at: number }) => ({ settlingUntil: at + context.settleMs })),
+    rememberPause: assign(({ context }, { at }: { at: number }) => ({
+      settlingUntil: context.wasSettled ? at + context.settleMs : 0,
+    })),
+    rememberSettled: assign({ wasSettled: true }),
   },
   guards: {
     isLate: (_, { lateMs }: { lateMs: number }) => lateMs > massDown.pauseMsMax,
-    isUnsettled: ({ context }, { settled, at }: { settled: boolean; at: number }) =>
-      !settled || at < context.settlingUntil,
+    isAway: (_, { settled }: { settled: boolean }) => !settled,
+    isSettling: ({ context }, { at }: { at: number }) => at < context.settlingUntil,
     isMass: (_, { missing, nodes }: { missing: number; nodes: number }) =>
       missing >= massDown.nodesMin && missing > massDown.shareMax * nodes,
     isFew: (_, { missing, nodes }: { missing: number; nodes: number }) =>
@@ -78,7 +86,7 @@ export const dispatcherMachine = setup({
   delays: { hold: massDown.holdMs, window: massDown.windowMs },
 }).createMachine({
   id: "dispatcher",
-  context: ({ input }) => ({ settlingUntil: 0, settleMs: input.settleMs, missing: 0, nodes: 0 }),
+  context: ({ input }) => ({ settlingUntil: 0, wasSettled: false, settleMs: input.settleMs, missing: 0, nodes: 0 }),
   options: { maxIterations: 1_000 },
   initial: "settling",
   on: {
@@ -91,7 +99,11 @@ export const dispatcherMachine = setup({
           { type: "reportPause", params: ({ event }) => event },
         ],
       },
-      { guard: { type: "isUnsettled", params: ({ event }) => event }, target: ".settling" },
+      {
+        guard: { type: "isAway", params: ({ event }) => event },
+        target: ".settling",
+        actions: { type: "rememberPause", params: ({ event }) => event },
+      },
       { actions: { type: "count", params: ({ event }) => event } },
     ],
     "*": { actions: "reportUnexpected" },
@@ -108,8 +120,12 @@ export const dispatcherMachine = setup({
               { type: "reportPause", params: ({ event }) => event },
             ],
           },
-          { guard: { type: "isUnsettled", params: ({ event }) => event } },
-          { target: "watching", actions: { type: "count", params: ({ event }) => event } },
+          {
+            guard: { type: "isAway", params: ({ event }) => event },
+            actions: { type: "rememberPause", params: ({ event }) => event },
+          },
+          { guard: { type: "isSettling", params: ({ event }) => event } },
+          { target: "watching", actions: ["rememberSettled", { type: "count", params: ({ event }) => event }] },
         ],
       },
     },

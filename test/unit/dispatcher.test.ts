@@ -380,6 +380,8 @@ test("while the log is away sessions stay, nobody is DOWN, and a registration wa
   await world.run(2_500);
   t.is(waiting.stream.messages.length, 1);
   settled = true;
+  await world.run(14_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY, "not before a whole grace period has passed in health");
   await world.run(3_000);
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });
@@ -425,6 +427,23 @@ test("when most nodes vanish at once nobody is DOWN until the hold is over; a si
   await live(world, massDown.holdMs - 12_000, ...stay);
   t.true(gone.every(({ nodeId }) => world.stateOf(nodeId) === NodeStatus_State.DOWN));
   t.true(stay.every(({ nodeId }) => world.stateOf(nodeId) === NodeStatus_State.READY));
+});
+
+test("a manager that was stopped for long gives its nodes a grace to be heard before it declares any DOWN", async (t) => {
+  const world = setUp(t);
+  const { clock } = world;
+  const { sessionId } = await join(world, "n1");
+  await world.run(5_000);
+  // What a stopped process sees when it goes on: its clock has jumped, and its timers are due before it reads a byte.
+  const now = clock.now.bind(clock);
+  clock.now = () => now() + 60_000;
+  const run = (ms: number): Promise<unknown> => clock.run({ untilMs: now() + ms });
+  await run(11_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /verdict/);
+  t.true((await beat(world, "n1", sessionId)) > 0);
+  await run(10_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
 });
 
 test("a hold ends when the nodes come back, and nothing has moved", async (t) => {
