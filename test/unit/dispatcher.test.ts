@@ -438,7 +438,7 @@ test("a manager that was stopped for long gives its nodes a grace to be heard be
   const now = clock.now.bind(clock);
   clock.now = () => now() + 60_000;
   const run = (ms: number): Promise<unknown> => clock.run({ untilMs: now() + ms });
-  await run(11_000);
+  await run(12_500);
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
   t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /verdict/);
   t.true((await beat(world, "n1", sessionId)) > 0);
