@@ -34,7 +34,9 @@ export interface IssueRequest {
 }
 
 export interface CertificateAuthority {
-  createRoot(options: { readonly nowMs: number }): Promise<{ readonly certificatePem: string; readonly keyPem: string }>;
+  createRoot(options: {
+    readonly nowMs: number;
+  }): Promise<{ readonly certificatePem: string; readonly keyPem: string }>;
   createKeyAndCsr(): Promise<{ readonly keyPem: string; readonly csrPem: string }>;
   /** Never throws. */
   readCsr(pem: Uint8Array | string): CsrOutcome;

@@ -134,7 +134,10 @@ export function createCa(env: Environment, authority: CertificateAuthority): Ca 
         const { identity } = call.peer;
         const isMember = identity !== null && identity.organization === cluster().id && !isRemoved(identity.nodeId);
         if (!isMember && identity !== null && request.token === "") {
-          throw new RpcError(Status.PERMISSION_DENIED, `Permission denied: node ${identity.nodeId} was removed from swarm`);
+          throw new RpcError(
+            Status.PERMISSION_DENIED,
+            `Permission denied: node ${identity.nodeId} was removed from swarm`,
+          );
         }
         // The token first: who has none learns nothing about requests, and costs no signature check.
         if (!isMember && roleOf(request.token, cluster()) === null) {

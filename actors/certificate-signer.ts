@@ -25,7 +25,10 @@ type Signed = { readonly node: Node; readonly pem: string };
 export function startCertificateSigner(env: Environment, authority: CertificateAuthority): Running {
   const { store, host } = env;
   const log = env.telemetry.log;
-  const issued = env.telemetry.metrics.counter("muster_certificates_issued_total", "Node certificates signed and stored.");
+  const issued = env.telemetry.metrics.counter(
+    "muster_certificates_issued_total",
+    "Node certificates signed and stored.",
+  );
   const live = new Map<string, HostedActor<typeof certificateMachine>>();
   let queue: string[] = [];
   let isSigning = false;

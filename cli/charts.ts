@@ -29,7 +29,7 @@ function summaryOf(source: string): string {
 
 export async function allCharts(): Promise<readonly Chart[]> {
   const charts: Chart[] = [];
-  for (const file of readdirSync(fileURLToPath(folder)).toSorted()) {
+  for (const file of readdirSync(fileURLToPath(folder), { recursive: true, encoding: "utf8" }).toSorted()) {
     if (!file.endsWith(".ts")) continue;
     const source = readFileSync(new URL(file, folder), "utf8");
     const names = [...source.matchAll(exported)].map(([, name]) => name as string);

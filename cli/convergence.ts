@@ -68,7 +68,10 @@ export function convergence(
       ? (service.spec?.replicated?.replicas ?? 0)
       : mode === "replicated-job"
         ? (service.spec?.replicatedJob?.totalCompletions ?? 0)
-        : globalWanted(current.filter(({ desiredState }) => desiredState <= TaskState.COMPLETE), nodes);
+        : globalWanted(
+            current.filter(({ desiredState }) => desiredState <= TaskState.COMPLETE),
+            nodes,
+          );
   const isSettled = update === undefined || !busy.includes(update);
   // More than are wanted still run while a service shrinks.
   const isShrunk = isJob || current.length <= wanted;

@@ -35,7 +35,8 @@ function fieldsOf(value: string): readonly (readonly [string, string])[] {
 export function parsePublish(value: string, flag = "publish"): PortConfig {
   if (!value.includes("=")) {
     const match = /^(?:(\d+):)?(\d+)(?:\/(\w+))?$/.exec(value);
-    if (match === null) throw new UsageError(`--${flag} takes PUBLISHED:TARGET or mode=…,target=…,published=…, not '${value}'`);
+    if (match === null)
+      throw new UsageError(`--${flag} takes PUBLISHED:TARGET or mode=…,target=…,published=…, not '${value}'`);
     return PortConfig.create({
       publishedPort: match[1] === undefined ? 0 : portNumber(match[1], flag),
       targetPort: portNumber(match[2] as string, flag),
@@ -117,6 +118,7 @@ export function parseMount(value: string, flag = "mount"): Mount {
     }
   }
   if ((mount.target ?? "") === "") throw new UsageError(`--${flag} needs target=PATH`);
-  if (mount.type === Mount_Type.BIND && (mount.source ?? "") === "") throw new UsageError(`--${flag}: a bind mount needs source=PATH`);
+  if (mount.type === Mount_Type.BIND && (mount.source ?? "") === "")
+    throw new UsageError(`--${flag}: a bind mount needs source=PATH`);
   return Mount.create(mount);
 }

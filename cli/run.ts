@@ -39,7 +39,8 @@ async function runVerb(name: string, loaded: Verb, args: readonly string[], shel
     return undefined;
   }
   const found = Object.hasOwn(loaded.commands, sub) ? loaded.commands[sub] : undefined;
-  if (found === undefined) throw new UsageError(`'${sub}' is not a command of 'muster ${name}': see 'muster ${name} --help'`);
+  if (found === undefined)
+    throw new UsageError(`'${sub}' is not a command of 'muster ${name}': see 'muster ${name} --help'`);
   return found.run(`${name} ${sub}`, rest, shell);
 }
 

@@ -91,12 +91,13 @@ export const updateFlags = {
 } as const;
 
 /** Values as `parseArgs` hands them over. */
-export type FlagValues<Flags extends Readonly<Record<string, { readonly type: string; readonly multiple?: boolean }>>> = {
-  readonly [Name in keyof Flags]?:
-    | (Flags[Name] extends { readonly multiple: true }
-        ? string[]
-        : Flags[Name] extends { readonly type: "boolean" }
-          ? boolean
-          : string)
-    | undefined;
-};
+export type FlagValues<Flags extends Readonly<Record<string, { readonly type: string; readonly multiple?: boolean }>>> =
+  {
+    readonly [Name in keyof Flags]?:
+      | (Flags[Name] extends { readonly multiple: true }
+          ? string[]
+          : Flags[Name] extends { readonly type: "boolean" }
+            ? boolean
+            : string)
+      | undefined;
+  };

@@ -58,7 +58,9 @@ const orders = {
 };
 
 /** The fields whose value is given, as one object: a flag that was not given changes nothing. */
-function given<Fields extends object>(fields: { readonly [Key in keyof Fields]: (() => Fields[Key]) | null }): Partial<Fields> {
+function given<Fields extends object>(fields: {
+  readonly [Key in keyof Fields]: (() => Fields[Key]) | null;
+}): Partial<Fields> {
   const out: Partial<Fields> = {};
   for (const key of Object.keys(fields) as (keyof Fields)[]) {
     const value = fields[key];
@@ -89,7 +91,9 @@ function resources(before: ResourceRequirements | null, flags: Settings): Resour
   const nothing = Resources.create({});
   return ResourceRequirements.patch(base, {
     limits: isEmpty(limits) ? base.limits : Resources.patch(base.limits ?? nothing, limits),
-    reservations: isEmpty(reservations) ? base.reservations : Resources.patch(base.reservations ?? nothing, reservations),
+    reservations: isEmpty(reservations)
+      ? base.reservations
+      : Resources.patch(base.reservations ?? nothing, reservations),
   });
 }
 
@@ -158,7 +162,10 @@ function execSettings(before: ExecSpec, flags: Settings): ExecSpec {
 }
 
 function withExec(spec: ExecSpec): GenericRuntimeSpec {
-  return GenericRuntimeSpec.create({ kind: "exec", payload: Any.create({ type_url: execTypeUrl, value: ExecSpec.encode(spec) }) });
+  return GenericRuntimeSpec.create({
+    kind: "exec",
+    payload: Any.create({ type_url: execTypeUrl, value: ExecSpec.encode(spec) }),
+  });
 }
 
 function execOf(task: TaskSpec): ExecSpec | null {
@@ -214,7 +221,9 @@ function withSettings(spec: ServiceSpec, flags: Settings): ServiceSpec {
     update: rollout(spec.update, flags, "update"),
     rollback: rollout(spec.rollback, flags, "rollback"),
     ...scaled(spec, flags),
-    ...(mode === null ? {} : { endpoint: EndpointSpec.patch(spec.endpoint ?? EndpointSpec.create({}), { mode: mode() }) }),
+    ...(mode === null
+      ? {}
+      : { endpoint: EndpointSpec.patch(spec.endpoint ?? EndpointSpec.create({}), { mode: mode() }) }),
   });
 }
 
@@ -240,7 +249,9 @@ function modeFields(flags: CreateValues): Partial<ServiceSpec> {
 function preferences(texts: readonly string[]): readonly PlacementPreference[] {
   return texts.map((text) => {
     if (!text.startsWith("spread=")) throw new UsageError(`--placement-pref takes spread=LABEL, not '${text}'`);
-    return PlacementPreference.create({ spread: SpreadOver.create({ spreadDescriptor: text.slice("spread=".length) }) });
+    return PlacementPreference.create({
+      spread: SpreadOver.create({ spreadDescriptor: text.slice("spread=".length) }),
+    });
   });
 }
 
@@ -259,7 +270,12 @@ function environment(texts: readonly string[]): readonly string[] {
 
 /** Engines have no name for a service; Docker makes one up, and so does this. */
 function inventedName(words: readonly string[]): string {
-  const base = (words[0] ?? "service").split("/").at(-1)?.split(":")[0]?.replaceAll(/[^a-zA-Z0-9]+/g, "-") ?? "";
+  const base =
+    (words[0] ?? "service")
+      .split("/")
+      .at(-1)
+      ?.split(":")[0]
+      ?.replaceAll(/[^a-zA-Z0-9]+/g, "-") ?? "";
   const stem = base.replaceAll(/^-+|-+$/g, "").slice(0, 50) || "service";
   return `${stem}-${createHash("sha256").update(randomBytes(16)).digest("hex").slice(0, 6)}`;
 }
@@ -269,14 +285,16 @@ function runtime(flags: CreateValues, words: readonly string[]): Partial<TaskSpe
   const env = environment(flags.env ?? []);
   if (driver === "exec") {
     const [program, ...args] = words;
-    if (program === undefined) throw new UsageError("say what to run: muster service create --driver exec -- COMMAND [ARG...]");
+    if (program === undefined)
+      throw new UsageError("say what to run: muster service create --driver exec -- COMMAND [ARG...]");
     if (flags.mount !== undefined) throw new UsageError("--mount fits containers only");
     if (flags["container-label"] !== undefined) throw new UsageError("--container-label fits containers only");
     return { generic: withExec(ExecSpec.create({ command: program, args, env })) };
   }
   if (driver !== "container") throw new UsageError(`--driver takes container or exec, not '${driver}'`);
   const [image, ...args] = words;
-  if (image === undefined) throw new UsageError("say which image: muster service create [OPTIONS] IMAGE [COMMAND] [ARG...]");
+  if (image === undefined)
+    throw new UsageError("say which image: muster service create [OPTIONS] IMAGE [COMMAND] [ARG...]");
   return {
     container: ContainerSpec.create({
       image,
@@ -297,7 +315,10 @@ export function newSpec(flags: CreateValues, words: readonly string[]): ServiceS
     preferences: ifGiven(flags["placement-pref"], preferences),
   });
   const spec = ServiceSpec.create({
-    annotations: Annotations.create({ name: flags.name ?? inventedName(words), labels: parseLabels(flags.label ?? []) }),
+    annotations: Annotations.create({
+      name: flags.name ?? inventedName(words),
+      labels: parseLabels(flags.label ?? []),
+    }),
     task: TaskSpec.create({
       ...runtime(flags, words),
       placement: placement(null, placed),
@@ -312,7 +333,11 @@ export function newSpec(flags: CreateValues, words: readonly string[]): ServiceS
   return withSettings(spec, flags);
 }
 
-function without(texts: readonly string[], removed: readonly string[] | undefined, keyOf = (text: string) => text): readonly string[] {
+function without(
+  texts: readonly string[],
+  removed: readonly string[] | undefined,
+  keyOf = (text: string) => text,
+): readonly string[] {
   return texts.filter((text) => !(removed ?? []).includes(keyOf(text)));
 }
 

@@ -130,10 +130,17 @@ const inspect = command({
       const services: Service[] = [];
       for (const operand of operands) {
         const { id } = await findService(client, operand);
-        const { service } = await client.call(methods.GetService, GetServiceRequest.create({ serviceId: id, insertDefaults: true }));
+        const { service } = await client.call(
+          methods.GetService,
+          GetServiceRequest.create({ serviceId: id, insertDefaults: true }),
+        );
         if (service !== null) services.push(service);
       }
-      printObjects(shell, services.map((service) => Service.toJson(service)), values.format);
+      printObjects(
+        shell,
+        services.map((service) => Service.toJson(service)),
+        values.format,
+      );
     }),
 });
 
@@ -148,7 +155,10 @@ function changeService(
     const service = await findService(client, operand);
     const spec = change(service.spec ?? ServiceSpec.create({}));
     const serviceVersion = service.meta?.version ?? null;
-    await client.call(methods.UpdateService, UpdateServiceRequest.create({ serviceId: service.id, serviceVersion, spec, rollback }));
+    await client.call(
+      methods.UpdateService,
+      UpdateServiceRequest.create({ serviceId: service.id, serviceVersion, spec, rollback }),
+    );
     return service;
   });
 }
@@ -192,7 +202,9 @@ function scaledTo(spec: ServiceSpec, count: number): ServiceSpec {
     return ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: count }) });
   }
   if (spec.replicatedJob === null) throw new UserError("scale can only be used with replicated or replicated-job mode");
-  return ServiceSpec.patch(spec, { replicatedJob: ReplicatedJob.patch(spec.replicatedJob, { totalCompletions: count }) });
+  return ServiceSpec.patch(spec, {
+    replicatedJob: ReplicatedJob.patch(spec.replicatedJob, { totalCompletions: count }),
+  });
 }
 
 const scale = command({

@@ -47,7 +47,10 @@ export function checkNetworkSpec(spec: NetworkSpec | null): Refusal | null {
     () =>
       spec.annotations?.labels[predefinedLabel] === undefined
         ? null
-        : refuse("permission-denied", `label ${predefinedLabel} is for internally created predefined networks, so user cannot set it`),
+        : refuse(
+            "permission-denied",
+            `label ${predefinedLabel} is for internally created predefined networks, so user cannot set it`,
+          ),
     () =>
       spec.ingress && driver !== "" && driver !== ingressDriver
         ? refuse("unimplemented", `driver '${driver}' is not supported for ingress networks`)
@@ -72,7 +75,10 @@ export function checkNetworkRemoval(
 ): Refusal | null {
   const name = network.spec?.annotations?.name ?? "";
   if (network.spec?.annotations?.labels[predefinedLabel] !== undefined) {
-    return refuse("failed-precondition", `network ${network.id} (${name}) is a swarm predefined network and cannot be removed`);
+    return refuse(
+      "failed-precondition",
+      `network ${network.id} (${name}) is a swarm predefined network and cannot be removed`,
+    );
   }
   for (const { id, spec } of services) {
     if (isIngress(network) && (spec?.endpoint?.ports ?? []).some(({ publishMode }) => publishMode === 0)) {

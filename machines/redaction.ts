@@ -1,13 +1,5 @@
 /** What never leaves a manager through Control and Watch: private keys, unlock keys, network keys and secret data. */
-import {
-  CAConfig,
-  Cluster,
-  ClusterSpec,
-  RootCA,
-  RootRotation,
-  Secret,
-  SecretSpec,
-} from "../proto/gen/messages.ts";
+import { CAConfig, Cluster, ClusterSpec, RootCA, RootRotation, Secret, SecretSpec } from "../proto/gen/messages.ts";
 
 /** Shown where the cluster has none of its own: SwarmKit's defaults. */
 export const defaultAddressPool: readonly string[] = ["10.0.0.0/8"];

@@ -47,7 +47,9 @@ export function checkConfigReferences(container: ContainerSpec | null): Refusal 
   if (refusal !== null) return refusal;
   const credential = container?.privileges?.credentialSpec?.config ?? null;
   if (credential !== null && !configs.some(({ configId, runtime }) => configId === credential && runtime !== null)) {
-    return invalid(`CredentialSpec references config '${credential}', which is not in the container's configs with a runtime target`);
+    return invalid(
+      `CredentialSpec references config '${credential}', which is not in the container's configs with a runtime target`,
+    );
   }
   return null;
 }

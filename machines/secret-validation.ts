@@ -43,7 +43,11 @@ export function checkLabelsOnly(stored: Secret | Config, spec: SecretSpec | Conf
 }
 
 /** The names of the services whose spec mentions it, in order of name. */
-export function checkNotReferenced(noun: "secret" | "config", object: Secret | Config, services: Iterable<Service>): Refusal | null {
+export function checkNotReferenced(
+  noun: "secret" | "config",
+  object: Secret | Config,
+  services: Iterable<Service>,
+): Refusal | null {
   const names: string[] = [];
   for (const { spec } of services) {
     const container = spec?.task?.container;

@@ -9,7 +9,8 @@ import {
   Version,
 } from "../proto/gen/messages.ts";
 import { refuse, type Refusal } from "./refusal.ts";
-import { isJob, isSameSpec } from "./service-validation.ts";
+import { isSameMessage } from "./same-message.ts";
+import { isJob } from "./service-validation.ts";
 
 export type ServiceUpdate =
   | { readonly kind: "service"; readonly service: Service }
@@ -46,7 +47,7 @@ function nextJobStatus(service: Service, nowMs: number): JobStatus | null {
  * keeps the previous spec, so that a rollback still leads to the last spec that was different.
  */
 export function updatedService(stored: Service, spec: ServiceSpec, version: Version, nowMs: number): Service {
-  const previous = isSameSpec(stored.spec, spec)
+  const previous = isSameMessage(stored.spec, spec)
     ? {}
     : { previousSpec: stored.spec, previousSpecVersion: stored.specVersion };
   return Service.patch(stored, {

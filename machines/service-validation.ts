@@ -7,14 +7,15 @@
 import {
   EndpointSpec_ResolutionMode,
   PortConfig_PublishMode,
-  ServiceSpec,
   type EndpointSpec,
   type PortConfig,
   type Service,
+  type ServiceSpec,
   type UpdateConfig,
 } from "../proto/gen/messages.ts";
 import { checkDnsName } from "./names.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "./refusal.ts";
+import { isSameMessage } from "./same-message.ts";
 import { checkTaskSpec, isNegative } from "./task-spec-validation.ts";
 
 /** A count that was negative before it was written as an unsigned number. */
@@ -40,8 +41,10 @@ export function isJob(spec: ServiceSpec | null): boolean {
 function checkMode(spec: ServiceSpec): Refusal | null {
   if (modeOf(spec) === null) return invalid("Unrecognized service mode");
   if (wasNegative(spec.replicated?.replicas ?? 0)) return invalid("Number of replicas must be non-negative");
-  if (wasNegative(spec.replicatedJob?.maxConcurrent ?? 0)) return invalid("Maximum concurrent jobs must not be negative");
-  if (wasNegative(spec.replicatedJob?.totalCompletions ?? 0)) return invalid("Total completed jobs must not be negative");
+  if (wasNegative(spec.replicatedJob?.maxConcurrent ?? 0))
+    return invalid("Maximum concurrent jobs must not be negative");
+  if (wasNegative(spec.replicatedJob?.totalCompletions ?? 0))
+    return invalid("Total completed jobs must not be negative");
   if (isJob(spec) && spec.update !== null) return invalid("Jobs may not have an update config");
   return null;
 }
@@ -135,26 +138,10 @@ export function checkIngressExists(spec: ServiceSpec, lookup: IngressLookup): Re
   return refuse("failed-precondition", "service needs ingress network, but no ingress network is present");
 }
 
-/** Two specs say the same when they are written alike: the codec writes fields in order, and maps as they were given. */
-export function isSameSpec(a: ServiceSpec | null, b: ServiceSpec | null): boolean {
-  if (a === null || b === null) return a === b;
-  return JSON.stringify(canonical(ServiceSpec.toJson(a))) === JSON.stringify(canonical(ServiceSpec.toJson(b)));
-}
-
-/** The same JSON with every object's keys in order. */
-export function canonical(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(canonical);
-  if (typeof value !== "object" || value === null) return value;
-  const entries = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
-  return Object.fromEntries(entries.map(([key, inner]) => [key, canonical(inner)]));
-}
-
 /** What no update may change. */
 export function checkServiceUpdate(stored: Service, spec: ServiceSpec): Refusal | null {
   const before = stored.spec;
-  const areNetworksChanged =
-    JSON.stringify(spec.networks) !== JSON.stringify(before?.networks ?? []) &&
-    (before?.networks.length ?? 0) + spec.networks.length > 0;
+  const areNetworksChanged = !isSameMessage(spec.networks, before?.networks ?? []);
   if (areNetworksChanged && (spec.task?.networks.length ?? 0) === 0) {
     return refuse("unimplemented", "networks must be migrated to TaskSpec before being changed");
   }
@@ -163,8 +150,4 @@ export function checkServiceUpdate(stored: Service, spec: ServiceSpec): Refusal 
     return refuse("unimplemented", "renaming services is not supported");
   }
   return null;
-}
-
-export function isSameEndpoint(a: EndpointSpec | null, b: EndpointSpec | null): boolean {
-  return JSON.stringify(a) === JSON.stringify(b);
 }

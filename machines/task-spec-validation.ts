@@ -123,9 +123,9 @@ function checkExec(payload: Uint8Array): Refusal | null {
   try {
     spec = ExecSpec.decode(payload);
   } catch {
-    return invalid("Generic runtime: the payload of kind \"exec\" is not a muster.v1.ExecSpec");
+    return invalid('Generic runtime: the payload of kind "exec" is not a muster.v1.ExecSpec');
   }
-  if (spec.command === "") return invalid("Generic runtime: kind \"exec\" needs a command");
+  if (spec.command === "") return invalid('Generic runtime: kind "exec" needs a command');
   if (isNegative(spec.stopGracePeriod)) return invalid("Generic runtime: stop-grace-period cannot be negative");
   const malformed = spec.env.find((entry) => entry.indexOf("=") < 1);
   if (malformed !== undefined) return invalid(`Generic runtime: environment variable "${malformed}" is not NAME=value`);

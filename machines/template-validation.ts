@@ -25,7 +25,10 @@ export function checkTemplate(text: string): Refusal | null {
   for (let from = text.indexOf("{{"); from >= 0; from = text.indexOf("{{", from)) {
     const to = text.indexOf("}}", from + 2);
     if (to < 0) return invalid(`expanding template "${text}" failed: unclosed action`);
-    const body = text.slice(from + 2, to).replace(/^-\s|\s-$/g, "").trim();
+    const body = text
+      .slice(from + 2, to)
+      .replace(/^-\s|\s-$/g, "")
+      .trim();
     if (!fields.has(body) && !labelField.test(body) && !indexCall.test(body) && !joinCall.test(body)) {
       return invalid(`expanding template "${text}" failed: "{{${body}}}" is not known`);
     }

@@ -1,8 +1,8 @@
 /** Whether a cluster volume may be, change and go. */
-import { VolumeSpec, type Volume } from "../proto/gen/messages.ts";
+import { Annotations, VolumeSpec, type Volume } from "../proto/gen/messages.ts";
 import { checkNameGiven } from "./names.ts";
 import { invalid, refuse, type Refusal } from "./refusal.ts";
-import { canonical } from "./service-validation.ts";
+import { isSameMessage } from "./same-message.ts";
 
 export function checkVolumeSpec(spec: VolumeSpec | null, hasSecret: (id: string) => boolean): Refusal | null {
   if (spec === null) return invalid("invalid argument");
@@ -19,14 +19,13 @@ export function checkVolumeSpec(spec: VolumeSpec | null, hasSecret: (id: string)
 }
 
 /** The spec without what an update may change. */
-function fixedPart(spec: VolumeSpec): string {
-  const { annotations } = spec;
-  const bare = VolumeSpec.patch(spec, { annotations: null, availability: 0 });
-  return `${annotations?.name ?? ""} ${JSON.stringify(canonical(VolumeSpec.toJson(bare)))}`;
+function fixedPart(spec: VolumeSpec): VolumeSpec {
+  const annotations = Annotations.create({ name: spec.annotations?.name ?? "" });
+  return VolumeSpec.patch(spec, { annotations, availability: 0 });
 }
 
 export function checkVolumeUpdate(stored: Volume, spec: VolumeSpec): Refusal | null {
-  if (stored.spec === null || fixedPart(stored.spec) === fixedPart(spec)) return null;
+  if (stored.spec === null || isSameMessage(fixedPart(stored.spec), fixedPart(spec))) return null;
   return invalid("only updates to Labels and Availability are allowed");
 }
 

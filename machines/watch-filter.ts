@@ -66,7 +66,9 @@ function nameOf(table: WatchedTable, object: WatchedObject): string {
   return annotationsOf(table, object)?.name ?? "";
 }
 
-type Outcome = { readonly kind: "selector"; readonly selector: Selector } | { readonly kind: "refused"; readonly refusal: Refusal };
+type Outcome =
+  | { readonly kind: "selector"; readonly selector: Selector }
+  | { readonly kind: "refused"; readonly refusal: Refusal };
 
 function refused(message: string): Outcome {
   return { kind: "refused", refusal: invalid(message) };
@@ -105,7 +107,8 @@ function selectorOf(table: WatchedTable, by: SelectBy): Outcome {
   const sort = sorts.find((name) => by[name] !== null);
   if (sort === undefined) return refused("a filter without a selector was given");
   const owner = (onlyFor as Partial<Record<keyof SelectBy, WatchedTable>>)[sort];
-  if (owner !== undefined && owner !== table) return refused(`selector ${sort} does not apply to objects of kind ${table}`);
+  if (owner !== undefined && owner !== table)
+    return refused(`selector ${sort} does not apply to objects of kind ${table}`);
   const fits = predicate(table, sort, by);
   return fits === null ? refused(`selector ${sort} is not supported`) : { kind: "selector", selector: { sort, fits } };
 }
@@ -125,14 +128,15 @@ function predicate(table: WatchedTable, sort: keyof SelectBy, by: SelectBy): Sel
       return (object) => indices(object).some(({ key, val }) => key === by.custom?.index && val === by.custom?.value);
     case "customPrefix":
       return (object) =>
-        indices(object).some(({ key, val }) => key === by.customPrefix?.index && val.startsWith(by.customPrefix?.value ?? ""));
+        indices(object).some(
+          ({ key, val }) => key === by.customPrefix?.index && val.startsWith(by.customPrefix?.value ?? ""),
+        );
     case "serviceId":
       return (object) => (object as Task).serviceId === by.serviceId;
     case "nodeId":
       return (object) => (object as Task).nodeId === by.nodeId;
     case "slot":
-      return (object) =>
-        (object as Task).serviceId === by.slot?.serviceId && (object as Task).slot === by.slot?.slot;
+      return (object) => (object as Task).serviceId === by.slot?.serviceId && (object as Task).slot === by.slot?.slot;
     case "desiredState":
       return (object) => (object as Task).desiredState === by.desiredState;
     case "role":
@@ -157,7 +161,9 @@ export function watchFilter(entry: WatchRequest_WatchEntry, isResourceKind: (kin
   if (entry.kind === "") return refusedEntry("no kind of object specified");
   const builtIn = tables.find((name) => name === entry.kind);
   if (builtIn === undefined && !isResourceKind(entry.kind)) {
-    return refusedEntry(`unknown kind '${entry.kind}': neither one of ${tables.join(", ")} nor registered by an extension`);
+    return refusedEntry(
+      `unknown kind '${entry.kind}': neither one of ${tables.join(", ")} nor registered by an extension`,
+    );
   }
   if ((entry.action & allActions) === 0 || (entry.action & ~allActions) !== 0) {
     return refusedEntry(`unrecognized action ${entry.action}`);
@@ -167,7 +173,8 @@ export function watchFilter(entry: WatchRequest_WatchEntry, isResourceKind: (kin
   for (const by of entry.filters) {
     const outcome = selectorOf(table, by);
     if (outcome.kind === "refused") return outcome;
-    if (selectors.some(({ sort }) => sort === outcome.selector.sort)) return refusedEntry("conflicting filters specified");
+    if (selectors.some(({ sort }) => sort === outcome.selector.sort))
+      return refusedEntry("conflicting filters specified");
     selectors.push(outcome.selector);
   }
   if (builtIn === undefined) {

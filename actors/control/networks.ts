@@ -29,7 +29,8 @@ export function networkHandlers(env: Environment): NetworkHandlers {
   function networkOf(name: string, id: string): Network {
     if (name === "" && id === "") throw rejection(invalid("invalid argument"));
     const named = name === "" ? undefined : store.byName("network", name);
-    const network = id === "" ? (named !== undefined && nameOf(named) === name ? named : undefined) : store.get("network", id);
+    const network =
+      id === "" ? (named !== undefined && nameOf(named) === name ? named : undefined) : store.get("network", id);
     if (network === undefined) throw notFound("network", id === "" ? name : id);
     return network;
   }
@@ -61,7 +62,9 @@ export function networkHandlers(env: Environment): NetworkHandlers {
       }
       const name = spec.annotations?.name ?? "";
       if (store.byName("network", name) !== undefined) {
-        throw rejection(refuse("already-exists", `name conflicts with an existing object: network ${name} already exists`));
+        throw rejection(
+          refuse("already-exists", `name conflicts with an existing object: network ${name} already exists`),
+        );
       }
       const network = Network.create({ id: newId(random), spec });
       await commit(env, call, creation("network", network));

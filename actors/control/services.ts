@@ -8,6 +8,7 @@ import { matchesService } from "../../machines/list-filters.ts";
 import { isIngress } from "../../machines/network-validation.ts";
 import { checkReferencesExist } from "../../machines/reference-validation.ts";
 import { firstRefusal, invalid, refuse } from "../../machines/refusal.ts";
+import { isSameMessage } from "../../machines/same-message.ts";
 import { withDefaults } from "../../machines/service-defaults.ts";
 import { countTasks } from "../../machines/service-status.ts";
 import { newService, rolledBackService, updatedService } from "../../machines/service-update.ts";
@@ -17,7 +18,6 @@ import {
   checkServiceSpec,
   checkServiceUpdate,
   checkTaskNetworks,
-  isSameEndpoint,
   type IngressLookup,
 } from "../../machines/service-validation.ts";
 import {
@@ -79,7 +79,8 @@ export function serviceHandlers(env: Environment): ServiceMethods {
   /** Checks 10 to 13 of SwarmKit's order: everything that depends on what else exists. */
   function checkSurroundings(spec: ServiceSpec, id: string, arePortsChecked: boolean): void {
     const lookup = ingress();
-    const nameIn = (table: "secret" | "config") => (object: string) => store.get(table, object)?.spec?.annotations?.name;
+    const nameIn = (table: "secret" | "config") => (object: string) =>
+      store.get(table, object)?.spec?.annotations?.name;
     demand(
       firstRefusal(
         () => checkTaskNetworks(spec, lookup),
@@ -137,7 +138,7 @@ export function serviceHandlers(env: Environment): ServiceMethods {
       return inTurn(spec, async () => {
         const before = serviceOf(serviceId);
         demand(checkServiceUpdate(before, spec));
-        checkSurroundings(spec, serviceId, !isSameEndpoint(spec.endpoint, before.spec?.endpoint ?? null));
+        checkSurroundings(spec, serviceId, !isSameMessage(spec.endpoint, before.spec?.endpoint ?? null));
         let after: Service;
         if (rollback === UpdateServiceRequest_Rollback.PREVIOUS) {
           const back = rolledBackService(before, env.clock.now());

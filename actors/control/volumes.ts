@@ -70,7 +70,9 @@ export function volumeHandlers(env: Environment): VolumeHandlers {
       await transact(env, call, () => {
         const volume = volumeOf(volumeId);
         demand(checkVolumeRemoval(volume, force));
-        return [force ? removal("volume", volumeId) : replacement("volume", Volume.patch(volume, { pendingDelete: true }))];
+        return [
+          force ? removal("volume", volumeId) : replacement("volume", Volume.patch(volume, { pendingDelete: true })),
+        ];
       });
       return RemoveVolumeResponse.create({});
     },

@@ -1,12 +1,5 @@
 /** How handlers write: operations on single objects, and whole transactions that are decided again after a conflict. */
-import {
-  Meta,
-  Operation,
-  ProposeRequest_Mode,
-  Removal,
-  StoreObject,
-  type Version,
-} from "../../proto/gen/messages.ts";
+import { Meta, Operation, ProposeRequest_Mode, Removal, StoreObject, type Version } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { CallContext } from "../../runtime/rpc.ts";
 import type { ProposeOutcome, TableName, Tables } from "../../runtime/store/store.ts";
@@ -58,11 +51,7 @@ function propose(env: WriteEnvironment, operations: readonly Operation[], call: 
 }
 
 /** Resolves once all operations are in this process's replica; throws RpcError when none happened (or may have). */
-export async function commit(
-  env: WriteEnvironment,
-  call: Traced,
-  ...operations: readonly Operation[]
-): Promise<void> {
+export async function commit(env: WriteEnvironment, call: Traced, ...operations: readonly Operation[]): Promise<void> {
   const outcome = await propose(env, operations, call);
   if (outcome.kind !== "committed") throw failure(outcome);
 }
@@ -80,8 +69,7 @@ export async function transact(
     const outcome = await propose(env, await decide(), call);
     if (outcome.kind === "committed") return;
     const isConflict =
-      outcome.kind === "refused" &&
-      (outcome.code === ErrorCode.outOfSequence || outcome.code === ErrorCode.notFound);
+      outcome.kind === "refused" && (outcome.code === ErrorCode.outOfSequence || outcome.code === ErrorCode.notFound);
     if (!isConflict || attempt >= attemptsMax) throw failure(outcome);
     // The replica may not have what the leader compared with yet.
     await new Promise<void>((resolve) => void env.clock.setTimeout(resolve, retryDelayMs));

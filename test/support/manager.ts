@@ -49,7 +49,12 @@ const noBus: Bus = {
 export function testManager(managerId = "manager1"): TestManager {
   const clock = new SimClock();
   const random = new SimRandom("test");
-  const telemetry = createSimTelemetry({ who: managerId, clock, random: random.fork("telemetry"), trace: new SimTrace(clock, { keepLines: false }) });
+  const telemetry = createSimTelemetry({
+    who: managerId,
+    clock,
+    random: random.fork("telemetry"),
+    trace: new SimTrace(clock, { keepLines: false }),
+  });
   const store = new Replica();
   const proposals: Proposal[] = [];
   const manager = { leaderless: false };
@@ -62,7 +67,13 @@ export function testManager(managerId = "manager1"): TestManager {
       time: Timestamp.create({ seconds: Math.floor(clock.now() / 1_000) }),
       writer: managerId,
     });
-    store.apply(store.version + 1, encodeRecord(header, changes.map((change) => Change.encode(change))));
+    store.apply(
+      store.version + 1,
+      encodeRecord(
+        header,
+        changes.map((change) => Change.encode(change)),
+      ),
+    );
   }
 
   function propose(proposal: Proposal): ProposeOutcome {

@@ -71,10 +71,16 @@ test("a first start makes one cluster with tokens, three keys of each kind and a
   t.deepEqual([defaultAddressPool, subnetSize, VXLANUDPPort], [["10.0.0.0/8"], 24, 4789]);
   for (const subsystem of ["networking:gossip", "networking:ipsec"]) {
     const keys = networkBootstrapKeys.filter((key) => key.subsystem === subsystem);
-    t.deepEqual(keys.map(({ key }) => key.length), [16, 16, 16]);
+    t.deepEqual(
+      keys.map(({ key }) => key.length),
+      [16, 16, 16],
+    );
   }
   // No two alike, in whichever subsystem: engines tell new keys by their times alone.
-  t.deepEqual(networkBootstrapKeys.map(({ lamportTime }) => lamportTime), [1, 3, 5, 2, 4, 6]);
+  t.deepEqual(
+    networkBootstrapKeys.map(({ lamportTime }) => lamportTime),
+    [1, 3, 5, 2, 4, 6],
+  );
   for (const token of [rootCa?.joinTokens?.worker ?? "", rootCa?.joinTokens?.manager ?? ""]) {
     const parsed = pki.parseJoinToken(token);
     t.true(parsed.kind === "token" && pki.rootMatches(parsed, rootCa?.caCert ?? new Uint8Array()));
@@ -100,11 +106,16 @@ test("a node joins with a token, waits, and gets a certificate for its very requ
   const wanted = await csr();
   const { availability, nodeId, nodeMembership } = {
     availability: NodeSpec_Availability.PAUSE,
-    ...(await ca.nodeCa.IssueNodeCertificate(request({ csr: wanted, token: token(), availability: 1 }), call({ local: false }))),
+    ...(await ca.nodeCa.IssueNodeCertificate(
+      request({ csr: wanted, token: token(), availability: 1 }),
+      call({ local: false }),
+    )),
   };
   t.is(nodeMembership, 1);
   t.is(store.get("node", nodeId)?.spec?.availability, availability);
-  const answer = Promise.resolve(ca.nodeCa.NodeCertificateStatus(NodeCertificateStatusRequest.create({ nodeId }), call()));
+  const answer = Promise.resolve(
+    ca.nodeCa.NodeCertificateStatus(NodeCertificateStatusRequest.create({ nodeId }), call()),
+  );
   await run(manager, () => store.get("node", nodeId)?.certificate?.status?.state === IssuanceStatus_State.ISSUED);
   const { status, certificate } = await answer;
   t.is(status?.state, IssuanceStatus_State.ISSUED);
@@ -147,10 +158,13 @@ test("a node with a certificate renews it without a token, with the role that it
   await run(manager, () => state() === IssuanceStatus_State.ISSUED);
   t.is(text.decode(store.get("node", nodeId)?.certificate?.csr), text.decode(second));
   const gone = { ...identity, nodeId: "gone" };
-  t.deepEqual(await refusalOf(() => ca.nodeCa.IssueNodeCertificate(request({ csr: second }), call({ identity: gone }))), {
-    code: Status.NOT_FOUND,
-    message: "node gone not found when attempting to renew certificate",
-  });
+  t.deepEqual(
+    await refusalOf(() => ca.nodeCa.IssueNodeCertificate(request({ csr: second }), call({ identity: gone }))),
+    {
+      code: Status.NOT_FOUND,
+      message: "node gone not found when attempting to renew certificate",
+    },
+  );
 });
 
 test("a removed node's certificate gets it nothing", async (t) => {
@@ -159,7 +173,10 @@ test("a removed node's certificate gets it nothing", async (t) => {
   const identity = { nodeId: "n1", role: "swarm-worker" as const, organization: cluster().id };
   const wanted = await csr();
   const refusal = await refusalOf(() => ca.nodeCa.IssueNodeCertificate(request({ csr: wanted }), call({ identity })));
-  t.deepEqual(refusal, { code: Status.PERMISSION_DENIED, message: "Permission denied: node n1 was removed from swarm" });
+  t.deepEqual(refusal, {
+    code: Status.PERMISSION_DENIED,
+    message: "Permission denied: node n1 was removed from swarm",
+  });
 });
 
 test("the status of nobody is refused, and a caller that gives up waits no longer", async (t) => {
@@ -195,7 +212,9 @@ test("a hundred nodes that join together are signed with a few writes", async (t
   const { ca, token, store, manager } = await world(t);
   const wanted = await csr();
   await Promise.all(
-    Array.from({ length: 100 }, async () => ca.nodeCa.IssueNodeCertificate(request({ csr: wanted, token: token() }), call())),
+    Array.from({ length: 100 }, async () =>
+      ca.nodeCa.IssueNodeCertificate(request({ csr: wanted, token: token() }), call()),
+    ),
   );
   const before = manager.proposals.length;
   const isIssued = (node: Node) => node.certificate?.status?.state === IssuanceStatus_State.ISSUED;
@@ -277,7 +296,10 @@ test("a node that is to rotate keeps its certificate until it asks, then gets a 
   t.is(rotating.value, "rotating");
   const [pending, effects] = transition(certificateMachine, rotating, { type: "csr.received" });
   t.is(pending.value, "pending");
-  t.deepEqual(effects.map(({ type }) => type), ["requestSignature"]);
+  t.deepEqual(
+    effects.map(({ type }) => type),
+    ["requestSignature"],
+  );
   const [signing] = transition(certificateMachine, pending, { type: "signing.started" });
   const [issued] = transition(certificateMachine, signing, { type: "certificate.stored" });
   t.is(issued.status, "done");

@@ -1,5 +1,6 @@
 import test from "ava";
-import { checkServiceSpec, checkPortConflicts, isSameSpec } from "../../machines/service-validation.ts";
+import { checkServiceSpec, checkPortConflicts } from "../../machines/service-validation.ts";
+import { isSameMessage } from "../../machines/same-message.ts";
 import { checkConstraint } from "../../machines/placement-validation.ts";
 import { isImageReference } from "../../machines/image-reference.ts";
 import { checkTemplate } from "../../machines/template-validation.ts";
@@ -56,9 +57,13 @@ function generic(kind: string, payload: Any | null): ServiceSpec {
   });
 }
 function exec(fields: Partial<ExecSpec>): ServiceSpec {
-  return generic("exec", Any.create({ type_url: "muster.v1.ExecSpec", value: ExecSpec.encode(ExecSpec.create(fields)) }));
+  return generic(
+    "exec",
+    Any.create({ type_url: "muster.v1.ExecSpec", value: ExecSpec.encode(ExecSpec.create(fields)) }),
+  );
 }
-const ports = (...list: Partial<PortConfig>[]) => EndpointSpec.create({ ports: list.map((port) => PortConfig.create(port)) });
+const ports = (...list: Partial<PortConfig>[]) =>
+  EndpointSpec.create({ ports: list.map((port) => PortConfig.create(port)) });
 const limits = (fields: Partial<Resources>) =>
   withTask({ resources: ResourceRequirements.create({ limits: Resources.create(fields) }) });
 const secret = (fields: Partial<SecretReference>) => SecretReference.create(fields);
@@ -95,7 +100,10 @@ const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
   [
     "two secrets in one file",
     withContainer({
-      secrets: [secret({ secretId: "1", secretName: "a", file: file("f") }), secret({ secretId: "2", secretName: "b", file: file("f") })],
+      secrets: [
+        secret({ secretId: "1", secretName: "a", file: file("f") }),
+        secret({ secretId: "2", secretName: "b", file: file("f") }),
+      ],
     }),
     "secret references 'a' and 'b' have a conflicting target: 'f'",
   ],
@@ -111,7 +119,11 @@ const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
   ["an empty payload", generic("qemu", Any.create({ type_url: "x" })), "Generic runtime has an empty payload"],
   ["a process without command", exec({ args: ["x"] }), 'Generic runtime: kind "exec" needs a command'],
   ["no image", withContainer({ image: "" }), "ContainerSpec: image reference must be provided"],
-  ["an image in capitals", withContainer({ image: "BusyBox" }), 'ContainerSpec: "BusyBox" is not a valid repository/tag'],
+  [
+    "an image in capitals",
+    withContainer({ image: "BusyBox" }),
+    'ContainerSpec: "BusyBox" is not a valid repository/tag',
+  ],
   [
     "a mount point twice",
     withContainer({ mounts: [Mount.create({ target: "/a" }), Mount.create({ target: "/a" })] }),
@@ -164,12 +176,18 @@ for (const [what, spec, message] of refusals) {
 test("a plain container service, a process and one port over two protocols pass", (t) => {
   t.is(checkServiceSpec(good), null);
   t.is(checkServiceSpec(exec({ command: "/bin/true", env: ["A=b"] })), null);
-  const both = ports({ publishedPort: 53, protocol: PortConfig_Protocol.TCP }, { publishedPort: 53, protocol: PortConfig_Protocol.UDP });
+  const both = ports(
+    { publishedPort: 53, protocol: PortConfig_Protocol.TCP },
+    { publishedPort: 53, protocol: PortConfig_Protocol.UDP },
+  );
   t.is(checkServiceSpec(ServiceSpec.patch(good, { endpoint: both })), null);
 });
 
 test("the first failure in SwarmKit's order is the answer", (t) => {
-  const bad = ServiceSpec.patch(limits({ nanoCpus: 1 }), { annotations: Annotations.create({ name: "" }), replicated: null });
+  const bad = ServiceSpec.patch(limits({ nanoCpus: 1 }), {
+    annotations: Annotations.create({ name: "" }),
+    replicated: null,
+  });
   t.is(checkServiceSpec(bad)?.message, "meta: name must be provided");
 });
 
@@ -180,7 +198,10 @@ test("a long wrong name is refused at once", (t) => {
 
 test("ingress ports clash with any other service's, host ports do not clash with each other", (t) => {
   const service = (publishMode: PortConfig_PublishMode): Service =>
-    Service.create({ id: "other", spec: ServiceSpec.patch(named("theirs"), { endpoint: ports({ publishedPort: 80, publishMode }) }) });
+    Service.create({
+      id: "other",
+      spec: ServiceSpec.patch(named("theirs"), { endpoint: ports({ publishedPort: 80, publishMode }) }),
+    });
   const ours = (publishMode: PortConfig_PublishMode): ServiceSpec =>
     ServiceSpec.patch(good, { endpoint: ports({ publishedPort: 80, publishMode }) });
   const { INGRESS, HOST } = PortConfig_PublishMode;
@@ -204,7 +225,13 @@ test("constraints are parsed as SwarmKit's scheduler does", (t) => {
 });
 
 test("image references follow the distribution grammar", (t) => {
-  for (const image of ["bb", "bb:1", "localhost:5000/a/b:v1", "example.org/a__b/c@sha256:" + "0".repeat(64), "[::1]:5000/a"]) {
+  for (const image of [
+    "bb",
+    "bb:1",
+    "localhost:5000/a/b:v1",
+    "example.org/a__b/c@sha256:" + "0".repeat(64),
+    "[::1]:5000/a",
+  ]) {
     t.true(isImageReference(image), image);
   }
   for (const image of ["", "A", "a:", "a@sha256:12", "-a", "a//b", "0".repeat(64), "a".repeat(256)]) {
@@ -223,16 +250,21 @@ test("addresses of both families are read, and nothing else", (t) => {
   t.is(parseCidr("10.1.2.3/8")?.value, parseAddress("10.0.0.0")?.value);
   t.is(parseAddress("::ffff:1.2.3.4")?.value, 0xffff01020304n);
   t.is(parseAddress("1::2")?.value, (1n << 112n) + 2n);
-  for (const text of ["1.2.3", "1.2.3.256", "01.2.3.4", "::1::", "1:2:3", "g::", "1:2:3:4:5:6:7:8:9"]) t.is(parseAddress(text), null, text);
+  for (const text of ["1.2.3", "1.2.3.256", "01.2.3.4", "::1::", "1:2:3", "g::", "1:2:3:4:5:6:7:8:9"])
+    t.is(parseAddress(text), null, text);
   for (const text of ["10.0.0.0", "10.0.0.0/33", "::/129", "a/8"]) t.is(parseCidr(text), null, text);
   const prefix = parseCidr("fd00::/8");
   const inside = parseAddress("fd12::1");
   t.true(prefix !== null && inside !== null && containsAddress(prefix, inside));
 });
 
-test("two specs are the same whatever the order of their labels", (t) => {
+test("two specs are the same whatever the order of their labels, and whether a default is written out or not", (t) => {
   const labelled = (labels: Record<string, string>): ServiceSpec =>
     ServiceSpec.patch(good, { annotations: Annotations.create({ name: "web", labels }) });
-  t.true(isSameSpec(labelled({ a: "1", b: "2" }), labelled({ b: "2", a: "1" })));
-  t.false(isSameSpec(labelled({ a: "1" }), labelled({ a: "2" })));
+  t.true(isSameMessage(labelled({ a: "1", b: "2" }), labelled({ b: "2", a: "1" })));
+  t.false(isSameMessage(labelled({ a: "1" }), labelled({ a: "2" })));
+  t.false(isSameMessage(labelled({ a: "1" }), labelled({ b: "1" })));
+  const task = TaskSpec.create({ container });
+  t.true(isSameMessage(task, TaskSpec.decode(TaskSpec.encode(TaskSpec.patch(task, { forceUpdate: 0 })))));
+  t.false(isSameMessage(task, TaskSpec.patch(task, { forceUpdate: 1 })));
 });

@@ -1,0 +1,136 @@
+/** A manager served on a control socket, and the muster command run against it in this process. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ExecutionContext } from "ava";
+import { bootstrapCluster } from "../../actors/bootstrap.ts";
+import { createControl } from "../../actors/control.ts";
+import { createOperator } from "../../actors/operator.ts";
+import { createWatch } from "../../actors/watch.ts";
+import { run } from "../../cli/run.ts";
+import { processShell, type Shell } from "../../cli/shell.ts";
+import { createGrpcServer } from "../../edges/grpc/server.ts";
+import {
+  ControlService,
+  Node,
+  NodeDescription,
+  NodeSpec,
+  NodeStatus,
+  NodeStatus_State,
+  OperatorService,
+  Reason,
+  Task,
+  TaskState,
+  TaskStatus,
+  Timestamp,
+  Version,
+  WatchService,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import * as pki from "../../runtime/pki/index.ts";
+import { testManager, type TestManager } from "./manager.ts";
+
+export interface Ran {
+  readonly status: number;
+  /** Lines of standard output. */
+  readonly lines: readonly string[];
+  /** Lines of standard error. */
+  readonly remarks: readonly string[];
+}
+
+export interface Served {
+  readonly manager: TestManager;
+  readonly socket: string;
+  muster(...args: readonly string[]): Promise<Ran>;
+  /** What the command has printed while it runs: the callback sees each line of standard output. */
+  musterWith(onLine: (line: string) => void, ...args: readonly string[]): Promise<Ran>;
+}
+
+export async function served(t: ExecutionContext): Promise<Served> {
+  const manager = testManager();
+  const { env } = manager;
+  await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
+  const server = createGrpcServer({ telemetry: env.telemetry });
+  server.add(ControlService, createControl(env, { leaderId: () => "manager1", authority: pki }).handlers);
+  server.add(WatchService, createWatch(env).handlers);
+  const reasons = [
+    Reason.create({
+      waitingFor: "a node",
+      wokenBy: "node.ready",
+      since: Timestamp.create({ seconds: 10 }),
+      tried: ["n1: full"],
+    }),
+  ];
+  server.add(
+    OperatorService,
+    createOperator(env, {
+      explainTask: () => reasons,
+      explainService: () => [],
+      explainNode: () => [],
+      leader: () => ({ id: "manager1", epoch: 1 }),
+      addr: "192.0.2.1:2377",
+      warnings: () => [],
+      health: () => ({ healthy: true, progressAgeMs: 0 }),
+      sessions: () => 0,
+    }).handlers,
+  );
+  const folder = mkdtempSync(join(tmpdir(), "muster-"));
+  const socket = join(folder, "control.sock");
+  await server.listenUnix(socket);
+  t.teardown(async () => {
+    await server.close(0);
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  async function musterWith(onLine: (line: string) => void, ...args: readonly string[]): Promise<Ran> {
+    const lines: string[] = [];
+    const remarks: string[] = [];
+    const shellAt = (host: string): Shell => ({
+      ...processShell(host),
+      print: (text) => {
+        for (const line of text.split("\n")) {
+          lines.push(line);
+          onLine(line);
+        }
+      },
+      remark: (text) => void remarks.push(text),
+      isInteractive: false,
+      now: () => env.clock.now(),
+      at: shellAt,
+    });
+    return { status: await run(args, shellAt(socket)), lines, remarks };
+  }
+
+  return { manager, socket, musterWith, muster: (...args) => musterWith(() => undefined, ...args) };
+}
+
+export function readyNode(id: string, hostname: string): Node {
+  return Node.create({
+    id,
+    spec: NodeSpec.create({ membership: 1 }),
+    description: NodeDescription.create({ hostname }),
+    status: NodeStatus.create({ state: NodeStatus_State.READY }),
+  });
+}
+
+/** A task of the service as it is now. */
+export function taskOf(
+  service: Service,
+  slot: number,
+  nodeId: string,
+  state: TaskState,
+  fields: Partial<Task> = {},
+): Task {
+  return Task.create({
+    id: `${service.id.slice(0, 20)}t${slot}`,
+    slot,
+    nodeId,
+    serviceId: service.id,
+    spec: service.spec?.task ?? null,
+    specVersion: service.specVersion ?? Version.create({}),
+    serviceAnnotations: service.spec?.annotations ?? null,
+    desiredState: TaskState.RUNNING,
+    status: TaskStatus.create({ state, timestamp: Timestamp.create({ seconds: 1_767_225_600 }) }),
+    ...fields,
+  });
+}

@@ -1,0 +1,229 @@
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { allCharts } from "../../cli/charts.ts";
+import { toMermaid } from "../../cli/chart-mermaid.ts";
+import { humanDuration, parseBytes, parseCpus, parseDuration } from "../../cli/values.ts";
+import { formatTable } from "../../cli/table.ts";
+import { UsageError } from "../../cli/command.ts";
+import { NodeRole, Manager, NodeSpec_Availability, TaskState, Node } from "../../proto/gen/messages.ts";
+import { readyNode, served, taskOf } from "../support/served.ts";
+
+const top = fileURLToPath(new URL("../..", import.meta.url));
+
+test("node ls prints Docker's columns and marks the manager that answers", async (t) => {
+  const { muster, manager } = await served(t);
+  manager.seed("node", readyNode("n1", "alpha"));
+  manager.seed("manager", Manager.create({ id: "manager1", alive: true, addr: "192.0.2.1:2377" }));
+  const { lines } = await muster("node", "ls");
+  t.regex(lines[0] ?? "", /^ID +HOSTNAME +STATUS +AVAILABILITY +MANAGER STATUS +ENGINE VERSION$/);
+  t.regex(lines[1] ?? "", /^manager1 \* +Ready +Drain +Leader$/);
+  t.regex(lines[2] ?? "", /^n1 +alpha +Ready +Active$/);
+  const json = (await muster("node", "ls", "--format=json")).lines.map((line) => JSON.parse(line) as object);
+  t.like(json[0], { ID: "manager1", Self: true, ManagerStatus: "Leader" });
+});
+
+test("nodes are found by id, host name, unique prefix and self", async (t) => {
+  const { muster, manager } = await served(t);
+  manager.seed("node", readyNode("n1aa", "alpha"), readyNode("n1ab", "beta"));
+  const idOf = async (...args: string[]) => {
+    const { lines, remarks } = await muster("node", "inspect", "--format", "json", ...args);
+    return lines.length === 0 ? remarks[0] : (JSON.parse(lines[0] ?? "") as { id: string }).id;
+  };
+  t.is(await idOf("n1aa"), "n1aa");
+  t.is(await idOf("beta"), "n1ab");
+  t.is(await idOf("self"), "manager1");
+  t.is(await idOf("n1a"), "muster: node n1a is ambiguous (2 matches found)");
+  t.is(await idOf("nobody"), "muster: no such node: nobody");
+  const whole = (await muster("node", "inspect", "alpha")).lines.join("\n");
+  t.is((JSON.parse(whole) as unknown[]).length, 1);
+});
+
+test("node update drains and labels; node rm wants --force for one that is up", async (t) => {
+  const { muster, manager } = await served(t);
+  manager.seed("node", readyNode("n1", "alpha"));
+  t.is((await muster("node", "update", "--availability", "drain", "--label-add", "zone=eu", "alpha")).status, 0);
+  const node = manager.store.get("node", "n1") as Node;
+  t.is(node.spec?.availability, NodeSpec_Availability.DRAIN);
+  t.deepEqual(node.spec?.annotations?.labels, { zone: "eu" });
+  t.is((await muster("node", "update", "--availability", "lazy", "alpha")).status, 125);
+  t.is((await muster("node", "update", "alpha")).status, 125);
+  t.deepEqual((await muster("node", "rm", "alpha")).remarks, ["muster: node n1 is not down and can't be removed"]);
+  t.is((await muster("node", "rm", "--force", "alpha")).status, 0);
+  t.is(manager.store.get("node", "n1"), undefined);
+});
+
+test("token prints just the token, and --rotate makes the old one void", async (t) => {
+  const { muster, manager } = await served(t);
+  const stored = () => [...manager.store.all("cluster")][0]?.rootCa?.joinTokens;
+  const before = stored();
+  t.deepEqual((await muster("token", "worker")).lines, [before?.worker]);
+  const { lines } = await muster("token", "worker", "--rotate");
+  t.not(stored()?.worker, before?.worker);
+  t.deepEqual(lines, [stored()?.worker]);
+  t.is(stored()?.manager, before?.manager);
+  t.is((await muster("token", "king")).status, 125);
+});
+
+test("ca prints the root certificate", async (t) => {
+  const { muster, manager } = await served(t);
+  const pem = new TextDecoder().decode([...manager.store.all("cluster")][0]?.rootCa?.caCert);
+  t.is(`${(await muster("ca")).lines.join("\n")}\n`, pem);
+});
+
+test("tasks are listed and found by slot", async (t) => {
+  const { muster, manager } = await served(t);
+  await muster("service", "create", "-d", "--name", "web", "bb:1");
+  const service = manager.store.byName("service", "web");
+  if (service === undefined) throw new Error("no service");
+  manager.seed("node", readyNode("n1", "alpha"));
+  manager.seed(
+    "task",
+    taskOf(service, 1, "n1", TaskState.FAILED, { id: "t1", desiredState: TaskState.SHUTDOWN }),
+    taskOf(service, 1, "n1", TaskState.RUNNING, { id: "t2" }),
+  );
+  t.deepEqual((await muster("task", "ls", "-q")).lines, ["t2"]);
+  t.deepEqual((await muster("task", "ls", "-q", "--all")).lines.toSorted(), ["t1", "t2"]);
+  t.deepEqual(
+    (await muster("task", "ls", "-q", "--filter", "desired-state=shutdown", "--filter", "node=alpha")).lines,
+    ["t1"],
+  );
+  t.is((await muster("task", "ls", "--filter", "colour=red")).status, 125);
+  t.regex((await muster("task", "inspect", "t1")).lines.join(""), /"id": "t1"/);
+  const why = (await muster("why", "web.1")).lines;
+  t.regex(why[0] ?? "", /^task web\.1\.t\d \(t\d\)$/);
+  t.is(why[1], "  waiting for: a node");
+  t.true(why.includes("  woken by:    node.ready"));
+  t.deepEqual((await muster("why", "web")).lines[1], "  waiting for: nothing: it is where it should be");
+  t.regex((await muster("why", "nobody")).remarks[0] ?? "", /no task, service or node is called nobody/);
+});
+
+test("events prints a line for each change until the manager goes", async (t) => {
+  const { musterWith, muster, manager } = await served(t);
+  const seen: string[] = [];
+  const first = Promise.withResolvers<void>();
+  void musterWith(
+    (line) => {
+      seen.push(line);
+      first.resolve();
+    },
+    "events",
+    "--filter",
+    "type=service",
+    "--format",
+    "json",
+  );
+  for (let turn = 0; turn < 100 && seen.length === 0; turn += 1) {
+    await muster("service", "create", "-d", "--name", `web${turn}`, "bb:1");
+    manager.seed("node", readyNode("n1", "alpha"));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  await first.promise;
+  const event = JSON.parse(seen[0] ?? "") as Record<string, unknown>;
+  t.like(event, { kind: "service", action: "create" });
+  t.true((event["version"] as number) > 0);
+});
+
+test("every machine of the system is among the charts, and each can be drawn", async (t) => {
+  const sources = readdirSync(join(top, "machines"), { recursive: true, encoding: "utf8" });
+  const files = sources.filter(
+    (file) =>
+      file.endsWith(".ts") && /^export const \w+Machine\b/m.test(readFileSync(join(top, "machines", file), "utf8")),
+  );
+  const charts = await allCharts();
+  t.deepEqual([...new Set(charts.map(({ name }) => `${name}.ts`))], files.toSorted());
+  for (const { name, machine, summary } of charts) {
+    t.not(summary, "", `${name} says what it is in its header`);
+    const drawing = toMermaid(machine);
+    t.true(drawing.startsWith("stateDiagram-v2\n"), name);
+    for (const state of Object.keys(machine.root.states)) t.true(drawing.includes(`"${state}`), `${name} ${state}`);
+    t.is(drawing.split("{").length, drawing.split("}").length, name);
+    t.notThrows(() => JSON.stringify(machine.config), name);
+  }
+});
+
+test("charts shows events, guards, delays and final states", async (t) => {
+  const { muster } = await served(t);
+  const { lines } = await muster("charts", "certificate", "--format", "mermaid");
+  t.true(lines.some((line) => line.trim() === "sorting --> rotating : always [isRotating]"));
+  t.true(lines.some((line) => line.trim() === "waiting --> pending : after retryDelay"));
+  t.true(lines.some((line) => line.trim() === "issued --> [*]"));
+  t.true((await muster("charts", "-q")).lines.includes("certificate"));
+  t.is((await muster("charts", "nothing")).status, 1);
+  const json = (await muster("charts", "certificate", "--format", "json")).lines;
+  t.like(JSON.parse(json[0] ?? ""), { name: "certificate", machine: { id: "certificate" } });
+});
+
+test("help is printed for the command, each noun and each verb", async (t) => {
+  const { muster } = await served(t);
+  for (const args of [
+    [],
+    ["--help"],
+    ["node"],
+    ["service", "--help"],
+    ["service", "create", "--help"],
+    ["token", "-h"],
+  ]) {
+    const { status, lines } = await muster(...args);
+    t.is(status, 0);
+    t.regex(lines[0] ?? "", /^Usage: muster/);
+  }
+});
+
+test("durations, sizes and cores are read as Docker reads them", (t) => {
+  t.like(parseDuration("1m30.5s", "x"), { seconds: 90, nanos: 500_000_000 });
+  t.like(parseDuration("100ms", "x"), { seconds: 0, nanos: 100_000_000 });
+  t.like(parseDuration("-5s", "x"), { seconds: -5 });
+  t.is(parseBytes("512m", "x"), 512 * 1024 * 1024);
+  t.is(parseBytes("1.5GiB", "x"), 1.5 * 1024 ** 3);
+  t.is(parseBytes("4096", "x"), 4096);
+  t.is(parseCpus("0.25", "x"), 250_000_000);
+  for (const bad of ["5", "s", "5 s", ""]) t.throws(() => parseDuration(bad, "x"), { instanceOf: UsageError }, bad);
+  for (const bad of ["x", "1x", "-1"]) t.throws(() => parseBytes(bad, "x"), { instanceOf: UsageError }, bad);
+});
+
+test("times are told as Docker tells them", (t) => {
+  const told = (seconds: number) => humanDuration(seconds * 1_000);
+  t.deepEqual([0, 1, 59, 60, 119, 120, 3_600, 7_200, 172_800].map(told), [
+    "Less than a second",
+    "1 second",
+    "59 seconds",
+    "About a minute",
+    "About a minute",
+    "2 minutes",
+    "About an hour",
+    "2 hours",
+    "2 days",
+  ]);
+});
+
+test("columns are as wide as their widest cell and three blanks, ten at least", (t) => {
+  t.is(formatTable(["ID", "NAME"], [["abcdefghijkl", "x"]]), "ID             NAME\nabcdefghijkl   x");
+  t.is(formatTable(["ID", "NAME"], [["a", "x"]]), "ID        NAME\na         x");
+});
+
+test("the last manager started is the one that commands find", (t) => {
+  const state = mkdtempSync(join(tmpdir(), "muster-state-"));
+  t.teardown(() => rmSync(state, { recursive: true, force: true }));
+  const script = `
+    const { rememberHost, lastHost } = await import(${JSON.stringify(join(top, "cli", "last-host.ts"))});
+    rememberHost("unix:///a/control.sock"); rememberHost("unix:///b/control.sock"); process.stdout.write(lastHost());`;
+  const env = { ...process.env, XDG_STATE_HOME: state };
+  t.is(
+    execFileSync(process.execPath, ["--input-type=module", "-e", script], { env, encoding: "utf8" }),
+    "unix:///b/control.sock",
+  );
+  t.true(existsSync(join(state, "muster", "host")));
+});
+
+test("bin/muster finds its Node and ends with the command's status", (t) => {
+  const ran = spawnSync(join(top, "bin", "muster"), ["frobnicate"], { encoding: "utf8" });
+  t.is(ran.status, 125);
+  t.is(ran.stderr, "muster: 'frobnicate' is not a muster command: see 'muster --help'\n");
+  t.is(spawnSync(join(top, "bin", "muster"), ["charts", "-q"], { encoding: "utf8" }).status, 0);
+  t.is(NodeRole.MANAGER, 1);
+});

@@ -1,0 +1,327 @@
+import test from "ava";
+import { createFlags } from "../../cli/service-flags.ts";
+import { changedSpec, newSpec, type CreateValues } from "../../cli/service-spec.ts";
+import { convergence } from "../../cli/convergence.ts";
+import { isSameMessage } from "../../machines/same-message.ts";
+import { UsageError } from "../../cli/command.ts";
+import {
+  ExecSpec,
+  Mount_Type,
+  PortConfig_Protocol,
+  PortConfig_PublishMode,
+  Service,
+  TaskState,
+  TaskStatus,
+  UpdateStatus,
+  UpdateStatus_UpdateState,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { readyNode, served, taskOf } from "../support/served.ts";
+
+function serviceNamed(store: { byName(table: "service", name: string): Service | undefined }, name: string): Service {
+  const service = store.byName("service", name);
+  if (service === undefined) throw new Error(`no service ${name}`);
+  return service;
+}
+
+test("service create makes a container service as Docker's command line does", async (t) => {
+  const { muster, manager } = await served(t);
+  const ran = await muster(
+    ...[
+      "service",
+      "create",
+      "-d",
+      "--name",
+      "web",
+      "--replicas",
+      "3",
+      "--constraint",
+      "node.role==worker",
+      "-e",
+      "A=1",
+    ],
+    ...["-l", "team=a", "--container-label", "c=d", "--limit-memory", "64m", "--reserve-cpu", "0.25"],
+    ...["--restart-condition", "on-failure", "--restart-delay", "1m30s", "--update-parallelism", "2", "--publish"],
+    ...[
+      "mode=host,target=80,published=8080",
+      "--mount",
+      "type=bind,source=/a,target=/b,readonly",
+      "bb:1",
+      "sleep",
+      "-x",
+      "1000",
+    ],
+  );
+  t.deepEqual(ran.remarks, []);
+  t.is(ran.status, 0);
+  const { id, spec } = serviceNamed(manager.store, "web");
+  t.deepEqual(ran.lines, [id]);
+  t.is(spec?.replicated?.replicas, 3);
+  t.deepEqual(spec?.annotations?.labels, { team: "a" });
+  const container = spec?.task?.container;
+  t.like(container, { image: "bb:1", args: ["sleep", "-x", "1000"], env: ["A=1"], labels: { c: "d" } });
+  t.like(container?.mounts[0], { type: Mount_Type.BIND, source: "/a", target: "/b", readonly: true });
+  t.is(spec?.task?.resources?.limits?.memoryBytes, 64 * 1024 * 1024);
+  t.is(spec?.task?.resources?.reservations?.nanoCpus, 250_000_000);
+  t.like(spec?.task?.restart, { condition: 1, maxAttempts: 0 });
+  t.is(spec?.task?.restart?.delay?.seconds, 90);
+  t.is(spec?.update?.parallelism, 2);
+  t.deepEqual(spec?.task?.placement?.constraints, ["node.role==worker"]);
+  t.like(spec?.endpoint?.ports[0], { targetPort: 80, publishedPort: 8080, publishMode: PortConfig_PublishMode.HOST });
+});
+
+test("service create --driver exec makes a service of plain processes", async (t) => {
+  const { muster, manager } = await served(t);
+  const ran = await muster(
+    ...[
+      "service",
+      "create",
+      "--detach",
+      "--name",
+      "hello",
+      "--driver",
+      "exec",
+      "--env",
+      "P=1",
+      "--stop-grace-period=3s",
+    ],
+    ...["--", "/usr/bin/python3", "-m", "http.server"],
+  );
+  t.is(ran.status, 0);
+  const generic = serviceNamed(manager.store, "hello").spec?.task?.generic;
+  t.is(generic?.kind, "exec");
+  t.is(generic?.payload?.type_url, "type.googleapis.com/muster.v1.ExecSpec");
+  const exec = ExecSpec.decode(generic?.payload?.value ?? new Uint8Array());
+  t.like(exec, { command: "/usr/bin/python3", args: ["-m", "http.server"], env: ["P=1"] });
+  t.is(exec.stopGracePeriod?.seconds, 3);
+});
+
+test("what the server refuses is one sentence and status 1; what cannot be read is status 125", async (t) => {
+  const { muster, manager } = await served(t);
+  const { version } = manager.store;
+  t.deepEqual(await muster("service", "create", "--name", "a.b", "bb:1"), {
+    status: 1,
+    lines: [],
+    remarks: ["muster: name must be valid as a DNS name component"],
+  });
+  t.deepEqual((await muster("service", "create", "--name", "web", "--replicas", "-1", "bb:1")).remarks, [
+    "muster: Number of replicas must be non-negative",
+  ]);
+  for (const args of [
+    ["service", "create", "--name"],
+    ["service", "create", "--no-such-flag", "bb:1"],
+    ["service", "create", "--replicas", "many", "bb:1"],
+    ["service", "create", "--driver", "exec"],
+    ["service", "create", "--limit-memory", "lots", "bb:1"],
+    ["service", "paint"],
+    ["frobnicate"],
+    ["service", "ls", "--format", "yaml"],
+    ["service", "scale", "web"],
+  ]) {
+    const ran = await muster(...args);
+    t.is(ran.status, 125, args.join(" "));
+    t.is(ran.remarks.length, 1, args.join(" "));
+  }
+  t.is(manager.store.version, version);
+});
+
+test("an unknown service, and a socket where nobody listens, are one sentence each", async (t) => {
+  const { muster } = await served(t);
+  t.deepEqual(await muster("service", "inspect", "nothing"), {
+    status: 1,
+    lines: [],
+    remarks: ["muster: no such service: nothing"],
+  });
+  const { status, remarks } = await muster("--host", "/nowhere/control.sock", "service", "ls");
+  t.is(status, 1);
+  t.regex(remarks[0] ?? "", /^muster: no manager answers on \/nowhere\/control.sock/);
+  t.regex((await muster("service", "ls", "--host", "tcp://1.2.3.4")).remarks[0] ?? "", /not a control socket/);
+});
+
+test("service ls prints Docker's columns, JSON lines and ids", async (t) => {
+  const { muster, manager } = await served(t);
+  await muster("service", "create", "-d", "--name", "web", "--replicas", "2", "bb:1");
+  const service = serviceNamed(manager.store, "web");
+  manager.seed("node", readyNode("n1", "alpha"));
+  manager.seed("task", taskOf(service, 1, "n1", TaskState.RUNNING), taskOf(service, 2, "n1", TaskState.STARTING));
+  const { lines } = await muster("service", "ls");
+  t.regex(lines[0] ?? "", /^ID +NAME +MODE +REPLICAS +IMAGE +PORTS$/);
+  t.regex(lines[1] ?? "", new RegExp(`^${service.id.slice(0, 12)} +web +replicated +1/2 +bb:1$`));
+  t.deepEqual((await muster("service", "ls", "-q")).lines, [service.id]);
+  const json = (await muster("service", "ls", "--format", "json")).lines;
+  t.is(json.length, 1);
+  t.like(JSON.parse(json[0] ?? ""), {
+    id: service.id,
+    ID: service.id,
+    Name: "web",
+    Replicas: "1/2",
+    Mode: "replicated",
+  });
+});
+
+test("service ps shows each slot's newest attempt and the older ones beneath it", async (t) => {
+  const { muster, manager } = await served(t);
+  await muster("service", "create", "-d", "--name", "web", "bb:1");
+  const service = serviceNamed(manager.store, "web");
+  manager.seed("node", readyNode("n1", "alpha"));
+  const failed = TaskStatus.create({ state: TaskState.FAILED, err: "task: non-zero exit (1)" });
+  manager.seed(
+    "task",
+    taskOf(service, 1, "n1", TaskState.FAILED, { id: "old", desiredState: TaskState.SHUTDOWN, status: failed }),
+  );
+  manager.clock.advance(60_000);
+  manager.seed("task", taskOf(service, 1, "n1", TaskState.RUNNING, { id: "new" }));
+  const { lines } = await muster("service", "ps", "web");
+  t.regex(lines[0] ?? "", /^ID +NAME +IMAGE +NODE +DESIRED STATE +CURRENT STATE +ERROR +PORTS$/);
+  t.regex(lines[1] ?? "", /^new +web\.1 +bb:1 +alpha +Running +Running about a minute ago$/);
+  t.regex(lines[2] ?? "", /^old + \\_ web\.1 +bb:1 +alpha +Shutdown +Failed +"task: non-zero exit \(1\)"$/);
+});
+
+test("service create waits until all replicas run, and says why they do not yet", async (t) => {
+  const { muster, manager } = await served(t);
+  const waiting = muster("service", "create", "--name", "web", "--replicas", "2", "bb:1");
+  await until(() => manager.store.byName("service", "web") !== undefined);
+  const service = serviceNamed(manager.store, "web");
+  const stuck = TaskStatus.create({
+    state: TaskState.PENDING,
+    err: "no suitable node (1 node not available for new tasks)",
+  });
+  manager.seed(
+    "task",
+    taskOf(service, 1, "", TaskState.PENDING, { status: stuck }),
+    taskOf(service, 2, "n1", TaskState.RUNNING),
+  );
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  manager.seed("task", taskOf(service, 1, "n1", TaskState.RUNNING));
+  const { status, remarks } = await waiting;
+  t.is(status, 0);
+  t.true(remarks.includes("overall progress: 1 out of 2 tasks: no suitable node (1 node not available for new tasks)"));
+  t.is(remarks.at(-1), "verify: Service converged");
+});
+
+test("a service that is removed while it is waited for is a failure", async (t) => {
+  const { muster, manager } = await served(t);
+  const waiting = muster("service", "create", "--name", "web", "bb:1");
+  await until(() => manager.store.byName("service", "web") !== undefined);
+  await muster("service", "rm", "web");
+  const { status, remarks } = await waiting;
+  t.is(status, 1);
+  t.regex(remarks.at(-1) ?? "", /removed|not found/);
+});
+
+test("service update changes what it names, again when another writer came between", async (t) => {
+  const { muster, manager } = await served(t);
+  await muster(
+    "service",
+    "create",
+    "-d",
+    "--name",
+    "web",
+    "-e",
+    "A=1",
+    "-e",
+    "B=2",
+    "--publish",
+    "8080:80",
+    "--publish",
+    "mode=host,target=1",
+    "bb:1",
+  );
+  t.is(manager.store.byName("service", "web"), undefined, "an ingress port needs an ingress network");
+  await muster(
+    "service",
+    "create",
+    "-d",
+    "--name",
+    "web",
+    "-e",
+    "A=1",
+    "-e",
+    "B=2",
+    "--publish",
+    "mode=host,target=1",
+    "bb:1",
+  );
+  const before = serviceNamed(manager.store, "web");
+  const ran = await muster(
+    ...["service", "update", "-d", "--image", "bb:2", "--env-add", "A=3", "--env-rm", "B", "--label-add", "x=y"],
+    ...["--publish-rm", "1", "--replicas", "4", "--force", "web"],
+  );
+  t.is(ran.status, 0);
+  const { spec } = serviceNamed(manager.store, "web");
+  t.like(spec?.task?.container, { image: "bb:2", env: ["A=3"] });
+  t.is(spec?.task?.forceUpdate, 1);
+  t.is(spec?.replicated?.replicas, 4);
+  t.deepEqual(spec?.annotations?.labels, { x: "y" });
+  t.deepEqual(spec?.endpoint?.ports, []);
+  t.is((await muster("service", "rollback", "-d", "web")).status, 0);
+  t.is(serviceNamed(manager.store, "web").spec?.task?.container?.image, "bb:1");
+  t.is(serviceNamed(manager.store, "web").id, before.id);
+});
+
+test("service scale and rm take several services", async (t) => {
+  const { muster, manager } = await served(t);
+  for (const name of ["a", "b"]) await muster("service", "create", "-d", "--name", name, "bb:1");
+  t.deepEqual((await muster("service", "scale", "-d", "a=3", "b=0")).lines, ["a scaled to 3", "b scaled to 0"]);
+  t.is(serviceNamed(manager.store, "a").spec?.replicated?.replicas, 3);
+  t.deepEqual((await muster("service", "rm", "a", "b")).lines, ["a", "b"]);
+  t.is(manager.store.count("service"), 0);
+});
+
+test("ports are read in both of Docker's forms", (t) => {
+  const ports = (...publish: string[]) => newSpec({ name: "web", publish } as CreateValues, ["bb"]).endpoint?.ports;
+  t.like(ports("8080:80/udp")?.[0], { publishedPort: 8080, targetPort: 80, protocol: PortConfig_Protocol.UDP });
+  t.like(ports("80")?.[0], { publishedPort: 0, targetPort: 80, publishMode: PortConfig_PublishMode.INGRESS });
+  for (const bad of ["a:b", "70000:80", "mode=host", "target=80,mode=other", "target=80,colour=red"]) {
+    t.throws(() => ports(bad), { instanceOf: UsageError }, bad);
+  }
+});
+
+test("a made-up name is a valid one", (t) => {
+  for (const image of ["example.org:5000/Team/web_app:v1.2", "/usr/bin/python3.11", "-", "a".repeat(200)]) {
+    t.regex(newSpec({} as CreateValues, [image]).annotations?.name ?? "", /^[a-zA-Z0-9][a-zA-Z0-9-]{0,61}[a-zA-Z0-9]$/);
+  }
+});
+
+test("jobs take their numbers from the same flags", (t) => {
+  const job = newSpec({ mode: "replicated-job", replicas: "10", "max-concurrent": "2" }, ["bb"]);
+  t.like(job.replicatedJob, { totalCompletions: 10, maxConcurrent: 2 });
+  t.is(newSpec({ mode: "replicated-job", replicas: "10" }, ["bb"]).replicatedJob?.maxConcurrent, 10);
+  t.throws(() => newSpec({ mode: "global", replicas: "2" }, ["bb"]), { instanceOf: UsageError });
+  t.true("mode" in createFlags);
+});
+
+test("an update with no flags changes nothing of a spec", (t) => {
+  const spec = newSpec({ name: "web", env: ["A=1"], constraint: ["node.role==worker"], publish: ["8080:80"] }, [
+    "bb",
+    "x",
+  ]);
+  t.true(isSameMessage(changedSpec(spec, {}), spec));
+});
+
+test("a service has converged when what runs is what is wanted, and no sooner", (t) => {
+  const spec = newSpec({ name: "web", replicas: "2" }, ["bb"]);
+  const service = Service.create({ id: "s", spec });
+  const judge = (tasks: readonly Task[], of = service) => convergence(of, tasks, [], false);
+  const running = (slot: number, fields: Partial<Task> = {}) => taskOf(service, slot, "n1", TaskState.RUNNING, fields);
+  t.is(judge([running(1), running(2)]).kind, "converged");
+  t.like(judge([running(1)]), { kind: "moving", done: 1, wanted: 2 });
+  t.is(judge([running(1), running(2), running(3)]).kind, "moving", "one too many still runs");
+  t.is(judge([running(1), running(2, { desiredState: TaskState.SHUTDOWN })]).kind, "moving");
+  const newer = changedSpec(spec, { image: "bb:2" });
+  t.is(
+    judge([running(1), running(2)], Service.patch(service, { spec: newer, specVersion: { index: 7 } })).kind,
+    "moving",
+  );
+  const paused = UpdateStatus.create({ state: UpdateStatus_UpdateState.PAUSED, message: "task t1 failed" });
+  t.deepEqual(judge([running(1), running(2)], Service.patch(service, { updateStatus: paused })), {
+    kind: "failed",
+    reason: "service update paused: task t1 failed",
+  });
+  const updating = UpdateStatus.create({ state: UpdateStatus_UpdateState.UPDATING });
+  t.is(judge([running(1), running(2)], Service.patch(service, { updateStatus: updating })).kind, "moving");
+});
+
+async function until(condition: () => boolean): Promise<void> {
+  for (let turn = 0; turn < 500 && !condition(); turn += 1) await new Promise((resolve) => setTimeout(resolve, 10));
+}
