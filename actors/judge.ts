@@ -5,8 +5,8 @@ import type { TimerHandle } from "../runtime/ports.ts";
 import type { Environment, Running } from "./environment.ts";
 import type { NodeSession, Verdict } from "./session.ts";
 
-/** Between two looks at how things are, in milliseconds. */
-const lookPeriodMs = 500;
+/** Between two looks at how things are, in milliseconds. A look counts all sessions, some 2 µs each. */
+const lookPeriodMs = 1_000;
 /** How long a count of missing nodes stands, in milliseconds: a mass of verdicts asked for at once counts once. */
 const countAgeMsMax = 50;
 
