@@ -103,6 +103,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   /** What was appended last: the batch, a barrier or a probe. */
   let underWay: UnderWay | null = null;
   let isLeading = false;
+  let ledEpoch = 0;
   let isDraining = false;
   let isSignalled = false;
   let subscription: Subscription | null = null;
@@ -140,6 +141,10 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     if (request.id === "") return Promise.resolve(failure("malformed", "the proposal has no id"));
     const completed = replica.receipt(request.id) ?? needless.find(request.id);
     if (completed !== undefined) return Promise.resolve(ok(completed.version, completed.skipped));
+    // This replica holds all that earlier leaders wrote, and they can write no more: it has not happened and never will.
+    if (request.epoch !== 0 && request.epoch !== ledEpoch) {
+      return Promise.resolve(failure("staleEpoch", `epoch ${request.epoch} has ended; ${ledEpoch} has begun`));
+    }
     return new Promise((resolve) => {
       const known = byId.get(request.id);
       if (known !== undefined) {
@@ -317,6 +322,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
 
   const announceLeading = (epoch: number): void => {
     isLeading = true;
+    ledEpoch = epoch;
     telemetry.log.info({ epoch, version: replica.version }, "leading");
     subscription = bus.subscribe(subjects.ledgerPropose, (message) => {
       const request = decodeRequest(message.data);
@@ -396,6 +402,6 @@ function ok(version: number, skipped: number): ProposeReply {
   return ProposeReply.create({ ok: ProposeOk.create({ version, skipped }) });
 }
 
-function failure(code: RefusalCode | "notLeader" | "logUnavailable", message: string): ProposeReply {
+function failure(code: RefusalCode | "notLeader" | "staleEpoch" | "logUnavailable", message: string): ProposeReply {
   return ProposeReply.create({ error: Failure.create({ code: ErrorCode[code], message }) });
 }

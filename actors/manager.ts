@@ -45,6 +45,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly advertise: string;
   /** What the NATS server cannot promise, in sentences for the operator. */
   readonly warnings: readonly string[];
+  /** Encodes even the proposals that stay in this process: for simulations. */
+  readonly encodesAlways?: boolean;
   /** The replica met a broken log, or a duty failed for good: the process must end. */
   readonly onBroken: (error: unknown) => void;
 }
@@ -76,28 +78,31 @@ export function startManager(parts: ManagerParts): Manager {
   let orchestration: Orchestration | null = null;
   const leadership: Leadership = startLeadership(
     { ...parts, store: replica },
-    { leases, log, replica, blobs, onBroken, startDuties: () => startDuties() },
+    { leases, log, replica, blobs, onBroken, startDuties: (epoch) => startDuties(epoch), encodesAlways: parts.encodesAlways ?? false },
   );
   const environment: Environment = { ...parts, store: replica, proposer: leadership.proposer };
 
-  function startDuties(): Running {
+  function startDuties(epoch: number): Running {
     const duties: Running[] = [];
     let stopped = false;
+    // What duties decide stands on what their term has seen: their successor must not write it beside its own decisions.
+    const { proposer } = leadership;
+    const termed: Environment = { ...environment, proposer: { propose: (proposal) => proposer.propose({ ...proposal, epoch }) } };
     const startRest = (): void => {
       if (stopped) return;
-      orchestration = startOrchestration(environment);
+      orchestration = startOrchestration(termed);
       duties.push(
         orchestration,
-        startNodeWatch(environment),
-        startCertificateSigner(environment, authority),
-        startKeyManager(environment),
+        startNodeWatch(termed),
+        startCertificateSigner(termed, authority),
+        startKeyManager(termed),
       );
     };
     // A bootstrap that cannot be written is one that the ledger took too long over: the next leader, or this one in its
     // next epoch, tries again.
-    bootstrapCluster(environment, authority, { advertise }).then(startRest, (error: unknown) => {
+    bootstrapCluster(termed, authority, { advertise }).then(startRest, (error: unknown) => {
       parts.telemetry.log.warn({ err: error }, "the cluster object could not be written; giving up the lead");
-      void leadership.release();
+      leadership.stepDown();
     });
     return {
       stop: () => {

@@ -18,6 +18,8 @@ const attemptTimeoutMs = 2_000;
 /** Waits between attempts, in milliseconds, each a uniform draw below the bound: a new leader is there within seconds. */
 const backoffMsMin = 20;
 const backoffMsMax = 400;
+/** How long an answer waits for this process's replica to show it at most, in milliseconds. */
+const reachMsMax = 60_000;
 /** A request over the bus: below NATS's default `max_payload` of 1 MiB, with room for headers. */
 const requestBytesMax = 768 * 1024;
 
@@ -41,14 +43,16 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
   let isStopped = false;
 
   /** Undefined when `promise` takes longer. */
-  const within = <Value>(promise: Promise<Value>, ms: number): Promise<Value | undefined> =>
-    new Promise((resolve) => {
+  const within = <Value>(promise: Promise<Value>, ms: number): Promise<Value | undefined> => {
+    if (ms === Number.POSITIVE_INFINITY) return promise;
+    return new Promise((resolve) => {
       const timer: TimerHandle = clock.setTimeout(() => resolve(undefined), ms);
       void promise.then((value) => {
         clock.clearTimeout(timer);
         resolve(value);
       });
     });
+  };
 
   const attempt = async (request: ProposeRequest, remainingMs: number): Promise<Attempt> => {
     if (parts.ledger.isLeading()) {
@@ -83,7 +87,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
       } else if (result.kind === "reply") {
         const { ok, error } = result.reply;
         if (ok !== null) {
-          await reachesVersion(store, clock, ok.version, deadline - clock.now());
+          await reachesVersion(store, clock, ok.version, Math.min(deadline - clock.now(), reachMsMax));
           return { kind: "committed", version: ok.version, skipped: ok.skipped };
         }
         const code = codeOf(error?.code ?? 0);
@@ -142,10 +146,10 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
 
   return {
     propose: (proposal: Proposal) => {
-      const { operations, mode, traceparent = "", timeoutMs } = proposal;
+      const { operations, mode, traceparent = "", timeoutMs, epoch = 0 } = proposal;
       if (operations.length === 0) return Promise.resolve({ kind: "committed", version: store.version, skipped: 0 });
-      const request = ProposeRequest.create({ id: newId(random), operations, mode, traceparent });
-      return settleParts(request, clock.now() + timeoutMs);
+      const request = ProposeRequest.create({ id: newId(random), operations, mode, traceparent, epoch });
+      return settleParts(request, epoch === 0 ? clock.now() + timeoutMs : Number.POSITIVE_INFINITY);
     },
     stop: () => {
       isStopped = true;

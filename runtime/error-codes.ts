@@ -11,5 +11,6 @@ export const ErrorCode = {
   logUnavailable: 107,
   foreignTask: 108,
   sessionChanged: 109,
+  staleEpoch: 110,
 } as const;
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];

@@ -26,6 +26,7 @@ const statusOfCode: { readonly [Code in ErrorCode]: Status } = {
   [ErrorCode.logUnavailable]: Status.UNAVAILABLE,
   [ErrorCode.foreignTask]: Status.PERMISSION_DENIED,
   [ErrorCode.sessionChanged]: Status.ABORTED,
+  [ErrorCode.staleEpoch]: Status.UNAVAILABLE,
 };
 
 export function rejection({ kind, message }: Refusal): RpcError {

@@ -85,6 +85,11 @@ export interface Proposal {
   readonly traceparent?: string;
   /** How long to look for a leader before giving up, in milliseconds. */
   readonly timeoutMs: number;
+  /**
+   * For a leader's duties: only the leader of this epoch may write it. The answer is then always certain and `timeoutMs`
+   * does not count: it is `committed`, or `refused` (with `staleEpoch` once that epoch has ended without it).
+   */
+  readonly epoch?: number;
 }
 
 export interface Proposer {

@@ -56,6 +56,7 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
     authority,
     advertise: address,
     warnings: [],
+    encodesAlways: true,
     onBroken,
   });
   const cluster = (): Cluster | undefined => [...manager.replica.all("cluster")][0];

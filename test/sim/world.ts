@@ -132,6 +132,10 @@ class World {
     await this.#runUntil(() => false, faultsMs);
     if (this.#failure !== null) return;
     faults.heal();
+    // What was acknowledged and lost is told again only by those who start anew: an operator would restart everything.
+    if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0) {
+      for (const { process: each } of [...this.#managers, ...this.#agents]) each.restart();
+    }
     this.#habits.failure = 0;
     this.#habits.refusal = 0;
     await this.#rest(clock.elapsed);
