@@ -7,11 +7,12 @@
  */
 import { connect as connectHttp2, type ClientHttp2Session, type ClientHttp2Stream } from "node:http2";
 import { connect as connectNet, type Socket } from "node:net";
-import { connect as connectTlsSocket } from "node:tls";
+import { checkServerIdentity, connect as connectTlsSocket } from "node:tls";
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import { ClientCall, type ClientReceiver } from "./client-call.ts";
 import { clientHttp2Options, connectionWindowBytes } from "./http2-options.ts";
+import { isCrossSigned } from "./cross-signed.ts";
 import { formatTimeout } from "./status.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
 
@@ -31,11 +32,16 @@ export interface ConnectTlsOptions {
 
 /** Connects and shakes hands. Rejects with RpcError UNAVAILABLE, whatever went wrong. */
 export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
+  const { rootPem, serverName } = options;
+  let nameError: Error | undefined;
   const socket = connectTlsSocket({
     host: options.host,
     port: options.port,
-    servername: options.serverName,
-    ...(options.rootPem === undefined ? { rejectUnauthorized: false } : { ca: options.rootPem }),
+    servername: serverName,
+    // What was found is looked at below, before anything is sent.
+    rejectUnauthorized: false,
+    checkServerIdentity: (name, certificate) => (nameError = checkServerIdentity(name, certificate)),
+    ...(rootPem === undefined ? {} : { ca: rootPem }),
     ...(options.certificatePem === undefined ? {} : { cert: options.certificatePem }),
     ...(options.keyPem === undefined ? {} : { key: options.keyPem }),
     ALPNProtocols: ["h2"],
@@ -46,8 +52,12 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
     socket,
     "secureConnect",
     `${options.host}:${options.port}`,
-    `https://${options.serverName}`,
+    `https://${serverName}`,
     options.timeoutMs,
+    () => {
+      const isTrusted = rootPem === undefined || socket.authorized || isCrossSigned(socket, rootPem, serverName);
+      return isTrusted ? null : `its certificate is not trusted: ${nameError?.message ?? String(socket.authorizationError)}`;
+    },
   );
 }
 
@@ -64,6 +74,7 @@ function openChannel(
   target: string,
   authority: string,
   timeoutMs: number,
+  refusal: () => string | null = () => null,
 ): Promise<RpcChannel> {
   return new Promise((resolve, reject) => {
     const fail = (reason: string, cause?: Error): void => {
@@ -77,6 +88,11 @@ function openChannel(
     socket.once("error", onError);
     socket.once("close", onClose);
     socket.once(readyEvent, () => {
+      const reason = refusal();
+      if (reason !== null) {
+        fail(reason);
+        return;
+      }
       clearTimeout(timer);
       socket.off("error", onError);
       socket.off("close", onClose);
