@@ -1,0 +1,265 @@
+/**
+ * The leader's scheduler: follows the store with the bookkeeping of machines/scheduling, runs a round when its chart
+ * says so, and proposes what the round decided.
+ *
+ * A1: every round rests on the replica at its present version; what has changed by the time the ledger looks, the ledger
+ *     skips, and the task comes back here.
+ * A2: a task whose assignment is under way is charged to its node and in no backlog until the proposal has settled.
+ */
+import { schedulerLimits, schedulerMachine } from "../machines/scheduler.ts";
+import { groupKey, NodeSet } from "../machines/scheduling/node-set.ts";
+import { Backlog, isWanting, type Assignment, type Explanation } from "../machines/scheduling/place.ts";
+import { timeMs } from "../machines/time.ts";
+import {
+  Operation,
+  ProposeRequest_Mode,
+  Reason,
+  TaskPatch,
+  TaskState,
+  TaskStatus,
+  type Task,
+} from "../proto/gen/messages.ts";
+import type { HostedActor } from "../runtime/host.ts";
+import type { Commit, ObjectChange } from "../runtime/store/store.ts";
+import type { Environment, Running } from "./environment.ts";
+import { proposalOperationsMax } from "./proposal-batch.ts";
+import { timestamp } from "./session.ts";
+
+/** How long a proposal looks for the ledger, which is on this very manager, in milliseconds. */
+const proposeTimeoutMs = 5_000;
+/** Explanations replaced in one retry delay: with 200 ms at most 1,000 writes a second that only tell a changed number of nodes. */
+const retellingsMax = 200;
+
+const assignedMessage = "scheduler assigned task to node";
+const confirmedMessage = "scheduler confirmed task can run on preassigned node";
+
+export interface Scheduler extends Running {
+  /** Why the task has no node yet; empty for a task that is none of the scheduler's business. */
+  explain(task: Task): readonly Reason[];
+}
+
+export function startScheduler(env: Environment): Scheduler {
+  return new SchedulerActor(env);
+}
+
+/** What one proposal holds, by task. */
+interface Chunk {
+  readonly operations: Operation[];
+  readonly assigned: string[];
+  readonly explained: string[];
+}
+
+class SchedulerActor implements Scheduler {
+  readonly #env: Environment;
+  readonly #nodes = new NodeSet();
+  readonly #backlog = new Backlog(this.#nodes);
+  /** Assignments under way: task id to node id. A2 */
+  readonly #inFlight = new Map<string, string>();
+  /** Came back undone; the chart says when they are tried again. */
+  readonly #held = new Set<string>();
+  readonly #hosted: HostedActor<typeof schedulerMachine>;
+  readonly #unsubscribe: () => void;
+  readonly #metrics: ReturnType<typeof metricsOf>;
+  #retellings = retellingsMax;
+  #stopped = false;
+
+  constructor(env: Environment) {
+    this.#env = env;
+    this.#metrics = metricsOf(env);
+    this.#hosted = env.host.start(
+      schedulerMachine.provide({
+        actions: {
+          requestTick: () => env.clock.soon(() => this.#send({ type: "tick" })),
+          decide: () => this.#decide(),
+          releaseHeld: () => this.#releaseHeld(),
+        },
+      }),
+      `scheduler/${env.managerId}`,
+      schedulerLimits,
+    );
+    for (const node of env.store.all("node")) this.#nodes.put(node);
+    for (const task of env.store.all("task")) {
+      this.#nodes.follow(task);
+      this.#backlog.follow(task);
+      this.#recordFailure(task, null, timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null));
+    }
+    const watch = env.store.watch((commit) => this.#onCommit(commit));
+    this.#unsubscribe = () => watch.unsubscribe();
+    if (this.#backlog.size > 0) this.#send({ type: "work.arrived" });
+  }
+
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    this.#unsubscribe();
+    this.#hosted.stop();
+    this.#metrics.waiting.set(0);
+  }
+
+  explain(task: Task): readonly Reason[] {
+    if (!isWanting(task)) return [];
+    const since = task.status?.timestamp ?? null;
+    const inFlight = this.#inFlight.get(task.id);
+    if (inFlight !== undefined) {
+      return [Reason.create({ waitingFor: `the log, to take its assignment to node ${inFlight}`, since, wokenBy: "the ledger's answer" })];
+    }
+    const told = this.#backlog.describe(task);
+    if (told === null) {
+      return [Reason.create({ waitingFor: "the scheduler, to try again what the ledger did not take", since, wokenBy: "the retry delay" })];
+    }
+    return [
+      Reason.create({
+        waitingFor: `a node that can take it: ${task.status?.err || told.text}`,
+        since,
+        wokenBy: "a node that joins, changes or is given up by a task",
+        tried: told.nodes,
+      }),
+    ];
+  }
+
+  #send(event: Parameters<HostedActor<typeof schedulerMachine>["actor"]["send"]>[0]): void {
+    if (!this.#stopped) this.#hosted.actor.send(event);
+  }
+
+  #onCommit(commit: Commit): void {
+    let hasWork = false;
+    for (const change of commit.changes) {
+      if (change.table === "task") hasWork = this.#onTask(change, commit.time) || hasWork;
+      else if (change.table === "node") this.#onNode(change);
+    }
+    // A node that changed helps nobody when nobody waits.
+    if (hasWork || (this.#backlog.size > 0 && this.#nodes.hasChanged())) this.#send({ type: "work.arrived" });
+  }
+
+  #onNode({ action, object }: ObjectChange & { readonly table: "node" }): void {
+    if (action !== "remove") {
+      this.#nodes.put(object);
+      return;
+    }
+    this.#nodes.remove(object.id);
+    this.#backlog.tryAll();
+  }
+
+  /** True when the task itself is new work. */
+  #onTask({ action, object, old }: ObjectChange & { readonly table: "task" }, time: number): boolean {
+    if (action === "remove") {
+      this.#nodes.release(object.id);
+      this.#backlog.drop(object.id);
+      return false;
+    }
+    this.#recordFailure(object, old, time);
+    // A2: the plan stands until the assignment is in the store, or the proposal has settled without it.
+    if (this.#inFlight.has(object.id) && object.status?.state === TaskState.PENDING) return false;
+    this.#nodes.follow(object);
+    return this.#held.has(object.id) ? false : this.#backlog.follow(object);
+  }
+
+  #recordFailure(task: Task, old: Task | null, at: number): void {
+    const state = task.status?.state;
+    if (state !== TaskState.FAILED && state !== TaskState.REJECTED) return;
+    if (task.nodeId === "" || old?.status?.state === state) return;
+    this.#nodes.find(task.nodeId)?.recordFailure(groupKey(task), at);
+  }
+
+  #decide(): void {
+    const { clock } = this.#env;
+    const now = clock.now();
+    const proposals = schedulerLimits.proposalsMax - this.#hosted.actor.getSnapshot().context.proposals;
+    const round = this.#backlog.round(now, { operationsMax: proposals * proposalOperationsMax, retellingsMax: this.#retellings });
+    this.#metrics.waiting.set(this.#backlog.size);
+    let chunk = newChunk();
+    const flush = (): void => {
+      if (chunk.operations.length === 0) return;
+      this.#send({ type: "proposal.sent" });
+      void this.#propose(chunk);
+      chunk = newChunk();
+    };
+    const write = this.#statuses(now);
+    for (const assignment of round.assignments) {
+      this.#inFlight.set(assignment.task.id, assignment.nodeId);
+      chunk.operations.push(write.assigned(assignment));
+      chunk.assigned.push(assignment.task.id);
+      if (chunk.operations.length === proposalOperationsMax) flush();
+    }
+    for (const explanation of round.explanations) {
+      if ((explanation.task.status?.err ?? "") !== "") this.#retellings -= 1;
+      chunk.operations.push(write.explained(explanation));
+      chunk.explained.push(explanation.task.id);
+      if (chunk.operations.length === proposalOperationsMax) flush();
+    }
+    flush();
+    this.#send({ type: "round.decided", hasMore: round.hasMore, hasStale: round.hasStale || this.#retellings < retellingsMax });
+  }
+
+  /** All assignments of a round share their status. */
+  #statuses(now: number): { assigned(assignment: Assignment): Operation; explained(explanation: Explanation): Operation } {
+    const at = timestamp(now);
+    const by = { timestamp: at, appliedBy: this.#env.managerId, appliedAt: at };
+    const assigned = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: assignedMessage });
+    const confirmed = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: confirmedMessage });
+    return {
+      assigned: ({ task, nodeId, generic, isPreassigned }) =>
+        Operation.create({
+          task: TaskPatch.create({ id: task.id, nodeId, status: isPreassigned ? confirmed : assigned, assignedGenericResources: generic }),
+        }),
+      explained: ({ task, text }) => {
+        const message = task.status?.message ?? "";
+        return Operation.create({
+          task: TaskPatch.create({ id: task.id, status: TaskStatus.create({ ...by, state: TaskState.PENDING, message, err: text }) }),
+        });
+      },
+    };
+  }
+
+  async #propose(chunk: Chunk): Promise<void> {
+    const { store, proposer, telemetry } = this.#env;
+    const outcome = await proposer.propose({ operations: chunk.operations, mode: ProposeRequest_Mode.EACH, timeoutMs: proposeTimeoutMs });
+    if (this.#stopped) return;
+    if (outcome.kind === "refused") telemetry.log.error({ code: outcome.code, reason: outcome.message }, "the ledger refused what the scheduler decided");
+    let returned = 0;
+    let taken = 0;
+    for (const id of chunk.assigned) {
+      this.#inFlight.delete(id);
+      const task = store.get("task", id);
+      // In the store by now if it was taken; else the plan ends and the task waits again.
+      if (task === undefined) this.#nodes.release(id);
+      else this.#nodes.follow(task);
+      if (task !== undefined && isWanting(task)) {
+        this.#held.add(id);
+        returned += 1;
+      } else if (task !== undefined) {
+        taken += 1;
+      }
+    }
+    if (outcome.kind !== "committed") {
+      for (const id of chunk.explained) this.#backlog.forgetTold(id);
+      returned += chunk.explained.length;
+    }
+    this.#metrics.decisions.add(taken);
+    this.#send({ type: "proposal.settled", returned });
+    if (this.#backlog.size > 0 && this.#nodes.hasChanged()) this.#send({ type: "work.arrived" });
+  }
+
+  #releaseHeld(): void {
+    this.#retellings = retellingsMax;
+    const { store } = this.#env;
+    for (const id of this.#held) {
+      const task = store.get("task", id);
+      if (task !== undefined) this.#backlog.follow(task);
+    }
+    this.#held.clear();
+    if (this.#backlog.size > 0) this.#send({ type: "work.arrived" });
+  }
+}
+
+function newChunk(): Chunk {
+  return { operations: [], assigned: [], explained: [] };
+}
+
+function metricsOf(env: Environment) {
+  const { metrics } = env.telemetry;
+  return {
+    waiting: metrics.gauge("muster_scheduler_waiting_tasks", "Tasks that wait for a node."),
+    decisions: metrics.counter("muster_scheduler_decisions_total", "Assignments that the log took."),
+  };
+}

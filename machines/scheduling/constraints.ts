@@ -1,0 +1,136 @@
+/**
+ * Placement constraints: `key==value` and `key!=value`. All of a placement must hold; a comparison is of the whole value
+ * and without regard to case. What a node lacks reads as the empty string, so `!=` holds for nodes without the label.
+ */
+import { NodeRole, type Node, type Placement } from "../../proto/gen/messages.ts";
+import { containsAddress, parseAddress, parseCidr, type Address, type Prefix } from "../ip-address.ts";
+
+type Subject =
+  | { readonly kind: "id" | "hostname" | "role" | "os" | "architecture" }
+  | { readonly kind: "nodeLabel" | "engineLabel"; readonly label: string }
+  | { readonly kind: "ip"; readonly prefix: Prefix }
+  /** A key that nothing answers to, or an address that is none: holds nowhere, not even with `!=`. */
+  | { readonly kind: "nothing" };
+
+export interface Constraint {
+  readonly text: string;
+  readonly subject: Subject;
+  readonly isEqual: boolean;
+  /** In lower case. */
+  readonly value: string;
+}
+
+export type ParsedConstraint =
+  | { readonly kind: "constraint"; readonly constraint: Constraint }
+  | { readonly kind: "invalid"; readonly message: string };
+
+const keyPattern = /^[a-z_][a-z0-9._-]+$/i;
+const valuePattern = /^[a-z0-9:_\s.*()?+[\]\\^$|/-]+$/i;
+const nodeLabelPrefix = "node.labels.";
+const engineLabelPrefix = "engine.labels.";
+
+/** Messages are SwarmKit's. */
+export function parseConstraint(text: string): ParsedConstraint {
+  // `==` is looked for first, wherever a `!=` may stand.
+  const operator = text.includes("==") ? "==" : text.includes("!=") ? "!=" : null;
+  if (operator === null) return { kind: "invalid", message: "constraint expected one operator from ==, !=" };
+  const at = text.indexOf(operator);
+  const key = text.slice(0, at).trim();
+  const value = text.slice(at + operator.length).trim();
+  if (!keyPattern.test(key)) return { kind: "invalid", message: `key '${key}' is invalid` };
+  if (!valuePattern.test(value)) return { kind: "invalid", message: `value '${value}' is invalid` };
+  const constraint = { text, subject: subjectOf(key, value), isEqual: operator === "==", value: value.toLowerCase() };
+  return { kind: "constraint", constraint };
+}
+
+/** Keys without regard to case, but for the name of a label. */
+function subjectOf(key: string, value: string): Subject {
+  const lower = key.toLowerCase();
+  switch (lower) {
+    case "node.id":
+      return { kind: "id" };
+    case "node.hostname":
+      return { kind: "hostname" };
+    case "node.role":
+      return { kind: "role" };
+    case "node.platform.os":
+      return { kind: "os" };
+    case "node.platform.arch":
+      return { kind: "architecture" };
+    case "node.ip": {
+      const prefix = parsePrefix(value);
+      return prefix === null ? { kind: "nothing" } : { kind: "ip", prefix };
+    }
+  }
+  if (lower.startsWith(nodeLabelPrefix)) return { kind: "nodeLabel", label: key.slice(nodeLabelPrefix.length) };
+  if (lower.startsWith(engineLabelPrefix)) return { kind: "engineLabel", label: key.slice(engineLabelPrefix.length) };
+  return { kind: "nothing" };
+}
+
+function parsePrefix(text: string): Prefix | null {
+  if (text.includes("/")) return parseCidr(text);
+  const address = parseAddress(text);
+  return address === null ? null : { ...address, length: address.family === 4 ? 32 : 128 };
+}
+
+/** A node that was reached over a socket of both families has its IPv4 address written as an IPv6 one. */
+function nodeAddress(node: Node): Address | null {
+  return parseAddress((node.status?.addr ?? "").replace(/^::ffff:(?=\d+\.)/i, ""));
+}
+
+export function meetsConstraint({ subject, isEqual, value }: Constraint, node: Node): boolean {
+  switch (subject.kind) {
+    case "nothing":
+      return false;
+    case "ip": {
+      const address = nodeAddress(node);
+      return (address !== null && containsAddress(subject.prefix, address)) === isEqual;
+    }
+    default:
+      return (textOf(subject, node).toLowerCase() === value) === isEqual;
+  }
+}
+
+function textOf(subject: Exclude<Subject, { kind: "nothing" | "ip" }>, node: Node): string {
+  switch (subject.kind) {
+    case "id":
+      return node.id;
+    case "hostname":
+      return node.description?.hostname ?? "";
+    case "role":
+      return node.role === NodeRole.MANAGER ? "manager" : "worker";
+    case "os":
+      return node.description?.platform?.os ?? "";
+    case "architecture":
+      return node.description?.platform?.architecture ?? "";
+    case "nodeLabel":
+      return node.spec?.annotations?.labels[subject.label] ?? "";
+    case "engineLabel":
+      return node.description?.engine?.labels[subject.label] ?? "";
+  }
+}
+
+/** By the placement, which all tasks of one spec share. */
+const parsed = new WeakMap<Placement, readonly Constraint[]>();
+const none: readonly Constraint[] = [];
+
+/** Control refuses what does not parse; should one get in, it holds nowhere rather than everywhere. */
+export function constraintsOf(placement: Placement | null): readonly Constraint[] {
+  if (placement === null || placement.constraints.length === 0) return none;
+  let constraints = parsed.get(placement);
+  if (constraints === undefined) {
+    constraints = placement.constraints.map((text) => {
+      const outcome = parseConstraint(text);
+      if (outcome.kind === "constraint") return outcome.constraint;
+      return { text, subject: { kind: "nothing" }, isEqual: true, value: "" };
+    });
+    parsed.set(placement, constraints);
+  }
+  return constraints;
+}
+
+/** Whether the node meets all constraints of the placement; other filters aside. */
+export function meetsPlacement(placement: Placement | null, node: Node): boolean {
+  for (const constraint of constraintsOf(placement)) if (!meetsConstraint(constraint, node)) return false;
+  return true;
+}

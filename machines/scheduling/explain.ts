@@ -1,0 +1,110 @@
+/** Why no node takes a task, in SwarmKit's words (manager semantics §4.2) for the task's status, and in more of them for `why`. */
+import { missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
+import { meetsConstraint } from "./constraints.ts";
+import type { NodeInfo } from "./node-set.ts";
+
+const unseen = 255;
+
+/** What each node said to a group, by the node's place; brought along as nodes change. */
+export class Tally {
+  #verdicts = new Uint8Array(0);
+  readonly #counts = new Uint32Array(verdictCount);
+
+  set(place: number, verdict: Verdict): void {
+    if (place >= this.#verdicts.length) {
+      const grown = new Uint8Array(Math.max(16, 2 * this.#verdicts.length, place + 1)).fill(unseen);
+      grown.set(this.#verdicts);
+      this.#verdicts = grown;
+    }
+    const old = this.#verdicts[place] as number;
+    if (old !== unseen) this.#counts[old] = (this.#counts[old] as number) - 1;
+    this.#verdicts[place] = verdict;
+    this.#counts[verdict] = (this.#counts[verdict] as number) + 1;
+  }
+
+  /** Status.err of a task that no node takes. */
+  text(): string {
+    const parts = this.#parts();
+    return parts === "" ? "no suitable node" : `no suitable node (${parts})`;
+  }
+
+  #parts(): string {
+    const failed: { readonly verdict: Verdict; readonly nodes: number }[] = [];
+    for (let verdict = 1; verdict < verdictCount; verdict += 1) {
+      const nodes = this.#counts[verdict] as number;
+      if (nodes > 0) failed.push({ verdict: verdict as Verdict, nodes });
+    }
+    // Of equally many the filter that is asked first: the sort is stable.
+    failed.sort((a, b) => b.nodes - a.nodes);
+    return failed.map(({ verdict, nodes }) => verdictText(verdict, nodes)).join("; ");
+  }
+}
+
+/** Also the Status.err of a task that was made for its node: there the bare text stands. */
+export function verdictText(verdict: Verdict, nodes: number): string {
+  const on = nodes === 1 ? "on 1 node" : `on ${nodes} nodes`;
+  switch (verdict) {
+    case Verdict.fits:
+      return "";
+    case Verdict.notReady:
+      return nodes === 1 ? "1 node not available for new tasks" : `${nodes} nodes not available for new tasks`;
+    case Verdict.resources:
+      return `insufficient resources ${on}`;
+    case Verdict.plugin:
+      return `missing plugin ${on}`;
+    case Verdict.constraint:
+      return `scheduling constraints not satisfied ${on}`;
+    case Verdict.platform:
+      return `unsupported platform ${on}`;
+    case Verdict.hostPort:
+      return `host-mode port already in use ${on}`;
+    case Verdict.maxReplicas:
+      return "max replicas per node limit exceed";
+    case Verdict.volumes:
+      return `cannot fulfill requested CSI volume mounts ${on}`;
+  }
+}
+
+/** What one node said, with the values that decided. */
+export function describeVerdict(verdict: Verdict, demand: Demand, info: NodeInfo): string {
+  const name = info.node?.description?.hostname || info.id;
+  return `node ${name}: ${detail(verdict, demand, info)}`;
+}
+
+function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
+  switch (verdict) {
+    case Verdict.fits:
+      return "fits";
+    case Verdict.notReady:
+      return "is not READY and ACTIVE";
+    case Verdict.resources:
+      return shortages(demand, info).join(", ");
+    case Verdict.plugin:
+      return `lacks ${missingPlugin(demand, info)}`;
+    case Verdict.constraint: {
+      const broken = demand.constraints.find((constraint) => info.node !== null && !meetsConstraint(constraint, info.node));
+      return `does not meet ${broken?.text}`;
+    }
+    case Verdict.platform: {
+      const { architecture, os } = info.node?.description?.platform ?? { architecture: "?", os: "?" };
+      return `runs ${os}/${architecture}`;
+    }
+    case Verdict.hostPort:
+      return `another task has one of its host ports`;
+    case Verdict.maxReplicas:
+      return `has ${info.activeOf(demand.serviceId)} tasks of the service, at most ${demand.maxReplicas} may be`;
+    case Verdict.volumes:
+      return `has no cluster volume ${demand.clusterVolumes.join(", ")} ready for use`;
+  }
+}
+
+function shortages(demand: Demand, info: NodeInfo): readonly string[] {
+  const short: string[] = [];
+  if (demand.nanoCpus > Math.max(0, info.freeNanoCpus)) short.push(`${demand.nanoCpus / 1e9} CPUs wanted, ${info.freeNanoCpus / 1e9} free`);
+  if (demand.memoryBytes > Math.max(0, info.freeMemoryBytes)) short.push(`${demand.memoryBytes} bytes of memory wanted, ${info.freeMemoryBytes} free`);
+  for (const { kind, count } of demand.generic) {
+    const free = info.generic.free(kind);
+    if (free < count) short.push(`${count} ${kind} wanted, ${free} free`);
+  }
+  return short;
+}

@@ -1,0 +1,154 @@
+/**
+ * Whether a node can take a task. The filters are asked in SwarmKit's order (manager semantics §4.2) and the first that
+ * says no is charged with the node: the texts of explanations rest on that.
+ */
+import { Mount_Type, type Platform, type Task } from "../../proto/gen/messages.ts";
+import { constraintsOf, meetsConstraint, type Constraint } from "./constraints.ts";
+import type { GenericWant } from "./generic-resources.ts";
+import { hostPortsOf, type NodeInfo } from "./node-set.ts";
+
+/** `fits`, or the filter that says no; the numbers are places in lists. */
+export const Verdict = {
+  fits: 0,
+  notReady: 1,
+  resources: 2,
+  plugin: 3,
+  constraint: 4,
+  platform: 5,
+  hostPort: 6,
+  maxReplicas: 7,
+  volumes: 8,
+} as const;
+export type Verdict = (typeof Verdict)[keyof typeof Verdict];
+export const verdictCount = 9;
+
+/** What all tasks of a group ask of a node. */
+export interface Demand {
+  readonly serviceId: string;
+  readonly nanoCpus: number;
+  readonly memoryBytes: number;
+  readonly generic: readonly GenericWant[];
+  /** `Type/name` of plugins that must be there. */
+  readonly plugins: readonly string[];
+  /** `Log/name`, asked only of nodes that list log drivers; empty: none. */
+  readonly logPlugin: string;
+  /** A container task; a Muster agent without an engine runs none. */
+  readonly isContainer: boolean;
+  readonly constraints: readonly Constraint[];
+  readonly platforms: readonly Platform[];
+  readonly hostPorts: readonly number[];
+  /** Of the service on one node; 0: any number. */
+  readonly maxReplicas: number;
+  /** Mounts of cluster volumes: no node of this cluster has them ready to use. */
+  readonly clusterVolumes: readonly string[];
+}
+
+/** Engines take tasks of these generic kinds without advertising a driver: a managed engine plugin. */
+const engineKinds: ReadonlySet<string> = new Set(["plugin"]);
+
+export function demandOf(task: Task): Demand {
+  const spec = task.spec;
+  const reserved = spec?.resources?.reservations ?? null;
+  const container = spec?.container ?? null;
+  const generic = spec?.generic ?? null;
+  const plugins = new Set<string>();
+  const clusterVolumes: string[] = [];
+  for (const mount of container?.mounts ?? []) {
+    if (mount.type === Mount_Type.CLUSTER) clusterVolumes.push(mount.source);
+    const driver = mount.type === Mount_Type.VOLUME ? (mount.volumeOptions?.driverConfig?.name ?? "") : "";
+    if (driver !== "" && driver !== "local") plugins.add(`Volume/${driver}`);
+  }
+  for (const { network } of task.networks) {
+    const driver = network?.driverState?.name ?? "";
+    if (driver !== "") plugins.add(`Network/${driver}`);
+  }
+  if (generic !== null && !engineKinds.has(generic.kind)) plugins.add(`Driver/${generic.kind}`);
+  const log = (spec?.logDriver ?? task.logDriver)?.name ?? "";
+  return {
+    serviceId: task.serviceId,
+    nanoCpus: reserved?.nanoCpus ?? 0,
+    memoryBytes: reserved?.memoryBytes ?? 0,
+    generic: (reserved?.generic ?? []).flatMap(({ discreteResourceSpec: wanted }) =>
+      wanted === null || wanted.value <= 0 ? [] : [{ kind: wanted.kind, count: wanted.value }],
+    ),
+    plugins: [...plugins],
+    logPlugin: log === "" || log === "none" ? "" : `Log/${log}`,
+    isContainer: generic === null || engineKinds.has(generic.kind),
+    constraints: constraintsOf(spec?.placement ?? null),
+    platforms: spec?.placement?.platforms ?? [],
+    hostPorts: hostPortsOf(task),
+    maxReplicas: spec?.placement?.maxReplicas ?? 0,
+    clusterVolumes,
+  };
+}
+
+export function judge(demand: Demand, info: NodeInfo): Verdict {
+  const { node } = info;
+  if (node === null || !info.isReady) return Verdict.notReady;
+  if (!hasResources(demand, info)) return Verdict.resources;
+  if (missingPlugin(demand, info) !== null) return Verdict.plugin;
+  for (const constraint of demand.constraints) if (!meetsConstraint(constraint, node)) return Verdict.constraint;
+  if (demand.platforms.length > 0 && !runsOneOf(demand.platforms, node.description?.platform ?? null)) return Verdict.platform;
+  return judgeRoom(demand, info);
+}
+
+/** The filters that one more task on the node can change, of a node that passed the others. */
+export function judgeRoom(demand: Demand, info: NodeInfo): Verdict {
+  if (!hasResources(demand, info)) return Verdict.resources;
+  for (const port of demand.hostPorts) if (info.hostPorts.has(port)) return Verdict.hostPort;
+  if (demand.maxReplicas > 0 && info.activeOf(demand.serviceId) >= demand.maxReplicas) return Verdict.maxReplicas;
+  return demand.clusterVolumes.length > 0 ? Verdict.volumes : Verdict.fits;
+}
+
+function hasResources(demand: Demand, info: NodeInfo): boolean {
+  if (demand.nanoCpus > 0 && demand.nanoCpus > info.freeNanoCpus) return false;
+  if (demand.memoryBytes > 0 && demand.memoryBytes > info.freeMemoryBytes) return false;
+  return demand.generic.length === 0 || info.generic.has(demand.generic);
+}
+
+/** The first plugin that the task needs and the node lacks; null when it has all. A node that says nothing of its engine passes. */
+export function missingPlugin(demand: Demand, { plugins }: NodeInfo): string | null {
+  if (plugins === null) return null;
+  for (const wanted of demand.plugins) if (!hasPlugin(plugins, wanted)) return wanted;
+  const lists = listed(plugins);
+  if (demand.isContainer && lists.drivers && !lists.engine) return "an engine for containers";
+  if (demand.logPlugin !== "" && lists.logs && !hasPlugin(plugins, demand.logPlugin)) return demand.logPlugin;
+  return null;
+}
+
+/** A name without a tag also means its latest one. */
+function hasPlugin(plugins: ReadonlySet<string>, wanted: string): boolean {
+  return plugins.has(wanted) || (!wanted.includes(":") && plugins.has(`${wanted}:latest`));
+}
+
+interface Listed {
+  readonly drivers: boolean;
+  /** An engine always lists networks, volumes and log drivers; an agent lists none. */
+  readonly engine: boolean;
+  readonly logs: boolean;
+}
+
+const listedBy = new WeakMap<ReadonlySet<string>, Listed>();
+
+function listed(plugins: ReadonlySet<string>): Listed {
+  let lists = listedBy.get(plugins);
+  if (lists === undefined) {
+    const types = new Set(Array.from(plugins, (plugin) => plugin.slice(0, plugin.indexOf("/"))));
+    lists = { drivers: types.has("Driver"), engine: types.has("Network") || types.has("Volume") || types.has("Log"), logs: types.has("Log") };
+    listedBy.set(plugins, lists);
+  }
+  return lists;
+}
+
+const architectures: Readonly<Record<string, string>> = { x86_64: "amd64", aarch64: "arm64" };
+
+function runsOneOf(platforms: readonly Platform[], own: Platform | null): boolean {
+  if (own === null) return false;
+  return platforms.some(
+    ({ architecture, os }) => (architecture === "" || canonical(architecture) === canonical(own.architecture)) && (os === "" || os === own.os),
+  );
+}
+
+function canonical(architecture: string): string {
+  return architectures[architecture] ?? architecture;
+}

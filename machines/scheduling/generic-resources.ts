@@ -1,0 +1,83 @@
+/**
+ * Generic resources: kinds of things that a node has a number of (discrete) or a set of named ones of. A task reserves a
+ * number; of named ones it is told which it got.
+ */
+import { DiscreteGenericResource, GenericResource, NamedGenericResource } from "../../proto/gen/messages.ts";
+
+/** What a node has of one kind. */
+interface Stock {
+  /** Discrete ones that are not taken; negative when the node offers fewer than before. */
+  count: number;
+  /** Names, and whether each is free. */
+  readonly names: Map<string, boolean>;
+}
+
+export interface GenericWant {
+  readonly kind: string;
+  readonly count: number;
+}
+
+/** The free generic resources of one node. */
+export class GenericStock {
+  readonly #kinds = new Map<string, Stock>();
+
+  constructor(offered: readonly GenericResource[]) {
+    for (const { namedResourceSpec: named, discreteResourceSpec: discrete } of offered) {
+      if (named !== null) this.#kind(named.kind).names.set(named.value, true);
+      if (discrete !== null) this.#kind(discrete.kind).count += discrete.value;
+    }
+  }
+
+  has(wants: readonly GenericWant[]): boolean {
+    return wants.every(({ kind, count }) => this.free(kind) >= count);
+  }
+
+  free(kind: string): number {
+    const stock = this.#kinds.get(kind);
+    if (stock === undefined) return 0;
+    let free = Math.max(0, stock.count);
+    for (const isFree of stock.names.values()) if (isFree) free += 1;
+    return free;
+  }
+
+  /** Which ones a task would get now: named ones first, in the order in which the node lists them. Takes nothing. */
+  choose(wants: readonly GenericWant[]): readonly GenericResource[] {
+    const chosen: GenericResource[] = [];
+    for (const { kind, count } of wants) {
+      let missing = count;
+      for (const [value, isFree] of this.#kinds.get(kind)?.names ?? []) {
+        if (missing === 0) break;
+        if (!isFree) continue;
+        chosen.push(GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind, value }) }));
+        missing -= 1;
+      }
+      if (missing === 0) continue;
+      chosen.push(GenericResource.create({ discreteResourceSpec: DiscreteGenericResource.create({ kind, value: missing }) }));
+    }
+    return chosen;
+  }
+
+  take(assigned: readonly GenericResource[]): void {
+    this.#move(assigned, -1);
+  }
+
+  giveBack(assigned: readonly GenericResource[]): void {
+    this.#move(assigned, 1);
+  }
+
+  #move(assigned: readonly GenericResource[], sign: 1 | -1): void {
+    for (const { namedResourceSpec: named, discreteResourceSpec: discrete } of assigned) {
+      if (discrete !== null) this.#kind(discrete.kind).count += sign * discrete.value;
+      if (named === null) continue;
+      const { names } = this.#kind(named.kind);
+      // One that the node no longer offers stays unknown.
+      if (names.has(named.value)) names.set(named.value, sign > 0);
+    }
+  }
+
+  #kind(kind: string): Stock {
+    let stock = this.#kinds.get(kind);
+    if (stock === undefined) this.#kinds.set(kind, (stock = { count: 0, names: new Map() }));
+    return stock;
+  }
+}

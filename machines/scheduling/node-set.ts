@@ -1,0 +1,248 @@
+/**
+ * What the scheduler knows of each node beside its object: what is free on it, what it runs and what failed there.
+ * Brought along with every commit, and with every decision that is on its way to the log.
+ *
+ * N1: a task is charged to at most one node, from its decision or assignment until it is observed to have ended.
+ * N2: the order of nodes is that of their ids, whatever order they came in: the same state gives the same choice.
+ */
+import {
+  NodeSpec_Availability,
+  NodeStatus_State,
+  PortConfig_PublishMode,
+  TaskState,
+  type GenericResource,
+  type Node,
+  type PortConfig,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { GenericStock } from "./generic-resources.ts";
+
+/** From SwarmKit (manager semantics §4.4): so many failures in so many milliseconds count against a node. */
+export const failurePenalty = { countMin: 5, windowMs: 5 * 60_000 } as const;
+
+/** Keys of failures kept for a node before those that are too old are looked for. */
+const failureKeysMax = 64;
+
+interface Charge {
+  readonly on: NodeInfo;
+  readonly task: Task;
+  readonly isActive: boolean;
+  readonly generic: readonly GenericResource[];
+}
+
+/** Fields change in place; only NodeSet changes them. */
+export class NodeInfo {
+  readonly id: string;
+  /** Its place in lists by node; taken over by another node only when this one is gone. */
+  readonly place: number;
+  /** Null: it is not there (any more), but tasks still name it. */
+  node: Node | null = null;
+  isReady = false;
+  freeNanoCpus = 0;
+  freeMemoryBytes = 0;
+  generic = new GenericStock([]);
+  /** `Type/name` of each plugin; null: the node says nothing of its engine. */
+  plugins: ReadonlySet<string> | null = null;
+  /** Tasks that count, all and by service. */
+  activeTasks = 0;
+  readonly activeByService = new Map<string, number>();
+  readonly hostPorts = new Map<number, number>();
+  readonly charges = new Map<string, Charge>();
+  readonly #failures = new Map<string, number[]>();
+
+  constructor(id: string, place: number) {
+    this.id = id;
+    this.place = place;
+  }
+
+  activeOf(serviceId: string): number {
+    return this.activeByService.get(serviceId) ?? 0;
+  }
+
+  recordFailure(key: string, at: number): void {
+    if (this.#failures.size >= failureKeysMax) {
+      for (const [other, times] of this.#failures) {
+        if ((times.at(-1) ?? 0) <= at - failurePenalty.windowMs) this.#failures.delete(other);
+      }
+    }
+    const recent = (this.#failures.get(key) ?? []).filter((time) => time > at - failurePenalty.windowMs);
+    recent.push(at);
+    this.#failures.set(key, recent);
+  }
+
+  /** Failures that count against it: 0 below the threshold. */
+  penalty(key: string, now: number): number {
+    const times = this.#failures.get(key);
+    if (times === undefined) return 0;
+    let count = 0;
+    for (const time of times) if (time > now - failurePenalty.windowMs) count += 1;
+    return count >= failurePenalty.countMin ? count : 0;
+  }
+}
+
+/** Tasks that share a spec share the scheduler's judgement; one without a version stands for itself. */
+export function groupKey(task: Task): string {
+  return task.specVersion === null || task.serviceId === "" ? `task/${task.id}` : `${task.serviceId}/${task.specVersion.index}`;
+}
+
+export function portKey(port: PortConfig): number {
+  return port.protocol * 65_536 + port.publishedPort;
+}
+
+export function hostPortsOf(task: Task): readonly number[] {
+  const ports = task.endpoint === null ? [] : task.endpoint.ports.length > 0 ? task.endpoint.ports : (task.endpoint.spec?.ports ?? []);
+  if (ports.length === 0) return noPorts;
+  return ports.filter(({ publishMode, publishedPort }) => publishMode === PortConfig_PublishMode.HOST && publishedPort !== 0).map(portKey);
+}
+
+const noPorts: readonly number[] = [];
+
+/** Whether the task holds what it reserved on its node. */
+function isHolding(task: Task): boolean {
+  const state = task.status?.state ?? TaskState.NEW;
+  return task.nodeId !== "" && state > TaskState.PENDING && state <= TaskState.RUNNING;
+}
+
+export class NodeSet {
+  readonly #nodes = new Map<string, NodeInfo>();
+  readonly #charged = new Map<string, NodeInfo>();
+  readonly #freePlaces: number[] = [];
+  #placesUsed = 0;
+  #sorted: readonly NodeInfo[] | null = [];
+  #changed = new Set<NodeInfo>();
+
+  /** Nodes that exist, by id (N2). */
+  get nodes(): readonly NodeInfo[] {
+    this.#sorted ??= [...this.#nodes.values()].filter((info) => info.node !== null).sort((a, b) => (a.id < b.id ? -1 : 1));
+    return this.#sorted;
+  }
+
+  /** One more than the highest place. */
+  get places(): number {
+    return this.#placesUsed;
+  }
+
+  find(id: string): NodeInfo | undefined {
+    const info = this.#nodes.get(id);
+    return info === undefined || info.node === null ? undefined : info;
+  }
+
+  /** The nodes that may take more, or other, tasks than when this was last asked. */
+  takeChanged(): ReadonlySet<NodeInfo> {
+    const changed = this.#changed;
+    if (changed.size > 0) this.#changed = new Set();
+    return changed;
+  }
+
+  hasChanged(): boolean {
+    return this.#changed.size > 0;
+  }
+
+  put(node: Node): void {
+    const info = this.#info(node.id);
+    if (info.node === null) this.#sorted = null;
+    const old = info.node;
+    info.node = node;
+    info.isReady =
+      node.status?.state === NodeStatus_State.READY &&
+      (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;
+    if (old === null || old.description !== node.description) describe(info, node);
+    this.#changed.add(info);
+  }
+
+  remove(nodeId: string): void {
+    const info = this.#nodes.get(nodeId);
+    if (info === undefined || info.node === null) return;
+    info.node = null;
+    info.isReady = false;
+    this.#sorted = null;
+    this.#changed.delete(info);
+    this.#forget(info);
+  }
+
+  /** Takes the task as the store has it. */
+  follow(task: Task): void {
+    if (isHolding(task)) this.#charge(task, task.nodeId, task.assignedGenericResources);
+    else this.release(task.id);
+  }
+
+  /** Charges what is decided but not yet in the store. */
+  plan(task: Task, nodeId: string, generic: readonly GenericResource[]): void {
+    this.#charge(task, nodeId, generic);
+  }
+
+  release(taskId: string): void {
+    const info = this.#charged.get(taskId);
+    if (info === undefined) return;
+    const charge = info.charges.get(taskId);
+    info.charges.delete(taskId);
+    this.#charged.delete(taskId);
+    if (charge === undefined) return;
+    account(info, charge, -1);
+    if (info.node === null) this.#forget(info);
+    else this.#changed.add(info);
+  }
+
+  #charge(task: Task, nodeId: string, generic: readonly GenericResource[]): void {
+    const isActive = task.desiredState <= TaskState.COMPLETE;
+    const on = this.#charged.get(task.id);
+    const old = on?.charges.get(task.id);
+    // Most changes of a task (it starts, it runs) change nothing of what it holds.
+    if (on?.id === nodeId && old?.isActive === isActive && old.task.spec === task.spec && old.generic.length === generic.length) return;
+    // N1
+    if (on !== undefined) this.release(task.id);
+    const info = this.#info(nodeId);
+    const charge = { on: info, task, isActive, generic };
+    info.charges.set(task.id, charge);
+    this.#charged.set(task.id, info);
+    account(info, charge, 1);
+  }
+
+  #info(id: string): NodeInfo {
+    let info = this.#nodes.get(id);
+    if (info === undefined) this.#nodes.set(id, (info = new NodeInfo(id, this.#freePlaces.pop() ?? this.#placesUsed++)));
+    return info;
+  }
+
+  #forget(info: NodeInfo): void {
+    if (info.charges.size > 0) return;
+    this.#nodes.delete(info.id);
+    this.#freePlaces.push(info.place);
+  }
+}
+
+/** What the node has, less what its tasks hold. */
+function describe(info: NodeInfo, { description }: Node): void {
+  const resources = description?.resources ?? null;
+  info.freeNanoCpus = resources?.nanoCpus ?? 0;
+  info.freeMemoryBytes = resources?.memoryBytes ?? 0;
+  info.generic = new GenericStock(resources?.generic ?? []);
+  info.plugins = description?.engine == null ? null : new Set(description.engine.plugins.map(({ type, name }) => `${type}/${name}`));
+  for (const charge of info.charges.values()) hold(info, charge, 1);
+}
+
+function account(info: NodeInfo, charge: Charge, sign: 1 | -1): void {
+  const { task, isActive } = charge;
+  hold(info, charge, sign);
+  for (const port of hostPortsOf(task)) count(info.hostPorts, port, sign);
+  if (!isActive) return;
+  info.activeTasks += sign;
+  count(info.activeByService, task.serviceId, sign);
+}
+
+function hold(info: NodeInfo, { task, generic }: Charge, sign: 1 | -1): void {
+  const reserved = task.spec?.resources?.reservations ?? null;
+  if (reserved !== null) {
+    info.freeNanoCpus -= sign * reserved.nanoCpus;
+    info.freeMemoryBytes -= sign * reserved.memoryBytes;
+  }
+  if (generic.length === 0) return;
+  if (sign > 0) info.generic.take(generic);
+  else info.generic.giveBack(generic);
+}
+
+function count<Key>(counts: Map<Key, number>, key: Key, sign: 1 | -1): void {
+  const next = (counts.get(key) ?? 0) + sign;
+  if (next === 0) counts.delete(key);
+  else counts.set(key, next);
+}
