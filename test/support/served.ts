@@ -41,9 +41,9 @@ export interface Ran {
 export interface Served {
   readonly manager: TestManager;
   readonly socket: string;
-  muster(...args: readonly string[]): Promise<Ran>;
-  /** What the command has printed while it runs: the callback sees each line of standard output. */
-  musterWith(onLine: (line: string) => void, ...args: readonly string[]): Promise<Ran>;
+  readonly muster: (...args: readonly string[]) => Promise<Ran>;
+  /** The callback sees each line, of either output, while the command runs. */
+  readonly musterWith: (onLine: (line: string) => void, ...args: readonly string[]) => Promise<Ran>;
 }
 
 export async function served(t: ExecutionContext): Promise<Served> {
@@ -93,7 +93,10 @@ export async function served(t: ExecutionContext): Promise<Served> {
           onLine(line);
         }
       },
-      remark: (text) => void remarks.push(text),
+      remark: (text) => {
+        remarks.push(text);
+        onLine(text);
+      },
       isInteractive: false,
       now: () => env.clock.now(),
       at: shellAt,

@@ -10,7 +10,7 @@ import { toMermaid } from "../../cli/chart-mermaid.ts";
 import { humanDuration, parseBytes, parseCpus, parseDuration } from "../../cli/values.ts";
 import { formatTable } from "../../cli/table.ts";
 import { UsageError } from "../../cli/command.ts";
-import { NodeRole, Manager, NodeSpec_Availability, TaskState, Node } from "../../proto/gen/messages.ts";
+import { NodeRole, Manager, NodeSpec_Availability, TaskState, type Node } from "../../proto/gen/messages.ts";
 import { readyNode, served, taskOf } from "../support/served.ts";
 
 const top = fileURLToPath(new URL("../..", import.meta.url));

@@ -27,30 +27,39 @@ function serviceNamed(store: { byName(table: "service", name: string): Service |
 test("service create makes a container service as Docker's command line does", async (t) => {
   const { muster, manager } = await served(t);
   const ran = await muster(
-    ...[
-      "service",
-      "create",
-      "-d",
-      "--name",
-      "web",
-      "--replicas",
-      "3",
-      "--constraint",
-      "node.role==worker",
-      "-e",
-      "A=1",
-    ],
-    ...["-l", "team=a", "--container-label", "c=d", "--limit-memory", "64m", "--reserve-cpu", "0.25"],
-    ...["--restart-condition", "on-failure", "--restart-delay", "1m30s", "--update-parallelism", "2", "--publish"],
-    ...[
-      "mode=host,target=80,published=8080",
-      "--mount",
-      "type=bind,source=/a,target=/b,readonly",
-      "bb:1",
-      "sleep",
-      "-x",
-      "1000",
-    ],
+    "service",
+    "create",
+    "-d",
+    "--name",
+    "web",
+    "--replicas",
+    "3",
+    "--constraint",
+    "node.role==worker",
+    "-e",
+    "A=1",
+    "-l",
+    "team=a",
+    "--container-label",
+    "c=d",
+    "--limit-memory",
+    "64m",
+    "--reserve-cpu",
+    "0.25",
+    "--restart-condition",
+    "on-failure",
+    "--restart-delay",
+    "1m30s",
+    "--update-parallelism",
+    "2",
+    "--publish",
+    "mode=host,target=80,published=8080",
+    "--mount",
+    "type=bind,source=/a,target=/b,readonly",
+    "bb:1",
+    "sleep",
+    "-x",
+    "1000",
   );
   t.deepEqual(ran.remarks, []);
   t.is(ran.status, 0);
@@ -73,19 +82,20 @@ test("service create makes a container service as Docker's command line does", a
 test("service create --driver exec makes a service of plain processes", async (t) => {
   const { muster, manager } = await served(t);
   const ran = await muster(
-    ...[
-      "service",
-      "create",
-      "--detach",
-      "--name",
-      "hello",
-      "--driver",
-      "exec",
-      "--env",
-      "P=1",
-      "--stop-grace-period=3s",
-    ],
-    ...["--", "/usr/bin/python3", "-m", "http.server"],
+    "service",
+    "create",
+    "--detach",
+    "--name",
+    "hello",
+    "--driver",
+    "exec",
+    "--env",
+    "P=1",
+    "--stop-grace-period=3s",
+    "--",
+    "/usr/bin/python3",
+    "-m",
+    "http.server",
   );
   t.is(ran.status, 0);
   const generic = serviceNamed(manager.store, "hello").spec?.task?.generic;
@@ -178,8 +188,18 @@ test("service ps shows each slot's newest attempt and the older ones beneath it"
 });
 
 test("service create waits until all replicas run, and says why they do not yet", async (t) => {
-  const { muster, manager } = await served(t);
-  const waiting = muster("service", "create", "--name", "web", "--replicas", "2", "bb:1");
+  const { musterWith, manager } = await served(t);
+  const seen: string[] = [];
+  const waiting = musterWith(
+    (line) => void seen.push(line),
+    "service",
+    "create",
+    "--name",
+    "web",
+    "--replicas",
+    "2",
+    "bb:1",
+  );
   await until(() => manager.store.byName("service", "web") !== undefined);
   const service = serviceNamed(manager.store, "web");
   const stuck = TaskStatus.create({
@@ -191,11 +211,12 @@ test("service create waits until all replicas run, and says why they do not yet"
     taskOf(service, 1, "", TaskState.PENDING, { status: stuck }),
     taskOf(service, 2, "n1", TaskState.RUNNING),
   );
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  const stuckLine = "overall progress: 1 out of 2 tasks: no suitable node (1 node not available for new tasks)";
+  await until(() => seen.includes(stuckLine));
   manager.seed("task", taskOf(service, 1, "n1", TaskState.RUNNING));
   const { status, remarks } = await waiting;
   t.is(status, 0);
-  t.true(remarks.includes("overall progress: 1 out of 2 tasks: no suitable node (1 node not available for new tasks)"));
+  t.true(remarks.includes(stuckLine));
   t.is(remarks.at(-1), "verify: Service converged");
 });
 
@@ -244,8 +265,23 @@ test("service update changes what it names, again when another writer came betwe
   );
   const before = serviceNamed(manager.store, "web");
   const ran = await muster(
-    ...["service", "update", "-d", "--image", "bb:2", "--env-add", "A=3", "--env-rm", "B", "--label-add", "x=y"],
-    ...["--publish-rm", "1", "--replicas", "4", "--force", "web"],
+    "service",
+    "update",
+    "-d",
+    "--image",
+    "bb:2",
+    "--env-add",
+    "A=3",
+    "--env-rm",
+    "B",
+    "--label-add",
+    "x=y",
+    "--publish-rm",
+    "1",
+    "--replicas",
+    "4",
+    "--force",
+    "web",
   );
   t.is(ran.status, 0);
   const { spec } = serviceNamed(manager.store, "web");

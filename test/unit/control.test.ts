@@ -1,9 +1,5 @@
 import test from "ava";
-import * as pki from "../../runtime/pki/index.ts";
-import { createControl } from "../../actors/control.ts";
 import { bootstrapCluster } from "../../actors/bootstrap.ts";
-import { createWatch, watchBufferBytesMax } from "../../actors/watch.ts";
-import { createOperator } from "../../actors/operator.ts";
 import {
   Annotations,
   Certificate,
@@ -16,6 +12,8 @@ import {
   CreateResourceRequest,
   CreateSecretRequest,
   CreateServiceRequest,
+  EndpointSpec,
+  FileTarget,
   GetClusterRequest,
   GetNodeRequest,
   GetSecretRequest,
@@ -32,29 +30,22 @@ import {
   Manager,
   NetworkSpec,
   Node,
-  NodeDescription,
   NodeRole,
   NodeSpec,
   NodeSpec_Availability,
   NodeStatus,
   NodeStatus_State,
-  Reason,
+  PortConfig,
+  PortConfig_PublishMode,
   RemoveExtensionRequest,
   RemoveNodeRequest,
   RemoveSecretRequest,
   RemoveServiceRequest,
-  ReplicatedService,
   SecretReference,
   SecretSpec,
-  FileTarget,
-  SelectBy,
-  EndpointSpec,
-  PortConfig,
-  PortConfig_PublishMode,
   type Service,
   ServiceSpec,
   Session,
-  StatusRequest,
   Task,
   TaskSpec,
   TaskState,
@@ -62,46 +53,15 @@ import {
   UpdateClusterRequest,
   UpdateConfigRequest,
   UpdateNodeRequest,
-  UpdateServiceRequest,
+  type UpdateServiceRequest,
   UpdateServiceRequest_Rollback,
   UpdateStatus_UpdateState,
   Version,
-  type WatchMessage,
-  WatchRequest,
-  WatchRequest_WatchEntry,
-  WhyRequest,
 } from "../../proto/gen/messages.ts";
+import * as pki from "../../runtime/pki/index.ts";
 import { Status } from "../../runtime/rpc.ts";
-import { call, collectedStream, refusalOf, testManager } from "../support/manager.ts";
-
-function world() {
-  const manager = testManager();
-  const control = createControl(manager.env, { leaderId: () => "manager1", authority: pki }).handlers;
-  return { ...manager, manager, control };
-}
-
-function spec(name: string, replicas = 1, image = "bb:1"): ServiceSpec {
-  return ServiceSpec.create({
-    annotations: Annotations.create({ name, labels: { team: "a" } }),
-    task: TaskSpec.create({ container: ContainerSpec.create({ image }) }),
-    replicated: ReplicatedService.create({ replicas }),
-  });
-}
-
-async function createdService(control: ReturnType<typeof world>["control"], wanted: ServiceSpec): Promise<Service> {
-  const { service } = await control.CreateService(CreateServiceRequest.create({ spec: wanted }), call());
-  if (service === null) throw new Error("no service in the answer");
-  return service;
-}
-
-function updateOf(service: Service, fields: Partial<UpdateServiceRequest>): UpdateServiceRequest {
-  return UpdateServiceRequest.create({
-    serviceId: service.id,
-    serviceVersion: service.meta?.version ?? null,
-    spec: service.spec,
-    ...fields,
-  });
-}
+import { createdService, spec, updateOf, workerNode, world } from "../support/control.ts";
+import { call, refusalOf } from "../support/manager.ts";
 
 test("every method of the Control service has a handler", (t) => {
   const { control } = world();
@@ -330,16 +290,6 @@ test("tasks are listed by service, node, desired state, computed name and being 
   t.is((await refusalOf(() => ids({ desiredStates: [7 as TaskState] })))?.code, Status.INVALID_ARGUMENT);
 });
 
-function workerNode(id: string, fields: Partial<Node> = {}): Node {
-  return Node.create({
-    id,
-    spec: NodeSpec.create({ membership: 1 }),
-    description: NodeDescription.create({ hostname: `host-${id}` }),
-    status: NodeStatus.create({ state: NodeStatus_State.READY }),
-    ...fields,
-  });
-}
-
 test("a node is drained by an update, and promoting or demoting what cannot be is refused", async (t) => {
   const { control, seed, store } = world();
   seed(
@@ -507,123 +457,4 @@ test("resources need a registered kind, and an extension stays while there are s
   await control.CreateResource(resource, call());
   const removal = RemoveExtensionRequest.create({ extensionId: extension?.id ?? "" });
   t.is((await refusalOf(() => control.RemoveExtension(removal, call())))?.code, Status.FAILED_PRECONDITION);
-});
-
-function watching(kind: string, fields: Partial<WatchRequest_WatchEntry> = {}): WatchRequest {
-  return WatchRequest.create({ entries: [WatchRequest_WatchEntry.create({ kind, action: 7, ...fields } as never)] });
-}
-
-test("a watch begins with an empty message and then tells each transaction with its version", async (t) => {
-  const { control, env, store, seed } = world();
-  const watch = createWatch(env).handlers;
-  const stream = collectedStream<WatchMessage>();
-  const gone = new AbortController();
-  watch.Watch(WatchRequest.patch(watching("service"), { includeOldObject: true }), stream, call({}, gone.signal));
-  t.deepEqual(
-    stream.messages.map(({ events, version }) => [events.length, version]),
-    [[0, null]],
-  );
-  const service = await createdService(control, spec("web"));
-  seed("node", workerNode("n1"));
-  await control.UpdateService(updateOf(service, { spec: spec("web", 2) }), call());
-  t.is(stream.messages.length, 3);
-  const last = stream.messages[2];
-  t.is(last?.version?.index, store.version);
-  t.is(last?.events[0]?.object?.service?.spec?.replicated?.replicas, 2);
-  t.is(last?.events[0]?.oldObject?.service?.spec?.replicated?.replicas, 1);
-  gone.abort();
-  await createdService(control, spec("db"));
-  t.is(stream.messages.length, 3);
-});
-
-test("a watch with selectors hears what fits or fitted, and never a secret's data", async (t) => {
-  const { control, env, seed } = world();
-  const watch = createWatch(env).handlers;
-  const tasks = collectedStream<WatchMessage>();
-  watch.Watch(
-    watching("task", {
-      filters: [SelectBy.create({ nodeId: "n1" }), SelectBy.create({ desiredState: TaskState.RUNNING })],
-    }),
-    tasks,
-    call(),
-  );
-  const task = (desiredState: TaskState, nodeId: string) => Task.create({ id: "t1", nodeId, desiredState });
-  seed("task", task(TaskState.RUNNING, ""));
-  t.is(tasks.messages.length, 1);
-  seed("task", task(TaskState.RUNNING, "n1"));
-  seed("task", task(TaskState.SHUTDOWN, "n1"));
-  seed("task", task(TaskState.REMOVE, "n1"));
-  t.is(tasks.messages.length, 3);
-  const secrets = collectedStream<WatchMessage>();
-  watch.Watch(watching("secret"), secrets, call());
-  const secretSpec = SecretSpec.create({ annotations: Annotations.create({ name: "pw" }), data: Uint8Array.of(1) });
-  await control.CreateSecret(CreateSecretRequest.create({ spec: secretSpec }), call());
-  t.is(secrets.messages[1]?.events[0]?.object?.secret?.spec?.data.length, 0);
-});
-
-test("a watch that cannot mean anything is refused", async (t) => {
-  const { env, seed, store } = world();
-  seed("node", workerNode("n1"));
-  const watch = createWatch(env).handlers;
-  const refusal = (request: WatchRequest) => refusalOf(() => watch.Watch(request, collectedStream(), call()));
-  const one = SelectBy.create({ id: "a" });
-  t.is((await refusal(watching("")))?.message, "no kind of object specified");
-  t.regex((await refusal(watching("servise")))?.message ?? "", /unknown kind 'servise'/);
-  t.is((await refusal(watching("task", { action: 0 })))?.message, "unrecognized action 0");
-  t.is((await refusal(watching("task", { filters: [one, one] })))?.message, "conflicting filters specified");
-  t.is(
-    (await refusal(watching("node", { filters: [SelectBy.create({ serviceId: "a" })] })))?.code,
-    Status.INVALID_ARGUMENT,
-  );
-  t.is(
-    (await refusal(watching("task", { filters: [SelectBy.create({ referencedSecretId: "a" })] })))?.code,
-    Status.INVALID_ARGUMENT,
-  );
-  const resumed = (index: number) => WatchRequest.patch(watching("node"), { resumeFrom: Version.create({ index }) });
-  t.is((await refusal(resumed(store.version - 1)))?.code, Status.OUT_OF_RANGE);
-  t.is((await refusal(resumed(store.version + 1)))?.code, Status.OUT_OF_RANGE);
-  t.is(await refusal(resumed(store.version)), null);
-});
-
-test("a watcher that does not read is told to start over", (t) => {
-  const { env, seed } = world();
-  const stream = collectedStream<WatchMessage>();
-  createWatch(env).handlers.Watch(watching("node"), stream, call());
-  stream.buffered = watchBufferBytesMax + 1;
-  seed("node", workerNode("n1"));
-  t.is(stream.ended?.code, Status.RESOURCE_EXHAUSTED);
-  seed("node", workerNode("n2"));
-  t.is(stream.messages.length, 1);
-});
-
-test("why finds a task by slot, a service by name and a node by id prefix", async (t) => {
-  const { control, env, seed } = world();
-  const { id } = await createdService(control, spec("web"));
-  seed("node", workerNode("n1"), workerNode("n22"));
-  const task = (taskId: string) =>
-    Task.create({ id: taskId, slot: 2, serviceId: id, serviceAnnotations: Annotations.create({ name: "web" }) });
-  seed("task", task("told"), task("tnew"));
-  const reasons = [Reason.create({ waitingFor: "a node" })];
-  const operator = createOperator(env, {
-    explainTask: () => reasons,
-    explainService: () => [],
-    explainNode: () => [],
-    leader: () => ({ id: "manager1", epoch: 4 }),
-    addr: "192.0.2.1:2377",
-    warnings: () => [],
-    health: () => ({ healthy: true, progressAgeMs: 5 }),
-    sessions: () => 2,
-  }).handlers;
-  const why = (subject: string) => operator.Why(WhyRequest.create({ subject }), call());
-  t.like(await why("web.2"), { kind: "task", id: "tnew", reasons });
-  t.like(await why("web"), { kind: "service", id });
-  t.like(await why("n2"), { kind: "node", id: "n22" });
-  t.is((await refusalOf(() => why("n")))?.code, Status.INVALID_ARGUMENT);
-  t.is((await refusalOf(() => why("nothing")))?.code, Status.NOT_FOUND);
-  t.like(await operator.Status(StatusRequest.create({}), call()), {
-    managerId: "manager1",
-    leaderId: "manager1",
-    epoch: 4,
-    healthy: true,
-  });
 });

@@ -1,0 +1,38 @@
+import test from "ava";
+import { createOperator } from "../../actors/operator.ts";
+import { Annotations, Reason, StatusRequest, Task, WhyRequest } from "../../proto/gen/messages.ts";
+import { Status } from "../../runtime/rpc.ts";
+import { createdService, spec, workerNode, world } from "../support/control.ts";
+import { call, refusalOf } from "../support/manager.ts";
+
+test("why finds a task by slot, a service by name and a node by id prefix", async (t) => {
+  const { control, env, seed } = world();
+  const { id } = await createdService(control, spec("web"));
+  seed("node", workerNode("n1"), workerNode("n22"));
+  const task = (taskId: string) =>
+    Task.create({ id: taskId, slot: 2, serviceId: id, serviceAnnotations: Annotations.create({ name: "web" }) });
+  seed("task", task("told"), task("tnew"));
+  const reasons = [Reason.create({ waitingFor: "a node" })];
+  const operator = createOperator(env, {
+    explainTask: () => reasons,
+    explainService: () => [],
+    explainNode: () => [],
+    leader: () => ({ id: "manager1", epoch: 4 }),
+    addr: "192.0.2.1:2377",
+    warnings: () => [],
+    health: () => ({ healthy: true, progressAgeMs: 5 }),
+    sessions: () => 2,
+  }).handlers;
+  const why = (subject: string) => operator.Why(WhyRequest.create({ subject }), call());
+  t.like(await why("web.2"), { kind: "task", id: "tnew", reasons });
+  t.like(await why("web"), { kind: "service", id });
+  t.like(await why("n2"), { kind: "node", id: "n22" });
+  t.is((await refusalOf(() => why("n")))?.code, Status.INVALID_ARGUMENT);
+  t.is((await refusalOf(() => why("nothing")))?.code, Status.NOT_FOUND);
+  t.like(await operator.Status(StatusRequest.create({}), call()), {
+    managerId: "manager1",
+    leaderId: "manager1",
+    epoch: 4,
+    healthy: true,
+  });
+});
