@@ -9,6 +9,8 @@ export interface FaultTargets {
   readonly agents: readonly SimProcess[];
   /** Ends the hardware's runs of an agent's tasks, too. */
   readonly losePower: (agent: SimProcess) => void;
+  /** Whether NATS may lose what it had acknowledged; an agent whose very membership is lost has to join again by hand. */
+  readonly mayLoseTail: () => boolean;
 }
 
 export interface Faults {
@@ -77,7 +79,7 @@ export function startFaults(simulation: Simulation, options: SimOptions, targets
   every("power.failure", rates.powerFailureMs, (random) => crash(random.pick(agents), random, true));
   every("nats.crash", rates.natsCrashMs, (random) => {
     if (!nats.isUp) return;
-    nats.crash({ loseTail: rates.lostTail });
+    nats.crash({ loseTail: rates.lostTail && targets.mayLoseTail() });
     later(random.between(50, natsDownMsMax), () => nats.start());
   });
   every("nats.sync", rates.lostTail ? 2_000 : 0, () => nats.sync());

@@ -67,6 +67,7 @@ class World {
   #workload: Workload | null = null;
   #failure: string | null = null;
   #newest = 0;
+  #hasJoined = false;
 
   constructor(options: SimOptions, keepTrace: boolean) {
     this.#options = options;
@@ -127,6 +128,7 @@ class World {
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
       agents: this.#agents.map(({ process: each }) => each),
+      mayLoseTail: () => this.#mayLoseTail(),
       losePower: (agent) => this.#agents.find(({ process: each }) => each === agent)?.machine.losePower(),
     });
     await this.#runUntil(() => false, faultsMs);
@@ -139,6 +141,16 @@ class World {
     this.#habits.failure = 0;
     this.#habits.refusal = 0;
     await this.#rest(clock.elapsed);
+  }
+
+  /** Once all have joined, and that is on the disk. */
+  #mayLoseTail(): boolean {
+    const wanted = this.#options.managers + this.#options.agents;
+    const isJoined = this.#managers.some(({ running }) => running !== null && running.store.count("node") === wanted);
+    if (isJoined && !this.#hasJoined) this.#simulation.nats.sync();
+    const before = this.#hasJoined;
+    this.#hasJoined ||= isJoined;
+    return before;
   }
 
   /** Liveness: the healed cluster comes to rest. */

@@ -12,7 +12,7 @@ function task(id: string, fields: Partial<Task> & { readonly state?: TaskState }
 }
 
 function commit(version: number, ...changes: ObjectChange[]): Commit {
-  return { version, time: 0, changes };
+  return { version, time: 0, changes, causes: [] };
 }
 
 function change(object: Task, old: Task | null = null): ObjectChange {
