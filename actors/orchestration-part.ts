@@ -1,0 +1,183 @@
+/** What the parts of orchestration have in common: how they hear of changes, and how they have decisions written. */
+import {
+  Kind,
+  Operation,
+  ProposeRequest_Mode,
+  Removal,
+  TaskPatch,
+  TaskStatus,
+  type Cluster,
+  type Network,
+  type Node,
+  type Service,
+  type Task,
+  type TaskState,
+  type Timestamp,
+} from "../proto/gen/messages.ts";
+import { timestampOf } from "../machines/service-update.ts";
+import { mayAdvance, observedState, type TaskMover } from "../machines/task.ts";
+import { assert } from "../runtime/assert.ts";
+import type { TimerHandle } from "../runtime/ports.ts";
+import type { Environment, Running } from "./environment.ts";
+
+/** A part is told of every change of a transaction and then of its end. `old` is null for what is new, the other for what is gone. */
+export interface Part extends Running {
+  taskChanged?(old: Task | null, task: Task | null): void;
+  nodeChanged?(old: Node | null, node: Node | null): void;
+  serviceChanged?(old: Service | null, service: Service | null): void;
+  networkChanged?(old: Network | null, network: Network | null): void;
+  clusterChanged?(old: Cluster | null, cluster: Cluster | null): void;
+  commitEnded(): void;
+}
+
+/** Most tasks that one round of a part deals with: about 50 ms, the longest that heartbeats should have to wait. */
+export const roundTasksMax = 5_000;
+
+/** Most operations of one proposal: about a megabyte of log. */
+const proposalOperationsMax = 5_000;
+/** Proposals of one leader's orchestration under way at once; the others wait here. */
+const proposalsInFlightMax = 4;
+/** How long a proposal looks for the ledger, in milliseconds; it is this process's own, so only the log can hold it up. */
+const proposalTimeoutMs = 10_000;
+/** Before a proposal without an answer is sent again, in milliseconds. */
+const retryMs = 200;
+/** Before what the ledger refused for good is decided anew, in milliseconds. */
+const refusalPauseMs = 1_000;
+
+interface Chunk {
+  readonly operations: readonly Operation[];
+  settled(): void;
+}
+
+/**
+ * Has decisions written, in chunks.
+ *
+ * W1: a decision whose fate is not known is sent again as it was, not made anew: its tasks have their ids already, so it
+ *     cannot create them twice.
+ * W2: what follows the end of a slot's task stands in one proposal with that end.
+ */
+export class Writer implements Running {
+  readonly #env: Environment;
+  readonly #queue: Chunk[] = [];
+  readonly #timers = new Set<TimerHandle>();
+  #inFlight = 0;
+  #isStopped = false;
+
+  constructor(env: Environment) {
+    this.#env = env;
+  }
+
+  /** `settled` is called once everything is in the own replica or was refused, and not after `stop`. At least one operation. */
+  write(operations: readonly Operation[], settled: () => void): void {
+    let open = 0;
+    const chunkSettled = (): void => {
+      open -= 1;
+      if (open === 0) settled();
+    };
+    let from = 0;
+    while (from < operations.length) {
+      const to = cutAfter(operations, from, proposalOperationsMax);
+      open += 1;
+      this.#queue.push({ operations: from === 0 && to === operations.length ? operations : operations.slice(from, to), settled: chunkSettled });
+      from = to;
+    }
+    this.#send();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#queue.length = 0;
+    for (const timer of this.#timers) this.#env.clock.clearTimeout(timer);
+    this.#timers.clear();
+  }
+
+  #send(): void {
+    while (this.#inFlight < proposalsInFlightMax && !this.#isStopped) {
+      const chunk = this.#queue.shift();
+      if (chunk === undefined) return;
+      this.#inFlight += 1;
+      this.#propose(chunk);
+    }
+  }
+
+  #propose(chunk: Chunk): void {
+    const { proposer, telemetry } = this.#env;
+    const proposal = { operations: chunk.operations, mode: ProposeRequest_Mode.EACH, timeoutMs: proposalTimeoutMs };
+    void proposer.propose(proposal).then((outcome) => {
+      if (this.#isStopped) return;
+      switch (outcome.kind) {
+        case "committed":
+          this.#finish(chunk);
+          return;
+        case "refused":
+          telemetry.log.error({ code: outcome.code, reason: outcome.message }, "the ledger refused an orchestration decision");
+          this.#later(refusalPauseMs, () => this.#finish(chunk));
+          return;
+        case "unavailable":
+          this.#later(retryMs, () => this.#propose(chunk));
+      }
+    });
+  }
+
+  #finish(chunk: Chunk): void {
+    this.#inFlight -= 1;
+    chunk.settled();
+    this.#send();
+  }
+
+  #later(ms: number, callback: () => void): void {
+    const timer = this.#env.clock.setTimeout(() => {
+      this.#timers.delete(timer);
+      callback();
+    }, ms);
+    this.#timers.add(timer);
+  }
+}
+
+/** Where the list may be cut, at most `most` from `from`: never between a patch and a creation that follows it (W2). */
+export function cutAfter(operations: readonly Operation[], from: number, most: number): number {
+  let to = Math.min(operations.length, from + most);
+  if (to === operations.length) return to;
+  while (to > from + 1 && isCreation(operations[to]) && !isCreation(operations[to - 1])) to -= 1;
+  return to;
+}
+
+function isCreation(operation: Operation | undefined): boolean {
+  return operation !== undefined && operation.create !== null;
+}
+
+/** The present time as a message. */
+export function now(env: Environment): Timestamp {
+  return timestampOf(env.clock.now());
+}
+
+/** A status that many tasks of one round share. */
+export function status(state: TaskState, message: string, timestamp: Timestamp): TaskStatus {
+  return TaskStatus.create({ state, message, timestamp });
+}
+
+/** Moves a task, which `by` must be allowed to (T2). */
+export function advance(task: Task, by: TaskMover, next: TaskStatus, fields: Partial<TaskPatch> = {}): Operation {
+  const from = observedState(task);
+  assert(mayAdvance(from, next.state, by), `T2: the ${by} may not move a task from ${from} to ${next.state}`);
+  return Operation.create({ task: TaskPatch.create({ id: task.id, status: next, ...fields }) });
+}
+
+/** Says in a task's status why it goes no further; its state stays. */
+export function complain(task: Task, message: string, err: string, timestamp: Timestamp): Operation {
+  const next = TaskStatus.create({ state: observedState(task), message, err, timestamp });
+  return Operation.create({ task: TaskPatch.create({ id: task.id, status: next }) });
+}
+
+export function desire(task: Task, state: TaskState): Operation {
+  return Operation.create({ task: TaskPatch.create({ id: task.id, desiredState: state }) });
+}
+
+export function deletion(task: Task): Operation {
+  return Operation.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: task.id }) });
+}
+
+/** Names a slot in maps; a global service's slot is its node. */
+export function slotKey(task: Task): string {
+  return task.slot === 0 ? `${task.serviceId}@${task.nodeId}` : `${task.serviceId}#${task.slot}`;
+}

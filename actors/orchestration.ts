@@ -1,0 +1,81 @@
+/**
+ * Everything between a service and its running tasks, on the leader: replicated orchestrators, restart supervisor,
+ * allocator, scheduler, reaper. All but the scheduler share one watch of the store and one writer. Nothing is remembered
+ * from one leader to the next: each part reads on start what it has to go on with.
+ */
+import { explainService, explainTask, type ExplainView } from "../machines/explain.ts";
+import type { Node, Reason, Task } from "../proto/gen/messages.ts";
+import type { Commit } from "../runtime/store/store.ts";
+import { startAllocator } from "./allocator.ts";
+import type { Environment, Running } from "./environment.ts";
+import { Writer, type Part } from "./orchestration-part.ts";
+import { startReaper } from "./reaper.ts";
+import { startReplicated } from "./replicated.ts";
+import { startRestart } from "./restart.ts";
+import { startScheduler } from "./scheduler.ts";
+
+export interface Orchestration extends Running {
+  explainTask(task: Task): readonly Reason[];
+  /** Empty when there is no such service. */
+  explainService(id: string): readonly Reason[];
+}
+
+/** For the leader only, once its replica has caught up: two at once would both decide. */
+export function startOrchestration(env: Environment): Orchestration {
+  const { store } = env;
+  const writer = new Writer(env);
+  const parts: readonly Part[] = [
+    startReplicated(env, writer),
+    startRestart(env, writer),
+    startAllocator(env, writer),
+    startReaper(env, writer),
+  ];
+  const scheduler = startScheduler(env);
+  const watch = store.watch((commit) => tellParts(parts, commit));
+  const view = (): ExplainView => ({
+    nowMs: env.clock.now(),
+    service: (id) => store.get("service", id),
+    node: (id): Node | undefined => store.get("node", id),
+    slot: (serviceId, slot) => [...store.tasksBySlot(serviceId, slot)],
+    tasks: (serviceId) => store.tasksByService(serviceId),
+    placement: (task) => scheduler.explain(task),
+  });
+  return {
+    explainTask: (task) => explainTask(store.get("task", task.id) ?? task, view()),
+    explainService(id) {
+      const service = store.get("service", id);
+      return service === undefined ? [] : explainService(service, view());
+    },
+    stop() {
+      watch.unsubscribe();
+      writer.stop();
+      scheduler.stop();
+      for (const part of [...parts].reverse()) part.stop();
+    },
+  };
+}
+
+function tellParts(parts: readonly Part[], { changes }: Commit): void {
+  for (const change of changes) {
+    const isGone = change.action === "remove";
+    switch (change.table) {
+      case "task":
+        for (const part of parts) part.taskChanged?.(change.old, isGone ? null : change.object);
+        break;
+      case "node":
+        for (const part of parts) part.nodeChanged?.(change.old, isGone ? null : change.object);
+        break;
+      case "service":
+        for (const part of parts) part.serviceChanged?.(change.old, isGone ? null : change.object);
+        break;
+      case "network":
+        for (const part of parts) part.networkChanged?.(change.old, isGone ? null : change.object);
+        break;
+      case "cluster":
+        for (const part of parts) part.clusterChanged?.(change.old, isGone ? null : change.object);
+        break;
+      default:
+    }
+  }
+  for (const part of parts) part.commitEnded();
+}

@@ -1,0 +1,49 @@
+/** What a task is made of: the template that an orchestrator fills in. */
+import {
+  Endpoint,
+  Task,
+  TaskState,
+  TaskStatus,
+  type Annotations,
+  type Cluster,
+  type Driver,
+  type Service,
+  type Timestamp,
+} from "../proto/gen/messages.ts";
+
+/** What all new tasks of one service have in common; made once for each decision, so that they share it. */
+export interface TaskTemplate {
+  readonly service: Service;
+  readonly annotations: Annotations | null;
+  readonly endpoint: Endpoint | null;
+  readonly logDriver: Driver | null;
+  readonly status: TaskStatus;
+}
+
+export function taskTemplate(service: Service, cluster: Cluster | undefined, now: Timestamp): TaskTemplate {
+  const spec = service.spec?.endpoint ?? null;
+  return {
+    service,
+    annotations: service.spec?.annotations ?? null,
+    endpoint: spec === null ? null : Endpoint.create({ spec }),
+    logDriver: service.spec?.task?.logDriver ?? cluster?.spec?.taskDefaults?.logDriver ?? null,
+    status: TaskStatus.create({ state: TaskState.NEW, message: "created", timestamp: now }),
+  };
+}
+
+/** `spec` stays the service's own object: by that the log stores it once for all of them. */
+export function newTask(template: TaskTemplate, id: string, slot: number, desired: TaskState): Task {
+  const { service, annotations, endpoint, logDriver, status } = template;
+  return Task.create({
+    id,
+    serviceId: service.id,
+    slot,
+    spec: service.spec?.task ?? null,
+    specVersion: service.specVersion,
+    serviceAnnotations: annotations,
+    desiredState: desired,
+    status,
+    ...(endpoint === null ? {} : { endpoint }),
+    ...(logDriver === null ? {} : { logDriver }),
+  });
+}

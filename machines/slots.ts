@@ -1,0 +1,245 @@
+/**
+ * What is to be done in the slots of one replicated service (SwarmKit's reconciliation). Pure and without memory: the
+ * whole answer follows from the stored tasks, so deciding twice, late, or on another manager gives the same.
+ *
+ * V1: at most one task of a slot is wanted.
+ * V2: a slot whose task is over and must not be restarted stays filled: a job that has finished is not done again.
+ * V3: new tasks take the lowest free slot numbers, from 1.
+ * V4: scaling down takes, in this order, slots without a settled task, then the highest copies on the fullest nodes, of
+ *     those the ones that do not run, and of those the highest numbers.
+ * V5: a task that follows one still stopping in its slot is desired READY until that one has stopped (Q4).
+ */
+import { TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
+import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeOf } from "./restart.ts";
+import { planRollout, type Currency, type SlotProgress } from "./rollout.ts";
+import { isEnded, isWanted, observedState } from "./task.ts";
+
+export type Step =
+  | { readonly kind: "desire"; readonly task: Task; readonly state: TaskState }
+  | { readonly kind: "create"; readonly slot: number; readonly desired: TaskState };
+
+export interface Decision {
+  /** In the order in which they must enter the log: what ends a slot's task stands before what follows it. */
+  readonly steps: readonly Step[];
+  /** When to look again even if nothing happens, in milliseconds since the epoch; null: never. */
+  readonly lookAgainMs: number | null;
+  /** True while a task that reaches RUNNING can make more to do. */
+  readonly isRollingOut: boolean;
+}
+
+export interface World {
+  readonly nowMs: number;
+  readonly nodeOf: NodeOf;
+  readonly currency: Currency;
+}
+
+/** Tasks of one slot, in the order in which they were made. */
+export type Slots = ReadonlyMap<number, readonly Task[]>;
+
+export function groupBySlot(tasks: Iterable<Task>): Map<number, Task[]> {
+  const slots = new Map<number, Task[]>();
+  for (const task of tasks) {
+    const slot = slots.get(task.slot);
+    if (slot === undefined) slots.set(task.slot, [task]);
+    else slot.push(task);
+  }
+  return slots;
+}
+
+class Plan {
+  readonly steps: Step[] = [];
+  lookAgainMs: number | null = null;
+  readonly #world: World;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  desire(task: Task, state: TaskState): void {
+    if (task.desiredState < state) this.steps.push({ kind: "desire", task, state });
+  }
+
+  lookAt(timeMs: number): void {
+    if (this.lookAgainMs === null || timeMs < this.lookAgainMs) this.lookAgainMs = timeMs;
+  }
+
+  /** V5. `delayMs`: restart delay after the task that ended last. */
+  create(slot: number, tasks: readonly Task[], delayMs = 0): void {
+    const mustWait = delayMs > 0 || tasks.some((task) => isStopping(task, this.#world.nodeOf));
+    this.steps.push({ kind: "create", slot, desired: mustWait ? TaskState.READY : TaskState.RUNNING });
+  }
+
+  /** Replaces the slot's task by one of the present spec. */
+  replace(slot: number, task: Task, tasks: readonly Task[]): void {
+    this.desire(task, TaskState.SHUTDOWN);
+    this.create(slot, tasks);
+  }
+}
+
+/** What to do in the given slots alone: restarts, and wanted tasks too many. */
+export function decideSlots(service: Service, slots: Slots, world: World): Decision {
+  const plan = new Plan(world);
+  for (const [slot, tasks] of slots) tend(plan, service, slot, tasks, world);
+  return { steps: plan.steps, lookAgainMs: plan.lookAgainMs, isRollingOut: false };
+}
+
+type Tended =
+  /** A task is wanted there; `isSettled`: nothing was to be done about it. */
+  | { readonly kind: "live"; readonly task: Task; readonly isSettled: boolean }
+  | { readonly kind: "filled"; readonly task: Task }
+  | { readonly kind: "dead" };
+
+function tend(plan: Plan, service: Service, slot: number, tasks: readonly Task[], world: World): Tended {
+  const wanted = tasks.filter(isWanted);
+  const first = wanted[0];
+  if (first === undefined) return emptySlot(tasks);
+  const kept = wanted.length === 1 ? first : best(wanted, service, world);
+  for (const task of wanted) if (task !== kept) plan.desire(task, TaskState.SHUTDOWN);
+  const fault = faultOf(kept, world.nodeOf);
+  if (fault === null) return { kind: "live", task: kept, isSettled: wanted.length === 1 };
+  if (fault === "ended" && kept.desiredState === TaskState.READY) {
+    // It ended before it was allowed to run. Its successor comes when its own wait is over, or this would be a hot loop.
+    const release = releaseOf(kept, tasks, world.nowMs, world.nodeOf);
+    if (release.kind === "wait") {
+      plan.lookAt(release.untilMs);
+      return { kind: "live", task: kept, isSettled: false };
+    }
+  }
+  plan.desire(kept, TaskState.SHUTDOWN);
+  if (!shouldRestart(kept, tasks)) return { kind: "filled", task: kept };
+  plan.create(slot, tasks, fault === "ended" ? delayAfterMs(kept, world.nodeOf) : 0);
+  return { kind: "live", task: kept, isSettled: false };
+}
+
+/** V2. What is being removed no longer fills its slot. */
+function emptySlot(tasks: readonly Task[]): Tended {
+  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+  return newest === undefined || shouldRestart(newest, tasks) ? { kind: "dead" } : { kind: "filled", task: newest };
+}
+
+/** V1: of several wanted tasks the one that has the present spec, has no fault and has come farthest; the oldest of equals. */
+function best(wanted: readonly Task[], service: Service, world: World): Task {
+  const merit = (task: Task): number => {
+    const isSound = faultOf(task, world.nodeOf) === null;
+    const isCurrent = !world.currency.isOutdated(task, service, world.nodeOf);
+    return (isSound ? 1e6 : 0) + (isCurrent ? 1e5 : 0) + (task.desiredState === TaskState.RUNNING ? 1e4 : 0) + observedState(task);
+  };
+  return wanted.reduce((kept, task) => (merit(task) > merit(kept) ? task : kept));
+}
+
+interface Standing {
+  readonly slot: number;
+  readonly task: Task;
+  readonly tasks: readonly Task[];
+  readonly isFilled: boolean;
+  readonly isSettled: boolean;
+}
+
+/** Everything: the number of slots, each slot's task, and the rollout. `replicas`: slots wanted. */
+export function decideService(service: Service, slots: Slots, replicas: number, world: World): Decision {
+  const standing: Standing[] = [];
+  const dead: (readonly [number, readonly Task[]])[] = [];
+  // Restarts in slots that scaling takes away are not made: those slots are tended in a plan that is thrown away.
+  const plans = new Map<number, Plan>();
+  for (const [slot, tasks] of slots) {
+    const plan = new Plan(world);
+    const tended = tend(plan, service, slot, tasks, world);
+    if (plan.steps.length > 0 || plan.lookAgainMs !== null) plans.set(slot, plan);
+    if (tended.kind === "dead") dead.push([slot, tasks]);
+    else {
+      const isFilled = tended.kind === "filled";
+      standing.push({ slot, task: tended.task, tasks, isFilled, isSettled: tended.kind === "live" && tended.isSettled });
+    }
+  }
+  const kept = standing.length > replicas ? choose(standing, replicas) : standing;
+  const plan = new Plan(world);
+  if (kept !== standing) {
+    const isKept = new Set(kept);
+    for (const gone of standing) if (!isKept.has(gone)) removeAll(plan, gone.tasks);
+  }
+  for (const { slot } of kept) {
+    const own = plans.get(slot);
+    if (own === undefined) continue;
+    plan.steps.push(...own.steps);
+    if (own.lookAgainMs !== null) plan.lookAt(own.lookAgainMs);
+  }
+  const reused = fill(plan, kept, dead, replicas);
+  for (const [slot, tasks] of dead) if (!reused.has(slot)) removeAll(plan, tasks);
+  const isRollingOut = rollOut(plan, service, kept, world);
+  return { steps: plan.steps, lookAgainMs: plan.lookAgainMs, isRollingOut };
+}
+
+/** Everything of the slot goes: the reaper deletes each task once nothing of it runs. */
+function removeAll(plan: Plan, tasks: readonly Task[]): void {
+  for (const task of tasks) plan.desire(task, TaskState.REMOVE);
+}
+
+/** V3. Answers which dead slots are used again; those keep their tasks as history. */
+function fill(plan: Plan, kept: readonly Standing[], dead: readonly (readonly [number, readonly Task[]])[], replicas: number): Set<number> {
+  const reused = new Set<number>();
+  let missing = replicas - kept.length;
+  if (missing <= 0) return reused;
+  const taken = new Set(kept.map(({ slot }) => slot));
+  const left = new Map(dead);
+  for (let slot = 1; missing > 0; slot += 1) {
+    if (taken.has(slot)) continue;
+    plan.create(slot, left.get(slot) ?? []);
+    reused.add(slot);
+    missing -= 1;
+  }
+  return reused;
+}
+
+/** V4 */
+function choose(standing: readonly Standing[], replicas: number): readonly Standing[] {
+  const inOrder = [...standing].sort((a, b) => Number(runs(b)) - Number(runs(a)) || a.slot - b.slot);
+  const copies = new Map<string, number>();
+  // Number of the copy on its node; slots that have not settled come last, and finished ones before them.
+  const ordinal = new Map<Standing, number>();
+  for (const one of inOrder) {
+    if (one.isFilled || !one.isSettled || one.task.nodeId === "") {
+      ordinal.set(one, one.isFilled ? Number.MAX_SAFE_INTEGER - 1 : Number.MAX_SAFE_INTEGER);
+      continue;
+    }
+    const copy = (copies.get(one.task.nodeId) ?? 0) + 1;
+    copies.set(one.task.nodeId, copy);
+    ordinal.set(one, copy);
+  }
+  // The sort is stable: equals stay in the order running first, low numbers first.
+  inOrder.sort((a, b) => (ordinal.get(a) ?? 0) - (ordinal.get(b) ?? 0));
+  return inOrder.slice(0, replicas).sort((a, b) => a.slot - b.slot);
+}
+
+function runs({ task }: Standing): boolean {
+  return observedState(task) === TaskState.RUNNING;
+}
+
+function rollOut(plan: Plan, service: Service, kept: readonly Standing[], world: World): boolean {
+  const version = service.specVersion?.index ?? 0;
+  // Nearly always every task is of the present version: then there is nothing to find out.
+  if (kept.every(({ task }) => (task.specVersion?.index ?? 0) === version)) return false;
+  const bySlot = new Map<number, Standing>();
+  const progress: SlotProgress[] = [];
+  for (const one of kept) {
+    // A slot that is being restarted gets the present spec by that.
+    if (!one.isSettled && !one.isFilled) continue;
+    bySlot.set(one.slot, one);
+    const isOutdated = world.currency.isOutdated(one.task, service, world.nodeOf);
+    const hadOtherSpec = one.tasks.some((task) => task !== one.task && task.spec !== one.task.spec);
+    progress.push({ slot: one.slot, task: one.task, isOutdated, hadOtherSpec });
+  }
+  const rollout = planRollout(service, progress, world.nowMs);
+  for (const slot of rollout.replace) {
+    const one = bySlot.get(slot);
+    if (one !== undefined) plan.replace(slot, one.task, one.tasks);
+  }
+  if (rollout.lookAgainMs !== null) plan.lookAt(rollout.lookAgainMs);
+  return rollout.isUnderWay;
+}
+
+/** Whether a change of a task can make something to do in its slot; most changes are steps on the way to RUNNING. */
+export function mattersToSlot(old: Task, task: Task, nodeOf: (id: string) => Node | undefined): boolean {
+  if (!isWanted(task)) return false;
+  if (isEnded(observedState(task)) && !isEnded(observedState(old))) return true;
+  return old.nodeId !== task.nodeId && faultOf(task, nodeOf) !== null;
+}
