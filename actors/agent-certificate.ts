@@ -1,13 +1,29 @@
 /** Hosts the certificate chart of one agent: makes keys, calls the CA, keeps the identity on the disk. */
 import type { HostedActor } from "../runtime/host.ts";
-import { agentCertificateMachine, type AgentCertificateEvent, type AgentCertificateInput } from "../machines/agent-certificate.ts";
+import {
+  agentCertificateMachine,
+  type AgentCertificateEvent,
+  type AgentCertificateInput,
+} from "../machines/agent-certificate.ts";
 import { certificateFailureWeight, certificateSuccessWeight, type KnownManager } from "../machines/agent-managers.ts";
 import {
-  AgentIdentity, CAService, GetRootCACertificateRequest, IssuanceStatus_State as IssuanceState, IssueNodeCertificateRequest, NodeCAService,
-  NodeCertificateStatusRequest, NodeRole,
+  AgentIdentity,
+  CAService,
+  GetRootCACertificateRequest,
+  IssuanceStatus_State as IssuanceState,
+  IssueNodeCertificateRequest,
+  NodeCAService,
+  NodeCertificateStatusRequest,
+  NodeRole,
 } from "../proto/gen/messages.ts";
 import { assert } from "../runtime/assert.ts";
-import { parseJoinToken, renewalInstant, rootMatches, type CertificateDescription, type JoinToken } from "../runtime/pki/index.ts";
+import {
+  parseJoinToken,
+  renewalInstant,
+  rootMatches,
+  type CertificateDescription,
+  type JoinToken,
+} from "../runtime/pki/index.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
 import type { ManagerList } from "./agent-managers.ts";
 import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
@@ -17,6 +33,7 @@ import { sentence } from "./sentence.ts";
 const record = "identity";
 /** Deadline of each call to the CA (worker protocol §2.1). */
 const callTimeoutMs = 5_000;
+const hourMs = 3_600_000;
 
 /** Who this node is: a certificate, its key, and what it trusts. */
 export interface Identity extends TlsMaterial {
@@ -45,7 +62,17 @@ const decode = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 
 const machine = hosted(
   agentCertificateMachine,
-  ["fetchRoot", "requestCertificate", "pollStatus", "installCertificate", "hangUp", "readClock", "considerRoot", "announceIdentity", "announceFailure"],
+  [
+    "fetchRoot",
+    "requestCertificate",
+    "pollStatus",
+    "installCertificate",
+    "hangUp",
+    "readClock",
+    "considerRoot",
+    "announceIdentity",
+    "announceFailure",
+  ],
   ["renewalBackoff", "pollBackoff"],
 );
 
@@ -128,18 +155,37 @@ export class CertificateActor {
     const { certificates, clock, disk } = this.#ports;
     const saved = await disk.load(record);
     if (saved === null) {
-      return this.#options.join === null ? { kind: "failed", reason: "this node has not joined a cluster: join with the address of a manager and a token" } : { kind: "joining" };
+      return this.#options.join === null
+        ? {
+            kind: "failed",
+            reason: "this node has not joined a cluster: join with the address of a manager and a token",
+          }
+        : { kind: "joining" };
     }
     const { root, certificate, key } = AgentIdentity.decode(saved);
     const [rootPem, certificatePem] = [decode(root), decode(certificate)];
     const facts = certificates.describe(certificatePem, rootPem);
-    if (facts.kind === "malformed") return { kind: "failed", reason: `the node's saved certificate cannot be read (${facts.reason}): empty the data directory and join again` };
+    if (facts.kind === "malformed")
+      return {
+        kind: "failed",
+        reason: `the node's saved certificate cannot be read (${facts.reason}): empty the data directory and join again`,
+      };
     const at = clock.now();
     if (facts.notAfterMs < at) {
-      return { kind: "failed", reason: `the node's certificate expired on ${new Date(facts.notAfterMs).toISOString()}: empty the data directory and join again` };
+      return {
+        kind: "failed",
+        reason: `the node's certificate expired ${Math.ceil((at - facts.notAfterMs) / hourMs)} hours ago: empty the data directory and join again`,
+      };
     }
     this.#identity = { rootPem, certificatePem, keyPem: decode(key), facts };
-    return { kind: "holding", nodeId: facts.nodeId, role: facts.role ?? "", at, renewAt: this.#renewAt(facts), expiresAt: facts.notAfterMs };
+    return {
+      kind: "holding",
+      nodeId: facts.nodeId,
+      role: facts.role ?? "",
+      at,
+      renewAt: this.#renewAt(facts),
+      expiresAt: facts.notAfterMs,
+    };
   }
 
   #renewAt(facts: CertificateDescription): number {
@@ -151,23 +197,34 @@ export class CertificateActor {
     assert(join !== null, "C1: a root is fetched only for a join");
     const token = parseJoinToken(join.token);
     if (token.kind === "invalid") return { type: "root.refused", reason: "invalid join token", definite: true };
-    if (token.requiresFips) return { type: "root.refused", reason: "node is not FIPS-enabled but cluster requires FIPS", definite: true };
+    if (token.requiresFips)
+      return { type: "root.refused", reason: "node is not FIPS-enabled but cluster requires FIPS", definite: true };
     try {
       const root = await this.#rootOf(join.address);
-      if (!rootMatches(token, root)) return { type: "root.refused", reason: fingerprintMismatch(token), definite: true };
+      if (!rootMatches(token, root))
+        return { type: "root.refused", reason: fingerprintMismatch(token), definite: true };
       this.#joinRoot = decode(root);
       return { type: "root.fetched" };
     } catch (error) {
-      return { type: "root.refused", reason: `cannot get the cluster's root certificate from ${join.address}: ${sentence(error)}`, definite: false };
+      return {
+        type: "root.refused",
+        reason: `cannot get the cluster's root certificate from ${join.address}: ${sentence(error)}`,
+        definite: false,
+      };
     }
   }
 
   /** The root that whoever answers at `address` shows: to be believed only after a check. */
   async #rootOf(address: string): Promise<Uint8Array> {
-    const channel = await this.#ports.dialer.dial(address, "bootstrap-unverified", { rootPem: "", certificatePem: "", keyPem: "" });
+    const channel = await this.#ports.dialer.dial(address, "bootstrap-unverified", {
+      rootPem: "",
+      certificatePem: "",
+      keyPem: "",
+    });
     try {
       const method = CAService.methods.GetRootCACertificate;
-      return (await channel.unary(method, GetRootCACertificateRequest.create(), { timeoutMs: callTimeoutMs })).certificate;
+      return (await channel.unary(method, GetRootCACertificateRequest.create(), { timeoutMs: callTimeoutMs }))
+        .certificate;
     } finally {
       channel.close();
     }
@@ -181,7 +238,11 @@ export class CertificateActor {
       this.#pending = { keyPem, csr, certificatePem: "" };
       const token = this.#identity === null ? (join?.token ?? "") : "";
       const channel = await this.#dial();
-      const response = await channel.unary(NodeCAService.methods.IssueNodeCertificate, IssueNodeCertificateRequest.create({ csr, token }), { timeoutMs: callTimeoutMs });
+      const response = await channel.unary(
+        NodeCAService.methods.IssueNodeCertificate,
+        IssueNodeCertificateRequest.create({ csr, token }),
+        { timeoutMs: callTimeoutMs },
+      );
       this.#observe(certificateSuccessWeight);
       return { type: "request.accepted", nodeId: response.nodeId };
     } catch (error) {
@@ -189,18 +250,29 @@ export class CertificateActor {
       this.#hangUp();
       // The manager has looked at token and request and refused them: it would do so again.
       const definite = error instanceof RpcError && error.code === Status.INVALID_ARGUMENT;
-      return { type: "request.refused", reason: definite ? error.message : `cannot get a certificate: ${sentence(error)}`, definite };
+      return {
+        type: "request.refused",
+        reason: definite ? error.message : `cannot get a certificate: ${sentence(error)}`,
+        definite,
+      };
     }
   }
 
   async #poll(nodeId: string): Promise<AgentCertificateEvent> {
     try {
       const channel = this.#channel ?? (await this.#dial());
-      const { status, certificate } = await channel.unary(NodeCAService.methods.NodeCertificateStatus, NodeCertificateStatusRequest.create({ nodeId }), { timeoutMs: callTimeoutMs });
+      const { status, certificate } = await channel.unary(
+        NodeCAService.methods.NodeCertificateStatus,
+        NodeCertificateStatusRequest.create({ nodeId }),
+        { timeoutMs: callTimeoutMs },
+      );
       const pending = this.#pending;
       const isIssued = status?.state === IssuanceState.ISSUED || status?.state === IssuanceState.ROTATE;
       if (pending === null || certificate === null || !isIssued || !equal(certificate.csr, pending.csr)) {
-        return { type: "poll.failed", reason: status?.err === undefined || status.err === "" ? "the certificate is not issued yet" : status.err };
+        return {
+          type: "poll.failed",
+          reason: status?.err === undefined || status.err === "" ? "the certificate is not issued yet" : status.err,
+        };
       }
       pending.certificatePem = decode(certificate.certificate);
       return { type: "certificate.issued" };
@@ -217,7 +289,9 @@ export class CertificateActor {
     const { join, managers } = this.#options;
     if (this.#identity === null) {
       assert(join !== null, "C1: a node without a certificate asks only where it joins");
-      return this.#keep(await dialer.dial(join.address, "bootstrap", { rootPem: this.#joinRoot, certificatePem: "", keyPem: "" }));
+      return this.#keep(
+        await dialer.dial(join.address, "bootstrap", { rootPem: this.#joinRoot, certificatePem: "", keyPem: "" }),
+      );
     }
     const manager = managers.choose();
     if (manager === null) throw new RpcError(Status.UNAVAILABLE, "no manager is known");
@@ -250,17 +324,31 @@ export class CertificateActor {
       const facts = certificates.describe(pending.certificatePem, rootPem);
       if (facts.kind === "malformed") return refused(`the issued certificate cannot be read: ${facts.reason}`);
       if (facts.role === null) return refused("no OU found in certificate subject");
-      if (facts.nodeId === "" || facts.organization === "") return refused("the issued certificate names no node or no cluster");
+      if (facts.nodeId === "" || facts.organization === "")
+        return refused("the issued certificate names no node or no cluster");
       if (!facts.verify(rootPem, clock.now())) {
         // Perhaps the cluster's root was rotated and this node has missed it (worker protocol §3.4).
         const offered = await this.#offeredRoot();
-        if (offered === null || !facts.verify(offered, clock.now())) return refused("the issued certificate does not lead to the root that this node trusts");
+        if (offered === null || !facts.verify(offered, clock.now()))
+          return refused("the issued certificate does not lead to the root that this node trusts");
         rootPem = offered;
       }
-      await this.#write(() => ({ rootPem, certificatePem: pending.certificatePem, keyPem: pending.keyPem, facts: this.#described(pending.certificatePem, rootPem) }));
+      await this.#write(() => ({
+        rootPem,
+        certificatePem: pending.certificatePem,
+        keyPem: pending.keyPem,
+        facts: this.#described(pending.certificatePem, rootPem),
+      }));
       this.#pending = null;
       const { nodeId, role, notAfterMs } = facts;
-      return { type: "certificate.installed", nodeId, role, renewAt: this.#renewAt(facts), expiresAt: notAfterMs, at: clock.now() };
+      return {
+        type: "certificate.installed",
+        nodeId,
+        role,
+        renewAt: this.#renewAt(facts),
+        expiresAt: notAfterMs,
+        at: clock.now(),
+      };
     } catch (error) {
       return refused(`cannot install the certificate: ${sentence(error)}`);
     }
@@ -282,7 +370,9 @@ export class CertificateActor {
       return;
     }
     try {
-      await this.#write((held) => (held === null ? null : { ...held, rootPem, facts: this.#described(held.certificatePem, rootPem) }));
+      await this.#write((held) =>
+        held === null ? null : { ...held, rootPem, facts: this.#described(held.certificatePem, rootPem) },
+      );
       this.#options.onIdentity();
     } catch (error) {
       telemetry.log.error({ error }, "cannot save the cluster's new root");
@@ -301,7 +391,12 @@ export class CertificateActor {
       const identity = next(this.#identity);
       if (identity === null) return;
       const { rootPem, certificatePem, keyPem } = identity;
-      await this.#ports.disk.save(record, AgentIdentity.encode(AgentIdentity.create({ root: encode(rootPem), certificate: encode(certificatePem), key: encode(keyPem) })));
+      await this.#ports.disk.save(
+        record,
+        AgentIdentity.encode(
+          AgentIdentity.create({ root: encode(rootPem), certificate: encode(certificatePem), key: encode(keyPem) }),
+        ),
+      );
       this.#identity = identity;
     });
     this.#writing = writing.catch(() => {});

@@ -1,6 +1,10 @@
 /** The managers that an agent knows: what `machines/agent-managers.ts` decides about them, kept in memory and on the disk. */
 import {
-  chooseManager, namesSameManagers, observeManager, replaceManagers, type KnownManager,
+  chooseManager,
+  namesSameManagers,
+  observeManager,
+  replaceManagers,
+  type KnownManager,
 } from "../machines/agent-managers.ts";
 import { AgentManagers, Peer, WeightedPeer } from "../proto/gen/messages.ts";
 import type { Logger, Random } from "../runtime/ports.ts";
@@ -24,7 +28,11 @@ export class ManagerList {
   async load(address: string | null): Promise<void> {
     const saved = await this.#disk.load(record);
     if (saved !== null) {
-      this.#managers = AgentManagers.decode(saved).managers.map(({ peer, weight }) => ({ nodeId: peer?.nodeId ?? "", addr: peer?.addr ?? "", weight }));
+      this.#managers = AgentManagers.decode(saved).managers.map(({ peer, weight }) => ({
+        nodeId: peer?.nodeId ?? "",
+        addr: peer?.addr ?? "",
+        weight,
+      }));
     }
     if (address !== null && !this.#managers.some(({ addr }) => addr === address)) {
       this.#managers = [...this.#managers, { nodeId: "", addr: address, weight: 0 }];
@@ -46,7 +54,9 @@ export class ManagerList {
 
   /** Takes over what a session message lists; the disk is written when other managers are named than before. */
   replace(listed: readonly WeightedPeer[]): void {
-    const peers = listed.flatMap(({ peer, weight }) => (peer === null ? [] : [{ nodeId: peer.nodeId, addr: peer.addr, weight }]));
+    const peers = listed.flatMap(({ peer, weight }) =>
+      peer === null ? [] : [{ nodeId: peer.nodeId, addr: peer.addr, weight }],
+    );
     const before = this.#managers;
     this.#managers = replaceManagers(before, peers);
     if (namesSameManagers(before, this.#managers)) return;
@@ -55,7 +65,9 @@ export class ManagerList {
   }
 
   #save(): Promise<void> {
-    const managers = this.#managers.map(({ nodeId, addr, weight }) => WeightedPeer.create({ peer: Peer.create({ nodeId, addr }), weight }));
+    const managers = this.#managers.map(({ nodeId, addr, weight }) =>
+      WeightedPeer.create({ peer: Peer.create({ nodeId, addr }), weight }),
+    );
     return this.#disk.save(record, AgentManagers.encode(AgentManagers.create({ managers })));
   }
 }

@@ -97,7 +97,9 @@ export type FoundTask =
   | { readonly kind: "exited"; readonly pid: number; readonly exit: TaskExit };
 
 export type DriverOutcome = { readonly kind: "done" } | { readonly kind: "refused"; readonly reason: string };
-export type StartOutcome = { readonly kind: "started"; readonly pid: number } | { readonly kind: "refused"; readonly reason: string };
+export type StartOutcome =
+  | { readonly kind: "started"; readonly pid: number }
+  | { readonly kind: "refused"; readonly reason: string };
 
 /**
  * Runs tasks of one kind. Calls for one task are serialised by the driver in the order in which they were made. Nothing

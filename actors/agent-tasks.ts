@@ -25,7 +25,14 @@ export class AgentTasks {
   readonly #options: TaskOptions;
   #whenEmpty: (() => void) | null = null;
 
-  constructor(ports: AgentPorts, options: { readonly drivers: readonly TaskDriver[]; readonly reports: StatusReports; readonly nodeHostname: string }) {
+  constructor(
+    ports: AgentPorts,
+    options: {
+      readonly drivers: readonly TaskDriver[];
+      readonly reports: StatusReports;
+      readonly nodeHostname: string;
+    },
+  ) {
     this.#ports = ports;
     this.#drivers = new Map(options.drivers.map((driver) => [driver.kind, driver]));
     this.#options = {
@@ -75,7 +82,7 @@ export class AgentTasks {
 
   /** Stops and forgets every task; resolves when nothing of any is left. */
   async clear(): Promise<void> {
-    for (const id of [...this.#actors.keys()]) this.#remove(id);
+    for (const id of this.#actors.keys()) this.#remove(id);
     for (const leaving of this.#leaving.values()) leaving.successor = null;
     if (this.#leaving.size === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -108,7 +115,8 @@ export class AgentTasks {
       this.#ports.telemetry.log.error({ task: task.id }, "a task with an unusable id was assigned; ignored");
       return;
     }
-    if (task.status !== null && task.status.state >= TaskState.ACCEPTED) this.#options.reports.know(task.id, task.status);
+    if (task.status !== null && task.status.state >= TaskState.ACCEPTED)
+      this.#options.reports.know(task.id, task.status);
     this.#actors.set(task.id, new TaskActor(this.#ports, this.#options, task));
   }
 

@@ -9,8 +9,16 @@
  */
 import type { SessionNews } from "../machines/agent-session.ts";
 import {
-  EngineDescription, IssuanceStatus_State as IssuanceState, NodeDescription, NodeRole, NodeTLSInfo, Platform, PluginDescription, Resources,
-  type SessionMessage, type TaskState,
+  EngineDescription,
+  IssuanceStatus_State as IssuanceState,
+  NodeDescription,
+  NodeRole,
+  NodeTLSInfo,
+  Platform,
+  PluginDescription,
+  Resources,
+  type SessionMessage,
+  type TaskState,
 } from "../proto/gen/messages.ts";
 import { CertificateActor } from "./agent-certificate.ts";
 import { ManagerList } from "./agent-managers.ts";
@@ -82,29 +90,37 @@ class NodeAgent implements Agent {
     this.#managers = new ManagerList(disk, random.fork("managers"), telemetry.log);
     this.#reports = new StatusReports((error) => this.#session.fail(`status update: ${sentence(error)}`));
     this.#tasks = new AgentTasks(options, { drivers, reports: this.#reports, nodeHostname: hostname });
-    this.#certificate = new CertificateActor({ ...options, random: random.fork("certificate") }, {
-      name,
-      join: options.join,
-      managers: this.#managers,
-      onIdentity: () => this.#identityChanged(),
-      onFailure: (reason) => this.#enter({ kind: "failed", reason }),
-    });
-    this.#session = new SessionActor({ ...options, random: random.fork("session") }, {
-      name,
-      managers: this.#managers,
-      reports: this.#reports,
-      identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
-      describe: () => this.#describe(),
-      onMessage: (message) => this.#sessionMessage(message),
-      onAssignments: (message) => {
-        if (this.#ending === null) this.#tasks.apply(message);
+    this.#certificate = new CertificateActor(
+      { ...options, random: random.fork("certificate") },
+      {
+        name,
+        join: options.join,
+        managers: this.#managers,
+        onIdentity: () => this.#identityChanged(),
+        onFailure: (reason) => this.#enter({ kind: "failed", reason }),
       },
-      onNews: (news) => this.#sessionNews(news),
-    });
+    );
+    this.#session = new SessionActor(
+      { ...options, random: random.fork("session") },
+      {
+        name,
+        managers: this.#managers,
+        reports: this.#reports,
+        identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
+        describe: () => this.#describe(),
+        onMessage: (message) => this.#sessionMessage(message),
+        onAssignments: (message) => {
+          if (this.#ending === null) this.#tasks.apply(message);
+        },
+        onNews: (news) => this.#sessionNews(news),
+      },
+    );
   }
 
   start(): void {
-    this.#load().catch((error: unknown) => this.#enter({ kind: "failed", reason: `cannot read the agent's data: ${sentence(error)}` }));
+    this.#load().catch((error: unknown) =>
+      this.#enter({ kind: "failed", reason: `cannot read the agent's data: ${sentence(error)}` }),
+    );
   }
 
   nodeId(): string | null {
@@ -211,7 +227,9 @@ class NodeAgent implements Agent {
       engine: EngineDescription.create({
         engineVersion: facts.engineVersion,
         labels,
-        plugins: drivers.map(({ kind }) => PluginDescription.create({ type: "Driver", name: kind })).sort((a, b) => (a.name < b.name ? -1 : 1)),
+        plugins: drivers
+          .map(({ kind }) => PluginDescription.create({ type: "Driver", name: kind }))
+          .sort((a, b) => (a.name < b.name ? -1 : 1)),
       }),
       tlsInfo:
         identity === null

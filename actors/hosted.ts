@@ -28,7 +28,11 @@ interface ActionArgs {
 }
 
 /** `effects`: names of all effects of the machine but `reportUnexpected`. `drawn`: its delays that are bounds of a draw. */
-export function hosted<Machine extends AnyStateMachine>(machine: Machine, effects: readonly string[], drawn: readonly string[] = []): HostedMachine<Machine> {
+export function hosted<Machine extends AnyStateMachine>(
+  machine: Machine,
+  effects: readonly string[],
+  drawn: readonly string[] = [],
+): HostedMachine<Machine> {
   const owners = new WeakMap<object, Owner>();
   // An actor's first effects run before `host.start` has returned it.
   let starting: Owner | null = null;
@@ -40,7 +44,9 @@ export function hosted<Machine extends AnyStateMachine>(machine: Machine, effect
     }
     return owner;
   };
-  const actions = Object.fromEntries(effects.map((name) => [name, ({ self }: ActionArgs, params: never) => ownerOf(self).effects[name]?.(params)]));
+  const actions = Object.fromEntries(
+    effects.map((name) => [name, ({ self }: ActionArgs, params: never) => ownerOf(self).effects[name]?.(params)]),
+  );
   const declared = machine.implementations.delays as Record<string, number | ((args: ActionArgs) => number)>;
   const delays = Object.fromEntries(
     drawn.map((name) => {

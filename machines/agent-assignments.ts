@@ -1,5 +1,12 @@
 /** What an assignments message asks of an agent, sorted by kind: a message may name a task before what the task needs. */
-import { AssignmentChange_AssignmentAction as Action, AssignmentsMessage_Type as Kind, type AssignmentsMessage, type Config, type Secret, type Task } from "../proto/gen/messages.ts";
+import {
+  AssignmentChange_AssignmentAction as Action,
+  AssignmentsMessage_Type as Kind,
+  type AssignmentsMessage,
+  type Config,
+  type Secret,
+  type Task,
+} from "../proto/gen/messages.ts";
 
 export interface AssignmentPlan {
   /** The message holds everything that is assigned: what it does not name is no longer assigned. */
@@ -29,9 +36,15 @@ export function planAssignments(message: AssignmentsMessage, known: Iterable<str
   for (const { assignment, action } of message.changes) {
     const isRemoval = action === Action.REMOVE;
     const { task = null, secret = null, config = null } = assignment ?? {};
-    if (task !== null) isRemoval ? plan.removedTasks.push(task.id) : plan.tasks.push(task);
-    if (secret !== null) isRemoval ? plan.removedSecrets.push(secret.id) : plan.secrets.push(secret);
-    if (config !== null) isRemoval ? plan.removedConfigs.push(config.id) : plan.configs.push(config);
+    if (isRemoval) {
+      if (task !== null) plan.removedTasks.push(task.id);
+      if (secret !== null) plan.removedSecrets.push(secret.id);
+      if (config !== null) plan.removedConfigs.push(config.id);
+    } else {
+      if (task !== null) plan.tasks.push(task);
+      if (secret !== null) plan.secrets.push(secret);
+      if (config !== null) plan.configs.push(config);
+    }
   }
   if (plan.isComplete) {
     const listed = new Set(plan.tasks.map(({ id }) => id));

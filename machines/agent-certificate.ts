@@ -47,7 +47,14 @@ export type AgentCertificateEvent =
   | { readonly type: "poll.expired" }
   /** Not issued yet, or the connection failed. */
   | { readonly type: "poll.failed"; readonly reason: string }
-  | { readonly type: "certificate.installed"; readonly nodeId: string; readonly role: string; readonly renewAt: number; readonly expiresAt: number; readonly at: number }
+  | {
+      readonly type: "certificate.installed";
+      readonly nodeId: string;
+      readonly role: string;
+      readonly renewAt: number;
+      readonly expiresAt: number;
+      readonly at: number;
+    }
   | { readonly type: "certificate.refused"; readonly reason: string }
   | { readonly type: "renewal.forced" }
   | { readonly type: "role.wanted"; readonly role: string }
@@ -72,14 +79,25 @@ export interface AgentCertificateContext {
 
 export type AgentCertificateInput =
   | { readonly kind: "joining" }
-  | { readonly kind: "holding"; readonly nodeId: string; readonly role: string; readonly at: number; readonly renewAt: number; readonly expiresAt: number }
+  | {
+      readonly kind: "holding";
+      readonly nodeId: string;
+      readonly role: string;
+      readonly at: number;
+      readonly renewAt: number;
+      readonly expiresAt: number;
+    }
   | { readonly kind: "failed"; readonly reason: string };
 
 type Refusal = { event: { reason: string } };
 const reasonOf = ({ event }: Refusal): { reason: string } => ({ reason: event.reason });
 
 export const agentCertificateMachine = setup({
-  types: { context: {} as AgentCertificateContext, events: {} as AgentCertificateEvent, input: {} as AgentCertificateInput },
+  types: {
+    context: {} as AgentCertificateContext,
+    events: {} as AgentCertificateEvent,
+    input: {} as AgentCertificateInput,
+  },
   actions: {
     /** Answered by `root.fetched` or `root.refused`. C1 */
     fetchRoot: effect("fetchRoot"),
@@ -101,7 +119,13 @@ export const agentCertificateMachine = setup({
     countFailure: assign(({ context }, { reason }: { reason: string }) => ({ failures: context.failures + 1, reason })),
     forgetFailures: assign({ failures: 0, reason: "" }),
     rememberNode: assign((_, { nodeId }: { nodeId: string }) => ({ nodeId })),
-    rememberCertificate: assign((_, held: { nodeId: string; role: string; renewAt: number; expiresAt: number; at: number }) => ({ ...held, failures: 0, reason: "" })),
+    rememberCertificate: assign(
+      (_, held: { nodeId: string; role: string; renewAt: number; expiresAt: number; at: number }) => ({
+        ...held,
+        failures: 0,
+        reason: "",
+      }),
+    ),
     rememberTime: assign((_, { at }: { at: number }) => ({ at })),
     rememberWantedRole: assign((_, { role }: { role: string }) => ({ wantedRole: role })),
   },
@@ -109,12 +133,10 @@ export const agentCertificateMachine = setup({
     isJoining: ({ context }) => context.role === "",
     isHolding: ({ context }) => context.role !== "",
     startsFailed: ({ context }) => context.role === "" && context.reason !== "",
-    isHopeless: ({ context }, { definite }: { definite: boolean }) => context.role === "" && (definite || context.failures + 1 >= certificateTimes.joinAttemptsMax),
+    isHopeless: ({ context }, { definite }: { definite: boolean }) =>
+      context.role === "" && (definite || context.failures + 1 >= certificateTimes.joinAttemptsMax),
     mayTryAtOnce: ({ context }) => context.role !== "" && context.failures + 1 < certificateTimes.renewalBurst,
-    isDue: (
-      { context },
-      { at }: { at: number },
-    ) => at >= context.renewAt,
+    isDue: ({ context }, { at }: { at: number }) => at >= context.renewAt,
     lacksRole: ({ context }) => context.wantedRole !== "" && context.wantedRole !== context.role,
     isAnotherRole: ({ context }, { role }: { role: string }) => context.role !== "" && role !== context.role,
   },
@@ -124,8 +146,13 @@ export const agentCertificateMachine = setup({
     clockLook: ({ context }) => Math.min(certificateTimes.clockLookMs, Math.max(0, context.renewAt - context.at)),
     /** The host replaces both by a uniform draw below them. */
     renewalBackoff: ({ context }) =>
-      backoffBound(context.failures - certificateTimes.renewalBurst + 1, certificateTimes.renewalBackoffStepMs, certificateTimes.renewalBackoffMsMax),
-    pollBackoff: ({ context }) => backoffBound(context.failures, certificateTimes.pollBackoffStepMs, certificateTimes.pollBackoffMsMax),
+      backoffBound(
+        context.failures - certificateTimes.renewalBurst + 1,
+        certificateTimes.renewalBackoffStepMs,
+        certificateTimes.renewalBackoffMsMax,
+      ),
+    pollBackoff: ({ context }) =>
+      backoffBound(context.failures, certificateTimes.pollBackoffStepMs, certificateTimes.pollBackoffMsMax),
   },
 }).createMachine({
   id: "agentCertificate",
@@ -142,7 +169,10 @@ export const agentCertificateMachine = setup({
   initial: "starting",
   options: { maxIterations: 1_000 },
   on: {
-    "root.offered": { guard: "isHolding", actions: { type: "considerRoot", params: ({ event }) => ({ rootPem: event.rootPem }) } },
+    "root.offered": {
+      guard: "isHolding",
+      actions: { type: "considerRoot", params: ({ event }) => ({ rootPem: event.rootPem }) },
+    },
     // A renewal is under way already, or the node is about to get its first certificate.
     "renewal.forced": {},
     "role.wanted": { actions: { type: "rememberWantedRole", params: ({ event }) => ({ role: event.role }) } },
@@ -152,7 +182,11 @@ export const agentCertificateMachine = setup({
   states: {
     starting: {
       description: "Decides by what the disk held.",
-      always: [{ guard: "startsFailed", target: "failed" }, { guard: "isJoining", target: "fetching-root" }, { target: "valid" }],
+      always: [
+        { guard: "startsFailed", target: "failed" },
+        { guard: "isJoining", target: "fetching-root" },
+        { target: "valid" },
+      ],
     },
     "fetching-root": {
       description: "Asks the manager for the cluster's root, over a connection that proves nothing. C1",
@@ -160,7 +194,11 @@ export const agentCertificateMachine = setup({
       on: {
         "root.fetched": { target: "requesting", actions: "forgetFailures" },
         "root.refused": [
-          { guard: { type: "isHopeless", params: ({ event }) => ({ definite: event.definite }) }, target: "failed", actions: { type: "countFailure", params: reasonOf } },
+          {
+            guard: { type: "isHopeless", params: ({ event }) => ({ definite: event.definite }) },
+            target: "failed",
+            actions: { type: "countFailure", params: reasonOf },
+          },
           { target: "waiting-for-root", actions: { type: "countFailure", params: reasonOf } },
         ],
       },
@@ -170,14 +208,27 @@ export const agentCertificateMachine = setup({
       after: { joinRetry: "fetching-root" },
     },
     requesting: {
-      description: "Has made a key and asks for a certificate: by join token the first time, by the old certificate later.",
+      description:
+        "Has made a key and asks for a certificate: by join token the first time, by the old certificate later.",
       entry: "requestCertificate",
       on: {
-        "request.accepted": { target: "polling", actions: ["forgetFailures", { type: "rememberNode", params: ({ event }) => ({ nodeId: event.nodeId }) }] },
+        "request.accepted": {
+          target: "polling",
+          actions: ["forgetFailures", { type: "rememberNode", params: ({ event }) => ({ nodeId: event.nodeId }) }],
+        },
         "request.refused": [
-          { guard: { type: "isHopeless", params: ({ event }) => ({ definite: event.definite }) }, target: "failed", actions: { type: "countFailure", params: reasonOf } },
+          {
+            guard: { type: "isHopeless", params: ({ event }) => ({ definite: event.definite }) },
+            target: "failed",
+            actions: { type: "countFailure", params: reasonOf },
+          },
           { guard: "isJoining", target: "waiting-to-request", actions: { type: "countFailure", params: reasonOf } },
-          { guard: "mayTryAtOnce", target: "requesting", reenter: true, actions: { type: "countFailure", params: reasonOf } },
+          {
+            guard: "mayTryAtOnce",
+            target: "requesting",
+            reenter: true,
+            actions: { type: "countFailure", params: reasonOf },
+          },
           { target: "waiting-to-renew", actions: { type: "countFailure", params: reasonOf } },
         ],
       },
@@ -211,17 +262,25 @@ export const agentCertificateMachine = setup({
       on: {
         "certificate.installed": {
           target: "settling",
-          actions: { type: "rememberCertificate", params: ({ event: { nodeId, role, renewAt, expiresAt, at } }) => ({ nodeId, role, renewAt, expiresAt, at }) },
+          actions: {
+            type: "rememberCertificate",
+            params: ({ event: { nodeId, role, renewAt, expiresAt, at } }) => ({ nodeId, role, renewAt, expiresAt, at }),
+          },
         },
         "certificate.refused": [
-          { guard: { type: "isHopeless", params: { definite: false } }, target: "failed", actions: { type: "countFailure", params: reasonOf } },
+          {
+            guard: { type: "isHopeless", params: { definite: false } },
+            target: "failed",
+            actions: { type: "countFailure", params: reasonOf },
+          },
           { guard: "isJoining", target: "waiting-to-request", actions: { type: "countFailure", params: reasonOf } },
           { target: "waiting-to-renew", actions: { type: "countFailure", params: reasonOf } },
         ],
       },
     },
     settling: {
-      description: "The new certificate is announced; a role that the manager wants and that it lacks is asked for again.",
+      description:
+        "The new certificate is announced; a role that the manager wants and that it lacks is asked for again.",
       entry: "announceIdentity",
       always: [{ guard: "lacksRole", target: "forced" }, { target: "valid" }],
     },
@@ -246,7 +305,11 @@ export const agentCertificateMachine = setup({
       entry: "readClock",
       on: {
         "clock.read": [
-          { guard: { type: "isDue", params: ({ event }) => ({ at: event.at }) }, target: "requesting", actions: { type: "rememberTime", params: ({ event }) => ({ at: event.at }) } },
+          {
+            guard: { type: "isDue", params: ({ event }) => ({ at: event.at }) },
+            target: "requesting",
+            actions: { type: "rememberTime", params: ({ event }) => ({ at: event.at }) },
+          },
           { target: "valid", actions: { type: "rememberTime", params: ({ event }) => ({ at: event.at }) } },
         ],
         "renewal.forced": "forced",

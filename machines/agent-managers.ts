@@ -20,7 +20,8 @@ export const certificateFailureWeight = -10;
 /** Keeps a manager of weight 0 or less reachable when there is nothing better. */
 const weightBias = 0.001;
 
-const isSame = (a: { nodeId: string; addr: string }, b: { nodeId: string; addr: string }): boolean => a.nodeId === b.nodeId && a.addr === b.addr;
+const isSame = (a: { nodeId: string; addr: string }, b: { nodeId: string; addr: string }): boolean =>
+  a.nodeId === b.nodeId && a.addr === b.addr;
 
 /** Weighted choice; `roll` is uniform in [0, 1). Null only for an empty list. */
 export function chooseManager(managers: readonly KnownManager[], roll: number): KnownManager | null {
@@ -34,8 +35,14 @@ export function chooseManager(managers: readonly KnownManager[], roll: number): 
 }
 
 /** One experience with a manager moves its weight half way towards `observation`; a manager not in the list stays out. */
-export function observeManager(managers: readonly KnownManager[], seen: { nodeId: string; addr: string }, observation: number): readonly KnownManager[] {
-  return managers.map((manager) => (isSame(manager, seen) ? { ...manager, weight: smoothed(manager.weight, observation) } : manager));
+export function observeManager(
+  managers: readonly KnownManager[],
+  seen: { nodeId: string; addr: string },
+  observation: number,
+): readonly KnownManager[] {
+  return managers.map((manager) =>
+    isSame(manager, seen) ? { ...manager, weight: smoothed(manager.weight, observation) } : manager,
+  );
 }
 
 /** The list after a session message: its managers with their weights observed, the others forgotten. G1 */

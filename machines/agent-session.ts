@@ -35,7 +35,13 @@ export type AgentSessionEvent =
   | { readonly type: "session.message"; readonly message: SessionMessage }
   | { readonly type: "session.failed"; readonly reason: string }
   | { readonly type: "heartbeat.answered"; readonly periodMs: number }
-  | { readonly type: "assignments.received"; readonly message: AssignmentsMessage; readonly complete: boolean; readonly appliesTo: string; readonly resultsIn: string }
+  | {
+      readonly type: "assignments.received";
+      readonly message: AssignmentsMessage;
+      readonly complete: boolean;
+      readonly appliesTo: string;
+      readonly resultsIn: string;
+    }
   | { readonly type: "description.same" }
   | { readonly type: "description.changed" }
   /** The certificate or root changed: look at the description now. */
@@ -81,18 +87,22 @@ export const agentSessionMachine = setup({
 
     rememberManager: assign((_, { addr }: { addr: string }) => ({ addr })),
     rememberSession: assign((_, { sessionId }: { sessionId: string }) => ({ sessionId })),
-    rememberPeriod: assign((_, { periodMs }: { periodMs: number }) => ({ heartbeatPeriodMs: Math.max(agentSessionTimes.heartbeatPeriodMsMin, periodMs) })),
+    rememberPeriod: assign((_, { periodMs }: { periodMs: number }) => ({
+      heartbeatPeriodMs: Math.max(agentSessionTimes.heartbeatPeriodMsMin, periodMs),
+    })),
     rememberAssignments: assign((_, { resultsIn }: { resultsIn: string }) => ({ assignments: resultsIn })),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
     forgetStream: assign({ assignments: "" }),
     resetBackoff: assign({ backoffMs: 0, reason: "" }),
     growBackoff: assign({
       addr: "",
-      backoffMs: ({ context }) => Math.min(agentSessionTimes.backoffMsMax, agentSessionTimes.backoffStepMs + 2 * context.backoffMs),
+      backoffMs: ({ context }) =>
+        Math.min(agentSessionTimes.backoffMsMax, agentSessionTimes.backoffStepMs + 2 * context.backoffMs),
     }),
   },
   guards: {
-    continuesAssignments: ({ context }, { complete, appliesTo }: { complete: boolean; appliesTo: string }) => complete || (context.assignments !== "" && appliesTo === context.assignments),
+    continuesAssignments: ({ context }, { complete, appliesTo }: { complete: boolean; appliesTo: string }) =>
+      complete || (context.assignments !== "" && appliesTo === context.assignments),
     isPeriod: (_, { periodMs }: { periodMs: number }) => periodMs > 0,
   },
   delays: {
@@ -104,7 +114,14 @@ export const agentSessionMachine = setup({
   },
 }).createMachine({
   id: "agentSession",
-  context: { sessionId: "", addr: "", heartbeatPeriodMs: agentSessionTimes.heartbeatPeriodMs, backoffMs: 0, assignments: "", reason: "" },
+  context: {
+    sessionId: "",
+    addr: "",
+    heartbeatPeriodMs: agentSessionTimes.heartbeatPeriodMs,
+    backoffMs: 0,
+    assignments: "",
+    reason: "",
+  },
   initial: "idle",
   options: { maxIterations: 1_000 },
   on: {
@@ -123,17 +140,29 @@ export const agentSessionMachine = setup({
       initial: "connecting",
       exit: ["endSession", "forgetStream"],
       on: {
-        "session.failed": { target: "backing-off", actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) } },
+        "session.failed": {
+          target: "backing-off",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
       },
       states: {
         connecting: {
           description: "Waits for a connection to one of the known managers, chosen by weight and chance.",
-          entry: [{ type: "announce", params: ({ context }) => ({ kind: "connecting", reason: context.reason }) }, "connect"],
+          entry: [
+            { type: "announce", params: ({ context }) => ({ kind: "connecting", reason: context.reason }) },
+            "connect",
+          ],
           on: {
-            "manager.reached": { target: "registering", actions: { type: "rememberManager", params: ({ event }) => ({ addr: event.addr }) } },
+            "manager.reached": {
+              target: "registering",
+              actions: { type: "rememberManager", params: ({ event }) => ({ addr: event.addr }) },
+            },
           },
           after: {
-            registrationTimeout: { target: "#agentSession.backing-off", actions: { type: "rememberReason", params: { reason: "no manager answered in time" } } },
+            registrationTimeout: {
+              target: "#agentSession.backing-off",
+              actions: { type: "rememberReason", params: { reason: "no manager answered in time" } },
+            },
           },
         },
         registering: {
@@ -150,7 +179,10 @@ export const agentSessionMachine = setup({
             },
           },
           after: {
-            registrationTimeout: { target: "#agentSession.backing-off", actions: { type: "rememberReason", params: { reason: "session initiation timed out" } } },
+            registrationTimeout: {
+              target: "#agentSession.backing-off",
+              actions: { type: "rememberReason", params: { reason: "session initiation timed out" } },
+            },
           },
         },
         serving: {
@@ -158,7 +190,10 @@ export const agentSessionMachine = setup({
           type: "parallel",
           tags: ["serving"],
           entry: [
-            { type: "announce", params: ({ context }) => ({ kind: "serving", manager: context.addr, sessionId: context.sessionId }) },
+            {
+              type: "announce",
+              params: ({ context }) => ({ kind: "serving", manager: context.addr, sessionId: context.sessionId }),
+            },
             { type: "openStreams", params: ({ context }) => ({ sessionId: context.sessionId }) },
           ],
           on: {
@@ -209,7 +244,10 @@ export const agentSessionMachine = setup({
               on: {
                 "assignments.received": [
                   {
-                    guard: { type: "continuesAssignments", params: ({ event }) => ({ complete: event.complete, appliesTo: event.appliesTo }) },
+                    guard: {
+                      type: "continuesAssignments",
+                      params: ({ event }) => ({ complete: event.complete, appliesTo: event.appliesTo }),
+                    },
                     target: ".following",
                     actions: [
                       { type: "rememberAssignments", params: ({ event }) => ({ resultsIn: event.resultsIn }) },
@@ -218,7 +256,10 @@ export const agentSessionMachine = setup({
                   },
                   {
                     target: "#agentSession.backing-off",
-                    actions: { type: "rememberReason", params: { reason: "an assignments message does not continue the one before it" } },
+                    actions: {
+                      type: "rememberReason",
+                      params: { reason: "an assignments message does not continue the one before it" },
+                    },
                   },
                 ],
               },
@@ -250,7 +291,10 @@ export const agentSessionMachine = setup({
     },
     "backing-off": {
       description: "Waits before the next try; the bound grows with each failure until a registration succeeds.",
-      entry: ["growBackoff", { type: "announce", params: ({ context }) => ({ kind: "backing-off", reason: context.reason }) }],
+      entry: [
+        "growBackoff",
+        { type: "announce", params: ({ context }) => ({ kind: "backing-off", reason: context.reason }) },
+      ],
       after: { backoff: "engaged" },
     },
   },

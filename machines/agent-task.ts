@@ -64,7 +64,8 @@ export interface AgentTaskInput {
 /** What a finished run is reported as. SwarmKit's words, with what it leaves out: signal and last output. */
 export function reportOfExit(exit: ExitFacts, pid: number): TaskReport {
   const message = exit.lastOutput === "" ? "finished" : `finished; last output: ${exit.lastOutput}`;
-  if (exit.code === 0 && exit.reason === "") return { state: TaskState.COMPLETE, message: "finished", err: "", pid, exitCode: 0 };
+  if (exit.code === 0 && exit.reason === "")
+    return { state: TaskState.COMPLETE, message: "finished", err: "", pid, exitCode: 0 };
   const signal = exit.signal === "" ? "" : `, killed by ${exit.signal}`;
   const err = exit.reason === "" ? `task: non-zero exit (${exit.code})${signal}` : `task: ${exit.reason}`;
   return { state: TaskState.FAILED, message, err, pid, exitCode: exit.code };
@@ -100,12 +101,15 @@ export const agentTaskMachine = setup({
     reportUnexpected: effect("reportUnexpected"),
 
     rememberPid: assign((_, { pid }: { pid: number }) => ({ pid })),
-    raiseDesired: assign(({ context }, { desired }: { desired: TaskState }) => ({ desired: desired > context.desired ? desired : context.desired })),
+    raiseDesired: assign(({ context }, { desired }: { desired: TaskState }) => ({
+      desired: desired > context.desired ? desired : context.desired,
+    })),
   },
   guards: {
     isEnded: ({ context }) => context.before >= TaskState.COMPLETE,
     wasStarted: ({ context }) => context.before >= TaskState.STARTING,
-    wants: ({ context }, { above }: { above: TaskState }) => context.desired > above && context.desired < TaskState.SHUTDOWN,
+    wants: ({ context }, { above }: { above: TaskState }) =>
+      context.desired > above && context.desired < TaskState.SHUTDOWN,
     mustStop: ({ context }) => context.desired >= TaskState.SHUTDOWN,
     isHigher: ({ context }, { desired }: { desired: TaskState }) => desired > context.desired,
   },
@@ -128,19 +132,45 @@ export const agentTaskMachine = setup({
       always: { guard: "isEnded", target: "ended" },
       entry: "look",
       on: {
-        "run.found": { target: "running", actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) } },
-        "run.exited": { target: "ended", actions: { type: "report", params: ({ event }) => reportOfExit(event.exit, event.pid) } },
+        "run.found": {
+          target: "running",
+          actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) },
+        },
+        "run.exited": {
+          target: "ended",
+          actions: { type: "report", params: ({ event }) => reportOfExit(event.exit, event.pid) },
+        },
         "run.absent": [
           {
             guard: "wasStarted",
             target: "ended",
-            actions: { type: "report", params: { ...told(TaskState.FAILED, "looked for", "task: its process is gone from this node, and how it ended is not known"), exitCode: -1 } },
+            actions: {
+              type: "report",
+              params: {
+                ...told(
+                  TaskState.FAILED,
+                  "looked for",
+                  "task: its process is gone from this node, and how it ended is not known",
+                ),
+                exitCode: -1,
+              },
+            },
           },
           { target: "accepted" },
         ],
         "run.refused": [
-          { guard: "wasStarted", target: "ended", actions: { type: "report", params: ({ event }) => told(TaskState.FAILED, "looked for", event.reason) } },
-          { target: "ended", actions: { type: "report", params: ({ event }) => told(TaskState.REJECTED, "resolving controller failed", event.reason) } },
+          {
+            guard: "wasStarted",
+            target: "ended",
+            actions: { type: "report", params: ({ event }) => told(TaskState.FAILED, "looked for", event.reason) },
+          },
+          {
+            target: "ended",
+            actions: {
+              type: "report",
+              params: ({ event }) => told(TaskState.REJECTED, "resolving controller failed", event.reason),
+            },
+          },
         ],
       },
     },
@@ -158,11 +188,15 @@ export const agentTaskMachine = setup({
       always: { guard: "mustStop", target: "stopping" },
       on: {
         "run.prepared": "ready",
-        "run.refused": { target: "ended", actions: { type: "report", params: ({ event }) => told(TaskState.REJECTED, "preparing", event.reason) } },
+        "run.refused": {
+          target: "ended",
+          actions: { type: "report", params: ({ event }) => told(TaskState.REJECTED, "preparing", event.reason) },
+        },
       },
     },
     ready: {
-      description: "Could start at once; rests here while READY is desired, as the successor in a rolling update does. K2",
+      description:
+        "Could start at once; rests here while READY is desired, as the successor in a rolling update does. K2",
       entry: { type: "report", params: told(TaskState.READY, "prepared") },
       always: [
         { guard: "mustStop", target: "stopping" },
@@ -170,20 +204,33 @@ export const agentTaskMachine = setup({
       ],
     },
     starting: {
-      description: "The driver starts the run. A wish to stop waits for its outcome, so that nothing starts behind a stop.",
+      description:
+        "The driver starts the run. A wish to stop waits for its outcome, so that nothing starts behind a stop.",
       entry: [{ type: "report", params: told(TaskState.STARTING, "starting") }, "start"],
       on: {
-        "run.started": { target: "running", actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) } },
-        "run.refused": { target: "ended", actions: { type: "report", params: ({ event }) => told(TaskState.FAILED, "starting", event.reason) } },
+        "run.started": {
+          target: "running",
+          actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) },
+        },
+        "run.refused": {
+          target: "ended",
+          actions: { type: "report", params: ({ event }) => told(TaskState.FAILED, "starting", event.reason) },
+        },
       },
     },
     running: {
       description: "Runs until it exits or has to stop.",
       tags: ["live"],
-      entry: [{ type: "report", params: ({ context }) => ({ ...told(TaskState.RUNNING, "started"), pid: context.pid }) }, { type: "awaitExit", params: ({ context }) => ({ pid: context.pid }) }],
+      entry: [
+        { type: "report", params: ({ context }) => ({ ...told(TaskState.RUNNING, "started"), pid: context.pid }) },
+        { type: "awaitExit", params: ({ context }) => ({ pid: context.pid }) },
+      ],
       always: { guard: "mustStop", target: "stopping" },
       on: {
-        "run.exited": { target: "ended", actions: { type: "report", params: ({ event }) => reportOfExit(event.exit, event.pid) } },
+        "run.exited": {
+          target: "ended",
+          actions: { type: "report", params: ({ event }) => reportOfExit(event.exit, event.pid) },
+        },
       },
     },
     stopping: {
@@ -193,7 +240,14 @@ export const agentTaskMachine = setup({
       on: {
         "run.stopped": {
           target: "ended",
-          actions: { type: "report", params: ({ context, event }) => ({ ...told(TaskState.SHUTDOWN, "shutdown"), pid: context.pid, exitCode: event.code }) },
+          actions: {
+            type: "report",
+            params: ({ context, event }) => ({
+              ...told(TaskState.SHUTDOWN, "shutdown"),
+              pid: context.pid,
+              exitCode: event.code,
+            }),
+          },
         },
         // Answers to what was under way when the stop came.
         "run.*": {},

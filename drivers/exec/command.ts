@@ -26,7 +26,9 @@ export interface Command {
   readonly stopGraceMs: number;
 }
 
-export type CommandOutcome = { readonly kind: "command"; readonly command: Command } | { readonly kind: "refused"; readonly reason: string };
+export type CommandOutcome =
+  | { readonly kind: "command"; readonly command: Command }
+  | { readonly kind: "refused"; readonly reason: string };
 
 /** The agent's own environment, of which tasks get only PATH, HOME and LANG. */
 export type AgentEnvironment = Readonly<Record<string, string | undefined>>;
@@ -54,12 +56,22 @@ export function commandOf(task: DriverTask, agent: AgentEnvironment): CommandOut
   if (user.kind === "refused") return user;
   const path = find(command, agent["PATH"] ?? "", dir);
   if (path === null) {
-    return refused(command.includes("/") ? `exec: ${command} is not an executable file on this node` : `exec: ${command} is not found in the node's PATH`);
+    return refused(
+      command.includes("/")
+        ? `exec: ${command} is not an executable file on this node`
+        : `exec: ${command} is not found in the node's PATH`,
+    );
   }
   const environment = environmentOf(spec.env, task, agent, user.home);
   if (environment.kind === "refused") return environment;
-  const stopGraceMs = stopGracePeriod === null ? stopGraceMsDefault : Math.max(0, stopGracePeriod.seconds * 1_000 + stopGracePeriod.nanos / 1e6);
-  return { kind: "command", command: { path, args: spec.args, env: environment.env, directory: dir, user: user.user, stopSignal, stopGraceMs } };
+  const stopGraceMs =
+    stopGracePeriod === null
+      ? stopGraceMsDefault
+      : Math.max(0, stopGracePeriod.seconds * 1_000 + stopGracePeriod.nanos / 1e6);
+  return {
+    kind: "command",
+    command: { path, args: spec.args, env: environment.env, directory: dir, user: user.user, stopSignal, stopGraceMs },
+  };
 }
 
 /** Accepts `SIGTERM`, `TERM` and `15`, as Docker does. */
@@ -86,16 +98,24 @@ function isExecutable(path: string): boolean {
 
 function find(command: string, searchPath: string, directory: string): string | null {
   if (isAbsolute(command)) return isExecutable(command) ? command : null;
-  if (command.includes("/")) return directory !== "" && isExecutable(join(directory, command)) ? join(directory, command) : null;
+  if (command.includes("/"))
+    return directory !== "" && isExecutable(join(directory, command)) ? join(directory, command) : null;
   for (const folder of searchPath.split(":")) {
     if (isAbsolute(folder) && isExecutable(join(folder, command))) return join(folder, command);
   }
   return null;
 }
 
-type Environment = { readonly kind: "env"; readonly env: Record<string, string> } | { readonly kind: "refused"; readonly reason: string };
+type Environment =
+  | { readonly kind: "env"; readonly env: Record<string, string> }
+  | { readonly kind: "refused"; readonly reason: string };
 
-function environmentOf(entries: readonly string[], task: DriverTask, agent: AgentEnvironment, home: string | null): Environment {
+function environmentOf(
+  entries: readonly string[],
+  task: DriverTask,
+  agent: AgentEnvironment,
+  home: string | null,
+): Environment {
   const env: Record<string, string> = {};
   for (const name of ["PATH", "HOME", "LANG"]) {
     const value = agent[name];
@@ -105,27 +125,37 @@ function environmentOf(entries: readonly string[], task: DriverTask, agent: Agen
   if (task.traceparent !== "") env["TRACEPARENT"] = task.traceparent;
   for (const entry of entries) {
     const [, name, text] = /^([A-Za-z_][A-Za-z0-9_]*)=([^\0]*)$/s.exec(entry) ?? [];
-    if (name === undefined || text === undefined) return { kind: "refused", reason: `exec: '${entry}' in the environment is not NAME=value` };
+    if (name === undefined || text === undefined)
+      return { kind: "refused", reason: `exec: '${entry}' in the environment is not NAME=value` };
     const expansion = expand(text, task);
-    if (expansion.kind === "unknown") return { kind: "refused", reason: `exec: the template {{${expansion.expression}}} of ${name} is not known` };
+    if (expansion.kind === "unknown")
+      return { kind: "refused", reason: `exec: the template {{${expansion.expression}}} of ${name} is not known` };
     env[name] = expansion.text;
   }
   return { kind: "env", env };
 }
 
 type User =
-  | { readonly kind: "user"; readonly user: { readonly uid: number; readonly gid: number } | null; readonly home: string | null }
+  | {
+      readonly kind: "user";
+      readonly user: { readonly uid: number; readonly gid: number } | null;
+      readonly home: string | null;
+    }
   | { readonly kind: "refused"; readonly reason: string };
 
 /** A name of /etc/passwd or a uid. */
 function userOf(text: string): User {
   if (text === "") return { kind: "user", user: null, home: null };
-  const entries = readFileSync("/etc/passwd", "utf8").split("\n").map((line) => line.split(":"));
+  const entries = readFileSync("/etc/passwd", "utf8")
+    .split("\n")
+    .map((line) => line.split(":"));
   const entry = entries.find(([name]) => name === text) ?? entries.find(([, , uid]) => uid === text);
   const isNumber = /^[0-9]{1,9}$/.test(text);
-  if (entry === undefined && !isNumber) return { kind: "refused", reason: `exec: there is no user ${text} on this node` };
+  if (entry === undefined && !isNumber)
+    return { kind: "refused", reason: `exec: there is no user ${text} on this node` };
   const uid = Number(entry?.[2] ?? text);
   if (process.getuid?.() === uid) return { kind: "user", user: null, home: null };
-  if (process.getuid?.() !== 0) return { kind: "refused", reason: `exec: cannot run as user ${text}, because the agent does not run as root` };
+  if (process.getuid?.() !== 0)
+    return { kind: "refused", reason: `exec: cannot run as user ${text}, because the agent does not run as root` };
   return { kind: "user", user: { uid, gid: Number(entry?.[3] ?? uid) }, home: entry?.[5] ?? "/" };
 }

@@ -16,7 +16,14 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chown, mkdir, open, readFile, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import type { DriverOutcome, DriverTask, FoundTask, StartOutcome, TaskDriver, TaskExit } from "../../actors/agent-ports.ts";
+import type {
+  DriverOutcome,
+  DriverTask,
+  FoundTask,
+  StartOutcome,
+  TaskDriver,
+  TaskExit,
+} from "../../actors/agent-ports.ts";
 import type { Clock, Logger, TimerHandle } from "../../runtime/ports.ts";
 import { commandOf, type AgentEnvironment, type Command } from "./command.ts";
 import { lastOutput, outputBytesMax, outputLookMs, outputNames, rotate } from "./output.ts";
@@ -121,7 +128,10 @@ export class ExecDriver implements TaskDriver {
   /** E3 */
   #inTurn<T>(taskId: string, act: () => Promise<T>): Promise<T> {
     const turn = (this.#turns.get(taskId) ?? Promise.resolve()).then(act);
-    this.#turns.set(taskId, turn.catch(() => {}));
+    this.#turns.set(
+      taskId,
+      turn.catch(() => {}),
+    );
     return turn;
   }
 
@@ -153,7 +163,11 @@ export class ExecDriver implements TaskDriver {
     try {
       for (const name of outputNames) files.push(await open(join(home, name), "a", 0o600));
       files.push(await open(join(home, "run"), "w", 0o600));
-      const pid = await this.#spawn(task.id, outcome.command, files.map(({ fd }) => fd));
+      const pid = await this.#spawn(
+        task.id,
+        outcome.command,
+        files.map(({ fd }) => fd),
+      );
       return { kind: "started", pid };
     } catch (error) {
       return { kind: "refused", reason: `exec: cannot start ${outcome.command.path}: ${textOf(error)}` };
@@ -162,7 +176,11 @@ export class ExecDriver implements TaskDriver {
     }
   }
 
-  async #spawn(taskId: string, command: Command, [stdout, stderr, runFile]: readonly (number | undefined)[]): Promise<number> {
+  async #spawn(
+    taskId: string,
+    command: Command,
+    [stdout, stderr, runFile]: readonly (number | undefined)[],
+  ): Promise<number> {
     const child = spawn(shell, [...wrapperArguments(command.path, command.args)], {
       cwd: command.directory === "" ? join(this.#home(taskId), "work") : command.directory,
       env: command.env as NodeJS.ProcessEnv,
@@ -208,7 +226,15 @@ export class ExecDriver implements TaskDriver {
 
   #track(taskId: string, name: ProcessName): Run {
     const { promise, resolve } = Promise.withResolvers<TaskExit>();
-    const run: Run = { taskId, name, exited: promise, end: resolve, since: this.#options.clock.now(), sweptSince: null, hasEnded: false };
+    const run: Run = {
+      taskId,
+      name,
+      exited: promise,
+      end: resolve,
+      since: this.#options.clock.now(),
+      sweptSince: null,
+      hasEnded: false,
+    };
     this.#runs.set(taskId, run);
     this.#repeat("outputs", outputLookMs, () => this.#rotateAll());
     return run;
@@ -258,7 +284,11 @@ export class ExecDriver implements TaskDriver {
   }
 
   async #stopFacts(taskId: string): Promise<StopFacts> {
-    const [name = "", graceMs = ""] = (await readFile(join(this.#home(taskId), "stop"), "latin1").catch(() => "SIGTERM 0")).trim().split(" ");
+    const [name = "", graceMs = ""] = (
+      await readFile(join(this.#home(taskId), "stop"), "latin1").catch(() => "SIGTERM 0")
+    )
+      .trim()
+      .split(" ");
     return { signal: name as NodeJS.Signals, graceMs: Number(graceMs) };
   }
 
@@ -300,7 +330,8 @@ export class ExecDriver implements TaskDriver {
     const { exitCode } = await this.#runFile(run.taskId);
     const output = exitCode === 0 ? "" : await lastOutput(this.#home(run.taskId));
     if (exitCode !== null) return { code: exitCode, signal: signalOf(exitCode), reason: "", lastOutput: output };
-    if (run.name.bootId !== bootId()) return { code: -1, signal: "", reason: "the node was restarted while it ran", lastOutput: output };
+    if (run.name.bootId !== bootId())
+      return { code: -1, signal: "", reason: "the node was restarted while it ran", lastOutput: output };
     // Only SIGKILL keeps the shell from writing how the command ended.
     return { code: 137, signal: "SIGKILL", reason: "", lastOutput: output };
   }
@@ -310,7 +341,9 @@ export class ExecDriver implements TaskDriver {
     const live = [...this.#runs.values()].filter(({ hasEnded }) => !hasEnded);
     if (live.length === 0) this.#cancel("outputs");
     for (const { taskId } of live) {
-      await rotate(this.#home(taskId), bytesMax).catch((error: unknown) => this.#options.log.warn({ error, task: taskId }, "cannot rotate a task's output"));
+      await rotate(this.#home(taskId), bytesMax).catch((error: unknown) =>
+        this.#options.log.warn({ error, task: taskId }, "cannot rotate a task's output"),
+      );
     }
   }
 
@@ -321,7 +354,11 @@ export class ExecDriver implements TaskDriver {
       await act();
       if (this.#timers.has(name)) arm();
     };
-    const arm = (): void => void this.#timers.set(name, this.#options.clock.setTimeout(() => void again(), ms));
+    const arm = (): void =>
+      void this.#timers.set(
+        name,
+        this.#options.clock.setTimeout(() => void again(), ms),
+      );
     arm();
   }
 

@@ -1,7 +1,9 @@
 /** The templates that SwarmKit's workers expand: a small part of Go's template language, and nothing that can run code. */
 import type { DriverTask } from "../../actors/agent-ports.ts";
 
-export type Expansion = { readonly kind: "text"; readonly text: string } | { readonly kind: "unknown"; readonly expression: string };
+export type Expansion =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "unknown"; readonly expression: string };
 
 const placeholder = /\{\{-?\s*(.*?)\s*-?\}\}/gs;
 const labelByIndex = /^index\s+\.Service\.Labels\s+"((?:[^"\\]|\\.)*)"$/;
@@ -39,6 +41,8 @@ function valueOf(expression: string, task: DriverTask): string | null {
       // A global service's task has no slot; its node stands for it, as in SwarmKit.
       return task.slot === 0 ? task.nodeId : String(task.slot);
   }
-  const label = expression.startsWith(".Service.Labels.") ? expression.slice(".Service.Labels.".length) : labelByIndex.exec(expression)?.[1]?.replaceAll(/\\(.)/g, "$1");
+  const label = expression.startsWith(".Service.Labels.")
+    ? expression.slice(".Service.Labels.".length)
+    : labelByIndex.exec(expression)?.[1]?.replaceAll(/\\(.)/g, "$1");
   return label === undefined || label === "" ? null : (task.serviceLabels[label] ?? "");
 }

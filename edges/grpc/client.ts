@@ -56,7 +56,9 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
     options.timeoutMs,
     () => {
       const isTrusted = rootPem === undefined || socket.authorized || isCrossSigned(socket, rootPem, serverName);
-      return isTrusted ? null : `its certificate is not trusted: ${nameError?.message ?? String(socket.authorizationError)}`;
+      return isTrusted
+        ? null
+        : `its certificate is not trusted: ${nameError?.message ?? String(socket.authorizationError)}`;
     },
   );
 }

@@ -4,7 +4,7 @@
  * have the same name, and SwarmKit's cross-certificate does not say which key signed it, so OpenSSL takes it for
  * self-signed and gives up: it is the one refusal of OpenSSL's that is looked at again here.
  */
-import { X509Certificate } from "node:crypto";
+import type { X509Certificate } from "node:crypto";
 import type { TLSSocket } from "node:tls";
 import { describeCertificate } from "../../runtime/pki/index.ts";
 
@@ -21,5 +21,7 @@ export function isCrossSigned(socket: TLSSocket, rootPem: string, serverName: st
     at = at.issuerCertificate;
   }
   const facts = describeCertificate(chain.map(String).join(""), rootPem);
-  return facts.kind === "certificate" && chain[0]?.checkHost(serverName) !== undefined && facts.verify(rootPem, Date.now());
+  return (
+    facts.kind === "certificate" && chain[0]?.checkHost(serverName) !== undefined && facts.verify(rootPem, Date.now())
+  );
 }

@@ -1,7 +1,11 @@
 // The certificate chart alone: what is tried again, what is hopeless, and when a renewal is due.
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
-import { agentCertificateMachine, type AgentCertificateEvent, type AgentCertificateInput } from "../../machines/agent-certificate.ts";
+import {
+  agentCertificateMachine,
+  type AgentCertificateEvent,
+  type AgentCertificateInput,
+} from "../../machines/agent-certificate.ts";
 
 type Snapshot = SnapshotFrom<typeof agentCertificateMachine>;
 interface Step {
@@ -13,18 +17,37 @@ function after(input: AgentCertificateInput, ...events: readonly (AgentCertifica
   let [state, effects] = initialTransition(agentCertificateMachine, input);
   for (const event of events) {
     // A text stands for the end of the delay of that name in the present state.
-    const happened = typeof event === "string" ? ({ type: `xstate.after.${event}.agentCertificate.${String(state.value)}` } as never) : event;
+    const happened =
+      typeof event === "string"
+        ? ({ type: `xstate.after.${event}.agentCertificate.${String(state.value)}` } as never)
+        : event;
     [state, effects] = transition(agentCertificateMachine, state, happened);
   }
   return { state, effects: effects as unknown as Step["effects"] };
 }
 
-const names = ({ effects }: Step): readonly string[] => effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate."));
-const delays = ({ effects }: Step): readonly unknown[] => effects.filter(({ type }) => type === "xstate.raise").map(({ params }) => (params as { delay?: unknown }).delay);
+const names = ({ effects }: Step): readonly string[] =>
+  effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate."));
+const delays = ({ effects }: Step): readonly unknown[] =>
+  effects.filter(({ type }) => type === "xstate.raise").map(({ params }) => (params as { delay?: unknown }).delay);
 
 const joining: AgentCertificateInput = { kind: "joining" };
-const holding: AgentCertificateInput = { kind: "holding", nodeId: "n1", role: "swarm-worker", at: 1_000, renewAt: 5_000, expiresAt: 9_000 };
-const installed: AgentCertificateEvent = { type: "certificate.installed", nodeId: "n1", role: "swarm-worker", at: 6_000, renewAt: 50_000, expiresAt: 90_000 };
+const holding: AgentCertificateInput = {
+  kind: "holding",
+  nodeId: "n1",
+  role: "swarm-worker",
+  at: 1_000,
+  renewAt: 5_000,
+  expiresAt: 9_000,
+};
+const installed: AgentCertificateEvent = {
+  type: "certificate.installed",
+  nodeId: "n1",
+  role: "swarm-worker",
+  at: 6_000,
+  renewAt: 50_000,
+  expiresAt: 90_000,
+};
 const refusedRoot: AgentCertificateEvent = { type: "root.refused", reason: "no answer", definite: false };
 const refused: AgentCertificateEvent = { type: "request.refused", reason: "busy", definite: false };
 const issued: AgentCertificateEvent = { type: "certificate.issued" };
@@ -52,14 +75,28 @@ test("a join gives up after five tries two seconds apart, with the last reason",
 
 test("what trying again cannot mend fails a join at once", (t) => {
   t.is(after(joining, { ...refusedRoot, definite: true } as AgentCertificateEvent).state.value, "failed");
-  t.is(after(joining, { type: "root.fetched" }, { ...refused, definite: true } as AgentCertificateEvent).state.value, "failed");
+  t.is(
+    after(joining, { type: "root.fetched" }, { ...refused, definite: true } as AgentCertificateEvent).state.value,
+    "failed",
+  );
 });
 
 test("a poll whose deadline passed asks again at once, any other failure waits longer each time", (t) => {
   const polling = [{ type: "root.fetched" }, accepted] as const;
   t.deepEqual(names(after(joining, ...polling, { type: "poll.expired" })), ["pollStatus"]);
   const failed: AgentCertificateEvent = { type: "poll.failed", reason: "?" };
-  const bounds = [1, 2, 3, 4, 5, 6, 7].map((count) => delays(after(joining, ...polling, ...Array.from({ length: count }, () => [failed, "pollBackoff"]).flat().slice(0, -1)))[0]);
+  const bounds = [1, 2, 3, 4, 5, 6, 7].map(
+    (count) =>
+      delays(
+        after(
+          joining,
+          ...polling,
+          ...Array.from({ length: count }, () => [failed, "pollBackoff"])
+            .flat()
+            .slice(0, -1),
+        ),
+      )[0],
+  );
   t.deepEqual(bounds, [2_000, 3_000, 5_000, 9_000, 17_000, 30_000, 30_000]);
 });
 
@@ -100,7 +137,13 @@ test("a wanted role is asked for until the certificate carries it", (t) => {
   const forced = after(holding, manager);
   t.is(forced.state.value, "forced");
   t.is(after(holding, manager, "forcedDelay", accepted, issued, installed).state.value, "forced");
-  t.is(after(holding, manager, "forcedDelay", accepted, issued, { ...installed, role: "swarm-manager" } as AgentCertificateEvent).state.value, "valid");
+  t.is(
+    after(holding, manager, "forcedDelay", accepted, issued, {
+      ...installed,
+      role: "swarm-manager",
+    } as AgentCertificateEvent).state.value,
+    "valid",
+  );
 });
 
 test("an offered root is considered only by a node that holds a certificate", (t) => {

@@ -2,7 +2,13 @@
 import test from "ava";
 import fc from "fast-check";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
-import { chooseManager, namesSameManagers, observeManager, replaceManagers, type KnownManager } from "../../machines/agent-managers.ts";
+import {
+  chooseManager,
+  namesSameManagers,
+  observeManager,
+  replaceManagers,
+  type KnownManager,
+} from "../../machines/agent-managers.ts";
 import { agentSessionMachine, type AgentSessionEvent } from "../../machines/agent-session.ts";
 import { AssignmentsMessage, SessionMessage } from "../../proto/gen/messages.ts";
 
@@ -19,14 +25,25 @@ function after(...events: readonly AgentSessionEvent[]): Step {
 }
 
 /** The chart's own effects; timers and announcements are asked for by name where they matter. */
-const names = ({ effects }: Step): readonly string[] => effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate.") && type !== "announce");
-const delays = ({ effects }: Step): readonly unknown[] => effects.filter(({ type }) => type === "xstate.raise").map(({ params }) => (params as { delay?: unknown }).delay);
+const names = ({ effects }: Step): readonly string[] =>
+  effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate.") && type !== "announce");
+const delays = ({ effects }: Step): readonly unknown[] =>
+  effects.filter(({ type }) => type === "xstate.raise").map(({ params }) => (params as { delay?: unknown }).delay);
 
 const wanted: AgentSessionEvent = { type: "session.wanted" };
 const reached: AgentSessionEvent = { type: "manager.reached", addr: "m:1" };
-const message = (sessionId: string): AgentSessionEvent => ({ type: "session.message", message: SessionMessage.create({ sessionId }) });
+const message = (sessionId: string): AgentSessionEvent => ({
+  type: "session.message",
+  message: SessionMessage.create({ sessionId }),
+});
 const failed: AgentSessionEvent = { type: "session.failed", reason: "gone" };
-const assignments = (complete: boolean, appliesTo: string, resultsIn: string): AgentSessionEvent => ({ type: "assignments.received", message: AssignmentsMessage.create(), complete, appliesTo, resultsIn });
+const assignments = (complete: boolean, appliesTo: string, resultsIn: string): AgentSessionEvent => ({
+  type: "assignments.received",
+  message: AssignmentsMessage.create(),
+  complete,
+  appliesTo,
+  resultsIn,
+});
 
 test("A1: nothing is opened beside the session before its first message", (t) => {
   const opening = after(wanted, reached);
@@ -69,7 +86,9 @@ test("waits grow as SwarmKit's do and begin anew after a registration", (t) => {
   for (let at = 0; at < 8; at += 1) {
     [state] = transition(agentSessionMachine, state, failed);
     bounds.push(state.context.backoffMs);
-    [state] = transition(agentSessionMachine, state, { type: "xstate.after.backoff.agentSession.backing-off" } as never);
+    [state] = transition(agentSessionMachine, state, {
+      type: "xstate.after.backoff.agentSession.backing-off",
+    } as never);
   }
   t.deepEqual(bounds, [100, 300, 700, 1_500, 3_100, 6_300, 8_000, 8_000]);
   [state] = transition(agentSessionMachine, state, reached);
@@ -121,7 +140,11 @@ test("weights move half way with each experience and stay within bounds", (t) =>
 });
 
 test("G1: whatever managers list, the agent is never left without one", (t) => {
-  const peer = fc.record({ nodeId: fc.constantFrom("a", "b", "c"), addr: fc.constantFrom("", "x:1", "y:1"), weight: fc.integer({ min: -1_000, max: 1_000 }) });
+  const peer = fc.record({
+    nodeId: fc.constantFrom("a", "b", "c"),
+    addr: fc.constantFrom("", "x:1", "y:1"),
+    weight: fc.integer({ min: -1_000, max: 1_000 }),
+  });
   fc.assert(
     fc.property(fc.array(fc.array(peer)), fc.double({ min: 0, max: 0.999_999, noNaN: true }), (lists, roll) => {
       let managers: readonly KnownManager[] = [manager("first", 0)];
@@ -138,7 +161,13 @@ test("G1: whatever managers list, the agent is never left without one", (t) => {
 });
 
 test("managers that are no longer listed are forgotten, the others keep what is known of them", (t) => {
-  const next = replaceManagers([manager("a", 100), manager("b", 100)], [{ nodeId: "b", addr: "b:1", weight: 10 }, { nodeId: "c", addr: "c:1", weight: 10 }]);
+  const next = replaceManagers(
+    [manager("a", 100), manager("b", 100)],
+    [
+      { nodeId: "b", addr: "b:1", weight: 10 },
+      { nodeId: "c", addr: "c:1", weight: 10 },
+    ],
+  );
   t.deepEqual(next, [manager("b", 55), manager("c", 10)]);
   t.false(namesSameManagers(next, [manager("b", 1)]));
   t.true(namesSameManagers(next, [manager("c", 1), manager("b", 1)]));

@@ -2,9 +2,23 @@
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { planAssignments } from "../../machines/agent-assignments.ts";
-import { agentTaskMachine, isNews, reportOfExit, type AgentTaskEvent, type TaskReport } from "../../machines/agent-task.ts";
 import {
-  Assignment, AssignmentChange, AssignmentChange_AssignmentAction as Action, AssignmentsMessage, AssignmentsMessage_Type as Kind, Config, Secret, Task, TaskState,
+  agentTaskMachine,
+  isNews,
+  reportOfExit,
+  type AgentTaskEvent,
+  type TaskReport,
+} from "../../machines/agent-task.ts";
+import {
+  Assignment,
+  AssignmentChange,
+  AssignmentChange_AssignmentAction as Action,
+  AssignmentsMessage,
+  AssignmentsMessage_Type as Kind,
+  Config,
+  Secret,
+  Task,
+  TaskState,
 } from "../../proto/gen/messages.ts";
 
 interface Outcome {
@@ -15,7 +29,12 @@ interface Outcome {
 
 function life(input: { before?: TaskState; desired?: TaskState }, ...events: readonly AgentTaskEvent[]): Outcome {
   const effects: { type: string; params?: unknown }[] = [];
-  let [state, more] = initialTransition(agentTaskMachine, { taskId: "t1", before: TaskState.ASSIGNED, desired: TaskState.RUNNING, ...input });
+  let [state, more] = initialTransition(agentTaskMachine, {
+    taskId: "t1",
+    before: TaskState.ASSIGNED,
+    desired: TaskState.RUNNING,
+    ...input,
+  });
   effects.push(...(more as never[]));
   for (const event of events) {
     [state, more] = transition(agentTaskMachine, state, event);
@@ -34,7 +53,11 @@ const prepared: AgentTaskEvent = { type: "run.prepared" };
 const started: AgentTaskEvent = { type: "run.started", pid: 7 };
 const stop: AgentTaskEvent = { type: "desired.raised", desired: TaskState.SHUTDOWN };
 const stopped: AgentTaskEvent = { type: "run.stopped", code: 143 };
-const exited = (code: number): AgentTaskEvent => ({ type: "run.exited", pid: 7, exit: { code, signal: "", reason: "", lastOutput: "oops" } });
+const exited = (code: number): AgentTaskEvent => ({
+  type: "run.exited",
+  pid: 7,
+  exit: { code, signal: "", reason: "", lastOutput: "oops" },
+});
 const refused: AgentTaskEvent = { type: "run.refused", reason: "no" };
 
 test("a task that ends by itself passes every state", (t) => {
@@ -43,13 +66,23 @@ test("a task that ends by itself passes every state", (t) => {
   t.deepEqual(states(done), [...all, TaskState.COMPLETE]);
   t.deepEqual(done.acts, ["look", "prepare", "start", "awaitExit"]);
   const failed = life({}, absent, prepared, started, exited(3));
-  t.deepEqual(failed.reports.at(-1), { state: TaskState.FAILED, message: "finished; last output: oops", err: "task: non-zero exit (3)", pid: 7, exitCode: 3 });
+  t.deepEqual(failed.reports.at(-1), {
+    state: TaskState.FAILED,
+    message: "finished; last output: oops",
+    err: "task: non-zero exit (3)",
+    pid: 7,
+    exitCode: 3,
+  });
 });
 
 test("K2: a task rests below its desired state and goes on when that rises", (t) => {
   t.is(life({ desired: TaskState.NEW }, absent).state.value, "accepted");
   t.is(life({ desired: TaskState.READY }, absent, prepared).state.value, "ready");
-  t.is(life({ desired: TaskState.READY }, absent, prepared, { type: "desired.raised", desired: TaskState.RUNNING }).state.value, "starting");
+  t.is(
+    life({ desired: TaskState.READY }, absent, prepared, { type: "desired.raised", desired: TaskState.RUNNING }).state
+      .value,
+    "starting",
+  );
   t.is(life({ desired: TaskState.COMPLETE }, absent, prepared, started).state.value, "running");
   const lowered = life({}, absent, prepared, started, { type: "desired.raised", desired: TaskState.READY });
   t.is(lowered.state.context.desired, TaskState.RUNNING);
@@ -96,7 +129,14 @@ test("a stop ends a task in every state, and a start under way is waited for", (
 
 test("K1, K5: a removal ends what runs, forgets, and reports nothing more", (t) => {
   const remove: AgentTaskEvent = { type: "removal.wanted" };
-  for (const events of [[], [absent], [absent, prepared], [absent, prepared, started], [absent, prepared, started, stop], [absent, prepared, started, exited(0)]]) {
+  for (const events of [
+    [],
+    [absent],
+    [absent, prepared],
+    [absent, prepared, started],
+    [absent, prepared, started, stop],
+    [absent, prepared, started, exited(0)],
+  ]) {
     const before = life({}, ...events).reports.length;
     const gone = life({}, ...events, remove, exited(9), stopped, { type: "run.forgotten" });
     t.is(gone.state.status, "done");
@@ -113,12 +153,22 @@ test("K1: a report that is not higher than the newest is no news", (t) => {
 
 test("a failed run's report keeps code, signal and output", (t) => {
   const killed = reportOfExit({ code: 137, signal: "SIGKILL", reason: "", lastOutput: "a\nb" }, 5);
-  t.deepEqual(killed, { state: TaskState.FAILED, message: "finished; last output: a\nb", err: "task: non-zero exit (137), killed by SIGKILL", pid: 5, exitCode: 137 });
-  t.is(reportOfExit({ code: -1, signal: "", reason: "the node was restarted while it ran", lastOutput: "" }, 5).err, "task: the node was restarted while it ran");
+  t.deepEqual(killed, {
+    state: TaskState.FAILED,
+    message: "finished; last output: a\nb",
+    err: "task: non-zero exit (137), killed by SIGKILL",
+    pid: 5,
+    exitCode: 137,
+  });
+  t.is(
+    reportOfExit({ code: -1, signal: "", reason: "the node was restarted while it ran", lastOutput: "" }, 5).err,
+    "task: the node was restarted while it ran",
+  );
 });
 
 test("a message's changes are sorted by kind, and a complete one removes what it does not name", (t) => {
-  const change = (assignment: Partial<Assignment>, action: Action = Action.UPDATE) => AssignmentChange.create({ assignment: Assignment.create(assignment), action });
+  const change = (assignment: Partial<Assignment>, action: Action = Action.UPDATE) =>
+    AssignmentChange.create({ assignment: Assignment.create(assignment), action });
   const changes = [
     change({ task: Task.create({ id: "t1" }) }),
     change({ secret: Secret.create({ id: "s1" }) }),
@@ -127,9 +177,19 @@ test("a message's changes are sorted by kind, and a complete one removes what it
     AssignmentChange.create({}),
     change({}),
   ];
-  const incremental = planAssignments(AssignmentsMessage.create({ type: Kind.INCREMENTAL, changes }), ["t1", "t2", "t3"]);
-  t.deepEqual(incremental.tasks.map(({ id }) => id), ["t1"]);
-  t.deepEqual(incremental.secrets.map(({ id }) => id), ["s1"]);
+  const incremental = planAssignments(AssignmentsMessage.create({ type: Kind.INCREMENTAL, changes }), [
+    "t1",
+    "t2",
+    "t3",
+  ]);
+  t.deepEqual(
+    incremental.tasks.map(({ id }) => id),
+    ["t1"],
+  );
+  t.deepEqual(
+    incremental.secrets.map(({ id }) => id),
+    ["s1"],
+  );
   t.deepEqual(incremental.removedConfigs, ["c1"]);
   t.deepEqual(incremental.removedTasks, ["t2"]);
   const complete = planAssignments(AssignmentsMessage.create({ changes: changes.slice(0, 1) }), ["t1", "t2", "t3"]);

@@ -2,11 +2,40 @@
 import type { CertificateMaker } from "../../actors/agent-ports.ts";
 import { startAgent, type Agent, type AgentState } from "../../actors/agent.ts";
 import {
-  Any, Assignment, AssignmentChange, AssignmentChange_AssignmentAction as Action, AssignmentsMessage, AssignmentsMessage_Type as Kind, CAService,
-  Certificate, Annotations, DispatcherService, Duration, GenericRuntimeSpec, GetRootCACertificateResponse, HeartbeatResponse, IssuanceStatus,
-  IssuanceStatus_State, IssueNodeCertificateResponse, LogBrokerService, Node, NodeCAService, NodeCertificateStatusResponse, NodeSpec, Peer,
-  SessionMessage, Task, TaskSpec, TaskState, TaskStatus, UpdateTaskStatusResponse, WeightedPeer,
-  type IssueNodeCertificateRequest, type NodeCertificateStatusRequest, type SessionRequest, type UpdateTaskStatusRequest,
+  Any,
+  Assignment,
+  AssignmentChange,
+  AssignmentChange_AssignmentAction as Action,
+  AssignmentsMessage,
+  AssignmentsMessage_Type as Kind,
+  CAService,
+  Certificate,
+  Annotations,
+  DispatcherService,
+  Duration,
+  GenericRuntimeSpec,
+  GetRootCACertificateResponse,
+  HeartbeatResponse,
+  IssuanceStatus,
+  IssuanceStatus_State,
+  IssueNodeCertificateResponse,
+  LogBrokerService,
+  Node,
+  NodeCAService,
+  NodeCertificateStatusResponse,
+  NodeSpec,
+  Peer,
+  SessionMessage,
+  Task,
+  TaskSpec,
+  TaskState,
+  TaskStatus,
+  UpdateTaskStatusResponse,
+  WeightedPeer,
+  type IssueNodeCertificateRequest,
+  type NodeCertificateStatusRequest,
+  type SessionRequest,
+  type UpdateTaskStatusRequest,
 } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
 import { makeJoinToken } from "../../runtime/pki/index.ts";
@@ -75,7 +104,12 @@ export class World {
       node: (id) => Node.create({ id, spec: NodeSpec.create() }),
     };
     this.token = makeJoinToken(bytes(rootPem), new Uint8Array(16));
-    this.machine = new SimMachine("node", { clock: this.clock, random: this.simulation.random.fork("machine"), trace: this.simulation.trace, habits: calm });
+    this.machine = new SimMachine("node", {
+      clock: this.clock,
+      random: this.simulation.random.fork("machine"),
+      trace: this.simulation.trace,
+      habits: calm,
+    });
     this.manager = this.simulation.process("manager", ({ rpc }) => void rpc.serve(address, this.#services()));
     this.node = this.simulation.process("node", (ports) => {
       const { clock, random, rpc, telemetry } = ports;
@@ -84,7 +118,10 @@ export class World {
         random,
         telemetry,
         host: new Host({ clock, telemetry, onCrash: (id, error) => ports.fail(id, error) }),
-        dialer: { dial: (to, credentials, material) => rpc.connect(to, credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null) },
+        dialer: {
+          dial: (to, credentials, material) =>
+            rpc.connect(to, credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null),
+        },
         disk: agentDisk(ports.disk, clock, random.fork("disk")),
         certificates: this.#crossing(simulatedAuthority(random.fork("certificates"))),
         facts: { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 1e9, engineVersion: "1.2.3" },
@@ -107,7 +144,8 @@ export class World {
 
   async until(condition: () => boolean, withinMs = 60_000): Promise<void> {
     const end = await this.clock.run({ until: condition, untilMs: this.clock.now() + withinMs });
-    if (end !== "until") throw new Error(`not within ${withinMs} ms; the agent is ${JSON.stringify(this.agent?.state())}`);
+    if (end !== "until")
+      throw new Error(`not within ${withinMs} ms; the agent is ${JSON.stringify(this.agent?.state())}`);
   }
 
   async pass(ms: number): Promise<void> {
@@ -137,25 +175,45 @@ export class World {
     this.sessions.at(-1)?.sink.write(this.#message(this.agent.nodeId() ?? "", fields));
   }
 
-  #crossing({ createKeyAndCsr, describe }: CertificateMaker): CertificateMaker {
+  #crossing(maker: CertificateMaker): CertificateMaker {
     return {
-      createKeyAndCsr,
+      createKeyAndCsr: () => maker.createKeyAndCsr(),
       describe: (pem, rootPem) => {
-        const facts = describe(pem, rootPem);
+        const facts = maker.describe(pem, rootPem);
         if (facts.kind === "malformed") return facts;
-        return { ...facts, verify: (root, nowMs) => this.script.crossRoots.includes(root) || facts.verify(root, nowMs) };
+        return {
+          ...facts,
+          verify: (root, nowMs) => this.script.crossRoots.includes(root) || facts.verify(root, nowMs),
+        };
       },
     };
   }
 
   #message(nodeId: string, fields: Partial<SessionMessage> = {}): SessionMessage {
-    return SessionMessage.create({ sessionId: `s${this.sessions.length}`, node: this.script.node(nodeId), managers: this.script.managers, RootCA: bytes(this.script.rootPem), ...fields });
+    return SessionMessage.create({
+      sessionId: `s${this.sessions.length}`,
+      node: this.script.node(nodeId),
+      managers: this.script.managers,
+      RootCA: bytes(this.script.rootPem),
+      ...fields,
+    });
   }
 
   #services(): readonly { service: { name: string; methods: object }; handlers: object }[] {
     return [
-      { service: CAService, handlers: { GetRootCACertificate: () => GetRootCACertificateResponse.create({ certificate: bytes(this.script.rootPem) }) } },
-      { service: NodeCAService, handlers: { IssueNodeCertificate: (request: IssueNodeCertificateRequest, call: CallContext) => this.#issue(request, call), NodeCertificateStatus: (request: NodeCertificateStatusRequest) => this.#status(request) } },
+      {
+        service: CAService,
+        handlers: {
+          GetRootCACertificate: () => GetRootCACertificateResponse.create({ certificate: bytes(this.script.rootPem) }),
+        },
+      },
+      {
+        service: NodeCAService,
+        handlers: {
+          IssueNodeCertificate: (request: IssueNodeCertificateRequest, call: CallContext) => this.#issue(request, call),
+          NodeCertificateStatus: (request: NodeCertificateStatusRequest) => this.#status(request),
+        },
+      },
       {
         service: DispatcherService,
         handlers: {
@@ -170,12 +228,15 @@ export class World {
           Heartbeat: () => {
             this.heartbeats += 1;
             const { periodMs } = this.script;
-            return HeartbeatResponse.create({ period: Duration.create({ seconds: Math.floor(periodMs / 1_000), nanos: (periodMs % 1_000) * 1e6 }) });
+            return HeartbeatResponse.create({
+              period: Duration.create({ seconds: Math.floor(periodMs / 1_000), nanos: (periodMs % 1_000) * 1e6 }),
+            });
           },
           Assignments: (_: object, sink: Sink<AssignmentsMessage>) => void this.streams.push(sink),
           UpdateTaskStatus: (request: UpdateTaskStatusRequest) => {
             this.script.onReport(request);
-            for (const { status, taskId } of request.updates) if (status !== null) this.reports.push({ taskId, state: status.state, status });
+            for (const { status, taskId } of request.updates)
+              if (status !== null) this.reports.push({ taskId, state: status.state, status });
             return UpdateTaskStatusResponse.create();
           },
         },
@@ -213,7 +274,10 @@ export class World {
     const issued = this.#issued.get(nodeId);
     if (issued === undefined) throw new RpcError(Status.NOT_FOUND, "NotFound");
     const status = IssuanceStatus.create({ state: IssuanceStatus_State.ISSUED });
-    return NodeCertificateStatusResponse.create({ status, certificate: Certificate.create({ csr: issued.csr, certificate: issued.pem, cn: nodeId, status }) });
+    return NodeCertificateStatusResponse.create({
+      status,
+      certificate: Certificate.create({ csr: issued.csr, certificate: issued.pem, cn: nodeId, status }),
+    });
   }
 }
 
@@ -232,7 +296,9 @@ export function task(id: string, fields: Partial<Task> = {}): Task {
     slot: 1,
     nodeId: "node1",
     serviceAnnotations: Annotations.create({ name: "web" }),
-    spec: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: "exec", payload: Any.create({ type_url: "muster.v1.ExecSpec" }) }) }),
+    spec: TaskSpec.create({
+      generic: GenericRuntimeSpec.create({ kind: "exec", payload: Any.create({ type_url: "muster.v1.ExecSpec" }) }),
+    }),
     status: TaskStatus.create({ state: TaskState.ASSIGNED }),
     desiredState: TaskState.RUNNING,
     ...fields,

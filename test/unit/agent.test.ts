@@ -1,8 +1,17 @@
 // The whole agent against a scripted manager, on virtual time.
 import test from "ava";
 import {
-  AssignmentChange_AssignmentAction as Action, AssignmentsMessage_Type as Kind, Certificate, ContainerSpec, IssuanceStatus, IssuanceStatus_State, Node,
-  NodeSpec, TaskSpec, TaskState, TaskStatus,
+  AssignmentChange_AssignmentAction as Action,
+  AssignmentsMessage_Type as Kind,
+  Certificate,
+  ContainerSpec,
+  IssuanceStatus,
+  IssuanceStatus_State,
+  Node,
+  NodeSpec,
+  TaskSpec,
+  TaskState,
+  TaskStatus,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { address, change, peer, task, text, World } from "./agent-world.ts";
@@ -14,8 +23,15 @@ test("an agent joins with its token and describes its node to the manager", asyn
   t.is(world.agent.nodeId(), "node1");
   t.deepEqual(world.agent.state(), { kind: "serving", manager: address, sessionId: "s1" });
   const description = world.sessions[0]?.request.description;
-  t.like(description, { hostname: "host.example", platform: { architecture: "x86_64", os: "linux" }, resources: { nanoCpus: 4e9 } });
-  t.deepEqual(description?.engine?.plugins.map(({ type, name }) => [type, name]), [["Driver", "exec"]]);
+  t.like(description, {
+    hostname: "host.example",
+    platform: { architecture: "x86_64", os: "linux" },
+    resources: { nanoCpus: 4e9 },
+  });
+  t.deepEqual(
+    description?.engine?.plugins.map(({ type, name }) => [type, name]),
+    [["Driver", "exec"]],
+  );
   t.deepEqual({ ...description?.engine?.labels }, { zone: "a" });
   t.is(text(description?.tlsInfo?.trustRoot ?? new Uint8Array()), "SIMULATED ROOT 1\n");
   t.is(world.sessions[0]?.request.sessionId, "");
@@ -38,7 +54,10 @@ test("a root that the token does not pin is never used", async (t) => {
   world.node.start();
   await world.until(() => world.agent.state().kind === "failed");
   const state = world.agent.state();
-  t.regex(state.kind === "failed" ? state.reason : "", /^remote CA does not match fingerprint\. Expected: [0-9a-f]{64}$/);
+  t.regex(
+    state.kind === "failed" ? state.reason : "",
+    /^remote CA does not match fingerprint\. Expected: [0-9a-f]{64}$/,
+  );
   t.is(world.requests.length, 0);
 });
 
@@ -56,7 +75,10 @@ test("a join to a manager that is not there fails after five tries and says wher
   world.node.start();
   await world.until(() => world.agent.state().kind === "failed");
   const state = world.agent.state();
-  t.regex(state.kind === "failed" ? state.reason : "", /^cannot get the cluster's root certificate from 10\.0\.0\.1:2377: UNAVAILABLE/);
+  t.regex(
+    state.kind === "failed" ? state.reason : "",
+    /^cannot get the cluster's root certificate from 10\.0\.0\.1:2377: UNAVAILABLE/,
+  );
 });
 
 test("a task goes through its states in order, one call each, and is stopped when that is desired", async (t) => {
@@ -69,15 +91,28 @@ test("a task goes through its states in order, one call each, and is stopped whe
   t.is(most, 1);
   t.true((world.lastReport("t1").container?.pid ?? 0) > 0);
   t.deepEqual(world.machine.running(), ["t1"]);
-  world.assign({ type: Kind.INCREMENTAL, appliesTo: "1", resultsIn: "2", changes: [change(task("t1", { desiredState: TaskState.SHUTDOWN }))] });
+  world.assign({
+    type: Kind.INCREMENTAL,
+    appliesTo: "1",
+    resultsIn: "2",
+    changes: [change(task("t1", { desiredState: TaskState.SHUTDOWN }))],
+  });
   await world.until(() => world.statesOf("t1").includes(TaskState.SHUTDOWN));
   t.deepEqual(world.machine.running(), []);
   const reported = world.reports.length;
-  world.assign({ type: Kind.INCREMENTAL, appliesTo: "2", resultsIn: "3", changes: [change(task("t1"), Action.REMOVE)] });
+  world.assign({
+    type: Kind.INCREMENTAL,
+    appliesTo: "2",
+    resultsIn: "3",
+    changes: [change(task("t1"), Action.REMOVE)],
+  });
   await world.until(() => world.agent.tasks().length === 0);
   await world.pass(1_000);
   t.is(world.reports.length, reported);
-  t.deepEqual(world.node.disk.names().filter((name) => name.startsWith("task.")), []);
+  t.deepEqual(
+    world.node.disk.names().filter((name) => name.startsWith("task.")),
+    [],
+  );
 });
 
 test("a task whose desired state is READY waits, and starts when more is desired", async (t) => {
@@ -89,7 +124,12 @@ test("a task whose desired state is READY waits, and starts when more is desired
   world.assign({ type: Kind.INCREMENTAL, appliesTo: "1", resultsIn: "2", changes: [change(task("t1"))] });
   await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING));
   // A desired state never falls.
-  world.assign({ type: Kind.INCREMENTAL, appliesTo: "2", resultsIn: "3", changes: [change(task("t1", { desiredState: TaskState.READY }))] });
+  world.assign({
+    type: Kind.INCREMENTAL,
+    appliesTo: "2",
+    resultsIn: "3",
+    changes: [change(task("t1", { desiredState: TaskState.READY }))],
+  });
   await world.pass(1_000);
   t.deepEqual(world.machine.running(), ["t1"]);
 });
@@ -108,7 +148,10 @@ test("tasks that a complete set does not list are ended and forgotten", async (t
   world.assignAll(task("t2"));
   await world.until(() => world.machine.running().length === 1);
   t.deepEqual(world.machine.running(), ["t2"]);
-  t.deepEqual(world.agent.tasks().map(({ id }) => id), ["t2"]);
+  t.deepEqual(
+    world.agent.tasks().map(({ id }) => id),
+    ["t2"],
+  );
 });
 
 test("a task that the manager believes to run, but that this node has never seen, has failed", async (t) => {
@@ -122,14 +165,18 @@ test("a task that the manager believes to run, but that this node has never seen
 test("after a kill -9 the agent finds its tasks, starts none twice and reports them in its new session", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1"), task("t2", { desiredState: TaskState.READY }));
-  await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING) && world.statesOf("t2").includes(TaskState.READY));
+  await world.until(
+    () => world.statesOf("t1").includes(TaskState.RUNNING) && world.statesOf("t2").includes(TaskState.READY),
+  );
   await world.pass(1_000);
   world.node.crash({ losePower: false });
   world.reports.length = 0;
   const requests = world.requests.length;
   world.join = false;
   world.node.start();
-  await world.until(() => world.sessions.length === 2 && world.statesOf("t1").length > 0 && world.statesOf("t2").length > 0);
+  await world.until(
+    () => world.sessions.length === 2 && world.statesOf("t1").length > 0 && world.statesOf("t2").length > 0,
+  );
   t.is(world.requests.length, requests, "the certificate is on the disk");
   t.is(world.sessions[1]?.request.sessionId, "");
   t.deepEqual(world.statesOf("t1"), [TaskState.RUNNING]);
@@ -146,13 +193,18 @@ test("a session that ends is rebuilt with its id, and every task's newest state 
   await world.until(() => world.sessions.length === 2 && world.reports.length > 0);
   t.is(world.sessions[1]?.request.sessionId, "s1");
   t.deepEqual(world.statesOf("t1"), [TaskState.RUNNING]);
-  t.deepEqual(world.states.find((state) => state.kind === "connecting" && state.reason !== ""), { kind: "connecting", reason: "session: ABORTED: node must disconnect" });
+  t.deepEqual(
+    world.states.find((state) => state.kind === "connecting" && state.reason !== ""),
+    { kind: "connecting", reason: "session: ABORTED: node must disconnect" },
+  );
 });
 
 test("a manager that was away for a while is found again, whatever the tasks did meanwhile", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1"), task("t2", { desiredState: TaskState.READY }));
-  await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING) && world.statesOf("t2").includes(TaskState.READY));
+  await world.until(
+    () => world.statesOf("t1").includes(TaskState.RUNNING) && world.statesOf("t2").includes(TaskState.READY),
+  );
   world.manager.crash();
   await world.pass(30_000);
   world.reports.length = 0;
@@ -166,14 +218,19 @@ test("a status that the manager does not want is dropped, one that fails is told
   let refusals = 1;
   world.script.onReport = ({ updates }) => {
     if (updates[0]?.taskId === "gone") throw new RpcError(Status.NOT_FOUND, "no such task");
-    if (updates[0]?.status?.state === TaskState.STARTING && refusals-- > 0) throw new RpcError(Status.UNAVAILABLE, "busy");
+    if (updates[0]?.status?.state === TaskState.STARTING && refusals-- > 0)
+      throw new RpcError(Status.UNAVAILABLE, "busy");
   };
   world.assignAll(task("gone"), task("t1"));
   await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING));
   t.is(world.sessions.length, 2, "only the UNAVAILABLE ended a session");
   t.deepEqual(world.statesOf("gone"), []);
   const states = world.statesOf("t1");
-  t.deepEqual(states, [...states].sort((a, b) => a - b), "states never fall");
+  t.deepEqual(
+    states,
+    [...states].sort((a, b) => a - b),
+    "states never fall",
+  );
 });
 
 test("an assignments message that skips one makes the agent ask for everything anew", async (t) => {
@@ -247,9 +304,15 @@ test("a renewal that leads to a root which the node has missed fetches that root
   world.script.rootPem = "SIMULATED ROOT 2\n";
   world.script.issuerRoot = "SIMULATED ROOT 2\n";
   const rotate = Certificate.create({ status: IssuanceStatus.create({ state: IssuanceStatus_State.ROTATE }) });
-  world.tell({ RootCA: new Uint8Array(), node: Node.create({ id: "node1", spec: NodeSpec.create(), certificate: rotate }) });
+  world.tell({
+    RootCA: new Uint8Array(),
+    node: Node.create({ id: "node1", spec: NodeSpec.create(), certificate: rotate }),
+  });
   await world.until(() => world.sessions.length === 2);
-  t.is(text(world.sessions[1]?.request.description?.tlsInfo?.certIssuerPublicKey ?? new Uint8Array()), "SIMULATED ROOT 2\n");
+  t.is(
+    text(world.sessions[1]?.request.description?.tlsInfo?.certIssuerPublicKey ?? new Uint8Array()),
+    "SIMULATED ROOT 2\n",
+  );
   t.is(text(world.sessions[1]?.request.description?.tlsInfo?.trustRoot ?? new Uint8Array()), "SIMULATED ROOT 2\n");
 });
 
@@ -280,7 +343,10 @@ test("a clean shutdown leaves no task behind and tells the manager nothing", asy
   await over;
   t.deepEqual(world.machine.running(), []);
   t.is(world.reports.length, reported);
-  t.deepEqual(world.node.disk.names().filter((name) => name.startsWith("task.")), []);
+  t.deepEqual(
+    world.node.disk.names().filter((name) => name.startsWith("task.")),
+    [],
+  );
 });
 
 test("a shutdown that keeps the tasks leaves them to the next life", async (t) => {

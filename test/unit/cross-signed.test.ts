@@ -20,30 +20,97 @@ interface Certificates {
 function certificates(t: ExecutionContext, dnsName: string): Certificates {
   const folder = mkdtempSync(join(tmpdir(), "muster-cross-"));
   t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  const openssl = (...args: readonly string[]): void => void execFileSync("openssl", args, { cwd: folder, stdio: "pipe" });
+  const openssl = (...args: readonly string[]): void =>
+    void execFileSync("openssl", args, { cwd: folder, stdio: "pipe" });
   const read = (name: string): string => readFileSync(join(folder, name), "utf8");
-  writeFileSync(join(folder, "ca.ext"), "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=none\n");
-  writeFileSync(join(folder, "leaf.ext"), `basicConstraints=CA:FALSE\nsubjectAltName=DNS:${dnsName}\nextendedKeyUsage=serverAuth,clientAuth\nauthorityKeyIdentifier=keyid\n`);
+  writeFileSync(
+    join(folder, "ca.ext"),
+    "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=none\n",
+  );
+  writeFileSync(
+    join(folder, "leaf.ext"),
+    `basicConstraints=CA:FALSE\nsubjectAltName=DNS:${dnsName}\nextendedKeyUsage=serverAuth,clientAuth\nauthorityKeyIdentifier=keyid\n`,
+  );
   const request = (name: string, subject: string): void => {
     openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", `${name}.key`);
     openssl("req", "-new", "-key", `${name}.key`, "-subj", subject, "-out", `${name}.csr`);
   };
   for (const root of ["r1", "r2", "r3"]) {
     request(root, "/CN=swarm-ca");
-    openssl("x509", "-req", "-in", `${root}.csr`, "-signkey", `${root}.key`, "-days", "2", "-extfile", "ca.ext", "-out", `${root}.pem`);
+    openssl(
+      "x509",
+      "-req",
+      "-in",
+      `${root}.csr`,
+      "-signkey",
+      `${root}.key`,
+      "-days",
+      "2",
+      "-extfile",
+      "ca.ext",
+      "-out",
+      `${root}.pem`,
+    );
   }
-  openssl("x509", "-req", "-in", "r2.csr", "-CA", "r1.pem", "-CAkey", "r1.key", "-CAcreateserial", "-days", "2", "-extfile", "ca.ext", "-out", "cross.pem");
+  openssl(
+    "x509",
+    "-req",
+    "-in",
+    "r2.csr",
+    "-CA",
+    "r1.pem",
+    "-CAkey",
+    "r1.key",
+    "-CAcreateserial",
+    "-days",
+    "2",
+    "-extfile",
+    "ca.ext",
+    "-out",
+    "cross.pem",
+  );
   request("leaf", "/O=c/OU=swarm-manager/CN=n");
-  openssl("x509", "-req", "-in", "leaf.csr", "-CA", "r2.pem", "-CAkey", "r2.key", "-CAcreateserial", "-days", "2", "-extfile", "leaf.ext", "-out", "leaf.pem");
-  return { oldRoot: read("r1.pem"), newRoot: read("r2.pem"), strangeRoot: read("r3.pem"), chain: read("leaf.pem") + read("cross.pem"), key: read("leaf.key") };
+  openssl(
+    "x509",
+    "-req",
+    "-in",
+    "leaf.csr",
+    "-CA",
+    "r2.pem",
+    "-CAkey",
+    "r2.key",
+    "-CAcreateserial",
+    "-days",
+    "2",
+    "-extfile",
+    "leaf.ext",
+    "-out",
+    "leaf.pem",
+  );
+  return {
+    oldRoot: read("r1.pem"),
+    newRoot: read("r2.pem"),
+    strangeRoot: read("r3.pem"),
+    chain: read("leaf.pem") + read("cross.pem"),
+    key: read("leaf.key"),
+  };
 }
 
 async function connect(t: ExecutionContext, { chain, key }: Certificates, rootPem: string): Promise<string> {
-  const server = createServer({ cert: chain, key, ALPNProtocols: ["h2"] }, (socket) => void socket.on("error", () => {}));
+  const server = createServer(
+    { cert: chain, key, ALPNProtocols: ["h2"] },
+    (socket) => void socket.on("error", () => {}),
+  );
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.teardown(() => server.close());
   try {
-    const channel = await connectTls({ host: "127.0.0.1", port: (server.address() as AddressInfo).port, rootPem, serverName: "swarm-manager", timeoutMs: 5_000 });
+    const channel = await connectTls({
+      host: "127.0.0.1",
+      port: (server.address() as AddressInfo).port,
+      rootPem,
+      serverName: "swarm-manager",
+      timeoutMs: 5_000,
+    });
     channel.close();
     return "connected";
   } catch (error) {
@@ -53,11 +120,14 @@ async function connect(t: ExecutionContext, { chain, key }: Certificates, rootPe
 
 const withOpenssl = spawnSync("openssl", ["version"]).status === 0 ? test : test.skip;
 
-withOpenssl("a chain through a cross-certificate is trusted by who knows the old root, and by who knows the new one", async (t) => {
-  const made = certificates(t, "swarm-manager");
-  t.is(await connect(t, made, made.oldRoot), "connected");
-  t.is(await connect(t, made, made.newRoot), "connected");
-});
+withOpenssl(
+  "a chain through a cross-certificate is trusted by who knows the old root, and by who knows the new one",
+  async (t) => {
+    const made = certificates(t, "swarm-manager");
+    t.is(await connect(t, made, made.oldRoot), "connected");
+    t.is(await connect(t, made, made.newRoot), "connected");
+  },
+);
 
 withOpenssl("a root of the same name that signed nothing of it trusts nobody", async (t) => {
   const made = certificates(t, "swarm-manager");

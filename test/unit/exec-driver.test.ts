@@ -16,7 +16,7 @@ const quiet = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}
 interface Bench {
   readonly directory: string;
   /** Another life of the driver over the same directory. */
-  driver(options?: { outputBytesMax?: number }): ExecDriver;
+  readonly driver: (options?: { outputBytesMax?: number }) => ExecDriver;
 }
 
 function bench(t: ExecutionContext): Bench {
@@ -35,7 +35,13 @@ function bench(t: ExecutionContext): Bench {
   return {
     directory,
     driver: (options = {}) => {
-      const driver = new ExecDriver({ directory, clock: new SystemClock(), log: quiet, environment: { PATH: process.env["PATH"], HOME: "/nowhere", SECRET: "of the agent" }, ...options });
+      const driver = new ExecDriver({
+        directory,
+        clock: new SystemClock(),
+        log: quiet,
+        environment: { PATH: process.env["PATH"], HOME: "/nowhere", SECRET: "of the agent" },
+        ...options,
+      });
       const start = driver.start.bind(driver);
       driver.start = (task) => {
         started.add(task.id);
@@ -58,7 +64,10 @@ function task(id: string, spec: Partial<ExecSpec>, more: Partial<DriverTask> = {
     nodeId: "node1",
     nodeHostname: "host1",
     nodePlatform: { architecture: "x86_64", os: "linux" },
-    payload: Any.create({ type_url: "type.muster.dev/muster.v1.ExecSpec", value: ExecSpec.encode(ExecSpec.create(spec)) }),
+    payload: Any.create({
+      type_url: "type.muster.dev/muster.v1.ExecSpec",
+      value: ExecSpec.encode(ExecSpec.create(spec)),
+    }),
     secrets: new Map(),
     configs: new Map(),
     traceparent: "",
@@ -107,10 +116,27 @@ test("a command that ends by itself leaves its exit code and its output", async 
 test("a command leads nothing of the agent's session and gets only the environment of its spec", async (t) => {
   const { driver, directory } = bench(t);
   const exec = driver();
-  const env = ["NAME={{.Task.Name}}", "WHERE={{ .Node.Hostname }}/{{.Node.ID}}", "LABEL={{.Service.Labels.tier}}-{{index .Service.Labels \"a.b\"}}", "SLOT={{.Task.Slot}}", "HOME=/elsewhere"];
-  const pid = await run(exec, task("t1", { ...sh("env; sleep 60"), env }, { traceparent: "00-11111111111111111111111111111111-2222222222222222-01" }));
+  const env = [
+    "NAME={{.Task.Name}}",
+    "WHERE={{ .Node.Hostname }}/{{.Node.ID}}",
+    'LABEL={{.Service.Labels.tier}}-{{index .Service.Labels "a.b"}}',
+    "SLOT={{.Task.Slot}}",
+    "HOME=/elsewhere",
+  ];
+  const pid = await run(
+    exec,
+    task(
+      "t1",
+      { ...sh("env; sleep 60"), env },
+      { traceparent: "00-11111111111111111111111111111111-2222222222222222-01" },
+    ),
+  );
   await until(t, "env was printed", () => readFileSync(join(directory, "t1", "stdout"), "utf8").includes("SLOT="));
-  const printed = readFileSync(join(directory, "t1", "stdout"), "utf8").trim().split("\n").filter((line) => !/^(PWD|OLDPWD|SHLVL|_)=/.test(line)).sort();
+  const printed = readFileSync(join(directory, "t1", "stdout"), "utf8")
+    .trim()
+    .split("\n")
+    .filter((line) => !/^(PWD|OLDPWD|SHLVL|_)=/.test(line))
+    .sort();
   t.deepEqual(printed, [
     "HOME=/elsewhere",
     "LABEL=front-dotted",
@@ -129,7 +155,10 @@ test("a command leads nothing of the agent's session and gets only the environme
 test("a stop is the task's signal to its whole group, and its exit code is told", async (t) => {
   const { driver, directory } = bench(t);
   const exec = driver();
-  await run(exec, task("t1", { ...sh("trap 'echo bye; exit 7' INT; echo up; while :; do sleep 0.05; done"), stopSignal: "SIGINT" }));
+  await run(
+    exec,
+    task("t1", { ...sh("trap 'echo bye; exit 7' INT; echo up; while :; do sleep 0.05; done"), stopSignal: "SIGINT" }),
+  );
   await until(t, "it is up", () => readFileSync(join(directory, "t1", "stdout"), "utf8") === "up\n");
   t.is((await exec.stop("t1"))?.code, 7);
   t.is(readFileSync(join(directory, "t1", "stdout"), "utf8"), "up\nbye\n");
@@ -138,7 +167,10 @@ test("a stop is the task's signal to its whole group, and its exit code is told"
 test("a command with default dispositions dies of its stop signal, SIGINT included", async (t) => {
   const exec = bench(t).driver();
   for (const stopSignal of ["SIGINT", "SIGQUIT", "SIGTERM", "HUP", "SIGUSR1"]) {
-    await run(exec, task(`t-${stopSignal}`, { command: "sleep", args: ["60"], stopSignal, stopGracePeriod: seconds(20) }));
+    await run(
+      exec,
+      task(`t-${stopSignal}`, { command: "sleep", args: ["60"], stopSignal, stopGracePeriod: seconds(20) }),
+    );
     const exit = await exec.stop(`t-${stopSignal}`);
     t.is(exit?.signal, stopSignal === "HUP" ? "SIGHUP" : stopSignal, stopSignal);
   }
@@ -147,7 +179,8 @@ test("a command with default dispositions dies of its stop signal, SIGINT includ
 test("what does not stop within its grace is killed, with everything that it started", async (t) => {
   const { driver, directory } = bench(t);
   const exec = driver();
-  const script = "trap '' TERM; sleep 61 & setsid -f true; (trap '' TERM; while :; do sleep 1; done) & echo $! > pids; echo up; while :; do sleep 1; done";
+  const script =
+    "trap '' TERM; sleep 61 & setsid -f true; (trap '' TERM; while :; do sleep 1; done) & echo $! > pids; echo up; while :; do sleep 1; done";
   const pid = await run(exec, task("t1", { ...sh(script), stopGracePeriod: seconds(0.2) }));
   await until(t, "it is up", () => readFileSync(join(directory, "t1", "stdout"), "utf8") === "up\n");
   const began = Date.now();
@@ -191,7 +224,12 @@ test("what ended while no driver lived is found with its exit code", async (t) =
   t.deepEqual(found.kind === "exited" && found.exit, { code: 9, signal: "", reason: "", lastOutput: "last words" });
   // As after a start of the machine: the run file names another boot.
   const path = join(directory, "t1", "run");
-  writeFileSync(path, readFileSync(path, "utf8").replace(/boot .*/, "boot another").replace(/exit .*\n/, ""));
+  writeFileSync(
+    path,
+    readFileSync(path, "utf8")
+      .replace(/boot .*/, "boot another")
+      .replace(/exit .*\n/, ""),
+  );
   const afterBoot = await driver().find("t1");
   t.is(afterBoot.kind === "exited" && afterBoot.exit.reason, "the node was restarted while it ran");
 });
@@ -205,7 +243,12 @@ test("a process that has the number of an ended one is not taken for it", async 
   const stranger = spawn("sleep", ["60"], { detached: true });
   t.teardown(() => stranger.kill("SIGKILL"));
   const path = join(directory, "t1", "run");
-  writeFileSync(path, readFileSync(path, "utf8").replace(/^stat \d+/, `stat ${stranger.pid}`).replace(/exit .*\n/, ""));
+  writeFileSync(
+    path,
+    readFileSync(path, "utf8")
+      .replace(/^stat \d+/, `stat ${stranger.pid}`)
+      .replace(/exit .*\n/, ""),
+  );
   const after = driver();
   t.is((await after.find("t1")).kind, "exited");
   await after.stop("t1");
@@ -216,7 +259,9 @@ test("a driver's own end does not end its tasks", async (t) => {
   const { driver, directory } = bench(t);
   const script = join(directory, "life.ts");
   const root = new URL("../..", import.meta.url).pathname;
-  writeFileSync(script, `
+  writeFileSync(
+    script,
+    `
     import { ExecDriver } from ${JSON.stringify(join(root, "drivers/exec/driver.ts"))};
     import { SystemClock } from ${JSON.stringify(join(root, "runtime/system/clock.ts"))};
     import { Any, ExecSpec } from ${JSON.stringify(join(root, "proto/gen/messages.ts"))};
@@ -227,7 +272,8 @@ test("a driver's own end does not end its tasks", async (t) => {
     await driver.prepare(task);
     await driver.start(task);
     process.kill(process.pid, "SIGKILL");
-  `);
+  `,
+  );
   await new Promise((resolve) => execFile(process.execPath, [script], resolve));
   const after = driver();
   t.is((await after.find("t1")).kind, "running");
@@ -241,7 +287,11 @@ const refusals: readonly (readonly [string, Partial<ExecSpec>, RegExp])[] = [
   ["an unknown directory", { command: "true", dir: "/no/such" }, /there is no directory \/no\/such/],
   ["an unknown user", { command: "true", user: "nobody-of-that-name" }, /there is no user/],
   ["an unknown signal", { command: "true", stopSignal: "SIGNONE" }, /not a signal/],
-  ["an unknown template", { command: "true", env: ["A={{.Task.Colour}}"] }, /template \{\{\.Task\.Colour\}\} of A is not known/],
+  [
+    "an unknown template",
+    { command: "true", env: ["A={{.Task.Colour}}"] },
+    /template \{\{\.Task\.Colour\}\} of A is not known/,
+  ],
   ["a malformed environment", { command: "true", env: ["A"] }, /is not NAME=value/],
 ];
 for (const [what, spec, reason] of refusals) {
@@ -254,22 +304,27 @@ for (const [what, spec, reason] of refusals) {
 }
 
 test("a payload of another type is refused by its name", async (t) => {
-  const outcome = await bench(t).driver().prepare(task("t1", {}, { payload: Any.create({ type_url: "x/y.Z" }) }));
+  const outcome = await bench(t)
+    .driver()
+    .prepare(task("t1", {}, { payload: Any.create({ type_url: "x/y.Z" }) }));
   t.regex(outcome.kind === "refused" ? outcome.reason : "", /not a muster\.v1\.ExecSpec but 'x\/y\.Z'/);
 });
 
-(userInfo().uid === 0 ? test : test.skip)("a task of another user runs as that user in a directory that is its own", async (t) => {
-  const { driver, directory } = bench(t);
-  const exec = driver();
-  await run(exec, task("t1", { ...sh("id -u; id -G; pwd; touch mine; echo $HOME"), user: "nobody" }));
-  const exit = await exec.wait("t1");
-  t.is(exit.code, 0, exit.lastOutput);
-  const [uid, groups, , home] = readFileSync(join(directory, "t1", "stdout"), "utf8").split("\n");
-  t.is(uid, "65534");
-  t.is(groups, "65534");
-  t.is(home, "/nonexistent");
-  t.true(existsSync(join(directory, "t1", "work", "mine")));
-});
+(userInfo().uid === 0 ? test : test.skip)(
+  "a task of another user runs as that user in a directory that is its own",
+  async (t) => {
+    const { driver, directory } = bench(t);
+    const exec = driver();
+    await run(exec, task("t1", { ...sh("id -u; id -G; pwd; touch mine; echo $HOME"), user: "nobody" }));
+    const exit = await exec.wait("t1");
+    t.is(exit.code, 0, exit.lastOutput);
+    const [uid, groups, , home] = readFileSync(join(directory, "t1", "stdout"), "utf8").split("\n");
+    t.is(uid, "65534");
+    t.is(groups, "65534");
+    t.is(home, "/nonexistent");
+    t.true(existsSync(join(directory, "t1", "work", "mine")));
+  },
+);
 
 test("output beyond the limit is rotated while the task writes on", async (t) => {
   const { rotate } = await import("../../drivers/exec/output.ts");
