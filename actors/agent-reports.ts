@@ -8,13 +8,14 @@
 import type { TaskStatus } from "../proto/gen/messages.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
 
-/** Makes one call; rejects as the channel does. */
-export type SendStatus = (taskId: string, status: TaskStatus) => Promise<unknown>;
+/** Makes one call; rejects as the channel does. `traceparent` is empty for a task that nobody traces here. */
+export type SendStatus = (taskId: string, status: TaskStatus, traceparent: string) => Promise<unknown>;
 
 interface Line {
   newest: TaskStatus;
   waiting: TaskStatus[];
   isSending: boolean;
+  traceparent: string;
 }
 
 /** Calls under way at once. SwarmKit's agent makes one at a time; a few more hide the round trip and load no manager. */
@@ -55,13 +56,14 @@ export class StatusReports {
 
   /** What was known before this life of the agent: told at the next `attach`. */
   know(taskId: string, status: TaskStatus): void {
-    this.#lines.set(taskId, { newest: status, waiting: [], isSending: false });
+    this.#lines.set(taskId, { newest: status, waiting: [], isSending: false, traceparent: "" });
   }
 
-  report(taskId: string, status: TaskStatus): void {
+  report(taskId: string, status: TaskStatus, traceparent = ""): void {
     let line = this.#lines.get(taskId);
-    if (line === undefined) this.#lines.set(taskId, (line = { newest: status, waiting: [], isSending: false }));
+    if (line === undefined) this.#lines.set(taskId, (line = { newest: status, waiting: [], isSending: false, traceparent }));
     line.newest = status;
+    line.traceparent = traceparent;
     if (this.#send === null) return;
     line.waiting.push(status);
     if (!line.isSending) this.#ready.add(taskId);
@@ -91,7 +93,7 @@ export class StatusReports {
   async #call(send: SendStatus, taskId: string, line: Line, status: TaskStatus): Promise<void> {
     let failure: unknown = null;
     try {
-      await send(taskId, status);
+      await send(taskId, status, line.traceparent);
     } catch (error) {
       // The manager does not want to hear of this task (worker protocol §0.13).
       if (!(error instanceof RpcError && error.code === Status.NOT_FOUND)) failure = error;

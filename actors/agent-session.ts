@@ -8,7 +8,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { assert } from "../runtime/assert.ts";
 import type { HostedActor } from "../runtime/host.ts";
-import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
+import { Status, type RpcChannel, type RpcError } from "../runtime/rpc.ts";
 import type { ManagerList } from "./agent-managers.ts";
 import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
@@ -150,9 +150,9 @@ export class SessionActor {
       },
     });
     link.streams.push(subscriptions);
-    this.#options.reports.attach((taskId, status) => {
+    this.#options.reports.attach((taskId, status, traceparent) => {
       const update = UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status });
-      return channel.unary(DispatcherService.methods.UpdateTaskStatus, UpdateTaskStatusRequest.create({ sessionId, updates: [update] }));
+      return channel.unary(DispatcherService.methods.UpdateTaskStatus, UpdateTaskStatusRequest.create({ sessionId, updates: [update] }), { traceparent });
     });
   }
 

@@ -1,19 +1,16 @@
 /** Hosts the task chart for one task: calls its driver, keeps its record, reports its states. */
-import { trace } from "@opentelemetry/api";
 import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../machines/agent-task.ts";
 import { ContainerStatus, Task, TaskStatus, Timestamp, TaskState, type Config, type Secret } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
-import { contextOf, traceparentOf } from "../runtime/telemetry/tracing.ts";
+import { traceparentLabel, traceparentOf } from "../runtime/telemetry/tracing.ts";
 import type { AgentPorts, DriverTask, TaskDriver } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
 import { hosted, type Owner } from "./hosted.ts";
 import { sentence } from "./sentence.ts";
+import { endSpan, startSpan } from "./tracing.ts";
 
 /** Prefix of the records of tasks; the id follows. */
 export const taskRecords = "task.";
-
-/** The label of a task or service that carries the W3C trace context of the request that made it. */
-export const traceparentLabel = "dev.muster.traceparent";
 
 export interface TaskOptions {
   readonly reports: StatusReports;
@@ -40,6 +37,8 @@ export class TaskActor {
   #saving: Promise<void> | null = null;
   #isDirty = false;
   #isStopped = false;
+  /** Context of the start, where somebody records it: the reports that follow continue it. */
+  #traceparent = "";
 
   /** `task` carries the newest status that is known: from the disk, else as it was assigned. */
   constructor(ports: AgentPorts, options: TaskOptions, task: Task) {
@@ -120,15 +119,21 @@ export class TaskActor {
   }
 
   async #start(): Promise<AgentTaskEvent> {
-    const parent = contextOf(this.#task.annotations?.labels[traceparentLabel] ?? this.#task.serviceAnnotations?.labels[traceparentLabel] ?? "");
-    const attributes = { "muster.task.id": this.#task.id, "muster.service.id": this.#task.serviceId };
     // Only a task that came with a trace is traced: a root span for every task of a big service would tell nobody anything.
-    const span = trace.getSpanContext(parent) === undefined ? null : this.#ports.telemetry.tracer.startSpan("task start", { attributes }, parent);
+    const parent = this.#task.annotations?.labels[traceparentLabel] ?? "";
+    const span = parent === "" ? null : startSpan(this.#ports, "task start", parent);
+    const traceparent = span === null ? "" : traceparentOf(span);
+    if (span?.isRecording() === true) {
+      span.setAttributes({ "muster.task.id": this.#task.id, "muster.service.id": this.#task.serviceId, "muster.node.id": this.#task.nodeId });
+      this.#traceparent = traceparent;
+    }
+    let failure: string | null = "the driver failed";
     try {
-      const outcome = await this.#runtime().start(this.#describe(span === null ? "" : traceparentOf(span)));
+      const outcome = await this.#runtime().start(this.#describe(traceparent));
+      failure = outcome.kind === "started" ? null : outcome.reason;
       return outcome.kind === "started" ? { type: "run.started", pid: outcome.pid } : { type: "run.refused", reason: outcome.reason };
     } finally {
-      span?.end();
+      if (span !== null) endSpan(this.#ports, span, failure);
     }
   }
 
@@ -179,7 +184,7 @@ export class TaskActor {
       err: report.err,
       container: hasRun ? ContainerStatus.create({ pid: report.pid, exitCode: report.exitCode }) : null,
     });
-    this.#options.reports.report(id, this.#status);
+    this.#options.reports.report(id, this.#status, this.#traceparent);
     this.#save().catch((error: unknown) => this.#ports.telemetry.log.error({ error, task: id }, "cannot record a task's state"));
   }
 

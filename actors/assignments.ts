@@ -1,4 +1,5 @@
 /** Hosts `machines/assignments.ts`: each open Assignments or Tasks stream, and the one router that feeds them. */
+import type { Span } from "@opentelemetry/api";
 import {
   AssignmentsMessage,
   AssignmentsMessage_Type,
@@ -16,6 +17,8 @@ import type { RpcError, Sink } from "../runtime/rpc.ts";
 import type { Commit, Store } from "../runtime/store/store.ts";
 import type { Environment } from "./environment.ts";
 import { hosted } from "./hosted.ts";
+import { traceparentOfTask } from "./orchestration-tracing.ts";
+import { continueSpan, endSpan } from "./tracing.ts";
 
 const assignmentsActor = hosted(assignmentsMachine, ["collectChanges", "writeComplete", "writeIncrement"]);
 
@@ -196,11 +199,27 @@ export class AssignmentRouter {
         sink.write(
           AssignmentsMessage.create({ type: AssignmentsMessage_Type.COMPLETE, appliesTo: "", resultsIn, changes }),
         ),
-      increment: (changes, appliesTo, resultsIn) =>
+      increment: (changes, appliesTo, resultsIn) => {
+        const span = this.#startSpan(nodeId, changes);
         sink.write(
           AssignmentsMessage.create({ type: AssignmentsMessage_Type.INCREMENTAL, appliesTo, resultsIn, changes }),
-        ),
+        );
+        if (span !== null) endSpan(this.#env, span);
+      },
     };
+  }
+
+  /** In the trace of the first new task that has one. */
+  #startSpan(nodeId: string, changes: readonly AssignmentChange[]): Span | null {
+    for (const { assignment } of changes) {
+      const task = assignment?.task ?? null;
+      if (task === null || task.status?.state !== TaskState.ASSIGNED) continue;
+      const traceparent = traceparentOfTask(task);
+      if (traceparent === "") continue;
+      const span = continueSpan(this.#env, "assignments send", traceparent);
+      return span?.setAttributes({ "muster.node.id": nodeId, "muster.changes": changes.length }) ?? null;
+    }
+    return null;
   }
 
   /** Each message is the whole list; what changed only decides when. */

@@ -11,6 +11,7 @@ import { resourceHandlers } from "./control/resources.ts";
 import { secretHandlers } from "./control/secrets.ts";
 import { serviceHandlers } from "./control/services.ts";
 import { taskHandlers } from "./control/tasks.ts";
+import { tracedControl } from "./control/traced.ts";
 import { volumeHandlers } from "./control/volumes.ts";
 import type { Environment } from "./environment.ts";
 
@@ -18,7 +19,7 @@ export type { ControlSources } from "./control/handlers.ts";
 
 export function createControl(env: Environment, sources: ControlSources): { readonly handlers: ControlHandlers } {
   return {
-    handlers: {
+    handlers: tracedControl(env, {
       ...nodeHandlers(env, sources),
       ...taskHandlers(env),
       ...serviceHandlers(env),
@@ -28,6 +29,6 @@ export function createControl(env: Environment, sources: ControlSources): { read
       ...configHandlers(env),
       ...volumeHandlers(env),
       ...resourceHandlers(env),
-    },
+    }),
   };
 }

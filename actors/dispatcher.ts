@@ -176,7 +176,7 @@ class DispatcherActor implements Dispatcher {
         return HeartbeatResponse.create({ period: duration(periodMs) });
       },
       UpdateTaskStatus: (request, call) =>
-        this.#reports.update(this.#sessionOf(call, request.sessionId).nodeId, request.updates),
+        this.#reports.update(this.#sessionOf(call, request.sessionId).nodeId, request.updates, call.traceparent),
       UpdateVolumeStatus: (request, call) =>
         this.#reports.updateVolumes(this.#sessionOf(call, request.sessionId).nodeId, request.updates),
       Assignments: (request, sink, call) => this.#openStream({ method: "Assignments", sink }, request.sessionId, call),

@@ -2,11 +2,11 @@
  * Hosts the ledger (machines/ledger.ts): gathers proposals from this process and from the bus, and carries the machine's
  * appends to the log. Holds what is too large for the machine's context: the queue and the batch that is under way.
  */
-import { SpanKind, type Span } from "@opentelemetry/api";
+import type { Span } from "@opentelemetry/api";
 import { assemble, type Batch, type BatchLimits, type Settlement } from "../machines/batch.ts";
 import { ledgerMachine, type LedgerEvent } from "../machines/ledger.ts";
 import type { RefusalCode } from "../machines/proposals.ts";
-import { Failure, ProposeOk, ProposeReply, ProposeRequest, Timestamp, Transaction } from "../proto/gen/messages.ts";
+import { Cause, Failure, ProposeOk, ProposeReply, ProposeRequest, Timestamp, Transaction } from "../proto/gen/messages.ts";
 import { assert } from "../runtime/assert.ts";
 import { ErrorCode } from "../runtime/error-codes.ts";
 import { newId } from "../runtime/ids.ts";
@@ -17,15 +17,18 @@ import { changeFramingBytes, encodeRecord, recordOverheadBytes } from "../runtim
 import { LogBreak, type AppliedRecord, type Replica } from "../runtime/store/replica.ts";
 import { Staging } from "../runtime/store/staging.ts";
 import * as subjects from "../runtime/subjects.ts";
-import { contextOf } from "../runtime/telemetry/tracing.ts";
+import { traceparentOf } from "../runtime/telemetry/tracing.ts";
 import type { Environment, Running } from "./environment.ts";
+import { endSpan, linksTo, startSpan } from "./tracing.ts";
 
 /** A record is at most this large even where the log takes more: it is what every replica applies in one go. */
 const recordBytesMax = 1024 * 1024;
 /** Changes in one record: some ten milliseconds of a replica's time. */
 const recordChangesMax = 4_000;
-/** Bytes of a transaction beside changes, specs and receipts: id, writer, time, predecessor and trace context. */
-const headerBytesMax = 512;
+/** Traces that a transaction tells apart; the changes of further ones count as untraced. */
+const causesMax = 64;
+/** Bytes of a transaction beside changes, specs and receipts: id, writer, time, predecessor and the trace contexts (64 each). */
+const headerBytesMax = 512 + causesMax * 64;
 /** Proposals that may wait; a further one is answered `logUnavailable` at once and may come again. */
 const waitingMax = 10_000;
 /** Proposals remembered that needed no change, and so left no receipt in the log. */
@@ -117,7 +120,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
 
   const settle = (waiting: Waiting, reply: ProposeReply): void => {
     byId.delete(waiting.request.id);
-    waiting.span?.end(clock.now());
+    if (waiting.span !== null) endSpan(env, waiting.span, reply.error === null ? null : reply.error.message);
     seconds.observe((clock.now() - waiting.since) / 1000);
     for (const answer of waiting.answers) answer(reply);
   };
@@ -155,7 +158,8 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
         resolve(failure("logUnavailable", "too many proposals are waiting"));
         return;
       }
-      const span = request.traceparent === "" ? null : startSpan(request.traceparent);
+      const span = request.traceparent === "" ? null : startSpan(env, "ledger commit", request.traceparent);
+      if (span?.isRecording() === true) span.setAttribute("muster.manager", env.managerId);
       const waiting: Waiting = { request, from: 0, skipped: 0, answers: [resolve], span, since: clock.now() };
       byId.set(request.id, waiting);
       queue.push(waiting);
@@ -163,14 +167,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     });
   };
 
-  const startSpan = (traceparent: string): Span =>
-    telemetry.tracer.startSpan(
-      "ledger commit",
-      { kind: SpanKind.INTERNAL, startTime: clock.now(), attributes: { "muster.manager": env.managerId } },
-      contextOf(traceparent),
-    );
-
-  const record = (epoch: number, assembled: Batch | null, traceparent: string): { id: string; data: Uint8Array } => {
+  const record = (epoch: number, assembled: Batch | null, causes: readonly Cause[]): { id: string; data: Uint8Array } => {
     const id = newId(random);
     const now = clock.now();
     const header = Transaction.create({
@@ -181,14 +178,25 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       writer: env.managerId,
       specs: assembled?.specs ?? [],
       receipts: assembled?.receipts ?? [],
-      traceparent,
+      traceparent: causes.find(({ traceparent }) => traceparent !== "")?.traceparent ?? "",
+      causes: causes.length > 1 ? causes : [],
     });
     return { id, data: encodeRecord(header, assembled?.changes ?? []) };
   };
 
-  const append = (attempt: number, data: Uint8Array): void => {
+  /** The append of the traced proposals of a batch: a child of the first, linked with the others. */
+  const startAppendSpan = (waiting: readonly Waiting[], changeCount: number): Span | null => {
+    const [parent, ...others] = waiting.flatMap(({ span }) => (span?.isRecording() === true ? [traceparentOf(span)] : []));
+    if (parent === undefined) return null;
+    const span = startSpan(env, "log append", parent);
+    span.addLinks(linksTo(others));
+    return span.setAttributes({ "muster.proposals": waiting.length, "muster.changes": changeCount });
+  };
+
+  const append = (attempt: number, data: Uint8Array, span: Span | null = null): void => {
     const answer = (outcome: AppendOutcome): void => {
       appends.add(1, { outcome: outcome.kind });
+      if (span !== null) endSpan(env, span, outcome.kind === "appended" ? null : outcome.kind);
       switch (outcome.kind) {
         case "appended":
           send({ type: "append.appended", attempt, sequence: outcome.sequence });
@@ -210,7 +218,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   };
 
   const appendEmpty = (attempt: number, epoch: number): void => {
-    const { id, data } = record(epoch, null, "");
+    const { id, data } = record(epoch, null, []);
     underWay = { transactionId: id, data, batch: null };
     append(attempt, data);
   };
@@ -226,14 +234,13 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     }
     const assembled = assemble(new Staging(replica), queue, limits);
     const taken = queue.splice(0, assembled.settlements.length);
-    const traceparent = taken.find((waiting) => waiting.request.traceparent !== "")?.request.traceparent ?? "";
     batchMetAt = 0;
     if (assembled.changes.length > 0) {
-      const { id, data } = record(epoch, assembled, traceparent);
+      const { id, data } = record(epoch, assembled, causesOf(taken, assembled.counts));
       batch = { transactionId: id, data, batch: { waiting: taken, settlements: assembled.settlements } };
       underWay = batch;
       changes.add(assembled.changes.length);
-      append(attempt, data);
+      append(attempt, data, startAppendSpan(taken, assembled.changes.length));
       return;
     }
     if (taken.length === 0) {
@@ -388,6 +395,21 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       hosted.stop();
     },
   };
+}
+
+/** Whose the changes of a batch are: one for each run of changes of one trace; none when nothing is traced. */
+function causesOf(taken: readonly Waiting[], counts: readonly number[]): readonly Cause[] {
+  if (taken.every(({ request }) => request.traceparent === "")) return [];
+  const causes: { traceparent: string; changes: number }[] = [];
+  for (const [at, { request }] of taken.entries()) {
+    const changes = counts[at] ?? 0;
+    if (changes === 0) continue;
+    const traceparent = causes.length < causesMax - 1 ? request.traceparent : "";
+    const last = causes.at(-1);
+    if (last?.traceparent === traceparent) last.changes += changes;
+    else causes.push({ traceparent, changes });
+  }
+  return causes.map((cause) => Cause.create(cause));
 }
 
 function decodeRequest(data: Uint8Array): ProposeRequest | null {

@@ -33,6 +33,7 @@ import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "./node-watch.ts";
 import { createOperator } from "./operator.ts";
 import { startOrchestration, type Orchestration } from "./orchestration.ts";
+import { traceOrchestration } from "./orchestration-tracing.ts";
 import { startProgress } from "./progress.ts";
 import { createWatch } from "./watch.ts";
 
@@ -90,8 +91,10 @@ export function startManager(parts: ManagerParts): Manager {
     const termed: Environment = { ...environment, proposer: { propose: (proposal) => proposer.propose({ ...proposal, epoch }) } };
     const startRest = (): void => {
       if (stopped) return;
-      orchestration = startOrchestration(termed);
+      const tracing = traceOrchestration(termed);
+      orchestration = startOrchestration(tracing.environment);
       duties.push(
+        tracing,
         orchestration,
         startNodeWatch(termed),
         startCertificateSigner(termed, authority),

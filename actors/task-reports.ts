@@ -29,6 +29,7 @@ import { RpcError, Status } from "../runtime/rpc.ts";
 import type { Environment } from "./environment.ts";
 import { ProposalBatch } from "./proposal-batch.ts";
 import { timestamp } from "./session.ts";
+import { continueSpan, endSpan } from "./tracing.ts";
 
 /**
  * How long the first report of a batch waits for others, in milliseconds. An agent sends one report at a time, so this is
@@ -63,6 +64,7 @@ export class TaskReports {
   update(
     nodeId: string,
     updates: UpdateTaskStatusRequest["updates"],
+    traceparent: string,
   ): Promise<UpdateTaskStatusResponse> | UpdateTaskStatusResponse {
     const { store } = this.#env;
     for (const { taskId, status } of updates) {
@@ -79,7 +81,21 @@ export class TaskReports {
       // An agent may report what was deleted meanwhile; it is told OK and then to remove it.
       if (task !== undefined) answer = this.#report(nodeId, task, status) ?? answer;
     }
-    return answer ?? this.#answer;
+    if (answer === null) return this.#answer;
+    if (traceparent !== "") this.#trace(traceparent, updates, answer);
+    return answer;
+  }
+
+  /** From the report's arrival to its commit. Only agents that record a trace send its context. */
+  #trace(traceparent: string, updates: UpdateTaskStatusRequest["updates"], answer: Promise<UpdateTaskStatusResponse>): void {
+    const span = continueSpan(this.#env, "task report", traceparent);
+    if (span === null) return;
+    const [first] = updates;
+    span.setAttributes({ "muster.task.id": first?.taskId ?? "", "muster.task.state": first?.status?.state ?? 0 });
+    answer.then(
+      () => endSpan(this.#env, span),
+      (error: unknown) => endSpan(this.#env, span, error),
+    );
   }
 
   /** A task that must not reach its node becomes REJECTED, with the reason where an operator looks. */

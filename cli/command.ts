@@ -5,6 +5,7 @@
  */
 import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
 import type { Shell } from "./shell.ts";
+import { CommandTrace } from "./tracing.ts";
 
 /** A command line that cannot be understood: exit status 125, as Docker's. */
 export class UsageError extends Error {
@@ -132,11 +133,20 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
       if (positionals.length > max)
         throw new UsageError(`'muster ${name}' takes at most ${count(max)}: see 'muster ${name} --help'`);
       const host = parsed.values["host"] as string | undefined;
-      await spec.run({
-        values: parsed.values as Values<Options>,
-        operands: positionals,
-        shell: host === undefined ? shell : shell.at(host),
-      });
+      const trace = new CommandTrace(name, shell.now());
+      let failure: unknown = null;
+      try {
+        await spec.run({
+          values: parsed.values as Values<Options>,
+          operands: positionals,
+          shell: trace.shell(host === undefined ? shell : shell.at(host)),
+        });
+      } catch (error) {
+        failure = error;
+        throw error;
+      } finally {
+        await trace.end(failure, shell.now());
+      }
     },
   };
 }

@@ -53,6 +53,8 @@ export interface Batch {
   readonly receipts: readonly Receipt[];
   /** One for each of the first proposals given, in order; the others wait for the next batch. */
   readonly settlements: readonly Settlement[];
+  /** For each settlement: how many of `changes` are that proposal's, in their order. */
+  readonly counts: readonly number[];
 }
 
 /** Bytes of a receipt beside its proposal's id: tags, lengths and a count. */
@@ -61,13 +63,16 @@ const receiptOverheadBytes = 12;
 export function assemble(view: StagedView, waiting: Iterable<Progress>, limits: BatchLimits): Batch {
   const assembly = new Assembly(view, limits);
   const settlements: Settlement[] = [];
+  const counts: number[] = [];
   for (const progress of waiting) {
+    const before = assembly.changes.length;
     const settlement = assembly.take(progress);
     if (settlement === null) break;
     settlements.push(settlement);
+    counts.push(assembly.changes.length - before);
     if (settlement.kind === "partial") break;
   }
-  return { changes: assembly.changes, specs: assembly.specs, receipts: assembly.receipts, settlements };
+  return { changes: assembly.changes, specs: assembly.specs, receipts: assembly.receipts, settlements, counts };
 }
 
 type Encoded = { readonly bytes: Uint8Array; readonly newSpec: TaskSpec | null; readonly size: number };

@@ -29,7 +29,7 @@ import { decodeRecord, equalBytes, toHex } from "./record.ts";
 import { detached } from "./sharing.ts";
 import { captureHash, decodeSnapshot, encodeSnapshot, type Capture, type LoadedSnapshot } from "./snapshot.ts";
 import { State } from "./state.ts";
-import type { Commit, ObjectChange, Store, TableName, Tables } from "./store.ts";
+import type { Cause, Commit, ObjectChange, Store, TableName, Tables } from "./store.ts";
 import { codecs, tableNames, tableOf, unwrap } from "./tables.ts";
 import { TaskParts } from "./task-parts.ts";
 
@@ -66,6 +66,12 @@ interface Stamp {
 }
 
 const noChecksum = new Uint8Array(0);
+const noCauses: readonly Cause[] = [];
+
+function causesOf({ traceparent, causes, changes }: Transaction): readonly Cause[] {
+  if (causes.length > 0) return causes;
+  return traceparent === "" ? noCauses : [{ traceparent, changes: changes.length }];
+}
 
 export class Replica implements Store {
   #version = 0;
@@ -177,6 +183,7 @@ export class Replica implements Store {
       transactionId: transaction.id,
       epoch: transaction.epoch,
       writer: transaction.writer,
+      causes: causesOf(transaction),
     };
     this.#publish(commit);
     return commit;
@@ -218,7 +225,7 @@ export class Replica implements Store {
     this.#epoch = loaded.epoch;
     this.#writer = "";
     this.#time = loaded.time;
-    this.#publish({ version: loaded.version, time: toMilliseconds(loaded.time), changes });
+    this.#publish({ version: loaded.version, time: toMilliseconds(loaded.time), changes, causes: [] });
   }
 
   #publish(commit: Commit): void {

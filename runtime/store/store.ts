@@ -45,12 +45,22 @@ export type ObjectChange = {
   };
 }[TableName];
 
+/** Whose some consecutive changes of a commit are. */
+export interface Cause {
+  /** W3C trace context; empty when that request is not traced. */
+  readonly traceparent: string;
+  /** How many changes. */
+  readonly changes: number;
+}
+
 /** All changes of one transaction. */
 export interface Commit {
   readonly version: number;
   /** Milliseconds since the epoch, by the writer's clock. */
   readonly time: number;
   readonly changes: readonly ObjectChange[];
+  /** In the order of `changes`, one for each traced or untraced request; empty when none is traced. For telemetry only. */
+  readonly causes: readonly Cause[];
 }
 
 /** Objects are immutable: an update makes a new object, so whoever holds one holds a consistent past. */

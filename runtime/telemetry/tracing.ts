@@ -18,8 +18,15 @@ export interface Tracing {
   shutdown(): Promise<void>;
 }
 
-/** `endpoint` as in the OTLP specification: the collector's base URL, such as `http://127.0.0.1:4318`. */
-export async function createTracing(service: string, endpoint: string | undefined): Promise<Tracing> {
+/**
+ * `endpoint` as in the OTLP specification: the collector's base URL, such as `http://127.0.0.1:4318`; undefined or empty
+ * where nobody collects. `exportTimeoutMs`: how long one export may try (OTLP's own default is 10 s).
+ */
+export async function createTracing(
+  service: string,
+  endpoint: string | undefined,
+  exportTimeoutMs = 10_000,
+): Promise<Tracing> {
   if (endpoint === undefined || endpoint === "") return { tracer: trace.getTracer("muster"), shutdown: async () => {} };
   const [{ BatchSpanProcessor, TracerProvider }, { OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all(
     [
@@ -28,13 +35,16 @@ export async function createTracing(service: string, endpoint: string | undefine
       import("@opentelemetry/resources"),
     ],
   );
-  const exporter = new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, "")}/v1/traces` });
+  const exporter = new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, "")}/v1/traces`, timeoutMillis: exportTimeoutMs });
   const provider = new TracerProvider({
     spanProcessors: [new BatchSpanProcessor({ exporter })],
     resource: resourceFromAttributes({ "service.name": service }),
   });
   return { tracer: provider.getTracer("muster"), shutdown: () => provider.shutdown() };
 }
+
+/** Label of a task with the W3C trace context of the request that made it; a Docker Engine shows it on the container. */
+export const traceparentLabel = "muster.traceparent";
 
 const pattern = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
