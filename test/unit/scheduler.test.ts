@@ -1,0 +1,237 @@
+import test, { type ExecutionContext } from "ava";
+import { initialTransition, transition, type EventFromLogic } from "xstate";
+import { startScheduler, type Scheduler } from "../../actors/scheduler.ts";
+import { schedulerMachine } from "../../machines/scheduler.ts";
+import {
+  DiscreteGenericResource,
+  GenericResource,
+  Kind,
+  NamedGenericResource,
+  NodeStatus_State,
+  Operation,
+  Placement,
+  ProposeRequest_Mode,
+  Removal,
+  ResourceRequirements,
+  Resources,
+  TaskState,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { testManager, type TestManager } from "../support/manager.ts";
+import { containerSpec, inState, pendingTask, pendingTasks, readyNode } from "../support/scheduling.ts";
+
+interface World extends TestManager {
+  start(): Scheduler;
+  task(id: string): Task;
+  /** Runs what is due within so many milliseconds. */
+  settle(ms?: number): Promise<void>;
+}
+
+function world(t: ExecutionContext): World {
+  const manager = testManager();
+  return Object.assign(manager, {
+    start: () => {
+      const scheduler = startScheduler(manager.env);
+      t.teardown(() => scheduler.stop());
+      return scheduler;
+    },
+    task: (id: string) => manager.store.get("task", id) as Task,
+    settle: async (ms = 0) => {
+      await manager.clock.run({ untilMs: manager.clock.now() + ms });
+    },
+  });
+}
+
+const reserving = (nanoCpus: number) => containerSpec({ resources: ResourceRequirements.create({ reservations: Resources.create({ nanoCpus }) }) });
+
+test("tasks that wait when it starts are assigned, with SwarmKit's words", async (t) => {
+  const { seed, start, settle, task } = world(t);
+  seed("node", readyNode("n0"), readyNode("n1"));
+  seed("task", ...pendingTasks(4), pendingTask("new", { status: null }), pendingTask("unwanted", { desiredState: TaskState.SHUTDOWN }));
+  start();
+  await settle();
+  t.deepEqual(pendingTasks(4).map(({ id }) => task(id).nodeId), ["n0", "n1", "n0", "n1"]);
+  t.is(task("t000").status?.state, TaskState.ASSIGNED);
+  t.is(task("t000").status?.message, "scheduler assigned task to node");
+  t.is(task("t000").status?.appliedBy, "manager1");
+  t.deepEqual([task("new").nodeId, task("unwanted").nodeId], ["", ""]);
+});
+
+test("a task that becomes PENDING is assigned at the end of that commit", async (t) => {
+  const { seed, start, settle, task, proposals } = world(t);
+  seed("node", readyNode("n0"));
+  start();
+  seed("task", pendingTask("a", { status: null }));
+  await settle();
+  t.is(proposals.length, 0);
+  seed("task", pendingTask("a"));
+  seed("task", pendingTask("b"));
+  await settle();
+  t.deepEqual([task("a").nodeId, task("b").nodeId], ["n0", "n0"]);
+  t.is(proposals.length, 1, "two commits, one round");
+});
+
+test("a task that was made for its node is confirmed there, or told why not", async (t) => {
+  const { seed, start, settle, task } = world(t);
+  seed("node", readyNode("n0"), readyNode("n1", { cpus: 0 }));
+  const spec = reserving(1e9);
+  seed("task", pendingTask("a", { nodeId: "n0", slot: 0, spec }), pendingTask("b", { nodeId: "n1", slot: 0, spec }));
+  start();
+  await settle();
+  t.is(task("a").status?.message, "scheduler confirmed task can run on preassigned node");
+  t.is(task("b").status?.state, TaskState.PENDING);
+  t.is(task("b").status?.err, "insufficient resources on 1 node");
+  t.is(task("b").status?.message, "pending task scheduling");
+});
+
+test("a task that no node takes says why, and is placed by whatever helps, its reason gone", async (t) => {
+  const manager = world(t);
+  const { seed, start, settle, task, store, proposals } = manager;
+  seed("node", readyNode("n0", { state: NodeStatus_State.DOWN }));
+  const labelled = containerSpec({ placement: Placement.create({ constraints: ["node.labels.zone==a"] }) });
+  const running = inState(pendingTask("big", { spec: reserving(4e9), serviceId: "big" }), TaskState.RUNNING, { nodeId: "n0" });
+  seed("task", pendingTask("a", { spec: labelled, serviceId: "a" }), pendingTask("b", { spec: reserving(2e9), serviceId: "b" }), running);
+  start();
+  await settle();
+  t.is(task("a").status?.err, "no suitable node (1 node not available for new tasks)");
+  const written = store.version;
+  await settle(60_000);
+  t.is(store.version, written, "nothing is written again while nothing changes");
+
+  seed("node", readyNode("n0"));
+  await settle(1_000);
+  t.is(task("a").status?.err, "no suitable node (scheduling constraints not satisfied on 1 node)");
+  t.is(task("b").status?.err, "no suitable node (insufficient resources on 1 node)");
+
+  seed("task", inState(running, TaskState.FAILED));
+  await settle();
+  t.is(task("b").nodeId, "n0");
+  t.is(task("b").status?.err, "");
+  seed("node", readyNode("n1", { labels: { zone: "a" } }));
+  await settle();
+  t.is(task("a").nodeId, "n1");
+  t.true(proposals.length < 8);
+});
+
+test("the removal of a task frees what it held", async (t) => {
+  const { seed, start, settle, task, env } = world(t);
+  seed("node", readyNode("n0"));
+  seed("task", inState(pendingTask("big", { spec: reserving(4e9) }), TaskState.RUNNING, { nodeId: "n0" }), pendingTask("b", { spec: reserving(2e9) }));
+  start();
+  await settle();
+  t.is(task("b").nodeId, "");
+  const remove = Operation.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: "big" }) });
+  await env.proposer.propose({ operations: [remove], mode: ProposeRequest_Mode.ATOMIC, timeoutMs: 1_000 });
+  await settle();
+  t.is(task("b").nodeId, "n0");
+});
+
+test("named generic resources are given out once", async (t) => {
+  const { seed, start, settle, task } = world(t);
+  const named = ["x", "y"].map((value) => GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind: "gpu", value }) }));
+  const generic = [GenericResource.create({ discreteResourceSpec: DiscreteGenericResource.create({ kind: "gpu", value: 1 }) })];
+  const spec = containerSpec({ resources: ResourceRequirements.create({ reservations: Resources.create({ generic }) }) });
+  seed("node", readyNode("n0", { generic: named }));
+  seed("task", ...pendingTasks(3, { spec }));
+  start();
+  await settle();
+  const given = pendingTasks(3).map(({ id }) => task(id).assignedGenericResources.map((each) => each.namedResourceSpec?.value).join());
+  t.deepEqual(given, ["x", "y", ""]);
+  t.is(task("t002").status?.err, "no suitable node (insufficient resources on 1 node)");
+});
+
+test("what the ledger skips is decided again, on the state that made it skip", async (t) => {
+  const { seed, start, settle, task, env } = world(t);
+  seed("node", readyNode("n0"), readyNode("n1"));
+  seed("task", pendingTask("a"));
+  const { propose } = env.proposer;
+  let isFirst = true;
+  (env as { proposer: typeof env.proposer }).proposer = {
+    propose: (proposal) => {
+      // The node dies while the assignment is on its way.
+      if (isFirst) seed("node", readyNode("n0", { state: NodeStatus_State.DOWN }));
+      isFirst = false;
+      return propose(proposal);
+    },
+  };
+  start();
+  await settle();
+  t.is(task("a").nodeId, "");
+  await settle(1_000);
+  t.is(task("a").nodeId, "n1");
+});
+
+test("without a leader it tries again at a measured pace, and nothing stays charged", async (t) => {
+  const manager = world(t);
+  const { seed, start, settle, task, proposals } = manager;
+  seed("node", readyNode("n0"));
+  seed("task", pendingTask("a", { spec: reserving(4e9) }), pendingTask("b", { serviceId: "b", spec: reserving(5e9) }));
+  manager.leaderless = true;
+  const scheduler = start();
+  await settle(2_000);
+  t.is(task("a").nodeId, "");
+  t.true(proposals.length > 2 && proposals.length <= 22, `${proposals.length} proposals`);
+  t.true(scheduler.explain(task("a")).length > 0);
+  manager.leaderless = false;
+  await settle(1_000);
+  t.is(task("a").nodeId, "n0");
+  t.is(task("b").status?.err, "no suitable node (insufficient resources on 1 node)");
+});
+
+test("it explains what a task waits for, node by node, and says nothing of others", async (t) => {
+  const { seed, start, settle, task } = world(t);
+  seed("node", readyNode("n0"), readyNode("n1", { state: NodeStatus_State.DOWN }));
+  seed("task", pendingTask("a", { spec: reserving(5e9) }), inState(pendingTask("r"), TaskState.RUNNING, { nodeId: "n0" }));
+  const scheduler = start();
+  await settle();
+  const [reason] = scheduler.explain(task("a"));
+  t.is(reason?.waitingFor, "a node that can take it: no suitable node (1 node not available for new tasks; insufficient resources on 1 node)");
+  t.deepEqual(reason?.tried, ["node host-n0: 5 CPUs wanted, 4 free", "node host-n1: is not READY and ACTIVE"]);
+  t.deepEqual(scheduler.explain(task("r")), []);
+});
+
+test("tasks that keep failing on a node go to another", async (t) => {
+  const { seed, start, settle, task } = world(t);
+  seed("node", readyNode("n0"), readyNode("n1"));
+  start();
+  seed("task", ...pendingTasks(5, {}, "f").map((failing) => inState(failing, TaskState.RUNNING, { nodeId: "n0" })));
+  seed("task", ...pendingTasks(5, {}, "f").map((failing) => inState(failing, TaskState.FAILED, { nodeId: "n0" })));
+  seed("task", ...pendingTasks(3));
+  await settle();
+  t.deepEqual(pendingTasks(3).map(({ id }) => task(id).nodeId), ["n1", "n1", "n1"]);
+});
+
+test("after stop it decides nothing", async (t) => {
+  const { seed, start, settle, task } = world(t);
+  seed("node", readyNode("n0"));
+  const scheduler = start();
+  seed("task", pendingTask("a"));
+  scheduler.stop();
+  scheduler.stop();
+  await settle(1_000);
+  t.is(task("a").nodeId, "");
+});
+
+function chart(...events: readonly EventFromLogic<typeof schedulerMachine>[]) {
+  let [state, actions] = initialTransition(schedulerMachine, { proposalsMax: 1, retryMs: 200 });
+  const names: string[] = [];
+  for (const event of events) {
+    [state, actions] = transition(schedulerMachine, state, event);
+    names.push(...actions.map(({ type }) => type).filter((type) => !type.startsWith("xstate.")));
+  }
+  return { value: state.value as Record<string, string>, effects: names };
+}
+
+test("one tick is asked for, however many commits bring work", (t) => {
+  const { value, effects } = chart({ type: "work.arrived" }, { type: "work.arrived" });
+  t.is(value["rounds"], "scheduled");
+  t.deepEqual(effects, ["requestTick"]);
+});
+
+test("with as many proposals under way as may be, the next round waits for one to settle", (t) => {
+  const busy = [{ type: "work.arrived" }, { type: "tick" }, { type: "proposal.sent" }, { type: "round.decided", hasMore: true, hasStale: false }, { type: "tick" }] as const;
+  t.is(chart(...busy).value["rounds"], "full");
+  const { value, effects } = chart(...busy, { type: "proposal.settled", returned: 1 });
+  t.deepEqual(value, { rounds: "scheduled", proposals: "none", later: "holding" });
+  t.deepEqual(effects, ["requestTick", "decide", "requestTick", "requestTick"]);
+});
