@@ -30,8 +30,10 @@ export interface SlotProgress {
   /** The task that is wanted there, or, where none is, the finished one that fills the slot. */
   readonly task: Task;
   readonly isOutdated: boolean;
-  /** An earlier task of the slot had another spec. */
-  readonly hadOtherSpec: boolean;
+  /** Other tasks were in the slot before: of an older spec, or failures of the present one. Unlike that of a slot just added. */
+  readonly hasHistory: boolean;
+  /** The task is being replaced anyway, by one of the present spec. */
+  readonly isChanging: boolean;
 }
 
 export interface Rollout {
@@ -49,7 +51,7 @@ export function updateConfigOf(service: Service): UpdateConfig | null {
 }
 
 export function planRollout(service: Service, slots: readonly SlotProgress[], nowMs: number): Rollout {
-  const outdated = slots.filter((slot) => slot.isOutdated);
+  const outdated = slots.filter((slot) => slot.isOutdated && !slot.isChanging);
   if (outdated.length === 0) return { replace: [], isUnderWay: false, lookAgainMs: null };
   const config = updateConfigOf(service);
   const parallelism = config === null ? parallelismDefault : config.parallelism;
@@ -63,8 +65,9 @@ export function planRollout(service: Service, slots: readonly SlotProgress[], no
   }
   let busy = 0;
   let lookAgainMs: number | null = null;
-  for (const { task, isOutdated, hadOtherSpec } of slots) {
-    if (isOutdated || !hadOtherSpec) continue;
+  for (const { task, isOutdated, hasHistory, isChanging } of slots) {
+    if (isChanging && (isOutdated || hasHistory)) busy += 1;
+    if (isChanging || isOutdated || !hasHistory) continue;
     const state = observedState(task);
     // One that finished well has done what its spec asks for; one that ended otherwise, for good, holds the rollout (U2).
     if (state === TaskState.COMPLETE) continue;

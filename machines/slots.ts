@@ -221,12 +221,11 @@ function rollOut(plan: Plan, service: Service, kept: readonly Standing[], world:
   const bySlot = new Map<number, Standing>();
   const progress: SlotProgress[] = [];
   for (const one of kept) {
-    // A slot that is being restarted gets the present spec by that.
-    if (!one.isSettled && !one.isFilled) continue;
     bySlot.set(one.slot, one);
     const isOutdated = world.currency.isOutdated(one.task, service, world.nodeOf);
-    const hadOtherSpec = one.tasks.some((task) => task !== one.task && task.spec !== one.task.spec);
-    progress.push({ slot: one.slot, task: one.task, isOutdated, hadOtherSpec });
+    const hasHistory = one.tasks.length > 1;
+    const isChanging = !one.isSettled && !one.isFilled;
+    progress.push({ slot: one.slot, task: one.task, isOutdated, hasHistory, isChanging });
   }
   const rollout = planRollout(service, progress, world.nowMs);
   for (const slot of rollout.replace) {

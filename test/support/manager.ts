@@ -64,7 +64,7 @@ export function testManager(managerId = "manager1"): TestManager {
       id: `t${store.version + 1}`,
       epoch: 1,
       previous: store.checksum,
-      time: Timestamp.create({ seconds: Math.floor(clock.now() / 1_000) }),
+      time: Timestamp.create({ seconds: Math.floor(clock.now() / 1_000), nanos: (clock.now() % 1_000) * 1e6 }),
       writer: managerId,
     });
     store.apply(

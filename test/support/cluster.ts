@@ -1,0 +1,189 @@
+/**
+ * A leader's orchestration over a real replica, with nodes that behave as agents do: each moves its tasks on as far as is
+ * desired, and stops what is to be stopped. Time stands still until the test moves it.
+ */
+import { startOrchestration, type Orchestration } from "../../actors/orchestration.ts";
+import {
+  Annotations,
+  EngineDescription,
+  GenericRuntimeSpec,
+  Any,
+  Node,
+  NodeDescription,
+  NodeSpec,
+  NodeSpec_Availability,
+  NodeStatus,
+  NodeStatus_State,
+  Operation,
+  PluginDescription,
+  ProposeRequest_Mode,
+  ReplicatedService,
+  Resources,
+  Service,
+  ServiceSpec,
+  TaskPatch,
+  TaskSpec,
+  TaskState,
+  TaskStatus,
+  Version,
+  type Task,
+  Kind,
+  Removal,
+  StoreObject,
+} from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../machines/service-update.ts";
+import { settle } from "../../runtime/sim/clock.ts";
+import { testManager, type TestManager } from "./manager.ts";
+
+export interface TestCluster extends TestManager {
+  orchestration: Orchestration;
+  /** Nodes that move their tasks on. A node that is missing here does nothing and says nothing. */
+  readonly alive: Set<string>;
+  /** What a task reports in place of RUNNING; undefined: RUNNING. */
+  outcome: (task: Task) => TaskState | undefined;
+  /** While it says false, the node of a task that is to stop does not stop it. */
+  stops: (task: Task) => boolean;
+  /** Runs everything that comes due within `ms`, promises included. */
+  run(ms?: number): Promise<void>;
+  propose(...operations: Operation[]): Promise<void>;
+  tasks(serviceId?: string): readonly Task[];
+  /** Wanted tasks by slot: `1:RUNNING@n1`. */
+  picture(serviceId?: string): readonly string[];
+  addService(id: string, replicas: number, fields?: Partial<TaskSpec>, more?: Partial<ServiceSpec>): Promise<void>;
+  /** As UpdateService does: the spec's version is that of the service it replaces. */
+  updateService(id: string, change: (spec: ServiceSpec) => ServiceSpec): Promise<void>;
+  removeService(id: string): Promise<void>;
+  addNode(id: string, fields?: Partial<Node>): Promise<void>;
+  changeNode(id: string, fields: Partial<Node>): Promise<void>;
+  /** The node no longer answers, and has been found DOWN. */
+  killNode(id: string): Promise<void>;
+  report(task: Task, state: TaskState): Promise<void>;
+  /** Another leader takes over, with nothing but the store. */
+  changeLeader(): void;
+}
+
+const runMs = 50;
+const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
+
+export function execSpec(fields: Partial<TaskSpec> = {}): TaskSpec {
+  return TaskSpec.create({
+    generic: GenericRuntimeSpec.create({ kind: "exec", payload: Any.create({ type_url: "type", value: new Uint8Array([1]) }) }),
+    ...fields,
+  });
+}
+
+export function testNode(id: string, fields: Partial<Node> = {}): Node {
+  return Node.create({
+    id,
+    spec: NodeSpec.create({ annotations: Annotations.create({}), availability: NodeSpec_Availability.ACTIVE }),
+    description: NodeDescription.create({
+      hostname: `host-${id}`,
+      resources: Resources.create({ nanoCpus: 4e9, memoryBytes: 8e9 }),
+      engine: EngineDescription.create({ plugins: [PluginDescription.create({ type: "Driver", name: "exec" })] }),
+    }),
+    status: NodeStatus.create({ state: NodeStatus_State.READY }),
+    ...fields,
+  });
+}
+
+export async function testCluster(nodes: readonly string[]): Promise<TestCluster> {
+  const manager = testManager();
+  const { env, clock, store } = manager;
+  const pending = new Set<string>();
+  const cluster = Object.assign(manager, {
+    orchestration: startOrchestration(env),
+    alive: new Set(nodes),
+    outcome: (): TaskState | undefined => undefined,
+    stops: () => true,
+
+    async run(ms = runMs) {
+      await clock.run({ untilMs: clock.now() + ms });
+      await settle();
+    },
+    async propose(...operations: Operation[]) {
+      await env.proposer.propose({ operations, mode: ProposeRequest_Mode.EACH, timeoutMs: 1_000 });
+      await cluster.run();
+    },
+    tasks: (serviceId = "web") => [...store.tasksByService(serviceId)],
+    picture: (serviceId = "web") =>
+      cluster
+        .tasks(serviceId)
+        .filter((task) => task.desiredState <= TaskState.RUNNING)
+        .map((task) => `${task.slot}:${stateNames.get(task.status?.state ?? 0)}@${task.nodeId}`)
+        .sort(),
+    async addService(id: string, replicas: number, fields: Partial<TaskSpec> = {}, more: Partial<ServiceSpec> = {}) {
+      const spec = ServiceSpec.create({
+        annotations: Annotations.create({ name: id }),
+        task: execSpec(fields),
+        replicated: ReplicatedService.create({ replicas }),
+        ...more,
+      });
+      const service = Service.create({ id, spec, specVersion: Version.create({}) });
+      await cluster.propose(Operation.create({ create: StoreObject.create({ service }) }));
+    },
+    async updateService(id: string, change: (spec: ServiceSpec) => ServiceSpec) {
+      const stored = store.get("service", id) as Service;
+      const spec = change(stored.spec as ServiceSpec);
+      const version = stored.meta?.version ?? null;
+      const service = Service.patch(stored, { spec, specVersion: version, previousSpec: stored.spec });
+      await cluster.propose(Operation.create({ update: StoreObject.create({ service }) }));
+    },
+    async removeService(id: string) {
+      await cluster.propose(Operation.create({ remove: Removal.create({ kind: Kind.KIND_SERVICE, id }) }));
+    },
+    async addNode(id: string, fields: Partial<Node> = {}) {
+      manager.seed("node", testNode(id, fields));
+      cluster.alive.add(id);
+      await cluster.run();
+    },
+    async changeNode(id: string, fields: Partial<Node>) {
+      manager.seed("node", Node.patch(store.get("node", id) as Node, fields));
+      await cluster.run();
+    },
+    async killNode(id: string) {
+      cluster.alive.delete(id);
+      await cluster.changeNode(id, { status: NodeStatus.create({ state: NodeStatus_State.DOWN }) });
+    },
+    async report(task: Task, state: TaskState) {
+      await cluster.propose(reportOf(task, state));
+    },
+    changeLeader() {
+      cluster.orchestration.stop();
+      cluster.orchestration = startOrchestration(env);
+    },
+  }) as TestCluster;
+
+  function reportOf(task: Task, state: TaskState): Operation {
+    const time = timestampOf(clock.now());
+    const status = TaskStatus.create({ state, message: "reported", timestamp: time, appliedAt: time });
+    return Operation.create({ task: TaskPatch.create({ id: task.id, status }), reporter: task.nodeId });
+  }
+
+  /** What the task's node would report next; null: nothing. */
+  function next(task: Task): TaskState | null {
+    const state = task.status?.state ?? TaskState.NEW;
+    if (!cluster.alive.has(task.nodeId) || state < TaskState.ASSIGNED || state > TaskState.RUNNING) return null;
+    if (task.desiredState >= TaskState.SHUTDOWN) return cluster.stops(task) ? TaskState.SHUTDOWN : null;
+    const wanted = task.desiredState === TaskState.READY ? TaskState.READY : TaskState.RUNNING;
+    if (state >= wanted) return null;
+    return wanted === TaskState.RUNNING ? (cluster.outcome(task) ?? wanted) : wanted;
+  }
+
+  store.watch(({ changes }) => {
+    for (const change of changes) {
+      if (change.table !== "task" || change.action === "remove" || pending.has(change.object.id)) continue;
+      const { id } = change.object;
+      pending.add(id);
+      clock.setTimeout(() => {
+        pending.delete(id);
+        const task = store.get("task", id);
+        const state = task === undefined ? null : next(task);
+        if (task === undefined || state === null) return;
+        void env.proposer.propose({ operations: [reportOf(task, state)], mode: ProposeRequest_Mode.EACH, timeoutMs: 1_000 });
+      }, 1);
+    }
+  });
+  for (const id of nodes) manager.seed("node", testNode(id));
+  await cluster.run();
+  return cluster;
+}
