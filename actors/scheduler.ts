@@ -30,6 +30,10 @@ const proposeTimeoutMs = 5_000;
 /** Explanations replaced in one retry delay: with 200 ms at most 1,000 writes a second that only tell a changed number of nodes. */
 const retellingsMax = 200;
 
+/** Of one round: two proposals of 2,000, some 30 ms in which this manager does nothing else; the first is on its way while more are made. */
+const roundOperationsMax = 2 * proposalOperationsMax;
+const roundJudgementsMax = 200_000;
+
 const assignedMessage = "scheduler assigned task to node";
 const confirmedMessage = "scheduler confirmed task can run on preassigned node";
 
@@ -165,7 +169,11 @@ class SchedulerActor implements Scheduler {
     const { clock } = this.#env;
     const now = clock.now();
     const proposals = schedulerLimits.proposalsMax - this.#hosted.actor.getSnapshot().context.proposals;
-    const round = this.#backlog.round(now, { operationsMax: proposals * proposalOperationsMax, retellingsMax: this.#retellings });
+    const round = this.#backlog.round(now, {
+      operationsMax: Math.min(roundOperationsMax, proposals * proposalOperationsMax),
+      retellingsMax: this.#retellings,
+      judgementsMax: roundJudgementsMax,
+    });
     this.#metrics.waiting.set(this.#backlog.size);
     let chunk = newChunk();
     const flush = (): void => {

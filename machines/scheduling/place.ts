@@ -33,6 +33,8 @@ export interface RoundLimits {
   readonly operationsMax: number;
   /** Explanations that replace another one. */
   readonly retellingsMax: number;
+  /** After so many looks at a node for a group (about 0.2 µs each) no further group is begun: a round holds up everything else. */
+  readonly judgementsMax: number;
 }
 
 export interface Round {
@@ -133,11 +135,11 @@ export class Backlog {
 
   /** Decides as much as the limits allow, and charges the nodes (B3). `now`: milliseconds since the epoch. */
   round(now: number, limits: RoundLimits): Round {
-    const round = { assignments: [] as Assignment[], explanations: [] as Explanation[], retellings: limits.retellingsMax };
+    const round = { assignments: [] as Assignment[], explanations: [] as Explanation[], retellings: limits.retellingsMax, judgements: 0 };
     const room = (): number => limits.operationsMax - round.assignments.length - round.explanations.length;
     this.#lookAtChanged();
     for (const home of this.#fresh) {
-      if (room() <= 0) break;
+      if (room() <= 0 || round.judgements >= limits.judgementsMax) break;
       this.#fresh.delete(home);
       const group = this.#groups.get(home);
       const isDone = group === undefined ? this.#tryPreassigned(home, round, room) : this.#tryGroup(group, now, round, room);
@@ -145,8 +147,9 @@ export class Backlog {
       this.#fresh.add(home);
       break;
     }
-    // Over a copy: a group that the limits stop stays stale.
-    for (const home of [...this.#stale]) {
+    // Over a copy: a group that the limits stop stays stale, and would come round again.
+    const stale = Array.from(this.#stale);
+    for (const home of stale) {
       if (room() <= 0) break;
       this.#stale.delete(home);
       const group = this.#groups.get(home);
@@ -211,6 +214,7 @@ export class Backlog {
   #tryGroup(group: Group, now: number, round: RoundDraft, room: () => number): boolean {
     const { demand, tasks, key } = group;
     const { nodes } = this.#nodes;
+    round.judgements += nodes.length;
     const tally = new Tally();
     const fitting = new Set<NodeInfo>();
     for (const info of nodes) {
@@ -290,6 +294,7 @@ interface RoundDraft {
   readonly assignments: Assignment[];
   readonly explanations: Explanation[];
   retellings: number;
+  judgements: number;
 }
 
 const noGeneric: readonly GenericResource[] = [];

@@ -21,10 +21,10 @@ import { testManager, type TestManager } from "../support/manager.ts";
 import { containerSpec, inState, pendingTask, pendingTasks, readyNode } from "../support/scheduling.ts";
 
 interface World extends TestManager {
-  start(): Scheduler;
-  task(id: string): Task;
+  readonly start: () => Scheduler;
+  readonly task: (id: string) => Task;
   /** Runs what is due within so many milliseconds. */
-  settle(ms?: number): Promise<void>;
+  readonly settle: (ms?: number) => Promise<void>;
 }
 
 function world(t: ExecutionContext): World {
@@ -144,14 +144,14 @@ test("what the ledger skips is decided again, on the state that made it skip", a
   const { seed, start, settle, task, env } = world(t);
   seed("node", readyNode("n0"), readyNode("n1"));
   seed("task", pendingTask("a"));
-  const { propose } = env.proposer;
+  const { proposer } = env;
   let isFirst = true;
   (env as { proposer: typeof env.proposer }).proposer = {
     propose: (proposal) => {
       // The node dies while the assignment is on its way.
       if (isFirst) seed("node", readyNode("n0", { state: NodeStatus_State.DOWN }));
       isFirst = false;
-      return propose(proposal);
+      return proposer.propose(proposal);
     },
   };
   start();

@@ -4,7 +4,7 @@ import { Backlog } from "../../machines/scheduling/place.ts";
 import { Placement, PlacementPreference, ResourceRequirements, Resources, SpreadOver, TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import { containerSpec, inState, pendingTask, pendingTasks, readyNode } from "../support/scheduling.ts";
 
-const limits = { operationsMax: 1_000, retellingsMax: 1_000 };
+const limits = { operationsMax: 1_000, retellingsMax: 1_000, judgementsMax: 1_000 };
 
 function world(nodes: readonly Node[], running: readonly Task[] = []) {
   const set = new NodeSet();
@@ -110,7 +110,7 @@ test("a round keeps to its limits and says what is left", (t) => {
   for (const task of pendingTasks(10)) backlog.follow(task);
   const sizes: number[] = [];
   for (let more = true; more; ) {
-    const round = backlog.round(0, { operationsMax: 4, retellingsMax: 1 });
+    const round = backlog.round(0, { ...limits, operationsMax: 4 });
     sizes.push(round.assignments.length);
     more = round.hasMore;
   }
@@ -121,11 +121,20 @@ test("a round keeps to its limits and says what is left", (t) => {
   set.put(readyNode("n9"));
   const retold: number[] = [];
   for (let stale = true; stale; ) {
-    const round = backlog.round(0, { operationsMax: 4, retellingsMax: 2 });
+    const round = backlog.round(0, { ...limits, retellingsMax: 2 });
     retold.push(round.explanations.length);
     stale = round.hasStale;
   }
   t.deepEqual(retold, [2, 1]);
+});
+
+test("a round that has looked at enough nodes leaves the other groups to the next", (t) => {
+  const { backlog } = world(nodes(2));
+  for (const serviceId of ["a", "b", "c"]) backlog.follow(pendingTask(serviceId, { serviceId }));
+  const first = backlog.round(0, { ...limits, judgementsMax: 3 });
+  t.deepEqual([first.assignments.map(({ task }) => task.id), first.hasMore], [["a", "b"], true]);
+  const second = backlog.round(0, { ...limits, judgementsMax: 3 });
+  t.deepEqual([second.assignments.map(({ task }) => task.id), second.hasMore], [["c"], false]);
 });
 
 test("a node that goes away is no longer counted", (t) => {
