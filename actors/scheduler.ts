@@ -105,11 +105,23 @@ class SchedulerActor implements Scheduler {
     const since = task.status?.timestamp ?? null;
     const inFlight = this.#inFlight.get(task.id);
     if (inFlight !== undefined) {
-      return [Reason.create({ waitingFor: `the log, to take its assignment to node ${inFlight}`, since, wokenBy: "the ledger's answer" })];
+      return [
+        Reason.create({
+          waitingFor: `the log, to take its assignment to node ${inFlight}`,
+          since,
+          wokenBy: "the ledger's answer",
+        }),
+      ];
     }
     const told = this.#backlog.describe(task);
     if (told === null) {
-      return [Reason.create({ waitingFor: "the scheduler, to try again what the ledger did not take", since, wokenBy: "the retry delay" })];
+      return [
+        Reason.create({
+          waitingFor: "the scheduler, to try again what the ledger did not take",
+          since,
+          wokenBy: "the retry delay",
+        }),
+      ];
     }
     return [
       Reason.create({
@@ -196,11 +208,18 @@ class SchedulerActor implements Scheduler {
       if (chunk.operations.length === proposalOperationsMax) flush();
     }
     flush();
-    this.#send({ type: "round.decided", hasMore: round.hasMore, hasStale: round.hasStale || this.#retellings < retellingsMax });
+    this.#send({
+      type: "round.decided",
+      hasMore: round.hasMore,
+      hasStale: round.hasStale || this.#retellings < retellingsMax,
+    });
   }
 
   /** All assignments of a round share their status. */
-  #statuses(now: number): { assigned(assignment: Assignment): Operation; explained(explanation: Explanation): Operation } {
+  #statuses(now: number): {
+    assigned(assignment: Assignment): Operation;
+    explained(explanation: Explanation): Operation;
+  } {
     const at = timestamp(now);
     const by = { timestamp: at, appliedBy: this.#env.managerId, appliedAt: at };
     const assigned = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: assignedMessage });
@@ -208,12 +227,20 @@ class SchedulerActor implements Scheduler {
     return {
       assigned: ({ task, nodeId, generic, isPreassigned }) =>
         Operation.create({
-          task: TaskPatch.create({ id: task.id, nodeId, status: isPreassigned ? confirmed : assigned, assignedGenericResources: generic }),
+          task: TaskPatch.create({
+            id: task.id,
+            nodeId,
+            status: isPreassigned ? confirmed : assigned,
+            assignedGenericResources: generic,
+          }),
         }),
       explained: ({ task, text }) => {
         const message = task.status?.message ?? "";
         return Operation.create({
-          task: TaskPatch.create({ id: task.id, status: TaskStatus.create({ ...by, state: TaskState.PENDING, message, err: text }) }),
+          task: TaskPatch.create({
+            id: task.id,
+            status: TaskStatus.create({ ...by, state: TaskState.PENDING, message, err: text }),
+          }),
         });
       },
     };
@@ -221,9 +248,17 @@ class SchedulerActor implements Scheduler {
 
   async #propose(chunk: Chunk): Promise<void> {
     const { store, proposer, telemetry } = this.#env;
-    const outcome = await proposer.propose({ operations: chunk.operations, mode: ProposeRequest_Mode.EACH, timeoutMs: proposeTimeoutMs });
+    const outcome = await proposer.propose({
+      operations: chunk.operations,
+      mode: ProposeRequest_Mode.EACH,
+      timeoutMs: proposeTimeoutMs,
+    });
     if (this.#stopped) return;
-    if (outcome.kind === "refused") telemetry.log.error({ code: outcome.code, reason: outcome.message }, "the ledger refused what the scheduler decided");
+    if (outcome.kind === "refused")
+      telemetry.log.error(
+        { code: outcome.code, reason: outcome.message },
+        "the ledger refused what the scheduler decided",
+      );
     let returned = 0;
     let taken = 0;
     for (const id of chunk.assigned) {

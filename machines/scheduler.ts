@@ -80,14 +80,21 @@ export const schedulerMachine = setup({
         scheduled: {
           description: "Waits for the tick: the end of the commits that are being applied. S1",
           entry: "requestTick",
-          on: { "work.arrived": {}, "round.decided": {}, tick: [{ guard: "hasRoom", target: "deciding" }, { target: "full" }] },
+          on: {
+            "work.arrived": {},
+            "round.decided": {},
+            tick: [{ guard: "hasRoom", target: "deciding" }, { target: "full" }],
+          },
         },
         deciding: {
           description: "Chooses nodes on the replica as it is now, and proposes them.",
           entry: "decide",
           on: {
             "work.arrived": "scheduled",
-            "round.decided": [{ guard: { type: "hasMore", params: ({ event }) => event }, target: "scheduled" }, { target: "idle" }],
+            "round.decided": [
+              { guard: { type: "hasMore", params: ({ event }) => event }, target: "scheduled" },
+              { target: "idle" },
+            ],
           },
         },
         full: {
@@ -126,7 +133,8 @@ export const schedulerMachine = setup({
           },
         },
         holding: {
-          description: "Tasks that the ledger did not take, and explanations to be replaced, wait for the retry delay. S3",
+          description:
+            "Tasks that the ledger did not take, and explanations to be replaced, wait for the retry delay. S3",
           on: { "proposal.settled": {}, "round.decided": {} },
           after: { retry: { target: "none", actions: "releaseHeld" } },
         },

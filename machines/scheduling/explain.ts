@@ -82,7 +82,9 @@ function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
     case Verdict.plugin:
       return `lacks ${missingPlugin(demand, info)}`;
     case Verdict.constraint: {
-      const broken = demand.constraints.find((constraint) => info.node !== null && !meetsConstraint(constraint, info.node));
+      const broken = demand.constraints.find(
+        (constraint) => info.node !== null && !meetsConstraint(constraint, info.node),
+      );
       return `does not meet ${broken?.text}`;
     }
     case Verdict.platform: {
@@ -100,8 +102,10 @@ function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
 
 function shortages(demand: Demand, info: NodeInfo): readonly string[] {
   const short: string[] = [];
-  if (demand.nanoCpus > Math.max(0, info.freeNanoCpus)) short.push(`${demand.nanoCpus / 1e9} CPUs wanted, ${info.freeNanoCpus / 1e9} free`);
-  if (demand.memoryBytes > Math.max(0, info.freeMemoryBytes)) short.push(`${demand.memoryBytes} bytes of memory wanted, ${info.freeMemoryBytes} free`);
+  if (demand.nanoCpus > Math.max(0, info.freeNanoCpus))
+    short.push(`${demand.nanoCpus / 1e9} CPUs wanted, ${info.freeNanoCpus / 1e9} free`);
+  if (demand.memoryBytes > Math.max(0, info.freeMemoryBytes))
+    short.push(`${demand.memoryBytes} bytes of memory wanted, ${info.freeMemoryBytes} free`);
   for (const { kind, count } of demand.generic) {
     const free = info.generic.free(kind);
     if (free < count) short.push(`${count} ${kind} wanted, ${free} free`);

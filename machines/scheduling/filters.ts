@@ -88,7 +88,8 @@ export function judge(demand: Demand, info: NodeInfo): Verdict {
   if (!hasResources(demand, info)) return Verdict.resources;
   if (missingPlugin(demand, info) !== null) return Verdict.plugin;
   for (const constraint of demand.constraints) if (!meetsConstraint(constraint, node)) return Verdict.constraint;
-  if (demand.platforms.length > 0 && !runsOneOf(demand.platforms, node.description?.platform ?? null)) return Verdict.platform;
+  if (demand.platforms.length > 0 && !runsOneOf(demand.platforms, node.description?.platform ?? null))
+    return Verdict.platform;
   return judgeRoom(demand, info);
 }
 
@@ -134,7 +135,11 @@ function listed(plugins: ReadonlySet<string>): Listed {
   let lists = listedBy.get(plugins);
   if (lists === undefined) {
     const types = new Set(Array.from(plugins, (plugin) => plugin.slice(0, plugin.indexOf("/"))));
-    lists = { drivers: types.has("Driver"), engine: types.has("Network") || types.has("Volume") || types.has("Log"), logs: types.has("Log") };
+    lists = {
+      drivers: types.has("Driver"),
+      engine: types.has("Network") || types.has("Volume") || types.has("Log"),
+      logs: types.has("Log"),
+    };
     listedBy.set(plugins, lists);
   }
   return lists;
@@ -145,7 +150,8 @@ const architectures: Readonly<Record<string, string>> = { x86_64: "amd64", aarch
 function runsOneOf(platforms: readonly Platform[], own: Platform | null): boolean {
   if (own === null) return false;
   return platforms.some(
-    ({ architecture, os }) => (architecture === "" || canonical(architecture) === canonical(own.architecture)) && (os === "" || os === own.os),
+    ({ architecture, os }) =>
+      (architecture === "" || canonical(architecture) === canonical(own.architecture)) && (os === "" || os === own.os),
   );
 }
 

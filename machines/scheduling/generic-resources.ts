@@ -52,7 +52,9 @@ export class GenericStock {
         missing -= 1;
       }
       if (missing === 0) continue;
-      chosen.push(GenericResource.create({ discreteResourceSpec: DiscreteGenericResource.create({ kind, value: missing }) }));
+      chosen.push(
+        GenericResource.create({ discreteResourceSpec: DiscreteGenericResource.create({ kind, value: missing }) }),
+      );
     }
     return chosen;
   }

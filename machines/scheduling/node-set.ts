@@ -82,7 +82,9 @@ export class NodeInfo {
 
 /** Tasks that share a spec share the scheduler's judgement; one without a version stands for itself. */
 export function groupKey(task: Task): string {
-  return task.specVersion === null || task.serviceId === "" ? `task/${task.id}` : `${task.serviceId}/${task.specVersion.index}`;
+  return task.specVersion === null || task.serviceId === ""
+    ? `task/${task.id}`
+    : `${task.serviceId}/${task.specVersion.index}`;
 }
 
 export function portKey(port: PortConfig): number {
@@ -90,9 +92,16 @@ export function portKey(port: PortConfig): number {
 }
 
 export function hostPortsOf(task: Task): readonly number[] {
-  const ports = task.endpoint === null ? [] : task.endpoint.ports.length > 0 ? task.endpoint.ports : (task.endpoint.spec?.ports ?? []);
+  const ports =
+    task.endpoint === null
+      ? []
+      : task.endpoint.ports.length > 0
+        ? task.endpoint.ports
+        : (task.endpoint.spec?.ports ?? []);
   if (ports.length === 0) return noPorts;
-  return ports.filter(({ publishMode, publishedPort }) => publishMode === PortConfig_PublishMode.HOST && publishedPort !== 0).map(portKey);
+  return ports
+    .filter(({ publishMode, publishedPort }) => publishMode === PortConfig_PublishMode.HOST && publishedPort !== 0)
+    .map(portKey);
 }
 
 const noPorts: readonly number[] = [];
@@ -113,7 +122,9 @@ export class NodeSet {
 
   /** Nodes that exist, by id (N2). */
   get nodes(): readonly NodeInfo[] {
-    this.#sorted ??= [...this.#nodes.values()].filter((info) => info.node !== null).sort((a, b) => (a.id < b.id ? -1 : 1));
+    this.#sorted ??= [...this.#nodes.values()]
+      .filter((info) => info.node !== null)
+      .sort((a, b) => (a.id < b.id ? -1 : 1));
     return this.#sorted;
   }
 
@@ -188,7 +199,13 @@ export class NodeSet {
     const on = this.#charged.get(task.id);
     const old = on?.charges.get(task.id);
     // Most changes of a task (it starts, it runs) change nothing of what it holds.
-    if (on?.id === nodeId && old?.isActive === isActive && old.task.spec === task.spec && old.generic.length === generic.length) return;
+    if (
+      on?.id === nodeId &&
+      old?.isActive === isActive &&
+      old.task.spec === task.spec &&
+      old.generic.length === generic.length
+    )
+      return;
     // N1
     if (on !== undefined) this.release(task.id);
     const info = this.#info(nodeId);
@@ -200,7 +217,8 @@ export class NodeSet {
 
   #info(id: string): NodeInfo {
     let info = this.#nodes.get(id);
-    if (info === undefined) this.#nodes.set(id, (info = new NodeInfo(id, this.#freePlaces.pop() ?? this.#placesUsed++)));
+    if (info === undefined)
+      this.#nodes.set(id, (info = new NodeInfo(id, this.#freePlaces.pop() ?? this.#placesUsed++)));
     return info;
   }
 
@@ -217,7 +235,8 @@ function describe(info: NodeInfo, { description }: Node): void {
   info.freeNanoCpus = resources?.nanoCpus ?? 0;
   info.freeMemoryBytes = resources?.memoryBytes ?? 0;
   info.generic = new GenericStock(resources?.generic ?? []);
-  info.plugins = description?.engine == null ? null : new Set(description.engine.plugins.map(({ type, name }) => `${type}/${name}`));
+  info.plugins =
+    description?.engine == null ? null : new Set(description.engine.plugins.map(({ type, name }) => `${type}/${name}`));
   for (const charge of info.charges.values()) hold(info, charge, 1);
 }
 

@@ -135,14 +135,20 @@ export class Backlog {
 
   /** Decides as much as the limits allow, and charges the nodes (B3). `now`: milliseconds since the epoch. */
   round(now: number, limits: RoundLimits): Round {
-    const round = { assignments: [] as Assignment[], explanations: [] as Explanation[], retellings: limits.retellingsMax, judgements: 0 };
+    const round = {
+      assignments: [] as Assignment[],
+      explanations: [] as Explanation[],
+      retellings: limits.retellingsMax,
+      judgements: 0,
+    };
     const room = (): number => limits.operationsMax - round.assignments.length - round.explanations.length;
     this.#lookAtChanged();
     for (const home of this.#fresh) {
       if (room() <= 0 || round.judgements >= limits.judgementsMax) break;
       this.#fresh.delete(home);
       const group = this.#groups.get(home);
-      const isDone = group === undefined ? this.#tryPreassigned(home, round, room) : this.#tryGroup(group, now, round, room);
+      const isDone =
+        group === undefined ? this.#tryPreassigned(home, round, room) : this.#tryGroup(group, now, round, room);
       if (isDone) continue;
       this.#fresh.add(home);
       break;
@@ -155,7 +161,12 @@ export class Backlog {
       const group = this.#groups.get(home);
       if (group?.tally != null && !this.#explain(group, group.tally, round, room)) this.#stale.add(home);
     }
-    return { assignments: round.assignments, explanations: round.explanations, hasMore: this.#fresh.size > 0, hasStale: this.#stale.size > 0 };
+    return {
+      assignments: round.assignments,
+      explanations: round.explanations,
+      hasMore: this.#fresh.size > 0,
+      hasStale: this.#stale.size > 0,
+    };
   }
 
   /** What the nodes say to a waiting task now, in sentences; empty for a task that does not wait here. */
@@ -164,7 +175,8 @@ export class Backlog {
     if (home === undefined) return null;
     const group = this.#groups.get(home);
     const demand = group?.demand ?? demandOf(task);
-    const asked = task.nodeId === "" ? this.#nodes.nodes : [this.#nodes.find(task.nodeId)].filter((info) => info !== undefined);
+    const asked =
+      task.nodeId === "" ? this.#nodes.nodes : [this.#nodes.find(task.nodeId)].filter((info) => info !== undefined);
     const tally = new Tally();
     const nodes: string[] = [];
     for (const info of asked) {

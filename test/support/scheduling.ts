@@ -38,17 +38,29 @@ interface NodeTraits {
 
 /** READY, with 4 CPUs, 4 GiB and the plugins of an engine. */
 export function readyNode(id: string, traits: NodeTraits = {}): Node {
-  const { labels = {}, engineLabels = {}, plugins = ["Network/overlay", "Volume/local", "Log/json-file"], generic = [] } = traits;
+  const {
+    labels = {},
+    engineLabels = {},
+    plugins = ["Network/overlay", "Volume/local", "Log/json-file"],
+    generic = [],
+  } = traits;
   const [architecture, os] = traits.platform ?? ["x86_64", "linux"];
   return Node.create({
     id,
-    spec: NodeSpec.create({ annotations: Annotations.create({ labels }), ...(traits.availability === undefined ? {} : { availability: traits.availability }) }),
+    spec: NodeSpec.create({
+      annotations: Annotations.create({ labels }),
+      ...(traits.availability === undefined ? {} : { availability: traits.availability }),
+    }),
     status: NodeStatus.create({ state: traits.state ?? NodeStatus_State.READY, addr: traits.addr ?? "10.0.0.1" }),
     ...(traits.role === undefined ? {} : { role: traits.role }),
     description: NodeDescription.create({
       hostname: `host-${id}`,
       platform: Platform.create({ architecture, os }),
-      resources: Resources.create({ nanoCpus: (traits.cpus ?? 4) * 1e9, memoryBytes: traits.memoryBytes ?? 4 * 2 ** 30, generic }),
+      resources: Resources.create({
+        nanoCpus: (traits.cpus ?? 4) * 1e9,
+        memoryBytes: traits.memoryBytes ?? 4 * 2 ** 30,
+        generic,
+      }),
       engine: EngineDescription.create({
         labels: engineLabels,
         plugins: plugins.map((plugin) => {
@@ -78,7 +90,9 @@ export function pendingTask(id: string, fields: Partial<Task> = {}): Task {
 }
 
 export function pendingTasks(count: number, fields: Partial<Task> = {}, prefix = "t"): readonly Task[] {
-  return Array.from({ length: count }, (_, at) => pendingTask(`${prefix}${String(at).padStart(3, "0")}`, { slot: at + 1, ...fields }));
+  return Array.from({ length: count }, (_, at) =>
+    pendingTask(`${prefix}${String(at).padStart(3, "0")}`, { slot: at + 1, ...fields }),
+  );
 }
 
 export const inState = (task: Task, state: TaskState, fields: Partial<Task> = {}): Task =>

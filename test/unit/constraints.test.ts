@@ -11,7 +11,8 @@ const node = readyNode("Node1", {
 });
 const bare = Node.create({ id: "bare" });
 
-const meets = (text: string, on: NodeMessage = node): boolean => meetsPlacement(Placement.create({ constraints: [text] }), on);
+const meets = (text: string, on: NodeMessage = node): boolean =>
+  meetsPlacement(Placement.create({ constraints: [text] }), on);
 
 test("each key is compared with what the node is, without regard to case", (t) => {
   const holding = [
@@ -26,7 +27,8 @@ test("each key is compared with what the node is, without regard to case", (t) =
     "engine.labels.storage==SSD",
   ];
   for (const text of holding) t.true(meets(text), text);
-  for (const text of holding) t.false(meets(text.includes("==") ? text.replace("==", "!=") : text.replace("!=", "==")), `not ${text}`);
+  for (const text of holding)
+    t.false(meets(text.includes("==") ? text.replace("==", "!=") : text.replace("!=", "==")), `not ${text}`);
 });
 
 test("the name of a label keeps its case, and a missing label is the empty string", (t) => {

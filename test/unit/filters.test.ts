@@ -71,7 +71,11 @@ test("reservations are taken from what tasks that have not ended leave over", (t
   t.truthy(info);
   if (info === undefined) return;
   set.follow(inState(half, TaskState.RUNNING, { nodeId: "n", desiredState: TaskState.SHUTDOWN }));
-  t.is(judge(demandOf(half), info), Verdict.resources, "a task that is to stop holds its reservation until it has stopped");
+  t.is(
+    judge(demandOf(half), info),
+    Verdict.resources,
+    "a task that is to stop holds its reservation until it has stopped",
+  );
   set.follow(inState(half, TaskState.SHUTDOWN, { nodeId: "n", desiredState: TaskState.SHUTDOWN }));
   t.is(judge(demandOf(half), info), Verdict.fits);
 });
@@ -80,7 +84,10 @@ test("generic resources are counted, or given out by name", (t) => {
   const wantsTwo = withSpec(reserving({ generic: [discrete("gpu", 2)] }));
   t.is(verdict(wantsTwo), Verdict.resources);
   t.is(verdict(wantsTwo, readyNode("n", { generic: [discrete("gpu", 2)] })), Verdict.fits);
-  const uses = pendingTask("u", { spec: wantsTwo.spec, assignedGenericResources: [named("gpu", "a"), named("gpu", "b")] });
+  const uses = pendingTask("u", {
+    spec: wantsTwo.spec,
+    assignedGenericResources: [named("gpu", "a"), named("gpu", "b")],
+  });
   const three = readyNode("n", { generic: ["a", "b", "c"].map((value) => named("gpu", value)) });
   t.is(verdict(wantsTwo, three, [uses]), Verdict.resources);
 
@@ -94,19 +101,34 @@ test("drivers of volumes, networks and logs must be there, if need be as the lat
   const mount = (name: string): Task =>
     withSpec({
       container: ContainerSpec.create({
-        mounts: [Mount.create({ type: Mount_Type.VOLUME, volumeOptions: Mount_VolumeOptions.create({ driverConfig: Driver.create({ name }) }) })],
+        mounts: [
+          Mount.create({
+            type: Mount_Type.VOLUME,
+            volumeOptions: Mount_VolumeOptions.create({ driverConfig: Driver.create({ name }) }),
+          }),
+        ],
       }),
     });
   t.is(verdict(mount("local")), Verdict.fits);
   t.is(verdict(mount("nfs")), Verdict.plugin);
   t.is(verdict(mount("nfs"), readyNode("n", { plugins: ["Volume/nfs:latest"] })), Verdict.fits);
   const attached = pendingTask("t", {
-    networks: [NetworkAttachment.create({ network: Network.create({ id: "net", driverState: Driver.create({ name: "weave" }) }) })],
+    networks: [
+      NetworkAttachment.create({
+        network: Network.create({ id: "net", driverState: Driver.create({ name: "weave" }) }),
+      }),
+    ],
   });
   t.is(verdict(attached), Verdict.plugin);
   t.is(verdict(withSpec({ logDriver: Driver.create({ name: "splunk" }) })), Verdict.plugin);
   t.is(verdict(withSpec({ logDriver: Driver.create({ name: "none" }) })), Verdict.fits);
-  t.is(verdict(withSpec({ logDriver: Driver.create({ name: "splunk" }) }), readyNode("n", { plugins: ["Network/overlay"] })), Verdict.fits);
+  t.is(
+    verdict(
+      withSpec({ logDriver: Driver.create({ name: "splunk" }) }),
+      readyNode("n", { plugins: ["Network/overlay"] }),
+    ),
+    Verdict.fits,
+  );
 });
 
 test("a task of a driver goes where the driver is, and a container only where an engine is", (t) => {
@@ -116,14 +138,20 @@ test("a task of a driver goes where the driver is, and a container only where an
   t.is(verdict(exec), Verdict.plugin);
   t.is(verdict(pendingTask("t"), agent), Verdict.plugin);
   t.is(verdict(pendingTask("t"), readyNode("n", { plugins: ["Driver/exec", "Network/overlay"] })), Verdict.fits);
-  const plugin = pendingTask("t", { spec: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: "plugin" }) }) });
+  const plugin = pendingTask("t", {
+    spec: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: "plugin" }) }),
+  });
   t.is(verdict(plugin), Verdict.fits, "an engine runs engine plugins");
   t.is(verdict(plugin, agent), Verdict.plugin);
 });
 
 test("platforms match by either name of an architecture, and an empty part matches all", (t) => {
   const on = (...platforms: readonly (readonly [string, string])[]): Task =>
-    withSpec({ placement: Placement.create({ platforms: platforms.map(([architecture, os]) => Platform.create({ architecture, os })) }) });
+    withSpec({
+      placement: Placement.create({
+        platforms: platforms.map(([architecture, os]) => Platform.create({ architecture, os })),
+      }),
+    });
   t.is(verdict(on(["amd64", "linux"])), Verdict.fits);
   t.is(verdict(on(["arm64", "linux"])), Verdict.platform);
   t.is(verdict(on(["arm64", "linux"], ["", "linux"])), Verdict.fits);
@@ -132,8 +160,14 @@ test("platforms match by either name of an architecture, and an empty part match
 });
 
 test("a published host port is taken once on a node, for each protocol", (t) => {
-  const port = (publishedPort: number, publishMode: PortConfig_PublishMode = PortConfig_PublishMode.HOST, protocol = 0): Partial<Task> => ({
-    endpoint: Endpoint.create({ ports: [PortConfig.create({ publishedPort, publishMode, protocol: protocol as never })] }),
+  const port = (
+    publishedPort: number,
+    publishMode: PortConfig_PublishMode = PortConfig_PublishMode.HOST,
+    protocol = 0,
+  ): Partial<Task> => ({
+    endpoint: Endpoint.create({
+      ports: [PortConfig.create({ publishedPort, publishMode, protocol: protocol as never })],
+    }),
   });
   const holder = pendingTask("other", port(80));
   t.is(verdict(pendingTask("t", port(80)), readyNode("n"), [holder]), Verdict.hostPort);
@@ -150,11 +184,21 @@ test("at most so many replicas of a service are on a node, those that are to sto
 });
 
 test("a cluster volume is ready on no node", (t) => {
-  t.is(verdict(withSpec({ container: ContainerSpec.create({ mounts: [Mount.create({ type: Mount_Type.CLUSTER, source: "v" })] }) })), Verdict.volumes);
+  t.is(
+    verdict(
+      withSpec({
+        container: ContainerSpec.create({ mounts: [Mount.create({ type: Mount_Type.CLUSTER, source: "v" })] }),
+      }),
+    ),
+    Verdict.volumes,
+  );
 });
 
 test("the first filter that says no is charged with the node", (t) => {
-  const choosy = withSpec({ ...reserving({ nanoCpus: 9e9 }), placement: Placement.create({ constraints: ["node.role==manager"] }) });
+  const choosy = withSpec({
+    ...reserving({ nanoCpus: 9e9 }),
+    placement: Placement.create({ constraints: ["node.role==manager"] }),
+  });
   t.is(verdict(choosy, readyNode("n", { state: NodeStatus_State.DOWN })), Verdict.notReady);
   t.is(verdict(choosy), Verdict.resources);
   t.is(verdict(choosy, readyNode("n", { cpus: 16 })), Verdict.constraint);
@@ -166,12 +210,17 @@ test("an explanation names the filters by how many nodes they cost, in SwarmKit'
   tally.set(0, Verdict.notReady);
   tally.set(1, Verdict.constraint);
   tally.set(40, Verdict.constraint);
-  t.is(tally.text(), "no suitable node (scheduling constraints not satisfied on 2 nodes; 1 node not available for new tasks)");
+  t.is(
+    tally.text(),
+    "no suitable node (scheduling constraints not satisfied on 2 nodes; 1 node not available for new tasks)",
+  );
   tally.set(1, Verdict.fits);
   tally.set(40, Verdict.maxReplicas);
   t.is(tally.text(), "no suitable node (1 node not available for new tasks; max replicas per node limit exceed)");
   t.deepEqual(
-    [Verdict.notReady, Verdict.resources, Verdict.plugin, Verdict.platform, Verdict.hostPort, Verdict.volumes].map((each) => verdictText(each, 3)),
+    [Verdict.notReady, Verdict.resources, Verdict.plugin, Verdict.platform, Verdict.hostPort, Verdict.volumes].map(
+      (each) => verdictText(each, 3),
+    ),
     [
       "3 nodes not available for new tasks",
       "insufficient resources on 3 nodes",

@@ -42,15 +42,24 @@ function world(t: ExecutionContext): World {
   });
 }
 
-const reserving = (nanoCpus: number) => containerSpec({ resources: ResourceRequirements.create({ reservations: Resources.create({ nanoCpus }) }) });
+const reserving = (nanoCpus: number) =>
+  containerSpec({ resources: ResourceRequirements.create({ reservations: Resources.create({ nanoCpus }) }) });
 
 test("tasks that wait when it starts are assigned, with SwarmKit's words", async (t) => {
   const { seed, start, settle, task } = world(t);
   seed("node", readyNode("n0"), readyNode("n1"));
-  seed("task", ...pendingTasks(4), pendingTask("new", { status: null }), pendingTask("unwanted", { desiredState: TaskState.SHUTDOWN }));
+  seed(
+    "task",
+    ...pendingTasks(4),
+    pendingTask("new", { status: null }),
+    pendingTask("unwanted", { desiredState: TaskState.SHUTDOWN }),
+  );
   start();
   await settle();
-  t.deepEqual(pendingTasks(4).map(({ id }) => task(id).nodeId), ["n0", "n1", "n0", "n1"]);
+  t.deepEqual(
+    pendingTasks(4).map(({ id }) => task(id).nodeId),
+    ["n0", "n1", "n0", "n1"],
+  );
   t.is(task("t000").status?.state, TaskState.ASSIGNED);
   t.is(task("t000").status?.message, "scheduler assigned task to node");
   t.is(task("t000").status?.appliedBy, "manager1");
@@ -89,8 +98,15 @@ test("a task that no node takes says why, and is placed by whatever helps, its r
   const { seed, start, settle, task, store, proposals } = manager;
   seed("node", readyNode("n0", { state: NodeStatus_State.DOWN }));
   const labelled = containerSpec({ placement: Placement.create({ constraints: ["node.labels.zone==a"] }) });
-  const running = inState(pendingTask("big", { spec: reserving(4e9), serviceId: "big" }), TaskState.RUNNING, { nodeId: "n0" });
-  seed("task", pendingTask("a", { spec: labelled, serviceId: "a" }), pendingTask("b", { spec: reserving(2e9), serviceId: "b" }), running);
+  const running = inState(pendingTask("big", { spec: reserving(4e9), serviceId: "big" }), TaskState.RUNNING, {
+    nodeId: "n0",
+  });
+  seed(
+    "task",
+    pendingTask("a", { spec: labelled, serviceId: "a" }),
+    pendingTask("b", { spec: reserving(2e9), serviceId: "b" }),
+    running,
+  );
   start();
   await settle();
   t.is(task("a").status?.err, "no suitable node (1 node not available for new tasks)");
@@ -116,7 +132,11 @@ test("a task that no node takes says why, and is placed by whatever helps, its r
 test("the removal of a task frees what it held", async (t) => {
   const { seed, start, settle, task, env } = world(t);
   seed("node", readyNode("n0"));
-  seed("task", inState(pendingTask("big", { spec: reserving(4e9) }), TaskState.RUNNING, { nodeId: "n0" }), pendingTask("b", { spec: reserving(2e9) }));
+  seed(
+    "task",
+    inState(pendingTask("big", { spec: reserving(4e9) }), TaskState.RUNNING, { nodeId: "n0" }),
+    pendingTask("b", { spec: reserving(2e9) }),
+  );
   start();
   await settle();
   t.is(task("b").nodeId, "");
@@ -128,14 +148,24 @@ test("the removal of a task frees what it held", async (t) => {
 
 test("named generic resources are given out once", async (t) => {
   const { seed, start, settle, task } = world(t);
-  const named = ["x", "y"].map((value) => GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind: "gpu", value }) }));
-  const generic = [GenericResource.create({ discreteResourceSpec: DiscreteGenericResource.create({ kind: "gpu", value: 1 }) })];
-  const spec = containerSpec({ resources: ResourceRequirements.create({ reservations: Resources.create({ generic }) }) });
+  const named = ["x", "y"].map((value) =>
+    GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind: "gpu", value }) }),
+  );
+  const generic = [
+    GenericResource.create({ discreteResourceSpec: DiscreteGenericResource.create({ kind: "gpu", value: 1 }) }),
+  ];
+  const spec = containerSpec({
+    resources: ResourceRequirements.create({ reservations: Resources.create({ generic }) }),
+  });
   seed("node", readyNode("n0", { generic: named }));
   seed("task", ...pendingTasks(3, { spec }));
   start();
   await settle();
-  const given = pendingTasks(3).map(({ id }) => task(id).assignedGenericResources.map((each) => each.namedResourceSpec?.value).join());
+  const given = pendingTasks(3).map(({ id }) =>
+    task(id)
+      .assignedGenericResources.map((each) => each.namedResourceSpec?.value)
+      .join(),
+  );
   t.deepEqual(given, ["x", "y", ""]);
   t.is(task("t002").status?.err, "no suitable node (insufficient resources on 1 node)");
 });
@@ -181,11 +211,18 @@ test("without a leader it tries again at a measured pace, and nothing stays char
 test("it explains what a task waits for, node by node, and says nothing of others", async (t) => {
   const { seed, start, settle, task } = world(t);
   seed("node", readyNode("n0"), readyNode("n1", { state: NodeStatus_State.DOWN }));
-  seed("task", pendingTask("a", { spec: reserving(5e9) }), inState(pendingTask("r"), TaskState.RUNNING, { nodeId: "n0" }));
+  seed(
+    "task",
+    pendingTask("a", { spec: reserving(5e9) }),
+    inState(pendingTask("r"), TaskState.RUNNING, { nodeId: "n0" }),
+  );
   const scheduler = start();
   await settle();
   const [reason] = scheduler.explain(task("a"));
-  t.is(reason?.waitingFor, "a node that can take it: no suitable node (1 node not available for new tasks; insufficient resources on 1 node)");
+  t.is(
+    reason?.waitingFor,
+    "a node that can take it: no suitable node (1 node not available for new tasks; insufficient resources on 1 node)",
+  );
   t.deepEqual(reason?.tried, ["node host-n0: 5 CPUs wanted, 4 free", "node host-n1: is not READY and ACTIVE"]);
   t.deepEqual(scheduler.explain(task("r")), []);
 });
@@ -198,7 +235,10 @@ test("tasks that keep failing on a node go to another", async (t) => {
   seed("task", ...pendingTasks(5, {}, "f").map((failing) => inState(failing, TaskState.FAILED, { nodeId: "n0" })));
   seed("task", ...pendingTasks(3));
   await settle();
-  t.deepEqual(pendingTasks(3).map(({ id }) => task(id).nodeId), ["n1", "n1", "n1"]);
+  t.deepEqual(
+    pendingTasks(3).map(({ id }) => task(id).nodeId),
+    ["n1", "n1", "n1"],
+  );
 });
 
 test("after stop it decides nothing", async (t) => {
@@ -229,7 +269,13 @@ test("one tick is asked for, however many commits bring work", (t) => {
 });
 
 test("with as many proposals under way as may be, the next round waits for one to settle", (t) => {
-  const busy = [{ type: "work.arrived" }, { type: "tick" }, { type: "proposal.sent" }, { type: "round.decided", hasMore: true, hasStale: false }, { type: "tick" }] as const;
+  const busy = [
+    { type: "work.arrived" },
+    { type: "tick" },
+    { type: "proposal.sent" },
+    { type: "round.decided", hasMore: true, hasStale: false },
+    { type: "tick" },
+  ] as const;
   t.is(chart(...busy).value["rounds"], "full");
   const { value, effects } = chart(...busy, { type: "proposal.settled", returned: 1 });
   t.deepEqual(value, { rounds: "scheduled", proposals: "none", later: "holding" });

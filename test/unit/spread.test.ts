@@ -1,7 +1,16 @@
 import test from "ava";
 import { failurePenalty, groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog } from "../../machines/scheduling/place.ts";
-import { Placement, PlacementPreference, ResourceRequirements, Resources, SpreadOver, TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
+import {
+  Placement,
+  PlacementPreference,
+  ResourceRequirements,
+  Resources,
+  SpreadOver,
+  TaskState,
+  type Node,
+  type Task,
+} from "../../proto/gen/messages.ts";
 import { containerSpec, inState, pendingTask, pendingTasks, readyNode } from "../support/scheduling.ts";
 
 const limits = { operationsMax: 1_000, retellingsMax: 1_000, judgementsMax: 1_000 };
@@ -27,7 +36,9 @@ const on = (nodeId: string, task: Task): Task => inState(task, TaskState.RUNNING
 const spreadSpec = (...over: readonly string[]) =>
   containerSpec({
     placement: Placement.create({
-      preferences: over.map((spreadDescriptor) => PlacementPreference.create({ spread: SpreadOver.create({ spreadDescriptor }) })),
+      preferences: over.map((spreadDescriptor) =>
+        PlacementPreference.create({ spread: SpreadOver.create({ spreadDescriptor }) }),
+      ),
     }),
   });
 
@@ -62,8 +73,18 @@ test("a node where the same spec failed five times lately comes last, until they
 });
 
 test("a preference makes the values of a label equal, however many nodes have each", (t) => {
-  const zones = [...["a1", "a2", "a3"].map((id) => readyNode(id, { labels: { zone: "a" } })), readyNode("b1", { labels: { zone: "b" } }), readyNode("c1")];
-  t.deepEqual(placed(zones, pendingTasks(9, { spec: spreadSpec("node.labels.zone") })), { a1: 1, a2: 1, a3: 1, b1: 3, c1: 3 });
+  const zones = [
+    ...["a1", "a2", "a3"].map((id) => readyNode(id, { labels: { zone: "a" } })),
+    readyNode("b1", { labels: { zone: "b" } }),
+    readyNode("c1"),
+  ];
+  t.deepEqual(placed(zones, pendingTasks(9, { spec: spreadSpec("node.labels.zone") })), {
+    a1: 1,
+    a2: 1,
+    a3: 1,
+    b1: 3,
+    c1: 3,
+  });
 });
 
 test("preferences nest, and what exists counts", (t) => {
@@ -76,7 +97,11 @@ test("preferences nest, and what exists counts", (t) => {
   const spec = spreadSpec("node.labels.zone", "ignored", "engine.labels.rack");
   t.deepEqual(placed(racks, pendingTasks(8, { spec })), { a1: 2, a2: 1, a3: 1, b1: 4 });
   const running = pendingTasks(2, { spec }, "r").map((task) => on("b1", task));
-  t.deepEqual(placed(racks, pendingTasks(4, { spec }), running), { a1: 2, a2: 1, b1: 1 }, "a has none yet, so it gets three of the four");
+  t.deepEqual(
+    placed(racks, pendingTasks(4, { spec }), running),
+    { a1: 2, a2: 1, b1: 1 },
+    "a has none yet, so it gets three of the four",
+  );
 });
 
 test("a branch that can take no more leaves its share to the others", (t) => {
@@ -84,24 +109,38 @@ test("a branch that can take no more leaves its share to the others", (t) => {
     placement: spreadSpec("node.labels.zone").placement,
     resources: ResourceRequirements.create({ reservations: Resources.create({ nanoCpus: 1e9 }) }),
   });
-  const zones = [readyNode("a1", { labels: { zone: "a" }, cpus: 1 }), readyNode("b1", { labels: { zone: "b" }, cpus: 9 })];
+  const zones = [
+    readyNode("a1", { labels: { zone: "a" }, cpus: 1 }),
+    readyNode("b1", { labels: { zone: "b" }, cpus: 9 }),
+  ];
   t.deepEqual(placed(zones, pendingTasks(6, { spec })), { a1: 1, b1: 5 });
 });
 
 test("what a round cannot place is explained once, and again only when the reason changes", (t) => {
-  const spec = containerSpec({ resources: ResourceRequirements.create({ reservations: Resources.create({ nanoCpus: 3e9 }) }) });
+  const spec = containerSpec({
+    resources: ResourceRequirements.create({ reservations: Resources.create({ nanoCpus: 3e9 }) }),
+  });
   const { set, backlog } = world(nodes(2));
   for (const task of pendingTasks(4, { spec })) backlog.follow(task);
   const first = backlog.round(0, limits);
   t.is(first.assignments.length, 2);
-  t.deepEqual(first.explanations.map(({ text }) => text), Array(2).fill("no suitable node (insufficient resources on 2 nodes)"));
+  t.deepEqual(
+    first.explanations.map(({ text }) => text),
+    Array(2).fill("no suitable node (insufficient resources on 2 nodes)"),
+  );
   const again = backlog.round(0, limits);
   t.deepEqual([again.assignments.length, again.explanations.length], [0, 0]);
   set.put(readyNode("n9", { cpus: 1 }));
   const { explanations } = backlog.round(0, limits);
-  t.deepEqual(explanations.map(({ text }) => text), Array(2).fill("no suitable node (insufficient resources on 3 nodes)"));
+  t.deepEqual(
+    explanations.map(({ text }) => text),
+    Array(2).fill("no suitable node (insufficient resources on 3 nodes)"),
+  );
   set.put(readyNode("n9", { cpus: 6 }));
-  t.deepEqual(backlog.round(0, limits).assignments.map(({ nodeId }) => nodeId), ["n9", "n9"]);
+  t.deepEqual(
+    backlog.round(0, limits).assignments.map(({ nodeId }) => nodeId),
+    ["n9", "n9"],
+  );
   t.is(backlog.size, 0);
 });
 
@@ -109,7 +148,7 @@ test("a round keeps to its limits and says what is left", (t) => {
   const { set, backlog } = world(nodes(2));
   for (const task of pendingTasks(10)) backlog.follow(task);
   const sizes: number[] = [];
-  for (let more = true; more; ) {
+  for (let more = true; more;) {
     const round = backlog.round(0, { ...limits, operationsMax: 4 });
     sizes.push(round.assignments.length);
     more = round.hasMore;
@@ -120,7 +159,7 @@ test("a round keeps to its limits and says what is left", (t) => {
   t.is(backlog.round(0, limits).explanations.length, 3);
   set.put(readyNode("n9"));
   const retold: number[] = [];
-  for (let stale = true; stale; ) {
+  for (let stale = true; stale;) {
     const round = backlog.round(0, { ...limits, retellingsMax: 2 });
     retold.push(round.explanations.length);
     stale = round.hasStale;
@@ -139,11 +178,21 @@ test("a round that has looked at enough nodes leaves the other groups to the nex
 
 test("a node that goes away is no longer counted", (t) => {
   const { set, backlog } = world(nodes(2));
-  backlog.follow(pendingTask("t", { spec: containerSpec({ placement: Placement.create({ constraints: ["node.labels.zone==a"] }) }) }));
-  t.is(backlog.round(0, limits).explanations[0]?.text, "no suitable node (scheduling constraints not satisfied on 2 nodes)");
+  backlog.follow(
+    pendingTask("t", {
+      spec: containerSpec({ placement: Placement.create({ constraints: ["node.labels.zone==a"] }) }),
+    }),
+  );
+  t.is(
+    backlog.round(0, limits).explanations[0]?.text,
+    "no suitable node (scheduling constraints not satisfied on 2 nodes)",
+  );
   set.remove("n0");
   backlog.tryAll();
-  t.is(backlog.round(0, limits).explanations[0]?.text, "no suitable node (scheduling constraints not satisfied on 1 node)");
+  t.is(
+    backlog.round(0, limits).explanations[0]?.text,
+    "no suitable node (scheduling constraints not satisfied on 1 node)",
+  );
   set.remove("n1");
   backlog.tryAll();
   t.is(backlog.round(0, limits).explanations[0]?.text, "no suitable node");
@@ -154,8 +203,17 @@ test("a task that was made for a node is judged on that one alone", (t) => {
   const spec = containerSpec({ placement: Placement.create({ constraints: ["node.labels.zone==a"] }) });
   for (const nodeId of ["n0", "n1"]) backlog.follow(pendingTask(`for-${nodeId}`, { nodeId, spec, slot: 0 }));
   const first = backlog.round(0, limits);
-  t.deepEqual(first.assignments.map(({ nodeId, isPreassigned }) => [nodeId, isPreassigned]), [["n1", true]]);
-  t.deepEqual(first.explanations.map(({ text }) => text), ["scheduling constraints not satisfied on 1 node"]);
+  t.deepEqual(
+    first.assignments.map(({ nodeId, isPreassigned }) => [nodeId, isPreassigned]),
+    [["n1", true]],
+  );
+  t.deepEqual(
+    first.explanations.map(({ text }) => text),
+    ["scheduling constraints not satisfied on 1 node"],
+  );
   set.put(readyNode("n0", { labels: { zone: "a" } }));
-  t.deepEqual(backlog.round(0, limits).assignments.map(({ nodeId }) => nodeId), ["n0"]);
+  t.deepEqual(
+    backlog.round(0, limits).assignments.map(({ nodeId }) => nodeId),
+    ["n0"],
+  );
 });
