@@ -1,6 +1,12 @@
 /** The Operator service: what the muster command asks beyond SwarmKit's API. It only passes on what others know. */
 import { taskName } from "../machines/list-filters.ts";
 import {
+  Certificate,
+  IssuanceStatus,
+  IssuanceStatus_State,
+  NodePatch,
+  Operation,
+  RotateCertificateResponse,
   StatusResponse,
   WhyResponse,
   type Node,
@@ -10,6 +16,7 @@ import {
   type Task,
 } from "../proto/gen/messages.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
+import { transact } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
 
 export interface OperatorSources {
@@ -87,6 +94,24 @@ export function createOperator(
         const subject = find(text);
         const { kind, name, object } = subject;
         return WhyResponse.create({ kind, id: object.id, name, reasons: reasonsFor(subject) });
+      },
+
+      async RotateCertificate({ nodeId }, call) {
+        await transact(env, call, () => {
+          const node = store.get("node", nodeId);
+          if (node === undefined) throw new RpcError(Status.NOT_FOUND, `node ${nodeId} not found`);
+          if (node.certificate?.status?.state !== IssuanceStatus_State.ISSUED) {
+            throw new RpcError(
+              Status.FAILED_PRECONDITION,
+              `node ${nodeId} has no certificate, or is renewing it already`,
+            );
+          }
+          const certificate = Certificate.patch(node.certificate, {
+            status: IssuanceStatus.create({ state: IssuanceStatus_State.ROTATE }),
+          });
+          return [Operation.create({ node: NodePatch.create({ id: nodeId, certificate }) })];
+        });
+        return RotateCertificateResponse.create();
       },
 
       Status() {

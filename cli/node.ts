@@ -11,6 +11,7 @@ import {
   OperatorService,
   RaftMemberStatus_Reachability,
   RemoveNodeRequest,
+  RotateCertificateRequest,
   StatusRequest,
   TaskState,
   UpdateNodeRequest,
@@ -93,12 +94,13 @@ const update = command({
   operands: "NODE",
   min: 1,
   max: 1,
-  summary: "Changes a node's availability, role or labels.",
+  summary: "Changes a node's availability, role or labels, or has it get a new certificate.",
   options: {
     availability: { type: "string" },
     role: { type: "string" },
     "label-add": { type: "string", multiple: true },
     "label-rm": { type: "string", multiple: true },
+    "rotate-certificate": { type: "boolean" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -123,6 +125,12 @@ const update = command({
               }),
         });
       };
+      const { "rotate-certificate": isRotated, ...changes } = values;
+      if (isRotated === true) {
+        const { id } = await findNode(client, operands[0] as string);
+        await client.call(OperatorService.methods.RotateCertificate, RotateCertificateRequest.create({ nodeId: id }));
+        if (Object.keys(changes).length === 0) return shell.print(id);
+      }
       if (Object.keys(values).length === 0) throw new UsageError("say what to change: see 'muster node update --help'");
       // A heartbeat may rewrite the node between reading and writing.
       await retryingConflicts(async () => {

@@ -51,7 +51,20 @@ test("a stock engine joins, runs and scales a service, is restarted, and leaves"
   t.is(swarm.Error, "");
   t.true(swarm.RemoteManagers?.some(({ Addr }) => Addr === manager.address));
 
-  await manager.muster("service", "create", "--detach", "--name", "web", "--replicas", "3", "bb:1", "sleep", "1000");
+  await manager.muster(
+    "service",
+    "create",
+    "--detach",
+    "--stop-grace-period",
+    "1s",
+    "--name",
+    "web",
+    "--replicas",
+    "3",
+    "bb:1",
+    "sleep",
+    "1000",
+  );
   await until("3 running tasks", async () => (await running(manager, "web")).length === 3);
   t.is((await engine.containers()).length, 3);
   t.true((await engine.containers()).every((name) => /^web\.[123]\.[a-z0-9]{25}$/.test(name)));
@@ -91,7 +104,20 @@ test("a killed engine's tasks run on another engine, and not twice", async (t) =
   const [first, second] = [await startEngine(t), await startEngine(t)];
   const firstId = await join(manager, first);
   const secondId = await join(manager, second);
-  await manager.muster("service", "create", "--detach", "--name", "web", "--replicas", "4", "bb:1", "sleep", "1000");
+  await manager.muster(
+    "service",
+    "create",
+    "--detach",
+    "--stop-grace-period",
+    "1s",
+    "--name",
+    "web",
+    "--replicas",
+    "4",
+    "bb:1",
+    "sleep",
+    "1000",
+  );
   await until(
     "tasks on both engines",
     async () => (await first.containers()).length === 2 && (await second.containers()).length === 2,
@@ -130,14 +156,25 @@ test("an engine renews its certificate when told to, and reconnects afterwards w
     return row?.certificate?.certificate ?? "";
   };
   const before = await certificate();
-  await manager.muster("node", "update", "--renew-certificate", nodeId);
+  await manager.muster("node", "update", "--rotate-certificate", nodeId);
   await until("a new certificate", async () => (await certificate()) !== before, 30_000);
 
   // The manager's end breaks every connection; the engine comes back without ALPN in its hello.
   await manager.process.end("SIGKILL");
   manager.process.start();
   await manager.ready();
-  await manager.muster("service", "create", "--detach", "--name", "after", "bb:1", "sleep", "1000");
+  await manager.muster(
+    "service",
+    "create",
+    "--detach",
+    "--stop-grace-period",
+    "1s",
+    "--name",
+    "after",
+    "bb:1",
+    "sleep",
+    "1000",
+  );
   await until("a task on the reconnected engine", async () => (await running(manager, "after")).length === 1, 40_000);
   t.is((await node(manager, nodeId))?.status?.state, "READY");
 });
