@@ -1,5 +1,11 @@
 /** Hosts the allocator: keeps the port space in step with the store, and writes endpoints and what tasks may go on. */
-import { allocatorMachine, decideEndpoint, decideTask, PortSpace, type EndpointDecision } from "../machines/allocator.ts";
+import {
+  allocatorMachine,
+  decideEndpoint,
+  decideTask,
+  PortSpace,
+  type EndpointDecision,
+} from "../machines/allocator.ts";
 import { observedState } from "../machines/task.ts";
 import { Operation, Service, StoreObject, TaskState, type Network, type Task } from "../proto/gen/messages.ts";
 import type { Environment } from "./environment.ts";
@@ -52,7 +58,9 @@ export function startAllocator(env: Environment, writer: Writer): Part {
       ports.claim(id, decision.endpoint.ports);
       writing.add(id);
       operations.push(
-        Operation.create({ update: StoreObject.create({ service: Service.patch(service, { endpoint: decision.endpoint }) }) }),
+        Operation.create({
+          update: StoreObject.create({ service: Service.patch(service, { endpoint: decision.endpoint }) }),
+        }),
       );
     }
     services.clear();
@@ -73,7 +81,9 @@ export function startAllocator(env: Environment, writer: Writer): Part {
       switch (decision.kind) {
         case "ready":
           writing.add(id);
-          operations.push(advance(task, "allocator", pending, decision.endpoint === null ? {} : { endpoint: decision.endpoint }));
+          operations.push(
+            advance(task, "allocator", pending, decision.endpoint === null ? {} : { endpoint: decision.endpoint }),
+          );
           break;
         case "unwanted":
           // The scheduler ends it.
@@ -83,7 +93,8 @@ export function startAllocator(env: Environment, writer: Writer): Part {
           break;
         case "blocked":
           blockedTasks.set(id, decision.reason);
-          if (decision.reason !== told) operations.push(complain(task, "waiting for the allocator", decision.reason, time));
+          if (decision.reason !== told)
+            operations.push(complain(task, "waiting for the allocator", decision.reason, time));
       }
     }
     if (operations.length > 0) writer.write(operations, () => written(operations));
@@ -165,6 +176,6 @@ export function startAllocator(env: Environment, writer: Writer): Part {
     },
 
     commitEnded: tell,
-    stop: hostedActor.stop,
+    stop: () => hostedActor.stop(),
   };
 }

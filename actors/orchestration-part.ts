@@ -78,7 +78,10 @@ export class Writer implements Running {
     while (from < operations.length) {
       const to = cutAfter(operations, from, proposalOperationsMax);
       open += 1;
-      this.#queue.push({ operations: from === 0 && to === operations.length ? operations : operations.slice(from, to), settled: chunkSettled });
+      this.#queue.push({
+        operations: from === 0 && to === operations.length ? operations : operations.slice(from, to),
+        settled: chunkSettled,
+      });
       from = to;
     }
     this.#send();
@@ -110,7 +113,10 @@ export class Writer implements Running {
           this.#finish(chunk);
           return;
         case "refused":
-          telemetry.log.error({ code: outcome.code, reason: outcome.message }, "the ledger refused an orchestration decision");
+          telemetry.log.error(
+            { code: outcome.code, reason: outcome.message },
+            "the ledger refused an orchestration decision",
+          );
           this.#later(refusalPauseMs, () => this.#finish(chunk));
           return;
         case "unavailable":

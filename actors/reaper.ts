@@ -3,11 +3,23 @@ import { historyLimitDefault, isAbandoned, reapable, reaperMachine } from "../ma
 import { isEnded, isWanted, observedState } from "../machines/task.ts";
 import { TaskState, type Node, type Operation, type Task } from "../proto/gen/messages.ts";
 import type { Environment } from "./environment.ts";
-import { advance, deletion, now, roundTasksMax, slotKey, status, type Part, type Writer } from "./orchestration-part.ts";
+import {
+  advance,
+  deletion,
+  now,
+  roundTasksMax,
+  slotKey,
+  status,
+  type Part,
+  type Writer,
+} from "./orchestration-part.ts";
 
 export function startReaper(env: Environment, writer: Writer): Part {
   const { store } = env;
-  const reaped = env.telemetry.metrics.counter("muster_reaper_deleted_total", "Tasks that were deleted because they were over.");
+  const reaped = env.telemetry.metrics.counter(
+    "muster_reaper_deleted_total",
+    "Tasks that were deleted because they were over.",
+  );
   /** By slot: any task of it. */
   const touched = new Map<string, Task>();
   /** Ids of tasks that are being deleted or ended. */
@@ -108,6 +120,6 @@ export function startReaper(env: Environment, writer: Writer): Part {
     },
 
     commitEnded: tell,
-    stop: hostedActor.stop,
+    stop: () => hostedActor.stop(),
   };
 }

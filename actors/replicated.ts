@@ -6,7 +6,15 @@ import { newTask, taskTemplate } from "../machines/new-task.ts";
 import { replicatedMachine, type ReplicatedEvent } from "../machines/replicated.ts";
 import { faultOf } from "../machines/restart.ts";
 import { Currency } from "../machines/rollout.ts";
-import { decideService, decideSlots, groupBySlot, mattersToSlot, type Decision, type Step, type World } from "../machines/slots.ts";
+import {
+  decideService,
+  decideSlots,
+  groupBySlot,
+  mattersToSlot,
+  type Decision,
+  type Step,
+  type World,
+} from "../machines/slots.ts";
 import { isWanted, observedState } from "../machines/task.ts";
 import { Operation, StoreObject, TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
@@ -59,13 +67,18 @@ export function startReplicated(env: Environment, writer: Writer): Part {
       lookAgainMs: null,
     };
     entries.set(serviceId, entry);
-    entry.actor = orchestrator.start(env.host, `replicated/${serviceId}`, { serviceId }, {
-      effects: {
-        gather: () => env.clock.soon(() => send(entry, { type: "round.due" })),
-        decide: () => decide(entry),
-        removeTasks: () => removeTasks(entry),
+    entry.actor = orchestrator.start(
+      env.host,
+      `replicated/${serviceId}`,
+      { serviceId },
+      {
+        effects: {
+          gather: () => env.clock.soon(() => send(entry, { type: "round.due" })),
+          decide: () => decide(entry),
+          removeTasks: () => removeTasks(entry),
+        },
       },
-    });
+    );
     if (isRemoved) send(entry, { type: "service.removed" });
     return entry;
   }
@@ -88,7 +101,12 @@ export function startReplicated(env: Environment, writer: Writer): Part {
     entry.slots = new Set();
     let decision: Decision;
     if (slots === null) {
-      decision = decideService(service, groupBySlot(store.tasksByService(service.id)), service.spec.replicated.replicas, world);
+      decision = decideService(
+        service,
+        groupBySlot(store.tasksByService(service.id)),
+        service.spec.replicated.replicas,
+        world,
+      );
       entry.isRollingOut = decision.isRollingOut;
       entry.lookAgainMs = decision.lookAgainMs;
     } else {
@@ -164,7 +182,8 @@ export function startReplicated(env: Environment, writer: Writer): Part {
   for (const service of store.all("service")) if (service.spec?.replicated != null) start(service.id, false);
   const left = new Set<string>();
   for (const { serviceId } of store.all("task")) {
-    if (serviceId !== "" && !entries.has(serviceId) && store.get("service", serviceId) === undefined) left.add(serviceId);
+    if (serviceId !== "" && !entries.has(serviceId) && store.get("service", serviceId) === undefined)
+      left.add(serviceId);
   }
   for (const serviceId of left) start(serviceId, true);
 
@@ -183,7 +202,11 @@ export function startReplicated(env: Environment, writer: Writer): Part {
         if (!entry.creating.delete((task as Task).id)) touch(entry, slot);
       } else if (task === null) {
         if (isWanted(old)) touch(entry, null);
-      } else if (entry.isRollingOut && observedState(task) >= TaskState.RUNNING && observedState(old) !== observedState(task)) {
+      } else if (
+        entry.isRollingOut &&
+        observedState(task) >= TaskState.RUNNING &&
+        observedState(old) !== observedState(task)
+      ) {
         touch(entry, null);
       } else if (mattersToSlot(old, task, nodeOf)) touch(entry, slot);
     },

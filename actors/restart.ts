@@ -39,7 +39,13 @@ export function startRestart(env: Environment, writer: Writer): Part {
       touched.delete(id);
       deadlines.delete(id);
       const task = store.get("task", id);
-      if (task === undefined || task.desiredState !== TaskState.READY || isEnded(observedState(task)) || raising.has(id)) continue;
+      if (
+        task === undefined ||
+        task.desiredState !== TaskState.READY ||
+        isEnded(observedState(task)) ||
+        raising.has(id)
+      )
+        continue;
       const outcome = releaseOf(task, [...store.tasksBySlot(task.serviceId, task.slot)], nowMs, nodeOf);
       if (outcome.kind === "wait") deadlines.set(id, outcome.untilMs);
       else {
@@ -111,6 +117,6 @@ export function startRestart(env: Environment, writer: Writer): Part {
     },
 
     commitEnded: tell,
-    stop: hostedActor.stop,
+    stop: () => hostedActor.stop(),
   };
 }

@@ -13,10 +13,10 @@ import {
   Endpoint,
   EndpointSpec,
   PortConfig,
-  PortConfig_Protocol,
   PortConfig_PublishMode,
   TaskState,
   type Network,
+  type PortConfig_Protocol,
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
@@ -96,6 +96,7 @@ export class PortSpace {
 
   /** Records what the service has; what it had before and has no longer is free again. A port of another service stays there. */
   claim(serviceId: string, ports: readonly PortConfig[]): void {
+    const before = this.#held.get(serviceId) ?? [];
     this.release(serviceId);
     const keys: string[] = [];
     for (const port of ports) {
@@ -104,6 +105,8 @@ export class PortSpace {
       if (this.#owners.has(key)) continue;
       this.#owners.set(key, serviceId);
       keys.push(key);
+      const isDynamic = port.publishedPort >= dynamicPorts.first && port.publishedPort <= dynamicPorts.last;
+      if (isDynamic && !before.includes(key)) this.#next.set(port.protocol, port.publishedPort + 1);
     }
     if (keys.length > 0) this.#held.set(serviceId, keys);
   }
@@ -116,16 +119,14 @@ export class PortSpace {
     return this.#held.delete(serviceId);
   }
 
-  /** The next free port after the one given last, so that one just freed is not at once another's; null when none is free. */
+  /** The next free port after the one claimed last, so that one just freed is not at once another's; null when none is free. */
   free(protocol: PortConfig_Protocol, taken: ReadonlySet<string>): number | null {
     const count = dynamicPorts.last - dynamicPorts.first + 1;
     const from = this.#next.get(protocol) ?? dynamicPorts.first;
     for (let step = 0; step < count; step += 1) {
       const port = dynamicPorts.first + ((from - dynamicPorts.first + step) % count);
       const key = keyOf(protocol, port);
-      if (this.#owners.has(key) || taken.has(key)) continue;
-      this.#next.set(protocol, port + 1);
-      return port;
+      if (!this.#owners.has(key) && !taken.has(key)) return port;
     }
     return null;
   }
@@ -151,11 +152,17 @@ export function decideEndpoint(service: Service, ports: PortSpace): EndpointDeci
   const asked = spec?.ports ?? [];
   const had = service.endpoint;
   if (asked.length === 0 && (had === null || had.ports.length === 0)) return { kind: "allocated" };
-  if (had !== null && had.ports.length === asked.length && isSameSpec(had.spec, spec) && holdsAll(service.id, had.ports, ports)) {
+  if (
+    had !== null &&
+    had.ports.length === asked.length &&
+    isSameSpec(had.spec, spec) &&
+    holdsAll(service.id, had.ports, ports)
+  ) {
     return { kind: "allocated" };
   }
   const taken = new Set<string>();
-  for (const port of asked) if (isIngress(port) && port.publishedPort !== 0) taken.add(keyOf(port.protocol, port.publishedPort));
+  for (const port of asked)
+    if (isIngress(port) && port.publishedPort !== 0) taken.add(keyOf(port.protocol, port.publishedPort));
   const given: PortConfig[] = [];
   for (const port of asked) {
     const published = publishedFor(service, port, ports, taken);
@@ -167,7 +174,12 @@ export function decideEndpoint(service: Service, ports: PortSpace): EndpointDeci
 }
 
 /** The number, or why there is none. */
-function publishedFor(service: Service, port: PortConfig, ports: PortSpace, taken: ReadonlySet<string>): number | string {
+function publishedFor(
+  service: Service,
+  port: PortConfig,
+  ports: PortSpace,
+  taken: ReadonlySet<string>,
+): number | string {
   // A port on the node itself is the node's affair; 0 stays 0 and the node chooses.
   if (!isIngress(port)) return port.publishedPort;
   if (port.publishedPort !== 0) {
@@ -176,7 +188,9 @@ function publishedFor(service: Service, port: PortConfig, ports: PortSpace, take
     return `port ${port.publishedPort} is already published by service ${owner}`;
   }
   // A2
-  const kept = service.endpoint?.ports.find((had, at) => isSamePort(had, port) && service.endpoint?.spec?.ports[at]?.publishedPort === 0);
+  const kept = service.endpoint?.ports.find(
+    (had, at) => isSamePort(had, port) && service.endpoint?.spec?.ports[at]?.publishedPort === 0,
+  );
   if (kept !== undefined && !taken.has(keyOf(kept.protocol, kept.publishedPort))) {
     const owner = ports.owner(kept.protocol, kept.publishedPort);
     if (owner === undefined || owner === service.id) return kept.publishedPort;
@@ -196,7 +210,10 @@ function isSameSpec(a: EndpointSpec | null, b: EndpointSpec | null): boolean {
 
 /** Two services may have been given one port by a race at the edge: the second has it in its endpoint, but does not hold it. */
 function holdsAll(serviceId: string, had: readonly PortConfig[], ports: PortSpace): boolean {
-  return had.every((port) => !isIngress(port) || port.publishedPort === 0 || ports.owner(port.protocol, port.publishedPort) === serviceId);
+  return had.every(
+    (port) =>
+      !isIngress(port) || port.publishedPort === 0 || ports.owner(port.protocol, port.publishedPort) === serviceId,
+  );
 }
 
 export type TaskDecision =
@@ -222,7 +239,10 @@ export function decideTask(
     const driver = network.driverState?.name ?? network.spec?.driverConfig?.name ?? "";
     if (!nodeLocalDrivers.has(driver)) {
       const name = network.spec?.annotations?.name ?? target;
-      return { kind: "blocked", reason: `network ${name} cannot be attached: this cluster does not allocate network addresses yet` };
+      return {
+        kind: "blocked",
+        reason: `network ${name} cannot be attached: this cluster does not allocate network addresses yet`,
+      };
     }
   }
   if (service === undefined) return { kind: "ready", endpoint: null };

@@ -4,7 +4,15 @@
  *
  * E1: whatever is not where it should be names what it waits for; nothing waits without a reason.
  */
-import { NodeStatus_State, Reason, TaskState, Timestamp, type Node, type Service, type Task } from "../proto/gen/messages.ts";
+import {
+  NodeStatus_State,
+  Reason,
+  TaskState,
+  type Timestamp,
+  type Node,
+  type Service,
+  type Task,
+} from "../proto/gen/messages.ts";
 import { conditionOf, releaseOf, shouldRestart } from "./restart.ts";
 import { timestampOf } from "./service-update.ts";
 import { modeOf } from "./service-validation.ts";
@@ -52,7 +60,10 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
     return [
       reason(task, {
         waitingFor: err === "" ? "the allocator" : err,
-        wokenBy: err === "" ? "the allocator's next round, which follows at once" : "a change of the service, or of a network or port that it asks for",
+        wokenBy:
+          err === ""
+            ? "the allocator's next round, which follows at once"
+            : "a change of the service, or of a network or port that it asks for",
         tried: words(task),
       }),
     ];
@@ -61,7 +72,9 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
   if (state === TaskState.PENDING) return [...view.placement(task), ...start];
   if (state === TaskState.RUNNING && start.length === 0) {
     const node = view.node(task.nodeId);
-    const waitingFor = isUp(node) ? `nothing: it runs on ${nodeName(task, node)}` : `news of ${nodeName(task, node)}, where it ran when last heard of`;
+    const waitingFor = isUp(node)
+      ? `nothing: it runs on ${nodeName(task, node)}`
+      : `news of ${nodeName(task, node)}, where it ran when last heard of`;
     return [reason(task, { waitingFor, wokenBy: isUp(node) ? "" : "the node's return, or its replacement elsewhere" })];
   }
   // A successor that is ready has no more to do before its start.
@@ -74,17 +87,31 @@ function explainEnd(task: Task, view: ExplainView): Reason {
   const end = `nothing: it has ended (${stateName(state)})`;
   const slot = view.slot(task.serviceId, task.slot);
   const successor = slot.find((other) => other !== task && isWanted(other) && slot.indexOf(other) > slot.indexOf(task));
-  if (successor !== undefined) return reason(task, { waitingFor: `${end}; task ${successor.id} follows it`, tried: words(task) });
-  if (isWanted(task)) return reason(task, { waitingFor: "the orchestrator, to replace it", wokenBy: "its next decision, which follows at once", tried: words(task) });
+  if (successor !== undefined)
+    return reason(task, { waitingFor: `${end}; task ${successor.id} follows it`, tried: words(task) });
+  if (isWanted(task))
+    return reason(task, {
+      waitingFor: "the orchestrator, to replace it",
+      wokenBy: "its next decision, which follows at once",
+      tried: words(task),
+    });
   if (task.desiredState >= TaskState.REMOVE) {
-    return reason(task, { waitingFor: "the reaper, to delete it", wokenBy: "its next round, which follows at once", tried: words(task) });
+    return reason(task, {
+      waitingFor: "the reaper, to delete it",
+      wokenBy: "its next round, which follows at once",
+      tried: words(task),
+    });
   }
   const policy = task.spec?.restart ?? null;
   const isFinal = view.service(task.serviceId) !== undefined && !shouldRestart(task, slot);
   const condition = ["none", "on-failure", "any"][conditionOf(policy)] ?? "any";
   const attempts = (policy?.maxAttempts ?? 0) > 0 ? `, at most ${policy?.maxAttempts} attempts` : "";
   const why = isFinal ? `; not restarted (restart condition ${condition}${attempts})` : "";
-  return reason(task, { waitingFor: `${end}${why}`, wokenBy: isFinal ? "an update of the service" : "", tried: words(task) });
+  return reason(task, {
+    waitingFor: `${end}${why}`,
+    wokenBy: isFinal ? "an update of the service" : "",
+    tried: words(task),
+  });
 }
 
 function explainStop(task: Task, view: ExplainView): Reason {
@@ -93,7 +120,12 @@ function explainStop(task: Task, view: ExplainView): Reason {
   }
   const node = view.node(task.nodeId);
   const name = nodeName(task, node);
-  if (isUp(node)) return reason(task, { waitingFor: `${name}, to stop it`, wokenBy: "the node's report that it has stopped", tried: words(task) });
+  if (isUp(node))
+    return reason(task, {
+      waitingFor: `${name}, to stop it`,
+      wokenBy: "the node's report that it has stopped",
+      tried: words(task),
+    });
   return reason(task, {
     waitingFor: `${name}, which is not reachable, to say that it has stopped; its replacement does not wait for that`,
     wokenBy: `the node's return or removal; after ${orphanDelayHours} hours DOWN it is given up`,
@@ -104,13 +136,20 @@ function explainStop(task: Task, view: ExplainView): Reason {
 /** Q2, Q4 */
 function explainStart(task: Task, view: ExplainView): Reason {
   const slot = view.slot(task.serviceId, task.slot);
-  const release = releaseOf(task, slot, view.nowMs, view.node);
-  if (release.kind === "release") return reason(task, { waitingFor: "the restart supervisor", wokenBy: "its next round, which follows at once" });
+  const release = releaseOf(task, slot, view.nowMs, (id) => view.node(id));
+  if (release.kind === "release")
+    return reason(task, { waitingFor: "the restart supervisor", wokenBy: "its next round, which follows at once" });
   const before = release.task;
   const deadline: Timestamp = timestampOf(Math.round(release.untilMs));
   const since = task.meta?.createdAt ?? null;
   if (release.cause === "delay") {
-    return reason(task, { since, waitingFor: `the restart delay after task ${before.id}`, wokenBy: "the end of the delay", deadline, tried: words(before) });
+    return reason(task, {
+      since,
+      waitingFor: `the restart delay after task ${before.id}`,
+      wokenBy: "the end of the delay",
+      deadline,
+      tried: words(before),
+    });
   }
   return reason(task, {
     since,
@@ -125,8 +164,17 @@ function explainNode(task: Task, view: ExplainView): Reason {
   const node = view.node(task.nodeId);
   const name = nodeName(task, node);
   const state = stateName(observedState(task));
-  if (!isUp(node)) return reason(task, { waitingFor: `${name}, which is not reachable (${state})`, wokenBy: "the node's return, or its being DOWN", tried: words(task) });
-  return reason(task, { waitingFor: `${name}, to bring it from ${state} to RUNNING`, wokenBy: "the node's next report", tried: words(task) });
+  if (!isUp(node))
+    return reason(task, {
+      waitingFor: `${name}, which is not reachable (${state})`,
+      wokenBy: "the node's return, or its being DOWN",
+      tried: words(task),
+    });
+  return reason(task, {
+    waitingFor: `${name}, to bring it from ${state} to RUNNING`,
+    wokenBy: "the node's next report",
+    tried: words(task),
+  });
 }
 
 function isUp(node: Node | undefined): boolean {
@@ -142,7 +190,13 @@ export function explainService(service: Service, view: ExplainView): readonly Re
   const since = service.meta?.updatedAt ?? null;
   const mode = modeOf(service.spec);
   if (mode !== "replicated") {
-    return [Reason.create({ since, waitingFor: `an orchestrator: this manager runs no ${mode ?? "unknown"} services`, wokenBy: "a newer version" })];
+    return [
+      Reason.create({
+        since,
+        waitingFor: `an orchestrator: this manager runs no ${mode ?? "unknown"} services`,
+        wokenBy: "a newer version",
+      }),
+    ];
   }
   const replicas = service.spec?.replicated?.replicas ?? 0;
   const late = new Map<string, { readonly first: Reason; count: number }>();
@@ -166,11 +220,14 @@ export function explainService(service: Service, view: ExplainView): readonly Re
       else known.count += 1;
     }
   }
-  if (running === replicas && late.size === 0) return [Reason.create({ since, waitingFor: `nothing: ${running} of ${replicas} tasks run` })];
+  if (running === replicas && late.size === 0)
+    return [Reason.create({ since, waitingFor: `nothing: ${running} of ${replicas} tasks run` })];
   const reasons = [...late.values()].sort((a, b) => timeMs(a.first.since) - timeMs(b.first.since));
   const shown = reasons
     .slice(0, reasonsMax)
-    .map(({ first, count }) => (count === 1 ? first : Reason.patch(first, { waitingFor: `${first.waitingFor} (${count} tasks)` })));
+    .map(({ first, count }) =>
+      count === 1 ? first : Reason.patch(first, { waitingFor: `${first.waitingFor} (${count} tasks)` }),
+    );
   const done = finished === 0 ? "" : `, ${finished} have finished for good`;
   const more = reasons.length > shown.length ? `; ${reasons.length - shown.length} more reasons` : "";
   return [

@@ -74,7 +74,11 @@ export interface SlotFacts {
 
 /** R5 */
 export function isAbandoned(task: Task): boolean {
-  return task.desiredState > TaskState.COMPLETE && task.desiredState < TaskState.REMOVE && observedState(task) < TaskState.ASSIGNED;
+  return (
+    task.desiredState > TaskState.COMPLETE &&
+    task.desiredState < TaskState.REMOVE &&
+    observedState(task) < TaskState.ASSIGNED
+  );
 }
 
 /** The tasks of the slot that are to be deleted. */

@@ -32,7 +32,11 @@ export interface ReplicatedContext {
 }
 
 export const replicatedMachine = setup({
-  types: { context: {} as ReplicatedContext, events: {} as ReplicatedEvent, input: {} as { readonly serviceId: string } },
+  types: {
+    context: {} as ReplicatedContext,
+    events: {} as ReplicatedEvent,
+    input: {} as { readonly serviceId: string },
+  },
   actions: {
     /** Answered by `round.due` once the commits under way have been seen. */
     gather: effect("gather"),

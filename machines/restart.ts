@@ -81,7 +81,8 @@ export function shouldRestart(task: Task, slot: readonly Task[]): boolean {
   const policy = task.spec?.restart ?? null;
   const condition = conditionOf(policy);
   if (condition === RestartPolicy_RestartCondition.NONE) return false;
-  if (condition === RestartPolicy_RestartCondition.ON_FAILURE && observedState(task) === TaskState.COMPLETE) return false;
+  if (condition === RestartPolicy_RestartCondition.ON_FAILURE && observedState(task) === TaskState.COMPLETE)
+    return false;
   const attemptsMax = policy?.maxAttempts ?? 0;
   if (attemptsMax === 0 || !isSpent(observedState(task))) return true;
   return spentAttempts(task, slot) < attemptsMax;

@@ -122,7 +122,12 @@ function best(wanted: readonly Task[], service: Service, world: World): Task {
   const merit = (task: Task): number => {
     const isSound = faultOf(task, world.nodeOf) === null;
     const isCurrent = !world.currency.isOutdated(task, service, world.nodeOf);
-    return (isSound ? 1e6 : 0) + (isCurrent ? 1e5 : 0) + (task.desiredState === TaskState.RUNNING ? 1e4 : 0) + observedState(task);
+    return (
+      (isSound ? 1e6 : 0) +
+      (isCurrent ? 1e5 : 0) +
+      (task.desiredState === TaskState.RUNNING ? 1e4 : 0) +
+      observedState(task)
+    );
   };
   return wanted.reduce((kept, task) => (merit(task) > merit(kept) ? task : kept));
 }
@@ -148,7 +153,13 @@ export function decideService(service: Service, slots: Slots, replicas: number, 
     if (tended.kind === "dead") dead.push([slot, tasks]);
     else {
       const isFilled = tended.kind === "filled";
-      standing.push({ slot, task: tended.task, tasks, isFilled, isSettled: tended.kind === "live" && tended.isSettled });
+      standing.push({
+        slot,
+        task: tended.task,
+        tasks,
+        isFilled,
+        isSettled: tended.kind === "live" && tended.isSettled,
+      });
     }
   }
   const kept = standing.length > replicas ? choose(standing, replicas) : standing;
@@ -175,7 +186,12 @@ function removeAll(plan: Plan, tasks: readonly Task[]): void {
 }
 
 /** V3. Answers which dead slots are used again; those keep their tasks as history. */
-function fill(plan: Plan, kept: readonly Standing[], dead: readonly (readonly [number, readonly Task[]])[], replicas: number): Set<number> {
+function fill(
+  plan: Plan,
+  kept: readonly Standing[],
+  dead: readonly (readonly [number, readonly Task[]])[],
+  replicas: number,
+): Set<number> {
   const reused = new Set<number>();
   let missing = replicas - kept.length;
   if (missing <= 0) return reused;

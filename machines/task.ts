@@ -156,7 +156,10 @@ export const taskMachine = setup({
 const advances: ReadonlyMap<TaskState, ReadonlySet<string>> = new Map(
   Object.entries(taskMachine.config.states ?? {}).map(([name, state]) => {
     const events = Object.keys(state.on ?? {}) as TaskEvent["type"][];
-    return [TaskState[name as keyof typeof TaskState], new Set(events.map((event) => `${moverOf(event)} ${stateAfter[event]}`))];
+    return [
+      TaskState[name as keyof typeof TaskState],
+      new Set(events.map((event) => `${moverOf(event)} ${stateAfter[event]}`)),
+    ];
   }),
 );
 

@@ -67,7 +67,10 @@ const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name,
 
 export function execSpec(fields: Partial<TaskSpec> = {}): TaskSpec {
   return TaskSpec.create({
-    generic: GenericRuntimeSpec.create({ kind: "exec", payload: Any.create({ type_url: "type", value: new Uint8Array([1]) }) }),
+    generic: GenericRuntimeSpec.create({
+      kind: "exec",
+      payload: Any.create({ type_url: "type", value: new Uint8Array([1]) }),
+    }),
     ...fields,
   });
 }
@@ -179,7 +182,11 @@ export async function testCluster(nodes: readonly string[]): Promise<TestCluster
         const task = store.get("task", id);
         const state = task === undefined ? null : next(task);
         if (task === undefined || state === null) return;
-        void env.proposer.propose({ operations: [reportOf(task, state)], mode: ProposeRequest_Mode.EACH, timeoutMs: 1_000 });
+        void env.proposer.propose({
+          operations: [reportOf(task, state)],
+          mode: ProposeRequest_Mode.EACH,
+          timeoutMs: 1_000,
+        });
       }, 1);
     }
   });

@@ -35,9 +35,19 @@ function withTask(fields: Partial<TaskSpec>): (spec: ServiceSpec) => ServiceSpec
 test("a service's tasks run, spread over the nodes, and share its spec", async (t) => {
   const cluster = await testCluster(["n1", "n2", "n3"]);
   await cluster.addService("web", 6);
-  t.deepEqual(cluster.picture(), ["1:RUNNING@n1", "2:RUNNING@n2", "3:RUNNING@n3", "4:RUNNING@n1", "5:RUNNING@n2", "6:RUNNING@n3"]);
+  t.deepEqual(cluster.picture(), [
+    "1:RUNNING@n1",
+    "2:RUNNING@n2",
+    "3:RUNNING@n3",
+    "4:RUNNING@n1",
+    "5:RUNNING@n2",
+    "6:RUNNING@n3",
+  ]);
   const [first, ...others] = cluster.tasks();
-  t.true(others.every((task) => task.spec === first?.spec), "the replica keeps one copy of the spec");
+  t.true(
+    others.every((task) => task.spec === first?.spec),
+    "the replica keeps one copy of the spec",
+  );
   t.is(first?.serviceAnnotations?.name, "web");
 });
 
@@ -58,7 +68,10 @@ test("scaling up again fills the lowest free slot", async (t) => {
   t.is(cluster.tasks().length, 2, "the tasks of the slot that went are deleted once they have stopped");
   await cluster.propose(Operation.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: second?.id ?? "" }) }));
   await cluster.updateService("web", scaled(3));
-  t.deepEqual(cluster.picture().map((line) => line.slice(0, 1)), ["1", "2", "3"]);
+  t.deepEqual(
+    cluster.picture().map((line) => line.slice(0, 1)),
+    ["1", "2", "3"],
+  );
 });
 
 test("a task that fails is followed by one that waits for the restart delay, and is ready by then", async (t) => {
@@ -124,7 +137,9 @@ test("a task that finished is not done again when its policy says so, but an upd
   await cluster.report(cluster.tasks()[0]!, TaskState.COMPLETE);
   await cluster.run(20_000);
   t.is(cluster.tasks().length, 1);
-  await cluster.updateService("web", (spec) => ServiceSpec.patch(spec, { annotations: Annotations.create({ name: "web", labels: { a: "b" } }) }));
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(spec, { annotations: Annotations.create({ name: "web", labels: { a: "b" } }) }),
+  );
   await cluster.run(10_000);
   t.is(cluster.tasks().length, 1, "a label is no reason");
   await cluster.updateService("web", withTask({ forceUpdate: 1 }));
@@ -133,7 +148,9 @@ test("a task that finished is not done again when its policy says so, but an upd
 
 test("on-failure restarts a failure and not a success", async (t) => {
   const cluster = await testCluster(["n1"]);
-  await cluster.addService("web", 2, { restart: RestartPolicy.create({ condition: RestartPolicy_RestartCondition.ON_FAILURE }) });
+  await cluster.addService("web", 2, {
+    restart: RestartPolicy.create({ condition: RestartPolicy_RestartCondition.ON_FAILURE }),
+  });
   const [one, two] = cluster.tasks();
   await cluster.report(one!, TaskState.COMPLETE);
   await cluster.report(two!, TaskState.FAILED);
@@ -186,8 +203,13 @@ test("what fits nowhere says why, and is placed when a node comes that takes it"
   await cluster.addService("web", 1, { placement });
   t.is(cluster.tasks()[0]?.status?.err, "no suitable node (scheduling constraints not satisfied on 1 node)");
   const why = cluster.orchestration.explainService("web");
-  t.true(why.some(({ waitingFor }) => waitingFor.includes("scheduling constraints")), JSON.stringify(why));
-  await cluster.addNode("n2", { spec: NodeSpec.create({ annotations: Annotations.create({ labels: { disk: "ssd" } }) }) });
+  t.true(
+    why.some(({ waitingFor }) => waitingFor.includes("scheduling constraints")),
+    JSON.stringify(why),
+  );
+  await cluster.addNode("n2", {
+    spec: NodeSpec.create({ annotations: Annotations.create({ labels: { disk: "ssd" } }) }),
+  });
   t.deepEqual(cluster.picture(), ["1:RUNNING@n2"]);
   t.is(cluster.tasks()[0]?.status?.err, "");
 });
@@ -213,7 +235,12 @@ test("an update replaces one task after the other, and never has more than one a
   await cluster.run(1_000);
   t.is(fewest, 3);
   t.is(cluster.picture().length, 4);
-  t.true(cluster.tasks().filter((task) => task.desiredState === TaskState.RUNNING).every((task) => task.spec?.forceUpdate === 1));
+  t.true(
+    cluster
+      .tasks()
+      .filter((task) => task.desiredState === TaskState.RUNNING)
+      .every((task) => task.spec?.forceUpdate === 1),
+  );
 });
 
 test("an update with parallelism 0 replaces all at once, and one with a delay pauses between", async (t) => {
@@ -246,7 +273,10 @@ test("a new spec that does not run goes no further than its first slot, and the 
   t.is(current.filter((task) => task.status?.state === TaskState.RUNNING && task.spec?.forceUpdate === 0).length, 2);
   await cluster.updateService("web", withTask({ forceUpdate: 2 }));
   await cluster.run(10_000);
-  t.is(cluster.tasks().filter((task) => task.spec?.forceUpdate === 2 && task.status?.state === TaskState.RUNNING).length, 3);
+  t.is(
+    cluster.tasks().filter((task) => task.spec?.forceUpdate === 2 && task.status?.state === TaskState.RUNNING).length,
+    3,
+  );
 });
 
 test("scaling and a change of placement that the nodes meet replace nothing", async (t) => {
@@ -254,9 +284,15 @@ test("scaling and a change of placement that the nodes meet replace nothing", as
   await cluster.addService("web", 2);
   const before = cluster.tasks().map(({ id }) => id);
   await cluster.updateService("web", scaled(3));
-  await cluster.updateService("web", withTask({ placement: Placement.create({ constraints: ["node.hostname!=other"] }) }));
+  await cluster.updateService(
+    "web",
+    withTask({ placement: Placement.create({ constraints: ["node.hostname!=other"] }) }),
+  );
   await cluster.run(10_000);
-  t.deepEqual(before.filter((id) => cluster.store.get("task", id)?.desiredState === TaskState.RUNNING), before);
+  t.deepEqual(
+    before.filter((id) => cluster.store.get("task", id)?.desiredState === TaskState.RUNNING),
+    before,
+  );
   await cluster.updateService("web", withTask({ placement: Placement.create({ constraints: ["node.id==n2"] }) }));
   await cluster.run(10_000);
   t.deepEqual(cluster.picture(), ["1:RUNNING@n2", "2:RUNNING@n2", "3:RUNNING@n2"]);
@@ -294,16 +330,22 @@ test("a removed service leaves nothing, not even tasks that no leader saw go", a
   cluster.changeLeader();
   await cluster.run();
   t.is(cluster.store.count("task"), 0);
-  t.deepEqual([...cluster.env.host.ids()].filter((id) => id.startsWith("replicated/")), []);
+  t.deepEqual(
+    [...cluster.env.host.ids()].filter((id) => id.startsWith("replicated/")),
+    [],
+  );
 });
 
 test("without a leader decisions wait, and are made once", async (t) => {
   const cluster = await testCluster(["n1"]);
   await cluster.addService("web", 1);
   cluster.leaderless = true;
-  cluster.seed("service", Service.patch(cluster.store.get("service", "web")!, {
-    spec: scaled(3)(cluster.store.get("service", "web")!.spec!),
-  }));
+  cluster.seed(
+    "service",
+    Service.patch(cluster.store.get("service", "web")!, {
+      spec: scaled(3)(cluster.store.get("service", "web")!.spec!),
+    }),
+  );
   await cluster.run(1_000);
   t.is(cluster.picture().length, 1);
   cluster.leaderless = false;
@@ -315,16 +357,33 @@ test("two wanted tasks in one slot become one", async (t) => {
   const cluster = await testCluster(["n1"]);
   await cluster.addService("web", 1);
   const [task] = cluster.tasks();
-  cluster.seed("task", Task.patch(task!, { id: "twin", nodeId: "", status: TaskStatus.create({ state: TaskState.NEW }), spec: execSpec() }));
+  cluster.seed(
+    "task",
+    Task.patch(task!, {
+      id: "twin",
+      nodeId: "",
+      status: TaskStatus.create({ state: TaskState.NEW }),
+      spec: execSpec(),
+    }),
+  );
   await cluster.run();
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1"]);
-  t.is(cluster.store.get("task", "twin")?.status?.state, TaskState.SHUTDOWN, "it never had a node, and says that it is over");
+  t.is(
+    cluster.store.get("task", "twin")?.status?.state,
+    TaskState.SHUTDOWN,
+    "it never had a node, and says that it is over",
+  );
 });
 
 test("a slot keeps five tasks as its history", async (t) => {
   const cluster = await testCluster(["n1"]);
   cluster.outcome = () => TaskState.FAILED;
-  await cluster.addService("web", 1, { restart: RestartPolicy.create({ condition: RestartPolicy_RestartCondition.ANY, delay: Duration.create({ nanos: 1e8 }) }) });
+  await cluster.addService("web", 1, {
+    restart: RestartPolicy.create({
+      condition: RestartPolicy_RestartCondition.ANY,
+      delay: Duration.create({ nanos: 1e8 }),
+    }),
+  });
   await cluster.run(10_000);
   t.is(cluster.tasks().length, 5);
 });
