@@ -1,6 +1,14 @@
 /** Hosts the task chart for one task: calls its driver, keeps its record, reports its states. */
 import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../machines/agent-task.ts";
-import { ContainerStatus, Task, TaskStatus, Timestamp, TaskState, type Config, type Secret } from "../proto/gen/messages.ts";
+import {
+  ContainerStatus,
+  Task,
+  TaskStatus,
+  Timestamp,
+  TaskState,
+  type Config,
+  type Secret,
+} from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { traceparentLabel, traceparentOf } from "../runtime/telemetry/tracing.ts";
 import type { AgentPorts, DriverTask, TaskDriver } from "./agent-ports.ts";
@@ -124,14 +132,20 @@ export class TaskActor {
     const span = parent === "" ? null : startSpan(this.#ports, "task start", parent);
     const traceparent = span === null ? "" : traceparentOf(span);
     if (span?.isRecording() === true) {
-      span.setAttributes({ "muster.task.id": this.#task.id, "muster.service.id": this.#task.serviceId, "muster.node.id": this.#task.nodeId });
+      span.setAttributes({
+        "muster.task.id": this.#task.id,
+        "muster.service.id": this.#task.serviceId,
+        "muster.node.id": this.#task.nodeId,
+      });
       this.#traceparent = traceparent;
     }
     let failure: string | null = "the driver failed";
     try {
       const outcome = await this.#runtime().start(this.#describe(traceparent));
       failure = outcome.kind === "started" ? null : outcome.reason;
-      return outcome.kind === "started" ? { type: "run.started", pid: outcome.pid } : { type: "run.refused", reason: outcome.reason };
+      return outcome.kind === "started"
+        ? { type: "run.started", pid: outcome.pid }
+        : { type: "run.refused", reason: outcome.reason };
     } finally {
       if (span !== null) endSpan(this.#ports, span, failure);
     }
@@ -141,7 +155,11 @@ export class TaskActor {
     try {
       return { type: "run.exited", pid, exit: await this.#runtime().wait(this.#task.id) };
     } catch (error) {
-      return { type: "run.exited", pid, exit: { code: -1, signal: "", reason: `lost sight of the process: ${sentence(error)}`, lastOutput: "" } };
+      return {
+        type: "run.exited",
+        pid,
+        exit: { code: -1, signal: "", reason: `lost sight of the process: ${sentence(error)}`, lastOutput: "" },
+      };
     }
   }
 
@@ -185,7 +203,9 @@ export class TaskActor {
       container: hasRun ? ContainerStatus.create({ pid: report.pid, exitCode: report.exitCode }) : null,
     });
     this.#options.reports.report(id, this.#status, this.#traceparent);
-    this.#save().catch((error: unknown) => this.#ports.telemetry.log.error({ error, task: id }, "cannot record a task's state"));
+    this.#save().catch((error: unknown) =>
+      this.#ports.telemetry.log.error({ error, task: id }, "cannot record a task's state"),
+    );
   }
 
   /** Resolves when the newest status is on the disk. */
@@ -198,7 +218,10 @@ export class TaskActor {
   async #write(): Promise<void> {
     while (this.#isDirty) {
       this.#isDirty = false;
-      await this.#ports.disk.save(taskRecords + this.#task.id, Task.encode(Task.patch(this.#task, { status: this.#status })));
+      await this.#ports.disk.save(
+        taskRecords + this.#task.id,
+        Task.encode(Task.patch(this.#task, { status: this.#status })),
+      );
     }
   }
 
@@ -232,7 +255,11 @@ export class TaskActor {
 }
 
 /** Only what the task references; a secret made for this one task has the task's id behind its own (worker protocol §4.6). */
-function payloads(assigned: ReadonlyMap<string, Secret | Config>, ids: ReadonlySet<string>, taskId: string): ReadonlyMap<string, Uint8Array> {
+function payloads(
+  assigned: ReadonlyMap<string, Secret | Config>,
+  ids: ReadonlySet<string>,
+  taskId: string,
+): ReadonlyMap<string, Uint8Array> {
   const found = new Map<string, Uint8Array>();
   for (const id of ids) {
     const data = (assigned.get(`${id}.${taskId}`) ?? assigned.get(id))?.spec?.data;
@@ -243,7 +270,13 @@ function payloads(assigned: ReadonlyMap<string, Secret | Config>, ids: ReadonlyS
 
 function unsupported({ spec }: Task, drivers: ReadonlyMap<string, TaskDriver>): string {
   const kinds = [...drivers.keys()].join(", ");
-  const wanted = spec?.generic ? `tasks of kind '${spec.generic.kind}'` : spec?.container ? "containers" : spec?.attachment ? "network attachments" : "tasks without a runtime";
+  const wanted = spec?.generic
+    ? `tasks of kind '${spec.generic.kind}'`
+    : spec?.container
+      ? "containers"
+      : spec?.attachment
+        ? "network attachments"
+        : "tasks without a runtime";
   return `unsupported runtime: this node runs tasks of kind ${kinds}, not ${wanted}`;
 }
 

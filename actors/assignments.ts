@@ -191,21 +191,19 @@ export class AssignmentRouter {
 
   #assignmentsWriter(nodeId: string, sink: Sink<AssignmentsMessage>): Writer {
     const set = new AssignmentSet(nodeId, this.#source, this.#refuse);
+    const write = (message: AssignmentsMessage): void => {
+      const span = this.#startSpan(nodeId, message.changes);
+      sink.write(AssignmentsMessage.create(message));
+      if (span !== null) endSpan(this.#env, span);
+    };
     return {
       sink,
       snapshot: () => set.complete(),
       changes: (taskIds, volumeIds) => set.changes(taskIds, volumeIds),
       complete: (changes, resultsIn) =>
-        sink.write(
-          AssignmentsMessage.create({ type: AssignmentsMessage_Type.COMPLETE, appliesTo: "", resultsIn, changes }),
-        ),
-      increment: (changes, appliesTo, resultsIn) => {
-        const span = this.#startSpan(nodeId, changes);
-        sink.write(
-          AssignmentsMessage.create({ type: AssignmentsMessage_Type.INCREMENTAL, appliesTo, resultsIn, changes }),
-        );
-        if (span !== null) endSpan(this.#env, span);
-      },
+        write({ type: AssignmentsMessage_Type.COMPLETE, appliesTo: "", resultsIn, changes }),
+      increment: (changes, appliesTo, resultsIn) =>
+        write({ type: AssignmentsMessage_Type.INCREMENTAL, appliesTo, resultsIn, changes }),
     };
   }
 

@@ -6,7 +6,15 @@ import type { Span } from "@opentelemetry/api";
 import { assemble, type Batch, type BatchLimits, type Settlement } from "../machines/batch.ts";
 import { ledgerMachine, type LedgerEvent } from "../machines/ledger.ts";
 import type { RefusalCode } from "../machines/proposals.ts";
-import { Cause, Failure, ProposeOk, ProposeReply, ProposeRequest, Timestamp, Transaction } from "../proto/gen/messages.ts";
+import {
+  Cause,
+  Failure,
+  ProposeOk,
+  ProposeReply,
+  ProposeRequest,
+  Timestamp,
+  Transaction,
+} from "../proto/gen/messages.ts";
 import { assert } from "../runtime/assert.ts";
 import { ErrorCode } from "../runtime/error-codes.ts";
 import { newId } from "../runtime/ids.ts";
@@ -167,7 +175,11 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     });
   };
 
-  const record = (epoch: number, assembled: Batch | null, causes: readonly Cause[]): { id: string; data: Uint8Array } => {
+  const record = (
+    epoch: number,
+    assembled: Batch | null,
+    causes: readonly Cause[],
+  ): { id: string; data: Uint8Array } => {
     const id = newId(random);
     const now = clock.now();
     const header = Transaction.create({
@@ -186,7 +198,9 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
 
   /** The append of the traced proposals of a batch: a child of the first, linked with the others. */
   const startAppendSpan = (waiting: readonly Waiting[], changeCount: number): Span | null => {
-    const [parent, ...others] = waiting.flatMap(({ span }) => (span?.isRecording() === true ? [traceparentOf(span)] : []));
+    const [parent, ...others] = waiting.flatMap(({ span }) =>
+      span?.isRecording() === true ? [traceparentOf(span)] : [],
+    );
     if (parent === undefined) return null;
     const span = startSpan(env, "log append", parent);
     span.addLinks(linksTo(others));

@@ -88,7 +88,11 @@ class ProposalTracing {
     }
     const [first] = parts.values();
     if (first === undefined) return proposer.propose(proposal);
-    const outcome = proposer.propose({ ...proposal, operations: operations ?? proposal.operations, traceparent: first.traceparent });
+    const outcome = proposer.propose({
+      ...proposal,
+      operations: operations ?? proposal.operations,
+      traceparent: first.traceparent,
+    });
     for (const { span, tasks } of parts.values()) {
       if (span === null) continue;
       span.setAttribute("muster.tasks", tasks);

@@ -87,7 +87,11 @@ export class TaskReports {
   }
 
   /** From the report's arrival to its commit. Only agents that record a trace send its context. */
-  #trace(traceparent: string, updates: UpdateTaskStatusRequest["updates"], answer: Promise<UpdateTaskStatusResponse>): void {
+  #trace(
+    traceparent: string,
+    updates: UpdateTaskStatusRequest["updates"],
+    answer: Promise<UpdateTaskStatusResponse>,
+  ): void {
     const span = continueSpan(this.#env, "task report", traceparent);
     if (span === null) return;
     const [first] = updates;

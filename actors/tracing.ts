@@ -11,6 +11,7 @@ import { SpanKind, SpanStatusCode, trace, type Attributes, type Link, type Span 
 import type { Clock, Telemetry } from "../runtime/ports.ts";
 import { RpcError, Status, type CallContext, type UnaryHandler } from "../runtime/rpc.ts";
 import { contextOf, traceparentOf } from "../runtime/telemetry/tracing.ts";
+import { sentence } from "./sentence.ts";
 
 export interface TracePorts {
   readonly clock: Clock;
@@ -18,7 +19,12 @@ export interface TracePorts {
 }
 
 /** A child of what `traceparent` names; a trace of its own where that is empty. Not recording when nobody collects (X2). */
-export function startSpan({ clock, telemetry }: TracePorts, name: string, traceparent: string, kind = SpanKind.INTERNAL): Span {
+export function startSpan(
+  { clock, telemetry }: TracePorts,
+  name: string,
+  traceparent: string,
+  kind = SpanKind.INTERNAL,
+): Span {
   return telemetry.tracer.startSpan(name, { kind, startTime: clock.now() }, contextOf(traceparent));
 }
 
@@ -32,8 +38,7 @@ export function continueSpan(ports: TracePorts, name: string, traceparent: strin
 /** Ends it now; with a failure when `error` is one. */
 export function endSpan({ clock }: TracePorts, span: Span, error: unknown = null): void {
   if (error !== null) {
-    const message = error instanceof Error ? error.message : String(error);
-    span.setStatus({ code: SpanStatusCode.ERROR, message });
+    span.setStatus({ code: SpanStatusCode.ERROR, message: typeof error === "string" ? error : sentence(error) });
     if (error instanceof RpcError) span.setAttribute("rpc.grpc.status_code", error.code);
   }
   span.end(clock.now());

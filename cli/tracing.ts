@@ -44,7 +44,7 @@ export class CommandTrace {
   /** Ends the span and sends it; never rejects. `error` is what the command failed with, or null. */
   async end(error: unknown, now: number): Promise<void> {
     if (error !== null) {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = error instanceof Error ? error.message : "the command failed";
       this.#span?.setStatus({ code: SpanStatusCode.ERROR, message });
       if (error instanceof RpcError) this.#span?.setAttribute("rpc.grpc.status_code", error.code);
     }
@@ -72,7 +72,11 @@ export class CommandTrace {
     const endpoint = this.#environment["OTEL_EXPORTER_OTLP_ENDPOINT"];
     this.#tracing = await createTracing("muster-cli", endpoint, exportTimeoutMs);
     const parent = contextOf(this.#environment["TRACEPARENT"] ?? "");
-    const span = this.#tracing.tracer.startSpan(this.#name, { kind: SpanKind.CLIENT, startTime: this.#startedAt }, parent);
+    const span = this.#tracing.tracer.startSpan(
+      this.#name,
+      { kind: SpanKind.CLIENT, startTime: this.#startedAt },
+      parent,
+    );
     this.#span = span;
     return trace.isSpanContextValid(span.spanContext()) ? traceparentOf(span) : newTraceparent();
   }

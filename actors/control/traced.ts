@@ -17,14 +17,24 @@ function id(noun: string, given: string, made: Identified | null | undefined = n
 export function tracedControl(ports: TracePorts, handlers: ControlHandlers): ControlHandlers {
   return {
     ...handlers,
-    CreateService: traced(ports, "service create", (_, made) => id("service", "", made?.service), handlers.CreateService),
+    CreateService: traced(
+      ports,
+      "service create",
+      (_, made) => id("service", "", made?.service),
+      handlers.CreateService,
+    ),
     UpdateService: traced(ports, "service update", ({ serviceId }) => id("service", serviceId), handlers.UpdateService),
     RemoveService: traced(ports, "service remove", ({ serviceId }) => id("service", serviceId), handlers.RemoveService),
     UpdateNode: traced(ports, "node update", ({ nodeId }) => id("node", nodeId), handlers.UpdateNode),
     RemoveNode: traced(ports, "node remove", ({ nodeId }) => id("node", nodeId), handlers.RemoveNode),
     RemoveTask: traced(ports, "task remove", ({ taskId }) => id("task", taskId), handlers.RemoveTask),
     UpdateCluster: traced(ports, "cluster update", ({ clusterId }) => id("cluster", clusterId), handlers.UpdateCluster),
-    CreateNetwork: traced(ports, "network create", (_, made) => id("network", "", made?.network), handlers.CreateNetwork),
+    CreateNetwork: traced(
+      ports,
+      "network create",
+      (_, made) => id("network", "", made?.network),
+      handlers.CreateNetwork,
+    ),
     RemoveNetwork: traced(ports, "network remove", ({ networkId }) => id("network", networkId), handlers.RemoveNetwork),
     CreateSecret: traced(ports, "secret create", (_, made) => id("secret", "", made?.secret), handlers.CreateSecret),
     UpdateSecret: traced(ports, "secret update", ({ secretId }) => id("secret", secretId), handlers.UpdateSecret),
@@ -35,10 +45,35 @@ export function tracedControl(ports: TracePorts, handlers: ControlHandlers): Con
     CreateVolume: traced(ports, "volume create", (_, made) => id("volume", "", made?.volume), handlers.CreateVolume),
     UpdateVolume: traced(ports, "volume update", ({ volumeId }) => id("volume", volumeId), handlers.UpdateVolume),
     RemoveVolume: traced(ports, "volume remove", ({ volumeId }) => id("volume", volumeId), handlers.RemoveVolume),
-    CreateExtension: traced(ports, "extension create", (_, made) => id("extension", "", made?.extension), handlers.CreateExtension),
-    RemoveExtension: traced(ports, "extension remove", ({ extensionId }) => id("extension", extensionId), handlers.RemoveExtension),
-    CreateResource: traced(ports, "resource create", (_, made) => id("resource", "", made?.resource), handlers.CreateResource),
-    UpdateResource: traced(ports, "resource update", ({ resourceId }) => id("resource", resourceId), handlers.UpdateResource),
-    RemoveResource: traced(ports, "resource remove", ({ resourceId }) => id("resource", resourceId), handlers.RemoveResource),
+    CreateExtension: traced(
+      ports,
+      "extension create",
+      (_, made) => id("extension", "", made?.extension),
+      handlers.CreateExtension,
+    ),
+    RemoveExtension: traced(
+      ports,
+      "extension remove",
+      ({ extensionId }) => id("extension", extensionId),
+      handlers.RemoveExtension,
+    ),
+    CreateResource: traced(
+      ports,
+      "resource create",
+      (_, made) => id("resource", "", made?.resource),
+      handlers.CreateResource,
+    ),
+    UpdateResource: traced(
+      ports,
+      "resource update",
+      ({ resourceId }) => id("resource", resourceId),
+      handlers.UpdateResource,
+    ),
+    RemoveResource: traced(
+      ports,
+      "resource remove",
+      ({ resourceId }) => id("resource", resourceId),
+      handlers.RemoveResource,
+    ),
   };
 }

@@ -35,9 +35,12 @@ export async function createTracing(
       import("@opentelemetry/resources"),
     ],
   );
-  const exporter = new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, "")}/v1/traces`, timeoutMillis: exportTimeoutMs });
+  const exporter = new OTLPTraceExporter({
+    url: `${endpoint.replace(/\/+$/, "")}/v1/traces`,
+    timeoutMillis: exportTimeoutMs,
+  });
   const provider = new TracerProvider({
-    spanProcessors: [new BatchSpanProcessor({ exporter })],
+    spanProcessors: [new BatchSpanProcessor({ exporter, scheduledDelayMillis })],
     resource: resourceFromAttributes({ "service.name": service }),
   });
   return { tracer: provider.getTracer("muster"), shutdown: () => provider.shutdown() };
@@ -45,6 +48,9 @@ export async function createTracing(
 
 /** Label of a task with the W3C trace context of the request that made it; a Docker Engine shows it on the container. */
 export const traceparentLabel = "muster.traceparent";
+
+/** Between two exports, in milliseconds: whoever looks for a trace has it a moment after the request (OTLP's default is 5 s). */
+const scheduledDelayMillis = 1_000;
 
 const pattern = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
