@@ -65,6 +65,11 @@ export class ProposalBatch<Answer> {
     return batch.promise;
   }
 
+  /** Operations that the log does not have yet. */
+  get size(): number {
+    return (this.#filling?.operations.size ?? 0) + (this.#sending?.operations.size ?? 0);
+  }
+
   /** What waits under the key, not yet sent. */
   waiting(key: string): Operation | undefined {
     return this.#filling?.operations.get(key);

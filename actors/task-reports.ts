@@ -3,7 +3,9 @@
  * five states or more): a call costs a few look-ups, one operation and no timer; calls of all nodes share a proposal and
  * its promise.
  *
- * P1: a report is answered OK only after the log has it, or had no use for it.
+ * P1: a report is answered once it waits here, under its task: it reaches the log, or this process dies, and with it every
+ *     session it holds; a node then registers elsewhere and reports all its tasks again. Only the newest of a task's
+ *     waiting reports is written. Above `reportsWaitingMax` tasks an answer waits for the log.
  * P2: a node reports its own tasks only; a call with one foreign task changes nothing.
  * P3: what an earlier report has overtaken is not written: states only grow.
  */
@@ -32,11 +34,12 @@ import { timestamp } from "./session.ts";
 import { continueSpan, endSpan } from "./tracing.ts";
 
 /**
- * How long the first report of a batch waits for others, in milliseconds. An agent sends one report at a time, so this is
- * part of each step of its tasks; but a proposal costs the log as much for one report as for a hundred. SwarmKit waits
- * 100 ms (and answers before).
+ * How long the first report of a batch waits for others, in milliseconds: long enough that the states a task passes
+ * through in one go are written as one, short enough not to be felt. SwarmKit waits 100 ms.
  */
-const reportBatchMs = 4;
+const reportBatchMs = 20;
+/** Tasks whose newest report is not in the log yet: about 20 MB. Beyond it reporters wait, which slows their nodes down. */
+const reportsWaitingMax = 50_000;
 /** About the encoded size of a report without its texts. */
 const reportBytes = 160;
 /** Tries for a volume whose record someone else changes at the same time. */
@@ -83,7 +86,7 @@ export class TaskReports {
     }
     if (answer === null) return this.#answer;
     if (traceparent !== "") this.#trace(traceparent, updates, answer);
-    return answer;
+    return this.#batch.size <= reportsWaitingMax ? this.#answer : answer;
   }
 
   /** From the report's arrival to its commit. Only agents that record a trace send its context. */
