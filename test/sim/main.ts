@@ -26,6 +26,8 @@ function wholeNumber(text: string, name: string): number {
 const only = process.env["SEED"];
 const from = wholeNumber(only ?? values.from, only === undefined ? "--from" : "SEED");
 const count = only === undefined ? wholeNumber(values.seeds, "--seeds") : 1;
+/** Failing seeds whose traces are written. */
+const tracesMax = 5;
 const marks = new Map<string, number>();
 let folder: string | null = null;
 let failed = 0;
@@ -50,9 +52,11 @@ for (let seed = from; seed < from + count; seed += 1) {
     console.log(`seed ${seed}: FAILED ${result.failure} (${summary})`);
     console.log(`  ${describeOptions(options)}`);
     console.log(`  again: SEED=${seed} npm run sim`);
-    // Lines are not kept while many seeds run; the same seed gives the same run.
-    const { trace } = only === undefined ? await runSeed(options, true) : result;
-    console.log(`  trace: ${saveTrace(seed, trace)}`);
+    // Lines are not kept while many seeds run; the same seed gives the same run. The first few are enough to start with.
+    if (failed <= tracesMax) {
+      const { trace } = only === undefined ? await runSeed(options, true) : result;
+      console.log(`  trace: ${saveTrace(seed, trace)}`);
+    }
   }
   if (only !== undefined && values.trace) console.log(`  trace: ${saveTrace(seed, result.trace)}`);
 }

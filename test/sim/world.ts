@@ -31,7 +31,8 @@ const lookMs = 500;
 const hashEvery = 16;
 /** After what time a supervisor starts a process anew that has ended itself. */
 const supervisorMs = 1_000;
-const stepsMax = 3_000_000;
+/** A run takes some thousand steps for each virtual minute; one that takes so many goes round in circles. */
+const stepsMax = 200_000;
 
 export interface SimResult {
   /** What was violated, in one sentence; null for a run in which everything held. */
