@@ -4,7 +4,7 @@
  *
  * H1: an actor whose machine throws takes the process down through `onCrash`; nothing goes on beside a broken actor.
  * H2: no two live actors of a host have one id.
- * H3: with no inspector attached, inspection costs one test per transition.
+ * H3: with no inspector attached, no actor has an observer, and inspection costs nothing.
  */
 import { createActor, type Actor, type AnyStateMachine, type InputFrom, type InspectionEvent } from "xstate";
 import { assert } from "./assert.ts";
@@ -39,6 +39,8 @@ export class Host {
   readonly #options: HostOptions;
   readonly #live = new Map<string, Actor<AnyStateMachine>>();
   readonly #provided = new WeakMap<AnyStateMachine, AnyStateMachine>();
+  /** One for each live actor while somebody inspects. */
+  readonly #watches: Subscription[] = [];
   readonly #inspectors = new Set<(inspection: Inspection) => void>();
   readonly #xstateClock: {
     setTimeout(fn: () => void, ms: number): TimerHandle;
@@ -68,10 +70,8 @@ export class Host {
       systemId: id,
       input,
       clock: this.#xstateClock as never,
-      inspect: (event: InspectionEvent) => {
-        if (this.#inspectors.size > 0) this.#show(id, machine.id, event);
-      },
     } as never) as Actor<Machine>;
+    if (this.#inspectors.size > 0) this.#watch(id, actor as unknown as Actor<AnyStateMachine>);
     actor.subscribe({
       error: (error: unknown) => {
         this.#live.delete(id);
@@ -120,7 +120,19 @@ export class Host {
 
   inspect(inspector: (inspection: Inspection) => void): Subscription {
     this.#inspectors.add(inspector);
-    return { unsubscribe: () => this.#inspectors.delete(inspector) };
+    if (this.#inspectors.size === 1) for (const [id, actor] of this.#live) this.#watch(id, actor);
+    return {
+      unsubscribe: () => {
+        this.#inspectors.delete(inspector);
+        if (this.#inspectors.size > 0) return;
+        for (const watch of this.#watches.splice(0)) watch.unsubscribe();
+      },
+    };
+  }
+
+  /** H3: an actor that nobody watches has no observer at all. */
+  #watch(id: string, actor: Actor<AnyStateMachine>): void {
+    this.#watches.push(actor.system.inspect((event: InspectionEvent) => this.#show(id, actor.logic.id, event)));
   }
 
   stopAll(): void {
