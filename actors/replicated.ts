@@ -21,10 +21,7 @@ import type { HostedActor } from "../runtime/host.ts";
 import { newId } from "../runtime/ids.ts";
 import type { Environment } from "./environment.ts";
 import { hosted } from "./hosted.ts";
-import { cutAfter, desire, now, type Part, type Writer } from "./orchestration-part.ts";
-
-/** Most steps of one decision: 100 ms of work; the rest follows in the next. */
-const stepsMax = 20_000;
+import { desire, now, type Part, type Writer } from "./orchestration-part.ts";
 
 const orchestrator = hosted(replicatedMachine, ["gather", "decide", "removeTasks"]);
 
@@ -121,7 +118,7 @@ export function startReplicated(env: Environment, writer: Writer): Part {
     if (operations.length === 0) send(entry, { type: "decision.empty", nextMs });
     else {
       send(entry, { type: "decision.made", nextMs });
-      write(entry, operations);
+      write(entry, operations, decision.isPartial);
     }
   }
 
@@ -137,11 +134,9 @@ export function startReplicated(env: Environment, writer: Writer): Part {
     });
   }
 
-  function write(entry: Entry, operations: readonly Operation[]): void {
-    const to = cutAfter(operations, 0, stepsMax);
-    for (const { create } of operations.slice(to)) if (create?.task != null) entry.creating.delete(create.task.id);
-    writer.write(operations.slice(0, to), () => {
-      const isAllThere = to === operations.length && entry.creating.size === 0;
+  function write(entry: Entry, operations: readonly Operation[], isPartial: boolean): void {
+    writer.write(operations, () => {
+      const isAllThere = !isPartial && entry.creating.size === 0;
       entry.creating.clear();
       if (!isAllThere) {
         entry.slots = null;

@@ -14,6 +14,7 @@ import {
   type Task,
 } from "../proto/gen/messages.ts";
 import { conditionOf, releaseOf, shouldRestart } from "./restart.ts";
+import { Currency } from "./rollout.ts";
 import { timestampOf } from "./service-update.ts";
 import { modeOf } from "./service-validation.ts";
 import { isEnded, isHeld, isWanted, observedState } from "./task.ts";
@@ -202,6 +203,8 @@ export function explainService(service: Service, view: ExplainView): readonly Re
   const late = new Map<string, { readonly first: Reason; count: number }>();
   let running = 0;
   let finished = 0;
+  let outdated = 0;
+  const currency = new Currency();
   for (const tasks of slotsOf(view.tasks(service.id)).values()) {
     const wanted = tasks.find(isWanted);
     if (wanted === undefined) {
@@ -209,6 +212,7 @@ export function explainService(service: Service, view: ExplainView): readonly Re
       if (last !== undefined && !shouldRestart(last, tasks)) finished += 1;
       continue;
     }
+    if (currency.isOutdated(wanted, service, (id) => view.node(id))) outdated += 1;
     if (observedState(wanted) === TaskState.RUNNING && isUp(view.node(wanted.nodeId))) {
       running += 1;
       continue;
@@ -220,6 +224,17 @@ export function explainService(service: Service, view: ExplainView): readonly Re
       else known.count += 1;
     }
   }
+  const rollout =
+    outdated === 0
+      ? []
+      : [
+          Reason.create({
+            since,
+            waitingFor: `the rollout: ${outdated} of ${replicas} tasks are of an earlier spec`,
+            wokenBy: "a task of the present spec that runs, and the pause after it",
+          }),
+        ];
+  if (running === replicas && late.size === 0 && outdated > 0) return rollout;
   if (running === replicas && late.size === 0)
     return [Reason.create({ since, waitingFor: `nothing: ${running} of ${replicas} tasks run` })];
   const reasons = [...late.values()].sort((a, b) => timeMs(a.first.since) - timeMs(b.first.since));
@@ -236,6 +251,7 @@ export function explainService(service: Service, view: ExplainView): readonly Re
       waitingFor: `tasks: ${running} of ${replicas} run${done}${more}`,
       wokenBy: finished > 0 && late.size === 0 ? "an update of the service" : "what its tasks wait for",
     }),
+    ...rollout,
     ...shown,
   ];
 }

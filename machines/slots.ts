@@ -25,7 +25,13 @@ export interface Decision {
   readonly lookAgainMs: number | null;
   /** True while a task that reaches RUNNING can make more to do. */
   readonly isRollingOut: boolean;
+  /** There is more to do than one decision may hold: decide again when this one is written. */
+  readonly isPartial: boolean;
 }
+
+/** Most tasks that one decision creates, and most other steps: some 50 ms of work. */
+export const creationsMax = 10_000;
+export const stepsMax = 20_000;
 
 export interface World {
   readonly nowMs: number;
@@ -69,6 +75,15 @@ class Plan {
     this.steps.push({ kind: "create", slot, desired: mustWait ? TaskState.READY : TaskState.RUNNING });
   }
 
+  decision(isRollingOut: boolean, isPartial: boolean): Decision {
+    let end = Math.min(this.steps.length, stepsMax);
+    // What follows the end of a slot's task is not cut from it.
+    while (end < this.steps.length && this.steps[end]?.kind === "create") end += 1;
+    const isCut = end < this.steps.length;
+    const steps = isCut ? this.steps.slice(0, end) : this.steps;
+    return { steps, lookAgainMs: this.lookAgainMs, isRollingOut, isPartial: isPartial || isCut };
+  }
+
   /** Replaces the slot's task by one of the present spec. */
   replace(slot: number, task: Task, tasks: readonly Task[]): void {
     this.desire(task, TaskState.SHUTDOWN);
@@ -80,7 +95,7 @@ class Plan {
 export function decideSlots(service: Service, slots: Slots, world: World): Decision {
   const plan = new Plan(world);
   for (const [slot, tasks] of slots) tend(plan, service, slot, tasks, world);
-  return { steps: plan.steps, lookAgainMs: plan.lookAgainMs, isRollingOut: false };
+  return plan.decision(false, false);
 }
 
 type Tended =
@@ -175,9 +190,11 @@ export function decideService(service: Service, slots: Slots, replicas: number, 
     if (own.lookAgainMs !== null) plan.lookAt(own.lookAgainMs);
   }
   const reused = fill(plan, kept, dead, replicas);
-  for (const [slot, tasks] of dead) if (!reused.has(slot)) removeAll(plan, tasks);
+  const isPartial = replicas - kept.length > creationsMax;
+  // Dead slots that the next decision may use keep their history.
+  if (!isPartial) for (const [slot, tasks] of dead) if (!reused.has(slot)) removeAll(plan, tasks);
   const isRollingOut = rollOut(plan, service, kept, world);
-  return { steps: plan.steps, lookAgainMs: plan.lookAgainMs, isRollingOut };
+  return plan.decision(isRollingOut, isPartial);
 }
 
 /** Everything of the slot goes: the reaper deletes each task once nothing of it runs. */
@@ -193,7 +210,7 @@ function fill(
   replicas: number,
 ): Set<number> {
   const reused = new Set<number>();
-  let missing = replicas - kept.length;
+  let missing = Math.min(replicas - kept.length, creationsMax);
   if (missing <= 0) return reused;
   const taken = new Set(kept.map(({ slot }) => slot));
   const left = new Map(dead);
@@ -254,7 +271,9 @@ function rollOut(plan: Plan, service: Service, kept: readonly Standing[], world:
 
 /** Whether a change of a task can make something to do in its slot; most changes are steps on the way to RUNNING. */
 export function mattersToSlot(old: Task, task: Task, nodeOf: (id: string) => Node | undefined): boolean {
-  if (!isWanted(task)) return false;
+  // One that has stopped may be what another that has already failed was waiting for.
+  if (!isWanted(task))
+    return task.desiredState < TaskState.REMOVE && isEnded(observedState(task)) && !isEnded(observedState(old));
   if (isEnded(observedState(task)) && !isEnded(observedState(old))) return true;
   return old.nodeId !== task.nodeId && faultOf(task, nodeOf) !== null;
 }

@@ -251,10 +251,12 @@ test("an update with parallelism 0 replaces all at once, and one with a delay pa
   const update = UpdateConfig.create({ parallelism: 1, delay: Duration.create({ seconds: 10 }) });
   await cluster.updateService("web", (spec) => ServiceSpec.patch(withTask({ forceUpdate: 2 })(spec), { update }));
   t.is(updated(2), 1);
+  t.regex(cluster.orchestration.explainService("web")[0]?.waitingFor ?? "", /^the rollout: 2 of 3 tasks/);
   await cluster.run(10_000);
   t.is(updated(2), 2);
   await cluster.run(10_000);
   t.is(updated(2), 3);
+  t.is(cluster.orchestration.explainService("web")[0]?.waitingFor, "nothing: 3 of 3 tasks run");
 
   function updated(count: number): number {
     return cluster.tasks().filter(({ spec, desiredState, status }) => {
