@@ -84,7 +84,7 @@ test("slots without a settled task go first, then the highest copy on the fulles
   const victims = (replicas: number): readonly number[] =>
     decideService(service, groupBySlot(tasks), replicas, world())
       .steps.flatMap((step) => (step.kind === "desire" ? step.task.slot : []))
-      .sort();
+      .sort((a, b) => a - b);
   t.deepEqual(victims(5), [6]);
   t.deepEqual(victims(4), [3, 6]);
   t.deepEqual(victims(3), [3, 5, 6]);
