@@ -5,6 +5,7 @@ import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { runAgent } from "../agent-process.ts";
 import { command, UsageError, type Command } from "../command.ts";
+import { UserError } from "../user-error.ts";
 import { parseLabels } from "../values.ts";
 import { formatHostPort, parseHostPort, type HostPort } from "./addresses.ts";
 import { defaultDataDir } from "./data-dir.ts";
@@ -41,22 +42,42 @@ function address(text: string | undefined, otherwise: string | null): HostPort |
   return given === null ? null : parseHostPort(given, defaultPort);
 }
 
+/** How a process comes to its end. */
+type End =
+  | { readonly kind: "signal"; readonly signal: NodeJS.Signals }
+  | { readonly kind: "failed"; readonly error: unknown }
+  | { readonly kind: "done" };
+
+/** What a process does that only ends when it is told to. */
+const staying = new Promise<never>(() => {});
+
 /**
- * Runs until a signal or a failure inside; ends everything either way. A failure is thrown on, so that the exit status
- * is 1 and a supervisor starts the process again.
+ * Starts, does `work`, and ends everything when that is done, at a signal or at a failure inside, whichever comes first:
+ * so a signal is heeded while `work` still waits for something. A failure is thrown on, so that the exit status is 1 and
+ * a supervisor starts the process again.
  */
-async function runUntilEnd(
+async function runUntilEnd<Running extends { stop(): Promise<void> }>(
   telemetry: ProcessTelemetry,
-  start: (onBroken: (error: unknown) => void) => Promise<{ stop(): Promise<void> }>,
-): Promise<void> {
-  const broken = settled<{ readonly error: unknown }>();
+  start: (onBroken: (error: unknown) => void) => Promise<Running>,
+  work: (running: Running) => Promise<void> = () => staying,
+): Promise<"signal" | "done"> {
+  const broken = settled<End>();
   const signal = untilSignal();
-  const running = await start((error) => broken.resolve({ error }));
-  const end = await Promise.race([signal.then(() => null), broken.promise]);
-  if (end !== null) telemetry.log.error({ err: end.error }, "broken; ending");
+  const running = await start((error) => broken.resolve({ kind: "failed", error }));
+  const end = await Promise.race<End>([
+    signal.then((name) => ({ kind: "signal", signal: name })),
+    broken.promise,
+    work(running).then(
+      () => ({ kind: "done" }),
+      (error: unknown) => ({ kind: "failed", error }),
+    ),
+  ]);
+  if (end.kind === "failed") telemetry.log.error({ err: end.error }, "broken; ending");
+  if (end.kind === "signal") telemetry.log.info({ signal: end.signal }, "ending");
   await running.stop();
   await telemetry.shutdown();
-  if (end !== null) throw end.error;
+  if (end.kind === "failed") throw end.error;
+  return end.kind;
 }
 
 export const manager: Command = command({
@@ -99,23 +120,26 @@ export const agent: Command = command({
     if (dataDir === undefined)
       throw new UsageError("--data-dir is missing: where the agent keeps its identity and tasks");
     const telemetry = await telemetryFor("muster-agent", values["log-level"]);
-    await runUntilEnd(telemetry, async (onBroken) => {
-      const process_ = await runAgent(
-        {
-          join: values.join ?? "",
-          token: values.token ?? "",
-          dataDir,
-          hostname: values.hostname ?? hostname(),
-          labels: parseLabels(values.label ?? []),
-        },
-        telemetry,
-        onBroken,
-      );
-      // A node that cannot join says so and ends; one that lost its managers goes on looking for them.
-      await process_.joined();
-      // Its tasks stay: the next agent on this data dir finds them again.
-      return { stop: () => process_.shutdown(false) };
-    });
+    const options = {
+      join: values.join ?? "",
+      token: values.token ?? "",
+      dataDir,
+      hostname: values.hostname ?? hostname(),
+      labels: parseLabels(values.label ?? []),
+    };
+    await runUntilEnd(
+      telemetry,
+      async (onBroken) => {
+        const agent = await runAgent(options, telemetry, onBroken);
+        // Its tasks stay: the next agent on this data dir finds them again.
+        return { agent, stop: () => agent.shutdown(false) };
+      },
+      async (running) => {
+        // A node that cannot join says so and ends; one that lost its managers goes on looking for them.
+        await running.agent.joined();
+        await staying;
+      },
+    );
   },
 });
 
@@ -157,49 +181,28 @@ export const start: Command = command({
     const dataDir = values["data-dir"] ?? defaultDataDir();
     const telemetry = await telemetryFor("muster", values["log-level"], join(dataDir, "muster.log"));
     const listen = address(values.listen, defaultListen) as HostPort;
-    const work = async (onBroken: (error: unknown) => void): Promise<{ stop(): Promise<void> }> => {
-      const running = await startUp(
-        {
-          dataDir,
-          listen,
-          advertise: advertised(values.advertise, values.listen),
-          withAgent: true,
-          metrics: address(values.metrics, null),
-          telemetry,
-        },
-        onBroken,
-      );
-      try {
-        const host = `unix://${running.manager.controlSocket}`;
-        await startHello(shell.at(host), values.port === undefined ? null : Number(values.port));
-        shell.print(
-          `\nTo add a Docker Engine, run on its machine:\n  docker swarm join --token ${workerToken(running.manager)} ${running.manager.advertise}`,
-        );
-        return running;
-      } catch (error) {
-        await running.stop();
-        throw error;
-      }
+    const options = {
+      dataDir,
+      listen,
+      advertise: advertised(values.advertise, values.listen),
+      withAgent: true,
+      metrics: address(values.metrics, null),
+      telemetry,
     };
-    if (values.once !== true) {
-      await runUntilEnd(telemetry, async (onBroken) => {
-        const running = await work(onBroken);
+    const end = await runUntilEnd(
+      telemetry,
+      (onBroken) => startUp(options, onBroken),
+      async ({ manager }) => {
+        const host = `unix://${manager.controlSocket}`;
+        await startHello(shell.at(host), values.port === undefined ? null : Number(values.port));
+        const joinLine = `docker swarm join --token ${workerToken(manager)} ${manager.advertise}`;
+        shell.print(`\nTo add a Docker Engine, run on its machine:\n  ${joinLine}`);
+        if (values.once === true) return;
         shell.print(`\nThe manager listens on ${formatHostPort(listen)}. Press Ctrl-C to stop everything.`);
-        return running;
-      });
-      return;
-    }
-    const broken = settled<unknown>();
-    const running = await Promise.race([
-      work((error) => broken.resolve(error)),
-      broken.promise.then((error) => {
-        throw error;
-      }),
-      untilSignal().then((signal) => {
-        throw new Error(`ended by ${signal}`);
-      }),
-    ]);
-    await running.stop();
-    await telemetry.shutdown();
+        await staying;
+      },
+    );
+    if (values.once === true && end === "signal")
+      throw new UserError("interrupted before the sample service had answered; everything is stopped");
   },
 });

@@ -42,6 +42,7 @@ export async function startUp(options: UpOptions, onBroken: (error: unknown) => 
           labels: {},
         },
         telemetry,
+        onBroken,
       );
     rememberHost(`unix://${manager.controlSocket}`);
     return { manager, stop };
