@@ -132,10 +132,9 @@ export function releaseOf(successor: Task, slot: readonly Task[], nowMs: number,
   }
   if (before !== null) {
     const delayMs = delayAfterMs(before, nodeOf);
-    const remainingMs = madeMs + delayMs - nowMs;
-    // No longer than the delay itself, should the clock of an earlier leader have been ahead.
-    const untilMs = nowMs + Math.min(remainingMs, delayMs);
-    if (remainingMs > 0) return { kind: "wait", cause: "delay", task: before, untilMs };
+    // No longer than the delay itself, should the clock of an earlier leader have been ahead; and not at all without one.
+    const remainingMs = Math.min(madeMs + delayMs - nowMs, delayMs);
+    if (remainingMs > 0) return { kind: "wait", cause: "delay", task: before, untilMs: nowMs + remainingMs };
   }
   return wait ?? { kind: "release" };
 }

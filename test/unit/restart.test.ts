@@ -142,6 +142,12 @@ test("a clock that was ahead makes nobody wait longer than the delay", (t) => {
   t.like(releaseOf(next, [failed, next], 1_000, nodeOf), { kind: "wait", untilMs: 6_000 });
 });
 
+test("without a delay nobody waits for a clock that was ahead, not even for no time again and again", (t) => {
+  const lost = task({ ...over, node: "down" });
+  const next = task({ desired: TaskState.READY, madeMs: 100_000 });
+  t.deepEqual(releaseOf(next, [lost, next], 1_000, nodeOf), { kind: "release" });
+});
+
 test("a successor waits for a predecessor that still runs, unless its node is lost", (t) => {
   const next = task({ desired: TaskState.READY, madeMs: 0 });
   const running = task(over);
