@@ -135,7 +135,10 @@ export class SimClock implements Clock {
         owner.hold(entry);
         continue;
       }
-      assert(entry.deadline >= this.#elapsed || entry.deadline <= this.#elapsed + roundingMs, "T1: time does not go back");
+      assert(
+        entry.deadline >= this.#elapsed || entry.deadline <= this.#elapsed + roundingMs,
+        "T1: time does not go back",
+      );
       this.#elapsed = Math.max(this.#elapsed, entry.deadline);
       this.#steps += 1;
       entry.callback = null;

@@ -26,7 +26,8 @@ export class SimLog implements Log {
   }
 
   async append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome> {
-    if (data.length > recordBytesMax) return { kind: "refused", reason: `a record of ${data.length} bytes is too large` };
+    if (data.length > recordBytesMax)
+      return { kind: "refused", reason: `a record of ${data.length} bytes is too large` };
     const copy = data.slice();
     const outcome = await this.#link.ask((server) => server.append(copy, expectedLast), requestTimeoutMs);
     if (outcome === null) this.#trace.mark("append.unknown");
@@ -161,18 +162,33 @@ export class SimLeases implements LeaseBucket {
 
   async create(key: string, value: Uint8Array): Promise<KvOutcome> {
     const copy = value.slice();
-    return (await this.#link.ask((server) => server.createKey(this.#bucket, key, copy, this.ttlMs), requestTimeoutMs)) ?? unknown;
+    return (
+      (await this.#link.ask((server) => server.createKey(this.#bucket, key, copy, this.ttlMs), requestTimeoutMs)) ??
+      unknown
+    );
   }
 
   async update(key: string, value: Uint8Array, revision: number): Promise<KvOutcome> {
     const copy = value.slice();
-    return (await this.#link.ask((server) => server.updateKey(this.#bucket, key, copy, revision, this.ttlMs), requestTimeoutMs)) ?? unknown;
+    return (
+      (await this.#link.ask(
+        (server) => server.updateKey(this.#bucket, key, copy, revision, this.ttlMs),
+        requestTimeoutMs,
+      )) ?? unknown
+    );
   }
 
   async get(
     key: string,
-  ): Promise<{ readonly kind: "found"; readonly value: Uint8Array; readonly revision: number } | { readonly kind: "absent" } | { readonly kind: "unknown"; readonly reason: string }> {
-    const answer = await this.#link.ask((server) => ({ entry: server.getKey(this.#bucket, key, this.ttlMs) }), requestTimeoutMs);
+  ): Promise<
+    | { readonly kind: "found"; readonly value: Uint8Array; readonly revision: number }
+    | { readonly kind: "absent" }
+    | { readonly kind: "unknown"; readonly reason: string }
+  > {
+    const answer = await this.#link.ask(
+      (server) => ({ entry: server.getKey(this.#bucket, key, this.ttlMs) }),
+      requestTimeoutMs,
+    );
     if (answer === null) return unknown;
     if (answer.entry === null) return { kind: "absent" };
     return { kind: "found", value: answer.entry.value, revision: answer.entry.revision };

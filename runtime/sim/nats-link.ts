@@ -97,7 +97,11 @@ export class SimNatsLink implements Bus {
     };
   }
 
-  request(subject: string, data: Uint8Array, options: { timeoutMs: number; headers?: Headers }): Promise<RequestOutcome> {
+  request(
+    subject: string,
+    data: Uint8Array,
+    options: { timeoutMs: number; headers?: Headers },
+  ): Promise<RequestOutcome> {
     const copy = data.slice();
     return this.#await<RequestOutcome>(options.timeoutMs, { kind: "timeout" }, { kind: "closed" }, (finish) => {
       this.#send((session) => {
@@ -110,7 +114,10 @@ export class SimNatsLink implements Bus {
   }
 
   /** Has `work` done at the server; null when no answer came within `timeoutMs`: it may have been done, or may still be. */
-  ask<Result>(work: (server: SimNatsServer, session: ServerSession) => Result, timeoutMs: number): Promise<Result | null> {
+  ask<Result>(
+    work: (server: SimNatsServer, session: ServerSession) => Result,
+    timeoutMs: number,
+  ): Promise<Result | null> {
     return this.#await<Result | null>(timeoutMs, null, null, (finish) => {
       this.#send((session) => {
         const result = work(this.#server, session);
@@ -120,7 +127,12 @@ export class SimNatsLink implements Bus {
   }
 
   /** K1: `begin` gets what to call with the answer; without one, the outcome is `late` after the time, `lost` with the link. */
-  #await<Outcome>(timeoutMs: number, late: Outcome, lost: Outcome, begin: (finish: (outcome: Outcome) => void) => void): Promise<Outcome> {
+  #await<Outcome>(
+    timeoutMs: number,
+    late: Outcome,
+    lost: Outcome,
+    begin: (finish: (outcome: Outcome) => void) => void,
+  ): Promise<Outcome> {
     return new Promise((resolve) => {
       const { clock } = this.#endpoint;
       const finish = (outcome: Outcome) => {
@@ -145,7 +157,12 @@ export class SimNatsLink implements Bus {
   }
 
   #declare(end: ConnectionEnd, session: ServerSession, id: number, { pattern, queue }: Subscribed): void {
-    const deliver = (delivery: { subject: string; data: Uint8Array; headers: Headers; reply: ((data: Uint8Array) => void) | null }) => {
+    const deliver = (delivery: {
+      subject: string;
+      data: Uint8Array;
+      headers: Headers;
+      reply: ((data: Uint8Array) => void) | null;
+    }) => {
       // Looked up on arrival: it may have been unsubscribed while the message was on its way.
       this.#subscribed.get(id)?.handler({
         subject: delivery.subject,
@@ -163,7 +180,11 @@ export class SimNatsLink implements Bus {
 
   #isReachable(): boolean {
     const { name } = this.#endpoint;
-    return this.#server.isUp && !this.#network.isCut(name, this.#server.name) && !this.#network.isCut(this.#server.name, name);
+    return (
+      this.#server.isUp &&
+      !this.#network.isCut(name, this.#server.name) &&
+      !this.#network.isCut(this.#server.name, name)
+    );
   }
 
   /** Connects at once, and takes the server's readiness as known. */
@@ -181,16 +202,16 @@ export class SimNatsLink implements Bus {
     const late = this.#late;
     this.#late = [];
     for (const work of late) end.send(() => work(session));
-    for (const rejoining of [...this.#rejoining]) rejoining.onUp();
-    for (const listener of [...this.#listeners]) listener(true);
+    for (const rejoining of Array.from(this.#rejoining)) rejoining.onUp();
+    for (const listener of Array.from(this.#listeners)) listener(true);
   }
 
   #lose(): void {
     this.#connection = null;
     this.#network.trace.write(this.#endpoint.name, "link down");
     this.#network.trace.mark("link.down");
-    for (const pending of [...this.#pending]) pending.onLost();
-    for (const listener of [...this.#listeners]) listener(false);
+    for (const pending of Array.from(this.#pending)) pending.onLost();
+    for (const listener of Array.from(this.#listeners)) listener(false);
     this.#retry();
   }
 

@@ -99,7 +99,7 @@ export class SimNetwork {
   }
 
   mendAll(): void {
-    for (const direction of [...this.#cuts.keys()]) {
+    for (const direction of Array.from(this.#cuts.keys())) {
       const [from = "", to = ""] = direction.split(">");
       this.mend(from, to);
     }
@@ -107,16 +107,20 @@ export class SimNetwork {
 
   /** The peers of a silent process begin to wonder. `isSilent` tells whether it still is. */
   suspect(name: string, isSilent: () => boolean): void {
-    for (const end of [...this.#endsOf(name)]) end.peer.suspect(isSilent);
+    for (const end of Array.from(this.#endsOf(name))) end.peer.suspect(isSilent);
   }
 
   /** The kernel closes what a process that ended leaves open. */
   vanish(endpoint: Endpoint): void {
-    for (const end of [...this.#endsOf(endpoint.name)]) if (end.endpoint === endpoint) end.close();
+    for (const end of Array.from(this.#endsOf(endpoint.name))) if (end.endpoint === endpoint) end.close();
   }
 
   /** A connection that is open on both sides; whether packets get through is found out by using it. */
-  connect(client: Endpoint, server: Endpoint, keepalive: { client: Keepalive; server: Keepalive }): { client: ConnectionEnd; server: ConnectionEnd } {
+  connect(
+    client: Endpoint,
+    server: Endpoint,
+    keepalive: { client: Keepalive; server: Keepalive },
+  ): { client: ConnectionEnd; server: ConnectionEnd } {
     const clientEnd = new ConnectionEnd(this, client, this.#draw(keepalive.client));
     const serverEnd = new ConnectionEnd(this, server, this.#draw(keepalive.server));
     clientEnd.peer = serverEnd;

@@ -75,7 +75,11 @@ export class SimRpc {
   }
 
   /** Serves until the result is called or the process ends. `peerOf` says who a client is to the handlers. */
-  serve(address: string, services: readonly SimService[], peerOf: (identity: SimIdentity, client: string) => Peer = defaultPeer): () => void {
+  serve(
+    address: string,
+    services: readonly SimService[],
+    peerOf: (identity: SimIdentity, client: string) => Peer = defaultPeer,
+  ): () => void {
     const methods = new Map<string, Served>();
     for (const { service, handlers } of services) {
       for (const [name, method] of Object.entries(service.methods)) {
@@ -369,21 +373,31 @@ class SimChannel implements RpcChannel {
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
   ): { cancel(): void } {
-    const id = this.#open(method, {}, {
-      onMessage: (bytes) => receiver.onMessage(method.response.decode(bytes)),
-      onEnd: (error) => receiver.onEnd(error),
-    });
+    const id = this.#open(
+      method,
+      {},
+      {
+        onMessage: (bytes) => receiver.onMessage(method.response.decode(bytes)),
+        onEnd: (error) => receiver.onEnd(error),
+      },
+    );
     this.#message(id, method.request.encode(request));
     return { cancel: () => this.#cancel(id, null) };
   }
 
-  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): { write(message: Request): void; finish(): Promise<Response>; cancel(): void } {
+  clientStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+  ): { write(message: Request): void; finish(): Promise<Response>; cancel(): void } {
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     promise.catch(() => {});
-    const id = this.#open(method, {}, {
-      onMessage: (bytes) => resolve(method.response.decode(bytes)),
-      onEnd: (error) => reject(error ?? new RpcError(Status.INTERNAL, "no response")),
-    });
+    const id = this.#open(
+      method,
+      {},
+      {
+        onMessage: (bytes) => resolve(method.response.decode(bytes)),
+        onEnd: (error) => reject(error ?? new RpcError(Status.INTERNAL, "no response")),
+      },
+    );
     return {
       write: (message) => this.#message(id, method.request.encode(message)),
       finish: () => {
@@ -408,7 +422,11 @@ class SimChannel implements RpcChannel {
   }
 
   /** The call's number; null when it has already ended because there is no connection. */
-  #open(method: { readonly path: string }, options: { timeoutMs?: number; traceparent?: string }, call: OpenCall): number | null {
+  #open(
+    method: { readonly path: string },
+    options: { timeoutMs?: number; traceparent?: string },
+    call: OpenCall,
+  ): number | null {
     if (this.#isOver) {
       // Not before the caller has returned.
       this.#endpoint.clock.soon(() => call.onEnd(new RpcError(Status.UNAVAILABLE, "the connection has ended")));
@@ -454,6 +472,6 @@ class SimChannel implements RpcChannel {
   }
 
   #endAll(error: RpcError): void {
-    for (const id of [...this.#calls.keys()]) this.#finish(id, error);
+    for (const id of Array.from(this.#calls.keys())) this.#finish(id, error);
   }
 }

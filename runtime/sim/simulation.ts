@@ -6,7 +6,7 @@
  * P2: two lives of a process share no random stream, so they never make the same id.
  */
 import type { Blobs, Bus, LeaseBucket, Log, Telemetry } from "../ports.ts";
-import { ProcessClock, SimClock } from "./clock.ts";
+import { SimClock, type ProcessClock } from "./clock.ts";
 import { SimDisk } from "./disk.ts";
 import { SimBlobs, SimLeases, SimLog } from "./log.ts";
 import { SimNatsLink } from "./nats-link.ts";
@@ -198,7 +198,8 @@ export class SimProcess {
     const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
     this.#simulation.trace.write(this.name, `failed ${reason} ${text}`);
     this.crash();
-    if (this.#options.onFail === undefined) throw error instanceof Error ? error : new Error(`${this.name} failed in ${reason}: ${text}`);
+    if (this.#options.onFail === undefined)
+      throw error instanceof Error ? error : new Error(`${this.name} failed in ${reason}: ${text}`);
     this.#options.onFail(reason, error);
   }
 }

@@ -3,7 +3,16 @@
  * stream of their own, so that whether they are recorded changes nothing that happens. Metrics are kept as numbers.
  */
 import {
-  context as contextApi, trace, TraceFlags, type Context, type Exception, type Span, type SpanContext, type SpanOptions, type SpanStatus, type Tracer,
+  context as contextApi,
+  trace,
+  TraceFlags,
+  type Context,
+  type Exception,
+  type Span,
+  type SpanContext,
+  type SpanOptions,
+  type SpanStatus,
+  type Tracer,
 } from "@opentelemetry/api";
 import type { Clock, Headers, Logger, Metrics, Telemetry } from "../ports.ts";
 import type { SimRandom } from "./random.ts";
@@ -87,13 +96,21 @@ class SimTracer implements Tracer {
     const began = this.#clock.now();
     return new SimSpan(name, spanContext, options.attributes, (span) => {
       const ms = this.#clock.now() - began;
-      this.#lines.write(this.#who, `span ${span.describe()} ${spanContext.traceId}/${spanContext.spanId}<${parent?.spanId ?? ""} ${ms}ms`);
+      this.#lines.write(
+        this.#who,
+        `span ${span.describe()} ${spanContext.traceId}/${spanContext.spanId}<${parent?.spanId ?? ""} ${ms}ms`,
+      );
     });
   }
 
   startActiveSpan<F extends (span: Span) => unknown>(name: string, fn: F): ReturnType<F>;
   startActiveSpan<F extends (span: Span) => unknown>(name: string, options: SpanOptions, fn: F): ReturnType<F>;
-  startActiveSpan<F extends (span: Span) => unknown>(name: string, options: SpanOptions, context: Context, fn: F): ReturnType<F>;
+  startActiveSpan<F extends (span: Span) => unknown>(
+    name: string,
+    options: SpanOptions,
+    context: Context,
+    fn: F,
+  ): ReturnType<F>;
   startActiveSpan(name: string, ...rest: readonly unknown[]): unknown {
     const fn = rest.at(-1) as (span: Span) => unknown;
     const [options, context] = rest.slice(0, -1) as [SpanOptions?, Context?];

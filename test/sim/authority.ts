@@ -27,7 +27,8 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
   const serial = () => Buffer.from(random.bytes(8)).toString("hex");
   const describe = (pem: string) => {
     const [line = ""] = pem.split("\n");
-    if (!line.startsWith(label)) return { kind: "malformed", reason: "it is no certificate of this simulation" } as const;
+    if (!line.startsWith(label))
+      return { kind: "malformed", reason: "it is no certificate of this simulation" } as const;
     const claims = JSON.parse(line.slice(label.length)) as Claims;
     return {
       kind: "certificate",
@@ -38,7 +39,8 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
       notAfterMs: claims.notAfterMs,
       issuerSubjectDer: text.encode("swarm-ca"),
       issuerPublicKeyDer: text.encode(claims.root),
-      verify: (rootPem: string, nowMs: number) => claims.root === rootPem && nowMs >= claims.notBeforeMs && nowMs <= claims.notAfterMs,
+      verify: (rootPem: string, nowMs: number) =>
+        claims.root === rootPem && nowMs >= claims.notBeforeMs && nowMs <= claims.notAfterMs,
     } as const;
   };
   return {
@@ -46,7 +48,9 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
     createKeyAndCsr: async () => ({ keyPem: `SIMULATED KEY ${serial()}\n`, csrPem: `SIMULATED REQUEST ${serial()}\n` }),
     readCsr: (pem) => {
       const request = typeof pem === "string" ? pem : new TextDecoder().decode(pem);
-      return request.startsWith("SIMULATED REQUEST ") ? { kind: "csr" } : { kind: "refused", reason: "it is no request" };
+      return request.startsWith("SIMULATED REQUEST ")
+        ? { kind: "csr" }
+        : { kind: "refused", reason: "it is no request" };
     },
     issue: async (request) => {
       const claims: Claims = {
@@ -70,7 +74,10 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
 }
 
 /** Who a simulated TLS handshake with this certificate shows; null without one, or with one that the peer would refuse. */
-export function identityOf(certificatePem: string, nowMs: number): { readonly nodeId: string; readonly role: NodeRoleName; readonly organization: string } | null {
+export function identityOf(
+  certificatePem: string,
+  nowMs: number,
+): { readonly nodeId: string; readonly role: NodeRoleName; readonly organization: string } | null {
   const [line = ""] = certificatePem.split("\n");
   if (!line.startsWith(label)) return null;
   const { nodeId, role, organization, notAfterMs } = JSON.parse(line.slice(label.length)) as Claims;

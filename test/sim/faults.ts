@@ -51,16 +51,27 @@ export function startFaults(simulation: Simulation, options: SimOptions, targets
   }
 
   function later(ms: number, work: () => void): void {
-    clock.schedule(() => {
-      if (!isHealed) work();
-    }, ms, null);
+    clock.schedule(
+      () => {
+        if (!isHealed) work();
+      },
+      ms,
+      null,
+    );
   }
 
   every("partition", rates.partitionMs, (random) => {
     const one = random.pick(processes).name;
     const others = [nats.name, ...managers.map(({ name }) => name)].filter((name) => name !== one);
     const other = random.pick(others);
-    const directions = random.pick([[[one, other]], [[other, one]], [[one, other], [other, one]]] as const);
+    const directions = random.pick([
+      [[one, other]],
+      [[other, one]],
+      [
+        [one, other],
+        [other, one],
+      ],
+    ] as const);
     for (const [from, to] of directions) network.cut(from, to);
     later(random.between(100, partitionMsMax), () => {
       for (const [from, to] of directions) network.mend(from, to);

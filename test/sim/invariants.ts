@@ -19,7 +19,11 @@ export type AssignmentEpochs = Map<string, number>;
 export function noteAssignments(commit: Commit, epoch: number, epochs: AssignmentEpochs): void {
   for (const change of commit.changes) {
     if (change.table !== "task" || change.action === "remove") continue;
-    if (change.object.nodeId !== "" && (change.old === null || change.old.nodeId === "") && !epochs.has(change.object.id)) {
+    if (
+      change.object.nodeId !== "" &&
+      (change.old === null || change.old.nodeId === "") &&
+      !epochs.has(change.object.id)
+    ) {
       epochs.set(change.object.id, epoch);
     }
   }
@@ -36,7 +40,8 @@ export function checkSlots(commit: Commit, store: Store, epochs: AssignmentEpoch
       const epoch = epochs.get(task.id);
       if (epoch === undefined) continue;
       const other = holders.get(epoch);
-      if (other !== undefined) return `S1: slot ${slot} of ${serviceId} has ${other.id} and ${task.id}, both assigned in epoch ${epoch}`;
+      if (other !== undefined)
+        return `S1: slot ${slot} of ${serviceId} has ${other.id} and ${task.id}, both assigned in epoch ${epoch}`;
       holders.set(epoch, task);
     }
   }
@@ -54,7 +59,8 @@ export function checkStatesGrow(commit: Commit): string | null {
     const { object, old } = change;
     const [state, before] = [object.status?.state ?? 0, old.status?.state ?? 0];
     if (state < before) return `S2: task ${object.id} falls from ${before} to ${state}`;
-    if (object.desiredState < old.desiredState) return `S5: task ${object.id} is desired ${object.desiredState} after ${old.desiredState}`;
+    if (object.desiredState < old.desiredState)
+      return `S5: task ${object.id} is desired ${object.desiredState} after ${old.desiredState}`;
   }
   return null;
 }
@@ -64,7 +70,8 @@ export function checkVersionGrows(commit: Commit, before: number): string | null
   if (commit.version <= before) return `S6: version ${commit.version} follows ${before}`;
   for (const change of commit.changes) {
     const version = change.object.meta?.version?.index ?? 0;
-    if (change.action !== "remove" && version > commit.version) return `S6: ${change.table} ${change.object.id} has version ${version} at ${commit.version}`;
+    if (change.action !== "remove" && version > commit.version)
+      return `S6: ${change.table} ${change.object.id} has version ${version} at ${commit.version}`;
   }
   return null;
 }
@@ -92,8 +99,10 @@ export interface Acknowledged {
 export function checkAcknowledged(store: Store, writes: Iterable<Acknowledged>): string | null {
   for (const write of writes) {
     if (write.mayBeGone || store.version < write.version) continue;
-    if (store.get(write.table, write.id) === undefined) return `S3: the acknowledged ${write.table} ${write.id} is not in version ${store.version}`;
-    if (!write.holds(store)) return `S3: the acknowledged change of ${write.table} ${write.id} is not in version ${store.version}`;
+    if (store.get(write.table, write.id) === undefined)
+      return `S3: the acknowledged ${write.table} ${write.id} is not in version ${store.version}`;
+    if (!write.holds(store))
+      return `S3: the acknowledged change of ${write.table} ${write.id} is not in version ${store.version}`;
   }
   return null;
 }
@@ -118,7 +127,8 @@ export function findUnconverged(store: Store, isReady: (nodeId: string) => boole
     if (running !== wanted) return `service ${service.id} has ${running} of ${wanted} tasks`;
   }
   for (const task of store.all("task")) {
-    if (store.get("service", task.serviceId) === undefined) return `task ${task.id} is left over from service ${task.serviceId}`;
+    if (store.get("service", task.serviceId) === undefined)
+      return `task ${task.id} is left over from service ${task.serviceId}`;
   }
   return null;
 }

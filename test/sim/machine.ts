@@ -2,7 +2,15 @@
  * A simulated node's hardware: a disk and the runs of tasks on it. It outlives the agent's process, as real tasks
  * outlive an agent's crash; only a power failure ends them.
  */
-import type { AgentDisk, DriverOutcome, DriverTask, FoundTask, StartOutcome, TaskDriver, TaskExit } from "../../actors/agent-ports.ts";
+import type {
+  AgentDisk,
+  DriverOutcome,
+  DriverTask,
+  FoundTask,
+  StartOutcome,
+  TaskDriver,
+  TaskExit,
+} from "../../actors/agent-ports.ts";
 import type { SimClock, ProcessClock } from "../../runtime/sim/clock.ts";
 import type { SimDisk } from "../../runtime/sim/disk.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";

@@ -10,14 +10,22 @@ import { knownMarks } from "./marks.ts";
 import { describeOptions, drawOptions } from "./options.ts";
 import { runSeed } from "./world.ts";
 
+function say(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
 const { values } = parseArgs({
-  options: { seeds: { type: "string", default: "20" }, from: { type: "string", default: "1" }, trace: { type: "boolean", default: false } },
+  options: {
+    seeds: { type: "string", default: "20" },
+    from: { type: "string", default: "1" },
+    trace: { type: "boolean", default: false },
+  },
 });
 
 function wholeNumber(text: string, name: string): number {
   const number = Number(text);
   if (!Number.isSafeInteger(number) || number < 0) {
-    console.error(`${name} must be a whole number, not '${text}'`);
+    process.stderr.write(`${name} must be a whole number, not '${text}'\n`);
     process.exit(2);
   }
   return number;
@@ -41,31 +49,32 @@ function saveTrace(seed: number, trace: string): string {
 
 for (let seed = from; seed < from + count; seed += 1) {
   const options = drawOptions(seed);
-  if (only !== undefined) console.log(`seed ${seed}: ${describeOptions(options)}`);
+  if (only !== undefined) say(`seed ${seed}: ${describeOptions(options)}`);
   const result = await runSeed(options, only !== undefined);
   for (const [mark, times] of result.marks) marks.set(mark, (marks.get(mark) ?? 0) + times);
   const summary = `${Math.round(result.virtualMs / 1000)} s virtual, ${result.steps} steps, ${result.versions} versions`;
   if (result.failure === null) {
-    console.log(`seed ${seed}: passed (${summary})`);
+    say(`seed ${seed}: passed (${summary})`);
   } else {
     failed += 1;
-    console.log(`seed ${seed}: FAILED ${result.failure} (${summary})`);
-    console.log(`  ${describeOptions(options)}`);
-    console.log(`  again: SEED=${seed} npm run sim`);
+    say(`seed ${seed}: FAILED ${result.failure} (${summary})`);
+    say(`  ${describeOptions(options)}`);
+    say(`  again: SEED=${seed} npm run sim`);
     // Lines are not kept while many seeds run; the same seed gives the same run. The first few are enough to start with.
     if (failed <= tracesMax) {
       const { trace } = only === undefined ? await runSeed(options, true) : result;
-      console.log(`  trace: ${saveTrace(seed, trace)}`);
+      say(`  trace: ${saveTrace(seed, trace)}`);
     }
   }
-  if (only !== undefined && values.trace) console.log(`  trace: ${saveTrace(seed, result.trace)}`);
+  if (only !== undefined && values.trace) say(`  trace: ${saveTrace(seed, result.trace)}`);
 }
 
 const missed = knownMarks.filter((mark) => !marks.has(mark));
 if (only === undefined) {
-  console.log("branches reached:");
-  for (const [mark, times] of [...marks].sort(([a], [b]) => (a < b ? -1 : 1))) console.log(`  ${String(times).padStart(7)}  ${mark}`);
-  if (missed.length > 0) console.log(`never reached: ${missed.join(" ")}`);
+  say("branches reached:");
+  for (const [mark, times] of [...marks].sort(([a], [b]) => (a < b ? -1 : 1)))
+    say(`  ${String(times).padStart(7)}  ${mark}`);
+  if (missed.length > 0) say(`never reached: ${missed.join(" ")}`);
 }
-console.log(`${count - failed} passed, ${failed} failed`);
-process.exit(failed === 0 ? 0 : 1);
+say(`${count - failed} passed, ${failed} failed`);
+process.exitCode = failed === 0 ? 0 : 1;

@@ -2,7 +2,15 @@
 import { ensureManagerCertificate, type ManagerIdentity } from "../../actors/bootstrap.ts";
 import { startManager } from "../../actors/manager.ts";
 import {
-  CAService, ControlService, DispatcherService, HealthService, LogBrokerService, NodeCAService, OperatorService, WatchService, type Cluster,
+  CAService,
+  ControlService,
+  DispatcherService,
+  HealthService,
+  LogBrokerService,
+  NodeCAService,
+  OperatorService,
+  WatchService,
+  type Cluster,
 } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
 import { newId } from "../../runtime/ids.ts";

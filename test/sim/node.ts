@@ -34,5 +34,11 @@ export function bootNode(ports: SimPorts, { join, machine, trace }: NodeOptions)
     certificates: simulatedAuthority(random.fork("authority")),
     facts: { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 8 * 2 ** 30, engineVersion: "sim" },
   };
-  return startAgent({ ...agentPorts, join, hostname: ports.name, labels: {}, drivers: [machine.driver(taskKind, clock)] });
+  return startAgent({
+    ...agentPorts,
+    join,
+    hostname: ports.name,
+    labels: {},
+    drivers: [machine.driver(taskKind, clock)],
+  });
 }

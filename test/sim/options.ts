@@ -78,14 +78,23 @@ export function drawOptions(seed: number): SimOptions {
 
 /** One line: what is on. */
 export function describeOptions(options: SimOptions): string {
-  const parts = [`managers=${options.managers}`, `agents=${options.agents}`, `operations=${options.operations}`, `faultsMs=${options.faultsMs}`];
+  const parts = [
+    `managers=${options.managers}`,
+    `agents=${options.agents}`,
+    `operations=${options.operations}`,
+    `faultsMs=${options.faultsMs}`,
+  ];
   const note = (name: string, value: number | boolean) => {
     if (value === 0 || value === false) return;
     parts.push(value === true ? name : `${name}=${Number(value).toPrecision(3)}`);
   };
   note("skewMsMax", options.skewMsMax);
   note("driftPpmMax", options.driftPpmMax);
-  for (const group of [options.network, options.rates, { refusal: options.tasks.refusal, failure: options.tasks.failure }]) {
+  for (const group of [
+    options.network,
+    options.rates,
+    { refusal: options.tasks.refusal, failure: options.tasks.failure },
+  ]) {
     for (const [name, value] of Object.entries(group) as [string, number | boolean][]) note(name, value);
   }
   return parts.join(" ");

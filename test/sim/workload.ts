@@ -3,8 +3,18 @@
  * manager, trying another when one does not answer. It remembers what it was told has happened.
  */
 import {
-  Annotations, Any, ControlService, CreateServiceRequest, GetServiceRequest, GenericRuntimeSpec, RemoveServiceRequest, ReplicatedService, ServiceSpec,
-  TaskSpec, UpdateServiceRequest, type Service,
+  Annotations,
+  Any,
+  ControlService,
+  CreateServiceRequest,
+  GetServiceRequest,
+  GenericRuntimeSpec,
+  RemoveServiceRequest,
+  ReplicatedService,
+  ServiceSpec,
+  TaskSpec,
+  UpdateServiceRequest,
+  type Service,
 } from "../../proto/gen/messages.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
@@ -96,7 +106,10 @@ export class Workload {
       else if (kind < 0.85) await this.#change(this.#random.pick(services), (spec) => this.#updated(spec));
       else await this.#remove(this.#random.pick(services));
     } catch (error) {
-      this.#options.trace.write("client", `gave up: ${error instanceof RpcError ? `${error.code} ${error.message}` : String(error)}`);
+      this.#options.trace.write(
+        "client",
+        `gave up: ${error instanceof RpcError ? `${error.code} ${error.message}` : String(error)}`,
+      );
       if (!(error instanceof RpcError)) throw error;
     }
   }
@@ -105,19 +118,38 @@ export class Workload {
     const name = `s${(this.#names += 1)}`;
     const spec = ServiceSpec.create({
       annotations: Annotations.create({ name }),
-      task: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: taskKind, payload: Any.create({ type_url: "sim", value: new Uint8Array([1]) }) }) }),
+      task: TaskSpec.create({
+        generic: GenericRuntimeSpec.create({
+          kind: taskKind,
+          payload: Any.create({ type_url: "sim", value: new Uint8Array([1]) }),
+        }),
+      }),
       replicated: ReplicatedService.create({ replicas: this.#random.below(replicasMax) }),
     });
-    const { service } = await this.#call(ControlService.methods.CreateService, CreateServiceRequest.create({ spec }), `create ${name}`);
+    const { service } = await this.#call(
+      ControlService.methods.CreateService,
+      CreateServiceRequest.create({ spec }),
+      `create ${name}`,
+    );
     if (service === null) throw new RpcError(Status.INTERNAL, "no service in the answer");
-    const creation: Acknowledged = { table: "service", id: service.id, version: versionOf(service), mayBeGone: versionOf(service) > this.#lostAfter, holds: () => true };
+    const creation: Acknowledged = {
+      table: "service",
+      id: service.id,
+      version: versionOf(service),
+      mayBeGone: versionOf(service) > this.#lostAfter,
+      holds: () => true,
+    };
     this.#writes.push(creation);
     const known: Known = { id: service.id, name, lastWrite: null, tried: 0, creation };
     this.#services.set(service.id, known);
   }
 
   async #change(known: Known, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
-    const { service } = await this.#call(ControlService.methods.GetService, GetServiceRequest.create({ serviceId: known.id }), `get ${known.name}`);
+    const { service } = await this.#call(
+      ControlService.methods.GetService,
+      GetServiceRequest.create({ serviceId: known.id }),
+      `get ${known.name}`,
+    );
     if (service?.spec === undefined || service.spec === null) return;
     const spec = change(service.spec);
     // From here on the earlier one may have been replaced.
@@ -149,13 +181,19 @@ export class Workload {
   async #remove(known: Known): Promise<void> {
     known.creation.mayBeGone = true;
     if (known.lastWrite !== null) known.lastWrite.mayBeGone = true;
-    await this.#call(ControlService.methods.RemoveService, RemoveServiceRequest.create({ serviceId: known.id }), `remove ${known.name}`);
+    await this.#call(
+      ControlService.methods.RemoveService,
+      RemoveServiceRequest.create({ serviceId: known.id }),
+      `remove ${known.name}`,
+    );
     this.#services.delete(known.id);
     if (this.#lostAfter === Number.POSITIVE_INFINITY) this.#removed.add(known.id);
   }
 
   #scaled(spec: ServiceSpec): ServiceSpec {
-    return ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: this.#random.below(replicasMax) }) });
+    return ServiceSpec.patch(spec, {
+      replicated: ReplicatedService.create({ replicas: this.#random.below(replicasMax) }),
+    });
   }
 
   #updated(spec: ServiceSpec): ServiceSpec {
@@ -164,7 +202,11 @@ export class Workload {
   }
 
   /** Asks one manager; a read that fails is tried once more, perhaps at another. */
-  async #call<Request, Response>(method: MethodDescriptor<Request, Response>, request: Request, what: string): Promise<Response> {
+  async #call<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    what: string,
+  ): Promise<Response> {
     const { ports, trace } = this.#options;
     for (let attempt = 0; ; attempt += 1) {
       const channel = (this.#channel ??= this.#dial());

@@ -11,7 +11,14 @@ import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
 import { startFaults } from "./faults.ts";
 import {
-  checkAcknowledged, checkSameState, checkSlots, checkStatesGrow, checkVersionGrows, findUnconverged, noteAssignments, type AssignmentEpochs,
+  checkAcknowledged,
+  checkSameState,
+  checkSlots,
+  checkStatesGrow,
+  checkVersionGrows,
+  findUnconverged,
+  noteAssignments,
+  type AssignmentEpochs,
 } from "./invariants.ts";
 import { SimMachine } from "./machine.ts";
 import { bootManager, type RunningManager } from "./manager.ts";
@@ -79,7 +86,8 @@ class World {
 
   async run(): Promise<SimResult> {
     const { clock, trace, nats } = this.#simulation;
-    const onRejection = (reason: unknown) => this.#fail(`P1: a rejected promise that nobody handles: ${sentence(reason)}`);
+    const onRejection = (reason: unknown) =>
+      this.#fail(`P1: a rejected promise that nobody handles: ${sentence(reason)}`);
     process.on("unhandledRejection", onRejection);
     try {
       await this.#found();
@@ -104,7 +112,10 @@ class World {
   async #found(): Promise<void> {
     for (let number = 1; number <= this.#options.managers; number += 1) this.#addManager(`m${number}`);
     for (const { process: each } of this.#managers) each.start();
-    await this.#runUntil(() => this.#managers.every(({ running }) => running?.joinToken() !== null && running?.isServing() === true), foundingMsMax);
+    await this.#runUntil(
+      () => this.#managers.every(({ running }) => running?.joinToken() !== null && running?.isServing() === true),
+      foundingMsMax,
+    );
     if (this.#failure === null && !this.#managers.every(({ running }) => running?.isServing() === true)) {
       this.#fail(`L1: no cluster was founded within ${foundingMsMax} ms`);
     }
@@ -172,8 +183,10 @@ class World {
       if (why !== null) restingSince = null;
       else restingSince ??= clock.elapsed;
       if (restingSince !== null && clock.elapsed - restingSince >= 10 * lookMs) break;
-      if (why !== null && clock.elapsed - progressAt > stuckMs) this.#fail(`L2: stuck since ${Math.round(progressAt)} ms: ${why}`);
-      else if (why !== null && clock.elapsed - healedAt > restlessMs) this.#fail(`L3: no rest ${restlessMs} ms after the last fault: ${why}`);
+      if (why !== null && clock.elapsed - progressAt > stuckMs)
+        this.#fail(`L2: stuck since ${Math.round(progressAt)} ms: ${why}`);
+      else if (why !== null && clock.elapsed - healedAt > restlessMs)
+        this.#fail(`L3: no rest ${restlessMs} ms after the last fault: ${why}`);
     }
     for (const { running, process: each } of this.#managers) {
       if (running === null) continue;
@@ -189,16 +202,24 @@ class World {
       if (running === null) return `${each.name} does not run`;
       const { store } = running;
       if (store.version !== nats.last) return `${each.name} is at ${store.version} of ${nats.last}`;
-      const why = findUnconverged(store, (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY);
+      const why = findUnconverged(
+        store,
+        (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY,
+      );
       if (why !== null) return `${each.name}: ${why}`;
-      for (const id of this.#workload?.removed ?? []) if (store.get("service", id) !== undefined) return `${each.name}: service ${id} was removed and is still there`;
+      for (const id of this.#workload?.removed ?? [])
+        if (store.get("service", id) !== undefined) return `${each.name}: service ${id} was removed and is still there`;
       for (const task of store.all("task")) {
-        const machine = this.#agents.find(({ machine: { name } }) => store.get("node", task.nodeId)?.description?.hostname === name)?.machine;
+        const machine = this.#agents.find(
+          ({ machine: { name } }) => store.get("node", task.nodeId)?.description?.hostname === name,
+        )?.machine;
         const saysRunning = task.desiredState === TaskState.RUNNING && task.status?.state === TaskState.RUNNING;
-        if (saysRunning && machine?.running().includes(task.id) !== true) return `task ${task.id} is said to run on ${machine?.name ?? task.nodeId} and does not`;
+        if (saysRunning && machine?.running().includes(task.id) !== true)
+          return `task ${task.id} is said to run on ${machine?.name ?? task.nodeId} and does not`;
       }
       for (const { machine } of this.#agents) {
-        for (const id of machine.running()) if (store.get("task", id) === undefined) return `task ${id} runs on ${machine.name} and is in no replica`;
+        for (const id of machine.running())
+          if (store.get("task", id) === undefined) return `task ${id} runs on ${machine.name} and is in no replica`;
       }
     }
     return null;
@@ -229,9 +250,18 @@ class World {
 
   #addAgent(name: string): void {
     const { clock, random, trace } = this.#simulation;
-    const machine = new SimMachine(name, { clock, random: random.fork(`machine.${name}`), trace, habits: this.#habits });
+    const machine = new SimMachine(name, {
+      clock,
+      random: random.fork(`machine.${name}`),
+      trace,
+      habits: this.#habits,
+    });
     const join = { address: random.pick(this.#managers).address, token: this.#managers[0]?.running?.joinToken() ?? "" };
-    const each = this.#simulation.process(name, (ports) => void bootNode(ports, { machine, trace, join }), this.#processOptions(name));
+    const each = this.#simulation.process(
+      name,
+      (ports) => void bootNode(ports, { machine, trace, join }),
+      this.#processOptions(name),
+    );
     this.#agents.push({ process: each, machine });
   }
 

@@ -38,7 +38,9 @@ test("a request is answered, finds nobody, or times out", async (t) => {
   one.bus.subscribe("echo", (message) => message.respond(message.data));
   one.bus.subscribe("silent", () => {});
   await clock.run({ untilMs: clock.now() + 100 });
-  const asked = Promise.all(["echo", "nobody", "silent"].map((subject) => two.bus.request(subject, bytes("hi"), { timeoutMs: 1_000 })));
+  const asked = Promise.all(
+    ["echo", "nobody", "silent"].map((subject) => two.bus.request(subject, bytes("hi"), { timeoutMs: 1_000 })),
+  );
   await clock.run({ untilMs: clock.now() + 2_000 });
   const [echo, nobody, silent] = await asked;
   t.deepEqual(echo, { kind: "reply", data: bytes("hi") });
@@ -111,7 +113,10 @@ test("a reader misses nothing over stalls, cuts and crashes of the server", asyn
     t.is((await append).kind, "appended");
   }
   await clock.run({ untilMs: clock.now() + 10_000 });
-  t.deepEqual(seen.filter((line) => line.endsWith(":r")), Array.from({ length: 30 }, (_, at) => `${at + 1}:r`));
+  t.deepEqual(
+    seen.filter((line) => line.endsWith(":r")),
+    Array.from({ length: 30 }, (_, at) => `${at + 1}:r`),
+  );
 });
 
 test("a reader that asks for purged records is told the first kept", async (t) => {

@@ -34,7 +34,7 @@ test("a run settles chains of promises before the next timer", async (t) => {
   const seen: string[] = [];
   clock.setTimeout(() => {
     void (async () => {
-      for (let turn = 0; turn < 20; turn += 1) await null;
+      for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
       seen.push("promise");
     })();
   }, 1);
@@ -99,7 +99,7 @@ test("a fork does not depend on what was drawn before, and a second fork of one 
 
 test("draws are spread evenly over their range", (t) => {
   const random = new SimRandom("spread");
-  const counts = new Array<number>(10).fill(0);
+  const counts = Array.from({ length: 10 }, () => 0);
   for (let draw = 0; draw < 10_000; draw += 1) counts[random.below(10)]! += 1;
   for (const count of counts) t.true(count > 850 && count < 1_150, `${count} of 10000 in one tenth`);
 });

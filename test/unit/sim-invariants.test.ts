@@ -1,14 +1,39 @@
 import test from "ava";
-import { Annotations, Meta, ReplicatedService, Service, ServiceSpec, Task, TaskState, TaskStatus, Version } from "../../proto/gen/messages.ts";
+import {
+  Annotations,
+  Meta,
+  ReplicatedService,
+  Service,
+  ServiceSpec,
+  Task,
+  TaskState,
+  TaskStatus,
+  Version,
+} from "../../proto/gen/messages.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 import { testManager } from "../support/manager.ts";
 import {
-  checkAcknowledged, checkSameState, checkSlots, checkStatesGrow, checkVersionGrows, findUnconverged, noteAssignments, type AssignmentEpochs,
+  checkAcknowledged,
+  checkSameState,
+  checkSlots,
+  checkStatesGrow,
+  checkVersionGrows,
+  findUnconverged,
+  noteAssignments,
+  type AssignmentEpochs,
 } from "../sim/invariants.ts";
 
 function task(id: string, fields: Partial<Task> & { readonly state?: TaskState } = {}): Task {
   const { state = TaskState.RUNNING, ...rest } = fields;
-  return Task.create({ id, serviceId: "s", slot: 1, nodeId: "n", desiredState: TaskState.RUNNING, status: TaskStatus.create({ state }), ...rest });
+  return Task.create({
+    id,
+    serviceId: "s",
+    slot: 1,
+    nodeId: "n",
+    desiredState: TaskState.RUNNING,
+    status: TaskStatus.create({ state }),
+    ...rest,
+  });
 }
 
 function commit(version: number, ...changes: ObjectChange[]): Commit {
@@ -43,7 +68,10 @@ test("S1: a task that is to stop, or has stopped, leaves its slot", (t) => {
 
 test("S2 and S5: neither state of a task falls", (t) => {
   const old = task("t1");
-  t.is(checkStatesGrow(commit(2, change(task("t1", { state: TaskState.FAILED, desiredState: TaskState.SHUTDOWN }), old))), null);
+  t.is(
+    checkStatesGrow(commit(2, change(task("t1", { state: TaskState.FAILED, desiredState: TaskState.SHUTDOWN }), old))),
+    null,
+  );
   t.regex(checkStatesGrow(commit(2, change(task("t1", { state: TaskState.STARTING }), old))) ?? "", /^S2/);
   t.regex(checkStatesGrow(commit(2, change(task("t1", { desiredState: TaskState.READY }), old))) ?? "", /^S5/);
 });
@@ -74,11 +102,20 @@ test("S4 and S6: one version has one state, and the next is greater", (t) => {
 
 test("a cluster has converged when each service has its replicas on nodes that are READY, and nothing else is left", (t) => {
   const { store, seed } = testManager();
-  const spec = ServiceSpec.create({ annotations: Annotations.create({ name: "s" }), replicated: ReplicatedService.create({ replicas: 1 }) });
+  const spec = ServiceSpec.create({
+    annotations: Annotations.create({ name: "s" }),
+    replicated: ReplicatedService.create({ replicas: 1 }),
+  });
   seed("service", Service.create({ id: "s", spec }));
-  t.is(findUnconverged(store, () => true), "service s has 0 of 1 tasks");
+  t.is(
+    findUnconverged(store, () => true),
+    "service s has 0 of 1 tasks",
+  );
   seed("task", task("t1"), task("t0", { state: TaskState.FAILED, desiredState: TaskState.SHUTDOWN }));
-  t.is(findUnconverged(store, () => true), null);
+  t.is(
+    findUnconverged(store, () => true),
+    null,
+  );
   t.regex(findUnconverged(store, () => false) ?? "", /not READY/);
   seed("task", task("t2", { serviceId: "gone" }));
   t.regex(findUnconverged(store, () => true) ?? "", /left over/);

@@ -1,6 +1,13 @@
 import test from "ava";
 import {
-  AssignmentsMessage, AssignmentsRequest, DispatcherService, HeartbeatRequest, HeartbeatResponse, LogBrokerService, PublishLogsMessage, PublishLogsResponse,
+  AssignmentsMessage,
+  AssignmentsRequest,
+  DispatcherService,
+  HeartbeatRequest,
+  HeartbeatResponse,
+  LogBrokerService,
+  PublishLogsMessage,
+  PublishLogsResponse,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status, type CallContext, type Sink } from "../../runtime/rpc.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
@@ -19,7 +26,8 @@ function world(seed: number) {
         service: DispatcherService,
         handlers: {
           Heartbeat: (request: HeartbeatRequest, call: CallContext) => {
-            if (request.sessionId === "bad") throw new RpcError(Status.NOT_FOUND, `no session for ${call.peer.identity?.nodeId}`);
+            if (request.sessionId === "bad")
+              throw new RpcError(Status.NOT_FOUND, `no session for ${call.peer.identity?.nodeId}`);
             if (request.sessionId === "slow") return new Promise(() => {});
             return HeartbeatResponse.create();
           },
@@ -43,12 +51,22 @@ function world(seed: number) {
   });
   server.start();
   const client = simulation.ports("client");
-  return { simulation, server, client, channel: client.rpc.dial("server:2377", identity), sinks, aborted, published, clock: simulation.clock };
+  return {
+    simulation,
+    server,
+    client,
+    channel: client.rpc.dial("server:2377", identity),
+    sinks,
+    aborted,
+    published,
+    clock: simulation.clock,
+  };
 }
 
 test("a call brings its answer, its handler's error or its deadline", async (t) => {
   const { channel, clock } = world(1);
-  const call = (sessionId: string) => channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId }), { timeoutMs: 1_000 });
+  const call = (sessionId: string) =>
+    channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId }), { timeoutMs: 1_000 });
   const asked = Promise.allSettled([call("good"), call("bad"), call("slow")]);
   await clock.run({ untilMs: clock.now() + 2_000 });
   const [good, bad, slow] = await asked;
@@ -60,9 +78,15 @@ test("a call brings its answer, its handler's error or its deadline", async (t) 
 test("a stream carries messages until it is ended, and not after it was cancelled", async (t) => {
   const { channel, sinks, aborted, clock } = world(2);
   const seen: string[] = [];
-  const receiver = { onMessage: (message: AssignmentsMessage) => seen.push(message.resultsIn), onEnd: () => seen.push("end") };
+  const receiver = {
+    onMessage: (message: AssignmentsMessage) => seen.push(message.resultsIn),
+    onEnd: () => seen.push("end"),
+  };
   channel.serverStream(Assignments, AssignmentsRequest.create(), receiver);
-  const second = channel.serverStream(Assignments, AssignmentsRequest.create(), { ...receiver, onEnd: () => seen.push("never") });
+  const second = channel.serverStream(Assignments, AssignmentsRequest.create(), {
+    ...receiver,
+    onEnd: () => seen.push("never"),
+  });
   await clock.run({ untilMs: clock.now() + 100 });
   t.deepEqual(seen, ["1", "1"]);
   second.cancel();
@@ -89,12 +113,22 @@ test("a crashed server breaks its connections, and there is no new one until it 
   const seen: (Status | null)[] = [];
   let closed = 0;
   channel.onClosed(() => (closed += 1));
-  channel.serverStream(Assignments, AssignmentsRequest.create(), { onMessage: () => {}, onEnd: (error) => seen.push(error?.code ?? null) });
+  channel.serverStream(Assignments, AssignmentsRequest.create(), {
+    onMessage: () => {},
+    onEnd: (error) => seen.push(error?.code ?? null),
+  });
   await clock.run({ untilMs: clock.now() + 100 });
   server.crash();
   await clock.run({ untilMs: clock.now() + 100 });
   t.deepEqual([seen, closed], [[Status.UNAVAILABLE], 1]);
-  const heartbeat = () => client.rpc.dial("server:2377", identity).unary(Heartbeat, HeartbeatRequest.create()).then(() => "served", (error: RpcError) => error.code);
+  const heartbeat = () =>
+    client.rpc
+      .dial("server:2377", identity)
+      .unary(Heartbeat, HeartbeatRequest.create())
+      .then(
+        () => "served",
+        (error: RpcError) => error.code,
+      );
   const refused = heartbeat();
   await clock.run({ untilMs: clock.now() + 100 });
   t.is(await refused, Status.UNAVAILABLE);
@@ -107,7 +141,10 @@ test("a crashed server breaks its connections, and there is no new one until it 
 test("with the way to the client cut, the server's words wait until it is mended", async (t) => {
   const { simulation, channel, sinks, clock } = world(5);
   const seen: string[] = [];
-  channel.serverStream(Assignments, AssignmentsRequest.create(), { onMessage: (message) => seen.push(message.resultsIn), onEnd: () => {} });
+  channel.serverStream(Assignments, AssignmentsRequest.create(), {
+    onMessage: (message) => seen.push(message.resultsIn),
+    onEnd: () => {},
+  });
   await clock.run({ untilMs: clock.now() + 100 });
   simulation.network.cut("server", "client");
   sinks[0]?.write(AssignmentsMessage.create({ resultsIn: "2" }));
@@ -123,7 +160,10 @@ test("with the way to the client cut, the server's words wait until it is mended
 test("a silent peer ends the connection once the keepalive has passed", async (t) => {
   const { simulation, channel, aborted, clock } = world(6);
   const ends: (Status | null)[] = [];
-  channel.serverStream(Assignments, AssignmentsRequest.create(), { onMessage: () => {}, onEnd: (error) => ends.push(error?.code ?? null) });
+  channel.serverStream(Assignments, AssignmentsRequest.create(), {
+    onMessage: () => {},
+    onEnd: (error) => ends.push(error?.code ?? null),
+  });
   await clock.run({ untilMs: clock.now() + 100 });
   simulation.network.cut("client", "server");
   await clock.run({ untilMs: clock.now() + 15_000 });

@@ -18,8 +18,14 @@ test("a proposal of the present term is written, and one of another term is refu
   await run(2_000);
   const first = leader();
   const epoch = first?.replica.epoch ?? 0;
-  const present = first?.leadership.proposer.propose({ ...proposal([create({ service: service("s1", "one") })]), epoch });
-  const other = first?.leadership.proposer.propose({ ...proposal([create({ service: service("s2", "two") })]), epoch: epoch + 1 });
+  const present = first?.leadership.proposer.propose({
+    ...proposal([create({ service: service("s1", "one") })]),
+    epoch,
+  });
+  const other = first?.leadership.proposer.propose({
+    ...proposal([create({ service: service("s2", "two") })]),
+    epoch: epoch + 1,
+  });
   await run(1_000);
   t.like(await present, { kind: "committed" });
   t.like(await other, { kind: "refused", code: ErrorCode.staleEpoch });
@@ -33,7 +39,10 @@ test("what a leader proposed as it was cut off is not written by its successor, 
   const epoch = deposed?.replica.epoch ?? 0;
   simulation.network.cut(name, "nats");
   simulation.network.cut("nats", name);
-  const late = deposed?.leadership.proposer.propose({ ...proposal([create({ service: service("s1", "late") })]), epoch });
+  const late = deposed?.leadership.proposer.propose({
+    ...proposal([create({ service: service("s1", "late") })]),
+    epoch,
+  });
   await run(20_000);
   t.not(leader(), deposed);
   simulation.network.mendAll();
