@@ -8,7 +8,7 @@ import { command, UsageError, type Command } from "../command.ts";
 import { UserError } from "../user-error.ts";
 import { parseLabels } from "../values.ts";
 import { formatHostPort, parseHostPort, type HostPort } from "./addresses.ts";
-import { defaultDataDir } from "./data-dir.ts";
+import { cannotWrite, defaultDataDir } from "./data-dir.ts";
 import { startManagerProcess } from "./manager.ts";
 import { settled, untilSignal } from "./signals.ts";
 import { startHello } from "./start.ts";
@@ -18,6 +18,7 @@ import { startUp, workerToken } from "./up.ts";
 const defaultPort = 2377;
 const defaultListen = `0.0.0.0:${defaultPort}`;
 
+const logFile = "muster.log";
 const logging = { "log-level": { type: "string" } } as const;
 const serving = {
   "data-dir": { type: "string" },
@@ -27,14 +28,23 @@ const serving = {
   ...logging,
 } as const;
 
-/** Logs go to standard error for a service, and to a file beside its data for a person at a terminal. */
-function telemetryFor(service: string, level: string | undefined, logFile?: string): Promise<ProcessTelemetry> {
-  return createTelemetry({
-    service,
-    level: level ?? process.env["MUSTER_LOG_LEVEL"] ?? "info",
-    otlpEndpoint: process.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
-    ...(logFile === undefined ? {} : { logFile }),
-  });
+/** Logs go to standard error for a service, and to a file beside its data for a person at a terminal. Throws UserError. */
+async function telemetryFor(
+  service: string,
+  level: string | undefined,
+  logDir: string | null = null,
+): Promise<ProcessTelemetry> {
+  try {
+    return await createTelemetry({
+      service,
+      level: level ?? process.env["MUSTER_LOG_LEVEL"] ?? "info",
+      otlpEndpoint: process.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
+      ...(logDir === null ? {} : { logFile: join(logDir, logFile) }),
+    });
+  } catch (error) {
+    if (logDir !== null && (error as NodeJS.ErrnoException).syscall !== undefined) throw cannotWrite(logDir, error);
+    throw error;
+  }
 }
 
 function address(text: string | undefined, otherwise: string | null): HostPort | null {
@@ -72,7 +82,9 @@ async function runUntilEnd<Running extends { stop(): Promise<void> }>(
       (error: unknown) => ({ kind: "failed", error }),
     ),
   ]);
-  if (end.kind === "failed") telemetry.log.error({ err: end.error }, "broken; ending");
+  // What is the user's to mend is told in one sentence, by whoever called.
+  if (end.kind === "failed" && !(end.error instanceof UserError))
+    telemetry.log.error({ err: end.error }, "broken; ending");
   if (end.kind === "signal") telemetry.log.info({ signal: end.signal }, "ending");
   await running.stop();
   await telemetry.shutdown();
@@ -148,7 +160,7 @@ export const up: Command = command({
   options: { ...serving, "no-agent": { type: "boolean" } },
   run: async ({ values, shell }) => {
     const dataDir = values["data-dir"] ?? defaultDataDir();
-    const telemetry = await telemetryFor("muster", values["log-level"], join(dataDir, "muster.log"));
+    const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
     await runUntilEnd(telemetry, async (onBroken) => {
       const running = await startUp(
         {
@@ -164,7 +176,7 @@ export const up: Command = command({
       for (const warning of running.manager.warnings) shell.remark(`note: ${warning}`);
       shell.print(`Manager:        ${running.manager.advertise}`);
       shell.print(`Control socket: ${running.manager.controlSocket}`);
-      shell.print(`Log:            ${join(dataDir, "muster.log")}`);
+      shell.print(`Log:            ${join(dataDir, logFile)}`);
       shell.print(
         `Join an engine: docker swarm join --token ${workerToken(running.manager)} ${running.manager.advertise}`,
       );
@@ -179,7 +191,10 @@ export const start: Command = command({
   options: { ...serving, once: { type: "boolean" }, port: { type: "string" } },
   run: async ({ values, shell }) => {
     const dataDir = values["data-dir"] ?? defaultDataDir();
-    const telemetry = await telemetryFor("muster", values["log-level"], join(dataDir, "muster.log"));
+    const port = values.port === undefined ? null : Number(values.port);
+    if (port !== null && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
+      throw new UsageError(`--port takes a number from 1 to 65535, not '${values.port}'`);
+    const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
     const listen = address(values.listen, defaultListen) as HostPort;
     const options = {
       dataDir,
@@ -194,7 +209,7 @@ export const start: Command = command({
       (onBroken) => startUp(options, onBroken),
       async ({ manager }) => {
         const host = `unix://${manager.controlSocket}`;
-        await startHello(shell.at(host), values.port === undefined ? null : Number(values.port));
+        await startHello(shell.at(host), port);
         const joinLine = `docker swarm join --token ${workerToken(manager)} ${manager.advertise}`;
         shell.print(`\nTo add a Docker Engine, run on its machine:\n  ${joinLine}`);
         if (values.once === true) return;

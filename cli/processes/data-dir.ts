@@ -35,6 +35,13 @@ function startTicks(pid: number): string | null {
   }
 }
 
+export function cannotWrite(path: string, error: unknown): UserError {
+  const reason = (error as Error).message;
+  return new UserError(`the data dir ${path} cannot be written (${reason}): choose another with --data-dir`, {
+    cause: error,
+  });
+}
+
 /** Throws UserError when the folder cannot be written or another live process owns it. */
 export function openDataDir(path: string): DataDir {
   const owner = join(path, "owner");
@@ -49,9 +56,7 @@ export function openDataDir(path: string): DataDir {
     writeWhole(owner, `${process.pid} ${startTicks(process.pid)}`);
   } catch (error) {
     if (error instanceof UserError) throw error;
-    throw new UserError(
-      `the data dir ${path} cannot be written (${(error as Error).message}): choose another with --data-dir`,
-    );
+    throw cannotWrite(path, error);
   }
   return {
     path,
