@@ -49,7 +49,11 @@ async function cluster(t: ExecutionContext): Promise<Cluster> {
       await createService(manager, sleepers("after", 1));
       await until("a further task", async () => (await runningTasks(manager)).length === 4);
       const now = taskProcesses(agent.dataDir);
-      t.deepEqual(now.filter(({ slot }) => slot.startsWith("web.")), processes, "the same tasks in the same processes");
+      t.deepEqual(
+        now.filter(({ slot }) => slot.startsWith("web.")),
+        processes,
+        "the same tasks in the same processes",
+      );
       t.is(now.length, 4);
       const all = await ids();
       t.is(all.length, 4, "no task was replaced");
@@ -72,23 +76,30 @@ async function killWhileWriting(
   t.log(`${acknowledged.length} writes acknowledged`);
   const names = new Set(await serviceNames(manager));
   t.true(names.has("web"));
-  t.deepEqual(acknowledged.filter((name) => !names.has(name)), [], "no acknowledged write is missing");
+  t.deepEqual(
+    acknowledged.filter((name) => !names.has(name)),
+    [],
+    "no acknowledged write is missing",
+  );
 }
 
-test.serial("a killed manager comes back with every acknowledged write, and tasks go on in their processes", async (t) => {
-  t.timeout(60_000);
-  const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
-  const nats = natsPid();
-  await killWhileWriting(t, manager, async () => {
-    await manager.process.end("SIGKILL");
-    t.true(isAlive(nats));
-    manager.process.start();
-    await manager.ready();
-  });
-  t.false(isAlive(nats), "its new life runs a nats-server of its own");
-  await expectAsBefore();
-  t.true(agent.process.isRunning);
-});
+test.serial(
+  "a killed manager comes back with every acknowledged write, and tasks go on in their processes",
+  async (t) => {
+    t.timeout(60_000);
+    const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
+    const nats = natsPid();
+    await killWhileWriting(t, manager, async () => {
+      await manager.process.end("SIGKILL");
+      t.true(isAlive(nats));
+      manager.process.start();
+      await manager.ready();
+    });
+    t.false(isAlive(nats), "its new life runs a nats-server of its own");
+    await expectAsBefore();
+    t.true(agent.process.isRunning);
+  },
+);
 
 test.serial("a killed nats-server is brought back by its manager, which goes on", async (t) => {
   t.timeout(60_000);

@@ -58,7 +58,10 @@ test.serial("a killed leader's node goes to the other manager, whose own node do
   t.is((await status(follower)).leaderId, (await status(follower)).managerId);
 
   await until("the killed manager's node at the other one", async () => (await status(follower)).sessions === 2);
-  await until("its node READY", async () => (await nodeCalled(follower, "near")).status?.state === NodeStatus_State.READY);
+  await until(
+    "its node READY",
+    async () => (await nodeCalled(follower, "near")).status?.state === NodeStatus_State.READY,
+  );
   await until("its new session as it sees it", () => near.sessions().length === 2);
   t.deepEqual(far.sessions(), [farSession as string], "no registration of the other manager's node");
 
@@ -96,8 +99,15 @@ test.serial("a killed follower loses no write that went through it, and none of 
   acknowledged.push(...direct_);
 
   const names = new Set(await serviceNames(leader));
-  t.deepEqual(acknowledged.filter((name) => !names.has(name)), []);
-  t.deepEqual(direct_, direct_.map((_, n) => `direct${n + 1}`), "no write of the leader failed");
+  t.deepEqual(
+    acknowledged.filter((name) => !names.has(name)),
+    [],
+  );
+  t.deepEqual(
+    direct_,
+    direct_.map((_, n) => `direct${n + 1}`),
+    "no write of the leader failed",
+  );
   t.deepEqual(near.sessions(), [nearSession as string]);
   t.is((await tasks(leader)).length, 6);
   t.is((await runningTasks(leader)).length, 6);
