@@ -61,7 +61,8 @@ export class StatusReports {
 
   report(taskId: string, status: TaskStatus, traceparent = ""): void {
     let line = this.#lines.get(taskId);
-    if (line === undefined) this.#lines.set(taskId, (line = { newest: status, waiting: [], isSending: false, traceparent }));
+    if (line === undefined)
+      this.#lines.set(taskId, (line = { newest: status, waiting: [], isSending: false, traceparent }));
     line.newest = status;
     line.traceparent = traceparent;
     if (this.#send === null) return;

@@ -2,9 +2,24 @@
 import { agentSessionMachine, type AgentSessionEvent, type SessionNews } from "../machines/agent-session.ts";
 import { sessionEndWeight, type KnownManager } from "../machines/agent-managers.ts";
 import {
-  AssignmentChange, Assignment, AssignmentsMessage, AssignmentsMessage_Type as AssignmentsKind, AssignmentsRequest, DispatcherService,
-  HeartbeatRequest, ListenSubscriptionsRequest, LogBrokerService, NodeDescription, PublishLogsMessage, SessionRequest, TasksRequest,
-  UpdateTaskStatusRequest, UpdateTaskStatusRequest_TaskStatusUpdate, type SessionMessage, type SubscriptionMessage, type TasksMessage,
+  AssignmentChange,
+  Assignment,
+  AssignmentsMessage,
+  AssignmentsMessage_Type as AssignmentsKind,
+  AssignmentsRequest,
+  DispatcherService,
+  HeartbeatRequest,
+  ListenSubscriptionsRequest,
+  LogBrokerService,
+  NodeDescription,
+  PublishLogsMessage,
+  SessionRequest,
+  TasksRequest,
+  UpdateTaskStatusRequest,
+  UpdateTaskStatusRequest_TaskStatusUpdate,
+  type SessionMessage,
+  type SubscriptionMessage,
+  type TasksMessage,
 } from "../proto/gen/messages.ts";
 import { assert } from "../runtime/assert.ts";
 import type { HostedActor } from "../runtime/host.ts";
@@ -40,7 +55,17 @@ interface Link {
 
 const machine = hosted(
   agentSessionMachine,
-  ["connect", "openSession", "applySessionMessage", "openStreams", "sendHeartbeat", "applyAssignments", "compareDescription", "endSession", "announce"],
+  [
+    "connect",
+    "openSession",
+    "applySessionMessage",
+    "openStreams",
+    "sendHeartbeat",
+    "applyAssignments",
+    "compareDescription",
+    "endSession",
+    "announce",
+  ],
   ["backoff"],
 );
 
@@ -95,7 +120,8 @@ export class SessionActor {
         openStreams: ({ sessionId }: { sessionId: string }) => this.#openStreams(sessionId),
         sendHeartbeat: ({ sessionId }: { sessionId: string }) => this.#heartbeat(sessionId),
         // Not from within this transition: it starts actors, which XState warns of inside an action.
-        applyAssignments: ({ message }: { message: AssignmentsMessage }) => this.#ports.clock.soon(() => onAssignments(message)),
+        applyAssignments: ({ message }: { message: AssignmentsMessage }) =>
+          this.#ports.clock.soon(() => onAssignments(message)),
         compareDescription: () => this.#compareDescription(),
         endSession: () => this.#end(),
         announce: (news: SessionNews) => onNews(news),
@@ -130,40 +156,56 @@ export class SessionActor {
     const { link, channel } = this.#open();
     const description = this.#options.describe();
     this.#described = NodeDescription.encode(description);
-    const stream = channel.serverStream(DispatcherService.methods.Session, SessionRequest.create({ description, sessionId }), {
-      onMessage: (message) => {
-        if (!link.isClosed) this.#send({ type: "session.message", message });
+    const stream = channel.serverStream(
+      DispatcherService.methods.Session,
+      SessionRequest.create({ description, sessionId }),
+      {
+        onMessage: (message) => {
+          if (!link.isClosed) this.#send({ type: "session.message", message });
+        },
+        onEnd: (error) => this.#fail(link, ended("session", error)),
       },
-      onEnd: (error) => this.#fail(link, ended("session", error)),
-    });
+    );
     link.streams.push(stream);
   }
 
   #openStreams(sessionId: string): void {
     const { link, channel } = this.#open();
     this.#followAssignments(link, channel, sessionId);
-    const subscriptions = channel.serverStream(LogBrokerService.methods.ListenSubscriptions, ListenSubscriptionsRequest.create(), {
-      onMessage: (message) => this.#refuseLogs(link, channel, message),
-      onEnd: (error) => {
-        // A manager without a log broker: the session goes on without logs (worker protocol §2.3).
-        if (error?.code !== Status.UNIMPLEMENTED) this.#fail(link, ended("log subscriptions", error));
+    const subscriptions = channel.serverStream(
+      LogBrokerService.methods.ListenSubscriptions,
+      ListenSubscriptionsRequest.create(),
+      {
+        onMessage: (message) => this.#refuseLogs(link, channel, message),
+        onEnd: (error) => {
+          // A manager without a log broker: the session goes on without logs (worker protocol §2.3).
+          if (error?.code !== Status.UNIMPLEMENTED) this.#fail(link, ended("log subscriptions", error));
+        },
       },
-    });
+    );
     link.streams.push(subscriptions);
     this.#options.reports.attach((taskId, status, traceparent) => {
       const update = UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status });
-      return channel.unary(DispatcherService.methods.UpdateTaskStatus, UpdateTaskStatusRequest.create({ sessionId, updates: [update] }), { traceparent });
+      return channel.unary(
+        DispatcherService.methods.UpdateTaskStatus,
+        UpdateTaskStatusRequest.create({ sessionId, updates: [update] }),
+        { traceparent },
+      );
     });
   }
 
   #followAssignments(link: Link, channel: RpcChannel, sessionId: string): void {
-    const stream = channel.serverStream(DispatcherService.methods.Assignments, AssignmentsRequest.create({ sessionId }), {
-      onMessage: (message) => this.#assign(link, message),
-      onEnd: (error) => {
-        if (error?.code === Status.UNIMPLEMENTED) this.#followTasks(link, channel, sessionId);
-        else this.#fail(link, ended("assignments", error));
+    const stream = channel.serverStream(
+      DispatcherService.methods.Assignments,
+      AssignmentsRequest.create({ sessionId }),
+      {
+        onMessage: (message) => this.#assign(link, message),
+        onEnd: (error) => {
+          if (error?.code === Status.UNIMPLEMENTED) this.#followTasks(link, channel, sessionId);
+          else this.#fail(link, ended("assignments", error));
+        },
       },
-    });
+    );
     link.streams.push(stream);
   }
 
@@ -180,7 +222,13 @@ export class SessionActor {
   #assign(link: Link, message: AssignmentsMessage): void {
     if (link.isClosed) return;
     const { appliesTo, resultsIn, type } = message;
-    this.#send({ type: "assignments.received", message, complete: type === AssignmentsKind.COMPLETE, appliesTo, resultsIn });
+    this.#send({
+      type: "assignments.received",
+      message,
+      complete: type === AssignmentsKind.COMPLETE,
+      appliesTo,
+      resultsIn,
+    });
   }
 
   /** This agent's tasks write to files of the node: it has no log to send, and says so at once rather than never. */
@@ -188,22 +236,35 @@ export class SessionActor {
     if (link.isClosed || close) return;
     const stream = channel.clientStream(LogBrokerService.methods.PublishLogs);
     stream.write(PublishLogsMessage.create({ subscriptionId: id, close: true }));
-    stream.finish().catch((error: unknown) => this.#ports.telemetry.log.debug({ error, subscription: id }, "the end of a log subscription was refused"));
+    stream
+      .finish()
+      .catch((error: unknown) =>
+        this.#ports.telemetry.log.debug({ error, subscription: id }, "the end of a log subscription was refused"),
+      );
   }
 
   #heartbeat(sessionId: string): void {
     const { link, channel } = this.#open();
-    channel.unary(DispatcherService.methods.Heartbeat, HeartbeatRequest.create({ sessionId }), { timeoutMs: heartbeatTimeoutMs }).then(
-      ({ period }) => {
-        if (!link.isClosed) this.#send({ type: "heartbeat.answered", periodMs: (period?.seconds ?? 0) * 1_000 + (period?.nanos ?? 0) / 1e6 });
-      },
-      (error: unknown) => this.#fail(link, `heartbeat: ${sentence(error)}`),
-    );
+    channel
+      .unary(DispatcherService.methods.Heartbeat, HeartbeatRequest.create({ sessionId }), {
+        timeoutMs: heartbeatTimeoutMs,
+      })
+      .then(
+        ({ period }) => {
+          if (!link.isClosed)
+            this.#send({
+              type: "heartbeat.answered",
+              periodMs: (period?.seconds ?? 0) * 1_000 + (period?.nanos ?? 0) / 1e6,
+            });
+        },
+        (error: unknown) => this.#fail(link, `heartbeat: ${sentence(error)}`),
+      );
   }
 
   #compareDescription(): void {
     const description = NodeDescription.encode(this.#options.describe());
-    const isSame = description.length === this.#described.length && description.every((byte, at) => byte === this.#described[at]);
+    const isSame =
+      description.length === this.#described.length && description.every((byte, at) => byte === this.#described[at]);
     this.#send({ type: isSame ? "description.same" : "description.changed" });
   }
 

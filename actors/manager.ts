@@ -79,7 +79,15 @@ export function startManager(parts: ManagerParts): Manager {
   let orchestration: Orchestration | null = null;
   const leadership: Leadership = startLeadership(
     { ...parts, store: replica },
-    { leases, log, replica, blobs, onBroken, startDuties: (epoch) => startDuties(epoch), encodesAlways: parts.encodesAlways ?? false },
+    {
+      leases,
+      log,
+      replica,
+      blobs,
+      onBroken,
+      startDuties: (epoch) => startDuties(epoch),
+      encodesAlways: parts.encodesAlways ?? false,
+    },
   );
   const environment: Environment = { ...parts, store: replica, proposer: leadership.proposer };
 
@@ -88,7 +96,10 @@ export function startManager(parts: ManagerParts): Manager {
     let stopped = false;
     // What duties decide stands on what their term has seen: their successor must not write it beside its own decisions.
     const { proposer } = leadership;
-    const termed: Environment = { ...environment, proposer: { propose: (proposal) => proposer.propose({ ...proposal, epoch }) } };
+    const termed: Environment = {
+      ...environment,
+      proposer: { propose: (proposal) => proposer.propose({ ...proposal, epoch }) },
+    };
     const startRest = (): void => {
       if (stopped) return;
       const tracing = traceOrchestration(termed);

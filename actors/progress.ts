@@ -18,14 +18,20 @@ export interface Progress extends Running {
 
 export function startProgress(env: Environment, log: Log): Progress {
   const probe = async (): Promise<string | null> => {
-    const answer = await env.proposer.propose({ operations: [], mode: ProposeRequest_Mode.ATOMIC, timeoutMs: probeTimeoutMs });
+    const answer = await env.proposer.propose({
+      operations: [],
+      mode: ProposeRequest_Mode.ATOMIC,
+      timeoutMs: probeTimeoutMs,
+    });
     if (answer.kind !== "committed") return answer.message;
     const bounds = await log.bounds(probeTimeoutMs);
     if (bounds === null) return "the log does not answer";
     // What was appended while the answer travelled is no lag: one look later it must be here.
     if (env.store.version >= bounds.last) return null;
     await new Promise<void>((resolve) => env.clock.setTimeout(resolve, probeIntervalMs / 3));
-    return env.store.version >= bounds.last ? null : `the replica is at ${env.store.version}, the log at ${bounds.last}`;
+    return env.store.version >= bounds.last
+      ? null
+      : `the replica is at ${env.store.version}, the log at ${bounds.last}`;
   };
   const hosted = env.host.start(
     progressMachine.provide({

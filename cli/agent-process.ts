@@ -42,7 +42,11 @@ export interface AgentProcess extends Agent {
  * is none. `onBroken` gets what must never happen, after which the process has to end; by default it is thrown where
  * nothing catches it.
  */
-export async function runAgent(options: AgentProcessOptions, telemetry: Telemetry, onBroken: (error: unknown) => void = rethrow): Promise<AgentProcess> {
+export async function runAgent(
+  options: AgentProcessOptions,
+  telemetry: Telemetry,
+  onBroken: (error: unknown) => void = rethrow,
+): Promise<AgentProcess> {
   const { dataDir, hostname, labels, token } = options;
   const address = options.join === "" ? null : formatHostPort(parseHostPort(options.join, defaultPort));
   const folder = openDataDir(dataDir);
@@ -59,7 +63,9 @@ export async function runAgent(options: AgentProcessOptions, telemetry: Telemetr
     join: address === null ? null : { address, token },
     hostname,
     labels,
-    drivers: [new ExecDriver({ directory: join(dataDir, "tasks"), clock, log: telemetry.log, environment: process.env })],
+    drivers: [
+      new ExecDriver({ directory: join(dataDir, "tasks"), clock, log: telemetry.log, environment: process.env }),
+    ],
   });
   const shutdown = async (stopTasks: boolean): Promise<void> => {
     await agent.shutdown(stopTasks);
@@ -88,7 +94,13 @@ export const certificates: CertificateMaker = { createKeyAndCsr, describe: descr
 
 export function nodeFacts(): NodeFacts {
   const cores = cpus().length;
-  return { architecture: machine(), os: process.platform, nanoCpus: cores * 1e9, memoryBytes: totalmem(), engineVersion: version };
+  return {
+    architecture: machine(),
+    os: process.platform,
+    nanoCpus: cores * 1e9,
+    memoryBytes: totalmem(),
+    engineVersion: version,
+  };
 }
 
 function forward(agent: Agent): Agent {

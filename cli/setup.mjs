@@ -35,10 +35,15 @@ function isOnPath(name) {
 }
 
 function installPackages() {
-  const wanted = createHash("sha256").update(readFileSync(join(top, "package-lock.json"))).digest("hex");
+  const wanted = createHash("sha256")
+    .update(readFileSync(join(top, "package-lock.json")))
+    .digest("hex");
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return;
   say("installing packages (npm ci)");
-  const npm = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], { cwd: top, stdio: ["ignore", 2, 2] });
+  const npm = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], {
+    cwd: top,
+    stdio: ["ignore", 2, 2],
+  });
   if (npm.error !== undefined) fail(`npm could not be started (${npm.error.message}): install npm and run this again`);
   if (npm.status !== 0) fail("npm ci failed: see its messages above");
   mkdirSync(modules, { recursive: true });
@@ -50,9 +55,12 @@ function checkNode() {
   try {
     version = execFileSync(node, ["--version"], { encoding: "utf8" }).trim();
   } catch {
-    fail("the npm package `node` did not bring a Node for this machine: run `npm rebuild node`, or install Node 24 by hand");
+    fail(
+      "the npm package `node` did not bring a Node for this machine: run `npm rebuild node`, or install Node 24 by hand",
+    );
   }
-  if (Number(version.slice(1).split(".")[0]) < nodeMajorMin) fail(`node_modules/.bin/node is ${version}, needed is ${nodeMajorMin} or newer: run npm ci`);
+  if (Number(version.slice(1).split(".")[0]) < nodeMajorMin)
+    fail(`node_modules/.bin/node is ${version}, needed is ${nodeMajorMin} or newer: run npm ci`);
 }
 
 function generate() {

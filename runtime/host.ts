@@ -96,7 +96,10 @@ export class Host {
     const known = this.#provided.get(machine);
     if (known !== undefined) return known as Machine;
     const { telemetry } = this.#options;
-    const unexpected = telemetry.metrics.counter("muster_actor_unexpected_events_total", "Events that an actor's state does not handle.");
+    const unexpected = telemetry.metrics.counter(
+      "muster_actor_unexpected_events_total",
+      "Events that an actor's state does not handle.",
+    );
     const provided = machine.provide({
       actions: {
         reportUnexpected: ({ event, self }: { event: { type: string }; self: { id: string } }) => {

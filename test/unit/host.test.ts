@@ -20,7 +20,12 @@ const lampMachine = setup({
 function newHost(): { host: Host; crashes: string[] } {
   const clock = new SimClock();
   const random = new SimRandom("host");
-  const telemetry = createSimTelemetry({ who: "host", clock, random, trace: new SimTrace(clock, { keepLines: false }) });
+  const telemetry = createSimTelemetry({
+    who: "host",
+    clock,
+    random,
+    trace: new SimTrace(clock, { keepLines: false }),
+  });
   const crashes: string[] = [];
   return { host: new Host({ clock, telemetry, onCrash: (id) => crashes.push(id) }), crashes };
 }

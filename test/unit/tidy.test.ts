@@ -73,7 +73,10 @@ test("each wrapped package is imported in its own folder only", (t) => {
 test("subjects are written in runtime/subjects.ts only", (t) => {
   for (const { path, text } of sources.filter(({ path }) => !path.startsWith("test/"))) {
     if (path === "runtime/subjects.ts") continue;
-    t.false(/["`]muster\.v1\.(svc|cmd|log|beat|out|inspect)\b/.test(text), `${path} writes a subject: add a builder to runtime/subjects.ts`);
+    t.false(
+      /["`]muster\.v1\.(svc|cmd|log|beat|out|inspect)\b/.test(text),
+      `${path} writes a subject: add a builder to runtime/subjects.ts`,
+    );
   }
 });
 
@@ -86,7 +89,9 @@ test("every source file is used by another", (t) => {
 });
 
 test("nothing unfinished and no focused test is committed", (t) => {
-  const words = new RegExp(`\\b(${["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"].join("|")})\\b|\\btest\\.on` + "ly\\b");
+  const words = new RegExp(
+    `\\b(${["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"].join("|")})\\b|\\btest\\.on` + "ly\\b",
+  );
   for (const { path, text } of sources) {
     if (path.startsWith("test/unit/tidy")) continue;
     t.false(words.test(text), `${path} holds an unfinished mark or a focused test: finish it, or open an issue for it`);
