@@ -1,10 +1,17 @@
-/** `npm run bench [-- --short]`: prints every table; `--short` uses small loads, to show that each benchmark works. */
+/**
+ * `npm run bench [-- --short] [-- --only load|failover|micro]`: prints every table, or one group. `--short` uses small
+ * loads, to show that each benchmark works.
+ */
 import { cpus } from "node:os";
+import { parseArgs } from "node:util";
+import { failoverTable } from "./failover.ts";
 import { loadTables, type Load } from "./load.ts";
+import { microTables } from "./micro.ts";
 
-const isShort = process.argv.includes("--short");
+const { values } = parseArgs({ options: { short: { type: "boolean", default: false }, only: { type: "string" } } });
+const { short, only } = values;
 
-const loads: readonly Load[] = isShort
+const loads: readonly Load[] = short
   ? [{ agents: 20, tasks: 200, batch: false, idleSeconds: 0 }]
   : [
       { agents: 100, tasks: 2_000, batch: false, idleSeconds: 0 },
@@ -13,5 +20,16 @@ const loads: readonly Load[] = isShort
       { agents: 1_000, tasks: 10_000, batch: false, idleSeconds: 20 },
     ];
 
+const groups: Readonly<Record<string, () => Promise<string>>> = {
+  load: () => loadTables(loads),
+  failover: () => failoverTable(short),
+  micro: () => microTables(short),
+};
+
+if (only !== undefined && groups[only] === undefined) {
+  process.stderr.write(`usage: bench/main.ts [--short] [--only ${Object.keys(groups).join("|")}]\n`);
+  process.exit(125);
+}
 process.stdout.write(`${new Date().toISOString()}, ${cpus().length} x ${cpus()[0]?.model}, Node ${process.version}\n`);
-process.stdout.write(await loadTables(loads));
+for (const [name, print] of Object.entries(groups))
+  if (only === undefined || only === name) process.stdout.write(await print());

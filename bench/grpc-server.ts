@@ -1,0 +1,62 @@
+/**
+ * A gRPC server over TLS for the micro table, in a process of its own so that its memory can be told from its callers':
+ * answers Heartbeat at once and keeps Session streams open.
+ *
+ * Prints one JSON line with its port and what a worker needs to call it; then, for each line on its standard input, one
+ * with its memory in bytes after a garbage collection (needs --expose-gc). Ends with its standard input.
+ */
+import { createInterface } from "node:readline";
+import { createGrpcServer } from "../edges/grpc/server.ts";
+import {
+  DispatcherService,
+  HeartbeatResponse,
+  SessionMessage,
+  UpdateTaskStatusResponse,
+  UpdateVolumeStatusResponse,
+} from "../proto/gen/messages.ts";
+import { createKeyAndCsr, createRoot, issue, type NodeRoleName } from "../runtime/pki/index.ts";
+import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
+
+const organization = "bench";
+
+const root = await createRoot();
+async function identity(nodeId: string, role: NodeRoleName) {
+  const { keyPem, csrPem } = await createKeyAndCsr();
+  const certificatePem = await issue({
+    csrPem,
+    rootCertificatePem: root.certificatePem,
+    rootKeyPem: root.keyPem,
+    nodeId,
+    role,
+    organization,
+    validitySeconds: 3_600,
+    nowMs: Date.now(),
+  });
+  return { certificatePem, keyPem, rootPem: root.certificatePem };
+}
+
+const telemetry = await createTelemetry({ service: "bench", level: "silent", otlpEndpoint: undefined });
+const server = createGrpcServer({ telemetry });
+server.add(DispatcherService, {
+  Heartbeat: () => HeartbeatResponse.create(),
+  Session: (_request, sink) => sink.write(SessionMessage.create({ sessionId: "s" })),
+  UpdateTaskStatus: () => UpdateTaskStatusResponse.create(),
+  UpdateVolumeStatus: () => UpdateVolumeStatusResponse.create(),
+  Assignments: () => {},
+  Tasks: () => {},
+});
+const { port } = await server.listenTls({
+  host: "127.0.0.1",
+  port: 0,
+  credentials: await identity("m1", "swarm-manager"),
+  organization: () => organization,
+  isRemoved: () => false,
+});
+process.stdout.write(`${JSON.stringify({ port, worker: await identity("w1", "swarm-worker") })}\n`);
+createInterface({ input: process.stdin })
+  .on("line", () => {
+    globalThis.gc?.();
+    const { heapUsed, rss } = process.memoryUsage();
+    process.stdout.write(`${JSON.stringify({ heapUsed, rss })}\n`);
+  })
+  .on("close", () => process.exit(0));
