@@ -166,8 +166,17 @@ export class Cluster {
     };
   }
 
+  /** Ends everything, also after a part of it could not be; throws then. */
   async end(): Promise<void> {
-    for (const undo of this.#undo.toReversed()) await undo();
+    const errors: unknown[] = [];
+    for (const undo of this.#undo.toReversed()) {
+      try {
+        await undo();
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    if (errors.length > 0) throw new AggregateError(errors, "the cluster could not be ended");
   }
 }
 
