@@ -11,7 +11,7 @@ import { checkServerIdentity, connect as connectTlsSocket } from "node:tls";
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import { ClientCall, type ClientReceiver } from "./client-call.ts";
-import { clientHttp2Options, connectionWindowBytes } from "./http2-options.ts";
+import { clientHttp2Options, connectionWindowBytes } from "./client-options.ts";
 import { isCrossSigned } from "./cross-signed.ts";
 import { formatTimeout } from "./status.ts";
 import { keyExchangeGroups } from "./tls-options.ts";

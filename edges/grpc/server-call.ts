@@ -1,7 +1,6 @@
 /**
  * One call on the server: reads its request, runs its handler, writes its answer. It is the handler's CallContext and,
- * for a server stream, its Sink too: one object per stream, found through a property of the HTTP/2 stream, so that the
- * listeners are functions shared by all calls.
+ * for a server stream, its Sink too: one object beside the HTTP/2 stream, which tells it what arrives.
  *
  * Stages: receiving (request not complete) → handling → finished (status decided) → closed (HTTP/2 stream gone).
  *
@@ -9,14 +8,15 @@
  * C2: the signal aborts exactly when the status was not the handler's doing: the caller or its connection went, the
  *     deadline passed, the server stops.
  */
-import { constants, type ServerHttp2Stream } from "node:http2";
 import { InvariantError } from "../../runtime/assert.ts";
 import type { Logger } from "../../runtime/ports.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../../runtime/rpc.ts";
-import { FrameReader, frame, frameHeader, joinedBytesMax, type FrameReceiver } from "./framing.ts";
+import { FrameReader, type FrameReceiver } from "./framing.ts";
+import { ErrorCode } from "./http2/protocol.ts";
+import { okHeaders, trailers, trailersOnly } from "./http2/response-headers.ts";
+import type { Http2Stream, StreamReceiver } from "./http2/stream.ts";
 import type { MethodMetrics } from "./method-metrics.ts";
 import { RequestStream } from "./request-stream.ts";
-import { encodeStatusMessage } from "./status.ts";
 
 /** A method as the server keeps it: types are erased, the pairing of codec and handler was checked where it was added. */
 export interface ServedMethod {
@@ -42,54 +42,22 @@ export interface ServedMethod {
  *  may be larger, as the first assignments of a full node may be. */
 export const sinkBytesMax = 64 * 1024 * 1024;
 
-const callOf = Symbol("ServerCall");
-type CallStream = ServerHttp2Stream & { [callOf]?: ServerCall };
+const okTrailers = trailers(Status.OK, "");
 
-const okHeaders = [":status", "200", "content-type", "application/grpc"];
-const okTrailers = { "grpc-status": "0" };
-const withTrailers = { waitForTrailers: true, sendDate: false };
-const headersOnly = { endStream: true, sendDate: false };
-
-function onData(this: CallStream, chunk: Buffer): void {
-  this[callOf]?.receive(chunk);
-}
-function onEnd(this: CallStream): void {
-  this[callOf]?.received();
-}
-function onWantTrailers(this: CallStream): void {
-  this[callOf]?.sendTrailers();
-}
-function onClose(this: CallStream): void {
-  this[callOf]?.closed();
-}
-/** What went wrong with a stream shows in its close; without a listener it would end the process. */
-export function ignoreStreamError(): void {}
-
-function statusHeaders(code: Status, message: string): Record<string, string> {
-  const fields: Record<string, string> = { "grpc-status": String(code) };
-  if (message !== "") fields["grpc-message"] = encodeStatusMessage(message);
-  return fields;
+/** Answers a call with a status alone; a peer that is still sending is asked to stop. */
+export function refuse(stream: Http2Stream, code: Status, message: string): void {
+  if (stream.isClosed || stream.hasResponded) return;
+  stream.hasEnded = true;
+  stream.respond(trailersOnly(code, message));
 }
 
-/** Answers a call with a status alone, and asks a peer that is still sending to stop (RFC 9113 §8.1). */
-export function refuse(stream: ServerHttp2Stream, code: Status, message: string): void {
-  if (stream.destroyed || stream.closed || stream.headersSent) return;
-  stream.respond({ ":status": 200, "content-type": "application/grpc", ...statusHeaders(code, message) }, headersOnly);
-  stopReading(stream);
-}
-
-function stopReading(stream: ServerHttp2Stream): void {
-  if (stream.readableEnded || stream.endAfterHeaders) return;
-  stream.resume();
-  stream.close(constants.NGHTTP2_NO_ERROR);
-}
-
-export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
+export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, StreamReceiver {
   readonly peer: Peer;
   readonly traceparent: string;
-  readonly #stream: ServerHttp2Stream;
+  readonly #stream: Http2Stream;
   readonly #method: ServedMethod;
   readonly #startedAt: number;
+  readonly #siblings: Set<ServerCall>;
   /** Null once the request is complete. */
   #reader: FrameReader | null;
   #request: unknown = undefined;
@@ -98,23 +66,20 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
   #controller: AbortController | null = null;
   #deadline: NodeJS.Timeout | null = null;
   /** Null until the status is decided (C1). */
-  #status: { readonly code: Status; readonly message: string } | null = null;
-  #isClosed = false;
+  #status: Status | null = null;
   #isAborted = false;
 
-  constructor(stream: ServerHttp2Stream, method: ServedMethod, peer: Peer, traceparent: string) {
+  /** Stands in `siblings`, the calls of its connection, until its stream is gone. */
+  constructor(stream: Http2Stream, method: ServedMethod, peer: Peer, traceparent: string, siblings: Set<ServerCall>) {
     this.peer = peer;
     this.traceparent = traceparent;
     this.#stream = stream;
     this.#method = method;
     this.#startedAt = method.metrics.started();
     this.#reader = new FrameReader(method.messageBytesMax, this);
-    (stream as CallStream)[callOf] = this;
-    stream.on("data", onData);
-    stream.on("end", onEnd);
-    stream.on("wantTrailers", onWantTrailers);
-    stream.on("close", onClose);
-    stream.on("error", ignoreStreamError);
+    this.#siblings = siblings;
+    siblings.add(this);
+    stream.receiver = this;
   }
 
   /** Made when first asked for: most calls are over before anybody does. */
@@ -217,16 +182,17 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
   }
 
   #sendHeaders(): boolean {
-    if (this.#isClosed || this.#stream.destroyed || this.#stream.closed) return false;
-    if (this.#stream.headersSent) return true;
+    const stream = this.#stream;
+    if (stream.isClosed) return false;
+    if (stream.hasResponded) return true;
     if (this.#status !== null) return false;
-    this.#stream.respond(okHeaders, withTrailers);
+    stream.respond(okHeaders);
     return true;
   }
 
-  #decide(code: Status, message: string): boolean {
+  #decide(code: Status): boolean {
     if (this.#status !== null) return false;
-    this.#status = { code, message };
+    this.#status = code;
     this.#reader = null;
     if (this.#deadline !== null) clearTimeout(this.#deadline);
     this.#method.metrics.ended(code, this.#startedAt);
@@ -237,9 +203,9 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
     if (this.#status !== null) return;
     const bytes = this.#method.encode(message);
     if (!this.#sendHeaders()) return;
-    this.#decide(Status.OK, "");
-    this.#send(bytes);
-    this.#stream.end();
+    this.#decide(Status.OK);
+    this.#stream.send(bytes);
+    this.#stream.end(okTrailers);
   }
 
   /** Turns whatever a handler threw into a status. */
@@ -258,36 +224,18 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
   }
 
   #finishWithError(code: Status, message: string): void {
-    if (!this.#decide(code, message)) return;
+    if (!this.#decide(code)) return;
     this.#requests?.end(new RpcError(code, message));
     const stream = this.#stream;
-    if (this.#isClosed || stream.destroyed || stream.closed) return;
-    if (stream.headersSent) stream.end();
+    if (stream.isClosed) return;
+    if (stream.hasResponded) stream.end(trailers(code, message));
     else refuse(stream, code, message);
-  }
-
-  #send(bytes: Uint8Array): void {
-    if (bytes.length <= joinedBytesMax) {
-      this.#stream.write(frame(bytes));
-      return;
-    }
-    this.#stream.write(frameHeader(bytes.length));
-    this.#stream.write(bytes);
-  }
-
-  sendTrailers(): void {
-    const status = this.#status;
-    const stream = this.#stream;
-    if (status === null || stream.destroyed || stream.closed) return;
-    stream.sendTrailers(status.code === Status.OK ? okTrailers : statusHeaders(status.code, status.message));
-    // A client stream may be answered before it has sent everything; the rest is not wanted.
-    if (this.#requests !== null && !stream.readableEnded) setImmediate(stopReading, stream);
   }
 
   /** The HTTP/2 stream is gone: after its answer, or because the peer or the connection is. */
   closed(): void {
-    this.#isClosed = true;
-    if (!this.#decide(Status.CANCELLED, "cancelled")) return;
+    this.#siblings.delete(this);
+    if (!this.#decide(Status.CANCELLED)) return;
     this.#requests?.end(new RpcError(Status.CANCELLED, "the caller went away"));
     this.#abort();
   }
@@ -299,13 +247,13 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
 
   write(message: unknown): void {
     if (this.#status !== null || !this.#sendHeaders()) return;
-    if (this.#stream.writableLength > sinkBytesMax) {
+    if (this.#stream.queuedBytes > sinkBytesMax) {
       this.end(new RpcError(Status.RESOURCE_EXHAUSTED, "the receiver of this stream is too slow"));
       // Its end waits behind what the peer does not read.
-      this.#stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      this.#stream.reset(ErrorCode.ENHANCE_YOUR_CALM);
       return;
     }
-    this.#send(this.#method.encode(message));
+    this.#stream.send(this.#method.encode(message));
   }
 
   end(error?: RpcError): void {
@@ -315,12 +263,12 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
       return;
     }
     if (!this.#sendHeaders()) return;
-    this.#decide(Status.OK, "");
-    this.#stream.end();
+    this.#decide(Status.OK);
+    this.#stream.end(okTrailers);
   }
 
   bufferedBytes(): number {
-    return this.#stream.writableLength;
+    return this.#stream.queuedBytes;
   }
 
   /** Ends a call because the server stops: streams at once, and what has not answered when the grace is over. */
@@ -329,9 +277,4 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver {
     this.#finishWithError(Status.UNAVAILABLE, "the server is shutting down");
     this.#abort();
   }
-}
-
-/** The call of a stream; undefined for one that was refused. */
-export function serverCallOf(stream: ServerHttp2Stream): ServerCall | undefined {
-  return (stream as CallStream)[callOf];
 }

@@ -1,17 +1,11 @@
 /**
  * The gRPC server: a table of methods, the check of who may call them, and the connections that call. It is our own
- * layer on `node:http2` because an engine reconnects without ALPN after its first certificate renewal, which Node's
- * secure HTTP/2 server refuses, and because the answer to a heartbeat has to be cheap.
+ * layer, down to the HTTP/2 frames, because an engine reconnects without ALPN after its first certificate renewal, which
+ * Node's secure HTTP/2 server refuses, and because the answer to a heartbeat has to be cheap.
  *
  * G1: no handler runs for a caller that `roles.ts` does not admit.
  * G2: replaced credentials are used from the next handshake on; no connection ends because of it.
  */
-import {
-  performServerHandshake,
-  type IncomingHttpHeaders,
-  type ServerHttp2Session,
-  type ServerHttp2Stream,
-} from "node:http2";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { MethodDescriptor } from "../../proto/codec.ts";
@@ -19,11 +13,14 @@ import { assert } from "../../runtime/assert.ts";
 import type { Telemetry } from "../../runtime/ports.ts";
 import { Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
 import { localCaller } from "./caller.ts";
-import { connectionWindowBytes, serverHttp2Options } from "./http2-options.ts";
+import { Http2Connection } from "./http2/connection.ts";
+import type { RequestHeaders } from "./http2/request-headers.ts";
+import { httpError } from "./http2/response-headers.ts";
+import type { Http2Stream } from "./http2/stream.ts";
 import { listenTls, listenUnix, type Credentials, type TlsListener, type UnixListener } from "./listener.ts";
 import { MethodMetrics, ServerMetrics } from "./method-metrics.ts";
 import { accessByPath, authorize, type Access, type Caller, type Membership } from "./roles.ts";
-import { ServerCall, ignoreStreamError, refuse, serverCallOf, type ServedMethod } from "./server-call.ts";
+import { ServerCall, refuse, type ServedMethod } from "./server-call.ts";
 import { parseTimeout } from "./status.ts";
 
 export type { Credentials } from "./listener.ts";
@@ -47,10 +44,13 @@ export interface ListenTlsOptions extends Membership {
 }
 
 interface Connection {
-  readonly session: ServerHttp2Session;
+  readonly http2: Http2Connection;
   readonly caller: Caller;
   readonly membership: Membership;
-  readonly streams: Set<ServerHttp2Stream>;
+  /** Those whose handler runs, or will. */
+  readonly calls: Set<ServerCall>;
+  /** Resolves when the connection is gone. */
+  readonly gone: Promise<void>;
   /** True when a call came since the last sweep. */
   isActive: boolean;
 }
@@ -133,11 +133,9 @@ export class GrpcServer {
     this.#isClosing = true;
     clearInterval(this.#sweep);
     for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.close();
-    const gone = [...this.#connections].map(
-      (connection) => new Promise<void>((resolve) => connection.session.once("close", () => resolve())),
-    );
+    const gone = [...this.#connections].map((connection) => connection.gone);
     this.#shutDownCalls(true);
-    for (const { session } of this.#connections) session.close();
+    for (const { http2 } of this.#connections) http2.close();
     let graceOver: NodeJS.Timeout | undefined;
     const grace = new Promise<void>((resolve) => (graceOver = setTimeout(resolve, graceMs)));
     await Promise.race([Promise.all(gone), grace]);
@@ -145,76 +143,67 @@ export class GrpcServer {
     this.#shutDownCalls(false);
     // One turn for the last statuses to be written before the sockets go.
     await new Promise((resolve) => setImmediate(resolve));
-    for (const { session } of this.#connections) session.destroy();
+    for (const { http2 } of this.#connections) http2.destroy();
     await Promise.all(gone);
     this.#metrics.flush();
   }
 
   #shutDownCalls(onlyStreams: boolean): void {
-    for (const { streams } of this.#connections)
-      for (const stream of streams) serverCallOf(stream)?.shutDown(onlyStreams);
+    for (const { calls } of this.#connections) for (const call of calls) call.shutDown(onlyStreams);
   }
 
   #serve(socket: Duplex, caller: Caller, membership: Membership): void {
-    const session = performServerHandshake(socket, serverHttp2Options);
-    session.setLocalWindowSize(connectionWindowBytes);
-    const connection: Connection = { session, caller, membership, streams: new Set(), isActive: true };
+    let isGone: () => void;
+    const gone = new Promise<void>((resolve) => (isGone = resolve));
+    const http2 = new Http2Connection(socket, {
+      onRequest: (stream, headers) => this.#onRequest(connection, stream, headers),
+      onClose: (error) => {
+        this.#connections.delete(connection);
+        // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
+        if (error !== null) this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed");
+        isGone();
+      },
+    });
+    const connection: Connection = { http2, caller, membership, calls: new Set(), gone, isActive: true };
     this.#connections.add(connection);
-    session.on("stream", (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) =>
-      this.#onStream(connection, stream, headers),
-    );
-    session.on("close", () => this.#connections.delete(connection));
-    // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
-    session.on("error", (error: Error) =>
-      this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed"),
-    );
-    session.on("sessionError", ignoreStreamError);
+    // A handshake that was under way when the listener closed.
+    if (this.#isClosing) http2.destroy();
   }
 
-  #onStream(connection: Connection, stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+  #onRequest(connection: Connection, stream: Http2Stream, headers: RequestHeaders): void {
     connection.isActive = true;
-    const contentType = headers["content-type"];
-    if (headers[":method"] !== "POST" || contentType === undefined || !contentType.startsWith("application/grpc")) {
-      stream.on("error", ignoreStreamError);
+    if (headers.method !== "POST" || !headers.contentType.startsWith("application/grpc")) {
+      stream.hasEnded = true;
       // The codes that grpc-go answers: wrong method, wrong media type.
-      stream.respond({ ":status": headers[":method"] === "POST" ? 415 : 405 }, { endStream: true });
-      stream.resume();
+      stream.respond(httpError(headers.method === "POST" ? 415 : 405));
       return;
     }
-    const method = this.#methods.get(headers[":path"] as string);
+    const method = this.#methods.get(headers.path);
     if (method === undefined) {
-      this.#refuse(stream, Status.UNIMPLEMENTED, `unknown method ${headers[":path"]}`);
+      refuse(stream, Status.UNIMPLEMENTED, `unknown method ${headers.path}`);
       return;
     }
     const admitted = authorize(method.access, connection.caller, connection.membership);
     if (typeof admitted === "string") {
       method.metrics.ended(Status.PERMISSION_DENIED, 0);
-      this.#refuse(stream, Status.PERMISSION_DENIED, admitted);
+      refuse(stream, Status.PERMISSION_DENIED, admitted);
       return;
     }
-    const timeout = headers["grpc-timeout"] as string | undefined;
-    const timeoutMs = timeout === undefined ? null : parseTimeout(timeout);
-    if (timeout !== undefined && timeoutMs === null) {
-      this.#refuse(stream, Status.INTERNAL, "malformed grpc-timeout"); // as grpc-go answers it
+    const timeoutMs = headers.timeout === "" ? null : parseTimeout(headers.timeout);
+    if (headers.timeout !== "" && timeoutMs === null) {
+      refuse(stream, Status.INTERNAL, "malformed grpc-timeout"); // as grpc-go answers it
       return;
     }
-    const call = new ServerCall(stream, method, admitted, (headers["traceparent"] as string | undefined) ?? "");
-    connection.streams.add(stream);
-    stream.on("close", () => connection.streams.delete(stream));
+    const call = new ServerCall(stream, method, admitted, headers.traceparent, connection.calls);
     if (timeoutMs !== null) call.startDeadline(timeoutMs);
     call.startClientStream();
-  }
-
-  #refuse(stream: ServerHttp2Stream, code: Status, message: string): void {
-    stream.on("error", ignoreStreamError);
-    refuse(stream, code, message);
   }
 
   /** Callers without certificate come to fetch the root or to join, and go: those that stay would add up. */
   #closeIdle(): void {
     for (const connection of this.#connections) {
       const isKnown = connection.caller.isCertified || connection.caller.peer.local;
-      if (!isKnown && !connection.isActive && connection.streams.size === 0) connection.session.close();
+      if (!isKnown && !connection.isActive && connection.calls.size === 0) connection.http2.close();
       connection.isActive = false;
     }
   }

@@ -1,0 +1,107 @@
+/** Collects the fields of a request and judges them as RFC 9113 §8 does. One for each connection, used again and again. */
+import type { FieldReceiver } from "./hpack-decoder.ts";
+import { fieldBytes, type HeaderField } from "./hpack-table.ts";
+
+/** Header names are lower case tokens; values hold no control characters but tab, and no space at their ends. */
+const namePattern = /^[!#$%&'*+\-.^_`|~0-9a-z]+$/;
+// eslint-disable-next-line no-control-regex -- control characters are what it looks for
+const badValuePattern = /[\0\r\n]|^[ \t]|[ \t]$/;
+const connectionSpecific = new Set(["connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"]);
+
+export class RequestHeaders implements FieldReceiver {
+  method = "";
+  path = "";
+  contentType = "";
+  /** `grpc-timeout`; empty where there is none. */
+  timeout = "";
+  traceparent = "";
+  /** Null where there is none. */
+  contentLength: number | null = null;
+  /** As HPACK counts. */
+  bytes = 0;
+  #scheme = "";
+  #authority: string | null = null;
+  #hasRegular = false;
+  #isMalformed = false;
+
+  reset(): void {
+    this.method = this.path = this.contentType = this.timeout = this.traceparent = this.#scheme = "";
+    this.#authority = null;
+    this.contentLength = null;
+    this.bytes = 0;
+    this.#hasRegular = this.#isMalformed = false;
+  }
+
+  /** False for a request that HTTP/2 calls malformed. */
+  get isRequest(): boolean {
+    return !this.#isMalformed && this.method !== "" && this.path !== "" && this.#scheme !== "";
+  }
+
+  /** False for trailers that HTTP/2 calls malformed. */
+  get isTrailers(): boolean {
+    return (
+      !this.#isMalformed && this.method === "" && this.path === "" && this.#scheme === "" && this.#authority === null
+    );
+  }
+
+  onField(field: HeaderField): void {
+    const { name, value } = field;
+    this.bytes += fieldBytes(field);
+    if (name.charCodeAt(0) === 0x3a) {
+      this.#onPseudo(name, value);
+      return;
+    }
+    this.#hasRegular = true;
+    switch (name) {
+      case "content-type":
+        this.contentType = value;
+        return;
+      case "grpc-timeout":
+        this.timeout = value;
+        return;
+      case "traceparent":
+        this.traceparent = value;
+        return;
+      case "te":
+        if (value !== "trailers") this.#isMalformed = true;
+        return;
+      case "user-agent":
+      case "grpc-accept-encoding":
+        return;
+      case "content-length":
+        if (!/^\d{1,15}$/.test(value)) this.#isMalformed = true;
+        this.contentLength = Number(value);
+        return;
+      default:
+        if (!namePattern.test(name) || badValuePattern.test(value) || connectionSpecific.has(name))
+          this.#isMalformed = true;
+    }
+  }
+
+  #onPseudo(name: string, value: string): void {
+    if (this.#hasRegular || this.#read(name) !== "") {
+      this.#isMalformed = true;
+      return;
+    }
+    if (name === ":method") this.method = value;
+    else if (name === ":path") this.path = value;
+    else if (name === ":scheme") this.#scheme = value;
+    else this.#authority = value;
+  }
+
+  /** What a pseudo-header holds so far; something for one that does not exist in a request. */
+  #read(name: string): string {
+    switch (name) {
+      case ":method":
+        return this.method;
+      case ":path":
+        return this.path;
+      case ":scheme":
+        return this.#scheme;
+      case ":authority":
+        return this.#authority === null ? "" : "twice";
+      default:
+        return "unknown";
+    }
+  }
+}

@@ -1,0 +1,48 @@
+/**
+ * The header blocks we send: constants, and literals that are never indexed (RFC 7541 §6.2.2), so that no table is kept.
+ */
+import { Status } from "../../../runtime/rpc.ts";
+import { encodeStatusMessage } from "../status.ts";
+
+/** A status text is cut here, in encoded bytes, so that every block fits into one frame. */
+const statusMessageBytesMax = 8 * 1024;
+
+/** A literal of up to 16 KiB, without Huffman: a 7-bit prefix and two more bytes say its length. */
+function literal(text: string): Buffer {
+  const bytes = Buffer.from(text, "latin1");
+  if (bytes.length < 127) return Buffer.concat([Buffer.of(bytes.length), bytes]);
+  const rest = bytes.length - 127;
+  return Buffer.concat([Buffer.of(127, (rest & 0x7f) | 0x80, rest >> 7), bytes]);
+}
+
+function field(name: string, value: string): Buffer {
+  return Buffer.concat([Buffer.of(0), literal(name), literal(value)]);
+}
+
+/** `:status` by its static index where there is one. */
+const status200 = Buffer.of(0x88);
+
+export const okHeaders: Buffer = Buffer.concat([status200, field("content-type", "application/grpc")]);
+
+const byCode = Object.values(Status).map((code) => field("grpc-status", String(code)));
+
+/** The trailers of a call. */
+export function trailers(code: Status, message: string): Buffer {
+  const status = byCode[code] as Buffer;
+  if (message === "") return status;
+  // An escape that is cut in two would be taken for text.
+  const text = encodeStatusMessage(message)
+    .slice(0, statusMessageBytesMax)
+    .replace(/%[0-9A-F]?$/, "");
+  return Buffer.concat([status, field("grpc-message", text)]);
+}
+
+/** The only headers of a refused call. */
+export function trailersOnly(code: Status, message: string): Buffer {
+  return Buffer.concat([okHeaders, trailers(code, message)]);
+}
+
+/** An answer that is no gRPC. */
+export function httpError(status: number): Buffer {
+  return field(":status", String(status));
+}

@@ -1,0 +1,148 @@
+/**
+ * One HTTP/2 stream of the server: what waits to be sent, what may be sent, and what was received but not yet wanted.
+ *
+ * Stages: open → half closed, by the peer's end or by our own → closed (both, or a reset). The connection keeps it until
+ * it is closed.
+ *
+ * S1: what arrives while the call does not read is bounded by the stream's receive window.
+ */
+import { frame, frameHeader, joinedBytesMax } from "../framing.ts";
+import { streamWindowBytes, type ErrorCode } from "./protocol.ts";
+
+/** What a stream tells its call. */
+export interface StreamReceiver {
+  receive(chunk: Uint8Array): void;
+  received(): void;
+  /** The stream is gone: after its end, or because the peer or the connection is. Called once. */
+  closed(): void;
+}
+
+/** What a stream asks of its connection. */
+export interface StreamOwner {
+  /** The stream has something to send. */
+  wantsToSend(stream: Http2Stream): void;
+  reset(stream: Http2Stream, code: ErrorCode): void;
+  /** `bytes` of flow-controlled data were used up. */
+  consumed(stream: Http2Stream, bytes: number): void;
+}
+
+const heldBytesMin = 4_096;
+
+export class Http2Stream {
+  readonly id: number;
+  readonly #owner: StreamOwner;
+  receiver: StreamReceiver | null = null;
+  /** Header block that waits to be sent, then the messages, then the trailers: all of it in this order. */
+  headers: Buffer | null = null;
+  readonly queue: Uint8Array[] = [];
+  /** Of the first of the queue, how many bytes are sent. */
+  queueAt = 0;
+  queuedBytes = 0;
+  trailers: Buffer | null = null;
+  /** How much the peer takes. */
+  sendWindow: number;
+  /** How much the peer may still send. */
+  receiveWindow = streamWindowBytes;
+  /** Used up, and not yet given back to the peer. */
+  unacknowledged = 0;
+  /** In the connection's list of streams with something to send. */
+  isListed = false;
+  hasResponded = false;
+  /** Our trailers are decided. */
+  hasEnded = false;
+  isSent = false;
+  /** The peer has sent everything. */
+  isRemoteEnded = false;
+  isClosed = false;
+  /** Bytes that `content-length` still promises; null where it was not said. */
+  promised: number | null = null;
+  #isPaused = false;
+  #held: Buffer | null = null;
+  #heldBytes = 0;
+  #heldPadding = 0;
+
+  constructor(id: number, owner: StreamOwner, sendWindow: number) {
+    this.id = id;
+    this.#owner = owner;
+    this.sendWindow = sendWindow;
+  }
+
+  respond(headers: Buffer): void {
+    this.hasResponded = true;
+    this.headers = headers;
+    this.#owner.wantsToSend(this);
+  }
+
+  /** Queues one gRPC message. */
+  send(message: Uint8Array): void {
+    if (message.length <= joinedBytesMax) this.queue.push(frame(message));
+    else this.queue.push(frameHeader(message.length), message);
+    this.queuedBytes += message.length + 5;
+    this.#owner.wantsToSend(this);
+  }
+
+  /** Ends our half with trailers; what is queued goes out before. */
+  end(trailers: Buffer): void {
+    this.hasEnded = true;
+    this.trailers = trailers;
+    this.#owner.wantsToSend(this);
+  }
+
+  reset(code: ErrorCode): void {
+    this.#owner.reset(this, code);
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    const held = this.#held;
+    const bytes = this.#heldBytes + this.#heldPadding;
+    const payload = held?.subarray(0, this.#heldBytes);
+    this.#held = null;
+    this.#heldBytes = this.#heldPadding = 0;
+    if (bytes > 0 && !this.isClosed) this.#owner.consumed(this, bytes);
+    if (payload !== undefined) this.receiver?.receive(payload);
+    // It may have filled up again; then its end waits.
+    if (this.isRemoteEnded && !this.#isPaused) this.receiver?.received();
+  }
+
+  /** Takes a DATA frame; `bytes` is its payload with padding. */
+  take(chunk: Buffer, bytes: number): void {
+    if (!this.#isPaused) {
+      this.#owner.consumed(this, bytes);
+      this.receiver?.receive(chunk);
+      return;
+    }
+    this.#heldPadding += bytes - chunk.length;
+    const needed = this.#heldBytes + chunk.length;
+    if (this.#held === null || needed > this.#held.length) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(needed, heldBytesMin, (this.#held?.length ?? 0) * 2));
+      this.#held?.copy(grown, 0, 0, this.#heldBytes);
+      this.#held = grown;
+    }
+    chunk.copy(this.#held, this.#heldBytes);
+    this.#heldBytes = needed;
+  }
+
+  takeEnd(): void {
+    this.isRemoteEnded = true;
+    if (!this.#isPaused) this.receiver?.received();
+  }
+
+  /** Called by the connection. Returns the bytes that were held and are given back to the connection's window. */
+  close(): number {
+    this.isClosed = true;
+    this.queue.length = 0;
+    this.queuedBytes = 0;
+    this.headers = this.trailers = null;
+    const bytes = this.#heldBytes + this.#heldPadding;
+    this.#held = null;
+    this.#heldBytes = this.#heldPadding = 0;
+    this.receiver?.closed();
+    this.receiver = null;
+    return bytes;
+  }
+}

@@ -1,0 +1,26 @@
+/** Allows bursts, and a rate in the long run. The clock is read only when the tokens are used up. */
+export class TokenBucket {
+  readonly #burst: number;
+  readonly #perSecond: number;
+  #tokens: number;
+  #filledAt: number;
+
+  constructor(rate: { readonly burst: number; readonly perSecond: number }, nowMs: number) {
+    this.#burst = rate.burst;
+    this.#perSecond = rate.perSecond;
+    this.#tokens = rate.burst;
+    this.#filledAt = nowMs;
+  }
+
+  /** False when there is none left. */
+  take(): boolean {
+    if (this.#tokens < 1) {
+      const now = performance.now();
+      this.#tokens = Math.min(this.#burst, this.#tokens + ((now - this.#filledAt) * this.#perSecond) / 1_000);
+      this.#filledAt = now;
+      if (this.#tokens < 1) return false;
+    }
+    this.#tokens -= 1;
+    return true;
+  }
+}
