@@ -133,6 +133,7 @@ export function startManager(parts: ManagerParts): Manager {
     settled: () => parts.bus.isUp() && progress.isHealthy(),
     addr: advertise,
   });
+  const logBroker = createLogBroker(environment);
   const ca = createCa(environment, authority);
   const operator = createOperator(environment, {
     explainTask: (task) => orchestration?.explainTask(task) ?? [],
@@ -147,7 +148,7 @@ export function startManager(parts: ManagerParts): Manager {
     health: () => ({ healthy: progress.isHealthy(), progressAgeMs: progress.ageMs() }),
     sessions: () => [...dispatcher.sessions()].length,
   });
-  const running: readonly Running[] = [leadership, progress, membership, dispatcher, ca];
+  const running: readonly Running[] = [leadership, progress, membership, dispatcher, ca, logBroker];
   return {
     environment,
     replica,
@@ -156,7 +157,7 @@ export function startManager(parts: ManagerParts): Manager {
       ca: ca.ca,
       nodeCa: ca.nodeCa,
       dispatcher: dispatcher.handlers,
-      logBroker: createLogBroker(environment).handlers,
+      logBroker: logBroker.handlers,
       health: createHealth(environment, () => progress.isHealthy()).handlers,
       control: createControl(environment, { leaderId: () => leadership.leader()?.managerId ?? "", authority }).handlers,
       watch: createWatch(environment).handlers,
