@@ -74,17 +74,8 @@ export async function startMuster(): Promise<Peer> {
       timeout: 60_000,
     }).trim();
   const child = spawn(
-    process.execPath,
-    [
-      join(top, "cli", "main.ts"),
-      "manager",
-      "--data-dir",
-      dir,
-      "--listen",
-      `127.0.0.1:${port}`,
-      "--advertise",
-      "127.0.0.1",
-    ],
+    join(top, "bin", "muster"),
+    ["manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1"],
     { stdio: ["ignore", "ignore", "inherit"] },
   );
   const stop = async (): Promise<void> => {
