@@ -1,6 +1,6 @@
 /**
  * The Control service, as every manager answers it: reads from its own replica, writes through the leader's ledger, and
- * answers a write only once its own replica has it. What is allowed is decided in `machines/*-validation.ts`.
+ * answers a write only once its own replica has it. What is allowed is decided in `machines/validation/`.
  */
 import { clusterHandlers } from "./control/clusters.ts";
 import { configHandlers } from "./control/configs.ts";

@@ -1,5 +1,5 @@
 /** Whether a service is where its spec wants it, judged from the service, its tasks and the nodes alone. Pure. */
-import { modeOf } from "../machines/service-validation.ts";
+import { modeOf } from "../machines/validation/service.ts";
 import { isUpToDate } from "../machines/task-currency.ts";
 import {
   NodeSpec_Availability,

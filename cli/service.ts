@@ -1,5 +1,5 @@
 /** `muster service`: create, ls, ps, inspect, update, scale, rm, rollback. */
-import { modeOf, type ServiceMode } from "../machines/service-validation.ts";
+import { modeOf, type ServiceMode } from "../machines/validation/service.ts";
 import {
   ControlService,
   CreateServiceRequest,

@@ -16,7 +16,7 @@ import {
 import { conditionOf, releaseOf, shouldRestart } from "./restart.ts";
 import { Currency } from "./rollout.ts";
 import { timestampOf } from "./service-update.ts";
-import { modeOf } from "./service-validation.ts";
+import { modeOf } from "./validation/service.ts";
 import { isEnded, isHeld, isWanted, observedState } from "./task.ts";
 import { timeMs } from "./time.ts";
 

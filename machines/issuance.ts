@@ -10,7 +10,7 @@ import {
   type Cluster,
   type NodeSpec_Availability,
 } from "../proto/gen/messages.ts";
-import { certificateExpirySecondsMin } from "./cluster-validation.ts";
+import { certificateExpirySecondsMin } from "./validation/cluster.ts";
 import { defaultDataPathPort } from "./redaction.ts";
 
 /** 90 days: SwarmKit's default lifetime of a node certificate. */

@@ -3,7 +3,7 @@
  * tasks that are still wanted and whose node is not down count as running: never `5/3`.
  */
 import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
-import { modeOf } from "./service-validation.ts";
+import { modeOf } from "./validation/service.ts";
 
 export interface ServiceCounts {
   readonly desired: number;

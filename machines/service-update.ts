@@ -10,7 +10,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { refuse, type Refusal } from "./refusal.ts";
 import { isSameMessage } from "./same-message.ts";
-import { isJob } from "./service-validation.ts";
+import { isJob } from "./validation/service.ts";
 
 export type ServiceUpdate =
   | { readonly kind: "service"; readonly service: Service }

@@ -1,5 +1,5 @@
 /** Control's cluster methods: reading (without keys), changing the spec, and rotating what joining rests on. */
-import { checkClusterSpec } from "../../machines/cluster-validation.ts";
+import { checkClusterSpec } from "../../machines/validation/cluster.ts";
 import { matchesCommon } from "../../machines/list-filters.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
 import { redactedCluster } from "../../machines/redaction.ts";

@@ -1,7 +1,7 @@
 /** Control's config methods. Unlike a secret's, the data may be read. */
 import { matchesSecret } from "../../machines/list-filters.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
-import { checkLabelsOnly, checkNotReferenced, checkConfigSpec } from "../../machines/secret-validation.ts";
+import { checkLabelsOnly, checkNotReferenced, checkConfigSpec } from "../../machines/validation/secret.ts";
 import {
   CreateConfigResponse,
   GetConfigResponse,

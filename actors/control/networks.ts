@@ -1,6 +1,6 @@
 /** Control's network methods. Addresses are the allocator's business. */
 import { matchesCommon } from "../../machines/list-filters.ts";
-import { checkNetworkRemoval, checkNetworkSpec, isIngress } from "../../machines/network-validation.ts";
+import { checkNetworkRemoval, checkNetworkSpec, isIngress } from "../../machines/validation/network.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
 import {
   CreateNetworkResponse,

@@ -1,7 +1,7 @@
 /** Control's node methods. */
 import { withManagerStatus } from "../../machines/manager-status.ts";
 import { matchesNode, unknownNodeFilter } from "../../machines/list-filters.ts";
-import { blacklisting, checkNodeRemoval, checkNodeUpdate, type Managership } from "../../machines/node-validation.ts";
+import { blacklisting, checkNodeRemoval, checkNodeUpdate, type Managership } from "../../machines/validation/node.ts";
 import { invalid } from "../../machines/refusal.ts";
 import { timestampOf } from "../../machines/service-update.ts";
 import {

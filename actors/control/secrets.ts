@@ -2,7 +2,7 @@
 import { matchesSecret } from "../../machines/list-filters.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
 import { redactedSecret } from "../../machines/redaction.ts";
-import { checkLabelsOnly, checkNotReferenced, checkSecretSpec } from "../../machines/secret-validation.ts";
+import { checkLabelsOnly, checkNotReferenced, checkSecretSpec } from "../../machines/validation/secret.ts";
 import {
   CreateSecretResponse,
   GetSecretResponse,

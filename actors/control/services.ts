@@ -5,8 +5,8 @@
  *     written one after the other.
  */
 import { matchesService } from "../../machines/list-filters.ts";
-import { isIngress } from "../../machines/network-validation.ts";
-import { checkReferencesExist } from "../../machines/reference-validation.ts";
+import { isIngress } from "../../machines/validation/network.ts";
+import { checkReferencesExist } from "../../machines/validation/reference.ts";
 import { firstRefusal, invalid, refuse } from "../../machines/refusal.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { withDefaults } from "../../machines/service-defaults.ts";
@@ -19,7 +19,7 @@ import {
   checkServiceUpdate,
   checkTaskNetworks,
   type IngressLookup,
-} from "../../machines/service-validation.ts";
+} from "../../machines/validation/service.ts";
 import {
   CreateServiceResponse,
   GetServiceResponse,

@@ -1,7 +1,7 @@
 /** Control's volume methods. Publishing volumes to nodes is not theirs. */
 import { matchesVolume } from "../../machines/list-filters.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
-import { checkVolumeRemoval, checkVolumeSpec, checkVolumeUpdate } from "../../machines/volume-validation.ts";
+import { checkVolumeRemoval, checkVolumeSpec, checkVolumeUpdate } from "../../machines/validation/volume.ts";
 import {
   CreateVolumeResponse,
   GetVolumeResponse,

@@ -1,9 +1,9 @@
 import test from "ava";
-import { checkServiceSpec, checkPortConflicts } from "../../machines/service-validation.ts";
+import { checkServiceSpec, checkPortConflicts } from "../../machines/validation/service.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import { checkConstraint } from "../../machines/placement-validation.ts";
+import { checkConstraint } from "../../machines/validation/placement.ts";
 import { isImageReference } from "../../machines/image-reference.ts";
-import { checkTemplate } from "../../machines/template-validation.ts";
+import { checkTemplate } from "../../machines/validation/template.ts";
 import { parseCidr, parseAddress, containsAddress } from "../../machines/ip-address.ts";
 import {
   Annotations,

@@ -1,8 +1,8 @@
 /** Whether a cluster volume may be, change and go. */
-import { Annotations, VolumeSpec, type Volume } from "../proto/gen/messages.ts";
-import { checkNameGiven } from "./names.ts";
-import { invalid, refuse, type Refusal } from "./refusal.ts";
-import { isSameMessage } from "./same-message.ts";
+import { Annotations, VolumeSpec, type Volume } from "../../proto/gen/messages.ts";
+import { checkNameGiven } from "../names.ts";
+import { invalid, refuse, type Refusal } from "../refusal.ts";
+import { isSameMessage } from "../same-message.ts";
 
 export function checkVolumeSpec(spec: VolumeSpec | null, hasSecret: (id: string) => boolean): Refusal | null {
   if (spec === null) return invalid("invalid argument");

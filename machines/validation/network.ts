@@ -6,10 +6,10 @@ import {
   type NetworkSpec,
   type Service,
   type Task,
-} from "../proto/gen/messages.ts";
-import { containsAddress, containsRange, parseAddress, parseCidr } from "./ip-address.ts";
-import { checkDnsName } from "./names.ts";
-import { firstRefusal, invalid, refuse, type Refusal } from "./refusal.ts";
+} from "../../proto/gen/messages.ts";
+import { containsAddress, containsRange, parseAddress, parseCidr } from "../ip-address.ts";
+import { checkDnsName } from "../names.ts";
+import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
 
 /** The drivers whose networks reach over several nodes; an ingress network must be one of these. */
 const ingressDriver = "overlay";

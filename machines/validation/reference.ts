@@ -1,6 +1,6 @@
 /** Secrets and configs that a container mentions: the references themselves, and whether their objects exist. */
-import type { ConfigReference, ContainerSpec, FileTarget, ServiceSpec } from "../proto/gen/messages.ts";
-import { invalid, type Refusal } from "./refusal.ts";
+import type { ConfigReference, ContainerSpec, FileTarget, ServiceSpec } from "../../proto/gen/messages.ts";
+import { invalid, type Refusal } from "../refusal.ts";
 
 interface Reference {
   readonly id: string;

@@ -12,11 +12,11 @@ import {
   type Service,
   type ServiceSpec,
   type UpdateConfig,
-} from "../proto/gen/messages.ts";
-import { checkDnsName } from "./names.ts";
-import { firstRefusal, invalid, refuse, type Refusal } from "./refusal.ts";
-import { isSameMessage } from "./same-message.ts";
-import { checkTaskSpec, isNegative } from "./task-spec-validation.ts";
+} from "../../proto/gen/messages.ts";
+import { checkDnsName } from "../names.ts";
+import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
+import { isSameMessage } from "../same-message.ts";
+import { checkTaskSpec, isNegative } from "./task-spec.ts";
 
 /** A count that was negative before it was written as an unsigned number. */
 function wasNegative(count: number): boolean {

@@ -1,7 +1,7 @@
 /** Whether secrets and configs may be, change and go. */
-import type { Config, ConfigSpec, Secret, SecretSpec, Service } from "../proto/gen/messages.ts";
-import { checkSecretName } from "./names.ts";
-import { invalid, type Refusal } from "./refusal.ts";
+import type { Config, ConfigSpec, Secret, SecretSpec, Service } from "../../proto/gen/messages.ts";
+import { checkSecretName } from "../names.ts";
+import { invalid, type Refusal } from "../refusal.ts";
 
 /** SwarmKit's: below these, in bytes. */
 const secretBytesLimit = 512_000;

@@ -9,12 +9,12 @@ import {
   type ResourceRequirements,
   type RestartPolicy,
   type TaskSpec,
-} from "../proto/gen/messages.ts";
-import { isImageReference } from "./image-reference.ts";
-import { checkPlacement } from "./placement-validation.ts";
-import { checkConfigReferences, checkSecretReferences } from "./reference-validation.ts";
-import { firstRefusal, invalid, refuse, type Refusal } from "./refusal.ts";
-import { checkTemplate } from "./template-validation.ts";
+} from "../../proto/gen/messages.ts";
+import { isImageReference } from "../image-reference.ts";
+import { checkPlacement } from "./placement.ts";
+import { checkConfigReferences, checkSecretReferences } from "./reference.ts";
+import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
+import { checkTemplate } from "./template.ts";
 
 /** A thousandth of a core, in units of 10^-9 cores: the finest share that the kernel's CPU quota resolves well. */
 const nanoCpusMin = 1_000_000;

@@ -6,9 +6,9 @@ import {
   type Node,
   type NodeSpec,
   type Manager,
-} from "../proto/gen/messages.ts";
-import { invalid, refuse, type Refusal } from "./refusal.ts";
-import { timestampOf } from "./service-update.ts";
+} from "../../proto/gen/messages.ts";
+import { invalid, refuse, type Refusal } from "../refusal.ts";
+import { timestampOf } from "../service-update.ts";
 
 /** How the node stands among the managers. */
 export interface Managership {

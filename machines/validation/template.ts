@@ -2,7 +2,7 @@
  * Whether a text with templates (`{{.Task.Slot}}`) can be expanded: a service is refused at once rather than each of
  * its tasks rejected on some node. Only the forms that SwarmKit documents are known.
  */
-import { invalid, type Refusal } from "./refusal.ts";
+import { invalid, type Refusal } from "../refusal.ts";
 
 const fields = new Set([
   ".Service.ID",

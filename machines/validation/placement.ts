@@ -1,7 +1,7 @@
 /** Whether constraints and preferences can be understood at all; whether a node meets them is the scheduler's business. */
-import type { Placement } from "../proto/gen/messages.ts";
-import { invalid, type Refusal } from "./refusal.ts";
-import { parseConstraint } from "./scheduling/constraints.ts";
+import type { Placement } from "../../proto/gen/messages.ts";
+import { invalid, type Refusal } from "../refusal.ts";
+import { parseConstraint } from "../scheduling/constraints.ts";
 
 export function checkConstraint(text: string): Refusal | null {
   const outcome = parseConstraint(text);

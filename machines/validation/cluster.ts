@@ -1,8 +1,8 @@
 /** What may be changed of the cluster object. What is not built is refused by name rather than stored and ignored. */
-import type { AcceptancePolicy, Cluster, ClusterSpec } from "../proto/gen/messages.ts";
-import { clusterName } from "./names.ts";
-import { invalid, refuse, type Refusal } from "./refusal.ts";
-import { isNegative } from "./task-spec-validation.ts";
+import type { AcceptancePolicy, Cluster, ClusterSpec } from "../../proto/gen/messages.ts";
+import { clusterName } from "../names.ts";
+import { invalid, refuse, type Refusal } from "../refusal.ts";
+import { isNegative } from "./task-spec.ts";
 
 /** SwarmKit's least lifetime of a node certificate; engines renew from half of it on. */
 export const certificateExpirySecondsMin = 3_600;
