@@ -1,14 +1,17 @@
 /**
- * One call on the client. Like its counterpart on the server it is found through a property of the HTTP/2 stream, so
- * that a process may hold thousands of streams with one set of listeners.
+ * One call on the client: hands what arrives to its receiver, and ends it with the status that came, or with one that
+ * says what became of its stream.
  *
  * Stages: open → ended (the receiver was told, or the caller cancelled).
  *
  * K1: the receiver is told the end exactly once, and never after `cancel`.
  */
-import { constants, type ClientHttp2Stream, type IncomingHttpHeaders } from "node:http2";
 import { RpcError, Status } from "../../runtime/rpc.ts";
-import { FrameReader, frame, frameHeader, joinedBytesMax, type FrameReceiver } from "./framing.ts";
+import { FrameReader, type FrameReceiver } from "./framing.ts";
+import type { ResponseReceiver } from "./http2/client-connection.ts";
+import { ErrorCode } from "./http2/protocol.ts";
+import type { ResponseFields } from "./http2/response-fields.ts";
+import type { Http2Stream } from "./http2/stream.ts";
 import { decodeStatusMessage, parseStatus, statusOfHttp, statusOfReset } from "./status.ts";
 
 export interface ClientReceiver extends FrameReceiver {
@@ -26,49 +29,20 @@ export interface ConnectionHealth {
 /** Assignments of a full node, and lists of a large cluster, are far over what a request may be. */
 const messageBytesMax = 64 * 1024 * 1024;
 
-const nothing = new Uint8Array(0);
-
-const callOf = Symbol("ClientCall");
-type CallStream = ClientHttp2Stream & { [callOf]?: ClientCall };
-
-function onHeaders(this: CallStream, headers: IncomingHttpHeaders): void {
-  this[callOf]?.takeHeaders(headers);
-}
-function onData(this: CallStream, chunk: Buffer): void {
-  this[callOf]?.receive(chunk);
-}
-function onEnd(this: CallStream): void {
-  this[callOf]?.received();
-}
-function onClose(this: CallStream): void {
-  this[callOf]?.closed();
-}
-function onError(this: CallStream, error: Error): void {
-  this[callOf]?.broken(error);
-}
-
-export class ClientCall {
-  readonly #stream: ClientHttp2Stream;
+export class ClientCall implements ResponseReceiver {
   readonly #receiver: ClientReceiver;
   readonly #health: ConnectionHealth;
   readonly #reader: FrameReader;
+  /** Null until the connection has taken the call. */
+  #stream: Http2Stream<ResponseReceiver> | null = null;
   #deadline: NodeJS.Timeout | null = null;
   #status: { readonly code: Status; readonly message: string } | null = null;
-  #streamError: Error | null = null;
   #isEnded = false;
 
-  constructor(stream: ClientHttp2Stream, receiver: ClientReceiver, timeoutMs: number | null, health: ConnectionHealth) {
-    this.#stream = stream;
+  constructor(receiver: ClientReceiver, timeoutMs: number | null, health: ConnectionHealth) {
     this.#receiver = receiver;
     this.#health = health;
     this.#reader = new FrameReader(messageBytesMax, receiver);
-    (stream as CallStream)[callOf] = this;
-    stream.on("response", onHeaders);
-    stream.on("trailers", onHeaders);
-    stream.on("data", onData);
-    stream.on("end", onEnd);
-    stream.on("close", onClose);
-    stream.on("error", onError);
     if (timeoutMs !== null) {
       this.#deadline = setTimeout(
         () => this.fail(new RpcError(Status.DEADLINE_EXCEEDED, `no answer within ${timeoutMs} ms`)),
@@ -77,19 +51,27 @@ export class ClientCall {
     }
   }
 
+  /** Null when the connection takes no more calls. */
+  begin(stream: Http2Stream<ResponseReceiver> | null): void {
+    this.#stream = stream;
+    if (stream !== null) return;
+    // As every other failure: after the call that caused it has returned.
+    queueMicrotask(() =>
+      this.fail(
+        this.#health.connectionError() ?? new RpcError(Status.UNAVAILABLE, "the connection takes no more calls"),
+      ),
+    );
+  }
+
   write(message: Uint8Array): void {
     const stream = this.#stream;
-    if (this.#isEnded || stream.destroyed || stream.writableEnded) return;
-    if (message.length <= joinedBytesMax) {
-      stream.write(frame(message));
-      return;
-    }
-    stream.write(frameHeader(message.length));
-    stream.write(message);
+    if (this.#isEnded || stream === null || stream.isClosed || stream.hasEnded) return;
+    stream.send(message);
   }
 
   finishWriting(): void {
-    if (!this.#stream.destroyed && !this.#stream.writableEnded) this.#stream.end();
+    const stream = this.#stream;
+    if (stream !== null && !stream.isClosed && !stream.hasEnded) stream.finish();
   }
 
   /** Resets the stream; the receiver is not told. */
@@ -108,12 +90,7 @@ export class ClientCall {
 
   #release(): void {
     if (this.#deadline !== null) clearTimeout(this.#deadline);
-    const stream = this.#stream;
-    if (stream.destroyed) return;
-    // Node ends the sending half of a stream that is closed, so that the peer would take a cancelled client stream for a
-    // finished one. With a write under way the end waits behind it, and the reset goes out first.
-    if (!stream.writableEnded) stream.write(nothing);
-    stream.close(constants.NGHTTP2_CANCEL);
+    if (this.#stream !== null && !this.#stream.isClosed) this.#stream.reset(ErrorCode.CANCEL);
   }
 
   #end(error: RpcError | null): void {
@@ -123,16 +100,10 @@ export class ClientCall {
     this.#receiver.onEnd(error);
   }
 
-  /** The first headers, which carry the status too when there is nothing else, or the trailers. */
-  takeHeaders(headers: IncomingHttpHeaders): void {
-    const httpStatus = Number(headers[":status"] ?? 200); // trailers have none
-    const code = headers["grpc-status"];
-    if (code !== undefined) {
-      const message = headers["grpc-message"];
-      this.#status = {
-        code: parseStatus(String(code)),
-        message: message === undefined ? "" : decodeStatusMessage(String(message)),
-      };
+  takeHeaders(fields: ResponseFields): void {
+    const httpStatus = fields.status === "" ? 200 : Number(fields.status); // trailers have none
+    if (fields.grpcStatus !== null) {
+      this.#status = { code: parseStatus(fields.grpcStatus), message: decodeStatusMessage(fields.grpcMessage) };
     } else if (httpStatus !== 200) {
       this.fail(new RpcError(statusOfHttp(httpStatus), `the peer answered HTTP status ${httpStatus}`));
     }
@@ -164,26 +135,18 @@ export class ClientCall {
     else this.#end(null);
   }
 
-  broken(error: Error): void {
-    this.#streamError = error;
-  }
-
   closed(): void {
     if (this.#isEnded) return;
     if (this.#status !== null) {
       this.received();
       return;
     }
-    const failure = this.#health.connectionError();
-    if (failure !== null) {
-      this.#end(failure);
+    // A stream that its peer refused never ran, whatever else became of the connection.
+    const code = this.#stream?.resetCode ?? null;
+    if (code === null) {
+      this.#end(this.#health.connectionError() ?? new RpcError(statusOfReset(0), "the stream ended without a status"));
       return;
     }
-    const code = this.#stream.rstCode ?? constants.NGHTTP2_NO_ERROR;
-    const reason =
-      code === constants.NGHTTP2_NO_ERROR
-        ? "the stream ended without a status"
-        : `the peer reset the stream (code ${code})`;
-    this.#end(new RpcError(statusOfReset(code), reason, { cause: this.#streamError ?? undefined }));
+    this.#end(new RpcError(statusOfReset(code), `the peer reset the stream (code ${code})`));
   }
 }

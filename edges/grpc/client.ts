@@ -5,14 +5,13 @@
  *
  * K1: every call ends exactly once, also when the connection ends under it.
  */
-import { connect as connectHttp2, type ClientHttp2Session, type ClientHttp2Stream } from "node:http2";
 import { connect as connectNet, type Socket } from "node:net";
 import { checkServerIdentity, connect as connectTlsSocket } from "node:tls";
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import { ClientCall, type ClientReceiver } from "./client-call.ts";
-import { clientHttp2Options, connectionWindowBytes } from "./client-options.ts";
 import { isCrossSigned } from "./cross-signed.ts";
+import { ClientConnection } from "./http2/client-connection.ts";
 import { formatTimeout } from "./status.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
 
@@ -52,7 +51,7 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
     socket,
     "secureConnect",
     `${options.host}:${options.port}`,
-    `https://${serverName}`,
+    { scheme: "https", authority: serverName },
     options.timeoutMs,
     () => {
       const isTrusted = rootPem === undefined || socket.authorized || isCrossSigned(socket, rootPem, serverName);
@@ -67,14 +66,14 @@ const unixTimeoutMs = 5_000;
 
 /** Connects to a control socket. Rejects with RpcError UNAVAILABLE. */
 export function connectUnix(path: string): Promise<RpcChannel> {
-  return openChannel(connectNet({ path }), "connect", path, "http://localhost", unixTimeoutMs);
+  return openChannel(connectNet({ path }), "connect", path, { scheme: "http", authority: "localhost" }, unixTimeoutMs);
 }
 
 function openChannel(
   socket: Socket,
   readyEvent: string,
   target: string,
-  authority: string,
+  requests: { readonly scheme: string; readonly authority: string },
   timeoutMs: number,
   refusal: () => string | null = () => null,
 ): Promise<RpcChannel> {
@@ -99,27 +98,20 @@ function openChannel(
       socket.off("error", onError);
       socket.off("close", onClose);
       socket.setNoDelay(true);
-      resolve(
-        new Http2Channel(connectHttp2(authority, { ...clientHttp2Options, createConnection: () => socket }), target),
-      );
+      resolve(new Http2Channel(socket, requests, target));
     });
   });
 }
 
 class Http2Channel implements RpcChannel {
-  readonly #session: ClientHttp2Session;
+  readonly #connection: ClientConnection;
   readonly #target: string;
   readonly #listeners: (() => void)[] = [];
   #state: "open" | "closed by us" | "ended" = "open";
-  /** Why the connection failed, for the texts of the calls that it ends. */
-  #failure: Error | null = null;
 
-  constructor(session: ClientHttp2Session, target: string) {
-    this.#session = session;
+  constructor(socket: Socket, requests: { readonly scheme: string; readonly authority: string }, target: string) {
     this.#target = target;
-    session.once("connect", () => session.destroyed || session.setLocalWindowSize(connectionWindowBytes));
-    session.on("error", (error: Error) => (this.#failure ??= error));
-    session.on("close", () => {
+    this.#connection = new ClientConnection(socket, requests, () => {
       if (this.#state !== "open") return;
       this.#state = "ended";
       for (const listener of this.#listeners.splice(0)) listener();
@@ -133,8 +125,8 @@ class Http2Channel implements RpcChannel {
   ): Promise<Response> {
     return new Promise((resolve, reject) => {
       const call = this.#start(method, new SingleResponse(method.response, resolve, reject), options);
-      call?.write(method.request.encode(request));
-      call?.finishWriting();
+      call.write(method.request.encode(request));
+      call.finishWriting();
     });
   }
 
@@ -144,35 +136,32 @@ class Http2Channel implements RpcChannel {
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
   ): { cancel(): void } {
     const call = this.#start(method, new ResponseStream(method.response, receiver));
-    call?.write(method.request.encode(request));
-    call?.finishWriting();
-    return { cancel: () => call?.cancel() };
+    call.write(method.request.encode(request));
+    call.finishWriting();
+    return { cancel: () => call.cancel() };
   }
 
   clientStream<Request, Response>(
     method: MethodDescriptor<Request, Response>,
   ): { write(message: Request): void; finish(): Promise<Response>; cancel(): void } {
-    let call: ClientCall | null = null;
-    const response = new Promise<Response>((resolve, reject) => {
-      call = this.#start(method, new SingleResponse(method.response, resolve, reject));
-    });
+    const { promise, resolve, reject } = Promise.withResolvers<Response>();
+    const call = this.#start(method, new SingleResponse(method.response, resolve, reject));
     // The failure is told by `finish`; before that, nobody waits for it.
-    response.catch(() => {});
-    const started = call as ClientCall | null;
+    promise.catch(() => {});
     return {
-      write: (message) => started?.write(method.request.encode(message)),
+      write: (message) => call.write(method.request.encode(message)),
       finish: () => {
-        started?.finishWriting();
-        return response;
+        call.finishWriting();
+        return promise;
       },
-      cancel: () => started?.fail(new RpcError(Status.CANCELLED, "cancelled")),
+      cancel: () => call.fail(new RpcError(Status.CANCELLED, "cancelled")),
     };
   }
 
   close(): void {
     if (this.#state !== "open") return;
     this.#state = "closed by us";
-    this.#session.destroy();
+    this.#connection.destroy();
   }
 
   onClosed(listener: () => void): void {
@@ -184,39 +173,24 @@ class Http2Channel implements RpcChannel {
   /** What a call that lost its stream without a status reports, when the connection is to blame. */
   connectionError(): RpcError | null {
     if (this.#state === "closed by us") return new RpcError(Status.CANCELLED, "the connection was closed");
-    if (!this.#session.closed && !this.#session.destroyed && this.#failure === null) return null;
-    const reason = this.#failure === null ? "" : `: ${this.#failure.message}`;
+    const { failure } = this.#connection;
+    if (this.#connection.isOpen && failure === null) return null;
+    const reason = failure === null ? "" : `: ${failure.message}`;
     return new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} ended${reason}`, {
-      cause: this.#failure ?? undefined,
+      cause: failure ?? undefined,
     });
   }
 
-  /** Null when the connection takes no more calls, which the receiver has then been told. */
   #start(
     method: { readonly path: string },
     receiver: ClientReceiver,
     options?: { timeoutMs?: number; traceparent?: string },
-  ): ClientCall | null {
-    const headers: Record<string, string> = {
-      ":method": "POST",
-      ":path": method.path,
-      "content-type": "application/grpc",
-      te: "trailers",
-    };
-    if (options?.timeoutMs !== undefined) headers["grpc-timeout"] = formatTimeout(options.timeoutMs);
-    if (options?.traceparent !== undefined && options.traceparent !== "") headers["traceparent"] = options.traceparent;
-    let stream: ClientHttp2Stream;
-    try {
-      stream = this.#session.request(headers, { endStream: false });
-    } catch (error) {
-      const failure =
-        this.connectionError() ??
-        new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} takes no more calls`, { cause: error });
-      // As every other failure: after the call that caused it has returned.
-      queueMicrotask(() => receiver.onEnd(failure));
-      return null;
-    }
-    return new ClientCall(stream, receiver, options?.timeoutMs ?? null, this);
+  ): ClientCall {
+    const call = new ClientCall(receiver, options?.timeoutMs ?? null, this);
+    const timeout = options?.timeoutMs === undefined ? "" : formatTimeout(options.timeoutMs);
+    const head = { path: method.path, timeout, traceparent: options?.traceparent ?? "" };
+    call.begin(this.#connection.request(head, call));
+    return call;
   }
 }
 

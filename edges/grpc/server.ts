@@ -13,7 +13,7 @@ import { assert } from "../../runtime/assert.ts";
 import type { Telemetry } from "../../runtime/ports.ts";
 import { Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
 import { localCaller } from "./caller.ts";
-import { Http2Connection } from "./http2/connection.ts";
+import { ServerConnection } from "./http2/server-connection.ts";
 import type { RequestHeaders } from "./http2/request-headers.ts";
 import { httpError } from "./http2/response-headers.ts";
 import type { Http2Stream } from "./http2/stream.ts";
@@ -44,7 +44,7 @@ export interface ListenTlsOptions extends Membership {
 }
 
 interface Connection {
-  readonly http2: Http2Connection;
+  readonly http2: ServerConnection;
   readonly caller: Caller;
   readonly membership: Membership;
   /** Those whose handler runs, or will. */
@@ -155,7 +155,7 @@ export class GrpcServer {
   #serve(socket: Duplex, caller: Caller, membership: Membership): void {
     let isGone: () => void;
     const gone = new Promise<void>((resolve) => (isGone = resolve));
-    const http2 = new Http2Connection(socket, {
+    const http2 = new ServerConnection(socket, {
       onRequest: (stream, headers) => this.#onRequest(connection, stream, headers),
       onClose: (error) => {
         this.#connections.delete(connection);

@@ -1,5 +1,5 @@
 /** gRPC's status and deadline as they stand in HTTP/2 headers. */
-import { constants } from "node:http2";
+import { ErrorCode } from "./http2/protocol.ts";
 import { Status } from "../../runtime/rpc.ts";
 
 /** Percent-encodes a status text: everything outside printable ASCII, and the percent sign (gRPC over HTTP/2, "Status-Message"). */
@@ -54,13 +54,13 @@ export function parseStatus(text: string): Status {
 /** What a stream reset means ("HTTP2 Transport Mapping" of gRPC over HTTP/2). */
 export function statusOfReset(http2Code: number): Status {
   switch (http2Code) {
-    case constants.NGHTTP2_CANCEL:
+    case ErrorCode.CANCEL:
       return Status.CANCELLED;
-    case constants.NGHTTP2_REFUSED_STREAM:
+    case ErrorCode.REFUSED_STREAM:
       return Status.UNAVAILABLE;
-    case constants.NGHTTP2_ENHANCE_YOUR_CALM:
+    case ErrorCode.ENHANCE_YOUR_CALM:
       return Status.RESOURCE_EXHAUSTED;
-    case constants.NGHTTP2_INADEQUATE_SECURITY:
+    case ErrorCode.INADEQUATE_SECURITY:
       return Status.PERMISSION_DENIED;
     default:
       return Status.INTERNAL;

@@ -1,8 +1,9 @@
-// The server's HTTP/2 against what a client may send: vectors, every way of cutting the bytes, garbage, and floods.
+// HTTP/2 against what its peers may send: vectors, every way of cutting the bytes, garbage, and floods.
 import { duplexPair, type Duplex } from "node:stream";
 import test from "ava";
 import fc from "fast-check";
-import { Http2Connection } from "../../edges/grpc/http2/connection.ts";
+import { ClientConnection } from "../../edges/grpc/http2/client-connection.ts";
+import { ServerConnection } from "../../edges/grpc/http2/server-connection.ts";
 import { HpackDecoder } from "../../edges/grpc/http2/hpack-decoder.ts";
 import { ErrorCode, FrameType, headerTableBytesMax, preface, rates } from "../../edges/grpc/http2/protocol.ts";
 import type { Http2Stream } from "../../edges/grpc/http2/stream.ts";
@@ -47,7 +48,7 @@ function serve(): Served {
   let isClosed = false;
   client.on("data", (chunk: Buffer) => received.push(chunk));
   client.on("error", () => {});
-  new Http2Connection(socket, {
+  new ServerConnection(socket, {
     onRequest: (stream: Http2Stream, headers) => {
       requests.push(headers.path);
       const at = bodies.push("") - 1;
@@ -271,3 +272,166 @@ test("a client that sends more than its window, or breaks framing, is told so", 
     ErrorCode.PROTOCOL_ERROR,
   );
 });
+
+interface Asked {
+  readonly connection: ClientConnection;
+  /** The peer's end of the wire. */
+  readonly server: Duplex;
+  /** Frames that the client has sent behind its preface. */
+  frames(): { readonly type: number; readonly streamId: number; readonly flags: number; readonly payload: Buffer }[];
+  /** Starts a call; its log grows with what becomes of it. */
+  ask(path: string): { readonly log: string[]; readonly stream: Http2Stream | null };
+}
+
+function ask(): Asked {
+  const [server, socket] = duplexPair();
+  const received: Buffer[] = [];
+  server.on("data", (chunk: Buffer) => received.push(chunk));
+  server.on("error", () => {});
+  const connection = new ClientConnection(socket, { scheme: "https", authority: "swarm-manager" }, () => {});
+  return {
+    connection,
+    server,
+    frames() {
+      const bytes = Buffer.concat(received).subarray(preface.length);
+      const frames = [];
+      for (let at = 0; at < bytes.length;) {
+        const length = bytes.readUIntBE(at, 3);
+        const payload = bytes.subarray(at + 9, at + 9 + length);
+        frames.push({
+          type: bytes[at + 3] as number,
+          flags: bytes[at + 4] as number,
+          streamId: bytes.readUInt32BE(at + 5),
+          payload,
+        });
+        at += 9 + length;
+      }
+      return frames;
+    },
+    ask(path) {
+      const log: string[] = [];
+      const stream: Http2Stream | null = connection.request(
+        { path, timeout: "", traceparent: "" },
+        {
+          takeHeaders: (fields) => log.push(`headers ${fields.status}/${fields.grpcStatus}`),
+          receive: (chunk) => log.push(`data ${chunk.length}`),
+          received: () => log.push("end"),
+          closed: () => log.push(`closed ${String(stream?.resetCode ?? null)}`),
+        },
+      );
+      stream?.send(Buffer.from("hello"));
+      stream?.finish();
+      return { log, stream };
+    },
+  };
+}
+
+test("a client's requests decode to what they say, the repeated ones in a few bytes", async (t) => {
+  const asked = ask();
+  const paths = [
+    "/a/One",
+    "/a/Two",
+    "/a/One",
+    ...Array.from({ length: 60 }, (_, at) => `/long/${"x".repeat(at)}`),
+    "/a/Two",
+  ];
+  for (const path of paths) asked.ask(path);
+  await turns();
+  const decoder = new HpackDecoder(headerTableBytesMax);
+  const blocks = asked.frames().filter(({ type }) => type === FrameType.HEADERS);
+  const decoded = blocks.map(({ payload }) => decodeAll(decoder, payload));
+  t.deepEqual(
+    decoded,
+    paths.map((path) => [
+      ":method: POST",
+      ":scheme: https",
+      `:path: ${path}`,
+      ":authority: swarm-manager",
+      "content-type: application/grpc",
+      "te: trailers",
+    ]),
+  );
+  t.true((blocks.at(-1)?.payload.length ?? 99) <= 12);
+  t.true(decoder.table.bytes <= headerTableBytesMax);
+  asked.connection.destroy();
+});
+
+test("a peer with a small table is sent literals, after being told that its table is empty", async (t) => {
+  const asked = ask();
+  asked.ask("/a/One");
+  await turns();
+  asked.server.write(frame(FrameType.SETTINGS, 0, 0, hex("0001 00000000")));
+  await turns();
+  asked.ask("/a/One");
+  asked.ask("/a/One");
+  await turns();
+  const [first, ...others] = asked.frames().filter(({ type }) => type === FrameType.HEADERS);
+  const decoder = new HpackDecoder(headerTableBytesMax);
+  const expected = decodeAll(decoder, first?.payload as Buffer);
+  for (const { payload } of others) t.deepEqual(decodeAll(decoder, payload), expected);
+  t.is(decoder.table.bytes, 0);
+  asked.connection.destroy();
+});
+
+test("L2: calls beyond what the peer takes wait in order, and one that is cancelled meanwhile never begins", async (t) => {
+  const asked = ask();
+  asked.server.write(frame(FrameType.SETTINGS, 0, 0, hex("0003 00000001")));
+  await turns();
+  const first = asked.ask("/a/First");
+  const cancelled = asked.ask("/a/Cancelled");
+  const last = asked.ask("/a/Last");
+  cancelled.stream?.reset(ErrorCode.CANCEL);
+  await turns();
+  const begun = (): number[] =>
+    asked.frames().flatMap(({ type, streamId }) => (type === FrameType.HEADERS ? [streamId] : []));
+  t.deepEqual(begun(), [1]);
+  asked.server.write(frame(FrameType.HEADERS, 0x5, 1, hex("88 00 0b 677270632d737461747573 01 30")));
+  await turns();
+  t.deepEqual(first.log, ["headers 200/0", "end", "closed null"]);
+  t.deepEqual(cancelled.log, ["closed null"]);
+  t.deepEqual(begun(), [1, 3]);
+  t.deepEqual(last.log, []);
+  asked.connection.destroy();
+});
+
+test("L3: after a GOAWAY the calls that the peer takes go on, the others end as refused, and nothing begins", async (t) => {
+  const asked = ask();
+  asked.server.write(settings);
+  const taken = asked.ask("/a/Taken");
+  const refused = asked.ask("/a/Refused");
+  await turns();
+  asked.server.write(frame(FrameType.GOAWAY, 0, 0, hex("00000001 00000000")));
+  await turns();
+  t.deepEqual(refused.log, [`closed ${ErrorCode.REFUSED_STREAM}`]);
+  t.is(asked.ask("/a/Late").stream, null);
+  asked.server.write(frame(FrameType.HEADERS, 0x5, 1, hex("88 00 0b 677270632d737461747573 01 30")));
+  await turns();
+  t.deepEqual(taken.log, ["headers 200/0", "end", "closed null"]);
+  asked.connection.destroy();
+});
+
+test("a request larger than the peer's windows goes on as they open, and ends once", async (t) => {
+  const asked = ask();
+  asked.server.write(settings);
+  await turns();
+  const stream = asked.connection.request(
+    { path: "/a/Large", timeout: "", traceparent: "" },
+    { takeHeaders: () => {}, receive: () => {}, received: () => {}, closed: () => {} },
+  );
+  stream?.send(Buffer.alloc(100_000, 7));
+  stream?.finish();
+  await turns();
+  const sent = (): number =>
+    asked.frames().reduce((sum, { type, payload }) => sum + (type === FrameType.DATA ? payload.length : 0), 0);
+  t.is(sent(), 65_535);
+  for (const streamId of [0, 1]) asked.server.write(frame(FrameType.WINDOW_UPDATE, 0, streamId, hex("00010000")));
+  await turns();
+  t.is(sent(), 100_005);
+  const ends = asked.frames().filter(({ type, flags }) => type === FrameType.DATA && (flags & 1) === 1);
+  t.is(ends.length, 1);
+  asked.connection.destroy();
+});
+
+async function turns(): Promise<void> {
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,7 +1,7 @@
 /**
- * One HTTP/2 connection of a server, on a socket whose handshake is done.
+ * One HTTP/2 connection, on a socket whose handshake is done: what server and client have in common.
  *
- * Stages: preface → open → draining (GOAWAY sent, calls under way go on) → ended.
+ * Stages: preface → open → draining (takes no new streams; those under way go on) → ending → ended.
  *
  * N1: a peer that breaks the protocol or a limit of `protocol.ts` gets a GOAWAY that says so, and no more is read.
  * N2: every stream is told its end exactly once, also when the connection ends under it.
@@ -9,62 +9,53 @@
 import type { Duplex } from "node:stream";
 import { InvariantError } from "../../../runtime/assert.ts";
 import { FrameParser, type FrameSink } from "./frame-parser.ts";
-import { controlFrame, goAwayFrame, greeting, numberFrame, settingsAck } from "./frame-writer.ts";
-import { HpackDecoder } from "./hpack-decoder.ts";
+import { controlFrame, goAwayFrame, numberFrame, settingsAck } from "./frame-writer.ts";
 import {
   ConnectionError,
   ErrorCode,
   Flag,
   FrameType,
   Setting,
-  concurrentStreamsMax,
   connectionWindowBytes,
   defaultWindowBytes,
   frameBytesMax,
   headerBlockBytesMax,
   headerBlockFramesMax,
-  headerListBytesMax,
-  headerTableBytesMax,
   lingerMs,
   prefaceTimeoutMs,
   rates,
   streamWindowBytes,
   windowBytesMax,
 } from "./protocol.ts";
-import { RequestHeaders } from "./request-headers.ts";
 import { Sender } from "./sender.ts";
-import { Http2Stream, type StreamOwner } from "./stream.ts";
+import type { Http2Stream, StreamOwner } from "./stream.ts";
 import { TokenBucket } from "./token-bucket.ts";
 
-export interface ConnectionHandler {
-  /** A request's headers are there; they are valid only during the call. */
-  onRequest(stream: Http2Stream, headers: RequestHeaders): void;
-  /** The connection is gone; with the reason if it failed. Called once. */
-  onClose(error: Error | null): void;
-}
-
-/** Decoded within one call: shared by all connections. */
-const requestHeaders = new RequestHeaders();
-
-function require(condition: boolean, code: ErrorCode, message: string): asserts condition {
+export function require(condition: boolean, code: ErrorCode, message: string): asserts condition {
   if (!condition) throw new ConnectionError(code, message);
 }
 
-export class Http2Connection implements FrameSink, StreamOwner {
+/** Where a header block stands, and the flags of the frame that it began with. */
+export interface HeaderBlock {
+  readonly flags: number;
+  readonly bytes: Buffer;
+  readonly at: number;
+  readonly end: number;
+}
+
+export abstract class Http2Connection implements FrameSink, StreamOwner {
   readonly streams = new Map<number, Http2Stream>();
+  protected readonly sender: Sender;
+  /** The peer's SETTINGS_INITIAL_WINDOW_SIZE. */
+  protected initialWindow = defaultWindowBytes;
   readonly #socket: Duplex;
-  readonly #handler: ConnectionHandler;
   readonly #parser: FrameParser;
-  readonly #sender: Sender;
-  readonly #decoder = new HpackDecoder(headerTableBytesMax);
   readonly #resets: TokenBucket;
   readonly #pings: TokenBucket;
   readonly #settings: TokenBucket;
   readonly #emptyData: TokenBucket;
   #timer: NodeJS.Timeout | null;
   #hasSettings = false;
-  #lastStreamId = 0;
-  #initialWindow = defaultWindowBytes;
   #receiveWindow = connectionWindowBytes;
   #unacknowledged = 0;
   /** A header block under way: its stream, flags, and parts so far. */
@@ -72,13 +63,13 @@ export class Http2Connection implements FrameSink, StreamOwner {
   #stage: "open" | "draining" | "ending" | "ended" = "open";
   #failure: Error | null = null;
 
-  constructor(socket: Duplex, handler: ConnectionHandler) {
+  /** `greeting`: what our side begins with. `isServer`: the peer begins with a preface. */
+  constructor(socket: Duplex, greeting: Buffer, isServer: boolean) {
     this.#socket = socket;
-    this.#handler = handler;
-    this.#parser = new FrameParser(this);
-    this.#sender = new Sender(
+    this.#parser = new FrameParser(this, isServer);
+    this.sender = new Sender(
       socket,
-      (stream) => this.#sent(stream),
+      (stream) => this.onSent(stream),
       () => this.#flushed(),
     );
     const now = performance.now();
@@ -88,24 +79,61 @@ export class Http2Connection implements FrameSink, StreamOwner {
     this.#emptyData = new TokenBucket(rates.emptyData, now);
     this.#timer = setTimeout(() => this.destroy(), prefaceTimeoutMs);
     socket.on("data", (chunk: Buffer) => this.#receive(chunk));
-    socket.on("drain", () => this.#sender.drained());
+    socket.on("drain", () => this.sender.drained());
     socket.on("end", () => this.destroy());
     socket.on("error", (error: Error) => (this.#failure ??= error));
     socket.on("close", () => this.#closed());
-    this.#sender.control(greeting);
+    this.sender.control(greeting);
+  }
+
+  /** False for a stream that neither side has begun. */
+  protected abstract hasBegun(streamId: number): boolean;
+  /** The highest stream that the peer has begun. */
+  protected abstract lastStreamId(): number;
+  /** HEADERS came, for a stream that the peer may send them on or not. Throws ConnectionError. */
+  protected abstract onHeaderBlock(streamId: number, block: HeaderBlock): void;
+  /** The peer's half of a stream is over. */
+  protected onRemoteEnd(stream: Http2Stream): void {
+    stream.takeEnd();
+  }
+  /** Our half of a stream is over. */
+  protected abstract onSent(stream: Http2Stream): void;
+  /** DATA or HEADERS came for a stream that is closed, or whose other half is. */
+  protected abstract onStray(streamId: number, stream: Http2Stream | undefined): void;
+  protected abstract onPeerSetting(id: number, value: number): void;
+  protected abstract onGoAway(lastStreamId: number, code: number): void;
+  /** The connection is gone; with the reason if it failed. Called once, after every stream's end. */
+  protected abstract onGone(error: Error | null): void;
+  /** A stream is closed, and no longer among `streams`. */
+  protected onRemoved(): void {}
+  /** What to do with an error that is no fault of the peer's bytes. */
+  protected abstract onBug(error: unknown): void;
+
+  get isOpen(): boolean {
+    return this.#stage === "open";
+  }
+
+  get failure(): Error | null {
+    return this.#failure;
   }
 
   /** Takes no more calls; ends when those under way are over. */
   close(): void {
-    if (this.#stage !== "open") return;
+    if (!this.drain()) return;
+    this.sender.control(goAwayFrame(this.lastStreamId(), ErrorCode.NO_ERROR));
+  }
+
+  /** True when that is news. */
+  protected drain(): boolean {
+    if (this.#stage !== "open") return false;
     this.#stage = "draining";
-    this.#sender.control(goAwayFrame(this.#lastStreamId, ErrorCode.NO_ERROR));
+    return true;
   }
 
   /** Sends what is decided, and cuts the connection. */
   destroy(): void {
     if (this.#stage === "ended") return;
-    this.#sender.flush();
+    this.sender.flush();
     this.#socket.destroy();
   }
 
@@ -114,22 +142,18 @@ export class Http2Connection implements FrameSink, StreamOwner {
     try {
       this.#parser.push(chunk);
     } catch (error) {
-      if (error instanceof InvariantError) throw error;
-      // Whatever else a peer's bytes bring about is this connection's end, not the process's.
-      this.#fail(
-        error instanceof ConnectionError
-          ? error
-          : new ConnectionError(ErrorCode.INTERNAL_ERROR, error instanceof Error ? error.message : "unknown"),
-      );
+      if (error instanceof ConnectionError) this.fail(error);
+      else if (error instanceof InvariantError) throw error;
+      else this.onBug(error);
     }
   }
 
   /** N1. The socket lingers, so that the peer can read why. */
-  #fail(error: ConnectionError): void {
+  protected fail(error: ConnectionError): void {
     if (this.#stage === "ending" || this.#stage === "ended") return;
     this.#failure ??= error;
-    this.#sender.control(goAwayFrame(this.#lastStreamId, error.code));
-    this.#sender.flush();
+    this.sender.control(goAwayFrame(this.lastStreamId(), error.code));
+    this.sender.flush();
     this.#finish();
     this.#closeStreams();
   }
@@ -151,7 +175,7 @@ export class Http2Connection implements FrameSink, StreamOwner {
     this.#stage = "ended";
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#closeStreams();
-    this.#handler.onClose(this.#failure);
+    this.onGone(this.#failure);
   }
 
   #closeStreams(): void {
@@ -160,53 +184,43 @@ export class Http2Connection implements FrameSink, StreamOwner {
     for (const stream of streams) stream.close();
   }
 
-  #control(frame: Uint8Array): void {
-    if (!this.#sender.control(frame)) this.destroy();
+  protected control(frame: Uint8Array): void {
+    if (!this.sender.control(frame)) this.destroy();
   }
 
   wantsToSend(stream: Http2Stream): void {
-    if (!stream.isClosed) this.#sender.list(stream);
+    if (!stream.isClosed) this.sender.list(stream);
   }
 
   reset(stream: Http2Stream, code: ErrorCode): void {
     if (stream.isClosed) return;
-    this.#control(numberFrame(FrameType.RST_STREAM, stream.id, code));
-    this.#remove(stream);
+    this.control(numberFrame(FrameType.RST_STREAM, stream.id, code));
+    this.remove(stream);
   }
 
   consumed(stream: Http2Stream, bytes: number): void {
-    this.#giveBack(bytes);
+    this.giveBack(bytes);
     stream.unacknowledged += bytes;
     if (stream.unacknowledged < streamWindowBytes / 2 || stream.isRemoteEnded) return;
-    this.#control(numberFrame(FrameType.WINDOW_UPDATE, stream.id, stream.unacknowledged));
+    this.control(numberFrame(FrameType.WINDOW_UPDATE, stream.id, stream.unacknowledged));
     stream.receiveWindow += stream.unacknowledged;
     stream.unacknowledged = 0;
   }
 
-  #giveBack(bytes: number): void {
+  protected giveBack(bytes: number): void {
     this.#unacknowledged += bytes;
     if (this.#unacknowledged < connectionWindowBytes / 2) return;
-    this.#control(numberFrame(FrameType.WINDOW_UPDATE, 0, this.#unacknowledged));
+    this.control(numberFrame(FrameType.WINDOW_UPDATE, 0, this.#unacknowledged));
     this.#receiveWindow += this.#unacknowledged;
     this.#unacknowledged = 0;
   }
 
-  /** Our half of a stream is over. A peer that is still sending is asked to stop (RFC 9113 §8.1). */
-  #sent(stream: Http2Stream): void {
-    if (stream.isRemoteEnded) this.#remove(stream);
-    else this.reset(stream, ErrorCode.NO_ERROR);
-  }
-
-  #remove(stream: Http2Stream): void {
+  protected remove(stream: Http2Stream): void {
     if (!this.streams.delete(stream.id)) return;
     const held = stream.close();
-    if (held > 0) this.#giveBack(held);
-    if (this.#stage === "draining" && this.streams.size === 0) this.#sender.control(nothing);
-  }
-
-  onPreface(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
+    if (held > 0) this.giveBack(held);
+    if (this.#stage === "draining" && this.streams.size === 0) this.sender.control(nothing);
+    this.onRemoved();
   }
 
   onFrame(type: number, flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
@@ -231,7 +245,7 @@ export class Http2Connection implements FrameSink, StreamOwner {
         this.#checkDependency(streamId, bytes, at);
         return;
       case FrameType.RST_STREAM:
-        this.#onReset(streamId, end - at);
+        this.#onReset(streamId, bytes, at, end);
         return;
       case FrameType.SETTINGS:
         this.#onSettings(flags, streamId, bytes, at, end);
@@ -241,18 +255,19 @@ export class Http2Connection implements FrameSink, StreamOwner {
         require(end - at === 8, ErrorCode.FRAME_SIZE_ERROR, "PING size");
         if ((flags & Flag.ACK) !== 0) return;
         require(this.#pings.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many PINGs");
-        this.#control(controlFrame(FrameType.PING, Flag.ACK, 0, bytes.subarray(at, end)));
+        this.control(controlFrame(FrameType.PING, Flag.ACK, 0, bytes.subarray(at, end)));
         return;
       case FrameType.GOAWAY:
         require(streamId === 0, ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream");
         require(end - at >= 8, ErrorCode.FRAME_SIZE_ERROR, "GOAWAY size");
+        this.onGoAway(bytes.readUInt32BE(at) & 0x7fffffff, bytes.readUInt32BE(at + 4));
         return;
       case FrameType.WINDOW_UPDATE:
         this.#onWindowUpdate(streamId, bytes, at, end);
         return;
       case FrameType.PUSH_PROMISE:
       case FrameType.CONTINUATION:
-        throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "a frame that no client sends here");
+        throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "a frame that has no place here");
       default:
       // Frames of unknown type are ignored (RFC 9113 §4.1).
     }
@@ -267,7 +282,7 @@ export class Http2Connection implements FrameSink, StreamOwner {
   }
 
   #onData(flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
-    require(streamId !== 0 && streamId <= this.#lastStreamId, ErrorCode.PROTOCOL_ERROR, "DATA on no stream");
+    require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "DATA on no stream");
     const size = end - at;
     const contentAt = (flags & Flag.PADDED) === 0 ? at : at + 1;
     const contentEnd = contentAt === at ? end : this.#contentEnd(bytes, at, end);
@@ -279,39 +294,37 @@ export class Http2Connection implements FrameSink, StreamOwner {
       require(this.#emptyData.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many empty DATA frames");
     const stream = this.streams.get(streamId);
     if (stream === undefined || stream.isRemoteEnded) {
-      this.#giveBack(size);
-      this.#onClosedStream(streamId, stream);
+      this.giveBack(size);
+      this.onStray(streamId, stream);
       return;
     }
     stream.receiveWindow -= size;
     if (stream.receiveWindow < 0) {
-      this.#giveBack(size);
-      this.#resetByFault(stream, ErrorCode.FLOW_CONTROL_ERROR);
+      this.giveBack(size);
+      this.resetByFault(stream, ErrorCode.FLOW_CONTROL_ERROR);
       return;
     }
     if (stream.promised !== null) {
       stream.promised -= length;
       if (stream.promised < 0 || (isEnd && stream.promised !== 0)) {
-        this.#giveBack(size);
-        this.#resetByFault(stream, ErrorCode.PROTOCOL_ERROR);
+        this.giveBack(size);
+        this.resetByFault(stream, ErrorCode.PROTOCOL_ERROR);
         return;
       }
     }
     // Before the last bytes are taken, so that no window is opened for a stream that is complete.
     if (isEnd) stream.isRemoteEnded = true;
     if (size > 0) stream.take(bytes.subarray(contentAt, contentEnd), size);
-    if (isEnd && !stream.isClosed) stream.takeEnd();
+    if (isEnd && !stream.isClosed) this.onRemoteEnd(stream);
   }
 
-  /** What still arrives for a stream that we ended early is no fault; it is answered at the cost of the peer's resets. */
-  #onClosedStream(streamId: number, stream: Http2Stream | undefined): void {
-    require(this.#resets.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many frames on closed streams");
-    if (stream !== undefined) this.reset(stream, ErrorCode.STREAM_CLOSED);
-    else this.#control(numberFrame(FrameType.RST_STREAM, streamId, ErrorCode.STREAM_CLOSED));
+  /** Costs the peer one of the resets that it may bring about. */
+  protected chargeReset(): void {
+    require(this.#resets.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many streams reset");
   }
 
-  #resetByFault(stream: Http2Stream, code: ErrorCode): void {
-    require(this.#resets.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many faulty streams");
+  protected resetByFault(stream: Http2Stream, code: ErrorCode): void {
+    this.chargeReset();
     this.reset(stream, code);
   }
 
@@ -330,7 +343,7 @@ export class Http2Connection implements FrameSink, StreamOwner {
       contentAt += 5;
     }
     if ((flags & Flag.END_HEADERS) !== 0) {
-      this.#onBlock(streamId, flags, bytes, contentAt, contentEnd);
+      this.onHeaderBlock(streamId, { flags, bytes, at: contentAt, end: contentEnd });
       return;
     }
     this.#block = { streamId, flags, parts: [], bytes: 0 };
@@ -346,46 +359,8 @@ export class Http2Connection implements FrameSink, StreamOwner {
       block.parts.length <= headerBlockFramesMax, ErrorCode.ENHANCE_YOUR_CALM, "a header block too large");
     if ((flags & Flag.END_HEADERS) === 0) return;
     this.#block = null;
-    this.#onBlock(block.streamId, block.flags, Buffer.concat(block.parts), 0, block.bytes);
-  }
-
-  #onBlock(streamId: number, flags: number, bytes: Buffer, at: number, end: number): void {
-    const headers = requestHeaders;
-    headers.reset();
-    this.#decoder.decode(bytes, at, end, headers);
-    const isEnd = (flags & Flag.END_STREAM) !== 0;
-    const open = this.streams.get(streamId);
-    if (open !== undefined) {
-      this.#onTrailers(open, isEnd, headers);
-      return;
-    }
-    require(streamId > this.#lastStreamId, ErrorCode.STREAM_CLOSED, "HEADERS on a closed stream");
-    this.#lastStreamId = streamId;
-    const stream = new Http2Stream(streamId, this, this.#initialWindow);
-    this.streams.set(streamId, stream);
-    if (this.#stage !== "open" || this.streams.size > concurrentStreamsMax) {
-      this.#resetByFault(stream, ErrorCode.REFUSED_STREAM);
-      return;
-    }
-    if (headers.bytes > headerListBytesMax) {
-      this.#resetByFault(stream, ErrorCode.ENHANCE_YOUR_CALM);
-      return;
-    }
-    if (!headers.isRequest || (isEnd && (headers.contentLength ?? 0) !== 0)) {
-      this.#resetByFault(stream, ErrorCode.PROTOCOL_ERROR);
-      return;
-    }
-    stream.promised = headers.contentLength;
-    stream.isRemoteEnded = isEnd;
-    this.#handler.onRequest(stream, headers);
-    if (isEnd && !stream.isClosed) stream.takeEnd();
-  }
-
-  #onTrailers(stream: Http2Stream, isEnd: boolean, headers: RequestHeaders): void {
-    if (stream.isRemoteEnded) this.#onClosedStream(stream.id, stream);
-    else if (!isEnd || !headers.isTrailers || (stream.promised ?? 0) !== 0)
-      this.#resetByFault(stream, ErrorCode.PROTOCOL_ERROR);
-    else stream.takeEnd();
+    const bytesOfAll = Buffer.concat(block.parts);
+    this.onHeaderBlock(block.streamId, { flags: block.flags, bytes: bytesOfAll, at: 0, end: block.bytes });
   }
 
   #checkDependency(streamId: number, bytes: Buffer, at: number): void {
@@ -393,12 +368,14 @@ export class Http2Connection implements FrameSink, StreamOwner {
     throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "a stream that depends on itself");
   }
 
-  #onReset(streamId: number, size: number): void {
-    require(streamId !== 0 && streamId <= this.#lastStreamId, ErrorCode.PROTOCOL_ERROR, "RST_STREAM on no stream");
-    require(size === 4, ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM size");
-    require(this.#resets.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many resets");
+  #onReset(streamId: number, bytes: Buffer, at: number, end: number): void {
+    require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "RST_STREAM on no stream");
+    require(end - at === 4, ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM size");
+    this.chargeReset();
     const stream = this.streams.get(streamId);
-    if (stream !== undefined) this.#remove(stream);
+    if (stream === undefined) return;
+    stream.resetCode = bytes.readUInt32BE(at);
+    this.remove(stream);
   }
 
   #onSettings(flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
@@ -411,8 +388,10 @@ export class Http2Connection implements FrameSink, StreamOwner {
     require(size % 6 === 0, ErrorCode.FRAME_SIZE_ERROR, "SETTINGS size");
     require(this.#settings.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many SETTINGS");
     this.#hasSettings = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
     for (let pair = at; pair < end; pair += 6) this.#onSetting(bytes.readUInt16BE(pair), bytes.readUInt32BE(pair + 2));
-    this.#control(settingsAck);
+    this.control(settingsAck);
   }
 
   #onSetting(id: number, value: number): void {
@@ -425,37 +404,37 @@ export class Http2Connection implements FrameSink, StreamOwner {
         return;
       case Setting.INITIAL_WINDOW_SIZE: {
         require(value <= windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE");
-        const change = value - this.#initialWindow;
-        this.#initialWindow = value;
+        const change = value - this.initialWindow;
+        this.initialWindow = value;
         for (const stream of this.streams.values()) {
           stream.sendWindow += change;
           require(stream.sendWindow <= windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "a stream's window");
-          if (stream.sendWindow > 0 && stream.queuedBytes > 0) this.#sender.list(stream);
+          if (stream.sendWindow > 0 && stream.queuedBytes > 0) this.sender.list(stream);
         }
         return;
       }
       default:
-      // Our encoder keeps no table, and our headers are short: the rest does not concern us.
+        this.onPeerSetting(id, value);
     }
   }
 
   #onWindowUpdate(streamId: number, bytes: Buffer, at: number, end: number): void {
     require(end - at === 4, ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE size");
-    require(streamId <= this.#lastStreamId, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on no stream");
+    require(streamId === 0 || this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on no stream");
     const increment = bytes.readUInt32BE(at) & 0x7fffffff;
     if (streamId === 0) {
       require(increment > 0, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing");
-      this.#sender.window += increment;
-      require(this.#sender.window <= windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "the connection's window");
-      this.#sender.unblock();
+      this.sender.window += increment;
+      require(this.sender.window <= windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "the connection's window");
+      this.sender.unblock();
       return;
     }
     const stream = this.streams.get(streamId);
     if (stream === undefined) return;
     stream.sendWindow += increment;
-    if (increment === 0) this.#resetByFault(stream, ErrorCode.PROTOCOL_ERROR);
-    else if (stream.sendWindow > windowBytesMax) this.#resetByFault(stream, ErrorCode.FLOW_CONTROL_ERROR);
-    else if (stream.queuedBytes > 0 && stream.sendWindow > 0) this.#sender.list(stream);
+    if (increment === 0) this.resetByFault(stream, ErrorCode.PROTOCOL_ERROR);
+    else if (stream.sendWindow > windowBytesMax) this.resetByFault(stream, ErrorCode.FLOW_CONTROL_ERROR);
+    else if (stream.queuedBytes > 0 && stream.sendWindow > 0) this.sender.list(stream);
   }
 }
 

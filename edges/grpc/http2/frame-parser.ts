@@ -7,7 +7,6 @@
 import { ConnectionError, ErrorCode, frameBytesMax, frameHeaderBytes, preface } from "./protocol.ts";
 
 export interface FrameSink {
-  onPreface(): void;
   /** The payload is bytes[at..end), valid only during the call. May throw ConnectionError. */
   onFrame(type: number, flags: number, streamId: number, bytes: Buffer, at: number, end: number): void;
 }
@@ -22,8 +21,10 @@ export class FrameParser {
   #payload: Buffer | null = null;
   #payloadAt = 0;
 
-  constructor(sink: FrameSink) {
+  /** `hasPreface`: the peer is a client, which begins with one. */
+  constructor(sink: FrameSink, hasPreface: boolean) {
     this.#sink = sink;
+    if (!hasPreface) this.#prefaceAt = preface.length;
   }
 
   /** Takes the next bytes. Throws ConnectionError; afterwards the parser must not be used again. */
@@ -75,7 +76,6 @@ export class FrameParser {
     if (preface.compare(chunk, 0, taken, this.#prefaceAt, this.#prefaceAt + taken) !== 0)
       throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "no HTTP/2 preface");
     this.#prefaceAt += taken;
-    if (this.#prefaceAt === preface.length) this.#sink.onPreface();
     return taken;
   }
 

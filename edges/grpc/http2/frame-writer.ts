@@ -1,5 +1,6 @@
-/** Writes the frames that a server sends. */
+/** Writes frames. */
 import {
+  Flag,
   FrameType,
   Setting,
   concurrentStreamsMax,
@@ -7,6 +8,7 @@ import {
   defaultWindowBytes,
   frameHeaderBytes,
   headerListBytesMax,
+  preface,
   streamWindowBytes,
   type ErrorCode,
 } from "./protocol.ts";
@@ -61,10 +63,26 @@ function settings(pairs: readonly (readonly [number, number])[]): Buffer {
   return controlFrame(FrameType.SETTINGS, 0, 0, payload);
 }
 
-/** What a connection begins with: our settings, and its receive window. */
-export const greeting: Buffer = Buffer.concat([
+/** One whole header block. */
+export function headersFrame(streamId: number, block: Uint8Array): Buffer {
+  return controlFrame(FrameType.HEADERS, Flag.END_HEADERS, streamId, block);
+}
+
+/** What a server begins with: its settings, and its receive window. */
+export const serverGreeting: Buffer = Buffer.concat([
   settings([
     [Setting.MAX_CONCURRENT_STREAMS, concurrentStreamsMax],
+    [Setting.INITIAL_WINDOW_SIZE, streamWindowBytes],
+    [Setting.MAX_HEADER_LIST_SIZE, headerListBytesMax],
+  ]),
+  numberFrame(FrameType.WINDOW_UPDATE, 0, connectionWindowBytes - defaultWindowBytes),
+]);
+
+/** What a client begins with. */
+export const clientGreeting: Buffer = Buffer.concat([
+  preface,
+  settings([
+    [Setting.ENABLE_PUSH, 0],
     [Setting.INITIAL_WINDOW_SIZE, streamWindowBytes],
     [Setting.MAX_HEADER_LIST_SIZE, headerListBytesMax],
   ]),

@@ -1,4 +1,5 @@
-/** The numbers of HTTP/2 (RFC 9113), and what one connection may cost or do: each limit is named here and kept in `connection.ts`. */
+/** The numbers of HTTP/2 (RFC 9113), and what one connection may cost or do: each limit is named here and kept in `connection.ts`,
+ * `server-connection.ts` and `client-connection.ts`. */
 
 export const FrameType = {
   DATA: 0,
@@ -28,10 +29,12 @@ export const ErrorCode = {
   COMPRESSION_ERROR: 0x9,
   CONNECT_ERROR: 0xa,
   ENHANCE_YOUR_CALM: 0xb,
+  INADEQUATE_SECURITY: 0xc,
 } as const;
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];
 
 export const Setting = {
+  HEADER_TABLE_SIZE: 0x1,
   ENABLE_PUSH: 0x2,
   MAX_CONCURRENT_STREAMS: 0x3,
   INITIAL_WINDOW_SIZE: 0x4,
@@ -71,7 +74,7 @@ export const headerBlockBytesMax = 32 * 1024;
 export const headerBlockFramesMax = 32;
 /** HPACK's dynamic table for what we receive, in bytes: the protocol's default. */
 export const headerTableBytesMax = 4_096;
-/** Milliseconds a peer has for the preface. Beyond: the connection is cut. */
+/** Milliseconds a peer has for its preface and settings. Beyond: the connection is cut. */
 export const prefaceTimeoutMs = 10_000;
 /** Milliseconds a peer has to take our GOAWAY before the socket is cut. */
 export const lingerMs = 1_000;

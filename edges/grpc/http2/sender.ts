@@ -3,7 +3,7 @@
  * Everything that became ready in one turn of the event loop leaves in one write.
  *
  * W1: no more DATA than the peer's windows allow.
- * W2: a stream's headers, messages and trailers leave in this order, and nothing after its trailers.
+ * W2: a stream's headers, messages and trailers leave in this order, and nothing after its end.
  */
 import type { Duplex } from "node:stream";
 import { writeFrameHeader } from "./frame-writer.ts";
@@ -121,20 +121,21 @@ export class Sender {
     return at;
   }
 
-  /** One stream's turn: its headers, one DATA frame, and its trailers when nothing else is left. */
+  /** One stream's turn: its headers, one DATA frame, and its end when nothing else is left. */
   #turn(stream: Http2Stream, from: number): number {
     let at = from;
     stream.isListed = false;
-    if (stream.isClosed) return at;
+    if (stream.isClosed || stream.isSent) return at;
     if (stream.headers !== null) {
       const isLast = stream.hasEnded && stream.trailers === null && stream.queuedBytes === 0;
       at = writeBlock(at, stream.id, stream.headers, isLast);
       stream.headers = null;
       if (isLast) {
-        this.#onSent(stream);
+        this.#end(stream);
         return at;
       }
     }
+    const hasTrailers = stream.trailers !== null;
     if (stream.queuedBytes > 0) {
       const length = Math.min(stream.queuedBytes, stream.sendWindow, this.window, frameBytesMax);
       if (length <= 0) {
@@ -145,7 +146,8 @@ export class Sender {
         }
         return at;
       }
-      at = writeFrameHeader(scratch, at, length, FrameType.DATA, 0, stream.id);
+      const isLast = stream.hasEnded && !hasTrailers && length === stream.queuedBytes;
+      at = writeFrameHeader(scratch, at, length, FrameType.DATA, isLast ? Flag.END_STREAM : 0, stream.id);
       takeQueued(stream, at, length);
       at += length;
       stream.sendWindow -= length;
@@ -154,13 +156,24 @@ export class Sender {
         this.list(stream);
         return at;
       }
+      if (isLast) {
+        this.#end(stream);
+        return at;
+      }
     }
-    if (stream.trailers !== null) {
+    if (!stream.hasEnded) return at;
+    if (stream.trailers === null) at = writeFrameHeader(scratch, at, 0, FrameType.DATA, Flag.END_STREAM, stream.id);
+    else {
       at = writeBlock(at, stream.id, stream.trailers, true);
       stream.trailers = null;
-      this.#onSent(stream);
     }
+    this.#end(stream);
     return at;
+  }
+
+  #end(stream: Http2Stream): void {
+    stream.isSent = true;
+    this.#onSent(stream);
   }
 }
 

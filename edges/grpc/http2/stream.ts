@@ -1,5 +1,5 @@
 /**
- * One HTTP/2 stream of the server: what waits to be sent, what may be sent, and what was received but not yet wanted.
+ * One HTTP/2 stream: what waits to be sent, what may be sent, and what was received but not yet wanted.
  *
  * Stages: open → half closed, by the peer's end or by our own → closed (both, or a reset). The connection keeps it until
  * it is closed.
@@ -28,10 +28,11 @@ export interface StreamOwner {
 
 const heldBytesMin = 4_096;
 
-export class Http2Stream {
-  readonly id: number;
+export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
+  /** 0 while it waits to begin. */
+  id: number;
   readonly #owner: StreamOwner;
-  receiver: StreamReceiver | null = null;
+  receiver: Receiver | null = null;
   /** Header block that waits to be sent, then the messages, then the trailers: all of it in this order. */
   headers: Buffer | null = null;
   readonly queue: Uint8Array[] = [];
@@ -50,10 +51,13 @@ export class Http2Stream {
   hasResponded = false;
   /** Our trailers are decided. */
   hasEnded = false;
+  /** All of our half has left. */
   isSent = false;
   /** The peer has sent everything. */
   isRemoteEnded = false;
   isClosed = false;
+  /** Why the peer, or we in its place, reset it; null when nobody did. */
+  resetCode: number | null = null;
   /** Bytes that `content-length` still promises; null where it was not said. */
   promised: number | null = null;
   #isPaused = false;
@@ -78,6 +82,12 @@ export class Http2Stream {
     if (message.length <= joinedBytesMax) this.queue.push(frame(message));
     else this.queue.push(frameHeader(message.length), message);
     this.queuedBytes += message.length + 5;
+    this.#owner.wantsToSend(this);
+  }
+
+  /** Ends our half with what is queued; a client's requests have no trailers. */
+  finish(): void {
+    this.hasEnded = true;
     this.#owner.wantsToSend(this);
   }
 

@@ -1,0 +1,112 @@
+/** The server's half of HTTP/2: streams begin with a request's headers and end with our trailers. */
+import type { Duplex } from "node:stream";
+import { Http2Connection, require, type HeaderBlock } from "./connection.ts";
+import { numberFrame, serverGreeting } from "./frame-writer.ts";
+import { HpackDecoder } from "./hpack-decoder.ts";
+import {
+  ConnectionError,
+  ErrorCode,
+  Flag,
+  FrameType,
+  concurrentStreamsMax,
+  headerListBytesMax,
+  headerTableBytesMax,
+} from "./protocol.ts";
+import { RequestHeaders } from "./request-headers.ts";
+import { Http2Stream } from "./stream.ts";
+
+export interface ConnectionHandler {
+  /** A request's headers are there; they are valid only during the call. */
+  onRequest(stream: Http2Stream, headers: RequestHeaders): void;
+  /** The connection is gone; with the reason if it failed. Called once. */
+  onClose(error: Error | null): void;
+}
+
+/** Decoded within one call: shared by all connections. */
+const requestHeaders = new RequestHeaders();
+
+export class ServerConnection extends Http2Connection {
+  readonly #handler: ConnectionHandler;
+  readonly #decoder = new HpackDecoder(headerTableBytesMax);
+  #lastStreamId = 0;
+
+  constructor(socket: Duplex, handler: ConnectionHandler) {
+    super(socket, serverGreeting, true);
+    this.#handler = handler;
+  }
+
+  protected override hasBegun(streamId: number): boolean {
+    return streamId !== 0 && streamId <= this.#lastStreamId;
+  }
+
+  protected override lastStreamId(): number {
+    return this.#lastStreamId;
+  }
+
+  protected override onHeaderBlock(streamId: number, block: HeaderBlock): void {
+    const headers = requestHeaders;
+    headers.reset();
+    this.#decoder.decode(block.bytes, block.at, block.end, headers);
+    const isEnd = (block.flags & Flag.END_STREAM) !== 0;
+    const known = this.streams.get(streamId);
+    if (known !== undefined) {
+      this.#onTrailers(known, isEnd, headers);
+      return;
+    }
+    require(streamId > this.#lastStreamId, ErrorCode.STREAM_CLOSED, "HEADERS on a closed stream");
+    this.#lastStreamId = streamId;
+    const stream = new Http2Stream(streamId, this, this.initialWindow);
+    this.streams.set(streamId, stream);
+    if (!this.isOpen || this.streams.size > concurrentStreamsMax) {
+      this.resetByFault(stream, ErrorCode.REFUSED_STREAM);
+      return;
+    }
+    if (headers.bytes > headerListBytesMax) {
+      this.resetByFault(stream, ErrorCode.ENHANCE_YOUR_CALM);
+      return;
+    }
+    if (!headers.isRequest || (isEnd && (headers.contentLength ?? 0) !== 0)) {
+      this.resetByFault(stream, ErrorCode.PROTOCOL_ERROR);
+      return;
+    }
+    stream.promised = headers.contentLength;
+    stream.isRemoteEnded = isEnd;
+    this.#handler.onRequest(stream, headers);
+    if (isEnd && !stream.isClosed) stream.takeEnd();
+  }
+
+  #onTrailers(stream: Http2Stream, isEnd: boolean, headers: RequestHeaders): void {
+    if (stream.isRemoteEnded) this.onStray(stream.id, stream);
+    else if (!isEnd || !headers.isTrailers || (stream.promised ?? 0) !== 0)
+      this.resetByFault(stream, ErrorCode.PROTOCOL_ERROR);
+    else stream.takeEnd();
+  }
+
+  /** A peer that is still sending is asked to stop (RFC 9113 §8.1). */
+  protected override onSent(stream: Http2Stream): void {
+    if (stream.isRemoteEnded) this.remove(stream);
+    else this.reset(stream, ErrorCode.NO_ERROR);
+  }
+
+  /** What still arrives for a stream that we ended early is no fault; it is answered at the cost of the peer's resets. */
+  protected override onStray(streamId: number, stream: Http2Stream | undefined): void {
+    this.chargeReset();
+    if (stream !== undefined) this.reset(stream, ErrorCode.STREAM_CLOSED);
+    else this.control(numberFrame(FrameType.RST_STREAM, streamId, ErrorCode.STREAM_CLOSED));
+  }
+
+  /** Our encoder keeps no table, our headers are short, and we begin no streams: the rest does not concern us. */
+  protected override onPeerSetting(): void {}
+
+  /** A client that goes away closes its connection when its calls are over. */
+  protected override onGoAway(): void {}
+
+  protected override onGone(error: Error | null): void {
+    this.#handler.onClose(error);
+  }
+
+  /** Whatever a peer's bytes bring about is this connection's end, not the process's. */
+  protected override onBug(error: unknown): void {
+    this.fail(new ConnectionError(ErrorCode.INTERNAL_ERROR, error instanceof Error ? error.message : "unknown"));
+  }
+}
