@@ -36,7 +36,7 @@ export function startOrchestration(env: Environment): Orchestration {
     nowMs: env.clock.now(),
     service: (id) => store.get("service", id),
     node: (id): Node | undefined => store.get("node", id),
-    slot: (serviceId, slot) => [...store.tasksBySlot(serviceId, slot)],
+    slot: (serviceId, slot, nodeId) => [...store.tasksAt(serviceId, slot, nodeId)],
     tasks: (serviceId) => store.tasksByService(serviceId),
     placement: (task) => scheduler.explain(task),
   });

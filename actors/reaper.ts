@@ -46,9 +46,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
       if (left <= 0) break;
       touched.delete(key);
       const tasks: Task[] = [];
-      for (const task of store.tasksBySlot(serviceId, slot)) {
-        if ((slot !== 0 || task.nodeId === nodeId) && !writing.has(task.id)) tasks.push(task);
-      }
+      for (const task of store.tasksAt(serviceId, slot, nodeId)) if (!writing.has(task.id)) tasks.push(task);
       left -= tasks.length;
       const hasService = serviceId !== "" && store.get("service", serviceId) !== undefined;
       // Tasks without a service are no history of anything.

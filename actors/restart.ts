@@ -46,7 +46,7 @@ export function startRestart(env: Environment, writer: Writer): Part {
         raising.has(id)
       )
         continue;
-      const outcome = releaseOf(task, [...store.tasksBySlot(task.serviceId, task.slot)], nowMs, nodeOf);
+      const outcome = releaseOf(task, [...store.tasksAt(task.serviceId, task.slot, task.nodeId)], nowMs, nodeOf);
       if (outcome.kind === "wait") deadlines.set(id, outcome.untilMs);
       else {
         raising.add(id);

@@ -24,8 +24,8 @@ export interface ExplainView {
   readonly nowMs: number;
   service(id: string): Service | undefined;
   node(id: string): Node | undefined;
-  /** Tasks of the slot, in the order in which they were made. */
-  slot(serviceId: string, slot: number): readonly Task[];
+  /** Tasks of the slot (of slot 0: those on the node), in the order in which they were made. */
+  slot(serviceId: string, slot: number, nodeId: string): readonly Task[];
   tasks(serviceId: string): Iterable<Task>;
   /** Why a PENDING task has no node, as the scheduler sees it. */
   placement(task: Task): readonly Reason[];
@@ -86,7 +86,7 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
 function explainEnd(task: Task, view: ExplainView): Reason {
   const state = observedState(task);
   const end = `nothing: it has ended (${stateName(state)})`;
-  const slot = view.slot(task.serviceId, task.slot);
+  const slot = view.slot(task.serviceId, task.slot, task.nodeId);
   const successor = slot.find((other) => other !== task && isWanted(other) && slot.indexOf(other) > slot.indexOf(task));
   if (successor !== undefined)
     return reason(task, { waitingFor: `${end}; task ${successor.id} follows it`, tried: words(task) });
@@ -136,7 +136,7 @@ function explainStop(task: Task, view: ExplainView): Reason {
 
 /** Q2, Q4 */
 function explainStart(task: Task, view: ExplainView): Reason {
-  const slot = view.slot(task.serviceId, task.slot);
+  const slot = view.slot(task.serviceId, task.slot, task.nodeId);
   const release = releaseOf(task, slot, view.nowMs, (id) => view.node(id));
   if (release.kind === "release")
     return reason(task, { waitingFor: "the restart supervisor", wokenBy: "its next round, which follows at once" });

@@ -14,13 +14,14 @@ import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeO
 import { planRollout, type Currency, type SlotProgress } from "./rollout.ts";
 import { isEnded, isWanted, observedState } from "./task.ts";
 
-export type Step =
+/** `Slot`: what names a place for a task: a slot's number, or, for a global service, its node's id. */
+export type Step<Slot = number> =
   | { readonly kind: "desire"; readonly task: Task; readonly state: TaskState }
-  | { readonly kind: "create"; readonly slot: number; readonly desired: TaskState };
+  | { readonly kind: "create"; readonly slot: Slot; readonly desired: TaskState };
 
-export interface Decision {
+export interface Decision<Slot = number> {
   /** In the order in which they must enter the log: what ends a slot's task stands before what follows it. */
-  readonly steps: readonly Step[];
+  readonly steps: readonly Step<Slot>[];
   /** When to look again even if nothing happens, in milliseconds since the epoch; null: never. */
   readonly lookAgainMs: number | null;
   /** True while a task that reaches RUNNING can make more to do. */
@@ -52,8 +53,9 @@ export function groupBySlot(tasks: Iterable<Task>): Map<number, Task[]> {
   return slots;
 }
 
-class Plan {
-  readonly steps: Step[] = [];
+/** The steps of one decision, as they are found. */
+export class Plan<Slot = number> {
+  readonly steps: Step<Slot>[] = [];
   lookAgainMs: number | null = null;
   readonly #world: World;
 
@@ -70,12 +72,12 @@ class Plan {
   }
 
   /** V5. `delayMs`: restart delay after the task that ended last. */
-  create(slot: number, tasks: readonly Task[], delayMs = 0): void {
+  create(slot: Slot, tasks: readonly Task[], delayMs = 0): void {
     const mustWait = delayMs > 0 || tasks.some((task) => isStopping(task, this.#world.nodeOf));
     this.steps.push({ kind: "create", slot, desired: mustWait ? TaskState.READY : TaskState.RUNNING });
   }
 
-  decision(isRollingOut: boolean, isPartial: boolean): Decision {
+  decision(isRollingOut: boolean, isPartial: boolean): Decision<Slot> {
     let end = Math.min(this.steps.length, stepsMax);
     // What follows the end of a slot's task is not cut from it.
     while (end < this.steps.length && this.steps[end]?.kind === "create") end += 1;
@@ -85,7 +87,7 @@ class Plan {
   }
 
   /** Replaces the slot's task by one of the present spec. */
-  replace(slot: number, task: Task, tasks: readonly Task[]): void {
+  replace(slot: Slot, task: Task, tasks: readonly Task[]): void {
     this.desire(task, TaskState.SHUTDOWN);
     this.create(slot, tasks);
   }
@@ -98,13 +100,20 @@ export function decideSlots(service: Service, slots: Slots, world: World): Decis
   return plan.decision(false, false);
 }
 
-type Tended =
+export type Tended =
   /** A task is wanted there; `isSettled`: nothing was to be done about it. */
   | { readonly kind: "live"; readonly task: Task; readonly isSettled: boolean }
   | { readonly kind: "filled"; readonly task: Task }
   | { readonly kind: "dead" };
 
-function tend(plan: Plan, service: Service, slot: number, tasks: readonly Task[], world: World): Tended {
+/** One slot's restarts, and wanted tasks too many (V1). `tasks`: the slot's, in the order in which they were made. */
+export function tend<Slot>(
+  plan: Plan<Slot>,
+  service: Service,
+  slot: Slot,
+  tasks: readonly Task[],
+  world: World,
+): Tended {
   const wanted = tasks.filter(isWanted);
   const first = wanted[0];
   if (first === undefined) return emptySlot(tasks);

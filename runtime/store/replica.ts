@@ -141,6 +141,10 @@ export class Replica implements Store {
     return this.#state.tasksBySlot(serviceId, slot);
   }
 
+  tasksAt(serviceId: string, slot: number, nodeId: string): Iterable<Task> {
+    return this.#state.tasksAt(serviceId, slot, nodeId);
+  }
+
   tasksReferencing(id: string): Iterable<Task> {
     return this.#state.tasksReferencing(id);
   }

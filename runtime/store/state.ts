@@ -57,6 +57,15 @@ export class State {
     if (slots !== undefined) yield* this.#tasks(slots.ids(slot));
   }
 
+  /** A node has some hundred tasks, slot 0 of a service as many as there are nodes: so the node's are looked through. */
+  *tasksAt(serviceId: string, slot: number, nodeId: string): Generator<Task> {
+    if (slot !== 0) {
+      yield* this.tasksBySlot(serviceId, slot);
+      return;
+    }
+    for (const task of this.tasksByNode(nodeId)) if (task.slot === 0 && task.serviceId === serviceId) yield task;
+  }
+
   tasksReferencing(id: string): Generator<Task> {
     return this.#tasks(this.#references.ids(id));
   }

@@ -77,6 +77,8 @@ export interface Store {
   tasksByNode(nodeId: string): Iterable<Task>;
   /** All attempts of one slot (slot 0 of a global service holds all its nodes). */
   tasksBySlot(serviceId: string, slot: number): Iterable<Task>;
+  /** All attempts of one place: of the slot, or, for slot 0, of the node; in the order in which they were made. */
+  tasksAt(serviceId: string, slot: number, nodeId: string): Iterable<Task>;
   /** Tasks that mention the secret, config or network in their spec. */
   tasksReferencing(id: string): Iterable<Task>;
   /** Called after each transaction was applied, in order, with the state already changed. A listener must not throw. */
