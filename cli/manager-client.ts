@@ -5,12 +5,14 @@ import {
   ControlService,
   GetClusterRequest,
   ListClustersRequest,
+  ListNetworksRequest,
   ListNodesRequest,
   ListServicesRequest,
   ListTasksRequest,
   OperatorService,
   StatusRequest,
   type Cluster,
+  type Network,
   type Node,
   type Service,
   type Task,
@@ -67,6 +69,10 @@ export async function listServices(client: ManagerClient): Promise<readonly Serv
   return (await client.call(methods.ListServices, ListServicesRequest.create({}))).services;
 }
 
+export async function listNetworks(client: ManagerClient): Promise<readonly Network[]> {
+  return (await client.call(methods.ListNetworks, ListNetworksRequest.create({}))).networks;
+}
+
 export async function listTasks(
   client: ManagerClient,
   filters: ListTasksRequest["filters"] = null,
@@ -109,6 +115,10 @@ export function serviceName(service: Service): string {
   return service.spec?.annotations?.name ?? "";
 }
 
+export function networkName(network: Network): string {
+  return network.spec?.annotations?.name ?? "";
+}
+
 /** `self` is the manager that answers. */
 export async function findNode(client: ManagerClient, text: string): Promise<Node> {
   const nodes = await listNodes(client);
@@ -119,6 +129,10 @@ export async function findNode(client: ManagerClient, text: string): Promise<Nod
 
 export async function findService(client: ManagerClient, text: string): Promise<Service> {
   return pick("service", text, await listServices(client), serviceName);
+}
+
+export async function findNetwork(client: ManagerClient, text: string): Promise<Network> {
+  return pick("network", text, await listNetworks(client), networkName);
 }
 
 /** Also `web.2`, which means the newest task of that slot. */

@@ -32,6 +32,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   agent: verb("runs one node", async () => (await import("./processes/commands.ts")).agent),
   node: noun("the machines that run tasks", () => import("./node.ts")),
   service: noun("what is to run", () => import("./service.ts")),
+  network: noun("what tasks reach each other by", () => import("./network.ts")),
   task: noun("attempts to run it", () => import("./task.ts")),
   token: verb("prints the token with which a node joins", async () => (await import("./token.ts")).token),
   ca: verb("prints the cluster's root certificate", async () => (await import("./ca.ts")).ca),

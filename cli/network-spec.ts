@@ -1,0 +1,132 @@
+/** From the flags of `muster network create` to a network's spec: which range, gateway and reserved address go with which subnet. */
+import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../machines/ip-address.ts";
+import { Annotations, Driver, IPAMConfig, IPAMOptions, NetworkSpec } from "../proto/gen/messages.ts";
+import { UsageError } from "./command.ts";
+import type { FlagValues } from "./service-flags.ts";
+import { parseLabels } from "./values.ts";
+
+const texts = { type: "string", multiple: true } as const;
+const yes = { type: "boolean" } as const;
+
+/** Named as Docker names them. */
+export const networkFlags = {
+  driver: { type: "string", short: "d" },
+  opt: { type: "string", short: "o", multiple: true },
+  label: texts,
+  subnet: texts,
+  gateway: texts,
+  "ip-range": texts,
+  "aux-address": texts,
+  "ipam-driver": { type: "string" },
+  "ipam-opt": texts,
+  ipv4: yes,
+  ipv6: yes,
+  internal: yes,
+  attachable: yes,
+  ingress: yes,
+  scope: { type: "string" },
+  "config-from": { type: "string" },
+  "config-only": yes,
+} as const;
+
+/** Docker's default for its own command is `bridge`, which no cluster can allocate; here every network spans the cluster. */
+const defaultDriver = "overlay";
+const defaultIpamDriver = "default";
+
+interface SubnetPlan {
+  readonly text: string;
+  readonly prefix: Prefix;
+  range: string;
+  gateway: string;
+  readonly reserved: Record<string, string>;
+}
+
+/** `a,b` in one flag is two, as in Docker's. */
+function separated(values: readonly string[] | undefined): readonly string[] {
+  return (values ?? []).flatMap((value) => value.split(",")).filter((value) => value !== "");
+}
+
+function address(text: string, flag: string): { family: 4 | 6; value: bigint } {
+  const parsed = parseAddress(text);
+  if (parsed === null) throw new UsageError(`--${flag} takes an address such as 10.1.0.1, not '${text}'`);
+  return parsed;
+}
+
+function prefix(text: string, flag: string): Prefix {
+  const parsed = parseCidr(text);
+  if (parsed === null) throw new UsageError(`--${flag} takes a range such as 10.1.0.0/16, not '${text}'`);
+  return parsed;
+}
+
+function plannedSubnets(values: readonly string[]): readonly SubnetPlan[] {
+  const plans: SubnetPlan[] = [];
+  for (const text of values) {
+    const own = prefix(text, "subnet");
+    const other = plans.find(({ prefix: known }) => containsRange(known, own) || containsRange(own, known));
+    if (other !== undefined) throw new UsageError(`--subnet ${text} overlaps --subnet ${other.text}`);
+    plans.push({ text, prefix: own, range: "", gateway: "", reserved: {} });
+  }
+  return plans;
+}
+
+/** The subnet that holds what the flag names. */
+function home(
+  plans: readonly SubnetPlan[],
+  flag: string,
+  text: string,
+  holds: (subnet: Prefix) => boolean,
+): SubnetPlan {
+  const plan = plans.find(({ prefix: subnet }) => holds(subnet));
+  if (plan === undefined) throw new UsageError(`no --subnet holds --${flag} ${text}`);
+  return plan;
+}
+
+function ipamConfigs(flags: NetworkFlags): readonly IPAMConfig[] {
+  const plans = plannedSubnets(separated(flags.subnet));
+  for (const text of separated(flags["ip-range"])) {
+    const range = prefix(text, "ip-range");
+    const plan = home(plans, "ip-range", text, (subnet) => containsRange(subnet, range));
+    if (plan.range !== "") throw new UsageError(`--subnet ${plan.text} has two --ip-range: ${plan.range} and ${text}`);
+    plan.range = text;
+  }
+  for (const text of separated(flags.gateway)) {
+    const at = address(text, "gateway");
+    const plan = home(plans, "gateway", text, (subnet) => containsAddress(subnet, at));
+    if (plan.gateway !== "")
+      throw new UsageError(`--subnet ${plan.text} has two --gateway: ${plan.gateway} and ${text}`);
+    plan.gateway = text;
+  }
+  for (const [name, text] of Object.entries(parseLabels(flags["aux-address"] ?? []))) {
+    const at = address(text, "aux-address");
+    home(plans, "aux-address", text, (subnet) => containsAddress(subnet, at)).reserved[name] = text;
+  }
+  return plans.map(({ text, range, gateway, reserved }) =>
+    IPAMConfig.create({ subnet: text, range, gateway, reserved }),
+  );
+}
+
+export type NetworkFlags = FlagValues<typeof networkFlags>;
+
+/** Throws UsageError for what cannot be meant; what the cluster refuses is left to the cluster. */
+export function networkSpec(name: string, flags: NetworkFlags): NetworkSpec {
+  if (flags.scope !== undefined && flags.scope !== "swarm")
+    throw new UsageError(`--scope takes swarm only, not '${flags.scope}': other networks belong to one engine alone`);
+  if (flags["config-only"] === true)
+    throw new UsageError("--config-only makes a network of one engine: use 'docker network create' there");
+  return NetworkSpec.create({
+    annotations: Annotations.create({ name, labels: parseLabels(flags.label ?? []) }),
+    driverConfig: Driver.create({ name: flags.driver ?? defaultDriver, options: parseLabels(flags.opt ?? []) }),
+    ipv6Enabled: flags.ipv6 ?? false,
+    internal: flags.internal ?? false,
+    attachable: flags.attachable ?? false,
+    ingress: flags.ingress ?? false,
+    ipam: IPAMOptions.create({
+      driver: Driver.create({
+        name: flags["ipam-driver"] ?? defaultIpamDriver,
+        options: parseLabels(flags["ipam-opt"] ?? []),
+      }),
+      configs: ipamConfigs(flags),
+    }),
+    ...(flags["config-from"] === undefined ? {} : { network: flags["config-from"] }),
+  });
+}

@@ -1,0 +1,101 @@
+/** `muster network`: create, ls, inspect, rm. Networks of the cluster only; those of one engine are its own business. */
+import {
+  ControlService,
+  CreateNetworkRequest,
+  GetNetworkRequest,
+  Network,
+  RemoveNetworkRequest,
+} from "../proto/gen/messages.ts";
+import { command, listingOptions, type Command } from "./command.ts";
+import { findNetwork, listNetworks, networkName, withManager } from "./manager-client.ts";
+import { networkFlags, networkSpec } from "./network-spec.ts";
+import { printListing, printObjects } from "./table.ts";
+
+const methods = ControlService.methods;
+
+/** As Docker shows ids in listings of networks. */
+const shortIdLength = 12;
+/** Marks networks that stand for each engine's own of that name; Docker does not list them either. */
+const predefinedLabel = "com.docker.swarm.predefined";
+
+/** What it is, or what it was asked to be while it is not allocated. */
+function driverOf(network: Network): string {
+  return network.driverState?.name || network.spec?.driverConfig?.name || "";
+}
+
+const create = command({
+  operands: "NETWORK",
+  min: 1,
+  max: 1,
+  summary: "Creates a network that spans the cluster.",
+  options: networkFlags,
+  run: ({ values, operands, shell }) => {
+    const spec = networkSpec(operands[0] as string, values);
+    return withManager(shell, async (client) => {
+      const { network } = await client.call(methods.CreateNetwork, CreateNetworkRequest.create({ spec }));
+      shell.print(network?.id ?? "");
+    });
+  },
+});
+
+const ls = command({
+  summary: "Lists networks of the cluster.",
+  options: { ...listingOptions, "no-trunc": { type: "boolean" } },
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const idOf = ({ id }: Network): string => (values["no-trunc"] === true ? id : id.slice(0, shortIdLength));
+      const networks = (await listNetworks(client))
+        .filter(({ spec }) => spec?.annotations?.labels[predefinedLabel] === undefined)
+        .toSorted((a, b) => networkName(a).localeCompare(networkName(b)));
+      printListing(
+        shell,
+        {
+          headings: ["NETWORK ID", "NAME", "DRIVER", "SCOPE"],
+          rows: networks.map((network) => ({
+            id: network.id,
+            cells: [idOf(network), networkName(network), driverOf(network), "swarm"],
+            object: () => Network.toJson(network),
+          })),
+        },
+        values,
+      );
+    }),
+});
+
+const inspect = command({
+  operands: "NETWORK [NETWORK...]",
+  min: 1,
+  summary: "Shows everything that the cluster knows about networks: addresses, driver state, options.",
+  options: { format: { type: "string" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const networks: Network[] = [];
+      for (const operand of operands) {
+        const { id } = await findNetwork(client, operand);
+        const { network } = await client.call(methods.GetNetwork, GetNetworkRequest.create({ networkId: id }));
+        if (network !== null) networks.push(network);
+      }
+      printObjects(
+        shell,
+        networks.map((network) => Network.toJson(network)),
+        values.format,
+      );
+    }),
+});
+
+const rm = command({
+  operands: "NETWORK [NETWORK...]",
+  min: 1,
+  summary: "Removes networks that nothing uses.",
+  options: {},
+  run: ({ operands, shell }) =>
+    withManager(shell, async (client) => {
+      for (const operand of operands) {
+        const { id } = await findNetwork(client, operand);
+        await client.call(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: id }));
+        shell.print(operand);
+      }
+    }),
+});
+
+export const commands: Readonly<Record<string, Command>> = { create, ls, inspect, rm };

@@ -1,0 +1,91 @@
+import test from "ava";
+import { UsageError } from "../../cli/command.ts";
+import { networkSpec, type NetworkFlags } from "../../cli/network-spec.ts";
+import { Annotations, Network, NetworkSpec } from "../../proto/gen/messages.ts";
+import { served } from "../support/served.ts";
+
+test("network create makes an overlay network as Docker's command line does", async (t) => {
+  const { muster, manager } = await served(t);
+  const flags =
+    "-d overlay --attachable --internal --ipv6 --scope swarm --subnet 10.9.0.0/16 --ip-range=10.9.8.0/24" +
+    " --gateway 10.9.0.9 --subnet fd00:9::/64 --aux-address router=10.9.0.8 -o encrypted --opt mtu=1400" +
+    " --label team=a --ipam-driver default --ipam-opt x=y";
+  const { lines, remarks } = await muster("network", "create", ...flags.split(" "), "back");
+  t.deepEqual(remarks, []);
+  const network = manager.store.byName("network", "back");
+  t.deepEqual(lines, [network?.id ?? ""]);
+  t.like(network?.spec, { attachable: true, internal: true, ipv6Enabled: true, ingress: false });
+  t.deepEqual(network?.spec?.annotations?.labels, { team: "a" });
+  t.like(network?.spec?.driverConfig, { name: "overlay" });
+  t.deepEqual(network?.spec?.driverConfig?.options, { encrypted: "", mtu: "1400" });
+  t.like(network?.spec?.ipam?.driver, { name: "default", options: { x: "y" } });
+  t.like(network?.spec?.ipam?.configs[0], { subnet: "10.9.0.0/16", range: "10.9.8.0/24", gateway: "10.9.0.9" });
+  t.deepEqual(network?.spec?.ipam?.configs[0]?.reserved, { router: "10.9.0.8" });
+  t.like(network?.spec?.ipam?.configs[1], { subnet: "fd00:9::/64", range: "", gateway: "" });
+});
+
+const refused = test.macro((t, flags: NetworkFlags, sentence: RegExp) => {
+  t.regex(t.throws(() => networkSpec("n", flags), { instanceOf: UsageError }).message, sentence);
+});
+
+test("a subnet that is none", refused, { subnet: ["10.0.0.0"] }, /--subnet takes a range/);
+test("subnets that overlap", refused, { subnet: ["10.0.0.0/8,10.1.0.0/16"] }, /10.1.0.0\/16 overlaps --subnet 10.0/);
+test("a gateway outside", refused, { subnet: ["10.0.0.0/24"], gateway: ["10.0.1.1"] }, /no --subnet holds --gateway/);
+test("a gateway without a subnet", refused, { gateway: ["10.0.1.1"] }, /no --subnet holds --gateway 10.0.1.1/);
+test(
+  "two gateways",
+  refused,
+  { subnet: ["10.0.0.0/24"], gateway: ["10.0.0.1", "10.0.0.2"] },
+  /has two --gateway: 10.0.0.1 and 10.0.0.2/,
+);
+test(
+  "two ranges",
+  refused,
+  { subnet: ["10.0.0.0/16"], "ip-range": ["10.0.1.0/24", "10.0.2.0/24"] },
+  /has two --ip-range/,
+);
+test("a scope of one engine", refused, { scope: "local" }, /--scope takes swarm only/);
+test("a network of settings alone", refused, { "config-only": true }, /--config-only makes a network of one engine/);
+
+test("network ls hides what stands for each engine's own network, inspect and rm find by name and prefix", async (t) => {
+  const { muster, manager } = await served(t);
+  await muster("network", "create", "back");
+  const id = manager.store.byName("network", "back")?.id ?? "";
+  const labels = { "com.docker.swarm.predefined": "true" };
+  manager.seed(
+    "network",
+    Network.create({
+      id: "hostnet",
+      spec: NetworkSpec.create({ annotations: Annotations.create({ name: "host", labels }) }),
+    }),
+  );
+  const { lines } = await muster("network", "ls");
+  t.regex(lines[0] ?? "", /^NETWORK ID +NAME +DRIVER +SCOPE$/);
+  const row = lines.find((line) => line.includes("back")) ?? "";
+  t.regex(row, /^\w{12} +back +overlay +swarm$/);
+  t.false(lines.some((line) => line.includes("host")));
+  t.true((await muster("network", "ls", "-q")).lines.includes(id));
+  const json = (await muster("network", "ls", "--format=json")).lines.map((line) => JSON.parse(line) as object);
+  t.like(
+    json.find((object) => (object as { ID: string }).ID === id),
+    { ID: id, Name: "back", Driver: "overlay", Scope: "swarm" },
+  );
+  const [shown] = JSON.parse((await muster("network", "inspect", id.slice(0, 8))).lines.join("\n")) as [{ id: string }];
+  t.is(shown.id, id);
+  t.deepEqual((await muster("network", "rm", "nothing")).remarks, ["muster: no such network: nothing"]);
+  t.deepEqual((await muster("network", "rm", "back")).lines, ["back"]);
+  t.is(manager.store.get("network", id), undefined);
+});
+
+test("a network in use is not removed, and an invalid one is refused, in the cluster's words", async (t) => {
+  const { muster, manager } = await served(t);
+  await muster("network", "create", "back");
+  const id = manager.store.byName("network", "back")?.id ?? "";
+  await muster("service", "create", "-d", "--name", "web", "--network", id, "bb:1");
+  const service = manager.store.byName("service", "web")?.id ?? "";
+  t.deepEqual((await muster("network", "rm", "back")).remarks, [
+    `muster: network ${id} is in use by service ${service}`,
+  ]);
+  t.regex((await muster("network", "create", "back")).remarks[0] ?? "", /network back already exists/);
+  t.regex((await muster("network", "create", "bad name")).remarks[0] ?? "", /must be valid as a DNS name component/);
+});
