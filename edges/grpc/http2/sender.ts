@@ -23,11 +23,15 @@ const writeBytes = 48 * 1024;
 /** Shared by all connections: it is filled and copied within one call. */
 const scratch = Buffer.allocUnsafeSlow(writeBytes + 3 * (frameHeaderBytes + frameBytesMax));
 
-const dirty: Sender[] = [];
+/** Connections with something to send. */
+let dirty: Sender[] = [];
+/** So many are served at once: their peers work while the rest of the poll is read, instead of each side in turn. */
+const flushConnectionsMax = 16;
 
-/** Connections with something to send are served together, after the poll that their requests came in. */
+/** Connections are served together, after the poll that their requests came in, or when enough of them wait. */
 function flushAll(): void {
-  const senders = dirty.splice(0);
+  const senders = dirty;
+  dirty = [];
   for (const sender of senders) sender.flush();
 }
 
@@ -81,7 +85,10 @@ export class Sender {
   #schedule(): void {
     if (this.#isDirty || this.#waitsForDrain) return;
     this.#isDirty = true;
-    if (dirty.push(this) === 1) setImmediate(flushAll);
+    const waiting = dirty.push(this);
+    if (waiting === 1) setImmediate(flushAll);
+    // Not from within the call that has something to send: it may have more.
+    else if (waiting === flushConnectionsMax) queueMicrotask(flushAll);
   }
 
   /** Sends what can be sent now. */
