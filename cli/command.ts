@@ -43,8 +43,23 @@ export interface Command {
   run(name: string, args: readonly string[], shell: Shell): Promise<void>;
 }
 
-/** Options that every command takes. */
-const common = { host: { type: "string", short: "H" }, help: { type: "boolean", short: "h" } } as const;
+/** What the help says of a flag; those of one group stand together, under the group's name. */
+export interface FlagHelp {
+  readonly group?: string;
+  /** What the value is, in capitals. */
+  readonly value?: string;
+  readonly help?: string;
+}
+
+type FlagTable = Readonly<Record<string, ParseArgsOptionsConfig[string] & FlagHelp>>;
+
+const control = { type: "string", short: "H", value: "SOCKET", help: "the manager to ask" } as const;
+const help = { type: "boolean", short: "h", help: "shows this" } as const;
+
+/** Options that every command takes. A command with a `--host` of its own (as `service create`) leaves `-H` to this. */
+function commonTo(options: ParseArgsOptionsConfig): FlagTable {
+  return "host" in options ? { control, help } : { host: control, help };
+}
 
 /** `--format` and `--quiet`, which every listing takes. */
 export const listingOptions = {
@@ -60,10 +75,15 @@ export function formatOf(format: string | undefined): "table" | "json" {
 }
 
 /**
- * Joins each flag with its value (`--replicas -1` becomes `--replicas=-1`, which `parseArgs` would refuse), and, where
- * the command wants it, ends the flags at the first operand.
+ * Joins each flag with its value (`--replicas -1` becomes `--replicas=-1`, which `parseArgs` would refuse), takes out
+ * what is said in the way of `--detach=false`, and, where the command wants it, ends the flags at the first operand.
  */
-function normalized(args: readonly string[], options: ParseArgsOptionsConfig, stopsAtOperand: boolean): string[] {
+function normalized(
+  args: readonly string[],
+  options: ParseArgsOptionsConfig,
+  stopsAtOperand: boolean,
+  truths: Map<string, boolean>,
+): string[] {
   const takesValue = (flag: string): boolean => {
     if (flag.startsWith("--")) return options[flag.slice(2)]?.type === "string";
     const short = Object.values(options).find((option) => option.short === flag.slice(1));
@@ -72,6 +92,11 @@ function normalized(args: readonly string[], options: ParseArgsOptionsConfig, st
   const out: string[] = [];
   for (let at = 0; at < args.length; at += 1) {
     const arg = args[at] as string;
+    const said = saidTruth(arg, options);
+    if (said !== null) {
+      truths.set(said.flag, said.truth);
+      continue;
+    }
     if (arg === "--" || (stopsAtOperand && !arg.startsWith("-"))) {
       return [...out, "--", ...args.slice(arg === "--" ? at + 1 : at)];
     }
@@ -87,33 +112,69 @@ function normalized(args: readonly string[], options: ParseArgsOptionsConfig, st
   return out;
 }
 
+/** `--tty=false`: a boolean flag with its value, as Docker's scripts write it. */
+function saidTruth(arg: string, options: ParseArgsOptionsConfig): { flag: string; truth: boolean } | null {
+  const match = /^--([a-z-]+)=(.*)$/s.exec(arg);
+  const flag = match?.[1] ?? "";
+  if (match === null || !Object.hasOwn(options, flag) || options[flag]?.type !== "boolean") return null;
+  const truth = truthOf(match[2] as string);
+  if (truth === null) throw new UsageError(`--${flag} takes true or false, not '${match[2]}'`);
+  return { flag, truth };
+}
+
+/** The words for true and false that Go knows; null for any other. */
+export function truthOf(text: string): boolean | null {
+  if (/^(?:1|t|T|true|True|TRUE)$/.test(text)) return true;
+  return /^(?:0|f|F|false|False|FALSE)$/.test(text) ? false : null;
+}
+
+/** One line a flag; flags of a group beneath its name, groups in the order of their first flag. */
+function helpLines(options: FlagTable): readonly string[] {
+  const entries = Object.entries(options).map(([flag, { type, short, multiple, value, help: text, group }]) => {
+    const shown = type === "string" ? ` ${value ?? "VALUE"}${multiple === true ? " …" : ""}` : "";
+    return {
+      group: group ?? "Options",
+      left: `  ${short === undefined ? "    " : `-${short}, `}--${flag}${shown}`,
+      text: text ?? "",
+    };
+  });
+  const width = Math.min(helpColumnMax, Math.max(...entries.map(({ left }) => left.length)) + 2);
+  const lines: string[] = [];
+  for (const [group, members] of Map.groupBy(entries, (entry) => entry.group)) {
+    lines.push("", `${group}:`);
+    for (const { left, text } of members) lines.push(text === "" ? left : `${left.padEnd(width - 1)} ${text}`);
+  }
+  return lines;
+}
+
 function longName(short: string, options: ParseArgsOptionsConfig): string {
   const found = Object.entries(options).find(([, option]) => option.short === short);
   return `--${found?.[0] ?? short}`;
 }
+
+/** Wider than this the explanations would start too far right; the few longer flags push theirs along. */
+const helpColumnMax = 44;
 
 function count(min: number): string {
   return min === 1 ? "one argument" : `${min} arguments`;
 }
 
 export function command<const Options extends ParseArgsOptionsConfig>(spec: CommandSpec<Options>): Command {
-  const options = { ...common, ...spec.options };
+  const options: FlagTable = { ...spec.options, ...commonTo(spec.options) };
   const { min = 0, max = spec.operands === undefined ? 0 : Number.POSITIVE_INFINITY, stopsAtOperand = false } = spec;
   return {
     summary: spec.summary,
     help: (name) => {
-      const flags = Object.entries(options as ParseArgsOptionsConfig).map(([flag, { type, short, multiple }]) => {
-        const value = type === "string" ? ` VALUE${multiple === true ? " …" : ""}` : "";
-        return `  ${short === undefined ? "    " : `-${short}, `}--${flag}${value}`;
-      });
       const usage = `Usage: muster ${name} [OPTIONS]${spec.operands === undefined ? "" : ` ${spec.operands}`}`;
-      return `${usage}\n\n${spec.summary}\n\nOptions:\n${flags.join("\n")}\n`;
+      return `${usage}\n\n${spec.summary}\n${helpLines(options).join("\n")}\n`;
     },
     async run(name, args, shell) {
       let parsed: { values: Record<string, unknown>; positionals: string[] };
+      const truths = new Map<string, boolean>();
+      const words = normalized(args, options, stopsAtOperand, truths);
       try {
         parsed = parseArgs({
-          args: normalized(args, options, stopsAtOperand),
+          args: words,
           options,
           allowPositionals: true,
           strict: true,
@@ -123,6 +184,7 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
         const message = (error as Error).message.split(". ")[0]?.replace(/\n.*/s, "") ?? "";
         throw new UsageError(`${message.charAt(0).toLowerCase()}${message.slice(1)}: see 'muster ${name} --help'`);
       }
+      for (const [flag, truth] of truths) parsed.values[flag] = truth;
       if (parsed.values["help"] === true) {
         shell.print(this.help(name).trimEnd());
         return;
@@ -132,7 +194,7 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
         throw new UsageError(`'muster ${name}' needs at least ${count(min)}: see 'muster ${name} --help'`);
       if (positionals.length > max)
         throw new UsageError(`'muster ${name}' takes at most ${count(max)}: see 'muster ${name} --help'`);
-      const host = parsed.values["host"] as string | undefined;
+      const host = parsed.values["host" in spec.options ? "control" : "host"] as string | undefined;
       const trace = new CommandTrace(name, shell.now());
       let failure: unknown = null;
       try {
