@@ -43,6 +43,7 @@ function shown(change: ObjectChange, which: "object" | "old"): WatchedUnion | nu
     }
     case "session":
     case "manager":
+    case "rollout":
       return null;
     case "node":
     case "service":

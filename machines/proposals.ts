@@ -8,9 +8,12 @@
  * P4: a task gets a node once, while it is PENDING and still wanted, and only a node that can take it.
  * P5: a node speaks only of its own tasks, and only through its current session.
  * P6: a change that would change nothing is not written.
+ * P7: of the tasks that a service has made for one node, at most one of each spec version is wanted.
+ * P8: a decision that names what it rests on is carried out only while that is as it was.
  */
 import type { Codec } from "../proto/codec.ts";
 import {
+  type Basis,
   Change,
   Endpoint,
   GenericResource,
@@ -33,6 +36,7 @@ import {
   type Task,
   type TaskStatus,
 } from "../proto/gen/messages.ts";
+import { meetsPlacement } from "./scheduling/constraints.ts";
 
 /** Name of a table: of its field in StoreObject. */
 export type TableName = keyof StoreObject;
@@ -43,6 +47,8 @@ export interface StateView {
   get<Name extends TableName>(table: Name, id: string): TableObject<Name> | undefined;
   /** Id of another object of the table with this one's name, case aside; undefined when the name is free or empty. */
   nameHolder<Name extends TableName>(table: Name, object: TableObject<Name>): string | undefined;
+  /** The service's tasks in slot 0 that are on the node or made for it. */
+  tasksOfNode(serviceId: string, nodeId: string): Iterable<Task>;
 }
 
 /** Names of entries of runtime/error-codes.ts. */
@@ -77,6 +83,7 @@ const tables: readonly TableName[] = [
   "volume",
   "session",
   "manager",
+  "rollout",
 ];
 
 /** Host names need not be unique, and a task's name only says which slot it fills. */
@@ -98,7 +105,9 @@ function refused(code: RefusalCode, message: string): Refused {
 }
 
 export function decide(view: StateView, operation: Operation): Decision {
-  if (operation.task !== null) return decideTaskPatch(view, operation.task, operation.reporter);
+  if (operation.task !== null) {
+    return restsOnPresent(view, operation.basis) ? decideTaskPatch(view, operation.task, operation.reporter) : skipped;
+  }
   if (operation.node !== null) return decideNodePatch(view, operation.node, operation.sessionId);
   if (operation.create !== null) return decideCreate(view, operation.create);
   if (operation.update !== null) return decideUpdate(view, operation.update);
@@ -122,7 +131,29 @@ function decideCreate(view: StateView, wrapped: StoreObject): Decision {
   const found = unwrap(wrapped);
   if ("kind" in found) return found;
   if (view.get(found.table, found.object.id) !== undefined) return refused("exists", "object already exists");
+  if (found.table === "task" && hasTwin(view, found.object as Task)) return skipped;
   return refuseTakenName(view, found) ?? change({ put: wrapped });
+}
+
+/** P7. A task that is being replaced by another of its version is desired to stop before that one is made. */
+function hasTwin(view: StateView, task: Task): boolean {
+  if (task.slot !== 0 || task.nodeId === "" || task.serviceId === "" || task.desiredState > TaskState.COMPLETE)
+    return false;
+  const version = task.specVersion?.index ?? 0;
+  for (const other of view.tasksOfNode(task.serviceId, task.nodeId)) {
+    const isWanted = other.desiredState <= TaskState.COMPLETE && stateOf(other) <= TaskState.RUNNING;
+    if (isWanted && (other.specVersion?.index ?? 0) === version) return true;
+  }
+  return false;
+}
+
+/** P8 */
+function restsOnPresent(view: StateView, basis: readonly Basis[]): boolean {
+  return basis.every(({ kind, id, version }) => {
+    const table = tables[kind - 1];
+    const stored = table === undefined ? undefined : view.get(table, id);
+    return stored !== undefined && versionOf(stored) === version;
+  });
 }
 
 function decideUpdate(view: StateView, wrapped: StoreObject): Decision {
@@ -228,7 +259,7 @@ function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): D
 function canBeAssigned(view: StateView, task: Task, nodeId: string): boolean {
   if (stateOf(task) !== TaskState.PENDING || task.desiredState > TaskState.COMPLETE) return false;
   const node = view.get("node", nodeId);
-  if (node === undefined) return false;
+  if (node === undefined || !meetsPlacement(task.spec?.placement ?? null, node)) return false;
   // A task of a global service was made for its node, which it may join even while that takes nothing new.
   if (task.nodeId !== "") return task.nodeId === nodeId;
   return (

@@ -9,6 +9,7 @@ import type {
   Operation,
   ProposeRequest_Mode,
   Resource,
+  Rollout,
   Secret,
   Service,
   Session,
@@ -32,6 +33,7 @@ export interface Tables {
   readonly volume: Volume;
   readonly session: Session;
   readonly manager: Manager;
+  readonly rollout: Rollout;
 }
 export type TableName = keyof Tables;
 

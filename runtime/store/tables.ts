@@ -9,6 +9,7 @@ import {
   Network,
   Node,
   Resource,
+  Rollout,
   Secret,
   Service,
   Session,
@@ -33,6 +34,7 @@ export const tableNames = [
   "volume",
   "session",
   "manager",
+  "rollout",
 ] as const satisfies readonly TableName[];
 
 /** Any object of the store. */
@@ -51,6 +53,7 @@ export const codecs: { readonly [Name in TableName]: Codec<Tables[Name]> } = {
   volume: Volume,
   session: Session,
   manager: Manager,
+  rollout: Rollout,
 };
 
 const kinds: { readonly [Name in TableName]: Kind } = {
@@ -66,6 +69,7 @@ const kinds: { readonly [Name in TableName]: Kind } = {
   volume: Kind.KIND_VOLUME,
   session: Kind.KIND_SESSION,
   manager: Kind.KIND_MANAGER,
+  rollout: Kind.KIND_ROLLOUT,
 };
 
 export function kindOf(table: TableName): Kind {
@@ -114,6 +118,7 @@ function nameOf(table: TableName, object: AnyObject): string {
       return (object as Task | Resource | Extension).annotations?.name ?? "";
     case "session":
     case "manager":
+    case "rollout":
       return "";
   }
 }
