@@ -27,6 +27,7 @@ import { createDispatcher } from "./dispatcher.ts";
 import type { Environment, Running } from "./environment.ts";
 import { createHealth } from "./health.ts";
 import { startKeyManager } from "./key-manager.ts";
+import { answerQuestions, askLeader, type LeaderKnowledge } from "./leader-questions.ts";
 import { startLeadership, type Leadership } from "./leadership.ts";
 import { createLogBroker } from "./log-broker.ts";
 import { startMembership } from "./membership.ts";
@@ -76,7 +77,7 @@ export interface Manager extends Running {
 export function startManager(parts: ManagerParts): Manager {
   const { log, leases, blobs, authority, advertise, onBroken } = parts;
   const replica = new Replica();
-  let orchestration: Orchestration | null = null;
+  let knowledge: LeaderKnowledge | null = null;
   const leadership: Leadership = startLeadership(
     { ...parts, store: replica },
     {
@@ -103,10 +104,12 @@ export function startManager(parts: ManagerParts): Manager {
     const startRest = (): void => {
       if (stopped) return;
       const tracing = traceOrchestration(termed);
-      orchestration = startOrchestration(tracing.environment);
+      const orchestration = startOrchestration(tracing.environment);
+      knowledge = knowledgeOf(orchestration);
       duties.push(
         tracing,
         orchestration,
+        answerQuestions(termed, knowledge),
         startNodeWatch(termed),
         startCertificateSigner(termed, authority),
         startKeyManager(termed),
@@ -121,9 +124,21 @@ export function startManager(parts: ManagerParts): Manager {
     return {
       stop: () => {
         stopped = true;
-        orchestration = null;
+        knowledge = null;
         for (const duty of duties.splice(0).reverse()) duty.stop();
       },
+    };
+  }
+
+  function knowledgeOf(orchestration: Orchestration): LeaderKnowledge {
+    return {
+      explainTask: (id) => {
+        const task = replica.get("task", id);
+        return task === undefined ? [] : orchestration.explainTask(task);
+      },
+      explainService: (id) => orchestration.explainService(id),
+      planService: (request) => orchestration.planService(request),
+      planRebalance: (request) => orchestration.planRebalance(request),
     };
   }
 
@@ -136,8 +151,8 @@ export function startManager(parts: ManagerParts): Manager {
   const logBroker = createLogBroker(environment);
   const ca = createCa(environment, authority);
   const operator = createOperator(environment, {
-    explainTask: (task) => orchestration?.explainTask(task) ?? [],
-    explainService: (service) => orchestration?.explainService(service.id) ?? [],
+    ask: (question) =>
+      askLeader(environment, { own: () => knowledge, leader: () => leadership.leader()?.managerId ?? null }, question),
     explainNode: (node) => dispatcher.explain(node.id),
     leader: () => {
       const leader = leadership.leader();

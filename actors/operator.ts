@@ -1,4 +1,7 @@
-/** The Operator service: what the muster command asks beyond SwarmKit's API. It only passes on what others know. */
+/**
+ * The Operator service: what the muster command asks beyond SwarmKit's API. It only passes on what others know, and asks
+ * the leader for what only the leader knows.
+ */
 import { taskName } from "../machines/list-filters.ts";
 import {
   Certificate,
@@ -6,22 +9,25 @@ import {
   IssuanceStatus_State,
   NodePatch,
   Operation,
+  Reason,
   RotateCertificateResponse,
   StatusResponse,
+  WhyRequest,
   WhyResponse,
+  type LeaderQuestion,
   type Node,
   type OperatorService,
-  type Reason,
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
 import { transact } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
+import { demandAnswer, type Asked } from "./leader-questions.ts";
 
 export interface OperatorSources {
-  explainTask(task: Task): readonly Reason[];
-  explainService(service: Service): readonly Reason[];
+  /** Asks the leader. */
+  ask(question: Partial<LeaderQuestion>): Promise<Asked>;
   explainNode(node: Node): readonly Reason[];
   /** The present leader; null when none is known. */
   leader(): { readonly id: string; readonly epoch: number } | null;
@@ -77,23 +83,41 @@ export function createOperator(
     return only;
   }
 
-  function reasonsFor(subject: Subject): readonly Reason[] {
-    switch (subject.kind) {
-      case "task":
-        return sources.explainTask(subject.object);
-      case "service":
-        return sources.explainService(subject.object);
-      case "node":
-        return sources.explainNode(subject.object);
+  async function reasonsFor(subject: Subject): Promise<readonly Reason[]> {
+    if (subject.kind === "node") return sources.explainNode(subject.object);
+    const { kind, object } = subject;
+    const asked = await sources.ask({ why: WhyRequest.create({ subject: `${kind}/${object.id}` }) });
+    const since = object.meta?.updatedAt ?? null;
+    if (asked.kind === "unanswered") {
+      return [
+        Reason.create({
+          waitingFor: `the leader: ${asked.reason}`,
+          since,
+          wokenBy: asked.wokenBy,
+          tried: kind === "task" ? lastWords(object) : [],
+        }),
+      ];
     }
+    const { failure, why, leader } = asked.answer;
+    if (why !== null) return why.reasons;
+    const reason = failure === null ? "it answered something else" : failure.message;
+    return [Reason.create({ waitingFor: `an answer of leader ${leader}: ${reason}`, since })];
   }
 
   return {
     handlers: {
-      Why({ subject: text }) {
+      async Why({ subject: text }) {
         const subject = find(text);
         const { kind, name, object } = subject;
-        return WhyResponse.create({ kind, id: object.id, name, reasons: reasonsFor(subject) });
+        return WhyResponse.create({ kind, id: object.id, name, reasons: await reasonsFor(subject) });
+      },
+
+      async PlanService(request) {
+        return demandAnswer(await sources.ask({ planService: request }), "planService");
+      },
+
+      async PlanRebalance(request) {
+        return demandAnswer(await sources.ask({ planRebalance: request }), "planRebalance");
       },
 
       async RotateCertificate({ nodeId }, call) {
@@ -134,4 +158,9 @@ export function createOperator(
       },
     },
   };
+}
+
+/** What the task's status says, as far as this manager's replica knows. */
+function lastWords({ status }: Task): readonly string[] {
+  return [status?.message ?? "", status?.err ?? ""].filter((text) => text !== "");
 }

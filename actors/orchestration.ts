@@ -4,7 +4,16 @@
  * from one leader to the next: each part reads on start what it has to go on with.
  */
 import { explainService, explainTask, type ExplainView } from "../machines/explain.ts";
-import type { Node, Reason, Task } from "../proto/gen/messages.ts";
+import type {
+  Node,
+  PlanRebalanceRequest,
+  PlanRebalanceResponse,
+  PlanServiceRequest,
+  PlanServiceResponse,
+  Reason,
+  Task,
+} from "../proto/gen/messages.ts";
+import { RpcError, Status } from "../runtime/rpc.ts";
 import type { Commit } from "../runtime/store/store.ts";
 import { startAllocator } from "./allocator.ts";
 import type { Environment, Running } from "./environment.ts";
@@ -18,6 +27,9 @@ export interface Orchestration extends Running {
   explainTask(task: Task): readonly Reason[];
   /** Empty when there is no such service. */
   explainService(id: string): readonly Reason[];
+  /** Throws RpcError for what Control would refuse. */
+  planService(request: PlanServiceRequest): PlanServiceResponse;
+  planRebalance(request: PlanRebalanceRequest): PlanRebalanceResponse;
 }
 
 /** For the leader only, once its replica has caught up: two at once would both decide. */
@@ -45,6 +57,12 @@ export function startOrchestration(env: Environment): Orchestration {
     explainService(id) {
       const service = store.get("service", id);
       return service === undefined ? [] : explainService(service, view());
+    },
+    planService: () => {
+      throw new RpcError(Status.UNIMPLEMENTED, "not there yet");
+    },
+    planRebalance: () => {
+      throw new RpcError(Status.UNIMPLEMENTED, "not there yet");
     },
     stop() {
       watch.unsubscribe();

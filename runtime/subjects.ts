@@ -10,6 +10,9 @@ function token(text: string): string {
 // muster.v1.svc.ledger.propose — ProposeRequest → ProposeReply; only the leader subscribes.
 export const ledgerPropose = "muster.v1.svc.ledger.propose";
 
+// muster.v1.svc.leader.ask — LeaderQuestion → LeaderAnswer; only the leader subscribes, while it does its duties.
+export const leaderAsk = "muster.v1.svc.leader.ask";
+
 // muster.v1.beat.ledger.leader — LeaderBeat
 export const leaderBeat = "muster.v1.beat.ledger.leader";
 

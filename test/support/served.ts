@@ -17,6 +17,7 @@ import {
   NodeSpec,
   NodeStatus,
   NodeStatus_State,
+  LeaderAnswer,
   OperatorService,
   Reason,
   Task,
@@ -25,6 +26,7 @@ import {
   Timestamp,
   Version,
   WatchService,
+  WhyResponse,
   type Service,
 } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
@@ -64,8 +66,8 @@ export async function served(t: ExecutionContext): Promise<Served> {
   server.add(
     OperatorService,
     createOperator(env, {
-      explainTask: () => reasons,
-      explainService: () => [],
+      ask: () =>
+        Promise.resolve({ kind: "answered", answer: LeaderAnswer.create({ why: WhyResponse.create({ reasons }) }) }),
       explainNode: () => [],
       leader: () => ({ id: "manager1", epoch: 1 }),
       addr: "192.0.2.1:2377",

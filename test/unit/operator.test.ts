@@ -1,6 +1,14 @@
 import test from "ava";
 import { createOperator } from "../../actors/operator.ts";
-import { Annotations, Reason, StatusRequest, Task, WhyRequest } from "../../proto/gen/messages.ts";
+import {
+  Annotations,
+  LeaderAnswer,
+  Reason,
+  StatusRequest,
+  Task,
+  WhyRequest,
+  WhyResponse,
+} from "../../proto/gen/messages.ts";
 import { Status } from "../../runtime/rpc.ts";
 import { createdService, spec, workerNode, world } from "../support/control.ts";
 import { call, refusalOf } from "../support/manager.ts";
@@ -14,8 +22,8 @@ test("why finds a task by slot, a service by name and a node by id prefix", asyn
   seed("task", task("told"), task("tnew"));
   const reasons = [Reason.create({ waitingFor: "a node" })];
   const operator = createOperator(env, {
-    explainTask: () => reasons,
-    explainService: () => [],
+    ask: () =>
+      Promise.resolve({ kind: "answered", answer: LeaderAnswer.create({ why: WhyResponse.create({ reasons }) }) }),
     explainNode: () => [],
     leader: () => ({ id: "manager1", epoch: 4 }),
     addr: "192.0.2.1:2377",
@@ -25,7 +33,7 @@ test("why finds a task by slot, a service by name and a node by id prefix", asyn
   }).handlers;
   const why = (subject: string) => operator.Why(WhyRequest.create({ subject }), call());
   t.like(await why("web.2"), { kind: "task", id: "tnew", reasons });
-  t.like(await why("web"), { kind: "service", id });
+  t.like(await why("web"), { kind: "service", id, reasons });
   t.like(await why("n2"), { kind: "node", id: "n22" });
   t.is((await refusalOf(() => why("n")))?.code, Status.INVALID_ARGUMENT);
   t.is((await refusalOf(() => why("nothing")))?.code, Status.NOT_FOUND);

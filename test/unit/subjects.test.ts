@@ -14,6 +14,7 @@ test("a parser answers null for another's subject", (t) => {
   for (const subject of [
     subjects.log,
     subjects.ledgerPropose,
+    subjects.leaderAsk,
     subjects.leaderBeat,
     subjects.sessionRegistered,
     `${subjects.managerBeat("m1")}.more`,
@@ -47,6 +48,7 @@ test("subjects that are built match the wildcards that receivers subscribe to", 
 test("every subject has Muster's shape, in lower case and without two the same", (t) => {
   const all = [
     subjects.ledgerPropose,
+    subjects.leaderAsk,
     subjects.leaderBeat,
     subjects.managerBeat("x"),
     subjects.sessionRegistered,
