@@ -13,6 +13,7 @@ import {
   type Task,
   type TaskState,
   type Timestamp,
+  type Volume,
 } from "../proto/gen/messages.ts";
 import { timestampOf } from "../machines/service-update.ts";
 import { mayAdvance, observedState, type TaskMover } from "../machines/task.ts";
@@ -26,6 +27,7 @@ export interface Part extends Running {
   nodeChanged?(old: Node | null, node: Node | null): void;
   serviceChanged?(old: Service | null, service: Service | null): void;
   networkChanged?(old: Network | null, network: Network | null): void;
+  volumeChanged?(old: Volume | null, volume: Volume | null): void;
   clusterChanged?(old: Cluster | null, cluster: Cluster | null): void;
   commitEnded(): void;
 }

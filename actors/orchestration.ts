@@ -16,7 +16,9 @@ import type {
 import { RpcError, Status } from "../runtime/rpc.ts";
 import type { Commit } from "../runtime/store/store.ts";
 import { startAllocator } from "./allocator.ts";
+import { startEnforcer } from "./enforcer.ts";
 import type { Environment, Running } from "./environment.ts";
+import { startGlobal } from "./global.ts";
 import { Writer, type Part } from "./orchestration-part.ts";
 import { startReaper } from "./reaper.ts";
 import { startReplicated } from "./replicated.ts";
@@ -38,8 +40,10 @@ export function startOrchestration(env: Environment): Orchestration {
   const writer = new Writer(env);
   const parts: readonly Part[] = [
     startReplicated(env, writer),
+    startGlobal(env, writer),
     startRestart(env, writer),
     startAllocator(env, writer),
+    startEnforcer(env, writer),
     startReaper(env, writer),
   ];
   const scheduler = startScheduler(env);
@@ -88,6 +92,9 @@ function tellParts(parts: readonly Part[], { changes }: Commit): void {
         break;
       case "network":
         for (const part of parts) part.networkChanged?.(change.old, isGone ? null : change.object);
+        break;
+      case "volume":
+        for (const part of parts) part.volumeChanged?.(change.old, isGone ? null : change.object);
         break;
       case "cluster":
         for (const part of parts) part.clusterChanged?.(change.old, isGone ? null : change.object);

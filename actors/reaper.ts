@@ -1,5 +1,5 @@
 /** Hosts the reaper: notes the slots in which something ended, and deletes what is over. */
-import { historyLimitDefault, isAbandoned, reapable, reaperMachine } from "../machines/reaper.ts";
+import { historyLimitDefault, isAbandoned, neverPlacedMessage, reapable, reaperMachine } from "../machines/reaper.ts";
 import { isEnded, isWanted, observedState } from "../machines/task.ts";
 import { TaskState, type Node, type Operation, type Task } from "../proto/gen/messages.ts";
 import type { Environment } from "./environment.ts";
@@ -40,7 +40,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
   function reap(): { readonly isPartial: boolean } {
     const operations: Operation[] = [];
     const limit = historyLimit();
-    const ended = status(TaskState.SHUTDOWN, "shutdown before it had a node", now(env));
+    const ended = status(TaskState.SHUTDOWN, neverPlacedMessage, now(env));
     let left = roundTasksMax;
     for (const [key, { serviceId, slot, nodeId }] of touched) {
       if (left <= 0) break;

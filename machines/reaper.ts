@@ -72,6 +72,14 @@ export interface SlotFacts {
   readonly hasNode: (id: string) => boolean;
 }
 
+/** What the reaper says of a task that it ends by R5. */
+export const neverPlacedMessage = "shutdown before it had a node";
+
+/** Ended by R5: its node has never heard of it. */
+export function isNeverPlaced({ status }: Task): boolean {
+  return status?.state === TaskState.SHUTDOWN && status.message === neverPlacedMessage;
+}
+
 /** R5 */
 export function isAbandoned(task: Task): boolean {
   return (

@@ -8,8 +8,9 @@
  * Q3: attempts are counted from the tasks in the slot, since the last change of the service's spec.
  * Q4: a successor waits for a predecessor that still runs, unless its node is lost, for a bounded time.
  *
- * Unlike SwarmKit, a task that was lost with its node, or drained from it, spends no attempt, and its successor has no
- * restart delay: the task did not fail, and a crashed worker's work should run elsewhere within seconds.
+ * Unlike SwarmKit, a task that was lost with its node, drained from it or evicted by an enforcer spends no attempt: it did
+ * not fail. What is lost or drained has no restart delay either: a crashed worker's work should run elsewhere within
+ * seconds. The delay after an eviction stays: it is the time in which the node stops what is no longer said to run.
  *
  *   resting ──▶ gathering ──▶ releasing ──▶ waiting ──nextDeadline──▶ releasing
  */
@@ -24,6 +25,7 @@ import {
   type Task,
 } from "../proto/gen/messages.ts";
 import { effect } from "./effect.ts";
+import { wasEvicted } from "./enforcer.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "./task.ts";
 import { durationMs, timeMs } from "./time.ts";
 
@@ -60,6 +62,11 @@ function endMs(task: Task): number {
   return timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null);
 }
 
+/** It came to its end by itself, well or badly: what a restart policy counts. */
+export function isAttempt(task: Task): boolean {
+  return isSpent(observedState(task)) && !wasEvicted(task);
+}
+
 /** Restarts made before `task` that count against its policy (Q3). `slot`: the slot's tasks, oldest first. */
 export function spentAttempts(task: Task, slot: readonly Task[]): number {
   const windowMs = durationMs(task.spec?.restart?.window ?? null, 0);
@@ -70,7 +77,7 @@ export function spentAttempts(task: Task, slot: readonly Task[]): number {
     const earlier = slot[at] as Task;
     if (versionOf(earlier) !== versionOf(task)) break;
     // The restart happened when the successor was made.
-    if (isSpent(observedState(earlier)) && timeMs(successor.meta?.createdAt ?? null) > since) spent += 1;
+    if (isAttempt(earlier) && timeMs(successor.meta?.createdAt ?? null) > since) spent += 1;
     successor = earlier;
   }
   return spent;
@@ -84,7 +91,7 @@ export function shouldRestart(task: Task, slot: readonly Task[]): boolean {
   if (condition === RestartPolicy_RestartCondition.ON_FAILURE && observedState(task) === TaskState.COMPLETE)
     return false;
   const attemptsMax = policy?.maxAttempts ?? 0;
-  if (attemptsMax === 0 || !isSpent(observedState(task))) return true;
+  if (attemptsMax === 0 || !isAttempt(task)) return true;
   return spentAttempts(task, slot) < attemptsMax;
 }
 

@@ -23,6 +23,8 @@ export class Staging {
   readonly #patches = new Map<string, TaskPatch>();
   /** By table and name: ids of staged objects that have, or had, the name. */
   readonly #names = new Map<string, string[]>();
+  /** Ids of tasks staged that were made for a node, by service and node. */
+  readonly #madeForNodes = new Map<string, string[]>();
   readonly #journal: Undo[] = [];
 
   constructor(base: Store) {
@@ -55,6 +57,18 @@ export class Staging {
     return undefined;
   }
 
+  *tasksOfNode(serviceId: string, nodeId: string): Generator<Task> {
+    for (const { id } of this.#base.tasksAt(serviceId, 0, nodeId)) {
+      const task = this.get("task", id);
+      if (task !== undefined) yield task;
+    }
+    for (const id of this.#madeForNodes.get(`${serviceId}@${nodeId}`) ?? []) {
+      // Gone again after a rollback.
+      const task = this.get("task", id);
+      if (task !== undefined) yield task;
+    }
+  }
+
   /** Takes a change that was decided against this view. */
   stage(change: Change): void {
     if (change.task !== null) this.#stageTaskPatch(change.task);
@@ -69,6 +83,7 @@ export class Staging {
       if (put === null) return;
       const object = withMeta(put.table, put.object as never, this.#meta) as AnyObject;
       this.#set(put.table, object.id, object);
+      if (put.table === "task") this.#noteNode(put.object as Task);
       const name = nameKey(put.table, object as never);
       if (name === "" || put.table === "task") return;
       // Not undone by a rollback: whoever asks looks at whether the object still has the name.
@@ -112,6 +127,14 @@ export class Staging {
     if (table === "task" && this.#patches.has(id)) this.get("task", id);
     this.#journal.push({ table, id, staged: objects.get(id) });
     objects.set(id, object);
+  }
+
+  #noteNode({ id, serviceId, slot, nodeId }: Task): void {
+    if (slot !== 0 || nodeId === "" || this.#base.get("task", id) !== undefined) return;
+    const key = `${serviceId}@${nodeId}`;
+    const ids = this.#madeForNodes.get(key);
+    if (ids === undefined) this.#madeForNodes.set(key, [id]);
+    else ids.push(id);
   }
 
   #tableOf(table: TableName): Map<string, AnyObject | null> {

@@ -1,0 +1,200 @@
+/**
+ * Hosts an orchestrator for each global service. Turns store changes into "look at these nodes" and decisions into
+ * operations. What a removed service leaves behind is stopped by `actors/replicated.ts`, whatever its mode was.
+ */
+import { globalMachine, type GlobalEvent } from "../machines/global.ts";
+import { decideGlobal, decideNodes, placesOf, type NodeDecision, type NodeStep } from "../machines/global-nodes.ts";
+import { newTask, taskTemplate } from "../machines/new-task.ts";
+import { Currency } from "../machines/rollout.ts";
+import { mattersToSlot, type World } from "../machines/slots.ts";
+import { isWanted, observedState } from "../machines/task.ts";
+import { Operation, StoreObject, TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
+import type { HostedActor } from "../runtime/host.ts";
+import { newId } from "../runtime/ids.ts";
+import type { Environment } from "./environment.ts";
+import { hosted } from "./hosted.ts";
+import { desire, now, type Part, type Writer } from "./orchestration-part.ts";
+
+const orchestrator = hosted(globalMachine, ["gather", "decide"]);
+
+/** A global service's tasks have no slot number; their nodes stand in for it. */
+const noSlot = 0;
+
+interface Entry {
+  readonly serviceId: string;
+  actor: HostedActor<typeof globalMachine> | null;
+  readonly currency: Currency;
+  /** Ids of nodes to look at; null: all of them. */
+  nodes: Set<string> | null;
+  /** Ids of tasks that a decision made and the store has not shown yet. */
+  readonly creating: Set<string>;
+  isRollingOut: boolean;
+  /** When something is due, in milliseconds since the epoch; null: nothing is. */
+  lookAgainMs: number | null;
+}
+
+export function startGlobal(env: Environment, writer: Writer): Part {
+  const { store } = env;
+  const random = env.random.fork("global");
+  const entries = new Map<string, Entry>();
+  /** To be told at the end of the commit. */
+  const touched = new Set<Entry>();
+  let isStopped = false;
+  const nodeOf = (id: string): Node | undefined => store.get("node", id);
+
+  function send(entry: Entry, event: GlobalEvent): void {
+    if (!isStopped && entries.get(entry.serviceId) === entry) entry.actor?.actor.send(event);
+  }
+
+  function start(serviceId: string): void {
+    const entry: Entry = {
+      serviceId,
+      actor: null,
+      currency: new Currency(),
+      nodes: null,
+      creating: new Set(),
+      isRollingOut: false,
+      lookAgainMs: null,
+    };
+    entries.set(serviceId, entry);
+    entry.actor = orchestrator.start(
+      env.host,
+      `global/${serviceId}`,
+      { serviceId },
+      {
+        effects: {
+          gather: () => env.clock.soon(() => send(entry, { type: "round.due" })),
+          decide: () => decide(entry),
+        },
+      },
+    );
+  }
+
+  /** `nodeId`: null for all. */
+  function touch(entry: Entry, nodeId: string | null): void {
+    if (nodeId === null) entry.nodes = null;
+    else entry.nodes?.add(nodeId);
+    touched.add(entry);
+  }
+
+  function decide(entry: Entry): void {
+    const service = store.get("service", entry.serviceId);
+    if (service?.spec?.global == null) {
+      send(entry, { type: "decision.empty", nextMs: -1 });
+      return;
+    }
+    const world: World = { nowMs: env.clock.now(), nodeOf, currency: entry.currency };
+    const isDue = entry.lookAgainMs !== null && entry.lookAgainMs <= world.nowMs;
+    const nodes = isDue ? null : entry.nodes;
+    entry.nodes = new Set();
+    let decision: NodeDecision;
+    if (nodes === null) {
+      decision = decideGlobal(service, placesOf(store.all("node"), store.tasksByService(service.id)), world);
+      entry.isRollingOut = decision.isRollingOut;
+      entry.lookAgainMs = decision.lookAgainMs;
+    } else {
+      const some = new Map([...nodes].map((id) => [id, [...store.tasksAt(service.id, noSlot, id)]]));
+      decision = decideNodes(service, some, world);
+      // What other nodes wait for is still to come.
+      const waits = [entry.lookAgainMs, decision.lookAgainMs].filter((time) => time !== null);
+      entry.lookAgainMs = waits.length === 0 ? null : Math.min(...waits);
+    }
+    const nextMs = entry.lookAgainMs === null ? -1 : Math.max(0, Math.ceil(entry.lookAgainMs - world.nowMs));
+    const operations = toOperations(entry, service, decision.steps);
+    if (operations.length === 0) send(entry, { type: "decision.empty", nextMs });
+    else {
+      send(entry, { type: "decision.made", nextMs });
+      write(entry, operations, decision.isPartial);
+    }
+  }
+
+  function toOperations(entry: Entry, service: Service, steps: readonly NodeStep[]): readonly Operation[] {
+    if (steps.length === 0) return [];
+    const [cluster] = store.all("cluster");
+    const template = taskTemplate(service, cluster, now(env));
+    return steps.map((step) => {
+      if (step.kind === "desire") return desire(step.task, step.state);
+      const id = newId(random);
+      entry.creating.add(id);
+      const task = newTask(template, id, noSlot, step.desired, step.slot);
+      return Operation.create({ create: StoreObject.create({ task }) });
+    });
+  }
+
+  function write(entry: Entry, operations: readonly Operation[], isPartial: boolean): void {
+    writer.write(operations, () => {
+      const isAllThere = !isPartial && entry.creating.size === 0;
+      entry.creating.clear();
+      if (!isAllThere) {
+        entry.nodes = null;
+        send(entry, { type: "nodes.touched" });
+      }
+      send(entry, { type: "decision.written" });
+    });
+  }
+
+  for (const service of store.all("service")) if (service.spec?.global != null) start(service.id);
+
+  return {
+    taskChanged(old, task) {
+      const { serviceId, nodeId } = (task ?? old) as Task;
+      const entry = entries.get(serviceId);
+      if (entry === undefined) return;
+      if (old === null) {
+        if (!entry.creating.delete((task as Task).id)) touch(entry, nodeId);
+      } else if (task === null) {
+        if (isWanted(old)) touch(entry, nodeId);
+      } else if (
+        entry.isRollingOut &&
+        observedState(task) >= TaskState.RUNNING &&
+        observedState(old) !== observedState(task)
+      ) {
+        touch(entry, null);
+      } else if (mattersToSlot(old, task, nodeOf)) touch(entry, nodeId);
+    },
+
+    nodeChanged(old, node) {
+      if (entries.size === 0 || (old !== null && node !== null && looksTheSame(old, node))) return;
+      const { id } = (node ?? old) as Node;
+      // A rollout may have waited for a node that is back, or have nothing left to wait for.
+      for (const entry of entries.values()) touch(entry, entry.isRollingOut ? null : id);
+    },
+
+    serviceChanged(old, service) {
+      const entry = entries.get((service ?? old)?.id ?? "");
+      if (service === null) {
+        if (entry === undefined) return;
+        send(entry, { type: "service.removed" });
+        entries.delete(entry.serviceId);
+        touched.delete(entry);
+        env.clock.soon(() => entry.actor?.stop());
+      } else if (service.spec?.global != null) {
+        if (entry === undefined) start(service.id);
+        else touch(entry, null);
+      }
+    },
+
+    commitEnded() {
+      if (touched.size === 0) return;
+      const told = [...touched];
+      touched.clear();
+      for (const entry of told) send(entry, { type: "nodes.touched" });
+    },
+
+    stop() {
+      isStopped = true;
+      for (const entry of entries.values()) entry.actor?.stop();
+      entries.clear();
+    },
+  };
+}
+
+/** Nothing has changed that a global service asks of a node. */
+function looksTheSame(old: Node, node: Node): boolean {
+  return (
+    old.spec === node.spec &&
+    old.status === node.status &&
+    old.role === node.role &&
+    old.description === node.description
+  );
+}

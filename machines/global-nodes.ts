@@ -1,0 +1,194 @@
+/**
+ * What is to be done on the nodes for one global service. Pure and without memory, like `machines/slots.ts`, whose slots
+ * are here the nodes: all of a service's tasks on one node, from the first on, are one place.
+ *
+ * G1: each node that is open to the service has exactly one wanted task of it, made for that node.
+ * G2: a node that is lost or drained, or does not meet the constraints, has none; a paused one keeps the one it has, which
+ *     is neither replaced nor updated.
+ * G3: a task that is over and must not be restarted keeps its place filled until the service changes. What was only
+ *     stopped because its node was not to run it is made anew when the node is open again.
+ * G4: a node that has never been able to take a task does not hold up a rollout: nothing is lost there.
+ *
+ * Unlike SwarmKit, a node that comes in while a rollout is under way takes part in it, and a node that has never said what
+ * it is gets no task: nobody could say whether it is one of those that the service is for.
+ */
+import {
+  NodeSpec_Availability,
+  NodeStatus_State,
+  TaskState,
+  type Node,
+  type Service,
+  type Task,
+} from "../proto/gen/messages.ts";
+import { isNeverPlaced } from "./reaper.ts";
+import { isAttempt, shouldRestart } from "./restart.ts";
+import { planRollout, type SlotProgress } from "./rollout.ts";
+import { constraintsOf, meetsConstraint } from "./scheduling/constraints.ts";
+import { creationsMax, Plan, tend, type Decision, type Step, type World } from "./slots.ts";
+import { isEnded, isWanted, observedState } from "./task.ts";
+
+/** What a global service may do on a node. */
+export type Admission =
+  /** It is to have one task there. */
+  | { readonly kind: "open" }
+  | { readonly kind: "paused" }
+  /** `unmet`: the first constraint that the node does not meet; empty for the other reasons. */
+  | { readonly kind: "closed"; readonly reason: "drained" | "lost" | "unregistered" | "unmet"; readonly unmet: string }
+  | { readonly kind: "removed" };
+
+const open: Admission = { kind: "open" };
+const paused: Admission = { kind: "paused" };
+const removed: Admission = { kind: "removed" };
+const drained: Admission = { kind: "closed", reason: "drained", unmet: "" };
+const lost: Admission = { kind: "closed", reason: "lost", unmet: "" };
+const unregistered: Admission = { kind: "closed", reason: "unregistered", unmet: "" };
+
+export function admissionOf(service: Service, node: Node | undefined): Admission {
+  if (node === undefined) return removed;
+  const availability = node.spec?.availability ?? NodeSpec_Availability.ACTIVE;
+  if (availability === NodeSpec_Availability.DRAIN) return drained;
+  if (node.status?.state === NodeStatus_State.DOWN) return lost;
+  if (node.description === null) return unregistered;
+  for (const constraint of constraintsOf(service.spec?.task?.placement ?? null)) {
+    if (!meetsConstraint(constraint, node)) return { kind: "closed", reason: "unmet", unmet: constraint.text };
+  }
+  return availability === NodeSpec_Availability.PAUSE ? paused : open;
+}
+
+export type NodeStep = Step<string>;
+export type NodeDecision = Decision<string>;
+
+/** By node id: the service's tasks made for that node, in the order in which they were made; none for a node without. */
+export type Places = ReadonlyMap<string, readonly Task[]>;
+
+/** All nodes that are or were, each with its tasks of one service. */
+export function placesOf(nodes: Iterable<Node>, tasks: Iterable<Task>): Map<string, Task[]> {
+  const places = new Map<string, Task[]>();
+  for (const { id } of nodes) places.set(id, []);
+  for (const task of tasks) {
+    const place = places.get(task.nodeId);
+    if (place === undefined) places.set(task.nodeId, [task]);
+    else place.push(task);
+  }
+  return places;
+}
+
+/** A place that a rollout may have to do with. */
+interface Standing {
+  readonly nodeId: string;
+  readonly task: Task;
+  readonly tasks: readonly Task[];
+  readonly isFilled: boolean;
+  readonly isSettled: boolean;
+}
+
+/** What to do on the given nodes alone; a rollout is left as it is. */
+export function decideNodes(service: Service, places: Places, world: World): NodeDecision {
+  const plan = new Plan<string>(world);
+  const { isPartial } = lookAt(plan, service, places, world);
+  return plan.decision(false, isPartial);
+}
+
+/** Everything: each node's task, and the rollout. */
+export function decideGlobal(service: Service, places: Places, world: World): NodeDecision {
+  const plan = new Plan<string>(world);
+  const { standing, isPartial } = lookAt(plan, service, places, world);
+  const isRollingOut = rollOut(plan, service, standing, world);
+  return plan.decision(isRollingOut, isPartial);
+}
+
+function lookAt(
+  plan: Plan<string>,
+  service: Service,
+  places: Places,
+  world: World,
+): { readonly standing: readonly Standing[]; readonly isPartial: boolean } {
+  const standing: Standing[] = [];
+  let created = 0;
+  for (const [nodeId, tasks] of places) {
+    // What is left waits for the next decision, which follows when this one is written.
+    if (created === creationsMax) return { standing, isPartial: true };
+    const before = plan.steps.length;
+    const one = tendNode(plan, service, nodeId, tasks, world);
+    if (one !== null) standing.push(one);
+    if (plan.steps.length > before && plan.steps.at(-1)?.kind === "create") created += 1;
+  }
+  return { standing, isPartial: false };
+}
+
+/** Null when a rollout has nothing to do with the node. */
+function tendNode(
+  plan: Plan<string>,
+  service: Service,
+  nodeId: string,
+  tasks: readonly Task[],
+  world: World,
+): Standing | null {
+  const admission = admissionOf(service, world.nodeOf(nodeId));
+  switch (admission.kind) {
+    case "removed":
+      for (const task of tasks) plan.desire(task, TaskState.REMOVE);
+      return null;
+    case "closed":
+      for (const task of tasks) if (isWanted(task)) plan.desire(task, TaskState.SHUTDOWN);
+      return null;
+    case "paused":
+      for (const task of tasks)
+        if (isWanted(task) && isEnded(observedState(task))) plan.desire(task, TaskState.SHUTDOWN);
+      return null;
+    case "open":
+      return tasks.some(isWanted) ? tendWanted(plan, service, nodeId, tasks, world) : takePlace(plan, nodeId, tasks);
+  }
+}
+
+function tendWanted(
+  plan: Plan<string>,
+  service: Service,
+  nodeId: string,
+  tasks: readonly Task[],
+  world: World,
+): Standing | null {
+  const tended = tend(plan, service, nodeId, tasks, world);
+  if (tended.kind === "dead") return null;
+  const isSettled = tended.kind === "live" && tended.isSettled;
+  return { nodeId, task: tended.task, tasks, isFilled: tended.kind === "filled", isSettled };
+}
+
+/** G1, G3: no task is wanted on an open node. */
+function takePlace(plan: Plan<string>, nodeId: string, tasks: readonly Task[]): Standing | null {
+  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+  if (newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks)) {
+    return { nodeId, task: newest, tasks, isFilled: true, isSettled: false };
+  }
+  plan.create(nodeId, tasks);
+  return null;
+}
+
+function rollOut(plan: Plan<string>, service: Service, standing: readonly Standing[], world: World): boolean {
+  const version = service.specVersion?.index ?? 0;
+  // Nearly always every task is of the present version: then there is nothing to find out.
+  if (standing.every(({ task }) => (task.specVersion?.index ?? 0) === version)) return false;
+  const inOrder = [...standing].sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
+  const progress: SlotProgress[] = [];
+  for (const [at, one] of inOrder.entries()) {
+    const isOutdated = world.currency.isOutdated(one.task, service, world.nodeOf);
+    const isChanging = !one.isSettled && !one.isFilled;
+    if (isVacant(one.tasks)) {
+      if (isOutdated && !isChanging) plan.replace(one.nodeId, one.task, one.tasks);
+      continue;
+    }
+    progress.push({ slot: at, task: one.task, isOutdated, hasHistory: one.tasks.length > 1, isChanging });
+  }
+  const rollout = planRollout(service, progress, world.nowMs);
+  for (const at of rollout.replace) {
+    const one = inOrder[at];
+    if (one !== undefined) plan.replace(one.nodeId, one.task, one.tasks);
+  }
+  if (rollout.lookAgainMs !== null) plan.lookAt(rollout.lookAgainMs);
+  return rollout.isUnderWay;
+}
+
+/** G4: no task of the place has ever been given to its node. */
+function isVacant(tasks: readonly Task[]): boolean {
+  return tasks.every((task) => observedState(task) < TaskState.ASSIGNED || isNeverPlaced(task));
+}
