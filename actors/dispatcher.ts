@@ -207,6 +207,7 @@ class DispatcherActor implements Dispatcher {
     }
     this.#histories.admit(nodeId, { address: registrant.addr, hasSession: current !== "" });
     this.#replace(nodeId);
+    this.#messages.introduce(nodeId);
     this.#start(nodeId, newId(this.#ids), registrant).open(sink, call.signal);
   }
 
@@ -309,6 +310,7 @@ class DispatcherActor implements Dispatcher {
   }
 
   #onNode(node: Node, old: Node | null, removed: boolean): void {
+    this.#messages.onAnyNode(removed ? null : node, old ?? node);
     const held = this.#sessions.get(node.id);
     if (held === undefined) return;
     if (removed) {

@@ -4,6 +4,7 @@ import { assignmentLimits } from "../machines/assignments.ts";
 import { concernsAgent, sameBytes, sessionMessage, sharedPart, type SharedPart } from "../machines/session-message.ts";
 import type { TimerHandle } from "../runtime/ports.ts";
 import type { Environment, Running } from "./environment.ts";
+import { Gossip } from "./gossip.ts";
 import type { NodeSession } from "./session.ts";
 
 export class SessionMessages implements Running {
@@ -12,6 +13,7 @@ export class SessionMessages implements Running {
   readonly #addr: string;
   readonly #sessions: ReadonlyMap<string, NodeSession>;
   #shared: SharedPart;
+  readonly #gossip: Gossip;
   /** Nodes to tell at the end of the batch; "all" when the shared part changed. */
   #untold: Set<string> | "all" = new Set();
   #timer: TimerHandle | null = null;
@@ -21,14 +23,27 @@ export class SessionMessages implements Running {
     this.#addr = addr;
     this.#sessions = sessions;
     this.#shared = this.#readShared();
+    this.#gossip = new Gossip(env, (nodeId) => this.#tell(nodeId));
+  }
+
+  /** A new registration of the node begins. */
+  introduce(nodeId: string): void {
+    this.#gossip.introduce(nodeId);
   }
 
   /** Null when the node is gone. */
   make(session: NodeSession): SessionMessage | null {
     const node = this.#env.store.get("node", session.nodeId);
-    return node === undefined ? null : sessionMessage(session.sessionId, node, this.#shared);
+    if (node === undefined) return null;
+    return sessionMessage(session.sessionId, node, this.#shared, this.#gossip.seeds(node, this.#shared.hosts));
   }
 
+  /** Any node of the cluster, whoever holds its session. */
+  onAnyNode(node: Node | null, old: Node | null): void {
+    this.#gossip.onNode(node, old);
+  }
+
+  /** A node whose session is here. */
   onNode(node: Node, old: Node | null): void {
     if (old === null || concernsAgent(old, node)) this.#tell(node.id);
   }
@@ -44,6 +59,7 @@ export class SessionMessages implements Running {
   stop(): void {
     if (this.#timer !== null) this.#env.clock.clearTimeout(this.#timer);
     this.#timer = null;
+    this.#gossip.stop();
   }
 
   #tell(whom: string): void {

@@ -8,18 +8,20 @@ import {
   type EncryptionKey,
   type Manager,
 } from "../proto/gen/messages.ts";
+import { introducingManagerWeight } from "./gossip.ts";
 import { sendableKeys, sendableNode } from "./task-check.ts";
 
 /**
  * SwarmKit's weight for each manager. An agent that ended a session halves it into the opposite and so goes to another
- * manager first, which is what we want. Should workers ever be listed as gossip seeds (with a negative weight), true
- * managers need 200 here, or half of the reconnects go to a seed (worker protocol §5.7).
+ * manager first, which is what we want. It is more while engines are named beside them (`machines/gossip.ts`).
  */
 export const managerWeight = 10;
 
 /** The part that all nodes' messages share. */
 export interface SharedPart {
   readonly managers: readonly WeightedPeer[];
+  /** Their hosts, without ports. */
+  readonly hosts: ReadonlySet<string>;
   readonly keys: readonly EncryptionKey[];
   readonly rootCa: Uint8Array;
   /** The part encoded: equal for equal parts. */
@@ -46,14 +48,30 @@ export function sharedPart(
   const bytes = SessionMessage.encode(
     SessionMessage.create({ managers: part.managers, networkBootstrapKeys: part.keys, RootCA: part.rootCa }),
   );
-  return { ...part, bytes };
+  return { ...part, hosts: new Set(sorted.map(([, addr]) => hostOf(addr))), bytes };
 }
 
-export function sessionMessage(sessionId: string, node: Node, shared: SharedPart): SessionMessage {
+function hostOf(addr: string): string {
+  const host = addr.slice(0, addr.lastIndexOf(":"));
+  return host.startsWith("[") ? host.slice(1, -1) : host;
+}
+
+function beside(managers: readonly WeightedPeer[], seeds: readonly WeightedPeer[]): readonly WeightedPeer[] {
+  if (seeds.length === 0) return managers;
+  return [...managers.map((manager) => WeightedPeer.patch(manager, { weight: introducingManagerWeight })), ...seeds];
+}
+
+/** `seeds`: engines to be named beside the managers, while the node is introduced to them. */
+export function sessionMessage(
+  sessionId: string,
+  node: Node,
+  shared: SharedPart,
+  seeds: readonly WeightedPeer[] = [],
+): SessionMessage {
   return SessionMessage.create({
     sessionId,
     node: sendableNode(node),
-    managers: shared.managers,
+    managers: beside(shared.managers, seeds),
     networkBootstrapKeys: shared.keys,
     RootCA: shared.rootCa,
   });
