@@ -11,7 +11,7 @@ import {
   GenericResource,
   Meta,
   NamedGenericResource,
-  Node,
+  type Node,
   NodeDescription,
   NodeRole,
   NodeSpec,
