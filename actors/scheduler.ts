@@ -144,16 +144,12 @@ class SchedulerActor implements Scheduler {
       else if (change.table === "node") this.#onNode(change);
     }
     // A node that changed helps nobody when nobody waits.
-    if (hasWork || (this.#backlog.size > 0 && this.#nodes.hasChanged())) this.#send({ type: "work.arrived" });
+    if (hasWork || this.#backlog.isAwake) this.#send({ type: "work.arrived" });
   }
 
   #onNode({ action, object }: ObjectChange & { readonly table: "node" }): void {
-    if (action !== "remove") {
-      this.#nodes.put(object);
-      return;
-    }
-    this.#nodes.remove(object.id);
-    this.#backlog.tryAll();
+    if (action === "remove") this.#nodes.remove(object.id);
+    else this.#nodes.put(object);
   }
 
   /** True when the task itself is new work. */
@@ -225,13 +221,14 @@ class SchedulerActor implements Scheduler {
     const assigned = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: assignedMessage });
     const confirmed = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: confirmedMessage });
     return {
-      assigned: ({ task, nodeId, generic, isPreassigned }) =>
+      assigned: ({ task, nodeId, generic, volumes, isPreassigned }) =>
         Operation.create({
           task: TaskPatch.create({
             id: task.id,
             nodeId,
             status: isPreassigned ? confirmed : assigned,
             assignedGenericResources: generic,
+            volumes,
           }),
         }),
       explained: ({ task, text }) => {
@@ -280,7 +277,7 @@ class SchedulerActor implements Scheduler {
     }
     this.#metrics.decisions.add(taken);
     this.#send({ type: "proposal.settled", returned });
-    if (this.#backlog.size > 0 && this.#nodes.hasChanged()) this.#send({ type: "work.arrived" });
+    if (this.#backlog.isAwake) this.#send({ type: "work.arrived" });
   }
 
   #releaseHeld(): void {

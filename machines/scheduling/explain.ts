@@ -7,8 +7,31 @@ const unseen = 255;
 
 /** What each node said to a group, by the node's place; brought along as nodes change. */
 export class Tally {
-  #verdicts = new Uint8Array(0);
+  #verdicts: Uint8Array;
   readonly #counts = new Uint32Array(verdictCount);
+
+  /** `places`: how many to make room for; more are made as they come. */
+  constructor(places = 0) {
+    this.#verdicts = new Uint8Array(places).fill(unseen);
+  }
+
+  /** What the node at the place said; undefined when it was not asked, or is gone. */
+  verdict(place: number): Verdict | undefined {
+    const verdict = this.#verdicts[place];
+    return verdict === unseen ? undefined : (verdict as Verdict | undefined);
+  }
+
+  count(verdict: Verdict): number {
+    return this.#counts[verdict] as number;
+  }
+
+  /** The node at the place is gone. */
+  drop(place: number): void {
+    const old = this.verdict(place);
+    if (old === undefined) return;
+    this.#counts[old] = this.count(old) - 1;
+    this.#verdicts[place] = unseen;
+  }
 
   set(place: number, verdict: Verdict): void {
     if (place >= this.#verdicts.length) {
@@ -17,6 +40,7 @@ export class Tally {
       this.#verdicts = grown;
     }
     const old = this.#verdicts[place] as number;
+    if (old === verdict) return;
     if (old !== unseen) this.#counts[old] = (this.#counts[old] as number) - 1;
     this.#verdicts[place] = verdict;
     this.#counts[verdict] = (this.#counts[verdict] as number) + 1;
@@ -96,7 +120,7 @@ function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
     case Verdict.maxReplicas:
       return `has ${info.activeOf(demand.serviceId)} tasks of the service, at most ${demand.maxReplicas} may be`;
     case Verdict.volumes:
-      return `has no cluster volume ${demand.clusterVolumes.join(", ")} ready for use`;
+      return `cannot have cluster volume ${demand.volumes.map(({ source }) => source).join(", ")}`;
   }
 }
 

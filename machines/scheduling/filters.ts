@@ -2,10 +2,12 @@
  * Whether a node can take a task. The filters are asked in SwarmKit's order (manager semantics §4.2) and the first that
  * says no is charged with the node: the texts of explanations rest on that.
  */
-import { Mount_Type, type Platform, type Task } from "../../proto/gen/messages.ts";
+import { Mount_Type, type Platform, type Task, type TaskSpec } from "../../proto/gen/messages.ts";
 import { constraintsOf, meetsConstraint, type Constraint } from "./constraints.ts";
 import type { GenericWant } from "./generic-resources.ts";
 import { hostPortsOf, type NodeInfo } from "./node-set.ts";
+import { runsOneOf } from "./platforms.ts";
+import { volumeWantsOf, type VolumeWant } from "./volumes.ts";
 
 /** `fits`, or the filter that says no; the numbers are places in lists. */
 export const Verdict = {
@@ -39,8 +41,8 @@ export interface Demand {
   readonly hostPorts: readonly number[];
   /** Of the service on one node; 0: any number. */
   readonly maxReplicas: number;
-  /** Mounts of cluster volumes: no node of this cluster has them ready to use. */
-  readonly clusterVolumes: readonly string[];
+  /** Mounts of cluster volumes. */
+  readonly volumes: readonly VolumeWant[];
 }
 
 /** Engines take tasks of these generic kinds without advertising a driver: a managed engine plugin. */
@@ -52,9 +54,7 @@ export function demandOf(task: Task): Demand {
   const container = spec?.container ?? null;
   const generic = spec?.generic ?? null;
   const plugins = new Set<string>();
-  const clusterVolumes: string[] = [];
   for (const mount of container?.mounts ?? []) {
-    if (mount.type === Mount_Type.CLUSTER) clusterVolumes.push(mount.source);
     const driver = mount.type === Mount_Type.VOLUME ? (mount.volumeOptions?.driverConfig?.name ?? "") : "";
     if (driver !== "" && driver !== "local") plugins.add(`Volume/${driver}`);
   }
@@ -78,8 +78,40 @@ export function demandOf(task: Task): Demand {
     platforms: spec?.placement?.platforms ?? [],
     hostPorts: hostPortsOf(task),
     maxReplicas: spec?.placement?.maxReplicas ?? 0,
-    clusterVolumes,
+    volumes: volumeWantsOf(task),
   };
+}
+
+const specKeys = new WeakMap<TaskSpec, string>();
+
+/** Equal for tasks that ask the same of a node and count as one service's: they can be placed as one group. */
+export function demandKey(task: Task): string {
+  const { serviceId, specVersion, spec } = task;
+  let key = serviceId !== "" && specVersion !== null ? `${serviceId}/${specVersion.index}` : looseKey(task);
+  // What a task has beside its spec. The same for all tasks of a version, unless a default or an allocation has changed.
+  for (const { network } of task.networks) key += `/${network?.driverState?.name ?? ""}`;
+  for (const port of hostPortsOf(task)) key += `:${port}`;
+  if (task.logDriver !== null && spec?.logDriver == null) key += `>${task.logDriver.name}`;
+  return key;
+}
+
+/** Tasks of no service or version come by the thousand too: they are told apart by what they ask for. */
+function looseKey({ serviceId, spec }: Task): string {
+  if (spec === null) return `${serviceId}/`;
+  let key = specKeys.get(spec);
+  if (key === undefined) {
+    const { container, generic, resources, placement, logDriver } = spec;
+    const mounts = container?.mounts.map(({ type, source, target, readonly, volumeOptions }) => [
+      type,
+      source,
+      target,
+      readonly,
+      volumeOptions?.driverConfig?.name,
+    ]);
+    key = JSON.stringify([generic?.kind, mounts, resources?.reservations, placement, logDriver?.name]);
+    specKeys.set(spec, key);
+  }
+  return `${serviceId}/${key}`;
 }
 
 export function judge(demand: Demand, info: NodeInfo): Verdict {
@@ -98,7 +130,9 @@ export function judgeRoom(demand: Demand, info: NodeInfo): Verdict {
   if (!hasResources(demand, info)) return Verdict.resources;
   for (const port of demand.hostPorts) if (info.hostPorts.has(port)) return Verdict.hostPort;
   if (demand.maxReplicas > 0 && info.activeOf(demand.serviceId) >= demand.maxReplicas) return Verdict.maxReplicas;
-  return demand.clusterVolumes.length > 0 ? Verdict.volumes : Verdict.fits;
+  if (demand.volumes.length > 0 && info.node !== null && info.volumes.choose(demand.volumes, info.node) === null)
+    return Verdict.volumes;
+  return Verdict.fits;
 }
 
 function hasResources(demand: Demand, info: NodeInfo): boolean {
@@ -143,18 +177,4 @@ function listed(plugins: ReadonlySet<string>): Listed {
     listedBy.set(plugins, lists);
   }
   return lists;
-}
-
-const architectures: Readonly<Record<string, string>> = { x86_64: "amd64", aarch64: "arm64" };
-
-function runsOneOf(platforms: readonly Platform[], own: Platform | null): boolean {
-  if (own === null) return false;
-  return platforms.some(
-    ({ architecture, os }) =>
-      (architecture === "" || canonical(architecture) === canonical(own.architecture)) && (os === "" || os === own.os),
-  );
-}
-
-function canonical(architecture: string): string {
-  return architectures[architecture] ?? architecture;
 }

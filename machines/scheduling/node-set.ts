@@ -14,8 +14,10 @@ import {
   type Node,
   type PortConfig,
   type Task,
+  type VolumeAttachment,
 } from "../../proto/gen/messages.ts";
 import { GenericStock } from "./generic-resources.ts";
+import { VolumeSet } from "./volumes.ts";
 
 /** From SwarmKit (manager semantics §4.4): so many failures in so many milliseconds count against a node. */
 export const failurePenalty = { countMin: 5, windowMs: 5 * 60_000 } as const;
@@ -28,6 +30,7 @@ interface Charge {
   readonly task: Task;
   readonly isActive: boolean;
   readonly generic: readonly GenericResource[];
+  readonly volumes: readonly VolumeAttachment[];
 }
 
 /** Fields change in place; only NodeSet changes them. */
@@ -35,6 +38,8 @@ export class NodeInfo {
   readonly id: string;
   /** Its place in lists by node; taken over by another node only when this one is gone. */
   readonly place: number;
+  /** Of the whole cluster: whether this node can give a task its volumes depends on who uses them elsewhere. */
+  readonly volumes: VolumeSet;
   /** Null: it is not there (any more), but tasks still name it. */
   node: Node | null = null;
   isReady = false;
@@ -50,9 +55,10 @@ export class NodeInfo {
   readonly charges = new Map<string, Charge>();
   readonly #failures = new Map<string, number[]>();
 
-  constructor(id: string, place: number) {
+  constructor(id: string, place: number, volumes: VolumeSet) {
     this.id = id;
     this.place = place;
+    this.volumes = volumes;
   }
 
   activeOf(serviceId: string): number {
@@ -72,6 +78,7 @@ export class NodeInfo {
 
   /** Failures that count against it: 0 below the threshold. */
   penalty(key: string, now: number): number {
+    if (this.#failures.size === 0) return 0;
     const times = this.#failures.get(key);
     if (times === undefined) return 0;
     let count = 0;
@@ -80,11 +87,9 @@ export class NodeInfo {
   }
 }
 
-/** Tasks that share a spec share the scheduler's judgement; one without a version stands for itself. */
+/** What failures are counted by: the service and the version of its spec, as SwarmKit does; 0 for a task without one. */
 export function groupKey(task: Task): string {
-  return task.specVersion === null || task.serviceId === ""
-    ? `task/${task.id}`
-    : `${task.serviceId}/${task.specVersion.index}`;
+  return `${task.serviceId}/${task.specVersion?.index ?? 0}`;
 }
 
 export function portKey(port: PortConfig): number {
@@ -113,12 +118,20 @@ function isHolding(task: Task): boolean {
 }
 
 export class NodeSet {
+  /** Follows the same tasks as the nodes do; volumes themselves are put here by whoever follows them. */
+  readonly volumes = new VolumeSet();
   readonly #nodes = new Map<string, NodeInfo>();
   readonly #charged = new Map<string, NodeInfo>();
   readonly #freePlaces: number[] = [];
   #placesUsed = 0;
   #sorted: readonly NodeInfo[] | null = [];
   #changed = new Set<NodeInfo>();
+  #revision = 0;
+
+  /** Rises with everything that may make a node fit, unfit, better or worse. */
+  get revision(): number {
+    return this.#revision;
+  }
 
   /** Nodes that exist, by id (N2). */
   get nodes(): readonly NodeInfo[] {
@@ -138,7 +151,7 @@ export class NodeSet {
     return info === undefined || info.node === null ? undefined : info;
   }
 
-  /** The nodes that may take more, or other, tasks than when this was last asked. */
+  /** The nodes that may take more, or other, tasks than when this was last asked, or are gone (`node` is null). */
   takeChanged(): ReadonlySet<NodeInfo> {
     const changed = this.#changed;
     if (changed.size > 0) this.#changed = new Set();
@@ -151,14 +164,16 @@ export class NodeSet {
 
   put(node: Node): void {
     const info = this.#info(node.id);
-    if (info.node === null) this.#sorted = null;
     const old = info.node;
+    if (old === null) this.#sorted = null;
     info.node = node;
+    if (old !== null && isAlike(old, node)) return;
     info.isReady =
       node.status?.state === NodeStatus_State.READY &&
       (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;
     if (old === null || old.description !== node.description) describe(info, node);
     this.#changed.add(info);
+    this.#revision += 1;
   }
 
   remove(nodeId: string): void {
@@ -167,19 +182,27 @@ export class NodeSet {
     info.node = null;
     info.isReady = false;
     this.#sorted = null;
+    this.#revision += 1;
+    // To the end: another node that takes over its place comes behind it.
     this.#changed.delete(info);
+    this.#changed.add(info);
     this.#forget(info);
   }
 
   /** Takes the task as the store has it. */
   follow(task: Task): void {
-    if (isHolding(task)) this.#charge(task, task.nodeId, task.assignedGenericResources);
+    if (isHolding(task)) this.#charge(task, task.nodeId, task.assignedGenericResources, task.volumes);
     else this.release(task.id);
   }
 
   /** Charges what is decided but not yet in the store. */
-  plan(task: Task, nodeId: string, generic: readonly GenericResource[]): void {
-    this.#charge(task, nodeId, generic);
+  plan(
+    task: Task,
+    nodeId: string,
+    generic: readonly GenericResource[] = [],
+    volumes: readonly VolumeAttachment[] = [],
+  ): void {
+    this.#charge(task, nodeId, generic, volumes);
   }
 
   release(taskId: string): void {
@@ -190,11 +213,13 @@ export class NodeSet {
     this.#charged.delete(taskId);
     if (charge === undefined) return;
     account(info, charge, -1);
+    if (charge.volumes.length > 0) this.volumes.release(taskId, charge.volumes);
+    this.#revision += 1;
     if (info.node === null) this.#forget(info);
     else this.#changed.add(info);
   }
 
-  #charge(task: Task, nodeId: string, generic: readonly GenericResource[]): void {
+  #charge(task: Task, nodeId: string, generic: readonly GenericResource[], volumes: readonly VolumeAttachment[]): void {
     const isActive = task.desiredState <= TaskState.COMPLETE;
     const on = this.#charged.get(task.id);
     const old = on?.charges.get(task.id);
@@ -203,22 +228,25 @@ export class NodeSet {
       on?.id === nodeId &&
       old?.isActive === isActive &&
       old.task.spec === task.spec &&
-      old.generic.length === generic.length
+      old.generic.length === generic.length &&
+      old.volumes.length === volumes.length
     )
       return;
     // N1
     if (on !== undefined) this.release(task.id);
     const info = this.#info(nodeId);
-    const charge = { on: info, task, isActive, generic };
+    const charge = { on: info, task, isActive, generic, volumes };
     info.charges.set(task.id, charge);
     this.#charged.set(task.id, info);
     account(info, charge, 1);
+    if (volumes.length > 0) this.volumes.use(task, nodeId, volumes);
+    this.#revision += 1;
   }
 
   #info(id: string): NodeInfo {
     let info = this.#nodes.get(id);
     if (info === undefined)
-      this.#nodes.set(id, (info = new NodeInfo(id, this.#freePlaces.pop() ?? this.#placesUsed++)));
+      this.#nodes.set(id, (info = new NodeInfo(id, this.#freePlaces.pop() ?? this.#placesUsed++, this.volumes)));
     return info;
   }
 
@@ -227,6 +255,17 @@ export class NodeSet {
     this.#nodes.delete(info.id);
     this.#freePlaces.push(info.place);
   }
+}
+
+/** Whether nothing that the scheduler looks at has changed: certificates, attachments and messages come and go. */
+function isAlike(old: Node, next: Node): boolean {
+  return (
+    old.spec === next.spec &&
+    old.description === next.description &&
+    old.role === next.role &&
+    old.status?.state === next.status?.state &&
+    old.status?.addr === next.status?.addr
+  );
 }
 
 /** What the node has, less what its tasks hold. */

@@ -1,23 +1,32 @@
 /**
  * The tasks that wait for a node, and the choice of nodes for them.
  *
- * Tasks of one service and spec version form a group: its demand is worked out once and all nodes are judged once for
- * it. A group that no node takes keeps their verdicts, and only nodes that changed are judged again.
+ * Tasks of one service that ask the same of a node form a group: its demand is worked out once and all nodes are judged
+ * once for it. A group that no node takes keeps their verdicts, and only nodes that changed are judged again. A group that
+ * a limit stops is gone on with where it stood, as long as nobody else has changed a node.
  *
  * B1: a task waits here, or is decided, never both: whoever decides it takes it out.
  * B2: an explanation goes out only when it differs from what the task's status says or was last told to say.
  * B3: a decision is charged to its node at once, so the next one sees it.
  */
-import { TaskState, type GenericResource, type PlacementPreference, type Task } from "../../proto/gen/messages.ts";
+import {
+  TaskState,
+  type GenericResource,
+  type PlacementPreference,
+  type Task,
+  type VolumeAttachment,
+} from "../../proto/gen/messages.ts";
 import { describeVerdict, Tally, verdictText } from "./explain.ts";
-import { demandOf, judge, judgeRoom, Verdict, type Demand } from "./filters.ts";
+import { demandKey, demandOf, judge, judgeRoom, Verdict, type Demand } from "./filters.ts";
 import { groupKey, type NodeInfo, type NodeSet } from "./node-set.ts";
 import { poolOf } from "./spread.ts";
+import { volumeWantsOf } from "./volumes.ts";
 
 export interface Assignment {
   readonly task: Task;
   readonly nodeId: string;
   readonly generic: readonly GenericResource[];
+  readonly volumes: readonly VolumeAttachment[];
   /** The task was made for that node. */
   readonly isPreassigned: boolean;
 }
@@ -46,22 +55,44 @@ export interface Round {
   readonly hasStale: boolean;
 }
 
-interface Group {
+/** Tasks that are judged alike: a group of one demand, or those made for one node. */
+interface Home {
   readonly key: string;
-  readonly demand: Demand;
-  readonly preferences: readonly PlacementPreference[];
   readonly tasks: Map<string, Task>;
-  /** What the nodes said when none of them took the rest; null: they must be asked. */
-  tally: Tally | null;
+  /** Some of its tasks mount cluster volumes. */
+  wantsVolumes: boolean;
 }
 
-interface Preassigned {
+interface Group extends Home {
+  readonly kind: "group";
   readonly demand: Demand;
-  task: Task;
+  readonly preferences: readonly PlacementPreference[];
+  /** What the nodes said when none of them took the rest; null: they must be asked. */
+  tally: Tally | null;
+  /** Changes of nodes that the tally knows of (a place in the Backlog's list of them). */
+  seen: number;
+  /** The text that all its tasks were told; null: some may have to be told. */
+  said: string | null;
+}
+
+interface Station extends Home {
+  readonly kind: "station";
+  readonly nodeId: string;
+}
+
+/** A group that a limit stopped in the middle, as long as nothing but its own decisions has changed the nodes. */
+interface Opened {
+  readonly group: Group;
+  readonly tally: Tally;
+  readonly place: (task: Task, round: RoundDraft) => boolean;
+  readonly waiting: Iterator<Task>;
+  revision: number;
 }
 
 /** Lines about single nodes in what `why` says. */
 const nodesToldMax = 10;
+/** Changes of nodes that wait to be looked at, beside one for each node, before the groups concerned start over. */
+const changesKeptMax = 1_000;
 
 export function isWanting({ status, desiredState }: Task): boolean {
   return status?.state === TaskState.PENDING && desiredState <= TaskState.COMPLETE;
@@ -70,15 +101,22 @@ export function isWanting({ status, desiredState }: Task): boolean {
 export class Backlog {
   readonly #nodes: NodeSet;
   readonly #groups = new Map<string, Group>();
-  readonly #preassigned = new Map<string, Map<string, Preassigned>>();
-  /** Where a task waits: the key of its group, or (`node/…`) its node. */
-  readonly #homes = new Map<string, string>();
-  /** Groups and nodes with preassigned tasks that are to be tried. */
-  readonly #fresh = new Set<string>();
+  readonly #stations = new Map<string, Station>();
+  /** Where a task waits. */
+  readonly #homes = new Map<string, Group | Station>();
+  /** What is to be tried. */
+  readonly #fresh = new Set<Group | Station>();
   /** Groups whose tasks may have to be told another text. */
-  readonly #stale = new Set<string>();
+  readonly #stale = new Set<Group>();
+  /** Groups whose tally has not seen all changes yet. */
+  readonly #behind = new Set<Group>();
+  /** Nodes that changed, in order, until every tally has seen them; the first of them is number #changesBefore. */
+  #changes: NodeInfo[] = [];
+  #changesBefore = 0;
   /** What a task was told last, while its status may not say so yet. */
   readonly #told = new Map<string, string>();
+  #opened: Opened | null = null;
+  #volumesSeen = 0;
 
   constructor(nodes: NodeSet) {
     this.#nodes = nodes;
@@ -89,20 +127,29 @@ export class Backlog {
     return this.#homes.size;
   }
 
+  /** Something has changed since the last round that may help a task that waits, or change what it is told. */
+  get isAwake(): boolean {
+    if (this.#homes.size === 0) return false;
+    return this.#fresh.size > 0 || this.#nodes.hasChanged() || this.#nodes.volumes.revision !== this.#volumesSeen;
+  }
+
   /** Takes the task as the store has it; true when there is something to try. */
   follow(task: Task): boolean {
     if (!isWanting(task)) {
       this.drop(task.id);
       return false;
     }
-    const home = task.nodeId === "" ? groupKey(task) : `node/${task.nodeId}`;
+    const home = task.nodeId === "" ? this.#group(task) : this.#station(task.nodeId);
     const old = this.#homes.get(task.id);
     if (old !== undefined && old !== home) this.drop(task.id);
-    this.#homes.set(task.id, home);
-    if (task.nodeId === "") this.#group(home, task).tasks.set(task.id, task);
-    else this.#waitFor(home, task);
+    home.tasks.set(task.id, task);
+    if (home.kind === "group") home.said = null;
+    else home.wantsVolumes ||= volumeWantsOf(task).length > 0;
     if (old === home) return false;
-    this.#fresh.add(home);
+    this.#homes.set(task.id, home);
+    // What the nodes said to the others of its group they say to this one: it only has to be told.
+    if (home.kind === "group" && home.tally !== null) this.#stale.add(home);
+    else this.#fresh.add(home);
     return true;
   }
 
@@ -110,71 +157,65 @@ export class Backlog {
     const home = this.#homes.get(taskId);
     if (home === undefined) return;
     this.#homes.delete(taskId);
-    this.#told.delete(taskId);
-    const tasks = this.#groups.get(home)?.tasks ?? this.#preassigned.get(home);
-    tasks?.delete(taskId);
-    if (tasks?.size !== 0) return;
-    this.#groups.delete(home);
-    this.#preassigned.delete(home);
+    if (this.#told.size > 0) this.#told.delete(taskId);
+    home.tasks.delete(taskId);
+    if (home.tasks.size > 0) return;
     this.#fresh.delete(home);
+    if (home.kind === "station") {
+      this.#stations.delete(home.key);
+      return;
+    }
+    this.#groups.delete(home.key);
     this.#stale.delete(home);
+    this.#behind.delete(home);
+    if (this.#opened?.group === home) this.#opened = null;
   }
 
   /** What the task was told has not reached its status. */
   forgetTold(taskId: string): void {
     if (!this.#told.delete(taskId)) return;
     const home = this.#homes.get(taskId);
-    if (home !== undefined) this.#fresh.add(home);
-  }
-
-  /** All are to be tried: a node is gone, so what the nodes said is no longer right. */
-  tryAll(): void {
-    for (const key of this.#groups.keys()) this.#fresh.add(key);
-    for (const key of this.#preassigned.keys()) this.#fresh.add(key);
+    if (home === undefined) return;
+    if (home.kind === "group") home.said = null;
+    this.#fresh.add(home);
   }
 
   /** Decides as much as the limits allow, and charges the nodes (B3). `now`: milliseconds since the epoch. */
   round(now: number, limits: RoundLimits): Round {
-    const round = {
-      assignments: [] as Assignment[],
-      explanations: [] as Explanation[],
+    const round: RoundDraft = {
+      now,
+      limits,
+      assignments: [],
+      explanations: [],
       retellings: limits.retellingsMax,
       judgements: 0,
     };
-    const room = (): number => limits.operationsMax - round.assignments.length - round.explanations.length;
     this.#lookAtChanged();
+    this.#catchUp(round);
+    if (this.#opened !== null && !this.#goOn(this.#opened, round)) return this.#closed(round);
     for (const home of this.#fresh) {
-      if (room() <= 0 || round.judgements >= limits.judgementsMax) break;
+      if (isFull(round) || round.judgements >= limits.judgementsMax) break;
       this.#fresh.delete(home);
-      const group = this.#groups.get(home);
-      const isDone =
-        group === undefined ? this.#tryPreassigned(home, round, room) : this.#tryGroup(group, now, round, room);
+      const isDone = home.kind === "group" ? this.#tryGroup(home, round) : this.#tryStation(home, round);
       if (isDone) continue;
-      this.#fresh.add(home);
+      if (home.kind === "station") this.#fresh.add(home);
       break;
     }
     // Over a copy: a group that the limits stop stays stale, and would come round again.
-    const stale = Array.from(this.#stale);
-    for (const home of stale) {
-      if (room() <= 0) break;
-      this.#stale.delete(home);
-      const group = this.#groups.get(home);
-      if (group?.tally != null && !this.#explain(group, group.tally, round, room)) this.#stale.add(home);
+    for (const group of Array.from(this.#stale)) {
+      if (isFull(round)) break;
+      if (group.tally === null || this.#behind.has(group)) continue;
+      this.#stale.delete(group);
+      if (!this.#explain(group, group.tally, round)) this.#stale.add(group);
     }
-    return {
-      assignments: round.assignments,
-      explanations: round.explanations,
-      hasMore: this.#fresh.size > 0,
-      hasStale: this.#stale.size > 0,
-    };
+    return this.#closed(round);
   }
 
   /** What the nodes say to a waiting task now, in sentences; empty for a task that does not wait here. */
   describe(task: Task): { readonly text: string; readonly nodes: readonly string[] } | null {
     const home = this.#homes.get(task.id);
     if (home === undefined) return null;
-    const group = this.#groups.get(home);
-    const demand = group?.demand ?? demandOf(task);
+    const demand = home.kind === "group" ? home.demand : demandOf(task);
     const asked =
       task.nodeId === "" ? this.#nodes.nodes : [this.#nodes.find(task.nodeId)].filter((info) => info !== undefined);
     const tally = new Tally();
@@ -188,79 +229,153 @@ export class Backlog {
     return { text: tally.text(), nodes };
   }
 
-  #group(key: string, task: Task): Group {
+  #closed({ assignments, explanations }: RoundDraft): Round {
+    const hasMore = this.#fresh.size > 0 || this.#behind.size > 0 || this.#opened !== null;
+    return { assignments, explanations, hasMore, hasStale: this.#stale.size > 0 };
+  }
+
+  #group(task: Task): Group {
+    const key = demandKey(task);
     let group = this.#groups.get(key);
     if (group === undefined) {
+      const demand = demandOf(task);
       const preferences = task.spec?.placement?.preferences ?? [];
-      this.#groups.set(key, (group = { key, demand: demandOf(task), preferences, tasks: new Map(), tally: null }));
+      const wantsVolumes = demand.volumes.length > 0;
+      const tasks = new Map<string, Task>();
+      group = { kind: "group", key, tasks, wantsVolumes, demand, preferences, tally: null, seen: 0, said: null };
+      this.#groups.set(key, group);
     }
     return group;
   }
 
-  #waitFor(home: string, task: Task): void {
-    let tasks = this.#preassigned.get(home);
-    if (tasks === undefined) this.#preassigned.set(home, (tasks = new Map()));
-    const waiting = tasks.get(task.id);
-    if (waiting === undefined) tasks.set(task.id, { demand: demandOf(task), task });
-    else waiting.task = task;
+  #station(nodeId: string): Station {
+    let station = this.#stations.get(nodeId);
+    if (station === undefined) {
+      station = { kind: "station", key: nodeId, nodeId, tasks: new Map(), wantsVolumes: false };
+      this.#stations.set(nodeId, station);
+    }
+    return station;
   }
 
-  /** Nodes that changed are judged again for the groups that no node took, and for the tasks made for them. */
+  /** What changed wakes the tasks made for it, and the groups that no node took. */
   #lookAtChanged(): void {
     const changed = this.#nodes.takeChanged();
-    if (changed.size === 0) return;
-    for (const info of changed) if (this.#preassigned.has(`node/${info.id}`)) this.#fresh.add(`node/${info.id}`);
-    for (const group of this.#groups.values()) {
-      const { tally, key } = group;
-      if (tally === null || this.#fresh.has(key)) continue;
-      this.#stale.add(key);
-      for (const info of changed) {
-        const verdict = judge(group.demand, info);
-        tally.set(info.place, verdict);
-        if (verdict === Verdict.fits) this.#fresh.add(key);
-      }
+    for (const info of changed) {
+      const station = this.#stations.get(info.id);
+      if (station !== undefined) this.#fresh.add(station);
+      this.#changes.push(info);
     }
+    if (changed.size > 0) for (const group of this.#groups.values()) if (group.tally !== null) this.#behind.add(group);
+    if (this.#changes.length > changesKeptMax + this.#nodes.nodes.length) this.#startOver();
+    const { revision } = this.#nodes.volumes;
+    if (revision === this.#volumesSeen) return;
+    this.#volumesSeen = revision;
+    for (const home of [...this.#groups.values(), ...this.#stations.values()])
+      if (home.wantsVolumes) this.#fresh.add(home);
+  }
+
+  /** More changes than nodes are waiting to be looked at: to ask every node anew is less work. */
+  #startOver(): void {
+    for (const group of this.#behind) {
+      group.tally = null;
+      this.#fresh.add(group);
+    }
+    this.#behind.clear();
+  }
+
+  /** Nodes that changed are judged again for the groups that no node took, and no others. */
+  #catchUp(round: RoundDraft): void {
+    const last = this.#changesBefore + this.#changes.length;
+    for (const group of this.#behind) {
+      // The other half is for groups that have not been tried at all.
+      if (round.judgements >= round.limits.judgementsMax / 2) return;
+      this.#behind.delete(group);
+      const { tally, demand } = group;
+      if (tally === null || this.#fresh.has(group)) continue;
+      this.#stale.add(group);
+      for (let at = Math.max(group.seen, this.#changesBefore); at < last; at += 1) {
+        const info = this.#changes[at - this.#changesBefore] as NodeInfo;
+        round.judgements += 1;
+        if (info.node === null) {
+          tally.drop(info.place);
+          continue;
+        }
+        const verdict = judge(demand, info);
+        tally.set(info.place, verdict);
+        if (verdict === Verdict.fits) this.#fresh.add(group);
+      }
+      group.seen = last;
+    }
+    this.#changesBefore = last;
+    this.#changes = [];
   }
 
   /** True when nothing of the group is left to do. */
-  #tryGroup(group: Group, now: number, round: RoundDraft, room: () => number): boolean {
-    const { demand, tasks, key } = group;
-    const { nodes } = this.#nodes;
+  #tryGroup(group: Group, round: RoundDraft): boolean {
+    const { demand, preferences } = group;
+    const { nodes, places } = this.#nodes;
     round.judgements += nodes.length;
-    const tally = new Tally();
-    const fitting = new Set<NodeInfo>();
-    for (const info of nodes) {
-      const verdict = judge(demand, info);
-      tally.set(info.place, verdict);
-      if (verdict === Verdict.fits) fitting.add(info);
-    }
+    const tally = new Tally(places);
+    for (const info of nodes) tally.set(info.place, judge(demand, info));
     group.tally = null;
-    if (fitting.size > 0) {
-      const waiting = tasks.values();
-      let task: Task | undefined;
-      const pool = poolOf(nodes, (info) => fitting.has(info), group.preferences, {
-        serviceId: demand.serviceId,
-        fits: (info) => judgeRoom(demand, info) === Verdict.fits,
-        take: (info) => this.#assign(task as Task, info, demand, false, round),
-        penalty: (info) => info.penalty(key, now),
-      });
-      for (;;) {
-        if (room() <= 0) break;
-        task = waiting.next().value;
-        if (task === undefined || !pool.place()) break;
-      }
-      if (tasks.size === 0) return true;
-      if (room() <= 0) return false;
-      for (const info of fitting) tally.set(info.place, judgeRoom(demand, info));
-    }
-    group.tally = tally;
-    return this.#explain(group, tally, round, room);
+    group.said = null;
+    if (tally.count(Verdict.fits) === 0) return this.#finish(group, tally, round);
+    let task: Task;
+    let draft = round;
+    const failures = groupKey(group.tasks.values().next().value as Task);
+    const pool = poolOf(nodes, (info) => tally.verdict(info.place) === Verdict.fits, preferences, {
+      serviceId: demand.serviceId,
+      fits: (info) => judgeRoom(demand, info) === Verdict.fits,
+      take: (info) => this.#assign(task, info, demand, false, draft),
+      penalty: (info) => info.penalty(failures, round.now),
+    });
+    const place = (next: Task, of: RoundDraft): boolean => {
+      task = next;
+      draft = of;
+      return pool.place();
+    };
+    this.#opened = { group, tally, place, waiting: group.tasks.values(), revision: this.#nodes.revision };
+    return this.#goOn(this.#opened, round);
   }
 
-  #tryPreassigned(home: string, round: RoundDraft, room: () => number): boolean {
-    for (const { task, demand } of this.#preassigned.get(home)?.values() ?? []) {
-      if (room() <= 0) return false;
-      const info = this.#nodes.find(task.nodeId);
+  /** False when a limit stopped it; true too when the group must be tried anew. */
+  #goOn(opened: Opened, round: RoundDraft): boolean {
+    const { group, tally, waiting } = opened;
+    if (opened.revision !== this.#nodes.revision) {
+      this.#opened = null;
+      this.#fresh.add(group);
+      return true;
+    }
+    for (;;) {
+      if (isFull(round)) {
+        opened.revision = this.#nodes.revision;
+        return false;
+      }
+      const { value, done } = waiting.next();
+      if (done === true || !opened.place(value, round)) break;
+    }
+    this.#opened = null;
+    if (group.tasks.size === 0) return true;
+    for (const info of this.#nodes.nodes)
+      if (tally.verdict(info.place) === Verdict.fits) tally.set(info.place, judgeRoom(group.demand, info));
+    return this.#finish(group, tally, round);
+  }
+
+  /** Nobody takes the rest. */
+  #finish(group: Group, tally: Tally, round: RoundDraft): boolean {
+    group.tally = tally;
+    this.#fresh.delete(group);
+    // The nodes that its own decisions changed were judged just now; that they are judged once more costs little.
+    group.seen = this.#changesBefore + this.#changes.length;
+    if (!this.#explain(group, tally, round)) this.#stale.add(group);
+    return true;
+  }
+
+  #tryStation(station: Station, round: RoundDraft): boolean {
+    const info = this.#nodes.find(station.nodeId);
+    for (const task of station.tasks.values()) {
+      if (isFull(round)) return false;
+      const demand = demandOf(task);
       const verdict = info === undefined ? Verdict.notReady : judge(demand, info);
       if (info !== undefined && verdict === Verdict.fits) this.#assign(task, info, demand, true, round);
       else this.#tell(task, verdictText(verdict, 1), round);
@@ -270,21 +385,20 @@ export class Backlog {
 
   #assign(task: Task, info: NodeInfo, demand: Demand, isPreassigned: boolean, round: RoundDraft): void {
     const generic = demand.generic.length === 0 ? noGeneric : info.generic.choose(demand.generic);
+    const volumes =
+      demand.volumes.length === 0 || info.node === null ? noVolumes : info.volumes.choose(demand.volumes, info.node);
     // B3, B1
-    this.#nodes.plan(task, info.id, generic);
+    this.#nodes.plan(task, info.id, generic, volumes ?? noVolumes);
     this.drop(task.id);
-    round.assignments.push({ task, nodeId: info.id, generic, isPreassigned });
+    round.assignments.push({ task, nodeId: info.id, generic, volumes: volumes ?? noVolumes, isPreassigned });
   }
 
-  /** False when a limit stopped it; then the group is stale, or still to be tried. */
-  #explain(group: Group, tally: Tally, round: RoundDraft, room: () => number): boolean {
+  /** False when a limit stopped it; then some of the group are still to be told. */
+  #explain(group: Group, tally: Tally, round: RoundDraft): boolean {
     const text = tally.text();
-    for (const task of group.tasks.values()) {
-      if (room() <= 0) return false;
-      if (this.#tell(task, text, round)) continue;
-      this.#stale.add(group.key);
-      return true;
-    }
+    if (group.said === text) return true;
+    for (const task of group.tasks.values()) if (isFull(round) || !this.#tell(task, text, round)) return false;
+    group.said = text;
     return true;
   }
 
@@ -303,10 +417,17 @@ export class Backlog {
 }
 
 interface RoundDraft {
+  readonly now: number;
+  readonly limits: RoundLimits;
   readonly assignments: Assignment[];
   readonly explanations: Explanation[];
   retellings: number;
   judgements: number;
 }
 
+function isFull({ limits, assignments, explanations }: RoundDraft): boolean {
+  return assignments.length + explanations.length >= limits.operationsMax;
+}
+
 const noGeneric: readonly GenericResource[] = [];
+const noVolumes: readonly VolumeAttachment[] = [];

@@ -27,15 +27,6 @@ interface Ranked extends Pool {
   readonly total: number;
 }
 
-interface Candidate {
-  readonly info: NodeInfo;
-  readonly penalty: number;
-  service: number;
-  total: number;
-  /** Its place in the order of ids. */
-  readonly order: number;
-}
-
 /** A binary heap over an array. */
 class Heap<Item> {
   readonly #items: Item[];
@@ -80,47 +71,100 @@ class Heap<Item> {
   }
 }
 
-function isBetterNode(a: Candidate, b: Candidate): boolean {
-  if (a.penalty !== b.penalty) return a.penalty < b.penalty;
-  if (a.service !== b.service) return a.service < b.service;
-  if (a.total !== b.total) return a.total < b.total;
-  return a.order < b.order;
+/** A node's rank in one number: failures, then tasks of the service, then all tasks. The smaller is the better. */
+const serviceUnit = 2 ** 22;
+const penaltyUnit = 2 ** 20 * serviceUnit;
+/** So that the sum stays exact; nobody has a node with four million tasks. */
+const penaltyMax = 2 ** 10;
+
+function rankOf(penalty: number, service: number, total: number): number {
+  return (
+    Math.min(penalty, penaltyMax) * penaltyUnit +
+    Math.min(service, 2 ** 20 - 1) * serviceUnit +
+    Math.min(total, serviceUnit - 1)
+  );
 }
 
+/**
+ * Nodes that are equal to each other for the preferences. The heap is one of typed arrays: a service on 100,000 nodes
+ * would else make as many objects, to place a few tasks.
+ */
 class Leaf implements Ranked {
   service = 0;
   total = 0;
   readonly #taker: Taker;
-  readonly #heap: Heap<Candidate>;
+  /** In the order of ids; of equal rank the first is the better. */
+  readonly #candidates: NodeInfo[] = [];
+  readonly #ranks: Float64Array;
+  /** Places in `#candidates`. */
+  readonly #heap: Int32Array;
+  #size: number;
 
-  constructor(nodes: readonly Entry[], taker: Taker) {
+  constructor(nodes: readonly NodeInfo[], isCandidate: (info: NodeInfo) => boolean, taker: Taker) {
     this.#taker = taker;
-    const candidates: Candidate[] = [];
-    for (const { info, isCandidate, order } of nodes) {
+    const ranks = new Float64Array(nodes.length);
+    for (const info of nodes) {
       const service = info.activeOf(taker.serviceId);
       this.service += service;
       this.total += info.activeTasks;
-      if (isCandidate) candidates.push({ info, penalty: taker.penalty(info), service, total: info.activeTasks, order });
+      if (!isCandidate(info)) continue;
+      ranks[this.#candidates.length] = rankOf(taker.penalty(info), service, info.activeTasks);
+      this.#candidates.push(info);
     }
-    this.#heap = new Heap(candidates, isBetterNode);
+    this.#ranks = ranks;
+    this.#size = this.#candidates.length;
+    this.#heap = new Int32Array(this.#size);
+    for (let at = 0; at < this.#size; at += 1) this.#heap[at] = at;
+    for (let at = (this.#size >> 1) - 1; at >= 0; at -= 1) this.#sink(at);
   }
 
   place(): boolean {
-    for (;;) {
-      const best = this.#heap.first();
-      if (best === undefined) return false;
-      if (!this.#taker.fits(best.info)) {
-        this.#heap.dropFirst();
+    while (this.#size > 0) {
+      const best = this.#heap[0] as number;
+      const info = this.#candidates[best] as NodeInfo;
+      if (!this.#taker.fits(info)) {
+        this.#size -= 1;
+        this.#heap[0] = this.#heap[this.#size] as number;
+        this.#sink(0);
         continue;
       }
-      this.#taker.take(best.info);
-      best.service += 1;
-      best.total += 1;
+      this.#taker.take(info);
+      this.#ranks[best] = (this.#ranks[best] as number) + serviceUnit + 1;
       this.service += 1;
       this.total += 1;
-      this.#heap.rerankFirst();
+      this.#sink(0);
       return true;
     }
+    return false;
+  }
+
+  #sink(from: number): void {
+    const heap = this.#heap;
+    const ranks = this.#ranks;
+    const size = this.#size;
+    if (from >= size) return;
+    const item = heap[from] as number;
+    const rank = ranks[item] as number;
+    let at = from;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= size) break;
+      let below = heap[child] as number;
+      let belowRank = ranks[below] as number;
+      if (child + 1 < size) {
+        const other = heap[child + 1] as number;
+        const otherRank = ranks[other] as number;
+        if (otherRank < belowRank || (otherRank === belowRank && other < below)) {
+          child += 1;
+          below = other;
+          belowRank = otherRank;
+        }
+      }
+      if (belowRank > rank || (belowRank === rank && below > item)) break;
+      heap[at] = below;
+      at = child;
+    }
+    heap[at] = item;
   }
 }
 
@@ -177,12 +221,6 @@ export function spreadLabels(preferences: readonly PlacementPreference[]): reado
   return labels;
 }
 
-interface Entry {
-  readonly info: NodeInfo;
-  readonly isCandidate: boolean;
-  readonly order: number;
-}
-
 /** `nodes` in the order of their ids. Nodes that are no candidates still count for the balance of branches. */
 export function poolOf(
   nodes: readonly NodeInfo[],
@@ -190,18 +228,24 @@ export function poolOf(
   preferences: readonly PlacementPreference[],
   taker: Taker,
 ): Pool {
-  const entries = nodes.map((info, order) => ({ info, isCandidate: isCandidate(info), order }));
-  return build(entries, spreadLabels(preferences), taker);
+  return build(nodes, isCandidate, spreadLabels(preferences), taker);
 }
 
-function build(entries: readonly Entry[], [label, ...rest]: readonly Label[], taker: Taker): Ranked {
-  if (label === undefined) return new Leaf(entries, taker);
-  const byValue = new Map<string, Entry[]>();
-  for (const entry of entries) {
-    const value = entry.info.node === null ? "" : label(entry.info.node);
+function build(
+  nodes: readonly NodeInfo[],
+  isCandidate: (info: NodeInfo) => boolean,
+  [label, ...rest]: readonly Label[],
+  taker: Taker,
+): Ranked {
+  if (label === undefined) return new Leaf(nodes, isCandidate, taker);
+  const byValue = new Map<string, NodeInfo[]>();
+  for (const info of nodes) {
+    const value = info.node === null ? "" : label(info.node);
     const found = byValue.get(value);
-    if (found === undefined) byValue.set(value, [entry]);
-    else found.push(entry);
+    if (found === undefined) byValue.set(value, [info]);
+    else found.push(info);
   }
-  return new Branch(Array.from(byValue, ([value, below]) => ({ value, below: build(below, rest, taker) })));
+  return new Branch(
+    Array.from(byValue, ([value, below]) => ({ value, below: build(below, isCandidate, rest, taker) })),
+  );
 }
