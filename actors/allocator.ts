@@ -1,181 +1,375 @@
-/** Hosts the allocator: keeps the port space in step with the store, and writes endpoints and what tasks may go on. */
+/**
+ * Hosts the allocator: keeps what is held in step with the store, and writes what networks, services, nodes and tasks
+ * are given. An object whose write is under way is not looked at until that has settled; then what is stored counts,
+ * whoever wrote it.
+ */
+import { Allocation, type Blocked, type Plans } from "../machines/allocation/allocation.ts";
+import { causes, Waiting } from "../machines/allocation/waiting.ts";
+import { allocatorMachine } from "../machines/allocator.ts";
+import { defaultAddressPool, defaultSubnetSize } from "../machines/redaction.ts";
+import { isEnded, observedState } from "../machines/task.ts";
 import {
-  allocatorMachine,
-  decideEndpoint,
-  decideTask,
-  PortSpace,
-  type EndpointDecision,
-} from "../machines/allocator.ts";
-import { observedState } from "../machines/task.ts";
-import { Operation, Service, StoreObject, TaskState, type Network, type Task } from "../proto/gen/messages.ts";
+  NodePatch,
+  Operation,
+  Service,
+  StoreObject,
+  TaskState,
+  type Cluster,
+  type Network,
+  type Node,
+  type Task,
+  type TaskPatch,
+  type Timestamp,
+} from "../proto/gen/messages.ts";
+import type { HostedActor } from "../runtime/host.ts";
 import type { Environment } from "./environment.ts";
 import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./orchestration-part.ts";
 
-export function startAllocator(env: Environment, writer: Writer): Part {
-  const { store } = env;
-  const ports = new PortSpace();
-  const services = new Set<string>();
-  const tasks = new Set<string>();
-  const blockedServices = new Set<string>();
-  /** By task: what its status was last told about why it waits. */
-  const blockedTasks = new Map<string, string>();
-  const writing = new Set<string>();
-  let hasWork = false;
-  let hasRoom = false;
+export interface AllocatorPart extends Part {
+  /** What keeps the object from being allocated: sentences. */
+  problems(kind: "network" | "service" | "node", id: string): readonly string[];
+}
 
-  function arrive(task: Task): void {
-    if (observedState(task) !== TaskState.NEW || task.desiredState >= TaskState.REMOVE || writing.has(task.id)) return;
-    tasks.add(task.id);
-    hasWork = true;
+export function startAllocator(env: Environment, writer: Writer): AllocatorPart {
+  return new AllocatorActor(env, writer);
+}
+
+/** In the order in which they get what is free: what tasks stand on before the tasks. */
+const kinds = ["network", "node", "service", "task"] as const;
+type Kind = (typeof kinds)[number];
+
+/** Objects of one kind: those to look at, those that wait for room, those whose write is under way. */
+class Queue {
+  readonly due = new Set<string>();
+  readonly waiting = new Waiting();
+  readonly writing = new Set<string>();
+
+  add(id: string): boolean {
+    if (this.writing.has(id)) return false;
+    this.waiting.delete(id);
+    this.due.add(id);
+    return true;
   }
 
-  function arriveService(service: Service): void {
-    if (writing.has(service.id)) return;
-    // Only what needs something written is queued, so that most services cost nothing here.
-    if (decideEndpoint(service, ports).kind === "allocated") return;
-    services.add(service.id);
-    hasWork = true;
+  /** Takes what is due out. */
+  *take(most = Number.POSITIVE_INFINITY): Generator<string> {
+    let left = most;
+    for (const id of this.due) {
+      if (left === 0) return;
+      left -= 1;
+      this.due.delete(id);
+      if (!this.writing.has(id)) yield id;
+    }
+  }
+}
+
+class AllocatorActor implements AllocatorPart {
+  readonly #env: Environment;
+  readonly #writer: Writer;
+  readonly #allocation: Allocation;
+  readonly #queues: Readonly<Record<Kind, Queue>> = {
+    network: new Queue(),
+    service: new Queue(),
+    node: new Queue(),
+    task: new Queue(),
+  };
+  /** What nodes could not be given. */
+  readonly #nodeProblems = new Map<string, readonly Blocked[]>();
+  readonly #hosted: HostedActor<typeof allocatorMachine>;
+  #hasWork = false;
+
+  constructor(env: Environment, writer: Writer) {
+    this.#env = env;
+    this.#writer = writer;
+    const { store } = env;
+    this.#allocation = new Allocation({
+      network: (idOrName) => store.get("network", idOrName) ?? store.byName("network", idOrName),
+      service: (id) => store.get("service", id),
+      defaultPools: () => {
+        const [cluster] = store.all("cluster");
+        return {
+          pools:
+            cluster !== undefined && cluster.defaultAddressPool.length > 0
+              ? cluster.defaultAddressPool
+              : defaultAddressPool,
+          length: cluster?.subnetSize || defaultSubnetSize,
+        };
+      },
+    });
+    this.#hosted = env.host.start(
+      allocatorMachine.provide({
+        actions: {
+          gather: ({ self }) => env.clock.soon(() => self.send({ type: "round.due" })),
+          allocate: ({ self }) => self.send({ type: "round.done", ...this.#allocate() }),
+        },
+      }),
+      `allocator/${env.managerId}`,
+      undefined,
+    );
+    // What is stored wins, so all of it is claimed before anything is given.
+    for (const network of store.all("network")) this.#allocation.followNetwork(network.id, network);
+    for (const service of store.all("service")) this.#allocation.followService(service.id, service);
+    for (const task of store.all("task")) this.#allocation.followTask(task.id, task);
+    for (const node of store.all("node")) this.#allocation.followNode(node.id, node);
+    for (const { id } of store.all("network")) this.#arrive("network", id);
+    for (const service of store.all("service")) this.#arriveService(service);
+    for (const { id } of store.all("node")) this.#arrive("node", id);
+    for (const task of store.all("task")) this.#arriveTask(task);
+    this.commitEnded();
   }
 
-  function networkOf(idOrName: string): Network | undefined {
-    return store.get("network", idOrName) ?? store.byName("network", idOrName);
+  problems(kind: "network" | "service" | "node", id: string): readonly string[] {
+    if (kind === "node") return (this.#nodeProblems.get(id) ?? []).map(({ reason }) => reason);
+    const problem = kind === "network" ? this.#allocation.problemOf(id) : this.#allocation.problemOfService(id);
+    return problem === "" ? [] : [problem];
   }
 
-  function allocate(): { readonly blocked: number; readonly isPartial: boolean } {
+  stop(): void {
+    this.#hosted.stop();
+  }
+
+  taskChanged(old: Task | null, task: Task | null): void {
+    const id = (task ?? (old as Task)).id;
+    if (this.#queues.task.writing.has(id)) return;
+    if (task === null) {
+      this.#queues.task.waiting.delete(id);
+      if ((old as Task).networks.length > 0) this.#allocation.followTask(id, null);
+      return;
+    }
+    if (holdsOtherwise(old, task)) this.#allocation.followTask(id, task);
+    if (old === null || old.desiredState !== task.desiredState) this.#arriveTask(task);
+  }
+
+  serviceChanged(old: Service | null, service: Service | null): void {
+    const id = (service ?? (old as Service)).id;
+    if (this.#queues.service.writing.has(id)) return;
+    this.#allocation.followService(id, service);
+    if (service === null) this.#queues.service.waiting.delete(id);
+    else this.#arriveService(service);
+  }
+
+  networkChanged(old: Network | null, network: Network | null): void {
+    const id = (network ?? (old as Network)).id;
+    if (this.#queues.network.writing.has(id)) return;
+    this.#allocation.followNetwork(id, network);
+    if (network !== null) {
+      this.#arrive("network", id);
+      return;
+    }
+    this.#queues.network.waiting.delete(id);
+    for (const node of this.#env.store.all("node"))
+      if (node.attachments.some((attachment) => attachment.network?.id === id)) this.#arrive("node", node.id);
+  }
+
+  nodeChanged(old: Node | null, node: Node | null): void {
+    const id = (node ?? (old as Node)).id;
+    if (this.#queues.node.writing.has(id)) return;
+    if (node === null) {
+      this.#queues.node.waiting.delete(id);
+      this.#nodeProblems.delete(id);
+    } else if (old !== null && old.attachments === node.attachments) return;
+    this.#allocation.followNode(id, node);
+    if (node !== null) this.#arrive("node", id);
+  }
+
+  clusterChanged(old: Cluster | null, cluster: Cluster | null): void {
+    if (old?.defaultAddressPool !== cluster?.defaultAddressPool || old?.subnetSize !== cluster?.subnetSize)
+      this.#allocation.followDefaultPools();
+  }
+
+  commitEnded(): void {
+    for (const id of this.#allocation.takeChangedNodes()) this.#arrive("node", id);
+    const hasWork = this.#hasWork;
+    this.#hasWork = false;
+    if (this.#wake()) this.#hosted.actor.send({ type: "room.made" });
+    else if (hasWork) this.#hosted.actor.send({ type: "work.arrived" });
+  }
+
+  #arrive(kind: Kind, id: string): void {
+    if (this.#queues[kind].add(id)) this.#hasWork = true;
+  }
+
+  /** Only what needs something written is queued, so that most services cost nothing here. */
+  #arriveService(service: Service): void {
+    if (!this.#allocation.isEndpointAllocated(service)) this.#arrive("service", service.id);
+  }
+
+  #arriveTask(task: Task): void {
+    if (observedState(task) === TaskState.NEW && task.desiredState < TaskState.REMOVE) this.#arrive("task", task.id);
+  }
+
+  /** What has been freed or added goes to those who have waited longest for it. True when somebody has. */
+  #wake(): boolean {
+    if (!this.#allocation.hasOpened) return false;
+    let isWoken = false;
+    for (const cause of this.#allocation.takeOpened()) {
+      if (cause === causes.ingress) {
+        for (const { id } of this.#env.store.all("node")) isWoken = this.#queues.node.add(id) || isWoken;
+      }
+      if (!kinds.some((kind) => this.#queues[kind].waiting.isWaitingFor(cause))) continue;
+      let room = this.#allocation.roomFor(cause);
+      for (const kind of kinds) {
+        const queue = this.#queues[kind];
+        for (const id of queue.waiting.wake(cause, room)) {
+          isWoken = queue.add(id) || isWoken;
+          room -= 1;
+        }
+      }
+    }
+    return isWoken;
+  }
+
+  #allocate(): { readonly blocked: number; readonly isPartial: boolean } {
     const operations: Operation[] = [];
-    const decided = new Map<string, EndpointDecision>();
-    const endpointOf = (service: Service): EndpointDecision => {
-      let decision = decided.get(service.id);
-      if (decision === undefined) decided.set(service.id, (decision = decideEndpoint(service, ports)));
-      return decision;
-    };
-    for (const id of services) {
-      const service = store.get("service", id);
-      if (service === undefined || writing.has(id)) continue;
-      const decision = endpointOf(service);
-      if (decision.kind === "blocked") blockedServices.add(id);
+    this.#allocateNetworks(operations);
+    this.#allocateServices(operations);
+    const tasks: Operation[] = [];
+    this.#allocateTasks(tasks);
+    for (const id of this.#allocation.takeChangedNodes()) this.#queues.node.add(id);
+    // Before the tasks: an engine takes a container into a network only once the node has its address there.
+    this.#allocateNodes(operations);
+    for (const task of tasks) operations.push(task);
+    if (operations.length > 0) this.#writer.write(operations, () => this.#written(operations));
+    this.#wake();
+    let blocked = 0;
+    let isPartial = false;
+    for (const kind of kinds) {
+      blocked += this.#queues[kind].waiting.size;
+      isPartial ||= this.#queues[kind].due.size > 0;
+    }
+    return { blocked, isPartial };
+  }
+
+  #allocateNetworks(operations: Operation[]): void {
+    const { store, telemetry } = this.#env;
+    const queue = this.#queues.network;
+    // The ingress network has the first subnet and the first VXLAN id of a cluster, as it has in SwarmKit.
+    const due = [...queue.take()].map((id) => store.get("network", id)).filter((network) => network !== undefined);
+    due.sort((a, b) => Number(b.spec?.ingress === true) - Number(a.spec?.ingress === true));
+    for (const network of due) {
+      const told = this.#allocation.problemOf(network.id);
+      const decision = this.#allocation.decideNetwork(network);
+      if (decision.kind === "blocked") {
+        queue.waiting.put(network.id, causes.subnets);
+        if (decision.reason !== told)
+          telemetry.log.warn({ network: network.id, reason: decision.reason }, "a network cannot be allocated");
+      }
+      if (decision.kind !== "network") continue;
+      queue.writing.add(network.id);
+      operations.push(Operation.create({ update: StoreObject.create({ network: decision.network }) }));
+    }
+  }
+
+  #allocateServices(operations: Operation[]): void {
+    const queue = this.#queues.service;
+    for (const id of queue.take()) {
+      const service = this.#env.store.get("service", id);
+      if (service === undefined) continue;
+      const decision = this.#allocation.decideEndpoint(service);
+      if (decision.kind === "blocked") queue.waiting.put(id, decision.cause);
       if (decision.kind !== "endpoint") continue;
-      ports.claim(id, decision.endpoint.ports);
-      writing.add(id);
+      queue.writing.add(id);
+      const { endpoint } = decision;
       operations.push(
-        Operation.create({
-          update: StoreObject.create({ service: Service.patch(service, { endpoint: decision.endpoint }) }),
-        }),
+        Operation.create({ update: StoreObject.create({ service: Service.patch(service, { endpoint }) }) }),
       );
     }
-    services.clear();
-    const time = now(env);
+  }
+
+  #allocateNodes(operations: Operation[]): void {
+    const queue = this.#queues.node;
+    for (const id of queue.take()) {
+      const node = this.#env.store.get("node", id);
+      if (node === undefined) continue;
+      const { attachments, blocked } = this.#allocation.decideNode(node);
+      const [first] = blocked;
+      if (first === undefined) this.#nodeProblems.delete(id);
+      else this.#nodeProblems.set(id, blocked);
+      if (attachments !== null) {
+        queue.writing.add(id);
+        const node = NodePatch.create({ id, attachments, replaceAttachments: true });
+        operations.push(Operation.create({ node }));
+      } else if (first !== undefined) queue.waiting.put(id, first.cause);
+    }
+  }
+
+  #allocateTasks(operations: Operation[]): void {
+    const { store } = this.#env;
+    const queue = this.#queues.task;
+    const time = now(this.#env);
     const pending = status(TaskState.PENDING, "pending task scheduling", time);
-    let left = roundTasksMax;
-    for (const id of tasks) {
-      if (left === 0) break;
-      left -= 1;
-      tasks.delete(id);
+    const plans: Plans = new Map();
+    for (const id of queue.take(roundTasksMax)) {
       const task = store.get("task", id);
-      const told = blockedTasks.get(id) ?? task?.status?.err ?? "";
-      blockedTasks.delete(id);
-      if (task === undefined || observedState(task) !== TaskState.NEW || writing.has(id)) continue;
-      const service = task.serviceId === "" ? undefined : store.get("service", task.serviceId);
-      const endpoint: EndpointDecision = service === undefined ? { kind: "allocated" } : endpointOf(service);
-      const decision = decideTask(task, service, networkOf, endpoint);
+      if (task === undefined || observedState(task) !== TaskState.NEW) continue;
+      const decision = this.#allocation.decideTask(task, plans);
       switch (decision.kind) {
-        case "ready":
-          writing.add(id);
-          operations.push(
-            advance(task, "allocator", pending, decision.endpoint === null ? {} : { endpoint: decision.endpoint }),
-          );
+        case "ready": {
+          queue.writing.add(id);
+          const fields: { -readonly [Key in keyof TaskPatch]?: TaskPatch[Key] } = {};
+          if (decision.endpoint !== null) fields.endpoint = decision.endpoint;
+          if (decision.networks.length > 0) fields.networks = decision.networks;
+          operations.push(advance(task, "allocator", pending, fields));
           break;
+        }
         case "unwanted":
-          // The scheduler ends it.
-          break;
-        case "later":
-          blockedTasks.set(id, told);
+          // The reaper ends it.
           break;
         case "blocked":
-          blockedTasks.set(id, decision.reason);
-          if (decision.reason !== told)
-            operations.push(complain(task, "waiting for the allocator", decision.reason, time));
+          this.#block(task, decision, time, operations);
       }
     }
-    if (operations.length > 0) writer.write(operations, () => written(operations));
-    return { blocked: blockedServices.size + blockedTasks.size, isPartial: tasks.size > 0 };
   }
 
-  function written(operations: readonly Operation[]): void {
-    for (const { task, update } of operations) {
-      if (task !== null && writing.delete(task.id)) {
-        const stored = store.get("task", task.id);
-        if (stored !== undefined) arrive(stored);
-      } else if (update?.service != null) {
-        const { id } = update.service;
-        writing.delete(id);
+  /** A3 */
+  #block(task: Task, { cause, reason }: Blocked, time: Timestamp, operations: Operation[]): void {
+    this.#queues.task.waiting.put(task.id, cause);
+    if (reason !== "" && reason !== (task.status?.err ?? ""))
+      operations.push(complain(task, "waiting for the allocator", reason, time));
+  }
+
+  /** What is stored counts, whoever wrote it. */
+  #written(operations: readonly Operation[]): void {
+    const { store } = this.#env;
+    const { network, node, service, task } = this.#queues;
+    for (const operation of operations) {
+      if (operation.task !== null) {
+        const { id } = operation.task;
+        // Not one that was only told why it waits.
+        if (!task.writing.delete(id)) continue;
+        const stored = store.get("task", id);
+        this.#allocation.followTask(id, stored ?? null);
+        if (stored !== undefined) this.#arriveTask(stored);
+      } else if (operation.node !== null) {
+        const { id } = operation.node;
+        node.writing.delete(id);
+        this.#allocation.followNode(id, store.get("node", id) ?? null);
+        if (store.get("node", id) !== undefined) this.#arrive("node", id);
+      } else if (operation.update?.service != null) {
+        const { id } = operation.update.service;
+        service.writing.delete(id);
         const stored = store.get("service", id);
-        if (stored === undefined) ports.release(id);
-        else {
-          // What is stored counts, whoever wrote it.
-          ports.claim(id, stored.endpoint?.ports ?? []);
-          arriveService(stored);
-        }
-        hasRoom = true;
+        this.#allocation.followService(id, stored ?? null);
+        if (stored !== undefined) this.#arriveService(stored);
+      } else if (operation.update?.network != null) {
+        const { id } = operation.update.network;
+        network.writing.delete(id);
+        const stored = store.get("network", id);
+        this.#allocation.followNetwork(id, stored ?? null);
+        if (stored !== undefined) this.#arrive("network", id);
       }
     }
-    tell();
+    this.commitEnded();
   }
+}
 
-  function retry(): void {
-    for (const id of blockedServices) services.add(id);
-    for (const id of blockedTasks.keys()) tasks.add(id);
-    blockedServices.clear();
-  }
-
-  function tell(): void {
-    if (hasWork) hostedActor.actor.send({ type: "work.arrived" });
-    if (hasRoom) hostedActor.actor.send({ type: "room.made" });
-    hasWork = false;
-    hasRoom = false;
-  }
-
-  const hostedActor = env.host.start(
-    allocatorMachine.provide({
-      actions: {
-        gather: ({ self }) => env.clock.soon(() => self.send({ type: "round.due" })),
-        allocate: ({ self }) => self.send({ type: "round.done", ...allocate() }),
-        retryBlocked: retry,
-      },
-    }),
-    `allocator/${env.managerId}`,
-    undefined,
+/** Whether the task holds other addresses than it did, or elsewhere. */
+function holdsOtherwise(old: Task | null, task: Task): boolean {
+  if (task.networks.length === 0 && (old === null || old.networks.length === 0)) return false;
+  return (
+    old === null ||
+    old.networks !== task.networks ||
+    old.nodeId !== task.nodeId ||
+    isEnded(observedState(old)) !== isEnded(observedState(task))
   );
-  for (const service of store.all("service")) ports.claim(service.id, service.endpoint?.ports ?? []);
-  for (const service of store.all("service")) arriveService(service);
-  for (const task of store.all("task")) arrive(task);
-  tell();
-
-  return {
-    taskChanged(old, task) {
-      if (task === null || observedState(task) !== TaskState.NEW) return;
-      if (old === null || old.desiredState !== task.desiredState) arrive(task);
-    },
-
-    serviceChanged(old, service) {
-      if (service === null) {
-        if (ports.release((old as Service).id)) hasRoom = true;
-        return;
-      }
-      if (!writing.has(service.id)) {
-        const had = old?.endpoint?.ports ?? [];
-        const has = service.endpoint?.ports ?? [];
-        if (had.length > 0 || has.length > 0) ports.claim(service.id, has);
-        arriveService(service);
-      }
-      hasRoom = true;
-    },
-
-    networkChanged() {
-      hasRoom = true;
-    },
-
-    commitEnded: tell,
-    stop: () => hostedActor.stop(),
-  };
 }

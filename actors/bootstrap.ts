@@ -1,6 +1,7 @@
 /**
- * How a cluster and a manager's place in it come to be: the leader of an empty log writes the cluster object, and every
- * manager process writes its own node and signs its own certificate, since it can read the root's key anyway.
+ * How a cluster and a manager's place in it come to be: the leader of an empty log writes the cluster object and the
+ * ingress network, each leader the networks that every node has by itself, and every manager process writes its own node
+ * and signs its own certificate, since it can read the root's key anyway.
  *
  * B1: there is one cluster object, whatever two first leaders do: the second one's is refused by name.
  * B2: a manager's node is drained from its birth: no task is ever placed on a process that runs none.
@@ -8,6 +9,7 @@
 import { validitySecondsOf } from "../machines/issuance.ts";
 import { networkKeyBytes } from "../machines/key-rotation.ts";
 import { newCluster } from "../machines/new-cluster.ts";
+import { ingressNetwork, predefinedNames, predefinedNetwork } from "../machines/new-networks.ts";
 import { defaultDataPathPort } from "../machines/redaction.ts";
 import {
   Certificate,
@@ -81,13 +83,37 @@ function hostOf(address: string): string {
   return address.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
 }
 
-/** The leader's first duty. Does nothing when there is a cluster. Rejects with RpcError when it could not be written. */
+/**
+ * The leader's first duty: what is there stays, and an ingress network that was removed stays away. Rejects with RpcError
+ * when something could not be written.
+ */
 export async function bootstrapCluster(
   env: Environment,
   authority: CertificateAuthority,
   options: { readonly advertise: string },
 ): Promise<void> {
-  if (clusterOf(env) !== undefined) return;
+  if (clusterOf(env) === undefined) await createCluster(env, authority, options);
+  await createPredefinedNetworks(env);
+}
+
+/** A network of that name that somebody made in an earlier version is left alone. */
+async function createPredefinedNetworks(env: Environment): Promise<void> {
+  const random = env.random.fork("predefined-networks");
+  for (const name of predefinedNames) {
+    if (env.store.byName("network", name) !== undefined) continue;
+    try {
+      await commit(env, untraced, creation("network", predefinedNetwork(newId(random), name)));
+    } catch (error) {
+      if (!(error instanceof RpcError && error.code === Status.ALREADY_EXISTS)) throw error;
+    }
+  }
+}
+
+async function createCluster(
+  env: Environment,
+  authority: CertificateAuthority,
+  options: { readonly advertise: string },
+): Promise<void> {
   const random = env.random.fork("bootstrap");
   const { certificatePem, keyPem } = await authority.createRoot({ nowMs: env.clock.now() });
   const rootPem = text.encode(certificatePem);
@@ -103,7 +129,7 @@ export async function bootstrapCluster(
     managerToken: token(),
     networkKey: () => random.bytes(networkKeyBytes),
   });
-  const operations = [creation("cluster", cluster)];
+  const operations = [creation("cluster", cluster), creation("network", ingressNetwork(newId(random)))];
   if (env.store.get("node", env.managerId) === undefined) {
     operations.push(creation("node", bareManagerNode(env, options.advertise)));
   }

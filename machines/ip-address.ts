@@ -81,3 +81,57 @@ export function containsAddress(prefix: Prefix, address: Address): boolean {
 export function containsRange(outer: Prefix, inner: Prefix): boolean {
   return inner.length >= outer.length && containsAddress(outer, inner);
 }
+
+/** How many addresses the prefix has: exact up to 2^53, which is /75 of IPv6. */
+export function prefixSize({ family, length }: Prefix): number {
+  return 2 ** (bitsOf(family) - length);
+}
+
+/** The address at an offset from the first one of the prefix. */
+export function addressAt({ family, value }: Prefix, offset: number): string {
+  if (family === 4) {
+    const number = Number(value) + offset;
+    return `${(number >>> 24) & 255}.${(number >>> 16) & 255}.${(number >>> 8) & 255}.${number & 255}`;
+  }
+  return formatV6(value + BigInt(offset));
+}
+
+/** RFC 5952: lower case, no leading zeros, the longest run of two or more zero groups as `::`. */
+function formatV6(value: bigint): string {
+  const groups = Array.from({ length: 8 }, (_, at) => (value >> BigInt(16 * (7 - at))) & 0xffffn);
+  let [from, length] = [0, 1];
+  for (let start = 0; start < 8; start += 1) {
+    let end = start;
+    while (end < 8 && groups[end] === 0n) end += 1;
+    if (end - start > length) [from, length] = [start, end - start];
+  }
+  const text = (part: readonly bigint[]): string => part.map((group) => group.toString(16)).join(":");
+  if (length < 2) return text(groups);
+  return `${text(groups.slice(0, from))}::${text(groups.slice(from + length))}`;
+}
+
+/** Offset of an IPv4 address in the prefix, -1 when it is no IPv4 address or not in it. For hot paths: makes no objects. */
+export function offsetIn({ family, value, length }: Prefix, text: string): number {
+  if (family !== 4) return -1;
+  let [number, part, digits, dots] = [0, 0, 0, 0];
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === dot) {
+      if (digits === 0 || (dots += 1) > 3) return -1;
+      number = number * 256 + part;
+      part = 0;
+      digits = 0;
+    } else if (code >= zero && code <= zero + 9) {
+      part = part * 10 + (code - zero);
+      if ((digits += 1) > 3 || part > 255) return -1;
+    } else {
+      return -1;
+    }
+  }
+  if (dots !== 3 || digits === 0) return -1;
+  const offset = number * 256 + part - Number(value);
+  return offset >= 0 && offset < 2 ** (32 - length) ? offset : -1;
+}
+
+const dot = 0x2e;
+const zero = 0x30;

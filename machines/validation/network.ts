@@ -9,11 +9,11 @@ import {
 } from "../../proto/gen/messages.ts";
 import { containsAddress, containsRange, parseAddress, parseCidr } from "../ip-address.ts";
 import { checkDnsName } from "../names.ts";
+import { isPredefined, predefinedLabel } from "../new-networks.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
 
 /** The drivers whose networks reach over several nodes; an ingress network must be one of these. */
 const ingressDriver = "overlay";
-const predefinedLabel = "com.docker.swarm.predefined";
 
 function checkIpam(ipam: IPAMOptions | null): Refusal | null {
   for (const { subnet, range, gateway } of ipam?.configs ?? []) {
@@ -74,7 +74,7 @@ export function checkNetworkRemoval(
   tasks: Iterable<Task>,
 ): Refusal | null {
   const name = network.spec?.annotations?.name ?? "";
-  if (network.spec?.annotations?.labels[predefinedLabel] !== undefined) {
+  if (isPredefined(network)) {
     return refuse(
       "failed-precondition",
       `network ${network.id} (${name}) is a swarm predefined network and cannot be removed`,

@@ -1,0 +1,66 @@
+/**
+ * What waits for room, by what it waits for: a release wakes only those it can help, and no more of them than there is
+ * room for.
+ */
+
+/** Such as `addresses/<network id>`: what has to change before another try makes sense. */
+export type Cause = string;
+
+export const causes = {
+  ports: "ports",
+  subnets: "subnets",
+  ingress: "ingress",
+  /** The network by this id or name exists and is allocated. */
+  network: (idOrName: string): Cause => `network/${idOrName}`,
+  /** An address of the network is free. */
+  addresses: (networkId: string): Cause => `addresses/${networkId}`,
+  /** This very address is free. */
+  address: (networkId: string, address: string): Cause => `address/${networkId}/${address}`,
+  /** The service has its endpoint, or is gone. */
+  service: (id: string): Cause => `service/${id}`,
+} as const;
+
+export class Waiting {
+  readonly #causes = new Map<string, Cause>();
+  readonly #byCause = new Map<Cause, Set<string>>();
+
+  get size(): number {
+    return this.#causes.size;
+  }
+
+  put(id: string, cause: Cause): void {
+    this.delete(id);
+    this.#causes.set(id, cause);
+    const ids = this.#byCause.get(cause);
+    if (ids === undefined) this.#byCause.set(cause, new Set([id]));
+    else ids.add(id);
+  }
+
+  has(id: string): boolean {
+    return this.#causes.has(id);
+  }
+
+  delete(id: string): boolean {
+    const cause = this.#causes.get(id);
+    if (cause === undefined) return false;
+    const ids = this.#byCause.get(cause);
+    ids?.delete(id);
+    if (ids?.size === 0) this.#byCause.delete(cause);
+    return this.#causes.delete(id);
+  }
+
+  isWaitingFor(cause: Cause): boolean {
+    return this.#byCause.has(cause);
+  }
+
+  /** Those that have waited longest, at most so many; they no longer wait. */
+  wake(cause: Cause, most = Number.POSITIVE_INFINITY): readonly string[] {
+    const woken: string[] = [];
+    for (const id of this.#byCause.get(cause) ?? []) {
+      if (woken.length >= most) break;
+      woken.push(id);
+    }
+    for (const id of woken) this.delete(id);
+    return woken;
+  }
+}
