@@ -1,8 +1,8 @@
 /** Whether a service is where its spec wants it, judged from the service, its tasks and the nodes alone. Pure. */
+import { admissionOf } from "../machines/global-nodes.ts";
 import { modeOf } from "../machines/validation/service.ts";
 import { isUpToDate } from "../machines/task-currency.ts";
 import {
-  NodeSpec_Availability,
   NodeStatus_State,
   TaskState,
   UpdateStatus_UpdateState,
@@ -27,24 +27,38 @@ const busy: readonly UpdateStatus_UpdateState[] = [
   UpdateStatus_UpdateState.ROLLBACK_STARTED,
 ];
 
-/** A global service wants a task on each node that takes new ones; the scheduler may find that fewer fit. */
-function globalWanted(current: readonly Task[], nodes: Iterable<Node>): number {
-  if (current.length > 0) return current.length;
-  let open = 0;
-  for (const { status, spec } of nodes) {
-    const isActive = (spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;
-    if (status?.state === NodeStatus_State.READY && isActive) open += 1;
+/** Nodes whose tasks nobody waits for: a paused one keeps what it has, the others lose it. */
+function closedNodes(service: Service, nodes: Iterable<Node>): ReadonlySet<string> {
+  const closed = new Set<string>();
+  for (const node of nodes) if (admissionOf(service, node).kind !== "open") closed.add(node.id);
+  return closed;
+}
+
+/** A global service wants a task on each node that is open to it, whether it has been made yet or not. */
+function globalWanted(
+  service: Service,
+  current: readonly Task[],
+  known: Iterable<Task>,
+  nodes: Iterable<Node>,
+): number {
+  const wanted = new Set(current.map(({ nodeId }) => nodeId));
+  const had = new Set(Array.from(known, ({ nodeId }) => nodeId));
+  for (const node of nodes) {
+    // One that has had a task has had its turn: nothing may be left to do there.
+    const isNew = !had.has(node.id) && node.status?.state === NodeStatus_State.READY;
+    if (isNew && admissionOf(service, node).kind === "open") wanted.add(node.id);
   }
-  return open;
+  return wanted.size;
 }
 
 /** `isRollback`: the user asked for the rollback, so that it is no failure. */
 export function convergence(
   service: Service,
   tasks: Iterable<Task>,
-  nodes: Iterable<Node>,
+  knownNodes: Iterable<Node>,
   isRollback: boolean,
 ): Convergence {
+  const nodes = [...knownNodes];
   const update = service.updateStatus?.state;
   const reason = update === undefined ? undefined : stopped[update];
   const isAsked = isRollback && update === UpdateStatus_UpdateState.ROLLBACK_COMPLETED;
@@ -55,11 +69,12 @@ export function convergence(
   const isJob = mode === "replicated-job" || mode === "global-job";
   const iteration = service.jobStatus?.jobIteration?.index ?? 0;
   const goal = isJob ? TaskState.COMPLETE : TaskState.RUNNING;
-  const current: Task[] = [];
-  for (const task of tasks) {
-    const isOurs = isJob ? (task.jobIteration?.index ?? 0) === iteration : task.desiredState <= TaskState.RUNNING;
-    if (isOurs) current.push(task);
-  }
+  const all = [...tasks];
+  const closed = mode === "global" ? closedNodes(service, nodes) : new Set<string>();
+  const current = all.filter((task) => {
+    if (closed.has(task.nodeId)) return false;
+    return isJob ? (task.jobIteration?.index ?? 0) === iteration : task.desiredState <= TaskState.RUNNING;
+  });
   const isDone = (task: Task): boolean =>
     task.status?.state === goal && (isJob || (task.desiredState === TaskState.RUNNING && isUpToDate(task, service)));
   const done = current.filter(isDone).length;
@@ -69,7 +84,9 @@ export function convergence(
       : mode === "replicated-job"
         ? (service.spec?.replicatedJob?.totalCompletions ?? 0)
         : globalWanted(
+            service,
             current.filter(({ desiredState }) => desiredState <= TaskState.COMPLETE),
+            isJob ? current : all,
             nodes,
           );
   const isSettled = update === undefined || !busy.includes(update);
@@ -77,5 +94,7 @@ export function convergence(
   const isShrunk = isJob || current.length <= wanted;
   if (done >= wanted && isSettled && isShrunk) return { kind: "converged" };
   const waiting = current.find((task) => !isDone(task) && (task.status?.err ?? "") !== "");
-  return { kind: "moving", done: Math.min(done, wanted), wanted, remark: waiting?.status?.err ?? "" };
+  const node = mode === "global" && waiting !== undefined ? nodes.find(({ id }) => id === waiting.nodeId) : undefined;
+  const where = node === undefined ? "" : `node ${node.description?.hostname || node.id}: `;
+  return { kind: "moving", done: Math.min(done, wanted), wanted, remark: `${where}${waiting?.status?.err ?? ""}` };
 }
