@@ -16,6 +16,7 @@ import {
   type SessionMessage,
   type SessionRequest,
 } from "../proto/gen/messages.ts";
+import { jitterMs, nextHeartbeatMs } from "../machines/heartbeat.ts";
 import { assignmentLimits } from "../machines/assignments.ts";
 import { sameBytes } from "../machines/session-message.ts";
 import { sessionTimes, type SessionEnd } from "../machines/session.ts";
@@ -100,7 +101,7 @@ class DispatcherActor implements Dispatcher {
       env,
       registrations: this.#registrations,
       downs: this.#downs,
-      graceMs: () => this.#graceMs(this.#periodMs + jitterOf(this.#periodMs)),
+      graceMs: () => this.#graceMs(this.#periodMs + jitterMs(this.#periodMs)),
       unknownGraceMs: () => this.#periodMs * sessionTimes.unknownGraceFactor,
       verdict: () => this.#judge.verdict(),
       message: (session) => this.#messages.make(session),
@@ -171,8 +172,9 @@ class DispatcherActor implements Dispatcher {
       Session: (request, sink, call) => this.#openSession(request, sink, call),
       Heartbeat: (request, call) => {
         const session = this.#sessionOf(call, request.sessionId);
-        const periodMs = this.#nextPeriod();
-        session.heartbeat(this.#env.clock.now(), this.#graceMs(periodMs));
+        const nowMs = this.#env.clock.now();
+        const periodMs = nextHeartbeatMs(nowMs, this.#periodMs, this.#jitter.next());
+        session.heartbeat(nowMs, this.#graceMs(periodMs));
         return HeartbeatResponse.create({ period: duration(periodMs) });
       },
       UpdateTaskStatus: (request, call) =>
@@ -371,11 +373,6 @@ class DispatcherActor implements Dispatcher {
     return ms >= 1 ? ms : (this.#options.heartbeatPeriodMs ?? sessionTimes.heartbeatPeriodMs);
   }
 
-  #nextPeriod(): number {
-    const jitter = jitterOf(this.#periodMs);
-    return this.#periodMs - jitter + this.#jitter.next() * 2 * jitter;
-  }
-
   #graceMs(periodMs: number): number {
     return periodMs * sessionTimes.graceFactor;
   }
@@ -389,10 +386,6 @@ function isNews(node: Node, { description, addr }: Registrant): boolean {
     node.description === null ||
     !sameBytes(NodeDescription.encode(node.description), NodeDescription.encode(description))
   );
-}
-
-function jitterOf(periodMs: number): number {
-  return Math.min(sessionTimes.heartbeatJitterMsMax, periodMs / 10);
 }
 
 function duration(ms: number): Duration {

@@ -17,8 +17,6 @@ import { effect } from "./effect.ts";
 export const sessionTimes = {
   /** SwarmKit's default period between heartbeats (worker protocol §4.1). */
   heartbeatPeriodMs: 5_000,
-  /** Each answer's period is uniform in the period ± this (§4.1), or ± a tenth of it when that is less. */
-  heartbeatJitterMsMax: 500,
   /** A node is missed after this many of the periods it was last told (§4.1). */
   graceFactor: 3,
   /** Periods to wait for a node whose manager went away (§4.1). */
