@@ -1,6 +1,6 @@
 /**
- * A client that creates, scales, updates and removes services as a person would: over the Control service of some
- * manager, trying another when one does not answer. It remembers what it was told has happened.
+ * A client that creates, scales, updates and removes services as a person would. It remembers what it was told has
+ * happened.
  */
 import {
   Annotations,
@@ -16,26 +16,17 @@ import {
   UpdateServiceRequest,
   type Service,
 } from "../../proto/gen/messages.ts";
-import type { MethodDescriptor } from "../../proto/codec.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
-import type { SimPorts } from "../../runtime/sim/simulation.ts";
-import type { SimIdentity } from "../../runtime/sim/rpc.ts";
-import type { SimTrace } from "../../runtime/sim/trace.ts";
+import { SimClient, type ClientOptions } from "./client.ts";
 import type { Acknowledged } from "./invariants.ts";
 
 /** The GenericRuntimeSpec kind of simulated tasks. */
 export const taskKind = "sim";
 
-const callTimeoutMs = 10_000;
-const retryMs = 500;
 const replicasMax = 8;
 
-export interface WorkloadOptions {
-  readonly ports: SimPorts;
-  readonly trace: SimTrace;
-  readonly addresses: readonly string[];
-  readonly identity: SimIdentity;
+export interface WorkloadOptions extends ClientOptions {
   readonly operations: number;
   /** The operations are spread over so many milliseconds. */
   readonly withinMs: number;
@@ -57,7 +48,7 @@ export class Workload {
   readonly #writes: Acknowledged[] = [];
   readonly #services = new Map<string, Known>();
   readonly #removed = new Set<string>();
-  #channel: RpcChannel | null = null;
+  readonly #client: SimClient;
   /** From here on version numbers have meant two things: what is acknowledged now may be of the lost ones. */
   #lostAfter = Number.POSITIVE_INFINITY;
   #names = 0;
@@ -66,6 +57,7 @@ export class Workload {
   constructor(options: WorkloadOptions) {
     this.#options = options;
     this.#random = options.ports.random.fork("workload");
+    this.#client = new SimClient(options, this.#random);
   }
 
   get writes(): readonly Acknowledged[] {
@@ -100,18 +92,12 @@ export class Workload {
   async #operate(): Promise<void> {
     const services = [...this.#services.values()];
     const kind = services.length === 0 ? 0 : this.#random.next();
-    try {
+    await this.#client.attempt(async () => {
       if (kind < 0.35) await this.#create();
       else if (kind < 0.65) await this.#change(this.#random.pick(services), (spec) => this.#scaled(spec));
       else if (kind < 0.85) await this.#change(this.#random.pick(services), (spec) => this.#updated(spec));
       else await this.#remove(this.#random.pick(services));
-    } catch (error) {
-      this.#options.trace.write(
-        "client",
-        `gave up: ${error instanceof RpcError ? `${error.code} ${error.message}` : String(error)}`,
-      );
-      if (!(error instanceof RpcError)) throw error;
-    }
+    });
   }
 
   async #create(): Promise<void> {
@@ -126,7 +112,7 @@ export class Workload {
       }),
       replicated: ReplicatedService.create({ replicas: this.#random.below(replicasMax) }),
     });
-    const { service } = await this.#call(
+    const { service } = await this.#client.call(
       ControlService.methods.CreateService,
       CreateServiceRequest.create({ spec }),
       `create ${name}`,
@@ -145,7 +131,7 @@ export class Workload {
   }
 
   async #change(known: Known, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
-    const { service } = await this.#call(
+    const { service } = await this.#client.call(
       ControlService.methods.GetService,
       GetServiceRequest.create({ serviceId: known.id }),
       `get ${known.name}`,
@@ -156,7 +142,7 @@ export class Workload {
     if (known.lastWrite !== null) known.lastWrite.mayBeGone = true;
     known.lastWrite = null;
     const attempt = (known.tried += 1);
-    const answer = await this.#call(
+    const answer = await this.#client.call(
       ControlService.methods.UpdateService,
       UpdateServiceRequest.create({ serviceId: known.id, serviceVersion: service.meta?.version ?? null, spec }),
       `update ${known.name} to ${spec.replicated?.replicas} replicas, ${spec.task?.forceUpdate}`,
@@ -181,7 +167,7 @@ export class Workload {
   async #remove(known: Known): Promise<void> {
     known.creation.mayBeGone = true;
     if (known.lastWrite !== null) known.lastWrite.mayBeGone = true;
-    await this.#call(
+    await this.#client.call(
       ControlService.methods.RemoveService,
       RemoveServiceRequest.create({ serviceId: known.id }),
       `remove ${known.name}`,
@@ -199,38 +185,6 @@ export class Workload {
   #updated(spec: ServiceSpec): ServiceSpec {
     const task = spec.task ?? TaskSpec.create();
     return ServiceSpec.patch(spec, { task: TaskSpec.patch(task, { forceUpdate: task.forceUpdate + 1 }) });
-  }
-
-  /** Asks one manager; a read that fails is tried once more, perhaps at another. */
-  async #call<Request, Response>(
-    method: MethodDescriptor<Request, Response>,
-    request: Request,
-    what: string,
-  ): Promise<Response> {
-    const { ports, trace } = this.#options;
-    for (let attempt = 0; ; attempt += 1) {
-      const channel = (this.#channel ??= this.#dial());
-      try {
-        const response = await channel.unary(method, request, { timeoutMs: callTimeoutMs });
-        trace.write("client", `${what}: done`);
-        return response;
-      } catch (error) {
-        const code = error instanceof RpcError ? error.code : null;
-        trace.write("client", `${what}: ${code} ${error instanceof Error ? error.message : ""}`);
-        if (this.#channel === channel) {
-          channel.close();
-          this.#channel = null;
-        }
-        const isRead = method.path.includes("/Get");
-        if (attempt > 0 || !isRead || (code !== Status.UNAVAILABLE && code !== Status.DEADLINE_EXCEEDED)) throw error;
-        await new Promise<void>((resolve) => ports.clock.after(retryMs, resolve));
-      }
-    }
-  }
-
-  #dial(): RpcChannel {
-    const { addresses, identity, ports } = this.#options;
-    return ports.rpc.dial(this.#random.pick(addresses), identity);
   }
 }
 

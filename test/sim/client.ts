@@ -1,0 +1,70 @@
+/** A person's way to the cluster: calls some manager's Control service, and tries another when one does not answer. */
+import type { MethodDescriptor } from "../../proto/codec.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import type { SimIdentity } from "../../runtime/sim/rpc.ts";
+import type { SimPorts } from "../../runtime/sim/simulation.ts";
+import type { SimTrace } from "../../runtime/sim/trace.ts";
+
+const callTimeoutMs = 10_000;
+const retryMs = 500;
+
+export interface ClientOptions {
+  readonly ports: SimPorts;
+  readonly trace: SimTrace;
+  readonly addresses: readonly string[];
+  readonly identity: SimIdentity;
+}
+
+export class SimClient {
+  readonly #options: ClientOptions;
+  readonly #random: SimRandom;
+  #channel: RpcChannel | null = null;
+
+  constructor(options: ClientOptions, random: SimRandom) {
+    this.#options = options;
+    this.#random = random;
+  }
+
+  /** Asks one manager; a read that fails is tried once more, perhaps at another. */
+  async call<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    what: string,
+  ): Promise<Response> {
+    const { ports, trace } = this.#options;
+    for (let attempt = 0; ; attempt += 1) {
+      const channel = (this.#channel ??= this.#dial());
+      try {
+        const response = await channel.unary(method, request, { timeoutMs: callTimeoutMs });
+        trace.write("client", `${what}: done`);
+        return response;
+      } catch (error) {
+        const code = error instanceof RpcError ? error.code : null;
+        trace.write("client", `${what}: ${code} ${error instanceof Error ? error.message : ""}`);
+        if (this.#channel === channel) {
+          channel.close();
+          this.#channel = null;
+        }
+        const isRead = method.path.includes("/Get") || method.path.includes("/List");
+        if (attempt > 0 || !isRead || (code !== Status.UNAVAILABLE && code !== Status.DEADLINE_EXCEEDED)) throw error;
+        await new Promise<void>((resolve) => ports.clock.after(retryMs, resolve));
+      }
+    }
+  }
+
+  /** Gives up what was refused or did not come through; anything else is a fault of the simulation. */
+  async attempt(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+      this.#options.trace.write("client", `gave up: ${error.code} ${error.message}`);
+    }
+  }
+
+  #dial(): RpcChannel {
+    const { addresses, identity, ports } = this.#options;
+    return ports.rpc.dial(this.#random.pick(addresses), identity);
+  }
+}
