@@ -13,6 +13,7 @@ import type {
   LogBrokerService,
   NodeCAService,
   OperatorService,
+  ResourceAllocatorService,
   WatchService,
 } from "../proto/gen/messages.ts";
 import type { Blobs, LeaseBucket, Log } from "../runtime/ports.ts";
@@ -36,6 +37,7 @@ import { createOperator } from "./operator.ts";
 import { startOrchestration, type Orchestration } from "./orchestration.ts";
 import { traceOrchestration } from "./orchestration-tracing.ts";
 import { startProgress } from "./progress.ts";
+import { createResourceAllocator } from "./resource-allocator.ts";
 import { createWatch } from "./watch.ts";
 
 export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
@@ -62,6 +64,7 @@ export interface ManagerServices {
   readonly control: ServiceHandlers<typeof ControlService>;
   readonly watch: ServiceHandlers<typeof WatchService>;
   readonly operator: ServiceHandlers<typeof OperatorService>;
+  readonly resourceAllocator: ServiceHandlers<typeof ResourceAllocatorService>;
 }
 
 export interface Manager extends Running {
@@ -177,6 +180,7 @@ export function startManager(parts: ManagerParts): Manager {
       control: createControl(environment, { leaderId: () => leadership.leader()?.managerId ?? "", authority }).handlers,
       watch: createWatch(environment).handlers,
       operator: operator.handlers,
+      resourceAllocator: createResourceAllocator(environment).handlers,
     },
     ready: async () => void (await whenCluster(environment)),
     isHealthy: () => progress.isHealthy(),

@@ -16,6 +16,7 @@ import {
   LogBrokerService,
   NodeCAService,
   OperatorService,
+  ResourceAllocatorService,
   WatchService,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
@@ -164,6 +165,7 @@ function serve(manager: Manager, telemetry: ProcessTelemetry): GrpcServer {
   server.add(ControlService, services.control);
   server.add(WatchService, services.watch);
   server.add(OperatorService, services.operator);
+  server.add(ResourceAllocatorService, services.resourceAllocator);
   return server;
 }
 

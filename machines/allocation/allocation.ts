@@ -602,7 +602,7 @@ function networksOf(
 
 function needsIngress(service: Service): boolean {
   const ports = service.spec?.endpoint?.ports ?? nothing;
-  return ports.length > 0 && ports.some(isIngressPort);
+  return ports.some(isIngressPort);
 }
 
 function isEmpty(endpoint: Endpoint): boolean {

@@ -9,6 +9,7 @@ import {
   LogBrokerService,
   NodeCAService,
   OperatorService,
+  ResourceAllocatorService,
   WatchService,
   type Cluster,
 } from "../../proto/gen/messages.ts";
@@ -90,6 +91,7 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
         { service: ControlService, handlers: services.control },
         { service: WatchService, handlers: services.watch },
         { service: OperatorService, handlers: services.operator },
+        { service: ResourceAllocatorService, handlers: services.resourceAllocator },
       ],
       peerOf,
     );

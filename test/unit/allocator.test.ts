@@ -137,7 +137,7 @@ const engine = NodeDescription.create({
 });
 
 function addressesOf(tasks: readonly Task[]): readonly (readonly string[])[] {
-  return tasks.map((task) => task.networks.flatMap(({ addresses }) => addresses)).sort();
+  return tasks.map((task) => task.networks.flatMap(({ addresses }) => addresses));
 }
 
 function attachmentsOf(node: Node | undefined): readonly string[] {

@@ -1,0 +1,107 @@
+/**
+ * SwarmKit's ResourceAllocator: an engine asks for an address for a container that no service owns (`docker run
+ * --network`), and gives it back.
+ */
+import { timestampOf } from "../machines/service-update.ts";
+import { observedState } from "../machines/task.ts";
+import { attachmentTask, checkAttach, checkDetach } from "../machines/validation/attachment.ts";
+import { invalid } from "../machines/refusal.ts";
+import {
+  AttachNetworkResponse,
+  DetachNetworkResponse,
+  TaskState,
+  type ResourceAllocatorService,
+} from "../proto/gen/messages.ts";
+import { newId } from "../runtime/ids.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers } from "../runtime/rpc.ts";
+import { demand, rejection } from "./control/answer.ts";
+import { commit, creation, removal } from "./control/write.ts";
+import type { Environment } from "./environment.ts";
+
+/**
+ * How long an answer waits for the address, in milliseconds. An engine gives a container up after 20 s and then gives
+ * back only what it has an id of, so the id must have reached it by then.
+ */
+const allocationMsMax = 5_000;
+
+type Allocated = { readonly kind: "allocated" | "later" } | { readonly kind: "refused"; readonly reason: string };
+
+export function createResourceAllocator(env: Environment): {
+  readonly handlers: ServiceHandlers<typeof ResourceAllocatorService>;
+} {
+  const { store, clock } = env;
+  const random = env.random.fork("resource-allocator");
+
+  /** Until the task has its address, or its status says why it gets none. */
+  function allocated(taskId: string, signal: AbortSignal): Promise<Allocated> {
+    return new Promise((resolve) => {
+      const look = (): Allocated | null => {
+        const task = store.get("task", taskId);
+        if (task === undefined) return { kind: "refused", reason: `attachment ${taskId} was removed` };
+        if (observedState(task) > TaskState.NEW) return { kind: "allocated" };
+        const reason = task.status?.err ?? "";
+        return reason === "" ? null : { kind: "refused", reason };
+      };
+      const end = (outcome: Allocated): void => {
+        clock.clearTimeout(timer);
+        watching.unsubscribe();
+        signal.removeEventListener("abort", onAbort);
+        resolve(outcome);
+      };
+      const onAbort = (): void => end({ kind: "refused", reason: "the caller no longer waits" });
+      const timer = clock.setTimeout(() => end({ kind: "later" }), allocationMsMax);
+      const watching = store.watch(() => {
+        const outcome = look();
+        if (outcome !== null) end(outcome);
+      });
+      signal.addEventListener("abort", onAbort);
+      const outcome = signal.aborted ? { kind: "refused" as const, reason: "the caller no longer waits" } : look();
+      if (outcome !== null) end(outcome);
+    });
+  }
+
+  return {
+    handlers: {
+      async AttachNetwork({ config, containerId }, call) {
+        const nodeId = callerOf(call);
+        if (config === null || config.target === "") throw rejection(invalid("invalid argument"));
+        const network = store.get("network", config.target) ?? store.byName("network", config.target);
+        demand(checkAttach(network, config.target));
+        const id = newId(random);
+        const task = attachmentTask({
+          id,
+          nodeId,
+          containerId,
+          networkId: network?.id ?? "",
+          addresses: config.addresses,
+          now: timestampOf(clock.now()),
+        });
+        await commit(env, call, creation("task", task));
+        const outcome = await allocated(id, call.signal);
+        if (outcome.kind !== "refused") return AttachNetworkResponse.create({ attachmentId: id });
+        // Nobody else knows of it.
+        await commit(env, call, removal("task", id)).catch(ignoreGone);
+        throw new RpcError(Status.FAILED_PRECONDITION, outcome.reason);
+      },
+
+      async DetachNetwork({ attachmentId }, call) {
+        const nodeId = callerOf(call);
+        if (attachmentId === "") throw rejection(invalid("invalid argument"));
+        demand(checkDetach(store.get("task", attachmentId), attachmentId, nodeId));
+        await commit(env, call, removal("task", attachmentId)).catch(ignoreGone);
+        return DetachNetworkResponse.create();
+      },
+    },
+  };
+}
+
+function ignoreGone(error: unknown): void {
+  if (!(error instanceof RpcError) || error.code !== Status.NOT_FOUND) throw error;
+}
+
+function callerOf(call: CallContext): string {
+  const { identity } = call.peer;
+  if (identity !== null) return identity.nodeId;
+  const why = "rpc error: code = PermissionDenied desc = no client certificates in request";
+  throw new RpcError(Status.PERMISSION_DENIED, `Permission denied: unauthorized peer role: ${why}`);
+}
