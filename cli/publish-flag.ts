@@ -1,18 +1,7 @@
-/** `--publish` and `--mount`, whose values are small languages of their own (Docker's). */
-import {
-  Driver,
-  Mount,
-  Mount_BindOptions,
-  Mount_BindOptions_Propagation,
-  Mount_TmpfsOptions,
-  Mount_Type,
-  Mount_VolumeOptions,
-  PortConfig,
-  PortConfig_Protocol,
-  PortConfig_PublishMode,
-} from "../proto/gen/messages.ts";
+/** `--publish`, whose value is a small language of its own (Docker's), and how added and removed ports change those there are. */
+import { PortConfig, PortConfig_Protocol, PortConfig_PublishMode } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
-import { parseBytes, parseChoice, parseCount } from "./values.ts";
+import { csvFields, parseChoice, parseCount } from "./values.ts";
 
 const protocols = { tcp: PortConfig_Protocol.TCP, udp: PortConfig_Protocol.UDP, sctp: PortConfig_Protocol.SCTP };
 const publishModes = { ingress: PortConfig_PublishMode.INGRESS, host: PortConfig_PublishMode.HOST };
@@ -23,102 +12,95 @@ function portNumber(text: string, flag: string): number {
   return port;
 }
 
-/** `a=b,c` as pairs; a key alone means `true`. */
-function fieldsOf(value: string): readonly (readonly [string, string])[] {
-  return value.split(",").map((field) => {
-    const at = field.indexOf("=");
-    return at < 0 ? [field.trim(), "true"] : [field.slice(0, at).trim(), field.slice(at + 1)];
-  });
+/** `8080` or `8080-8090`, with both ends. */
+function portRange(text: string, flag: string): { readonly first: number; readonly size: number } {
+  const [from = "", to = from] = text.split("-");
+  const [first, last] = [portNumber(from, flag), portNumber(to, flag)];
+  if (last < first) throw new UsageError(`--${flag}: the range ${text} is the wrong way round`);
+  return { first, size: last - first + 1 };
 }
 
-/** `8080:80[/tcp]`, `80`, or `mode=host,target=80,published=8080,protocol=tcp`. */
-export function parsePublish(value: string, flag = "publish"): PortConfig {
-  if (!value.includes("=")) {
-    const match = /^(?:(\d+):)?(\d+)(?:\/(\w+))?$/.exec(value);
-    if (match === null)
-      throw new UsageError(`--${flag} takes PUBLISHED:TARGET or mode=…,target=…,published=…, not '${value}'`);
-    return PortConfig.create({
-      publishedPort: match[1] === undefined ? 0 : portNumber(match[1], flag),
-      targetPort: portNumber(match[2] as string, flag),
-      protocol: parseChoice((match[3] ?? "tcp").toLowerCase(), flag, protocols),
-    });
+/** `8080:80[/tcp]`, `80`, ranges of the same length on both sides, or a range in front of one port. */
+function shortForm(value: string, flag: string): readonly PortConfig[] {
+  const match = /^(?:(\d+(?:-\d+)?):)?(\d+(?:-\d+)?)(?:\/(\w+))?$/.exec(value);
+  if (match === null) {
+    const isAddress = /^\[?[\d.:a-fA-F]+\]?:\d*:\d+/.test(value);
+    throw new UsageError(
+      isAddress
+        ? `--${flag}: a service's port answers on all addresses of a node, so '${value}' cannot name one`
+        : `--${flag} takes PUBLISHED:TARGET or mode=…,target=…,published=…, not '${value}'`,
+    );
   }
+  const targets = portRange(match[2] as string, flag);
+  const published = match[1] === undefined ? null : portRange(match[1], flag);
+  const isOneTarget = targets.size === 1;
+  if (published !== null && published.size !== targets.size && !isOneTarget) {
+    throw new UsageError(`--${flag}: the ranges of '${value}' differ in length`);
+  }
+  const protocol = parseChoice((match[3] ?? "tcp").toLowerCase(), flag, protocols);
+  return Array.from({ length: published?.size ?? targets.size }, (_, at) =>
+    PortConfig.create({
+      protocol,
+      targetPort: targets.first + (isOneTarget ? 0 : at),
+      publishedPort: published === null ? 0 : published.first + at,
+    }),
+  );
+}
+
+/** `mode=host,target=80,published=8080,protocol=tcp`. */
+function longForm(value: string, flag: string): PortConfig {
   const port: { -readonly [Key in keyof PortConfig]?: PortConfig[Key] } = {};
-  for (const [key, field] of fieldsOf(value)) {
-    if (key === "target") port.targetPort = portNumber(field, flag);
-    else if (key === "published") port.publishedPort = portNumber(field, flag);
-    else if (key === "protocol") port.protocol = parseChoice(field, flag, protocols);
-    else if (key === "mode") port.publishMode = parseChoice(field, flag, publishModes);
+  for (const field of csvFields(value.toLowerCase(), flag)) {
+    const at = field.indexOf("=");
+    if (at < 1) throw new UsageError(`--${flag}: '${field}' is not KEY=VALUE`);
+    const [key, said] = [field.slice(0, at), field.slice(at + 1)];
+    if (key === "target") port.targetPort = portNumber(said, flag);
+    else if (key === "published") port.publishedPort = portNumber(said, flag);
+    else if (key === "protocol") port.protocol = parseChoice(said, flag, protocols);
+    else if (key === "mode") port.publishMode = parseChoice(said, flag, publishModes);
     else throw new UsageError(`--${flag} knows target, published, protocol and mode, not '${key}'`);
   }
-  if (port.targetPort === undefined) throw new UsageError(`--${flag} needs target=PORT`);
+  if (port.targetPort === undefined || port.targetPort === 0) throw new UsageError(`--${flag} needs target=PORT`);
   return PortConfig.create(port);
 }
 
-const mountTypes = { bind: Mount_Type.BIND, volume: Mount_Type.VOLUME, tmpfs: Mount_Type.TMPFS };
-const propagations = {
-  rprivate: Mount_BindOptions_Propagation.RPRIVATE,
-  private: Mount_BindOptions_Propagation.PRIVATE,
-  rshared: Mount_BindOptions_Propagation.RSHARED,
-  shared: Mount_BindOptions_Propagation.SHARED,
-  rslave: Mount_BindOptions_Propagation.RSLAVE,
-  slave: Mount_BindOptions_Propagation.SLAVE,
-};
-
-function truth(text: string, key: string): boolean {
-  return parseChoice(text, `mount ${key}`, { true: true, "1": true, false: false, "0": false });
+export function parsePublish(value: string, flag = "publish"): readonly PortConfig[] {
+  return value.includes("=") ? [longForm(value, flag)] : shortForm(value, flag);
 }
 
-/** `type=bind,source=/a,target=/b,readonly` and the like. */
-export function parseMount(value: string, flag = "mount"): Mount {
-  const mount: { -readonly [Key in keyof Mount]?: Mount[Key] } = { type: Mount_Type.VOLUME };
-  for (const [key, field] of fieldsOf(value)) {
-    switch (key) {
-      case "type":
-        mount.type = parseChoice(field, flag, mountTypes);
-        break;
-      case "source":
-      case "src":
-        mount.source = field;
-        break;
-      case "target":
-      case "destination":
-      case "dst":
-        mount.target = field;
-        break;
-      case "readonly":
-      case "ro":
-        mount.readonly = truth(field, key);
-        break;
-      case "bind-propagation":
-        mount.bindOptions = Mount_BindOptions.create({ propagation: parseChoice(field, flag, propagations) });
-        break;
-      case "volume-nocopy":
-        mount.volumeOptions = Mount_VolumeOptions.patch(mount.volumeOptions ?? Mount_VolumeOptions.create({}), {
-          nocopy: truth(field, key),
-        });
-        break;
-      case "volume-driver":
-        mount.volumeOptions = Mount_VolumeOptions.patch(mount.volumeOptions ?? Mount_VolumeOptions.create({}), {
-          driverConfig: Driver.create({ name: field }),
-        });
-        break;
-      case "tmpfs-size":
-        mount.tmpfsOptions = Mount_TmpfsOptions.patch(mount.tmpfsOptions ?? Mount_TmpfsOptions.create({}), {
-          sizeBytes: parseBytes(field, flag),
-        });
-        break;
-      case "tmpfs-mode":
-        mount.tmpfsOptions = Mount_TmpfsOptions.patch(mount.tmpfsOptions ?? Mount_TmpfsOptions.create({}), {
-          mode: Number.parseInt(field, 8),
-        });
-        break;
-      default:
-        throw new UsageError(`--${flag} does not know '${key}'`);
-    }
+function named(names: Readonly<Record<string, number>>, value: number): string {
+  return Object.keys(names).find((name) => names[name] === value) ?? "";
+}
+
+/** Two ports with the same text are one; the order of the texts is Docker's order of ports. */
+function portText({ publishedPort, targetPort, protocol, publishMode }: PortConfig): string {
+  return `${publishedPort}:${targetPort}/${named(protocols, protocol)}/${named(publishModes, publishMode)}`;
+}
+
+/**
+ * `--publish-rm` goes by target and protocol (and by mode where the long form names one); what is added and there already
+ * stays once. Unlike Docker's, a port that is removed and added again in one command is there afterwards, and the short
+ * form removes a host port too. Sorted, so that the same set is the same spec.
+ */
+export function portsAfter(
+  before: readonly PortConfig[],
+  added: readonly string[],
+  removed: readonly string[],
+): readonly PortConfig[] {
+  const isGone = (port: PortConfig): boolean =>
+    removed.some((text) =>
+      parsePublish(text, "publish-rm").some(
+        ({ targetPort, protocol, publishMode }) =>
+          port.targetPort === targetPort &&
+          port.protocol === protocol &&
+          (!text.includes("mode=") || port.publishMode === publishMode),
+      ),
+    );
+  const ports = new Map<string, PortConfig>();
+  for (const port of before) if (!isGone(port)) ports.set(portText(port), port);
+  for (const port of added.flatMap((text) => parsePublish(text, "publish-add"))) {
+    const text = portText(port);
+    if (!ports.has(text)) ports.set(text, port);
   }
-  if ((mount.target ?? "") === "") throw new UsageError(`--${flag} needs target=PATH`);
-  if (mount.type === Mount_Type.BIND && (mount.source ?? "") === "")
-    throw new UsageError(`--${flag}: a bind mount needs source=PATH`);
-  return Mount.create(mount);
+  return [...ports].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, port]) => port);
 }

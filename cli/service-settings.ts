@@ -1,13 +1,15 @@
 /** What the flags that `service create` and `service update` share make of a spec; one not given changes nothing. */
+import { modeOf } from "../machines/validation/service.ts";
 import {
   Any,
-  ContainerSpec,
+  DiscreteGenericResource,
   Driver,
+  Duration,
   EndpointSpec,
   EndpointSpec_ResolutionMode,
   ExecSpec,
+  GenericResource,
   GenericRuntimeSpec,
-  BoolValue,
   Placement,
   ReplicatedJob,
   ReplicatedService,
@@ -22,10 +24,9 @@ import {
   UpdateConfig_UpdateOrder,
 } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
-import type { FlagValues, settingFlags } from "./service-flags.ts";
-import { parseBytes, parseChoice, parseCount, parseCpus, parseDuration, parseLabels } from "./values.ts";
-
-type Settings = FlagValues<typeof settingFlags>;
+import type { SettingValues } from "./service-flags.ts";
+import { UserError } from "./user-error.ts";
+import { parseBytes, parseChoice, parseCount, parseCpus, parseDuration, parseLabels, parseRatio } from "./values.ts";
 
 /** How the payload of a process task is named. */
 const execTypeUrl = "type.googleapis.com/muster.v1.ExecSpec";
@@ -35,118 +36,114 @@ const conditions = {
   "on-failure": RestartPolicy_RestartCondition.ON_FAILURE,
   any: RestartPolicy_RestartCondition.ANY,
 };
-const failureActions = {
-  pause: UpdateConfig_FailureAction.PAUSE,
-  continue: UpdateConfig_FailureAction.CONTINUE,
-  rollback: UpdateConfig_FailureAction.ROLLBACK,
+const failureActions = { pause: UpdateConfig_FailureAction.PAUSE, continue: UpdateConfig_FailureAction.CONTINUE };
+const actionsOf: Readonly<Record<"update" | "rollback", Readonly<Record<string, UpdateConfig_FailureAction>>>> = {
+  update: { ...failureActions, rollback: UpdateConfig_FailureAction.ROLLBACK },
+  // There is nothing behind a rollback to go back to.
+  rollback: failureActions,
 };
 const orders = {
   "stop-first": UpdateConfig_UpdateOrder.STOP_FIRST,
   "start-first": UpdateConfig_UpdateOrder.START_FIRST,
 };
+const resolutionModes = { vip: EndpointSpec_ResolutionMode.VIP, dnsrr: EndpointSpec_ResolutionMode.DNSRR };
 
-/** The fields whose value is given, as one object: a flag that was not given changes nothing. */
-export function given<Fields extends object>(fields: {
-  readonly [Key in keyof Fields]: (() => Fields[Key]) | null;
-}): Partial<Fields> {
-  const out: Partial<Fields> = {};
-  for (const key of Object.keys(fields) as (keyof Fields)[]) {
-    const value = fields[key];
-    if (value !== null) out[key] = value();
-  }
-  return out;
+/** SwarmKit's defaults, which Docker's client writes out as soon as one of the fields is given. */
+const monitorSecondsDefault = 5;
+const restartDelaySecondsDefault = 5;
+
+function isGiven(...values: readonly unknown[]): boolean {
+  return values.some((value) => value !== undefined);
 }
 
-export function ifGiven<Value, Out>(value: Value | undefined, make: (value: Value) => Out): (() => Out) | null {
-  return value === undefined ? null : () => make(value);
-}
-
-function isEmpty(fields: object): boolean {
-  return Object.keys(fields).length === 0;
-}
-
-function resources(before: ResourceRequirements | null, flags: Settings): ResourceRequirements | null {
-  const limits = given<Pick<Resources, "nanoCpus" | "memoryBytes">>({
-    nanoCpus: ifGiven(flags["limit-cpu"], (value) => parseCpus(value, "limit-cpu")),
-    memoryBytes: ifGiven(flags["limit-memory"], (value) => parseBytes(value, "limit-memory")),
-  });
-  const reservations = given<Pick<Resources, "nanoCpus" | "memoryBytes">>({
-    nanoCpus: ifGiven(flags["reserve-cpu"], (value) => parseCpus(value, "reserve-cpu")),
-    memoryBytes: ifGiven(flags["reserve-memory"], (value) => parseBytes(value, "reserve-memory")),
-  });
-  if (isEmpty(limits) && isEmpty(reservations)) return before;
-  const base = before ?? ResourceRequirements.create({});
-  const nothing = Resources.create({});
-  return ResourceRequirements.patch(base, {
-    limits: isEmpty(limits) ? base.limits : Resources.patch(base.limits ?? nothing, limits),
-    reservations: isEmpty(reservations)
-      ? base.reservations
-      : Resources.patch(base.reservations ?? nothing, reservations),
+function amounts(
+  before: Resources | null,
+  cpu: string | undefined,
+  memory: string | undefined,
+  prefix: string,
+): Resources {
+  const base = before ?? Resources.create({});
+  return Resources.patch(base, {
+    nanoCpus: cpu === undefined ? base.nanoCpus : parseCpus(cpu, `${prefix}-cpu`),
+    memoryBytes: memory === undefined ? base.memoryBytes : parseBytes(memory, `${prefix}-memory`),
   });
 }
 
-function restart(before: RestartPolicy | null, flags: Settings): RestartPolicy | null {
-  const fields = given<RestartPolicy>({
-    condition: ifGiven(flags["restart-condition"], (value) => parseChoice(value, "restart-condition", conditions)),
-    delay: ifGiven(flags["restart-delay"], (value) => parseDuration(value, "restart-delay")),
-    maxAttempts: ifGiven(flags["restart-max-attempts"], (value) => parseCount(value, "restart-max-attempts")),
-    window: ifGiven(flags["restart-window"], (value) => parseDuration(value, "restart-window")),
-  });
-  if (isEmpty(fields)) return before;
-  // A policy without a condition would read as "never": the default of one that is given in part is Docker's "any".
-  return RestartPolicy.patch(before ?? RestartPolicy.create({ condition: RestartPolicy_RestartCondition.ANY }), fields);
-}
-
-function rollout(before: UpdateConfig | null, flags: Settings, prefix: "update" | "rollback"): UpdateConfig | null {
-  const fields = given<UpdateConfig>({
-    parallelism: ifGiven(flags[`${prefix}-parallelism`], (value) => parseCount(value, `${prefix}-parallelism`)),
-    delay: ifGiven(flags[`${prefix}-delay`], (value) => parseDuration(value, `${prefix}-delay`)),
-    failureAction: ifGiven(flags[`${prefix}-failure-action`], (value) =>
-      parseChoice(value, `${prefix}-failure-action`, failureActions),
-    ),
-    monitor: ifGiven(flags[`${prefix}-monitor`], (value) => parseDuration(value, `${prefix}-monitor`)),
-    maxFailureRatio: ifGiven(flags[`${prefix}-max-failure-ratio`], Number),
-    order: ifGiven(flags[`${prefix}-order`], (value) => parseChoice(value, `${prefix}-order`, orders)),
-  });
-  return isEmpty(fields) ? before : UpdateConfig.patch(before ?? UpdateConfig.create({ parallelism: 1 }), fields);
-}
-
-function logDriver(before: Driver | null, flags: Settings): Driver | null {
-  if (flags["log-driver"] === undefined && flags["log-opt"] === undefined) return before;
-  return Driver.create({
-    name: flags["log-driver"] ?? before?.name ?? "",
-    options: { ...before?.options, ...parseLabels(flags["log-opt"] ?? []) },
+function resourcesAfter(before: ResourceRequirements | null, flags: SettingValues): ResourceRequirements | null {
+  const limits = [flags["limit-cpu"], flags["limit-memory"]] as const;
+  const reservations = [flags["reserve-cpu"], flags["reserve-memory"]] as const;
+  if (!isGiven(...limits, ...reservations)) return before;
+  return ResourceRequirements.patch(before ?? ResourceRequirements.create({}), {
+    limits: amounts(before?.limits ?? null, ...limits, "limit"),
+    reservations: amounts(before?.reservations ?? null, ...reservations, "reserve"),
   });
 }
 
-function containerSettings(before: ContainerSpec, flags: Settings): ContainerSpec {
-  return ContainerSpec.patch(
-    before,
-    given<ContainerSpec>({
-      dir: ifGiven(flags.workdir, String),
-      user: ifGiven(flags.user, String),
-      hostname: ifGiven(flags.hostname, String),
-      stopSignal: ifGiven(flags["stop-signal"], String),
-      stopGracePeriod: ifGiven(flags["stop-grace-period"], (value) => parseDuration(value, "stop-grace-period")),
-      command: ifGiven(flags.entrypoint, (value) => value.split(" ").filter((word) => word !== "")),
-      tty: ifGiven(flags.tty, Boolean),
-      readOnly: ifGiven(flags["read-only"], Boolean),
-      init: ifGiven(flags.init, (value) => BoolValue.create({ value })),
-      pidsLimit: ifGiven(flags["limit-pids"], (value) => parseCount(value, "limit-pids")),
-    } as never),
-  );
+function restartAfter(before: RestartPolicy | null, flags: SettingValues): RestartPolicy | null {
+  const condition = flags["restart-condition"];
+  const delay = flags["restart-delay"];
+  const attempts = flags["restart-max-attempts"];
+  const window = flags["restart-window"];
+  if (!isGiven(condition, delay, attempts, window)) return before;
+  // A policy without a condition would read as "never": the default of one that is given in part is "any".
+  const base =
+    before ??
+    RestartPolicy.create({
+      condition: RestartPolicy_RestartCondition.ANY,
+      delay: Duration.create({ seconds: restartDelaySecondsDefault }),
+    });
+  return RestartPolicy.patch(base, {
+    condition: condition === undefined ? base.condition : parseChoice(condition, "restart-condition", conditions),
+    delay: delay === undefined ? base.delay : parseDuration(delay, "restart-delay"),
+    maxAttempts: attempts === undefined ? base.maxAttempts : parseCount(attempts, "restart-max-attempts"),
+    window: window === undefined ? base.window : parseDuration(window, "restart-window"),
+  });
 }
 
-function execSettings(before: ExecSpec, flags: Settings): ExecSpec {
-  return ExecSpec.patch(
-    before,
-    given<ExecSpec>({
-      dir: ifGiven(flags.workdir, String),
-      user: ifGiven(flags.user, String),
-      stopSignal: ifGiven(flags["stop-signal"], String),
-      stopGracePeriod: ifGiven(flags["stop-grace-period"], (value) => parseDuration(value, "stop-grace-period")),
-    } as never),
-  );
+function rolloutAfter(
+  before: UpdateConfig | null,
+  flags: SettingValues,
+  prefix: "update" | "rollback",
+): UpdateConfig | null {
+  const parallelism = flags[`${prefix}-parallelism`];
+  const delay = flags[`${prefix}-delay`];
+  const monitor = flags[`${prefix}-monitor`];
+  const action = flags[`${prefix}-failure-action`];
+  const ratio = flags[`${prefix}-max-failure-ratio`];
+  const order = flags[`${prefix}-order`];
+  if (!isGiven(parallelism, delay, monitor, action, ratio, order)) return before;
+  const base =
+    before ??
+    UpdateConfig.create({
+      parallelism: 1,
+      delay: Duration.create({}),
+      monitor: Duration.create({ seconds: monitorSecondsDefault }),
+    });
+  return UpdateConfig.patch(base, {
+    parallelism: parallelism === undefined ? base.parallelism : parseCount(parallelism, `${prefix}-parallelism`),
+    delay: delay === undefined ? base.delay : parseDuration(delay, `${prefix}-delay`),
+    monitor: monitor === undefined ? base.monitor : parseDuration(monitor, `${prefix}-monitor`),
+    failureAction:
+      action === undefined ? base.failureAction : parseChoice(action, `${prefix}-failure-action`, actionsOf[prefix]),
+    maxFailureRatio: ratio === undefined ? base.maxFailureRatio : parseRatio(ratio, `${prefix}-max-failure-ratio`),
+    order: order === undefined ? base.order : parseChoice(order, `${prefix}-order`, orders),
+  });
+}
+
+/** Options without a driver say nothing, and a driver comes with just the options given: Docker's way. */
+function logDriverAfter(before: Driver | null, flags: SettingValues): Driver | null {
+  const name = flags["log-driver"] ?? "";
+  return name === "" ? before : Driver.create({ name, options: parseLabels(flags["log-opt"] ?? []) });
+}
+
+function execAfter(before: ExecSpec, flags: SettingValues): ExecSpec {
+  const grace = flags["stop-grace-period"];
+  return ExecSpec.patch(before, {
+    dir: flags.workdir ?? before.dir,
+    user: flags.user ?? before.user,
+    stopSignal: flags["stop-signal"] ?? before.stopSignal,
+    stopGracePeriod: grace === undefined ? before.stopGracePeriod : parseDuration(grace, "stop-grace-period"),
+  });
 }
 
 export function withExec(spec: ExecSpec): GenericRuntimeSpec {
@@ -161,56 +158,88 @@ export function execOf(task: TaskSpec): ExecSpec | null {
   return payload === null ? null : ExecSpec.decode(payload.value);
 }
 
-export function placement(before: Placement | null, fields: Partial<Placement>): Placement | null {
-  return isEmpty(fields) ? before : Placement.patch(before ?? Placement.create({}), fields);
+/** `gpu=2` each; a kind is given once, and only counted resources can be asked for. */
+export function genericResources(texts: readonly string[], flag: string): readonly GenericResource[] {
+  const kinds = new Set<string>();
+  return texts.map((text) => {
+    const match = /^([^=\s]+)=(\d+)$/.exec(text);
+    if (match === null) {
+      throw new UsageError(`--${flag} takes KIND=COUNT (a service cannot ask for units by name), not '${text}'`);
+    }
+    const [, kind = "", count = ""] = match;
+    if (kinds.has(kind)) throw new UsageError(`--${flag} names ${kind} twice`);
+    kinds.add(kind);
+    return GenericResource.create({
+      discreteResourceSpec: DiscreteGenericResource.create({ kind, value: Number(count) }),
+    });
+  });
 }
 
-function scaled(spec: ServiceSpec, flags: Settings): Partial<ServiceSpec> {
+function scaled(spec: ServiceSpec, flags: SettingValues): Partial<ServiceSpec> {
+  const { replicas } = flags;
   const concurrent = flags["max-concurrent"];
-  if (flags.replicas === undefined && concurrent === undefined) return {};
-  if (spec.replicatedJob !== null) {
-    return {
-      replicatedJob: ReplicatedJob.patch(
-        spec.replicatedJob,
-        given<ReplicatedJob>({
-          totalCompletions: ifGiven(flags.replicas, (value) => parseCount(value, "replicas")),
-          maxConcurrent: ifGiven(concurrent, (value) => parseCount(value, "max-concurrent")),
-        }),
-      ),
-    };
+  const mode = modeOf(spec);
+  const isReplicated = mode === "replicated" || mode === "replicated-job";
+  if (replicas !== undefined && !isReplicated) {
+    throw new UserError("replicas can only be used with replicated or replicated-job mode");
   }
-  if (spec.replicated === null) throw new UsageError("--replicas fits replicated services only");
-  if (concurrent !== undefined) throw new UsageError("--max-concurrent fits replicated jobs only");
-  return { replicated: ReplicatedService.create({ replicas: parseCount(flags.replicas ?? "", "replicas") }) };
+  if (concurrent !== undefined && mode !== "replicated-job") {
+    throw new UserError("max-concurrent can only be used with replicated-job mode");
+  }
+  if (flags["replicas-max-per-node"] !== undefined && !isReplicated) {
+    throw new UserError("replicas-max-per-node can only be used with replicated or replicated-job mode");
+  }
+  const total = replicas === undefined ? null : parseCount(replicas, "replicas");
+  const job = spec.replicatedJob;
+  if (job !== null) {
+    const fields = {
+      totalCompletions: total ?? job.totalCompletions,
+      maxConcurrent: concurrent === undefined ? job.maxConcurrent : parseCount(concurrent, "max-concurrent"),
+    };
+    return { replicatedJob: ReplicatedJob.patch(job, fields) };
+  }
+  return total === null ? {} : { replicated: ReplicatedService.create({ replicas: total }) };
 }
 
-/** What the flags that both commands know make of a spec. */
-export function withSettings(spec: ServiceSpec, flags: Settings): ServiceSpec {
+function refuseRolloutOfJob(spec: ServiceSpec, flags: SettingValues): void {
+  const mode = modeOf(spec);
+  if (mode !== "replicated-job" && mode !== "global-job") return;
+  const isSaid = Object.entries(flags).some(
+    ([name, value]) => value !== undefined && /^(?:update|rollback)-/.test(name),
+  );
+  if (isSaid) throw new UserError("update and rollback configuration is not supported for jobs");
+}
+
+/** What the flags that both commands know make of a spec, its container aside. */
+export function withSettings(spec: ServiceSpec, flags: SettingValues): ServiceSpec {
+  refuseRolloutOfJob(spec, flags);
   const task = spec.task ?? TaskSpec.create({});
   const exec = execOf(task);
-  const maxReplicas = given<Pick<Placement, "maxReplicas">>({
-    maxReplicas: ifGiven(flags["replicas-max-per-node"], (value) => parseCount(value, "replicas-max-per-node")),
-  });
-  const mode = ifGiven(flags["endpoint-mode"], (value) =>
-    parseChoice(value, "endpoint-mode", {
-      vip: EndpointSpec_ResolutionMode.VIP,
-      dnsrr: EndpointSpec_ResolutionMode.DNSRR,
-    }),
-  );
+  const maxReplicas = flags["replicas-max-per-node"];
+  const mode = flags["endpoint-mode"];
+  const { placement, generic } = task;
   return ServiceSpec.patch(spec, {
     task: TaskSpec.patch(task, {
-      container: task.container === null ? null : containerSettings(task.container, flags),
-      generic: exec === null ? task.generic : withExec(execSettings(exec, flags)),
-      resources: resources(task.resources, flags),
-      restart: restart(task.restart, flags),
-      placement: placement(task.placement, maxReplicas),
-      logDriver: logDriver(task.logDriver, flags),
+      generic: exec === null ? generic : withExec(execAfter(exec, flags)),
+      resources: resourcesAfter(task.resources, flags),
+      restart: restartAfter(task.restart, flags),
+      placement:
+        maxReplicas === undefined
+          ? placement
+          : Placement.patch(placement ?? Placement.create({}), {
+              maxReplicas: parseCount(maxReplicas, "replicas-max-per-node"),
+            }),
+      logDriver: logDriverAfter(task.logDriver, flags),
     }),
-    update: rollout(spec.update, flags, "update"),
-    rollback: rollout(spec.rollback, flags, "rollback"),
+    update: rolloutAfter(spec.update, flags, "update"),
+    rollback: rolloutAfter(spec.rollback, flags, "rollback"),
     ...scaled(spec, flags),
-    ...(mode === null
+    ...(mode === undefined
       ? {}
-      : { endpoint: EndpointSpec.patch(spec.endpoint ?? EndpointSpec.create({}), { mode: mode() }) }),
+      : {
+          endpoint: EndpointSpec.patch(spec.endpoint ?? EndpointSpec.create({}), {
+            mode: parseChoice(mode.toLowerCase(), "endpoint-mode", resolutionModes),
+          }),
+        }),
   });
 }

@@ -2,15 +2,11 @@
 import { createHash, randomBytes } from "node:crypto";
 import {
   Annotations,
-  ContainerSpec,
-  DiscreteGenericResource,
   EndpointSpec,
   ExecSpec,
-  GenericResource,
   GlobalJob,
   GlobalService,
-  NetworkAttachmentConfig,
-  type Placement,
+  Placement,
   PlacementPreference,
   ReplicatedJob,
   ReplicatedService,
@@ -19,15 +15,17 @@ import {
   ServiceSpec,
   SpreadOver,
   TaskSpec,
+  type GenericResource,
 } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
-import { parseMount, parsePublish } from "./publish-flag.ts";
-import type { createFlags, FlagValues, updateFlags } from "./service-flags.ts";
-import { execOf, given, ifGiven, placement, withExec, withSettings } from "./service-settings.ts";
-import { parseCount, parseLabels } from "./values.ts";
-
-export type CreateValues = FlagValues<typeof createFlags>;
-export type UpdateValues = FlagValues<typeof updateFlags>;
+import { parsePublish, portsAfter } from "./publish-flag.ts";
+import { containerAfter, newContainer, pairsAfter } from "./service-container.ts";
+import { environmentAfter, newEnvironment } from "./service-environment.ts";
+import { containerFlagIn, type CreateValues, type UpdateValues } from "./service-flags.ts";
+import { networksAfter, noLookups, parseNetwork, sortedNetworks, type Lookups } from "./service-references.ts";
+import { execOf, genericResources, withExec, withSettings } from "./service-settings.ts";
+import { UserError } from "./user-error.ts";
+import { parseCount, parseLabels, shellWords } from "./values.ts";
 
 function modeFields(flags: CreateValues): Partial<ServiceSpec> {
   const mode = flags.mode ?? "replicated";
@@ -39,35 +37,26 @@ function modeFields(flags: CreateValues): Partial<ServiceSpec> {
     case "global-job":
       return { globalJob: GlobalJob.create({}) };
     case "replicated-job": {
-      const total = flags.replicas === undefined ? 1 : parseCount(flags.replicas, "replicas");
-      // Docker's: all at once unless told otherwise.
-      return { replicatedJob: ReplicatedJob.create({ totalCompletions: total, maxConcurrent: total }) };
+      const count = (flag: "replicas" | "max-concurrent"): number | null => {
+        const text = flags[flag];
+        return text === undefined ? null : parseCount(text, flag);
+      };
+      // Docker's: all at once unless told otherwise, and as many as may run at once when only that is told.
+      const concurrent = count("max-concurrent") ?? count("replicas") ?? 1;
+      const total = count("replicas") ?? concurrent;
+      return { replicatedJob: ReplicatedJob.create({ totalCompletions: total, maxConcurrent: concurrent }) };
     }
     default:
       throw new UsageError(`--mode takes one of replicated, global, replicated-job, global-job, not '${mode}'`);
   }
 }
 
-function preferences(texts: readonly string[]): readonly PlacementPreference[] {
+function preferences(texts: readonly string[], flag: string): readonly PlacementPreference[] {
   return texts.map((text) => {
-    if (!text.startsWith("spread=")) throw new UsageError(`--placement-pref takes spread=LABEL, not '${text}'`);
-    return PlacementPreference.create({
-      spread: SpreadOver.create({ spreadDescriptor: text.slice("spread=".length) }),
-    });
+    const match = /^spread=([^=]+)$/.exec(text);
+    if (match === null) throw new UsageError(`--${flag} takes spread=LABEL, not '${text}'`);
+    return PlacementPreference.create({ spread: SpreadOver.create({ spreadDescriptor: match[1] as string }) });
   });
-}
-
-function genericResources(texts: readonly string[]): readonly GenericResource[] {
-  return Object.entries(parseLabels(texts)).map(([kind, value]) =>
-    GenericResource.create({
-      discreteResourceSpec: DiscreteGenericResource.create({ kind, value: parseCount(value, "generic-resource") }),
-    }),
-  );
-}
-
-/** Environment as given: `NAME=value`, or `NAME` for the value that it has here. */
-function environment(texts: readonly string[]): readonly string[] {
-  return texts.map((text) => (text.includes("=") ? text : `${text}=${process.env[text] ?? ""}`));
 }
 
 /** Engines have no name for a service; Docker makes one up, and so does this. */
@@ -82,142 +71,146 @@ function inventedName(words: readonly string[]): string {
   return `${stem}-${createHash("sha256").update(randomBytes(16)).digest("hex").slice(0, 6)}`;
 }
 
-function runtime(flags: CreateValues, words: readonly string[]): Partial<TaskSpec> {
+/** Flags that say something of containers do not fit a service of plain processes. */
+function refuseContainerFlags(flags: CreateValues | UpdateValues): void {
+  const flag = containerFlagIn(flags);
+  if (flag !== null) throw new UsageError(`--${flag} fits containers only`);
+}
+
+function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups): Partial<TaskSpec> {
   const driver = flags.driver ?? "container";
-  const env = environment(flags.env ?? []);
   if (driver === "exec") {
     const [program, ...args] = words;
     if (program === undefined)
       throw new UsageError("say what to run: muster service create --driver exec -- COMMAND [ARG...]");
-    if (flags.mount !== undefined) throw new UsageError("--mount fits containers only");
-    if (flags["container-label"] !== undefined) throw new UsageError("--container-label fits containers only");
+    refuseContainerFlags(flags);
+    // A process has the variables that are set; a name alone sets nothing.
+    const env = newEnvironment(flags).filter((entry) => entry.includes("="));
     return { generic: withExec(ExecSpec.create({ command: program, args, env })) };
   }
   if (driver !== "container") throw new UsageError(`--driver takes container or exec, not '${driver}'`);
   const [image, ...args] = words;
   if (image === undefined)
     throw new UsageError("say which image: muster service create [OPTIONS] IMAGE [COMMAND] [ARG...]");
-  return {
-    container: ContainerSpec.create({
-      image,
-      args,
-      env,
-      labels: parseLabels(flags["container-label"] ?? []),
-      mounts: (flags.mount ?? []).map((text) => parseMount(text)),
-    }),
-  };
+  return { container: newContainer(image, args, flags, lookups) };
 }
 
-/** `words`: the image or program, and its arguments. */
-export function newSpec(flags: CreateValues, words: readonly string[]): ServiceSpec {
-  const generic = genericResources(flags["generic-resource"] ?? []);
-  const ports = (flags.publish ?? []).map((text) => parsePublish(text));
-  const placed = given<Pick<Placement, "constraints" | "preferences">>({
-    constraints: ifGiven(flags.constraint, (texts) => texts),
-    preferences: ifGiven(flags["placement-pref"], preferences),
-  });
+/**
+ * `words`: the image or program, and its arguments. The messages that Docker's client writes out empty are written out
+ * here too, so that both make the same spec. Throws UsageError and UserError.
+ */
+export function newSpec(flags: CreateValues, words: readonly string[], lookups = noLookups): ServiceSpec {
+  const networks = (flags.network ?? []).map((text) => parseNetwork(text, lookups));
   const spec = ServiceSpec.create({
     annotations: Annotations.create({
-      name: flags.name ?? inventedName(words),
+      name: flags.name || inventedName(words),
       labels: parseLabels(flags.label ?? []),
     }),
     task: TaskSpec.create({
-      ...runtime(flags, words),
-      placement: placement(null, placed),
-      networks: (flags.network ?? []).map((target) => NetworkAttachmentConfig.create({ target })),
-      ...(generic.length === 0
-        ? {}
-        : { resources: ResourceRequirements.create({ reservations: Resources.create({ generic }) }) }),
+      ...runtime(flags, words, lookups),
+      resources: ResourceRequirements.create({
+        limits: Resources.create({}),
+        reservations: Resources.create({
+          generic: genericResources(flags["generic-resource"] ?? [], "generic-resource"),
+        }),
+      }),
+      placement: Placement.create({
+        constraints: flags.constraint ?? [],
+        preferences: preferences(flags["placement-pref"] ?? [], "placement-pref"),
+      }),
+      networks: sortedNetworks(networks),
     }),
     ...modeFields(flags),
-    ...(ports.length === 0 ? {} : { endpoint: EndpointSpec.create({ ports }) }),
+    endpoint: EndpointSpec.create({ ports: (flags.publish ?? []).flatMap((text) => parsePublish(text)) }),
   });
   return withSettings(spec, flags);
 }
 
-function without(
-  texts: readonly string[],
-  removed: readonly string[] | undefined,
-  keyOf = (text: string) => text,
-): readonly string[] {
-  return texts.filter((text) => !(removed ?? []).includes(keyOf(text)));
-}
-
-const envName = (entry: string): string => entry.split("=")[0] as string;
-
-function environmentAfter(before: readonly string[], flags: UpdateValues): readonly string[] {
-  const added = environment(flags["env-add"] ?? []);
-  return [...without(before, [...(flags["env-rm"] ?? []), ...added.map(envName)], envName), ...added];
-}
-
-function labelsAfter(
-  before: Readonly<Record<string, string>>,
-  added: readonly string[] | undefined,
-  removed: readonly string[] | undefined,
-): Readonly<Record<string, string>> {
-  const labels = { ...before, ...parseLabels(added ?? []) };
-  for (const label of removed ?? []) delete labels[label];
-  return labels;
-}
-
-function portsAfter(before: EndpointSpec | null, flags: UpdateValues): EndpointSpec | null {
-  if (flags["publish-add"] === undefined && flags["publish-rm"] === undefined) return before;
-  // As Docker's: a port goes by its target.
-  const removed = (flags["publish-rm"] ?? []).map((text) => parseCount(text.split("/")[0] as string, "publish-rm"));
-  const added = (flags["publish-add"] ?? []).map((text) => parsePublish(text, "publish-add"));
-  const kept = (before?.ports ?? []).filter(
-    ({ targetPort, protocol }) =>
-      !removed.includes(targetPort) &&
-      !added.some((port) => port.targetPort === targetPort && port.protocol === protocol),
-  );
-  return EndpointSpec.patch(before ?? EndpointSpec.create({}), { ports: [...kept, ...added] });
-}
-
-function updatedContainer(before: ContainerSpec, flags: UpdateValues): ContainerSpec {
-  const added = (flags["mount-add"] ?? []).map((text) => parseMount(text, "mount-add"));
-  const gone = [...(flags["mount-rm"] ?? []), ...added.map(({ target }) => target)];
-  return ContainerSpec.patch(before, {
-    image: flags.image ?? before.image,
-    args: flags.args === undefined ? before.args : flags.args.split(" ").filter((word) => word !== ""),
-    env: environmentAfter(before.env, flags),
-    labels: labelsAfter(before.labels, flags["container-label-add"], flags["container-label-rm"]),
-    mounts: [...before.mounts.filter(({ target }) => !gone.includes(target)), ...added],
+function placementAfter(before: Placement | null, flags: UpdateValues): Placement | null {
+  const base = before ?? Placement.create({});
+  const [addedConstraints, removedConstraints] = [flags["constraint-add"], flags["constraint-rm"]];
+  const [addedPreferences, removedPreferences] = [flags["placement-pref-add"], flags["placement-pref-rm"]];
+  const areConstraintsChanged = (addedConstraints ?? removedConstraints) !== undefined;
+  const arePreferencesChanged = (addedPreferences ?? removedPreferences) !== undefined;
+  if (!areConstraintsChanged && !arePreferencesChanged) return before;
+  const gone = preferences(removedPreferences ?? [], "placement-pref-rm").map(({ spread }) => spread?.spreadDescriptor);
+  return Placement.patch(base, {
+    constraints: areConstraintsChanged
+      ? [...base.constraints, ...(addedConstraints ?? [])]
+          .filter((constraint) => !(removedConstraints ?? []).includes(constraint))
+          .toSorted()
+      : base.constraints,
+    // Not sorted: their order is the order of the tree.
+    preferences: [
+      ...base.preferences.filter(({ spread }) => !gone.includes(spread?.spreadDescriptor)),
+      ...preferences(addedPreferences ?? [], "placement-pref-add"),
+    ],
   });
 }
 
-function updatedTask(before: TaskSpec, flags: UpdateValues): TaskSpec {
+function kindOf({ discreteResourceSpec, namedResourceSpec }: GenericResource): string {
+  return discreteResourceSpec?.kind ?? namedResourceSpec?.kind ?? "";
+}
+
+function genericAfter(before: ResourceRequirements | null, flags: UpdateValues): ResourceRequirements | null {
+  const [added, removed] = [flags["generic-resource-add"], flags["generic-resource-rm"]];
+  if ((added ?? removed) === undefined) return before;
+  const reservations = before?.reservations ?? Resources.create({});
+  const byKind = new Map(reservations.generic.map((resource) => [kindOf(resource), resource]));
+  for (const resource of genericResources(added ?? [], "generic-resource-add")) byKind.set(kindOf(resource), resource);
+  for (const kind of removed ?? []) {
+    if (!byKind.delete(kind)) throw new UserError(`could not find generic-resource '${kind}' to remove it`);
+  }
+  return ResourceRequirements.patch(before ?? ResourceRequirements.create({}), {
+    reservations: Resources.patch(reservations, { generic: [...byKind.values()] }),
+  });
+}
+
+function runtimeAfter(before: TaskSpec, flags: UpdateValues, lookups: Lookups): Partial<TaskSpec> {
+  if (before.container !== null) return { container: containerAfter(before.container, flags, lookups) };
+  refuseContainerFlags(flags);
   const exec = execOf(before);
-  if (before.container === null && flags.image !== undefined) throw new UsageError("--image fits containers only");
-  const constraints = [
-    ...without(before.placement?.constraints ?? [], flags["constraint-rm"]),
-    ...(flags["constraint-add"] ?? []),
-  ];
-  const isPlaced = flags["constraint-add"] !== undefined || flags["constraint-rm"] !== undefined;
-  return TaskSpec.patch(before, {
-    container: before.container === null ? null : updatedContainer(before.container, flags),
-    generic:
-      exec === null
-        ? before.generic
-        : withExec(
-            ExecSpec.patch(exec, {
-              env: environmentAfter(exec.env, flags),
-              args: flags.args === undefined ? exec.args : flags.args.split(" ").filter((word) => word !== ""),
-            }),
-          ),
-    placement: isPlaced ? placement(before.placement, { constraints }) : before.placement,
-    forceUpdate: before.forceUpdate + (flags.force === true ? 1 : 0),
+  if (exec === null) return {};
+  const changed = ExecSpec.patch(exec, {
+    env: environmentAfter(exec.env, flags).filter((entry) => entry.includes("=")),
+    args: flags.args === undefined ? exec.args : shellWords(flags.args, "args"),
   });
+  return { generic: withExec(changed) };
 }
 
-/** `before` with what the flags say changed, and nothing else. */
-export function changedSpec(before: ServiceSpec, flags: UpdateValues): ServiceSpec {
+/** The networks of the task; those of a spec of before 2017 move there as soon as one changes. */
+function networkFields(spec: ServiceSpec, flags: UpdateValues, lookups: Lookups): Partial<ServiceSpec> {
+  const [added, removed] = [flags["network-add"], flags["network-rm"]];
+  const task = spec.task ?? TaskSpec.create({});
+  if ((added ?? removed) === undefined) return { task };
+  const before = task.networks.length > 0 ? task.networks : spec.networks;
+  return {
+    task: TaskSpec.patch(task, { networks: networksAfter(before, added ?? [], removed ?? [], lookups) }),
+    networks: [],
+  };
+}
+
+/** `before` with what the flags say changed, and nothing else. Throws UsageError and UserError. */
+export function changedSpec(before: ServiceSpec, flags: UpdateValues, lookups = noLookups): ServiceSpec {
   const annotations = before.annotations ?? Annotations.create({});
+  const task = before.task ?? TaskSpec.create({});
+  const arePortsChanged = (flags["publish-add"] ?? flags["publish-rm"]) !== undefined;
+  const endpoint = before.endpoint ?? EndpointSpec.create({});
   const spec = ServiceSpec.patch(before, {
     annotations: Annotations.patch(annotations, {
-      labels: labelsAfter(annotations.labels, flags["label-add"], flags["label-rm"]),
+      labels: pairsAfter(annotations.labels, flags["label-add"], flags["label-rm"]),
     }),
-    task: updatedTask(before.task ?? TaskSpec.create({}), flags),
-    endpoint: portsAfter(before.endpoint, flags),
+    task: TaskSpec.patch(task, {
+      ...runtimeAfter(task, flags, lookups),
+      resources: genericAfter(task.resources, flags),
+      placement: placementAfter(task.placement, flags),
+      forceUpdate: task.forceUpdate + (flags.force === true ? 1 : 0),
+    }),
+    endpoint: arePortsChanged
+      ? EndpointSpec.patch(endpoint, {
+          ports: portsAfter(endpoint.ports, flags["publish-add"] ?? [], flags["publish-rm"] ?? []),
+        })
+      : before.endpoint,
   });
-  return withSettings(spec, flags);
+  return withSettings(ServiceSpec.patch(spec, networkFields(spec, flags, lookups)), flags);
 }

@@ -27,7 +27,9 @@ import {
   type ManagerClient,
 } from "./manager-client.ts";
 import { untilConverged } from "./progress.ts";
-import { createFlags, updateFlags } from "./service-flags.ts";
+import { createFlags, updateFlags, type UpdateValues } from "./service-flags.ts";
+import { lookupsFor } from "./service-references.ts";
+import { withRegistryAuth } from "./service-registry-auth.ts";
 import { changedSpec, newSpec } from "./service-spec.ts";
 import { printListing, printObjects } from "./table.ts";
 import { imageOf, portsOf, taskListing } from "./task-table.ts";
@@ -54,7 +56,9 @@ const create = command({
   options: createFlags,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
-      const request = CreateServiceRequest.create({ spec: newSpec(values, operands) });
+      const spec = newSpec(values, operands, await lookupsFor(client, values));
+      const isAuthSent = values["with-registry-auth"] === true;
+      const request = CreateServiceRequest.create({ spec: isAuthSent ? withRegistryAuth(spec) : spec });
       const { service } = await client.call(methods.CreateService, request);
       const id = service?.id ?? "";
       shell.print(id);
@@ -163,6 +167,13 @@ function changeService(
   });
 }
 
+/** A rollback takes all of the spec before, so that a change beside it would be lost. */
+function refuseOtherFlags(values: UpdateValues): void {
+  const said = Object.entries(values).filter(([, value]) => value !== undefined);
+  const other = said.find(([flag]) => !["rollback", "detach", "quiet", "control"].includes(flag));
+  if (other !== undefined) throw new UserError(`other flags may not be combined with --rollback: --${other[0]}`);
+}
+
 const update = command({
   operands: "SERVICE",
   min: 1,
@@ -172,9 +183,15 @@ const update = command({
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const isRollback = values.rollback === true;
+      if (isRollback) refuseOtherFlags(values);
+      const lookups = await lookupsFor(client, values);
+      const change = (before: ServiceSpec): ServiceSpec => {
+        const spec = changedSpec(before, values, lookups);
+        return values["with-registry-auth"] === true ? withRegistryAuth(spec) : spec;
+      };
       const rollback = isRollback ? UpdateServiceRequest_Rollback.PREVIOUS : UpdateServiceRequest_Rollback.NONE;
       const operand = operands[0] as string;
-      const { id } = await changeService(client, operand, (spec) => changedSpec(spec, values), rollback);
+      const { id } = await changeService(client, operand, change, rollback);
       shell.print(operand);
       if (values.detach !== true) await untilConverged(client, shell, id, { quiet: values.quiet ?? false, isRollback });
     }),

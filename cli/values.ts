@@ -1,6 +1,6 @@
 /** Values as users write them: durations, sizes, shares of cores, labels; and times as they like to read them. */
 import { Duration, type Timestamp } from "../proto/gen/messages.ts";
-import { UsageError } from "./command.ts";
+import { truthOf, UsageError } from "./command.ts";
 
 const unitNanos: Readonly<Record<string, number>> = {
   ns: 1,
@@ -25,6 +25,12 @@ export function parseDuration(text: string, flag: string): Duration {
   return Duration.create({ seconds, nanos: Math.round(signed - seconds * 1e9) });
 }
 
+/** The same, but not below zero. */
+export function parsePositiveDuration(text: string, flag: string): Duration {
+  if (text.startsWith("-")) throw new UsageError(`--${flag} cannot be negative`);
+  return parseDuration(text, flag);
+}
+
 /** `512m`, `1.5GiB`, `4096`: bytes, by powers of 1024. */
 export function parseBytes(text: string, flag: string): number {
   const match = /^(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?$/i.exec(text);
@@ -36,8 +42,8 @@ export function parseBytes(text: string, flag: string): number {
 
 /** `0.5`: cores, as 10^-9 parts. */
 export function parseCpus(text: string, flag: string): number {
-  if (!/^\d+(?:\.\d+)?$/.test(text))
-    throw new UsageError(`--${flag} takes a number of cores such as 0.5, not '${text}'`);
+  if (!/^\d*\.?\d+$/.test(text)) throw new UsageError(`--${flag} takes a number of cores such as 0.5, not '${text}'`);
+  if (/\.\d{10,}$/.test(text)) throw new UsageError(`--${flag}: ${text} is finer than a billionth of a core`);
   return Math.round(Number(text) * 1e9);
 }
 
@@ -45,6 +51,73 @@ export function parseCpus(text: string, flag: string): number {
 export function parseCount(text: string, flag: string): number {
   if (!/^-?\d+$/.test(text)) throw new UsageError(`--${flag} takes a whole number, not '${text}'`);
   return Number(text);
+}
+
+/** A share from 0 to 1; whether it is one, the server says. */
+export function parseRatio(text: string, flag: string): number {
+  if (!/^-?\d*\.?\d+$/.test(text)) throw new UsageError(`--${flag} takes a number such as 0.25, not '${text}'`);
+  // The field is a single-precision float: what is compared and shown later is that.
+  return Math.fround(Number(text));
+}
+
+export function parseTruth(text: string, flag: string): boolean {
+  const truth = truthOf(text);
+  if (truth === null) throw new UsageError(`--${flag} takes true or false, not '${text}'`);
+  return truth;
+}
+
+/**
+ * The fields of a value such as `type=bind,"source=/a,b",target=/c`: one line of CSV, where a field in double quotes may
+ * hold commas, and two double quotes within it are one.
+ */
+export function csvFields(text: string, flag: string): readonly string[] {
+  const fields: string[] = [];
+  const field = /(?:"((?:[^"]|"")*)"|([^",]*))(,|$)/y;
+  while (field.lastIndex <= text.length) {
+    const match = field.exec(text);
+    if (match === null) throw new UsageError(`--${flag}: the quotes in '${text}' do not match`);
+    fields.push(match[1]?.replaceAll('""', '"') ?? match[2] ?? "");
+    if (match[3] === "") return fields;
+  }
+  return fields;
+}
+
+/** A command line cut into words as a shell does, without expanding anything. */
+export function shellWords(text: string, flag: string): readonly string[] {
+  const words: string[] = [];
+  let word: string | null = null;
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text.charAt(at);
+    if (/\s/.test(char)) {
+      if (word !== null) words.push(word);
+      word = null;
+    } else if (char === "'" || char === '"') {
+      const [inner, end] = quoted(text, at, flag);
+      word = (word ?? "") + inner;
+      at = end;
+    } else if (char === "\\") {
+      at += 1;
+      if (at >= text.length) throw new UsageError(`--${flag}: '${text}' ends in a backslash`);
+      word = (word ?? "") + text.charAt(at);
+    } else word = (word ?? "") + char;
+  }
+  if (word !== null) words.push(word);
+  return words;
+}
+
+/** What stands between the quote at `from` and its end, and where that is. Only double quotes know the backslash. */
+function quoted(text: string, from: number, flag: string): readonly [string, number] {
+  const quote = text.charAt(from);
+  let inner = "";
+  for (let at = from + 1; at < text.length; at += 1) {
+    const char = text.charAt(at);
+    if (char === quote) return [inner, at];
+    if (char === "\\" && quote === '"' && at + 1 < text.length) {
+      at += 1;
+      inner += text.charAt(at);
+    } else inner += char;
+  }
+  throw new UsageError(`--${flag}: a quote in '${text}' has no end`);
 }
 
 /** `k=v` each, or `k` for an empty value. */
@@ -89,6 +162,33 @@ export function humanDuration(ms: number): string {
   if (hours < 24 * 90) return `${Math.floor(hours / 24 / 7)} weeks`;
   if (hours < 24 * 365 * 2) return `${Math.floor(hours / 24 / 30)} months`;
   return `${Math.floor(hours / 24 / 365)} years`;
+}
+
+/** As Go prints a duration: `1m30s`, `500ms`, `0s`. */
+export function durationText(duration: Duration | null): string {
+  const nanos = (duration?.seconds ?? 0) * 1e9 + (duration?.nanos ?? 0);
+  const size = Math.abs(nanos);
+  const sign = nanos < 0 ? "-" : "";
+  if (size === 0) return "0s";
+  if (size < 1e3) return `${sign}${size}ns`;
+  if (size < 1e6) return `${sign}${size / 1e3}µs`;
+  if (size < 1e9) return `${sign}${size / 1e6}ms`;
+  const hours = Math.floor(size / 3_600e9);
+  const minutes = Math.floor((size % 3_600e9) / 60e9);
+  const seconds = (size % 60e9) / 1e9;
+  return `${sign}${hours > 0 ? `${hours}h` : ""}${hours > 0 || minutes > 0 ? `${minutes}m` : ""}${seconds}s`;
+}
+
+/** Bytes in the largest unit that leaves at least one, four digits: `64MiB`. */
+export function bytesText(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let size = bytes;
+  let unit = 0;
+  while (size >= 1024 && unit < units.length - 1) {
+    size /= 1024;
+    unit += 1;
+  }
+  return `${Number(size.toPrecision(4))}${units[unit]}`;
 }
 
 export function ago(timestamp: Timestamp | null, now: number): string {

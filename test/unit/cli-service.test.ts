@@ -1,9 +1,10 @@
 import test from "ava";
-import { createFlags } from "../../cli/service-flags.ts";
-import { changedSpec, newSpec, type CreateValues } from "../../cli/service-spec.ts";
+import { createFlags, type CreateValues } from "../../cli/service-flags.ts";
+import { changedSpec, newSpec } from "../../cli/service-spec.ts";
 import { convergence } from "../../cli/convergence.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { UsageError } from "../../cli/command.ts";
+import { UserError } from "../../cli/user-error.ts";
 import {
   ExecSpec,
   Mount_Type,
@@ -323,7 +324,8 @@ test("jobs take their numbers from the same flags", (t) => {
   const job = newSpec({ mode: "replicated-job", replicas: "10", "max-concurrent": "2" }, ["bb"]);
   t.like(job.replicatedJob, { totalCompletions: 10, maxConcurrent: 2 });
   t.is(newSpec({ mode: "replicated-job", replicas: "10" }, ["bb"]).replicatedJob?.maxConcurrent, 10);
-  t.throws(() => newSpec({ mode: "global", replicas: "2" }, ["bb"]), { instanceOf: UsageError });
+  t.is(newSpec({ mode: "replicated-job", "max-concurrent": "3" }, ["bb"]).replicatedJob?.totalCompletions, 3);
+  t.throws(() => newSpec({ mode: "global", replicas: "2" }, ["bb"]), { instanceOf: UserError });
   t.true("mode" in createFlags);
 });
 
