@@ -4,9 +4,9 @@
  * whoever wrote it.
  */
 import { Allocation, type Blocked, type Plans } from "../machines/allocation/allocation.ts";
+import { defaultPoolsOf } from "../machines/allocation/network.ts";
 import { causes, Waiting } from "../machines/allocation/waiting.ts";
 import { allocatorMachine } from "../machines/allocator.ts";
-import { defaultAddressPool, defaultSubnetSize } from "../machines/redaction.ts";
 import { isEnded, observedState } from "../machines/task.ts";
 import {
   NodePatch,
@@ -25,12 +25,7 @@ import type { HostedActor } from "../runtime/host.ts";
 import type { Environment } from "./environment.ts";
 import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./orchestration-part.ts";
 
-export interface AllocatorPart extends Part {
-  /** What keeps the object from being allocated: sentences. */
-  problems(kind: "network" | "service" | "node", id: string): readonly string[];
-}
-
-export function startAllocator(env: Environment, writer: Writer): AllocatorPart {
+export function startAllocator(env: Environment, writer: Writer): Part {
   return new AllocatorActor(env, writer);
 }
 
@@ -63,7 +58,7 @@ class Queue {
   }
 }
 
-class AllocatorActor implements AllocatorPart {
+class AllocatorActor implements Part {
   readonly #env: Environment;
   readonly #writer: Writer;
   readonly #allocation: Allocation;
@@ -73,8 +68,6 @@ class AllocatorActor implements AllocatorPart {
     node: new Queue(),
     task: new Queue(),
   };
-  /** What nodes could not be given. */
-  readonly #nodeProblems = new Map<string, readonly Blocked[]>();
   readonly #hosted: HostedActor<typeof allocatorMachine>;
   #hasWork = false;
 
@@ -85,16 +78,7 @@ class AllocatorActor implements AllocatorPart {
     this.#allocation = new Allocation({
       network: (idOrName) => store.get("network", idOrName) ?? store.byName("network", idOrName),
       service: (id) => store.get("service", id),
-      defaultPools: () => {
-        const [cluster] = store.all("cluster");
-        return {
-          pools:
-            cluster !== undefined && cluster.defaultAddressPool.length > 0
-              ? cluster.defaultAddressPool
-              : defaultAddressPool,
-          length: cluster?.subnetSize || defaultSubnetSize,
-        };
-      },
+      defaultPools: () => defaultPoolsOf([...store.all("cluster")][0]),
     });
     this.#hosted = env.host.start(
       allocatorMachine.provide({
@@ -116,12 +100,6 @@ class AllocatorActor implements AllocatorPart {
     for (const { id } of store.all("node")) this.#arrive("node", id);
     for (const task of store.all("task")) this.#arriveTask(task);
     this.commitEnded();
-  }
-
-  problems(kind: "network" | "service" | "node", id: string): readonly string[] {
-    if (kind === "node") return (this.#nodeProblems.get(id) ?? []).map(({ reason }) => reason);
-    const problem = kind === "network" ? this.#allocation.problemOf(id) : this.#allocation.problemOfService(id);
-    return problem === "" ? [] : [problem];
   }
 
   stop(): void {
@@ -166,7 +144,6 @@ class AllocatorActor implements AllocatorPart {
     if (this.#queues.node.writing.has(id)) return;
     if (node === null) {
       this.#queues.node.waiting.delete(id);
-      this.#nodeProblems.delete(id);
     } else if (old !== null && old.attachments === node.attachments) return;
     this.#allocation.followNode(id, node);
     if (node !== null) this.#arrive("node", id);
@@ -283,8 +260,6 @@ class AllocatorActor implements AllocatorPart {
       if (node === undefined) continue;
       const { attachments, blocked } = this.#allocation.decideNode(node);
       const [first] = blocked;
-      if (first === undefined) this.#nodeProblems.delete(id);
-      else this.#nodeProblems.set(id, blocked);
       if (attachments !== null) {
         queue.writing.add(id);
         const node = NodePatch.create({ id, attachments, replaceAttachments: true });

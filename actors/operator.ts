@@ -2,6 +2,7 @@
  * The Operator service: what the muster command asks beyond SwarmKit's API. It only passes on what others know, and asks
  * the leader for what only the leader knows.
  */
+import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain-network.ts";
 import { taskName } from "../machines/list-filters.ts";
 import {
   Certificate,
@@ -15,6 +16,7 @@ import {
   WhyRequest,
   WhyResponse,
   type LeaderQuestion,
+  type Network,
   type Node,
   type OperatorService,
   type Service,
@@ -44,7 +46,8 @@ export interface OperatorSources {
 type Subject =
   | { readonly kind: "task"; readonly object: Task; readonly name: string }
   | { readonly kind: "service"; readonly object: Service; readonly name: string }
-  | { readonly kind: "node"; readonly object: Node; readonly name: string };
+  | { readonly kind: "node"; readonly object: Node; readonly name: string }
+  | { readonly kind: "network"; readonly object: Network; readonly name: string };
 
 export function createOperator(
   env: Environment,
@@ -57,12 +60,14 @@ export function createOperator(
       yield { kind: "service", object, name: object.spec?.annotations?.name ?? "" };
     }
     for (const object of store.all("node")) yield { kind: "node", object, name: object.description?.hostname ?? "" };
+    for (const object of store.all("network")) yield { kind: "network", object, name: nameOfNetwork(object) };
     for (const object of store.all("task")) yield { kind: "task", object, name: taskName(object) };
   }
 
   /** By id, then by name, then by unique prefix of an id; `web.2` also means the newest task of that slot. */
   function find(text: string): Subject {
-    if (text === "") throw new RpcError(Status.INVALID_ARGUMENT, "say which task, service or node: its id or name");
+    if (text === "")
+      throw new RpcError(Status.INVALID_ARGUMENT, "say which task, service, node or network: its id or name");
     let named: Subject | null = null;
     let slot: Subject | null = null;
     const prefixed: Subject[] = [];
@@ -79,12 +84,21 @@ export function createOperator(
       throw new RpcError(Status.INVALID_ARGUMENT, `${text} is ambiguous (${prefixed.length} matches found)`);
     }
     const only = prefixed[0];
-    if (only === undefined) throw new RpcError(Status.NOT_FOUND, `no task, service or node is called ${text}`);
+    if (only === undefined) throw new RpcError(Status.NOT_FOUND, `no task, service, node or network is called ${text}`);
     return only;
   }
 
   async function reasonsFor(subject: Subject): Promise<readonly Reason[]> {
-    if (subject.kind === "node") return sources.explainNode(subject.object);
+    if (subject.kind === "node") {
+      const { object: node } = subject;
+      const lacking = explainNodeNetworks(node, store.tasksByNode(node.id), store.all("network"));
+      return [...sources.explainNode(node), ...lacking];
+    }
+    if (subject.kind === "network") {
+      const [cluster] = store.all("cluster");
+      const all = { networks: store.all("network"), services: store.all("service"), tasks: store.all("task") };
+      return explainNetwork(subject.object, { ...all, nodes: store.all("node"), cluster });
+    }
     const { kind, object } = subject;
     const asked = await sources.ask({ why: WhyRequest.create({ subject: `${kind}/${object.id}` }) });
     const since = object.meta?.updatedAt ?? null;

@@ -10,12 +10,14 @@ import {
   IPAMConfig_AddressFamily,
   IPAMOptions,
   Network,
+  type Cluster,
   type NetworkSpec,
 } from "../../proto/gen/messages.ts";
 import { containsAddress, parseAddress, parseCidr, type Prefix } from "../ip-address.ts";
+import { defaultAddressPool, defaultSubnetSize } from "../redaction.ts";
 import { AddressSpace } from "./addresses.ts";
-import { cidrOf, type DefaultPools, type SubnetSpace } from "./subnets.ts";
-import { isVxlanId, vxlanIdLast, type VxlanSpace } from "./vxlan.ts";
+import { cidrOf, SubnetSpace, type DefaultPools } from "./subnets.ts";
+import { isVxlanId, vxlanIdLast, VxlanSpace } from "./vxlan.ts";
 
 /** Drivers whose networks reach over several nodes. */
 export const overlayDriver = "overlay";
@@ -185,4 +187,26 @@ export function claimNetwork(network: Network, { subnets, vxlan }: NetworkSpaces
 
 function isDefault(spec: NetworkSpec | null): boolean {
   return (spec?.ipam?.configs ?? []).every(({ subnet }) => subnet === "");
+}
+
+/** The default pools as the cluster has them, or Swarm's. */
+export function defaultPoolsOf(cluster: Cluster | undefined): DefaultPools {
+  const pools = cluster?.defaultAddressPool ?? [];
+  return { pools: pools.length > 0 ? pools : defaultAddressPool, length: cluster?.subnetSize || defaultSubnetSize };
+}
+
+/** Why the network could not be allocated beside those that there are; empty when it could. */
+export function allocationProblem(network: Network, networks: Iterable<Network>, defaults: DefaultPools): string {
+  const names = new Map<string, string>();
+  const spaces: NetworkSpaces = {
+    subnets: new SubnetSpace(),
+    vxlan: new VxlanSpace(),
+    nameOf: (id) => names.get(id) || id,
+  };
+  for (const other of networks) {
+    names.set(other.id, other.spec?.annotations?.name ?? "");
+    if (other.id !== network.id) claimNetwork(other, spaces);
+  }
+  const decision = decideNetwork(network, spaces, defaults);
+  return decision.kind === "blocked" ? decision.reason : "";
 }
