@@ -16,7 +16,7 @@ import {
   type Volume,
 } from "../proto/gen/messages.ts";
 import { timestampOf } from "../machines/service-update.ts";
-import { mayAdvance, observedState, type TaskMover } from "../machines/task.ts";
+import { isNodeBound, mayAdvance, observedState, type TaskMover } from "../machines/task.ts";
 import { assert } from "../runtime/assert.ts";
 import type { TimerHandle } from "../runtime/ports.ts";
 import type { Environment, Running } from "./environment.ts";
@@ -187,5 +187,5 @@ export function deletion(task: Task): Operation {
 
 /** Names a slot in maps; a global service's slot is its node. */
 export function slotKey(task: Task): string {
-  return task.slot === 0 ? `${task.serviceId}@${task.nodeId}` : `${task.serviceId}#${task.slot}`;
+  return isNodeBound(task) ? `${task.serviceId}@${task.nodeId}` : `${task.serviceId}#${task.slot}`;
 }

@@ -1,6 +1,8 @@
 /** Hosts the reaper: notes the slots in which something ended, and deletes what is over. */
 import { historyLimitDefault, isAbandoned, neverPlacedMessage, reapable, reaperMachine } from "../machines/reaper.ts";
+import { iterationOf } from "../machines/jobs/places.ts";
 import { isEnded, isWanted, observedState } from "../machines/task.ts";
+import { isJob } from "../machines/validation/service.ts";
 import { TaskState, type Node, type Operation, type Task } from "../proto/gen/messages.ts";
 import type { Environment } from "./environment.ts";
 import {
@@ -28,7 +30,8 @@ export function startReaper(env: Environment, writer: Writer): Part {
   const hasNode = (id: string): boolean => store.get("node", id) !== undefined;
 
   function touch(task: Task): void {
-    touched.set(slotKey(task), task);
+    // Slot 0 by node, also that of a replicated job: once its service is gone nothing tells the two apart.
+    touched.set(task.slot === 0 ? `${task.serviceId}@${task.nodeId}` : slotKey(task), task);
     hasNews = true;
   }
 
@@ -48,9 +51,12 @@ export function startReaper(env: Environment, writer: Writer): Part {
       const tasks: Task[] = [];
       for (const task of store.tasksAt(serviceId, slot, nodeId)) if (!writing.has(task.id)) tasks.push(task);
       left -= tasks.length;
-      const hasService = serviceId !== "" && store.get("service", serviceId) !== undefined;
+      const service = serviceId === "" ? undefined : store.get("service", serviceId);
+      const hasService = service !== undefined;
+      const jobIteration = hasService && isJob(service.spec) ? iterationOf(service) : undefined;
       // Tasks without a service are no history of anything.
-      for (const task of reapable({ tasks, historyLimit: serviceId === "" ? -1 : limit, hasService, hasNode })) {
+      const historyLimit = serviceId === "" ? -1 : limit;
+      for (const task of reapable({ tasks, historyLimit, hasService, hasNode, jobIteration })) {
         writing.add(task.id);
         operations.push(deletion(task));
       }

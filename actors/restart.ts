@@ -50,7 +50,7 @@ export function startRestart(env: Environment, writer: Writer): Part {
       if (outcome.kind === "wait") deadlines.set(id, outcome.untilMs);
       else {
         raising.add(id);
-        operations.push(desire(task, TaskState.RUNNING));
+        operations.push(desire(task, task.jobIteration === null ? TaskState.RUNNING : TaskState.COMPLETE));
       }
     }
     if (operations.length > 0) write(operations);

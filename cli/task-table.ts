@@ -1,5 +1,6 @@
 /** Tasks as a table: Docker's columns, the newest attempt of each slot first and those before it indented beneath. */
 import { runtimeOf } from "../machines/list-filters.ts";
+import { isNodeBound } from "../machines/task.ts";
 import {
   ExecSpec,
   PortConfig_Protocol,
@@ -52,8 +53,10 @@ export function portsOf(ports: readonly PortConfig[]): string {
 /** `web.2`, or `web.<node>` for a global service. */
 function slotName(task: Task): string {
   const service = task.serviceAnnotations?.name ?? task.serviceId;
-  const isGlobal = task.slot === 0 && task.jobIteration === null;
-  return task.annotations?.name || `${service}.${isGlobal ? task.nodeId : task.slot}`;
+  const own = task.annotations?.name ?? "";
+  // Slot 0 of a job has its whole name written out, with its id.
+  if (own !== "" && task.jobIteration === null) return own;
+  return `${service}.${isNodeBound(task) ? task.nodeId : task.slot}`;
 }
 
 /** By service, slot (for a global service node), newest first. */

@@ -13,6 +13,7 @@ import {
   type TaskSpec,
   type Volume,
 } from "../proto/gen/messages.ts";
+import { isNodeBound } from "./task.ts";
 
 type Labels = { readonly [key: string]: string };
 
@@ -75,8 +76,7 @@ export function runtimeOf(task: TaskSpec | null): string {
 export function taskName(task: Task): string {
   const own = task.annotations?.name ?? "";
   if (own !== "") return own;
-  const isGlobal = task.slot === 0 && task.jobIteration === null;
-  return `${task.serviceAnnotations?.name ?? ""}.${isGlobal ? task.nodeId : task.slot}.${task.id}`;
+  return `${task.serviceAnnotations?.name ?? ""}.${isNodeBound(task) ? task.nodeId : task.slot}.${task.id}`;
 }
 
 export function matchesNode(filters: ListNodesRequest_Filters, node: Node): boolean {

@@ -1,15 +1,17 @@
 /** What a task is made of: the template that an orchestrator fills in. */
 import {
+  Annotations,
   Endpoint,
   Task,
   TaskState,
   TaskStatus,
-  type Annotations,
+  Version,
   type Cluster,
   type Driver,
   type Service,
   type Timestamp,
 } from "../proto/gen/messages.ts";
+import { isJob } from "./validation/service.ts";
 
 /** What all new tasks of one service have in common; made once for each decision, so that they share it. */
 export interface TaskTemplate {
@@ -52,5 +54,12 @@ export function newTask(template: TaskTemplate, id: string, slot: number, desire
   if (endpoint !== null) task.endpoint = endpoint;
   task.specVersion = service.specVersion;
   if (logDriver !== null) task.logDriver = logDriver;
+  if (isJob(service.spec)) {
+    task.jobIteration = service.jobStatus?.jobIteration ?? Version.create();
+    // Named like its siblings: SwarmKit and the engine would take its slot, 0, for none, and name it after its node.
+    if (service.spec?.replicatedJob != null && slot === 0) {
+      task.annotations = Annotations.create({ name: `${annotations?.name ?? ""}.${slot}.${id}` });
+    }
+  }
   return task;
 }

@@ -6,6 +6,7 @@
  * R1: a task that is desired REMOVE goes once nothing of it can run any more.
  * R2: of each slot the newest tasks stay, as many as the cluster's history limit says, the running one among them; with a
  *     limit on restart attempts at least as many as those, since they are counted from the tasks that are kept (Q3).
+ *     Of a job's present iteration what is done, and what was tried last, always stays: without it the work would be done again.
  * R3: what a waiting successor follows stays until the successor runs: its delay and its turn in a rollout are read from there.
  * R4: a task that may still run is never deleted to save space.
  * R5: a task that nobody wants any more before it had a node ends as SHUTDOWN: nobody else would ever say so.
@@ -70,6 +71,8 @@ export interface SlotFacts {
   readonly historyLimit: number;
   readonly hasService: boolean;
   readonly hasNode: (id: string) => boolean;
+  /** The present iteration of the job that they belong to; absent for other tasks. */
+  readonly jobIteration?: number | undefined;
 }
 
 /** What the reaper says of a task that it ends by R5. */
@@ -95,13 +98,14 @@ export function reapable(facts: SlotFacts): readonly Task[] {
   const gone: Task[] = [];
   const rest: Task[] = [];
   for (const task of tasks) (isForgotten(task, facts) ? gone : rest).push(task);
-  const limit = limitOf(rest, facts.historyLimit);
+  const isJob = facts.jobIteration !== undefined;
+  const limit = isJob ? limitOfJob(rest, facts.historyLimit) : limitOf(rest, facts.historyLimit);
   if (limit < 0 || rest.length <= limit) return gone;
   const kept = rest.findLastIndex((task) => isFollowed(task, rest));
   let surplus = rest.length - limit;
   for (const [at, task] of rest.entries()) {
     if (surplus === 0) break;
-    if (at === kept || !isOver(task)) continue;
+    if (at === kept || !isOver(task) || (isJob && isDone(task, facts))) continue;
     gone.push(task);
     surplus -= 1;
   }
@@ -125,6 +129,17 @@ function isOver(task: Task): boolean {
 /** R3: the newest of those that are no longer wanted, while the wanted one does not run. */
 function isFollowed(task: Task, rest: readonly Task[]): boolean {
   return !isWanted(task) && rest.some((other) => isWanted(other) && observedState(other) < TaskState.RUNNING);
+}
+
+/** R2: its work is done, in the job's present iteration. */
+function isDone(task: Task, { jobIteration }: SlotFacts): boolean {
+  return observedState(task) === TaskState.COMPLETE && (task.jobIteration?.index ?? 0) === jobIteration;
+}
+
+/** R2: at least the newest. */
+function limitOfJob(tasks: readonly Task[], historyLimit: number): number {
+  const limit = limitOf(tasks, historyLimit);
+  return limit < 0 ? limit : Math.max(1, limit);
 }
 
 /** R2 */

@@ -88,8 +88,9 @@ export function shouldRestart(task: Task, slot: readonly Task[]): boolean {
   const policy = task.spec?.restart ?? null;
   const condition = conditionOf(policy);
   if (condition === RestartPolicy_RestartCondition.NONE) return false;
-  if (condition === RestartPolicy_RestartCondition.ON_FAILURE && observedState(task) === TaskState.COMPLETE)
-    return false;
+  // For a job any condition means on-failure: what has succeeded is done.
+  const isForFailures = condition === RestartPolicy_RestartCondition.ON_FAILURE || task.jobIteration !== null;
+  if (isForFailures && observedState(task) === TaskState.COMPLETE) return false;
   const attemptsMax = policy?.maxAttempts ?? 0;
   if (attemptsMax === 0 || !isAttempt(task)) return true;
   return spentAttempts(task, slot) < attemptsMax;

@@ -8,6 +8,7 @@ import {
   UpdateStatus_UpdateState,
   Version,
 } from "../proto/gen/messages.ts";
+import { isSteering } from "./jobs/labels.ts";
 import { refuse, type Refusal } from "./refusal.ts";
 import { isSameMessage } from "./same-message.ts";
 import { isJob } from "./validation/service.ts";
@@ -33,7 +34,7 @@ export function newService(id: string, spec: ServiceSpec, nowMs: number): Servic
   });
 }
 
-/** The next iteration; a job's work is done again after any update. */
+/** The next iteration; a job's work is done again after any update but one that only steers it. */
 function nextJobStatus(service: Service, nowMs: number): JobStatus | null {
   if (!isJob(service.spec)) return service.jobStatus;
   return JobStatus.create({
@@ -50,6 +51,8 @@ export function updatedService(stored: Service, spec: ServiceSpec, version: Vers
   const previous = isSameMessage(stored.spec, spec)
     ? {}
     : { previousSpec: stored.spec, previousSpecVersion: stored.specVersion };
+  // Pausing a job, or changing its schedule, is no other work: its tasks stay what they are, and so does what is done.
+  if (isJob(stored.spec) && isSteering(stored.spec, spec)) return Service.patch(stored, { spec });
   return Service.patch(stored, {
     spec,
     specVersion: version,

@@ -195,3 +195,8 @@ export function isWanted(task: Task): boolean {
 export function observedState(task: Task): TaskState {
   return task.status?.state ?? TaskState.NEW;
 }
+
+/** Its place is its node: a task of a global service or job. Slot 0 of a replicated job is told apart by its own name. */
+export function isNodeBound({ slot, annotations }: Task): boolean {
+  return slot === 0 && (annotations?.name ?? "") === "";
+}

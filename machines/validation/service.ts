@@ -13,6 +13,7 @@ import {
   type ServiceSpec,
   type UpdateConfig,
 } from "../../proto/gen/messages.ts";
+import { checkJobLabels } from "../jobs/labels.ts";
 import { checkDnsName } from "../names.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
 import { isSameMessage } from "../same-message.ts";
@@ -88,6 +89,7 @@ export function checkServiceSpec(spec: ServiceSpec | null): Refusal | null {
     () => (isJob(spec) ? null : checkUpdateConfig(spec.update, "update")),
     () => checkUpdateConfig(spec.rollback, "rollback"),
     () => checkEndpoint(spec.endpoint),
+    () => checkJobLabels(spec),
   );
 }
 

@@ -59,7 +59,8 @@ export class State {
 
   /** A node has some hundred tasks, slot 0 of a service as many as there are nodes: so the node's are looked through. */
   *tasksAt(serviceId: string, slot: number, nodeId: string): Generator<Task> {
-    if (slot !== 0) {
+    // The slots of a replicated job begin with 0.
+    if (slot !== 0 || this.get("service", serviceId)?.spec?.replicatedJob != null) {
       yield* this.tasksBySlot(serviceId, slot);
       return;
     }

@@ -1,0 +1,300 @@
+// Jobs from their specs to their ends: every actor of the orchestration, a real replica, nodes that behave.
+import test from "ava";
+import { jobLabel } from "../../machines/jobs/labels.ts";
+import { taskName } from "../../machines/list-filters.ts";
+import { countTasks } from "../../machines/service-status.ts";
+import {
+  Annotations,
+  Cluster,
+  ClusterSpec,
+  Duration,
+  GlobalJob,
+  NodeSpec,
+  NodeSpec_Availability,
+  NodeStatus,
+  NodeStatus_State,
+  OrchestrationConfig,
+  Placement,
+  ReplicatedJob,
+  RestartPolicy,
+  RestartPolicy_RestartCondition,
+  ServiceSpec,
+  TaskSpec,
+  TaskState,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import { testCluster, type TestCluster } from "../support/cluster.ts";
+import { addJob, jobPicture, jobSpec, updateJob, withLabels } from "../support/jobs.ts";
+
+const slots = (maxConcurrent: number, totalCompletions: number): Partial<ServiceSpec> => ({
+  replicatedJob: ReplicatedJob.create({ maxConcurrent, totalCompletions }),
+});
+const everywhere: Partial<ServiceSpec> = { globalJob: GlobalJob.create() };
+const policy = (
+  maxAttempts: number,
+  condition: RestartPolicy_RestartCondition = RestartPolicy_RestartCondition.ON_FAILURE,
+  seconds = 1,
+) => ({
+  restart: RestartPolicy.create({ condition, maxAttempts, delay: Duration.create({ seconds }) }),
+});
+
+function counts(cluster: TestCluster): string {
+  const service = cluster.store.get("service", "job") as Service;
+  const { running, desired, completed } = countTasks(service, cluster.tasks("job"), (id) =>
+    cluster.store.get("node", id),
+  );
+  return `${running}/${desired} (${completed})`;
+}
+
+test("a replicated job fills its slots from 0, no more at once than it may, until all are done", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  await addJob(cluster, slots(2, 5));
+  t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1", "1:RUNNING@n2"]);
+  t.is(counts(cluster), "2/2 (0)");
+  const [first] = cluster.tasks("job");
+  t.is(first?.desiredState, TaskState.COMPLETE);
+  t.is(first?.jobIteration?.index, 0);
+  await cluster.report(first!, TaskState.COMPLETE);
+  t.deepEqual(jobPicture(cluster), ["0:COMPLETE@n1", "1:RUNNING@n2", "2:RUNNING@n1"]);
+  cluster.outcome = () => TaskState.COMPLETE;
+  for (const task of cluster.tasks("job").filter((each) => each.status?.state === TaskState.RUNNING)) {
+    await cluster.report(task, TaskState.COMPLETE);
+  }
+  await cluster.run(1_000);
+  t.deepEqual(
+    jobPicture(cluster).map((line) => line.split("@")[0]),
+    ["0:COMPLETE", "1:COMPLETE", "2:COMPLETE", "3:COMPLETE", "4:COMPLETE"],
+  );
+  t.is(counts(cluster), "0/0 (5)", "a finished job shows what it has completed, and wants nothing");
+  t.is(cluster.env.host.ids === undefined, false);
+  t.is(cluster.orchestration.explainService("job")[0]?.waitingFor, "nothing: the job has succeeded, 5 of 5 done");
+});
+
+test("slot 0 of a job is named like the other slots", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  await addJob(cluster, slots(2, 2));
+  t.deepEqual(
+    cluster.tasks("job").map((task) => taskName(task)),
+    cluster.tasks("job").map((task) => `job.${task.slot}.${task.id}`),
+  );
+});
+
+test("a slot that fails is tried again after the delay, as often as its policy says, and then given up", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  cluster.outcome = (task) => (task.slot === 0 ? TaskState.FAILED : TaskState.COMPLETE);
+  await addJob(cluster, slots(1, 3), policy(2));
+  t.is(cluster.tasks("job").at(-1)?.desiredState, TaskState.READY, "prepared, and held back by the delay");
+  await cluster.run(10_000);
+  const tries = cluster.tasks("job").filter(({ slot }) => slot === 0);
+  t.is(tries.length, 3);
+  t.is(counts(cluster), "0/0 (2)", "the other slots were done all the same");
+  const [why] = cluster.orchestration.explainService("job");
+  t.is(why?.waitingFor, "nothing: the job has failed, 2 of 3 done and 1 given up");
+  cluster.changeLeader();
+  await cluster.run(10_000);
+  t.is(cluster.tasks("job").filter(({ slot }) => slot === 0).length, 3, "J2: no extra attempt at a change of leader");
+});
+
+test("attempts of one slot are not charged to another, nor to its next iteration", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  cluster.outcome = () => TaskState.FAILED;
+  await addJob(cluster, slots(2, 2), policy(1));
+  await cluster.run(10_000);
+  t.is(cluster.tasks("job").length, 4);
+  await updateJob(cluster, (spec) => spec);
+  await cluster.run(10_000);
+  const ofNext = cluster.tasks("job").filter((task) => task.jobIteration?.index === 1);
+  t.is(ofNext.length, 4, "an update that changes nothing does the work again");
+});
+
+test("a job treats any as on-failure, and none as never again", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  cluster.outcome = () => TaskState.COMPLETE;
+  await addJob(cluster, slots(1, 1), policy(0, RestartPolicy_RestartCondition.ANY));
+  await cluster.run(20_000);
+  t.is(cluster.tasks("job").length, 1);
+  cluster.outcome = () => TaskState.FAILED;
+  await updateJob(cluster, (spec) =>
+    ServiceSpec.patch(spec, {
+      task: TaskSpec.patch(spec.task as TaskSpec, policy(0, RestartPolicy_RestartCondition.NONE)),
+    }),
+  );
+  await cluster.run(20_000);
+  t.is(cluster.tasks("job").filter((task) => task.jobIteration?.index === 1).length, 1);
+});
+
+test("an update does the work again, and waits for what the last iteration still runs", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  await addJob(cluster, slots(2, 4));
+  cluster.stops = () => false;
+  await updateJob(cluster, (spec) => ServiceSpec.patch(spec, slots(2, 6)));
+  t.is(cluster.tasks("job").filter((task) => task.jobIteration?.index === 1).length, 0, "J3: two still run");
+  const old = cluster.tasks("job");
+  await cluster.report(old[0]!, TaskState.SHUTDOWN);
+  t.deepEqual(
+    cluster.tasks("job").map((task) => `${task.slot}/${task.jobIteration?.index}`),
+    ["1/0", "0/1"],
+  );
+  await cluster.run(61_000);
+  t.is(
+    cluster.tasks("job").filter((task) => task.jobIteration?.index === 1).length,
+    2,
+    "what does not stop is waited for no longer than a minute",
+  );
+});
+
+test("a lost node's slot is done elsewhere, and a success that comes late counts once", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  await addJob(cluster, slots(1, 1));
+  const [task] = cluster.tasks("job");
+  await cluster.killNode(task!.nodeId);
+  t.deepEqual(jobPicture(cluster), [`0:RUNNING@${task!.nodeId === "n1" ? "n2" : "n1"}`]);
+  // The node is back and says that the work had been done.
+  await cluster.report(task!, TaskState.COMPLETE);
+  await cluster.run(1_000);
+  t.is(counts(cluster), "0/0 (1)");
+  t.is(cluster.tasks("job")[1]?.status?.state, TaskState.SHUTDOWN, "J1: the second attempt is stopped");
+  t.is(cluster.tasks("job").length, 2);
+});
+
+test("a paused job starts nothing and forgets nothing, a stopped one ends what runs, a resumed one goes on", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  await addJob(cluster, slots(2, 4));
+  const [first] = cluster.tasks("job");
+  await cluster.report(first!, TaskState.COMPLETE);
+  await updateJob(cluster, withLabels({ [jobLabel.state]: "paused" }));
+  const [, second, third] = cluster.tasks("job");
+  await cluster.report(second!, TaskState.COMPLETE);
+  await cluster.run(10_000);
+  t.deepEqual(jobPicture(cluster), ["0:COMPLETE@n1", "1:COMPLETE@n1", "2:RUNNING@n1"]);
+  t.regex(cluster.orchestration.explainService("job")[0]?.waitingFor ?? "", /somebody to resume it/);
+  await updateJob(cluster, withLabels({ [jobLabel.state]: "stopped" }));
+  await cluster.run(1_000);
+  t.is(cluster.store.get("task", third!.id)?.status?.state, TaskState.SHUTDOWN);
+  t.is(cluster.tasks("job").length, 3);
+  cluster.outcome = () => TaskState.COMPLETE;
+  await updateJob(cluster, withLabels({}));
+  await cluster.run(10_000);
+  t.is(cluster.store.get("service", "job")?.jobStatus?.jobIteration?.index, 0, "no new iteration");
+  t.deepEqual(
+    jobPicture(cluster).filter((line) => line.includes("COMPLETE")),
+    ["0:COMPLETE@n1", "1:COMPLETE@n1", "2:COMPLETE@n1", "3:COMPLETE@n1"],
+  );
+});
+
+test("a job with a time to live goes when that is over after its end, also under another leader", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  cluster.outcome = () => TaskState.COMPLETE;
+  await addJob(cluster, { ...slots(1, 1), ...withLabels({ [jobLabel.ttl]: "30s" })(jobSpec()) });
+  await cluster.run(20_000);
+  cluster.changeLeader();
+  await cluster.run(9_000);
+  t.truthy(cluster.store.get("service", "job"));
+  await cluster.run(2_000);
+  t.is(cluster.store.get("service", "job"), undefined);
+  await cluster.run(1_000);
+  t.is(cluster.store.count("task"), 0);
+});
+
+test("a job that failed in each slot keeps no more history than the cluster says, and what it needs", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  cluster.seed(
+    "cluster",
+    Cluster.create({
+      id: "c",
+      spec: ClusterSpec.create({ orchestration: OrchestrationConfig.create({ taskHistoryRetentionLimit: 0 }) }),
+    }),
+  );
+  cluster.outcome = (task) => (task.slot === 0 ? TaskState.FAILED : TaskState.COMPLETE);
+  await addJob(cluster, slots(3, 3), policy(0, RestartPolicy_RestartCondition.ON_FAILURE, 1));
+  await cluster.run(20_000);
+  t.deepEqual(
+    cluster
+      .tasks("job")
+      .filter(({ slot }) => slot > 0)
+      .map((task) => task.status?.state),
+    [TaskState.COMPLETE, TaskState.COMPLETE],
+    "R2: what is done stays, or it would be done again",
+  );
+  t.true(cluster.tasks("job").length <= 4, `${cluster.tasks("job").length} tasks`);
+});
+
+test("a global job runs once on each node that it asks for, also on one that joins later", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  cluster.outcome = () => TaskState.COMPLETE;
+  const placement = Placement.create({ constraints: ["node.labels.disk!=none"] });
+  await addJob(cluster, everywhere, { placement });
+  t.deepEqual(jobPicture(cluster), ["0:COMPLETE@n1", "0:COMPLETE@n2"]);
+  t.is(cluster.orchestration.explainService("job")[0]?.waitingFor, "nothing: the job has succeeded, 2 of 2 done");
+  await cluster.addNode("n3");
+  await cluster.addNode("n4", {
+    spec: NodeSpec.create({ annotations: Annotations.create({ labels: { disk: "none" } }) }),
+  });
+  await cluster.run(1_000);
+  t.deepEqual(jobPicture(cluster), ["0:COMPLETE@n1", "0:COMPLETE@n2", "0:COMPLETE@n3"]);
+  t.is(counts(cluster), "0/0 (3)");
+});
+
+test("a global job's attempts are counted by node, and end there", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  cluster.outcome = (task) => (task.nodeId === "n1" ? TaskState.FAILED : TaskState.COMPLETE);
+  await addJob(cluster, everywhere, policy(2));
+  await cluster.run(20_000);
+  const on = (nodeId: string): number => cluster.tasks("job").filter((task) => task.nodeId === nodeId).length;
+  t.deepEqual([on("n1"), on("n2")], [3, 1]);
+  cluster.changeLeader();
+  await cluster.run(20_000);
+  t.deepEqual([on("n1"), on("n2")], [3, 1]);
+});
+
+test("a global job's task waits on a node that is silent, leaves one that is drained, and comes back to it", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  await addJob(cluster, everywhere);
+  await cluster.killNode("n1");
+  await cluster.run(10_000);
+  t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1", "0:RUNNING@n2"], "J7: nobody else can do it");
+  cluster.alive.add("n1");
+  await cluster.changeNode("n1", { status: NodeStatus.create({ state: NodeStatus_State.READY }) });
+  await cluster.changeNode("n2", { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) });
+  await cluster.run(1_000);
+  t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1"]);
+  await cluster.changeNode("n2", { spec: NodeSpec.create({ availability: NodeSpec_Availability.ACTIVE }) });
+  await cluster.run(10_000);
+  t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1", "0:RUNNING@n2"]);
+  await updateJob(cluster, (spec) => spec);
+  await cluster.run(1_000);
+  t.deepEqual(
+    cluster
+      .tasks("job")
+      .filter((task) => task.status?.state === TaskState.RUNNING)
+      .map((task) => task.jobIteration?.index),
+    [1, 1],
+  );
+});
+
+test("a removed job leaves nothing", async (t) => {
+  const cluster = await testCluster(["n1", "n2", "n3"]);
+  await addJob(cluster, slots(3, 6));
+  await cluster.killNode("n3");
+  await cluster.removeService("job");
+  await cluster.run(1_000);
+  t.deepEqual(
+    cluster.tasks("job").map(({ nodeId }) => nodeId),
+    ["n3"],
+    "what a lost node may still run is known until it says",
+  );
+  t.deepEqual(
+    [...cluster.env.host.ids()].filter((id) => id.startsWith("job/")),
+    [],
+  );
+});
+
+test("ten thousand completions take one decision for many ends", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  cluster.outcome = () => TaskState.COMPLETE;
+  const before = cluster.proposals.length;
+  await addJob(cluster, slots(500, 1_000));
+  await cluster.run(1_000);
+  t.is(counts(cluster), "0/0 (1000)");
+  t.true(cluster.proposals.length - before < 1_000 + 500, `${cluster.proposals.length - before} proposals`);
+});
