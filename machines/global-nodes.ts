@@ -22,10 +22,11 @@ import {
 } from "../proto/gen/messages.ts";
 import { isNeverPlaced } from "./reaper.ts";
 import { isAttempt, shouldRestart } from "./restart.ts";
-import { planRollout, type SlotProgress } from "./rollout.ts";
+import { isVacant } from "./rollout/slot.ts";
+import { noTurns, type Turns } from "./rollout/turns.ts";
 import { constraintsOf, meetsConstraint } from "./scheduling/constraints.ts";
 import { creationsMax, Plan, tend, type Decision, type Step, type World } from "./slots.ts";
-import { isEnded, isWanted, observedState } from "./task.ts";
+import { isHeld, isWanted, observedState } from "./task.ts";
 
 /** What a global service may do on a node. */
 export type Admission =
@@ -73,71 +74,49 @@ export function placesOf(nodes: Iterable<Node>, tasks: Iterable<Task>): Map<stri
   return places;
 }
 
-/** A place that a rollout may have to do with. */
-interface Standing {
-  readonly nodeId: string;
-  readonly task: Task;
-  readonly tasks: readonly Task[];
-  readonly isFilled: boolean;
-  readonly isSettled: boolean;
-}
-
-/** What to do on the given nodes alone; a rollout is left as it is. */
+/** What to do on the given nodes. */
 export function decideNodes(service: Service, places: Places, world: World): NodeDecision {
   const plan = new Plan<string>(world);
-  const { isPartial } = lookAt(plan, service, places, world);
-  return plan.decision(false, isPartial);
+  const isPartial = lookAt(plan, service, places, world);
+  return plan.decision(isPartial);
 }
 
-/** Everything: each node's task, and the rollout. */
-export function decideGlobal(service: Service, places: Places, world: World): NodeDecision {
-  const plan = new Plan<string>(world);
-  const { standing, isPartial } = lookAt(plan, service, places, world);
-  const isRollingOut = rollOut(plan, service, standing, world);
-  return plan.decision(isRollingOut, isPartial);
-}
-
-function lookAt(
-  plan: Plan<string>,
-  service: Service,
-  places: Places,
-  world: World,
-): { readonly standing: readonly Standing[]; readonly isPartial: boolean } {
-  const standing: Standing[] = [];
+/** Answers whether it ended at its bound. */
+function lookAt(plan: Plan<string>, service: Service, places: Places, world: World): boolean {
   let created = 0;
   for (const [nodeId, tasks] of places) {
     // What is left waits for the next decision, which follows when this one is written.
-    if (created === creationsMax) return { standing, isPartial: true };
+    if (created === creationsMax) return true;
     const before = plan.steps.length;
-    const one = tendNode(plan, service, nodeId, tasks, world);
-    if (one !== null) standing.push(one);
+    tendNode(plan, service, nodeId, tasks, world);
     if (plan.steps.length > before && plan.steps.at(-1)?.kind === "create") created += 1;
   }
-  return { standing, isPartial: false };
+  return false;
 }
 
-/** Null when a rollout has nothing to do with the node. */
 function tendNode(
   plan: Plan<string>,
   service: Service,
   nodeId: string,
   tasks: readonly Task[],
   world: World,
-): Standing | null {
+): void {
   const admission = admissionOf(service, world.nodeOf(nodeId));
   switch (admission.kind) {
     case "removed":
       for (const task of tasks) plan.desire(task, TaskState.REMOVE);
-      return null;
+      return;
     case "closed":
       for (const task of tasks) if (isWanted(task)) plan.desire(task, TaskState.SHUTDOWN);
-      return null;
+      return;
     case "paused":
+      // What it never got is none of those that it keeps.
       for (const task of tasks)
-        if (isWanted(task) && isEnded(observedState(task))) plan.desire(task, TaskState.SHUTDOWN);
-      return null;
+        if (isWanted(task) && !isHeld(observedState(task))) plan.desire(task, TaskState.SHUTDOWN);
+      return;
     case "open":
-      return tasks.some(isWanted) ? tendWanted(plan, service, nodeId, tasks, world) : takePlace(plan, nodeId, tasks);
+      if (tasks.some(isWanted)) tendWanted(plan, service, nodeId, tasks, world);
+      else takePlace(plan, service, nodeId, tasks, world);
   }
 }
 
@@ -147,48 +126,24 @@ function tendWanted(
   nodeId: string,
   tasks: readonly Task[],
   world: World,
-): Standing | null {
-  const tended = tend(plan, service, nodeId, tasks, world);
-  if (tended.kind === "dead") return null;
-  const isSettled = tended.kind === "live" && tended.isSettled;
-  return { nodeId, task: tended.task, tasks, isFilled: tended.kind === "filled", isSettled };
+): void {
+  // G4
+  const isAtOnce = isVacant(tasks);
+  const turns: Turns = { ...(world.turns ?? noTurns), mayReplace: () => true };
+  tend(plan, service, nodeId, tasks, isAtOnce ? { ...world, turns } : world);
 }
 
 /** G1, G3: no task is wanted on an open node. */
-function takePlace(plan: Plan<string>, nodeId: string, tasks: readonly Task[]): Standing | null {
+function takePlace(
+  plan: Plan<string>,
+  service: Service,
+  nodeId: string,
+  tasks: readonly Task[],
+  world: World,
+): void {
   const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
-  if (newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks)) {
-    return { nodeId, task: newest, tasks, isFilled: true, isSettled: false };
-  }
-  plan.create(nodeId, tasks);
-  return null;
-}
-
-function rollOut(plan: Plan<string>, service: Service, standing: readonly Standing[], world: World): boolean {
-  const version = service.specVersion?.index ?? 0;
-  // Nearly always every task is of the present version: then there is nothing to find out.
-  if (standing.every(({ task }) => (task.specVersion?.index ?? 0) === version)) return false;
-  const inOrder = [...standing].sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
-  const progress: SlotProgress[] = [];
-  for (const [at, one] of inOrder.entries()) {
-    const isOutdated = world.currency.isOutdated(one.task, service, world.nodeOf);
-    const isChanging = !one.isSettled && !one.isFilled;
-    if (isVacant(one.tasks)) {
-      if (isOutdated && !isChanging) plan.replace(one.nodeId, one.task, one.tasks);
-      continue;
-    }
-    progress.push({ slot: at, task: one.task, isOutdated, hasHistory: one.tasks.length > 1, isChanging });
-  }
-  const rollout = planRollout(service, progress, world.nowMs);
-  for (const at of rollout.replace) {
-    const one = inOrder[at];
-    if (one !== undefined) plan.replace(one.nodeId, one.task, one.tasks);
-  }
-  if (rollout.lookAgainMs !== null) plan.lookAt(rollout.lookAgainMs);
-  return rollout.isUnderWay;
-}
-
-/** G4: no task of the place has ever been given to its node. */
-function isVacant(tasks: readonly Task[]): boolean {
-  return tasks.every((task) => observedState(task) < TaskState.ASSIGNED || isNeverPlaced(task));
+  const isFilled = newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks);
+  const isDue =
+    isFilled && world.turns?.mayReplace(nodeId) === true && world.currency.isOutdated(newest, service, world.nodeOf);
+  if (!isFilled || isDue) plan.create(nodeId, tasks);
 }

@@ -11,6 +11,7 @@
  */
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import type { Commit, Store, TableName } from "../../runtime/store/store.ts";
+import { findMisplaced } from "./invariants-global.ts";
 
 /** In which epoch each task was assigned, as the log tells it. */
 export type AssignmentEpochs = Map<string, number>;
@@ -111,6 +112,8 @@ export function checkAcknowledged(store: Store, writes: Iterable<Acknowledged>):
 export function findUnconverged(store: Store, isReady: (nodeId: string) => boolean): string | null {
   for (const service of store.all("service")) {
     if (service.pendingDelete) return `service ${service.id} is still being removed`;
+    const misplaced = service.spec?.global == null ? null : findMisplaced(service, store);
+    if (misplaced !== null) return misplaced;
     const wanted = service.spec?.replicated?.replicas ?? 0;
     let running = 0;
     for (const task of store.tasksByService(service.id)) {
@@ -124,7 +127,8 @@ export function findUnconverged(store: Store, isReady: (nodeId: string) => boole
         return `task ${task.id} should have stopped, and is in state ${state}`;
       }
     }
-    if (running !== wanted) return `service ${service.id} has ${running} of ${wanted} tasks`;
+    if (running !== wanted && service.spec?.replicated != null)
+      return `service ${service.id} has ${running} of ${wanted} tasks`;
   }
   for (const task of store.all("task")) {
     if (store.get("service", task.serviceId) === undefined)

@@ -29,6 +29,8 @@ export interface SimOptions {
   readonly tasks: TaskHabits;
   /** Operations of the workload. */
   readonly operations: number;
+  /** Operations with global services, and on the nodes that they are for; 0: there are none. */
+  readonly globalOperations: number;
 }
 
 export function drawOptions(seed: number): SimOptions {
@@ -73,7 +75,13 @@ export function drawOptions(seed: number): SimOptions {
       stopMsMax: random.between(1, 2_000),
     },
     operations: 3 + random.below(12),
+    // A stream of its own: with it the other options of a seed stay as they were.
+    globalOperations: drawGlobalOperations(new SimRandom(`${seed}/options.global`)),
   };
+}
+
+function drawGlobalOperations(random: SimRandom): number {
+  return random.chance(0.5) ? 4 + random.below(12) : 0;
 }
 
 /** One line: what is on. */
@@ -82,6 +90,7 @@ export function describeOptions(options: SimOptions): string {
     `managers=${options.managers}`,
     `agents=${options.agents}`,
     `operations=${options.operations}`,
+    `globalOperations=${options.globalOperations}`,
     `faultsMs=${options.faultsMs}`,
   ];
   const note = (name: string, value: number | boolean) => {

@@ -24,6 +24,8 @@ import { SimMachine } from "./machine.ts";
 import { bootManager, type RunningManager } from "./manager.ts";
 import { bootNode } from "./node.ts";
 import type { SimOptions } from "./options.ts";
+import { checkEvictions, checkNodes } from "./invariants-global.ts";
+import { GlobalWorkload } from "./workload-global.ts";
 import { Workload } from "./workload.ts";
 
 /** Virtual time in which the first manager must have founded the cluster. */
@@ -73,6 +75,7 @@ class World {
   readonly #hashes = new Map<number, string>();
   readonly #habits;
   #workload: Workload | null = null;
+  #globals: GlobalWorkload | null = null;
   #failure: string | null = null;
   #newest = 0;
   #hasJoined = false;
@@ -123,20 +126,22 @@ class World {
 
   async #trouble(): Promise<void> {
     const { clock, trace } = this.#simulation;
-    const { agents, faultsMs, operations } = this.#options;
+    const { agents, faultsMs, globalOperations, operations } = this.#options;
     for (let number = 1; number <= agents; number += 1) this.#addAgent(`a${number}`);
     for (const { process: each } of this.#agents) each.start();
     const client = this.#simulation.ports("client");
     const organization = this.#managers[0]?.running?.organization() ?? "";
-    this.#workload = new Workload({
+    const access = {
       ports: client,
       trace,
       addresses: this.#managers.map(({ address }) => address),
       identity: { nodeId: "client", role: "swarm-manager", organization },
-      operations,
       withinMs: faultsMs,
-    });
+    } as const;
+    this.#workload = new Workload({ ...access, operations });
     this.#workload.start();
+    this.#globals = new GlobalWorkload({ ...access, operations: globalOperations, spared: "a1" });
+    this.#globals.start();
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
       agents: this.#agents.map(({ process: each }) => each),
@@ -196,7 +201,7 @@ class World {
   }
 
   #whyRestless(): string | null {
-    if (this.#workload?.isDone === false) return "the client is not done";
+    if (this.#workload?.isDone === false || this.#globals?.isDone === false) return "the client is not done";
     const { nats } = this.#simulation;
     for (const { running, process: each } of this.#managers) {
       if (running === null) return `${each.name} does not run`;
@@ -300,6 +305,8 @@ class World {
       if (commit.epoch === undefined) return;
       noteAssignments(commit, commit.epoch, this.#epochs);
       this.#demand(name, checkSlots(commit, replica, this.#epochs));
+      this.#demand(name, checkNodes(commit, replica, this.#epochs));
+      this.#demand(name, checkEvictions(commit, replica));
       this.#demand(name, checkStatesGrow(commit));
       if (version % hashEvery !== 0) return;
       // After a lost tail two histories share version numbers.

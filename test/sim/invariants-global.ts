@@ -1,0 +1,68 @@
+/**
+ * What must hold of global services and of the enforcers, beside `invariants.ts`.
+ *
+ * S7: no node has two tasks of one global service with desired state RUNNING that were both assigned in one epoch.
+ * S8: no enforcer evicts a task whose node meets its placement.
+ * S9: at rest, each node that is open to a global service has exactly one wanted task of it, a paused one at most one, and
+ *     any other none.
+ */
+import { wasEvicted } from "../../machines/enforcer.ts";
+import { admissionOf, placesOf } from "../../machines/global-nodes.ts";
+import { shouldRestart } from "../../machines/restart.ts";
+import { meetsPlacement } from "../../machines/scheduling/constraints.ts";
+import { isEnded, isWanted, observedState } from "../../machines/task.ts";
+import { TaskState, type Service, type Task } from "../../proto/gen/messages.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+import type { AssignmentEpochs } from "./invariants.ts";
+
+/** S7, for the nodes that the commit touched; call `noteAssignments` before. */
+export function checkNodes(commit: Commit, store: Store, epochs: AssignmentEpochs): string | null {
+  for (const change of commit.changes) {
+    if (change.table !== "task" || change.action === "remove" || change.object.nodeId === "") continue;
+    const { serviceId, nodeId, slot } = change.object;
+    if (slot !== 0 || store.get("service", serviceId)?.spec?.global == null) continue;
+    const holders = new Map<number, Task>();
+    for (const task of store.tasksAt(serviceId, slot, nodeId)) {
+      const epoch = epochs.get(task.id);
+      if (task.desiredState !== TaskState.RUNNING || isEnded(observedState(task)) || epoch === undefined) continue;
+      const other = holders.get(epoch);
+      if (other !== undefined)
+        return `S7: node ${nodeId} has ${other.id} and ${task.id} of ${serviceId}, both assigned in epoch ${epoch}`;
+      holders.set(epoch, task);
+    }
+  }
+  return null;
+}
+
+/** S8. Tasks of simulations reserve nothing, so placement is all that there is to evict for. */
+export function checkEvictions(commit: Commit, store: Store): string | null {
+  const changed = new Set(commit.changes.map(({ object }) => object.id));
+  for (const change of commit.changes) {
+    if (change.table !== "task" || change.action !== "update" || change.old === null) continue;
+    const { object: task, old } = change;
+    if (!wasEvicted(task) || wasEvicted(old)) continue;
+    // What it rested on may have changed behind it in the same transaction.
+    if (changed.has(task.nodeId) || changed.has(task.serviceId)) continue;
+    const node = store.get("node", task.nodeId);
+    const service = store.get("service", task.serviceId);
+    const placement = (service === undefined ? task.spec : service.spec?.task)?.placement ?? null;
+    if (node === undefined || meetsPlacement(placement, node))
+      return `S8: task ${task.id} was evicted from ${task.nodeId}, which meets its placement`;
+  }
+  return null;
+}
+
+/** S9: why one global service is not at rest, or null. */
+export function findMisplaced(service: Service, store: Store): string | null {
+  for (const [nodeId, tasks] of placesOf(store.all("node"), store.tasksByService(service.id))) {
+    const { kind } = admissionOf(service, store.get("node", nodeId));
+    const wanted = tasks.filter(isWanted).length;
+    const newest = tasks.at(-1);
+    const isFinished = newest !== undefined && isEnded(observedState(newest)) && !shouldRestart(newest, tasks);
+    const most = kind === "open" || kind === "paused" ? 1 : 0;
+    const least = kind === "open" && !isFinished ? 1 : 0;
+    if (wanted < least || wanted > most)
+      return `S9: global service ${service.id} has ${wanted} tasks on node ${nodeId}, which is ${kind}`;
+  }
+  return null;
+}
