@@ -27,7 +27,7 @@ import type { Commit } from "../runtime/store/store.ts";
 import { sessionRegistered } from "../runtime/subjects.ts";
 import { AssignmentRouter, type StreamTarget } from "./assignments.ts";
 import type { Environment, Running } from "./environment.ts";
-import { Judge } from "./judge.ts";
+import { Judge, type NodeTrouble } from "./judge.ts";
 import { ProposalBatch } from "./proposal-batch.ts";
 import { RegistrationHistories } from "./registration-histories.ts";
 import { NodeSession, sessionRemoval, type Registrant, type SessionPorts } from "./session.ts";
@@ -56,6 +56,8 @@ export interface Dispatcher extends Running {
   sessions(): Iterable<SessionInfo>;
   /** What the node waits for, as far as this manager knows; empty when there is no such node. */
   explain(nodeId: string): readonly Reason[];
+  /** What this manager thinks of its nodes, for its beats. */
+  trouble(): NodeTrouble;
 }
 
 /** How long the first registration of a batch waits for others, in milliseconds: a thousand joins must not be a thousand proposals. */
@@ -126,6 +128,10 @@ class DispatcherActor implements Dispatcher {
 
   *sessions(): Iterable<SessionInfo> {
     for (const { nodeId, sessionId, state } of this.#sessions.values()) yield { nodeId, sessionId, state };
+  }
+
+  trouble(): NodeTrouble {
+    return this.#judge.trouble();
   }
 
   explain(nodeId: string): readonly Reason[] {

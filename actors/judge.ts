@@ -10,6 +10,13 @@ const lookPeriodMs = 1_000;
 /** How long a count of missing nodes stands, in milliseconds: a mass of verdicts asked for at once counts once. */
 const countAgeMsMax = 50;
 
+export interface NodeTrouble {
+  /** Nodes of own sessions that are missed now, or were declared DOWN in the last seconds. */
+  readonly missing: number;
+  /** No verdict is given now: too many nodes are missing at once, or the own view is not to be trusted. */
+  readonly isHolding: boolean;
+}
+
 export interface JudgeOptions {
   /** After a pause of this process, no verdict for this long, in milliseconds. */
   readonly settleMs: number;
@@ -72,6 +79,12 @@ export class Judge implements Running {
       ? `${missing} of ${nodes} nodes are missing at once, which is more often a fault of the network or of this manager`
       : "this manager's own link to the bus, the log or its process was not healthy for a whole grace period";
     return { kind: "held", recheckMs: massDown.recheckMs, reason };
+  }
+
+  trouble(): NodeTrouble {
+    this.#feed(this.#env.clock.now());
+    const { missing } = this.#hosted.actor.getSnapshot().context;
+    return { missing, isHolding: !this.#hosted.actor.getSnapshot().hasTag("granting") };
   }
 
   stop(): void {

@@ -146,10 +146,14 @@ export function startManager(parts: ManagerParts): Manager {
   }
 
   const progress = startProgress(environment, log);
-  const membership = startMembership(environment, { addr: advertise, checksum: () => replica.checksum });
   const dispatcher = createDispatcher(environment, {
     settled: () => parts.bus.isUp() && progress.isHealthy(),
     addr: advertise,
+  });
+  const membership = startMembership(environment, {
+    addr: advertise,
+    checksum: () => replica.checksum,
+    trouble: () => dispatcher.trouble(),
   });
   const logBroker = createLogBroker(environment);
   const ca = createCa(environment, authority);

@@ -13,6 +13,8 @@ export interface MembershipOptions {
   readonly addr: string;
   /** Checksum of the last record that the own replica applied; empty before the first. Without it replicas are not compared. */
   readonly checksum?: () => Uint8Array;
+  /** What the own dispatcher thinks of its nodes: the leader moves nothing while a manager misses some. */
+  readonly trouble?: () => { readonly missing: number; readonly isHolding: boolean };
 }
 
 /** Records whose checksums are remembered for comparing: others lag by a second's records at most, or they do not compare. */
@@ -33,7 +35,15 @@ export function startMembership(env: Environment, options: MembershipOptions): R
   const machine = membershipMachine.provide({
     actions: {
       publishBeat: () => {
-        const beat = { managerId, addr: options.addr, applied: store.version, checksum: ownChecksum() };
+        const trouble = options.trouble?.() ?? { missing: 0, isHolding: false };
+        const beat = {
+          managerId,
+          addr: options.addr,
+          applied: store.version,
+          checksum: ownChecksum(),
+          missingNodes: trouble.missing,
+          holdsVerdicts: trouble.isHolding,
+        };
         bus.publish(managerBeat(managerId), ManagerBeat.encode(ManagerBeat.create(beat)));
       },
       announce: () => {

@@ -21,6 +21,7 @@ import type { Environment, Running } from "./environment.ts";
 import { startGlobal } from "./global.ts";
 import { Writer, type Part } from "./orchestration-part.ts";
 import { startReaper } from "./reaper.ts";
+import { startRebalance } from "./rebalance.ts";
 import { startReplicated } from "./replicated.ts";
 import { startRestart } from "./restart.ts";
 import { startScheduler } from "./scheduler.ts";
@@ -38,6 +39,7 @@ export interface Orchestration extends Running {
 export function startOrchestration(env: Environment): Orchestration {
   const { store } = env;
   const writer = new Writer(env);
+  const rebalance = startRebalance(env);
   const parts: readonly Part[] = [
     startReplicated(env, writer),
     startGlobal(env, writer),
@@ -45,6 +47,7 @@ export function startOrchestration(env: Environment): Orchestration {
     startAllocator(env, writer),
     startEnforcer(env, writer),
     startReaper(env, writer),
+    rebalance,
   ];
   const scheduler = startScheduler(env);
   const watch = store.watch((commit) => tellParts(parts, commit));
@@ -60,14 +63,12 @@ export function startOrchestration(env: Environment): Orchestration {
     explainTask: (task) => explainTask(store.get("task", task.id) ?? task, view()),
     explainService(id) {
       const service = store.get("service", id);
-      return service === undefined ? [] : explainService(service, view());
+      return service === undefined ? [] : [...explainService(service, view()), ...rebalance.explain(service)];
     },
     planService: () => {
       throw new RpcError(Status.UNIMPLEMENTED, "not there yet");
     },
-    planRebalance: () => {
-      throw new RpcError(Status.UNIMPLEMENTED, "not there yet");
-    },
+    planRebalance: (request) => rebalance.plan(request),
     stop() {
       watch.unsubscribe();
       writer.stop();

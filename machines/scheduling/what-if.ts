@@ -1,0 +1,62 @@
+/**
+ * The scheduler's own choice for tasks that do not exist: its backlog over a copy of its bookkeeping, so that what is
+ * shown beforehand is what would be decided. Nothing leaves it.
+ */
+import { Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
+import type { NodeSet } from "./node-set.ts";
+import { Backlog, type RoundLimits } from "./place.ts";
+
+export type Placed =
+  | { readonly kind: "placed"; readonly nodeId: string }
+  /** `text`: as it would stand in the task's status. `nodes`: what single nodes say. */
+  | { readonly kind: "waits"; readonly text: string; readonly nodes: readonly string[] };
+
+/** A round of the real scheduler is cut into pieces for the sake of others; the choice is the same. */
+const unlimited: RoundLimits = {
+  operationsMax: Number.MAX_SAFE_INTEGER,
+  retellingsMax: Number.MAX_SAFE_INTEGER,
+  judgementsMax: Number.MAX_SAFE_INTEGER,
+};
+
+const pending = TaskStatus.create({ state: TaskState.PENDING });
+
+export class WhatIf {
+  readonly nodes: NodeSet;
+  readonly #backlog: Backlog;
+  readonly #nowMs: number;
+
+  /** `nodes` is changed: it must be nobody else's. */
+  constructor(nodes: NodeSet, nowMs: number) {
+    this.nodes = nodes;
+    this.#backlog = new Backlog(nodes);
+    this.#nowMs = nowMs;
+  }
+
+  /** One round for all of them, which then hold what they ask for. Tasks that wait are forgotten again. By task id. */
+  place(tasks: readonly Task[]): ReadonlyMap<string, Placed> {
+    for (const task of tasks) this.#backlog.follow(Task.patch(task, { status: pending }));
+    const placed = new Map<string, Placed>();
+    for (let hasMore = true; hasMore;) {
+      const round = this.#backlog.round(this.#nowMs, unlimited);
+      for (const { task, nodeId } of round.assignments) placed.set(task.id, { kind: "placed", nodeId });
+      hasMore = round.hasMore && round.assignments.length > 0;
+    }
+    for (const task of tasks) {
+      if (placed.has(task.id)) continue;
+      const told = this.#backlog.describe(Task.patch(task, { status: pending }));
+      placed.set(task.id, { kind: "waits", text: told?.text ?? "no suitable node", nodes: told?.nodes ?? [] });
+    }
+    for (const task of tasks) this.#backlog.drop(task.id);
+    return placed;
+  }
+
+  /** Where one task would go; null: nowhere. It holds what it asks for until `release`. */
+  placeOne(task: Task): string | null {
+    const placed = this.place([task]).get(task.id);
+    return placed?.kind === "placed" ? placed.nodeId : null;
+  }
+
+  release(taskId: string): void {
+    this.nodes.release(taskId);
+  }
+}
