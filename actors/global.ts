@@ -3,12 +3,14 @@
  * operations. What a removed service leaves behind is stopped by `actors/replicated.ts`, whatever its mode was.
  */
 import { globalMachine, type GlobalEvent } from "../machines/global.ts";
-import { decideGlobal, decideNodes, placesOf, type NodeDecision, type NodeStep } from "../machines/global-nodes.ts";
+import { decideNodes, placesOf, type NodeDecision, type NodeStep } from "../machines/global-nodes.ts";
 import { newTask, taskTemplate } from "../machines/new-task.ts";
-import { Currency } from "../machines/rollout.ts";
+import { templatesFor } from "../machines/rollout/pinned.ts";
+import type { Turns } from "../machines/rollout/turns.ts";
+import { Currency } from "../machines/task-currency.ts";
 import { mattersToSlot, type World } from "../machines/slots.ts";
-import { isWanted, observedState } from "../machines/task.ts";
-import { Operation, StoreObject, TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
+import { isWanted } from "../machines/task.ts";
+import { Operation, StoreObject, type Node, type Service, type Task } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { newId } from "../runtime/ids.ts";
 import type { Environment } from "./environment.ts";
@@ -28,12 +30,12 @@ interface Entry {
   nodes: Set<string> | null;
   /** Ids of tasks that a decision made and the store has not shown yet. */
   readonly creating: Set<string>;
-  isRollingOut: boolean;
   /** When something is due, in milliseconds since the epoch; null: nothing is. */
   lookAgainMs: number | null;
 }
 
-export function startGlobal(env: Environment, writer: Writer): Part {
+/** `turnsOf`: what the rollout of a service says to its nodes. */
+export function startGlobal(env: Environment, writer: Writer, turnsOf: (service: Service) => Turns): Part {
   const { store } = env;
   const random = env.random.fork("global");
   const entries = new Map<string, Entry>();
@@ -53,7 +55,6 @@ export function startGlobal(env: Environment, writer: Writer): Part {
       currency: new Currency(),
       nodes: null,
       creating: new Set(),
-      isRollingOut: false,
       lookAgainMs: null,
     };
     entries.set(serviceId, entry);
@@ -83,14 +84,13 @@ export function startGlobal(env: Environment, writer: Writer): Part {
       send(entry, { type: "decision.empty", nextMs: -1 });
       return;
     }
-    const world: World = { nowMs: env.clock.now(), nodeOf, currency: entry.currency };
+    const world: World = { nowMs: env.clock.now(), nodeOf, currency: entry.currency, turns: turnsOf(service) };
     const isDue = entry.lookAgainMs !== null && entry.lookAgainMs <= world.nowMs;
     const nodes = isDue ? null : entry.nodes;
     entry.nodes = new Set();
     let decision: NodeDecision;
     if (nodes === null) {
-      decision = decideGlobal(service, placesOf(store.all("node"), store.tasksByService(service.id)), world);
-      entry.isRollingOut = decision.isRollingOut;
+      decision = decideNodes(service, placesOf(store.all("node"), store.tasksByService(service.id)), world);
       entry.lookAgainMs = decision.lookAgainMs;
     } else {
       const some = new Map([...nodes].map((id) => [id, [...store.tasksAt(service.id, noSlot, id)]]));
@@ -111,12 +111,12 @@ export function startGlobal(env: Environment, writer: Writer): Part {
   function toOperations(entry: Entry, service: Service, steps: readonly NodeStep[]): readonly Operation[] {
     if (steps.length === 0) return [];
     const [cluster] = store.all("cluster");
-    const template = taskTemplate(service, cluster, now(env));
+    const templateFor = templatesFor(taskTemplate(service, cluster, now(env)));
     return steps.map((step) => {
       if (step.kind === "desire") return desire(step.task, step.state);
       const id = newId(random);
       entry.creating.add(id);
-      const task = newTask(template, id, noSlot, step.desired, step.slot);
+      const task = newTask(templateFor(step.like), id, noSlot, step.desired, step.slot);
       return Operation.create({ create: StoreObject.create({ task }) });
     });
   }
@@ -144,20 +144,13 @@ export function startGlobal(env: Environment, writer: Writer): Part {
         if (!entry.creating.delete((task as Task).id)) touch(entry, nodeId);
       } else if (task === null) {
         if (isWanted(old)) touch(entry, nodeId);
-      } else if (
-        entry.isRollingOut &&
-        observedState(task) >= TaskState.RUNNING &&
-        observedState(old) !== observedState(task)
-      ) {
-        touch(entry, null);
       } else if (mattersToSlot(old, task, nodeOf)) touch(entry, nodeId);
     },
 
     nodeChanged(old, node) {
       if (entries.size === 0 || (old !== null && node !== null && looksTheSame(old, node))) return;
       const { id } = (node ?? old) as Node;
-      // A rollout may have waited for a node that is back, or have nothing left to wait for.
-      for (const entry of entries.values()) touch(entry, entry.isRollingOut ? null : id);
+      for (const entry of entries.values()) touch(entry, id);
     },
 
     serviceChanged(old, service) {
@@ -172,6 +165,13 @@ export function startGlobal(env: Environment, writer: Writer): Part {
         if (entry === undefined) start(service.id);
         else touch(entry, null);
       }
+    },
+
+    turnsCame(serviceId, nodeIds) {
+      const entry = entries.get(serviceId);
+      if (entry === undefined) return;
+      for (const nodeId of nodeIds) entry.nodes?.add(nodeId);
+      send(entry, { type: "nodes.touched" });
     },
 
     commitEnded() {

@@ -26,6 +26,7 @@ import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
 import { transact } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
 import { demandAnswer, type Asked } from "./leader-questions.ts";
+import { controlRollout } from "./rollout-control.ts";
 
 export interface OperatorSources {
   /** Asks the leader. */
@@ -133,6 +134,8 @@ export function createOperator(
       async PlanRebalance(request) {
         return demandAnswer(await sources.ask({ planRebalance: request }), "planRebalance");
       },
+
+      ControlRollout: (request, call) => controlRollout(env, request, call),
 
       async RotateCertificate({ nodeId }, call) {
         await transact(env, call, () => {

@@ -9,6 +9,7 @@ import {
   type Cluster,
   type Network,
   type Node,
+  type Rollout,
   type Service,
   type Task,
   type TaskState,
@@ -29,6 +30,9 @@ export interface Part extends Running {
   networkChanged?(old: Network | null, network: Network | null): void;
   volumeChanged?(old: Volume | null, volume: Volume | null): void;
   clusterChanged?(old: Cluster | null, cluster: Cluster | null): void;
+  rolloutChanged?(old: Rollout | null, rollout: Rollout | null): void;
+  /** Slots of a service that a rollout wants tended now; may come at any time. */
+  turnsCame?(serviceId: string, slots: readonly string[]): void;
   commitEnded(): void;
 }
 

@@ -3,6 +3,8 @@
  * allocator, scheduler, reaper. All but the scheduler share one watch of the store and one writer. Nothing is remembered
  * from one leader to the next: each part reads on start what it has to go on with.
  */
+import { explainGlobal } from "../machines/explain-global.ts";
+import { readScheduleStatus } from "../machines/jobs/runs.ts";
 import { explainService, explainTask, type ExplainView } from "../machines/explain.ts";
 import type {
   Node,
@@ -19,11 +21,14 @@ import { startAllocator } from "./allocator.ts";
 import { startEnforcer } from "./enforcer.ts";
 import type { Environment, Running } from "./environment.ts";
 import { startGlobal } from "./global.ts";
+import { startJobs } from "./job.ts";
 import { Writer, type Part } from "./orchestration-part.ts";
 import { startReaper } from "./reaper.ts";
 import { startRebalance } from "./rebalance.ts";
 import { startReplicated } from "./replicated.ts";
 import { startRestart } from "./restart.ts";
+import { startSchedules } from "./schedule.ts";
+import { startRollouts } from "./rollout.ts";
 import { startScheduler } from "./scheduler.ts";
 
 export interface Orchestration extends Running {
@@ -40,9 +45,16 @@ export function startOrchestration(env: Environment): Orchestration {
   const { store } = env;
   const writer = new Writer(env);
   const rebalance = startRebalance(env);
+  const rollouts = startRollouts(env, (serviceId, slots) => {
+    for (const part of parts) part.turnsCame?.(serviceId, slots);
+  });
   const parts: readonly Part[] = [
-    startReplicated(env, writer),
-    startGlobal(env, writer),
+    // First: whoever tends a slot after a commit asks whose turn it is.
+    rollouts,
+    startReplicated(env, writer, rollouts.turnsOf),
+    startGlobal(env, writer, rollouts.turnsOf),
+    startJobs(env, writer),
+    startSchedules(env),
     startRestart(env, writer),
     startAllocator(env, writer),
     startEnforcer(env, writer),
@@ -57,13 +69,17 @@ export function startOrchestration(env: Environment): Orchestration {
     node: (id): Node | undefined => store.get("node", id),
     slot: (serviceId, slot, nodeId) => [...store.tasksAt(serviceId, slot, nodeId)],
     tasks: (serviceId) => store.tasksByService(serviceId),
+    nodes: () => store.all("node"),
+    schedule: (serviceId) => readScheduleStatus(store.get("resource", serviceId)),
     placement: (task) => scheduler.explain(task),
   });
   return {
     explainTask: (task) => explainTask(store.get("task", task.id) ?? task, view()),
     explainService(id) {
       const service = store.get("service", id);
-      return service === undefined ? [] : [...explainService(service, view()), ...rebalance.explain(service)];
+      if (service === undefined) return [];
+      if (service.spec?.global == null) return [...explainService(service, view()), ...rebalance.explain(service)];
+      return explainGlobal(service, { ...view(), nodes: () => store.all("node") });
     },
     planService: () => {
       throw new RpcError(Status.UNIMPLEMENTED, "not there yet");
@@ -96,6 +112,9 @@ function tellParts(parts: readonly Part[], { changes }: Commit): void {
         break;
       case "volume":
         for (const part of parts) part.volumeChanged?.(change.old, isGone ? null : change.object);
+        break;
+      case "rollout":
+        for (const part of parts) part.rolloutChanged?.(change.old, isGone ? null : change.object);
         break;
       case "cluster":
         for (const part of parts) part.clusterChanged?.(change.old, isGone ? null : change.object);

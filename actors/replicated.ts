@@ -3,19 +3,22 @@
  * store changes into "look at these slots" and decisions into operations.
  */
 import { newTask, taskTemplate } from "../machines/new-task.ts";
+import { templatesFor } from "../machines/rollout/pinned.ts";
+import type { Turns } from "../machines/rollout/turns.ts";
 import { replicatedMachine, type ReplicatedEvent } from "../machines/replicated.ts";
 import { faultOf } from "../machines/restart.ts";
-import { Currency } from "../machines/rollout.ts";
+import { Currency } from "../machines/task-currency.ts";
 import {
   decideService,
   decideSlots,
   groupBySlot,
+  isSameToSlots,
   mattersToSlot,
   type Decision,
   type Step,
   type World,
 } from "../machines/slots.ts";
-import { isWanted, observedState } from "../machines/task.ts";
+import { isWanted } from "../machines/task.ts";
 import { Operation, StoreObject, TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { newId } from "../runtime/ids.ts";
@@ -33,13 +36,13 @@ interface Entry {
   slots: Set<number> | null;
   /** Ids of tasks that a decision made and the store has not shown yet. */
   readonly creating: Set<string>;
-  isRollingOut: boolean;
   isRemoved: boolean;
   /** When something is due, in milliseconds since the epoch; null: nothing is. */
   lookAgainMs: number | null;
 }
 
-export function startReplicated(env: Environment, writer: Writer): Part {
+/** `turnsOf`: what the rollout of a service says to its slots. */
+export function startReplicated(env: Environment, writer: Writer, turnsOf: (service: Service) => Turns): Part {
   const { store } = env;
   const random = env.random.fork("replicated");
   const entries = new Map<string, Entry>();
@@ -59,7 +62,6 @@ export function startReplicated(env: Environment, writer: Writer): Part {
       currency: new Currency(),
       slots: null,
       creating: new Set(),
-      isRollingOut: false,
       isRemoved,
       lookAgainMs: null,
     };
@@ -92,7 +94,7 @@ export function startReplicated(env: Environment, writer: Writer): Part {
       send(entry, { type: "decision.empty", nextMs: -1 });
       return;
     }
-    const world: World = { nowMs: env.clock.now(), nodeOf, currency: entry.currency };
+    const world: World = { nowMs: env.clock.now(), nodeOf, currency: entry.currency, turns: turnsOf(service) };
     const isDue = entry.lookAgainMs !== null && entry.lookAgainMs <= world.nowMs;
     const slots = isDue ? null : entry.slots;
     entry.slots = new Set();
@@ -104,7 +106,6 @@ export function startReplicated(env: Environment, writer: Writer): Part {
         service.spec.replicated.replicas,
         world,
       );
-      entry.isRollingOut = decision.isRollingOut;
       entry.lookAgainMs = decision.lookAgainMs;
     } else {
       const some = new Map([...slots].map((slot) => [slot, [...store.tasksBySlot(service.id, slot)]]));
@@ -125,12 +126,14 @@ export function startReplicated(env: Environment, writer: Writer): Part {
   function toOperations(entry: Entry, service: Service, steps: readonly Step[]): readonly Operation[] {
     if (steps.length === 0) return [];
     const [cluster] = store.all("cluster");
-    const template = taskTemplate(service, cluster, now(env));
+    const templateFor = templatesFor(taskTemplate(service, cluster, now(env)));
     return steps.map((step) => {
       if (step.kind === "desire") return desire(step.task, step.state);
       const id = newId(random);
       entry.creating.add(id);
-      return Operation.create({ create: StoreObject.create({ task: newTask(template, id, step.slot, step.desired) }) });
+      return Operation.create({
+        create: StoreObject.create({ task: newTask(templateFor(step.like), id, step.slot, step.desired) }),
+      });
     });
   }
 
@@ -197,12 +200,6 @@ export function startReplicated(env: Environment, writer: Writer): Part {
         if (!entry.creating.delete((task as Task).id)) touch(entry, slot);
       } else if (task === null) {
         if (isWanted(old)) touch(entry, null);
-      } else if (
-        entry.isRollingOut &&
-        observedState(task) >= TaskState.RUNNING &&
-        observedState(old) !== observedState(task)
-      ) {
-        touch(entry, null);
       } else if (mattersToSlot(old, task, nodeOf)) touch(entry, slot);
     },
 
@@ -220,8 +217,16 @@ export function startReplicated(env: Environment, writer: Writer): Part {
       else if (service.spec?.replicated != null) {
         const entry = entries.get(service.id);
         if (entry === undefined) start(service.id, false);
-        else touch(entry, null);
+        // What a rollout, or the allocator, says about the service is no reason to look at all of its slots.
+        else if (old === null || !isSameToSlots(old, service)) touch(entry, null);
       }
+    },
+
+    turnsCame(serviceId, slots) {
+      const entry = entries.get(serviceId);
+      if (entry === undefined || entry.isRemoved) return;
+      for (const slot of slots) entry.slots?.add(Number(slot));
+      send(entry, { type: "service.touched" });
     },
 
     commitEnded() {

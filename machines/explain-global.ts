@@ -6,7 +6,7 @@ import { NodeStatus_State, Reason, TaskState, type Node, type Service, type Task
 import { explainTask, type ExplainView } from "./explain.ts";
 import { admissionOf, placesOf, type Admission } from "./global-nodes.ts";
 import { isAttempt, shouldRestart } from "./restart.ts";
-import { Currency } from "./rollout.ts";
+import { Currency } from "./task-currency.ts";
 import { isWanted, observedState } from "./task.ts";
 import { timeMs } from "./time.ts";
 

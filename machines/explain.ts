@@ -10,11 +10,13 @@ import {
   TaskState,
   type Timestamp,
   type Node,
+  type ScheduleStatus,
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
+import { explainJob } from "./jobs/explain.ts";
 import { conditionOf, releaseOf, shouldRestart } from "./restart.ts";
-import { Currency } from "./rollout.ts";
+import { Currency } from "./task-currency.ts";
 import { timestampOf } from "./service-update.ts";
 import { modeOf } from "./validation/service.ts";
 import { isEnded, isHeld, isWanted, observedState } from "./task.ts";
@@ -27,6 +29,9 @@ export interface ExplainView {
   /** Tasks of the slot (of slot 0: those on the node), in the order in which they were made. */
   slot(serviceId: string, slot: number, nodeId: string): readonly Task[];
   tasks(serviceId: string): Iterable<Task>;
+  nodes(): Iterable<Node>;
+  /** The record of a scheduled job; null while there is none. */
+  schedule(serviceId: string): ScheduleStatus | null;
   /** Why a PENDING task has no node, as the scheduler sees it. */
   placement(task: Task): readonly Reason[];
 }
@@ -90,6 +95,7 @@ function explainEnd(task: Task, view: ExplainView): Reason {
   const successor = slot.find((other) => other !== task && isWanted(other) && slot.indexOf(other) > slot.indexOf(task));
   if (successor !== undefined)
     return reason(task, { waitingFor: `${end}; task ${successor.id} follows it`, tried: words(task) });
+  if (task.jobIteration !== null && state === TaskState.COMPLETE) return reason(task, { waitingFor: end });
   if (isWanted(task))
     return reason(task, {
       waitingFor: "the orchestrator, to replace it",
@@ -190,6 +196,15 @@ function nodeName(task: Task, node: Node | undefined): string {
 export function explainService(service: Service, view: ExplainView): readonly Reason[] {
   const since = service.meta?.updatedAt ?? null;
   const mode = modeOf(service.spec);
+  if (mode === "replicated-job" || mode === "global-job") {
+    return explainJob(service, view.tasks(service.id), {
+      nowMs: view.nowMs,
+      nodeOf: (id) => view.node(id),
+      nodes: () => view.nodes(),
+      schedule: (id) => view.schedule(id),
+      explainTask: (task) => explainTask(task, view),
+    });
+  }
   if (mode !== "replicated") {
     return [
       Reason.create({

@@ -20,7 +20,6 @@ import {
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
-import { isNeverPlaced } from "./reaper.ts";
 import { isAttempt, shouldRestart } from "./restart.ts";
 import { isVacant } from "./rollout/slot.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";

@@ -1,140 +1,204 @@
 /**
- * Replacing tasks whose service has changed: a plain stop-first replacement, so many slots at a time as the update config
- * says. It keeps no state: which slots are done, under way or left is read from the tasks. The order start-first, watching
- * for failures, pausing and rolling back are not decided here.
+ * A rollout: bringing the slots of a service, some at a time, from one spec to another, and back. One actor for each
+ * service that has slots of another spec. The chart says in which phase it is; `machines/rollout/tracker.ts` says which
+ * slots have their turn and what has failed, `machines/rollout/status.ts` what is written, and the service's orchestrator
+ * (`machines/slots.ts`) makes and stops the tasks.
  *
- * U1: at most `parallelism` slots are between two specs, not counting slots in which nothing runs anyway.
- * U2: a new spec that never runs goes no further than the slots it has: the other slots keep running the old one.
+ *   beginning ──▶ updating ──▶ completing ──▶ over          paused ⇄ updating ⇄ stepping, by an operator
+ *                    │ failed: pausing ──▶ paused
+ *                    └ failed: turningBack ──▶ rollingBack ──▶ completing
+ *                                                  └ failed, aborted: rollbackPaused (⇄ rollingBack ⇄ rollbackStepping)
+ *
+ * R1: the phase is what the store says: every write of it, an operator's or this actor's, comes back as `phase.is`. So
+ *     another leader's actor goes on in the same phase, and two wishes at once cannot both be granted.
+ * R2: whatever is waited for has a deadline: each new task, and the whole rollout.
+ * R3: a rollback that fails stays `rollback paused`.
  */
-import {
-  Task,
-  TaskSpec,
-  TaskState,
-  UpdateStatus_UpdateState,
-  type Node,
-  type Service,
-  type ServiceSpec,
-  type UpdateConfig,
-} from "../proto/gen/messages.ts";
-import { meetsPlacement } from "./scheduling/constraints.ts";
-import { isUpToDate } from "./task-currency.ts";
-import { observedState } from "./task.ts";
-import { durationMs, timeMs } from "./time.ts";
+import { assign, setup } from "xstate";
+import type { RolloutPhase } from "./rollout/status.ts";
+import { effect } from "./effect.ts";
 
-/** SwarmKit's default: one slot after the other. */
-const parallelismDefault = 1;
+/** Longest wait of one timer, in milliseconds; a later deadline is looked at again by then. */
+const timerMsMax = 86_400_000;
 
-/** What the tasks of one slot are to a rollout. */
-export interface SlotProgress {
-  readonly slot: number;
-  /** The task that is wanted there, or, where none is, the finished one that fills the slot. */
-  readonly task: Task;
-  readonly isOutdated: boolean;
-  /** Other tasks were in the slot before: of an older spec, or failures of the present one. Unlike that of a slot just added. */
-  readonly hasHistory: boolean;
-  /** The task is being replaced anyway, by one of the present spec. */
-  readonly isChanging: boolean;
-}
-
-export interface Rollout {
-  /** Slots whose task is to be replaced now. */
-  readonly replace: readonly number[];
-  /** True while there is more to do: then each task that reaches RUNNING matters. */
-  readonly isUnderWay: boolean;
-  /** When the pause between two slots ends, in milliseconds since the epoch; null when nothing waits for that. */
-  readonly lookAgainMs: number | null;
-}
-
-export function updateConfigOf(service: Service): UpdateConfig | null {
-  const isRollback = service.updateStatus?.state === UpdateStatus_UpdateState.ROLLBACK_STARTED;
-  return (isRollback ? service.spec?.rollback : service.spec?.update) ?? null;
-}
-
-export function planRollout(service: Service, slots: readonly SlotProgress[], nowMs: number): Rollout {
-  const outdated = slots.filter((slot) => slot.isOutdated && !slot.isChanging);
-  if (outdated.length === 0) return { replace: [], isUnderWay: false, lookAgainMs: null };
-  const config = updateConfigOf(service);
-  const parallelism = config === null ? parallelismDefault : config.parallelism;
-  const pauseMs = durationMs(config?.delay ?? null, 0);
-  const replace: number[] = [];
-  const running: SlotProgress[] = [];
-  for (const slot of outdated) {
-    // Nothing is lost by replacing what does not run, and it may be the very reason for the change.
-    if (observedState(slot.task) === TaskState.RUNNING) running.push(slot);
-    else replace.push(slot.slot);
-  }
-  let busy = 0;
-  let lookAgainMs: number | null = null;
-  for (const { task, isOutdated, hasHistory, isChanging } of slots) {
-    if (isChanging && (isOutdated || hasHistory)) busy += 1;
-    if (isChanging || isOutdated || !hasHistory) continue;
-    const state = observedState(task);
-    // One that finished well has done what its spec asks for; one that ended otherwise, for good, holds the rollout (U2).
-    if (state === TaskState.COMPLETE) continue;
-    if (state !== TaskState.RUNNING) {
-      busy += 1;
-      continue;
+export type RolloutEvent =
+  /** What the store says now. `mustBegin`: there is something to do, and no record of it yet. `remainingMs`: until its deadline. */
+  | {
+      readonly type: "phase.is";
+      readonly phase: RolloutPhase;
+      readonly mustBegin: boolean;
+      readonly remainingMs: number;
     }
-    const untilMs = timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null) + pauseMs;
-    if (untilMs <= nowMs) continue;
-    busy += 1;
-    if (lookAgainMs === null || untilMs < lookAgainMs) lookAgainMs = untilMs;
-  }
-  const room = parallelism === 0 ? running.length : Math.max(0, parallelism - busy - replace.length);
-  running.sort((a, b) => a.slot - b.slot);
-  for (const slot of running.slice(0, room)) replace.push(slot.slot);
-  return { replace, isUnderWay: true, lookAgainMs };
+  /** It is completed, and no slot is of another spec; or the service is gone. */
+  | { readonly type: "rollout.over" }
+  /** Tasks of its slots, or a node, have changed. */
+  | { readonly type: "slots.touched" }
+  | { readonly type: "round.due" }
+  /** New tasks are on their way. `nextMs`: milliseconds until something is due by itself; -1: nothing is. */
+  | { readonly type: "look.busy"; readonly nextMs: number }
+  /** All that waits is the delay between slots. */
+  | { readonly type: "look.delayed"; readonly nextMs: number }
+  /** Every slot has what it should; the last are still being watched. */
+  | { readonly type: "look.watching"; readonly nextMs: number }
+  | { readonly type: "look.finished" }
+  /** The batch of a step is done. */
+  | { readonly type: "look.stepped" }
+  | { readonly type: "look.choose" }
+  /** More failed than may, or the deadline has passed. `isWayBack`: the settings ask for a rollback. */
+  | { readonly type: "look.failed"; readonly isWayBack: boolean };
+
+export interface RolloutContext {
+  readonly serviceId: string;
+  readonly nextMs: number;
+  readonly remainingMs: number;
 }
 
-/**
- * Whether the tasks of one service are what it asks for now. Comparing two specs costs some 100 µs, and the tasks of a
- * service share few, so each pair is compared once.
- */
-export class Currency {
-  #service: ServiceSpec | null = null;
-  #known = new Map<TaskSpec, Map<string, boolean>>();
-  #movedOnly = new Map<TaskSpec, boolean>();
+const machine = setup({
+  types: {
+    context: {} as RolloutContext,
+    events: {} as RolloutEvent,
+    input: {} as { readonly serviceId: string },
+  },
+  actions: {
+    /** Answered by `phase.is`. */
+    readPhase: effect("readPhase"),
+    /** Answered by `round.due` once the commits under way have been seen. */
+    gather: effect("gather"),
+    /** Counts what failed, gives slots their turn; answered by one of the `look` events. */
+    look: effect("look"),
+    /** Keeps what was counted, and which task holds it up, in the store; needs no answer. */
+    note: effect("note"),
+    /** Each is written with what it was decided on, and answered by `phase.is`. */
+    begin: effect("begin"),
+    pause: effect("pause"),
+    turnBack: effect("turnBack"),
+    complete: effect("complete"),
+    chooseBatch: effect("chooseBatch"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
+    rememberRemaining: assign((_, { remainingMs }: { remainingMs: number }) => ({ remainingMs })),
+  },
+  guards: {
+    hasNext: ({ context }) => context.nextMs >= 0,
+    hasDeadline: ({ context }) => context.remainingMs >= 0,
+    wantsWayBack: (_, { isWayBack }: { isWayBack: boolean }) => isWayBack,
+    mustBegin: (_, { mustBegin }: { mustBegin: boolean }) => mustBegin,
+    isPhase: (_, { is, phase }: { is: RolloutPhase; phase: RolloutPhase }) => is === phase,
+  },
+  delays: {
+    nextLook: ({ context }) => Math.min(context.nextMs, timerMsMax),
+    deadline: ({ context }) => Math.min(context.remainingMs, timerMsMax),
+  },
+});
 
-  isOutdated(task: Task, service: Service, nodeOf: (id: string) => Node | undefined): boolean {
-    if ((task.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0)) return false;
-    const { spec } = task;
-    if (spec === null || service.spec === null) return true;
-    if (this.#service !== service.spec) {
-      this.#service = service.spec;
-      this.#known = new Map();
-      this.#movedOnly = new Map();
-    }
-    if (this.#isCurrent(task, spec, service)) return false;
-    // A change of placement alone leaves the tasks where they satisfy it.
-    const node = task.nodeId === "" ? undefined : nodeOf(task.nodeId);
-    if (node === undefined || !this.#differsInPlacementOnly(task, spec, service)) return true;
-    return !meetsPlacement(service.spec.task?.placement ?? null, node);
-  }
+/** The states of a phase in which slots change; the same on the way there and back, in one go or a step at a time. */
+const moving = machine.createStateConfig({
+  initial: "gathering",
+  after: { deadline: { guard: "hasDeadline", target: ".looking" } },
+  on: {
+    "look.finished": "#rollout.completing",
+    "look.stepped": "#rollout.pausing",
+    "look.choose": "#rollout.choosing",
+    "look.failed": [
+      { guard: { type: "wantsWayBack", params: ({ event }) => event }, target: "#rollout.turningBack" },
+      { target: "#rollout.pausing" },
+    ],
+    "look.busy": { target: ".replacing", actions: { type: "rememberNext", params: ({ event }) => event } },
+    "look.delayed": { target: ".delaying", actions: { type: "rememberNext", params: ({ event }) => event } },
+    "look.watching": { target: ".watching", actions: { type: "rememberNext", params: ({ event }) => event } },
+    "slots.touched": ".gathering",
+    "round.due": ".looking",
+  },
+  states: {
+    gathering: {
+      description: "Something changed; more may come with the same commits.",
+      entry: "gather",
+      on: { "slots.touched": {} },
+    },
+    looking: {
+      description: "Counts failures, and gives as many slots their turn as may be on their way at once. U1, U2",
+      entry: "look",
+    },
+    replacing: {
+      description: "New tasks are on their way in some slots; each has its progress deadline. R2",
+      entry: "note",
+      after: { nextLook: { guard: "hasNext", target: "looking" } },
+    },
+    delaying: {
+      description: "The pause between one slot and the next.",
+      entry: "note",
+      after: { nextLook: { guard: "hasNext", target: "looking" } },
+    },
+    watching: {
+      description: "Every slot has its new task; those that came last are watched for as long as the settings say.",
+      entry: "note",
+      after: { nextLook: { guard: "hasNext", target: "looking" } },
+    },
+  },
+});
 
-  #isCurrent(task: Task, spec: TaskSpec, service: Service): boolean {
-    let verdicts = this.#known.get(spec);
-    if (verdicts === undefined) this.#known.set(spec, (verdicts = new Map()));
-    const state = observedState(task);
-    const isPulled = task.desiredState <= TaskState.RUNNING && state >= TaskState.READY && state <= TaskState.RUNNING;
-    const key = `${isPulled}/${endpointKey(task)}`;
-    let isCurrent = verdicts.get(key);
-    if (isCurrent === undefined) verdicts.set(key, (isCurrent = isUpToDate(task, service)));
-    return isCurrent;
-  }
-
-  #differsInPlacementOnly(task: Task, spec: TaskSpec, service: Service): boolean {
-    let answer = this.#movedOnly.get(spec);
-    if (answer === undefined) {
-      const moved = TaskSpec.patch(spec, { placement: service.spec?.task?.placement ?? null });
-      this.#movedOnly.set(spec, (answer = isUpToDate(Task.patch(task, { spec: moved }), service)));
-    }
-    return answer;
-  }
-}
-
-/** What of a task's endpoint the comparison looks at. */
-function endpointKey(task: Task): string {
-  const spec = task.endpoint?.spec ?? null;
-  if (spec === null) return "";
-  return `${spec.mode};${spec.ports.map((port) => `${port.name},${port.protocol},${port.targetPort},${port.publishedPort},${port.publishMode}`).join(";")}`;
-}
+export const rolloutMachine = machine.createMachine({
+  id: "rollout",
+  context: ({ input }) => ({ serviceId: input.serviceId, nextMs: -1, remainingMs: -1 }),
+  initial: "reading",
+  options: { maxIterations: 1_000 },
+  on: {
+    "phase.is": [
+      { guard: { type: "mustBegin", params: ({ event }) => event }, target: ".beginning" },
+      ...(
+        [
+          ["updating", ".updating"],
+          ["stepping", ".stepping"],
+          ["paused", ".paused"],
+          ["rolling back", ".rollingBack"],
+          ["rollback stepping", ".rollbackStepping"],
+          ["rollback paused", ".rollbackPaused"],
+        ] as const
+      ).map(([phase, target]) => ({
+        guard: {
+          type: "isPhase" as const,
+          params: ({ event }: { event: { phase: RolloutPhase } }) => ({ is: phase, phase: event.phase }),
+        },
+        target,
+        reenter: true,
+        actions: {
+          type: "rememberRemaining" as const,
+          params: ({ event }: { event: { remainingMs: number } }) => event,
+        },
+      })),
+    ],
+    "rollout.over": ".over",
+    "slots.touched": {},
+    "round.due": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    reading: { description: "A leader has just taken it up.", entry: "readPhase" },
+    beginning: {
+      description: "Slots are of another spec than the service: how many is written down, with when it began.",
+      entry: "begin",
+    },
+    updating: { ...moving, description: "Slots change to the new spec, some at a time." },
+    stepping: { ...moving, description: "As updating, for the slots of one batch; then it pauses." },
+    choosing: {
+      description: "An operator asked for one step: its slots are named in the record, so that no leader takes others.",
+      entry: "chooseBatch",
+    },
+    pausing: { description: "Too much failed, or a step is done: that it pauses is being written.", entry: "pause" },
+    paused: {
+      description:
+        "No further slot changes, and each keeps the spec that it has. Ended by an operator's resume, step or abort, or by an update.",
+    },
+    turningBack: {
+      description: "Too much failed: the service is given its previous spec, or pauses where it has none. D2",
+      entry: "turnBack",
+    },
+    rollingBack: { ...moving, description: "Slots change back to the previous spec, by the rollback settings." },
+    rollbackStepping: { ...moving, description: "As rollingBack, for the slots of one batch; then it pauses." },
+    rollbackPaused: {
+      description: "The way back failed too, or was stopped by hand. Ended as `paused` is. R3",
+    },
+    completing: { description: "Nothing is left to do: that is being written.", entry: "complete" },
+    over: { description: "Every slot has what the service asks for.", type: "final" },
+  },
+});

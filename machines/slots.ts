@@ -2,30 +2,33 @@
  * What is to be done in the slots of one replicated service (SwarmKit's reconciliation). Pure and without memory: the
  * whole answer follows from the stored tasks, so deciding twice, late, or on another manager gives the same.
  *
- * V1: at most one task of a slot is wanted.
+ * V1: at most one task of a slot is wanted; while a start-first rollout replaces it, the old one that runs and the new one.
  * V2: a slot whose task is over and must not be restarted stays filled: a job that has finished is not done again.
  * V3: new tasks take the lowest free slot numbers, from 1.
  * V4: scaling down takes, in this order, slots without a settled task, then the highest copies on the fullest nodes, of
  *     those the ones that do not run, and of those the highest numbers.
  * V5: a task that follows one still stopping in its slot is desired READY until that one has stopped (Q4).
+ * V6: a slot changes to the service's present spec only when a rollout says that it is its turn. Until then what follows
+ *     its task has that task's spec: while an update is paused, what crashes comes back as it was.
  */
 import { TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
 import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeOf } from "./restart.ts";
-import { planRollout, type Currency, type SlotProgress } from "./rollout.ts";
+import { isSameMessage } from "./same-message.ts";
+import { noTurns, type Turns } from "./rollout/turns.ts";
+import type { Currency } from "./task-currency.ts";
 import { isEnded, isWanted, observedState } from "./task.ts";
 
 /** `Slot`: what names a place for a task: a slot's number, or, for a global service, its node's id. */
 export type Step<Slot = number> =
   | { readonly kind: "desire"; readonly task: Task; readonly state: TaskState }
-  | { readonly kind: "create"; readonly slot: Slot; readonly desired: TaskState };
+  /** `like`: the task whose spec the new one has; absent: it has the service's present one. */
+  | { readonly kind: "create"; readonly slot: Slot; readonly desired: TaskState; readonly like?: Task };
 
 export interface Decision<Slot = number> {
   /** In the order in which they must enter the log: what ends a slot's task stands before what follows it. */
   readonly steps: readonly Step<Slot>[];
   /** When to look again even if nothing happens, in milliseconds since the epoch; null: never. */
   readonly lookAgainMs: number | null;
-  /** True while a task that reaches RUNNING can make more to do. */
-  readonly isRollingOut: boolean;
   /** There is more to do than one decision may hold: decide again when this one is written. */
   readonly isPartial: boolean;
 }
@@ -38,6 +41,8 @@ export interface World {
   readonly nowMs: number;
   readonly nodeOf: NodeOf;
   readonly currency: Currency;
+  /** Absent: there is no rollout. */
+  readonly turns?: Turns;
 }
 
 /** Tasks of one slot, in the order in which they were made. */
@@ -71,19 +76,20 @@ export class Plan<Slot = number> {
     if (this.lookAgainMs === null || timeMs < this.lookAgainMs) this.lookAgainMs = timeMs;
   }
 
-  /** V5. `delayMs`: restart delay after the task that ended last. */
-  create(slot: Slot, tasks: readonly Task[], delayMs = 0): void {
+  /** V5. `delayMs`: restart delay after the task that ended last. `like`: see Step. */
+  create(slot: Slot, tasks: readonly Task[], delayMs = 0, like: Task | null = null): void {
     const mustWait = delayMs > 0 || tasks.some((task) => isStopping(task, this.#world.nodeOf));
-    this.steps.push({ kind: "create", slot, desired: mustWait ? TaskState.READY : TaskState.RUNNING });
+    const desired = mustWait ? TaskState.READY : TaskState.RUNNING;
+    this.steps.push(like === null ? { kind: "create", slot, desired } : { kind: "create", slot, desired, like });
   }
 
-  decision(isRollingOut: boolean, isPartial: boolean): Decision<Slot> {
+  decision(isPartial: boolean): Decision<Slot> {
     let end = Math.min(this.steps.length, stepsMax);
     // What follows the end of a slot's task is not cut from it.
     while (end < this.steps.length && this.steps[end]?.kind === "create") end += 1;
     const isCut = end < this.steps.length;
     const steps = isCut ? this.steps.slice(0, end) : this.steps;
-    return { steps, lookAgainMs: this.lookAgainMs, isRollingOut, isPartial: isPartial || isCut };
+    return { steps, lookAgainMs: this.lookAgainMs, isPartial: isPartial || isCut };
   }
 
   /** Replaces the slot's task by one of the present spec. */
@@ -97,7 +103,7 @@ export class Plan<Slot = number> {
 export function decideSlots(service: Service, slots: Slots, world: World): Decision {
   const plan = new Plan(world);
   for (const [slot, tasks] of slots) tend(plan, service, slot, tasks, world);
-  return plan.decision(false, false);
+  return plan.decision(false);
 }
 
 export type Tended =
@@ -114,12 +120,24 @@ export function tend<Slot>(
   tasks: readonly Task[],
   world: World,
 ): Tended {
+  const turns = world.turns ?? noTurns;
   const wanted = tasks.filter(isWanted);
   const first = wanted[0];
-  if (first === undefined) return emptySlot(tasks);
-  const kept = wanted.length === 1 ? first : best(wanted, service, world);
-  for (const task of wanted) if (task !== kept) plan.desire(task, TaskState.SHUTDOWN);
+  if (first === undefined) return tendEmpty(plan, service, slot, tasks, world);
+  const outdated = wanted.filter((task) => world.currency.isOutdated(task, service, world.nodeOf));
+  const isMixed = outdated.length > 0 && outdated.length < wanted.length;
+  const old = isMixed && turns.isStartFirst ? best(outdated, service, world) : null;
+  const kept = wanted.length === 1 ? first : best(isMixed ? without(wanted, outdated) : wanted, service, world);
+  const isBesideOld = old !== null && runs(old, world) && !runs(kept, world);
+  for (const task of wanted) if (task !== kept && !(isBesideOld && task === old)) plan.desire(task, TaskState.SHUTDOWN);
+  const isOld = outdated.includes(kept);
   const fault = faultOf(kept, world.nodeOf);
+  if (isOld && turns.mayReplace(String(slot))) {
+    // With start-first only what runs is worth keeping until the new one does.
+    if (turns.isStartFirst && runs(kept, world)) plan.create(slot, without(tasks, [kept]));
+    else plan.replace(slot, kept, tasks);
+    return { kind: "live", task: kept, isSettled: false };
+  }
   if (fault === null) return { kind: "live", task: kept, isSettled: wanted.length === 1 };
   if (fault === "ended" && kept.desiredState === TaskState.READY) {
     // It ended before it was allowed to run. Its successor comes when its own wait is over, or this would be a hot loop.
@@ -130,9 +148,30 @@ export function tend<Slot>(
     }
   }
   plan.desire(kept, TaskState.SHUTDOWN);
+  if (isBesideOld && (turns.isHeld || !shouldRestart(kept, tasks))) return { kind: "live", task: old, isSettled: true };
   if (!shouldRestart(kept, tasks)) return { kind: "filled", task: kept };
-  plan.create(slot, tasks, fault === "ended" ? delayAfterMs(kept, world.nodeOf) : 0);
+  const followed = isBesideOld ? without(tasks, [old]) : tasks;
+  // V6
+  const like = isOld ? kept : null;
+  plan.create(slot, followed, fault === "ended" ? delayAfterMs(kept, world.nodeOf) : 0, like);
   return { kind: "live", task: kept, isSettled: false };
+}
+
+function without(tasks: readonly Task[], others: readonly Task[]): readonly Task[] {
+  return tasks.filter((task) => !others.includes(task));
+}
+
+function runs(task: Task, world: World): boolean {
+  return observedState(task) === TaskState.RUNNING && faultOf(task, world.nodeOf) === null;
+}
+
+/** A finished task is replaced in its turn as one that runs is. */
+function tendEmpty<Slot>(plan: Plan<Slot>, service: Service, slot: Slot, tasks: readonly Task[], world: World): Tended {
+  const tended = emptySlot(tasks);
+  if (tended.kind !== "filled" || world.turns?.mayReplace(String(slot)) !== true) return tended;
+  if (!world.currency.isOutdated(tended.task, service, world.nodeOf)) return tended;
+  plan.create(slot, tasks);
+  return { kind: "live", task: tended.task, isSettled: false };
 }
 
 /** V2. What is being removed no longer fills its slot. */
@@ -164,7 +203,7 @@ interface Standing {
   readonly isSettled: boolean;
 }
 
-/** Everything: the number of slots, each slot's task, and the rollout. `replicas`: slots wanted. */
+/** Everything: the number of slots, and each slot's task. `replicas`: slots wanted. */
 export function decideService(service: Service, slots: Slots, replicas: number, world: World): Decision {
   const standing: Standing[] = [];
   const dead: (readonly [number, readonly Task[]])[] = [];
@@ -198,12 +237,11 @@ export function decideService(service: Service, slots: Slots, replicas: number, 
     plan.steps.push(...own.steps);
     if (own.lookAgainMs !== null) plan.lookAt(own.lookAgainMs);
   }
-  const reused = fill(plan, kept, dead, replicas);
+  const reused = fill(plan, service, kept, dead, replicas, world);
   const isPartial = replicas - kept.length > creationsMax;
   // Dead slots that the next decision may use keep their history.
   if (!isPartial) for (const [slot, tasks] of dead) if (!reused.has(slot)) removeAll(plan, tasks);
-  const isRollingOut = rollOut(plan, service, kept, world);
-  return plan.decision(isRollingOut, isPartial);
+  return plan.decision(isPartial);
 }
 
 /** Everything of the slot goes: the reaper deletes each task once nothing of it runs. */
@@ -214,9 +252,11 @@ function removeAll(plan: Plan, tasks: readonly Task[]): void {
 /** V3. Answers which dead slots are used again; those keep their tasks as history. */
 function fill(
   plan: Plan,
+  service: Service,
   kept: readonly Standing[],
   dead: readonly (readonly [number, readonly Task[]])[],
   replicas: number,
+  world: World,
 ): Set<number> {
   const reused = new Set<number>();
   let missing = Math.min(replicas - kept.length, creationsMax);
@@ -225,7 +265,12 @@ function fill(
   const left = new Map(dead);
   for (let slot = 1; missing > 0; slot += 1) {
     if (taken.has(slot)) continue;
-    plan.create(slot, left.get(slot) ?? []);
+    const tasks = left.get(slot) ?? [];
+    const last = tasks.at(-1);
+    // V6: nobody takes the slot's turn while it is paused.
+    const isPinned = last !== undefined && world.turns?.isHeld === true;
+    const like = isPinned && world.currency.isOutdated(last, service, world.nodeOf) ? last : null;
+    plan.create(slot, tasks, 0, like);
     reused.add(slot);
     missing -= 1;
   }
@@ -234,7 +279,7 @@ function fill(
 
 /** V4 */
 function choose(standing: readonly Standing[], replicas: number): readonly Standing[] {
-  const inOrder = [...standing].sort((a, b) => Number(runs(b)) - Number(runs(a)) || a.slot - b.slot);
+  const inOrder = [...standing].sort((a, b) => Number(isUp(b)) - Number(isUp(a)) || a.slot - b.slot);
   const copies = new Map<string, number>();
   // Number of the copy on its node; slots that have not settled come last, and finished ones before them.
   const ordinal = new Map<Standing, number>();
@@ -252,30 +297,8 @@ function choose(standing: readonly Standing[], replicas: number): readonly Stand
   return inOrder.slice(0, replicas).sort((a, b) => a.slot - b.slot);
 }
 
-function runs({ task }: Standing): boolean {
+function isUp({ task }: Standing): boolean {
   return observedState(task) === TaskState.RUNNING;
-}
-
-function rollOut(plan: Plan, service: Service, kept: readonly Standing[], world: World): boolean {
-  const version = service.specVersion?.index ?? 0;
-  // Nearly always every task is of the present version: then there is nothing to find out.
-  if (kept.every(({ task }) => (task.specVersion?.index ?? 0) === version)) return false;
-  const bySlot = new Map<number, Standing>();
-  const progress: SlotProgress[] = [];
-  for (const one of kept) {
-    bySlot.set(one.slot, one);
-    const isOutdated = world.currency.isOutdated(one.task, service, world.nodeOf);
-    const hasHistory = one.tasks.length > 1;
-    const isChanging = !one.isSettled && !one.isFilled;
-    progress.push({ slot: one.slot, task: one.task, isOutdated, hasHistory, isChanging });
-  }
-  const rollout = planRollout(service, progress, world.nowMs);
-  for (const slot of rollout.replace) {
-    const one = bySlot.get(slot);
-    if (one !== undefined) plan.replace(slot, one.task, one.tasks);
-  }
-  if (rollout.lookAgainMs !== null) plan.lookAt(rollout.lookAgainMs);
-  return rollout.isUnderWay;
 }
 
 /** Whether a change of a task can make something to do in its slot; most changes are steps on the way to RUNNING. */
@@ -285,4 +308,13 @@ export function mattersToSlot(old: Task, task: Task, nodeOf: (id: string) => Nod
     return task.desiredState < TaskState.REMOVE && isEnded(observedState(task)) && !isEnded(observedState(old));
   if (isEnded(observedState(task)) && !isEnded(observedState(old))) return true;
   return old.nodeId !== task.nodeId && faultOf(task, nodeOf) !== null;
+}
+
+/** Whether two states of a service ask the same of all its slots at once; what a rollout does with them it tells one by one. */
+export function isSameToSlots(old: Service, service: Service): boolean {
+  return (
+    (old.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0) &&
+    old.pendingDelete === service.pendingDelete &&
+    isSameMessage(old.spec, service.spec)
+  );
 }

@@ -16,6 +16,7 @@ import {
 import { checkJobLabels } from "../jobs/labels.ts";
 import { checkDnsName } from "../names.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
+import { checkRolloutLabels } from "../rollout/settings.ts";
 import { isSameMessage } from "../same-message.ts";
 import { checkTaskSpec, isNegative } from "./task-spec.ts";
 
@@ -90,6 +91,7 @@ export function checkServiceSpec(spec: ServiceSpec | null): Refusal | null {
     () => checkUpdateConfig(spec.rollback, "rollback"),
     () => checkEndpoint(spec.endpoint),
     () => checkJobLabels(spec),
+    () => checkRolloutLabels(spec),
   );
 }
 

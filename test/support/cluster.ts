@@ -31,7 +31,7 @@ import {
   Removal,
   StoreObject,
 } from "../../proto/gen/messages.ts";
-import { timestampOf } from "../../machines/service-update.ts";
+import { timestampOf, updatedService } from "../../machines/service-update.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { testManager, type TestManager } from "./manager.ts";
 
@@ -127,8 +127,7 @@ export async function testCluster(nodes: readonly string[]): Promise<TestCluster
     async updateService(id: string, change: (spec: ServiceSpec) => ServiceSpec) {
       const stored = store.get("service", id) as Service;
       const spec = change(stored.spec as ServiceSpec);
-      const version = stored.meta?.version ?? null;
-      const service = Service.patch(stored, { spec, specVersion: version, previousSpec: stored.spec });
+      const service = updatedService(stored, spec, stored.meta?.version ?? Version.create(), clock.now());
       await cluster.propose(Operation.create({ update: StoreObject.create({ service }) }));
     },
     async removeService(id: string) {

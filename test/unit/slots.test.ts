@@ -1,6 +1,6 @@
 // What a decision holds, where the whole cluster would be too much to set up.
 import test from "ava";
-import { Currency } from "../../machines/rollout.ts";
+import { Currency } from "../../machines/task-currency.ts";
 import {
   creationsMax,
   decideService,
@@ -115,7 +115,6 @@ test("deciding what is decided already changes nothing", (t) => {
   t.deepEqual(decideService(service, groupBySlot(tasks), 3, world()), {
     steps: [],
     lookAgainMs: null,
-    isRollingOut: false,
     isPartial: false,
   });
 });

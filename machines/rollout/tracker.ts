@@ -1,0 +1,495 @@
+/**
+ * A rollout's slots as it goes on. Fed with single changes of tasks, it looks again only at the slots that these touch:
+ * a report costs the same in a service of twenty tasks and of twenty thousand. All of it can be made anew from the stored
+ * tasks and the record, which is what a new leader does.
+ *
+ * U1: at most `parallelism` slots are on their way at once, and slots are taken in ascending order. A slot whose new task
+ *     has failed, which the failure ratio allows, no longer counts.
+ * U2: each task of the target that ends by itself before it ran for `monitor`, or does not run within the progress
+ *     deadline, is one failure; successors that the restart supervisor makes count as well, and none counts twice.
+ * U3: only slots that had a task of another spec are the rollout's: what scaling adds neither holds it up nor fails it.
+ * U4: of what ended while nobody led, what may have ended early counts as failed.
+ */
+import {
+  TaskState,
+  UpdateConfig_FailureAction,
+  type Rollout,
+  type Service,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { isEnded, isWanted, observedState } from "../task.ts";
+import type { Currency } from "../task-currency.ts";
+import { timeMs } from "../time.ts";
+import type { NodeOf } from "../restart.ts";
+import { Heap } from "./heap.ts";
+import { shownMs, type RolloutSettings } from "./settings.ts";
+import { factsOf, freeSinceMs, isFailure, reachedMs, slotName, type SlotFacts, type SlotWorld } from "./slot.ts";
+import { dueTo } from "./status.ts";
+
+/** A task holds the rollout up when it has not run so long after it could, in milliseconds: most do within seconds. */
+const noticeMs = 10_000;
+/** Ids of failed tasks that the record keeps: some 13 KiB. Older ones could be counted twice after a change of leader. */
+const failedTasksMax = 512;
+
+export interface TrackerOptions {
+  readonly service: Service;
+  readonly settings: RolloutSettings;
+  /** Null while the rollout has not begun. */
+  readonly record: Rollout | null;
+  readonly currency: Currency;
+  readonly nodeOf: NodeOf;
+  /** All tasks of the slot, in the order in which they were made. */
+  readonly tasksAt: (slot: number, nodeId: string) => readonly Task[];
+}
+
+interface Entry {
+  readonly name: string;
+  readonly slot: number;
+  readonly nodeId: string;
+  state: SlotFacts["state"];
+  /** The task that the state speaks of. */
+  taskId: string;
+  /** Since when it runs (done), or could (changing; 0: not yet), in milliseconds since the epoch. */
+  sinceMs: number;
+  /** A task of the target has failed here and was tolerated. */
+  hasFailed: boolean;
+}
+
+interface Due {
+  readonly atMs: number;
+  readonly entry: Entry;
+  readonly taskId: string;
+}
+
+export interface Blocker {
+  readonly task: Task;
+  readonly slot: string;
+  readonly sinceMs: number;
+  /** When it counts as failed; null while it waits for its predecessor. */
+  readonly deadlineMs: number | null;
+}
+
+/** What a look came to. `nextMs`: milliseconds until something is due by itself; -1: nothing is. */
+export type Verdict =
+  | { readonly kind: "busy" | "delayed" | "watching"; readonly nextMs: number }
+  | { readonly kind: "finished" | "stepped" }
+  | { readonly kind: "choose"; readonly batch: readonly string[] }
+  /** `why`: as UpdateStatus goes on after `update paused`. */
+  | { readonly kind: "failed" | "expired"; readonly why: string };
+
+/** `choose`: one batch is to be named. `batch`: only those slots may change. */
+export type Admission =
+  | { readonly kind: "all" }
+  | { readonly kind: "choose" }
+  | { readonly kind: "batch"; readonly slots: ReadonlySet<string> };
+
+export class RolloutTracker {
+  readonly #options: TrackerOptions;
+  readonly #world: SlotWorld;
+  readonly #entries = new Map<string, Entry>();
+  /** Slots that were outdated when they were put in. */
+  readonly #queue = new Heap<Entry>((a, b) => (a.slot === b.slot ? a.nodeId < b.nodeId : a.slot < b.slot));
+  readonly #changing = new Set<Entry>();
+  readonly #admitted = new Set<string>();
+  /** Slots within their delay. */
+  readonly #resting = new Map<Entry, number>();
+  readonly #rests = new Heap<Due>((a, b) => a.atMs < b.atMs);
+  readonly #deadlines = new Heap<Due>((a, b) => a.atMs < b.atMs);
+  /** By the slot's name: any task of it. */
+  readonly #dirty = new Map<string, Task>();
+  readonly #ends: Task[] = [];
+  readonly #failed: Set<string>;
+  /** Slots to be tended: see takeTurns. */
+  #turns: string[] = [];
+  #failures: number;
+  #lastFailure = "";
+  #outdated = 0;
+  #watchedUntilMs = 0;
+
+  /** `tasks`: all of the service's. */
+  constructor(options: TrackerOptions, tasks: Iterable<Task>, nowMs: number) {
+    this.#options = options;
+    this.#world = { service: options.service, currency: options.currency, nodeOf: options.nodeOf };
+    this.#failures = options.record?.failures ?? 0;
+    this.#failed = new Set(options.record?.failedTasks);
+    const slots = new Map<string, Task[]>();
+    for (const task of tasks) {
+      const name = slotName(task);
+      const slot = slots.get(name);
+      if (slot === undefined) slots.set(name, [task]);
+      else slot.push(task);
+    }
+    for (const [name, slot] of slots) this.#load(name, slot, nowMs);
+  }
+
+  get failures(): number {
+    return this.#failures;
+  }
+
+  /** Slots whose turn has not come or has just come, without those that were given up. */
+  get outdated(): number {
+    return this.#outdated;
+  }
+
+  /** Slots whose new task is on its way. */
+  get changing(): number {
+    return this.#changing.size;
+  }
+
+  mayReplace(slot: string): boolean {
+    return this.#admitted.has(slot);
+  }
+
+  /** For the record: the newest failed tasks that the store still has. */
+  failedTasks(isStored: (id: string) => boolean): readonly string[] {
+    for (const id of this.#failed) if (!isStored(id)) this.#failed.delete(id);
+    return [...this.#failed].slice(-failedTasksMax);
+  }
+
+  /** Answers whether the change can matter; most reports are steps on the way to RUNNING. */
+  note(old: Task | null, task: Task | null): boolean {
+    const some = (task ?? old) as Task;
+    if (old !== null && task !== null) {
+      const [before, state] = [observedState(old), observedState(task)];
+      const crosses = before !== state && state >= TaskState.RUNNING;
+      if (!crosses && old.desiredState === task.desiredState && old.nodeId === task.nodeId) return false;
+      if (crosses && isEnded(state) && isWanted(old)) this.#ends.push(task);
+    }
+    this.#dirty.set(slotName(some), some);
+    return true;
+  }
+
+  /** The slots of a node: whether a global service's may change depends on it. */
+  noteNode(tasks: Iterable<Task>): boolean {
+    let hasAny = false;
+    for (const task of tasks) {
+      if (task.serviceId !== this.#options.service.id) continue;
+      this.#dirty.set(slotName(task), task);
+      hasAny = true;
+    }
+    return hasAny;
+  }
+
+  /** Slots to be tended: those whose turn has come, and pairs of which one is no longer needed. */
+  takeTurns(): readonly string[] {
+    const turns = this.#turns;
+    this.#turns = [];
+    return turns;
+  }
+
+  look(nowMs: number, admission: Admission): Verdict {
+    this.#catchUp(nowMs);
+    const { record, settings } = this.#options;
+    const ratio = Math.fround(this.#failures / Math.max(1, record?.total ?? 0));
+    const mayFail = settings.action === UpdateConfig_FailureAction.CONTINUE || this.#failures === 0;
+    // Ratios come as single-precision numbers.
+    if (!mayFail && ratio > Math.fround(settings.failureRatio)) return { kind: "failed", why: this.#lastFailure };
+    const remainingMs = record === null ? Number.POSITIVE_INFINITY : timeMs(record.deadline) - nowMs;
+    if (remainingMs <= 0 && this.#outdated + this.#busy() > 0) return { kind: "expired", why: this.#expiry() };
+    if (admission.kind === "choose" && this.#outdated > 0) return { kind: "choose", batch: this.#nextBatch() };
+    this.#admit(admission.kind === "batch" ? admission.slots : null);
+    if (admission.kind === "batch" && this.#outdated > 0 && this.#isBatchOver(admission.slots))
+      return { kind: "stepped" };
+    if (this.#outdated === 0 && this.#busy() === 0) {
+      if (this.#watchedUntilMs <= nowMs) return { kind: "finished" };
+      return { kind: "watching", nextMs: Math.ceil(this.#watchedUntilMs - nowMs) };
+    }
+    const isDelayed = this.#busy() + this.#admitted.size === 0 && this.#resting.size > 0;
+    return { kind: isDelayed ? "delayed" : "busy", nextMs: this.#nextMs(nowMs, remainingMs) };
+  }
+
+  /** The task that has held the rollout up for longest, once it has for a while. */
+  blocker(nowMs: number): Blocker | null {
+    const due = this.#firstDeadline();
+    if (due === undefined || nowMs - due.entry.sinceMs < noticeMs) return null;
+    return this.#blockerOf(due.entry);
+  }
+
+  describe(nowMs: number): {
+    readonly waiting: number;
+    readonly changing: number;
+    readonly done: number;
+    readonly failed: number;
+    /** Those that have been on their way for longest first. */
+    readonly blockers: readonly Blocker[];
+  } {
+    this.#catchUp(nowMs);
+    let [done, failed] = [0, 0];
+    const blocking: Entry[] = [];
+    for (const entry of this.#entries.values()) {
+      if (entry.hasFailed && entry.state !== "done") failed += 1;
+      else if (entry.state === "done") done += 1;
+      if (entry.state === "changing") blocking.push(entry);
+    }
+    const blockers = blocking
+      .map((entry) => this.#blockerOf(entry))
+      .filter((one) => one !== null)
+      .sort((a, b) => a.sinceMs - b.sinceMs);
+    return { waiting: this.#outdated, changing: this.#busy(), done, failed, blockers };
+  }
+
+  #load(name: string, tasks: readonly Task[], nowMs: number): void {
+    const facts = factsOf(tasks, this.#world);
+    const [any] = tasks;
+    // U3
+    if (!facts.isPart || any === undefined) return;
+    const entry = this.#enter(name, any);
+    if (this.#options.record !== null) for (const task of tasks) this.#countMissed(entry, task);
+    if (facts.isGivenUp && this.#failed.has(tasks.at(-1)?.id ?? "") && this.#failures > 0) entry.hasFailed = true;
+    this.#place(entry, facts, tasks, nowMs, true);
+  }
+
+  #enter(name: string, { nodeId, slot }: Task): Entry {
+    const entry: Entry = {
+      name,
+      slot,
+      nodeId: slot === 0 ? nodeId : "",
+      state: "empty",
+      taskId: "",
+      sinceMs: 0,
+      hasFailed: false,
+    };
+    this.#entries.set(name, entry);
+    return entry;
+  }
+
+  /** U4 */
+  #countMissed(entry: Entry, task: Task): void {
+    const { record, service, settings } = this.#options;
+    if (this.#failed.has(task.id)) {
+      entry.hasFailed = (record?.failures ?? 0) > 0;
+      return;
+    }
+    if (!isFailure(task) || this.#world.currency.isOutdated(task, service, this.#world.nodeOf)) return;
+    const madeMs = timeMs(task.meta?.createdAt ?? null);
+    if (reachedMs(task) < timeMs(record?.countedSince ?? null)) return;
+    // After that it had either run for long enough, or had been counted by its deadline.
+    if (reachedMs(task) - madeMs > settings.progressMs + settings.monitorMs) return;
+    this.#count(entry, task, words(task));
+  }
+
+  #catchUp(nowMs: number): void {
+    for (const task of this.#ends.splice(0)) this.#noteEnd(task, nowMs);
+    for (const [name, task] of this.#dirty) this.#refresh(name, task, nowMs);
+    this.#dirty.clear();
+    for (let due = this.#firstDeadline(); due !== undefined && due.atMs <= nowMs; due = this.#firstDeadline()) {
+      this.#deadlines.dropFirst();
+      const task = this.#blockerOf(due.entry)?.task;
+      if (task === undefined) continue;
+      const reason = words(task);
+      const late = `it did not run within ${shownMs(this.#options.settings.progressMs)}`;
+      this.#count(due.entry, task, reason === "" ? late : `${late}: ${reason}`);
+    }
+    for (let due = this.#rests.first(); due !== undefined && due.atMs <= nowMs; due = this.#rests.first()) {
+      this.#rests.dropFirst();
+      if (this.#resting.get(due.entry) === due.atMs) this.#resting.delete(due.entry);
+    }
+  }
+
+  /** U2 */
+  #noteEnd(task: Task, nowMs: number): void {
+    const entry = this.#entries.get(slotName(task));
+    const { service, settings } = this.#options;
+    if (entry === undefined || !isFailure(task) || this.#failed.has(task.id)) return;
+    if (this.#world.currency.isOutdated(task, service, this.#world.nodeOf)) return;
+    const ranFor = entry.state === "done" && entry.taskId === task.id ? nowMs - entry.sinceMs : 0;
+    if (ranFor <= settings.monitorMs) this.#count(entry, task, words(task));
+  }
+
+  #count(entry: Entry, task: Task, reason: string): void {
+    this.#failed.add(task.id);
+    this.#failures += 1;
+    this.#lastFailure = dueTo(task.id, reason);
+    if (entry.state === "outdated" && !entry.hasFailed) this.#outdated -= 1;
+    entry.hasFailed = true;
+    this.#changing.delete(entry);
+  }
+
+  #refresh(name: string, some: Task, nowMs: number): void {
+    const tasks = this.#options.tasksAt(some.slot, some.nodeId);
+    const facts = factsOf(tasks, this.#world);
+    let entry = this.#entries.get(name);
+    if (entry === undefined) {
+      if (!facts.isPart) return;
+      entry = this.#enter(name, some);
+    }
+    this.#place(entry, facts, tasks, nowMs, false);
+  }
+
+  /** `isLoading`: what the store says of times counts, and not the moment in which this is seen. */
+  #place(entry: Entry, facts: SlotFacts, tasks: readonly Task[], nowMs: number, isLoading: boolean): void {
+    const taskId = facts.task?.id ?? "";
+    const before = entry.state;
+    const isSame = before === facts.state && entry.taskId === taskId;
+    if (before === "outdated" && !entry.hasFailed) this.#outdated -= 1;
+    entry.state = facts.state;
+    entry.taskId = taskId;
+    if (facts.state !== "outdated") this.#admitted.delete(entry.name);
+    // Given up unless the restart supervisor goes on with it; then a new task is on its way, and the slot is not outdated.
+    if (facts.state === "outdated" && before !== "outdated" && !facts.isGivenUp) entry.hasFailed &&= isLoading;
+    switch (facts.state) {
+      case "outdated":
+        if (entry.hasFailed) break;
+        this.#outdated += 1;
+        if (before !== "outdated") this.#queue.push(entry);
+        break;
+      case "changing":
+        this.#setOut(entry, facts.task as Task, tasks, nowMs, isLoading, isSame);
+        break;
+      case "done":
+        if (facts.isPair) this.#turns.push(entry.name);
+        if (!isSame) this.#arrive(entry, facts.task as Task, nowMs, isLoading);
+        break;
+      case "ended":
+      case "deferred":
+        break;
+      case "empty":
+        this.#entries.delete(entry.name);
+    }
+    if (facts.state !== "changing") this.#changing.delete(entry);
+    if (facts.state !== "done") this.#resting.delete(entry);
+  }
+
+  #setOut(entry: Entry, task: Task, tasks: readonly Task[], nowMs: number, isLoading: boolean, isSame: boolean): void {
+    if (!entry.hasFailed) this.#changing.add(entry);
+    // While it waits for its predecessor it can do nothing for its progress.
+    const isFree = task.desiredState === TaskState.RUNNING;
+    if (!isFree || (isSame && entry.sinceMs > 0)) {
+      if (!isFree) entry.sinceMs = 0;
+      return;
+    }
+    entry.sinceMs = isLoading ? Math.min(freeSinceMs(task, tasks), nowMs) : nowMs;
+    if (entry.hasFailed) return;
+    this.#deadlines.push({ atMs: entry.sinceMs + this.#options.settings.progressMs, entry, taskId: task.id });
+  }
+
+  #arrive(entry: Entry, task: Task, nowMs: number, isLoading: boolean): void {
+    const { delayMs, monitorMs } = this.#options.settings;
+    entry.hasFailed = false;
+    // A clock that was ahead prolongs no wait.
+    entry.sinceMs = isLoading ? Math.min(reachedMs(task), nowMs) : nowMs;
+    this.#watchedUntilMs = Math.max(this.#watchedUntilMs, entry.sinceMs + monitorMs);
+    const untilMs = entry.sinceMs + delayMs;
+    if (untilMs <= nowMs) return;
+    this.#resting.set(entry, untilMs);
+    this.#rests.push({ atMs: untilMs, entry, taskId: task.id });
+  }
+
+  /** U1: slots on their way; those whose turn has come and which have not been tended yet are `#admitted`. */
+  #busy(): number {
+    return this.#changing.size;
+  }
+
+  #room(): number {
+    return this.#options.settings.parallelism - this.#busy() - this.#admitted.size - this.#resting.size;
+  }
+
+  #admit(batch: ReadonlySet<string> | null): void {
+    const passed: Entry[] = [];
+    for (let room = this.#room(); room > 0;) {
+      const entry = this.#firstOutdated();
+      if (entry === undefined) break;
+      this.#queue.dropFirst();
+      if (this.#admitted.has(entry.name)) continue;
+      if (batch !== null && !batch.has(entry.name)) {
+        passed.push(entry);
+        continue;
+      }
+      this.#admitted.add(entry.name);
+      this.#turns.push(entry.name);
+      room -= 1;
+    }
+    for (const entry of passed) this.#queue.push(entry);
+  }
+
+  #firstOutdated(): Entry | undefined {
+    for (;;) {
+      const entry = this.#queue.first();
+      if (entry === undefined) return undefined;
+      if (entry.state === "outdated" && !entry.hasFailed && this.#entries.get(entry.name) === entry) return entry;
+      this.#queue.dropFirst();
+    }
+  }
+
+  #nextBatch(): readonly string[] {
+    const taken = new Set<Entry>();
+    while (taken.size < this.#options.settings.parallelism) {
+      const entry = this.#firstOutdated();
+      if (entry === undefined) break;
+      this.#queue.dropFirst();
+      taken.add(entry);
+    }
+    for (const entry of taken) this.#queue.push(entry);
+    return [...taken].map(({ name }) => name);
+  }
+
+  #isBatchOver(batch: ReadonlySet<string>): boolean {
+    if (this.#busy() > 0) return false;
+    for (const name of batch) {
+      const entry = this.#entries.get(name);
+      if (entry?.state === "outdated" && !entry.hasFailed) return false;
+    }
+    return true;
+  }
+
+  /** The progress deadline that comes first, of those that still mean something. */
+  #firstDeadline(): Due | undefined {
+    for (;;) {
+      const due = this.#deadlines.first();
+      if (due === undefined) return undefined;
+      const { entry, taskId } = due;
+      if (entry.state === "changing" && entry.taskId === taskId && this.#changing.has(entry)) return due;
+      this.#deadlines.dropFirst();
+    }
+  }
+
+  #nextMs(nowMs: number, remainingMs: number): number {
+    let nextMs = remainingMs;
+    const due = this.#firstDeadline();
+    if (due !== undefined) {
+      nextMs = Math.min(nextMs, due.atMs - nowMs);
+      const noticeInMs = due.entry.sinceMs + noticeMs - nowMs;
+      if (noticeInMs > 0) nextMs = Math.min(nextMs, noticeInMs);
+    }
+    const rest = this.#rests.first();
+    if (rest !== undefined) nextMs = Math.min(nextMs, rest.atMs - nowMs);
+    return Number.isFinite(nextMs) ? Math.max(0, Math.ceil(nextMs)) : -1;
+  }
+
+  #blockerOf(entry: Entry): Blocker | null {
+    const task = this.#options.tasksAt(entry.slot, entry.nodeId).find(({ id }) => id === entry.taskId);
+    if (task === undefined) return null;
+    const isFree = entry.sinceMs > 0;
+    return {
+      task,
+      slot: entry.name,
+      sinceMs: isFree ? entry.sinceMs : timeMs(task.meta?.createdAt ?? null),
+      deadlineMs: isFree ? entry.sinceMs + this.#options.settings.progressMs : null,
+    };
+  }
+
+  #expiry(): string {
+    const first = [...this.#changing][0];
+    const blocker = first === undefined ? null : this.#blockerOf(first);
+    const held = blocker === null ? "" : `; ${blockerText(blocker)}`;
+    return `: its deadline has passed with ${this.#outdated} slots to go${held}`;
+  }
+}
+
+/** The task's last words: what failed, or else what it does. */
+function words({ status }: Task): string {
+  return (status?.err ?? "") !== "" ? (status?.err ?? "") : (status?.message ?? "");
+}
+
+const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
+
+export function stateNameOf(task: Task): string {
+  return stateNames.get(observedState(task)) ?? "";
+}
+
+/** `task x (slot 3) is PENDING: no suitable node (…)` */
+export function blockerText({ slot, task }: Blocker): string {
+  const where = task.slot === 0 ? `node ${slot}` : `slot ${slot}`;
+  const said = words(task);
+  return `task ${task.id} (${where}) is ${stateNameOf(task)}${said === "" ? "" : `: ${said}`}`;
+}
