@@ -3,9 +3,9 @@
  * are given. An object whose write is under way is not looked at until that has settled; then what is stored counts,
  * whoever wrote it.
  */
-import { Allocation, type Blocked, type Plans } from "../machines/allocation/allocation.ts";
+import { Allocation, type Plans } from "../machines/allocation/allocation.ts";
 import { defaultPoolsOf } from "../machines/allocation/network.ts";
-import { causes, Waiting } from "../machines/allocation/waiting.ts";
+import { causes, Waiting, type Blocked } from "../machines/allocation/waiting.ts";
 import { allocatorMachine } from "../machines/allocator.ts";
 import { isEnded, observedState } from "../machines/task.ts";
 import {

@@ -64,3 +64,57 @@ export class Waiting {
     return woken;
   }
 }
+
+/** What has been freed or added and not been looked at yet. */
+export class Opened {
+  readonly #causes = new Set<Cause>();
+  /** Addresses that somebody asked for by name while they were taken: others are not told of one by one. */
+  readonly #awaited = new Set<Cause>();
+
+  get isEmpty(): boolean {
+    return this.#causes.size === 0;
+  }
+
+  add(cause: Cause): void {
+    this.#causes.add(cause);
+  }
+
+  await(cause: Cause): void {
+    this.#awaited.add(cause);
+  }
+
+  addAddress(networkId: string, address: string): void {
+    this.#causes.add(causes.addresses(networkId));
+    if (this.#awaited.size === 0) return;
+    const cause = causes.address(networkId, withoutLength(address));
+    if (this.#awaited.delete(cause)) this.#causes.add(cause);
+  }
+
+  take(): readonly Cause[] {
+    const opened = [...this.#causes];
+    this.#causes.clear();
+    return opened;
+  }
+}
+
+/** The network whose addresses the cause is about; null for any other cause. */
+export function addressedNetwork(cause: Cause): string | null {
+  const prefix = causes.addresses("");
+  return cause.startsWith(prefix) ? cause.slice(prefix.length) : null;
+}
+
+export function withoutLength(address: string): string {
+  const slash = address.indexOf("/");
+  return slash < 0 ? address : address.slice(0, slash);
+}
+
+/** `reason` is empty while what is waited for is only yet to be written. */
+export interface Blocked {
+  readonly kind: "blocked";
+  readonly cause: Cause;
+  readonly reason: string;
+}
+
+export function blocked(cause: Cause, reason: string): Blocked {
+  return { kind: "blocked", cause, reason };
+}

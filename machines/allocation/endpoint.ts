@@ -1,0 +1,111 @@
+/**
+ * A service's endpoint: the ports that it publishes, and a virtual IP in each of its networks and, where it publishes
+ * through it, in the ingress network.
+ */
+import {
+  Endpoint,
+  Endpoint_VirtualIP,
+  EndpointSpec_ResolutionMode,
+  type NetworkAttachmentConfig,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import { isSameMessage } from "../same-message.ts";
+import type { Holders } from "./holders.ts";
+import { exhausted, type Networks } from "./networks.ts";
+import { decidePorts, holdsPorts, isIngressPort, type PortSpace } from "./ports.ts";
+import { blocked, causes, type Blocked } from "./waiting.ts";
+
+export interface EndpointSpaces {
+  readonly ports: PortSpace;
+  readonly networks: Networks;
+  readonly holders: Holders;
+}
+
+export type EndpointDecision =
+  /** The stored endpoint is what the service asks for. */
+  { readonly kind: "allocated" } | { readonly kind: "endpoint"; readonly endpoint: Endpoint } | Blocked;
+
+const nothing: readonly never[] = Object.freeze([]);
+
+/** The older place for a service's networks counts where the newer one is empty. */
+export function networksOf(
+  ofTask: readonly NetworkAttachmentConfig[],
+  service: Service | undefined,
+): readonly NetworkAttachmentConfig[] {
+  return ofTask.length > 0 ? ofTask : (service?.spec?.networks ?? nothing);
+}
+
+export function needsIngress(service: Service): boolean {
+  return (service.spec?.endpoint?.ports ?? nothing).some(isIngressPort);
+}
+
+export function isEmptyEndpoint(endpoint: Endpoint): boolean {
+  return endpoint.ports.length === 0 && endpoint.virtualIps.length === 0;
+}
+
+/** Networks in which the service has a virtual IP: ids or names. */
+function vipTargets(service: Service, networks: Networks): readonly string[] {
+  const { spec } = service;
+  if (spec?.endpoint?.mode === EndpointSpec_ResolutionMode.DNSRR) return nothing;
+  const configs = networksOf(spec?.task?.networks ?? nothing, service);
+  const isPublished = needsIngress(service);
+  if (configs.length === 0 && !isPublished) return nothing;
+  const targets = isPublished ? [networks.ingressTarget] : [];
+  const ids = new Set(targets);
+  for (const { target } of configs) {
+    const id = networks.idOf(target);
+    if (ids.has(id)) continue;
+    ids.add(id);
+    targets.push(target);
+  }
+  return targets;
+}
+
+export function isEndpointAllocated(service: Service, { ports, networks, holders }: EndpointSpaces): boolean {
+  const spec = service.spec?.endpoint ?? null;
+  const had = service.endpoint;
+  const asked = spec?.ports ?? nothing;
+  const targets = vipTargets(service, networks);
+  if (asked.length === 0 && targets.length === 0 && (had === null || isEmptyEndpoint(had))) return true;
+  if (had === null || had.ports.length !== asked.length || had.virtualIps.length !== targets.length) return false;
+  if (!isSameMessage(had.spec, spec) || !holdsPorts(service.id, had.ports, ports)) return false;
+  return targets.every((target) => {
+    const id = networks.idOf(target);
+    const vip = had.virtualIps.find(({ networkId }) => networkId === id);
+    return vip !== undefined && holders.holds(service.id, id, vip.addr);
+  });
+}
+
+/** What the service's endpoint has to be. What it gives is taken; when it is blocked, nothing is. */
+export function decideEndpoint(service: Service, spaces: EndpointSpaces): EndpointDecision {
+  if (isEndpointAllocated(service, spaces)) return { kind: "allocated" };
+  const { holders, networks, ports } = spaces;
+  const decided = decidePorts(service, ports);
+  if ("problem" in decided) return blocked(causes.ports, decided.problem);
+  const had = service.endpoint?.virtualIps ?? nothing;
+  const vips: Endpoint_VirtualIP[] = [];
+  const taken: Endpoint_VirtualIP[] = [];
+  const undo = (problem: Blocked): Blocked => {
+    for (const { networkId, addr } of taken) networks.space(networkId)?.release(addr);
+    return problem;
+  };
+  for (const target of vipTargets(service, networks)) {
+    const found = networks.find(target);
+    if ("kind" in found) return undo(found);
+    const { id } = found.network;
+    const old = had.find(({ networkId }) => networkId === id);
+    if (old !== undefined && holders.holds(service.id, id, old.addr)) {
+      vips.push(old);
+      continue;
+    }
+    // Networks of single nodes are listed without an address.
+    const addr = found.space === null ? "" : found.space.take();
+    if (addr === null) return undo(exhausted(found));
+    const vip = Endpoint_VirtualIP.create({ networkId: id, addr });
+    vips.push(vip);
+    taken.push(vip);
+  }
+  holders.noteService(service.id, vips);
+  const spec = service.spec?.endpoint ?? null;
+  return { kind: "endpoint", endpoint: Endpoint.create({ spec, ports: decided.ports, virtualIps: vips }) };
+}

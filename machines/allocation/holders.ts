@@ -1,0 +1,179 @@
+/**
+ * Who holds which address: services their virtual IPs, tasks their own, nodes those of their load balancers.
+ *
+ * N1: an address is held by one service, task or node.
+ * N2: what belongs to nothing that exists is free again.
+ */
+import type { Endpoint_VirtualIP, NetworkAttachment } from "../../proto/gen/messages.ts";
+import type { AddressSpace } from "./addresses.ts";
+import type { Networks } from "./networks.ts";
+import type { Opened } from "./waiting.ts";
+
+/** What of a task its addresses are known by. */
+export interface TaskHold {
+  readonly nodeId: string;
+  readonly networks: readonly NetworkAttachment[];
+}
+
+const nothing: readonly never[] = Object.freeze([]);
+
+export class Holders {
+  readonly #networks: Networks;
+  readonly #opened: Opened;
+  readonly #tasks = new Map<string, TaskHold>();
+  readonly #services = new Map<string, readonly Endpoint_VirtualIP[]>();
+  readonly #nodes = new Map<string, readonly NetworkAttachment[]>();
+  /** By node and network: how many tasks of it are there. */
+  readonly #needs = new Map<string, Map<string, number>>();
+  readonly #needsChanged = new Set<string>();
+  /** Addresses that objects have in the store but do not hold, for they are another's (N1): `<owner> <network> <address>`. */
+  readonly #foreign = new Set<string>();
+
+  constructor(networks: Networks, opened: Opened) {
+    this.#networks = networks;
+    this.#opened = opened;
+  }
+
+  /** Whether the object that has the address in the store does hold it. */
+  holds(owner: string, networkId: string, address: string): boolean {
+    return this.#foreign.size === 0 || !this.#foreign.has(foreignKey(owner, networkId, address));
+  }
+
+  /** Networks of the tasks on a node. */
+  needsOf(nodeId: string): Iterable<string> {
+    return this.#needs.get(nodeId)?.keys() ?? nothing;
+  }
+
+  /** Nodes whose tasks' networks have changed since it was asked last. */
+  takeChangedNodes(): readonly string[] {
+    const changed = [...this.#needsChanged];
+    this.#needsChanged.clear();
+    return changed;
+  }
+
+  /** `next`: what is stored; null when it holds nothing any more. */
+  followTask(id: string, next: TaskHold | null): void {
+    const old = this.#tasks.get(id);
+    if (old === undefined && next === null) return;
+    if (old !== undefined && next !== null && isSameList(old.networks, next.networks)) {
+      if (old.nodeId !== next.nodeId) {
+        this.#need(old, -1);
+        this.#need(next, 1);
+      }
+      this.#tasks.set(id, { nodeId: next.nodeId, networks: next.networks });
+      return;
+    }
+    if (old !== undefined) {
+      this.#need(old, -1);
+      this.#tasks.delete(id);
+      for (const attachment of old.networks) this.#releaseAttachment(id, attachment);
+    }
+    if (next === null) return;
+    for (const attachment of next.networks) this.#claimAttachment(id, attachment);
+    this.noteTask(id, next);
+  }
+
+  /** Notes what has been taken for a task that had nothing. */
+  noteTask(id: string, { nodeId, networks }: TaskHold): void {
+    const hold: TaskHold = { nodeId, networks };
+    this.#tasks.set(id, hold);
+    this.#need(hold, 1);
+  }
+
+  /** `next`: what is stored. */
+  followService(id: string, next: readonly Endpoint_VirtualIP[]): void {
+    const old = this.#services.get(id) ?? nothing;
+    if (old === next) return;
+    for (const vip of old) if (!next.some((other) => isSameVip(vip, other))) this.#release(id, vip.networkId, vip.addr);
+    for (const vip of next)
+      if (!old.some((other) => isSameVip(vip, other)))
+        this.#claim(id, vip.networkId, this.#networks.space(vip.networkId), vip.addr);
+    setOrDelete(this.#services, id, next);
+  }
+
+  /** Notes what a service is to have. What it had besides is given back once the store has dropped it. */
+  noteService(id: string, vips: readonly Endpoint_VirtualIP[]): void {
+    const had = this.#services.get(id) ?? nothing;
+    const dropped = had.filter((vip) => !vips.some((other) => isSameVip(vip, other)));
+    setOrDelete(this.#services, id, [...dropped, ...vips]);
+  }
+
+  /** `next`: what is stored. */
+  followNode(id: string, next: readonly NetworkAttachment[]): void {
+    const old = this.#nodes.get(id) ?? nothing;
+    if (old === next) return;
+    for (const attachment of old)
+      if (!next.some((other) => isSame(attachment, other))) this.#releaseAttachment(id, attachment);
+    for (const attachment of next)
+      if (!old.some((other) => isSame(attachment, other))) this.#claimAttachment(id, attachment);
+    setOrDelete(this.#nodes, id, next);
+  }
+
+  /** As with a service. */
+  noteNode(id: string, attachments: readonly NetworkAttachment[]): void {
+    const had = this.#nodes.get(id) ?? nothing;
+    const dropped = had.filter((held) => !attachments.some((kept) => isSame(kept, held)));
+    setOrDelete(this.#nodes, id, [...dropped, ...attachments]);
+  }
+
+  #need({ nodeId, networks }: TaskHold, change: 1 | -1): void {
+    if (nodeId === "") return;
+    let needs = this.#needs.get(nodeId);
+    if (needs === undefined) this.#needs.set(nodeId, (needs = new Map()));
+    for (const { network, addresses } of networks) {
+      if (network === null || addresses.length === 0) continue;
+      const count = (needs.get(network.id) ?? 0) + change;
+      if (count > 0) needs.set(network.id, count);
+      else needs.delete(network.id);
+      const isFirst = change === 1 && count === 1;
+      if (isFirst || count === 0) this.#needsChanged.add(nodeId);
+    }
+    if (needs.size === 0) this.#needs.delete(nodeId);
+  }
+
+  #claimAttachment(owner: string, { network, addresses }: NetworkAttachment): void {
+    if (network === null || addresses.length === 0) return;
+    const space = this.#networks.spaceOf(network);
+    for (const address of addresses) this.#claim(owner, network.id, space, address);
+  }
+
+  #releaseAttachment(owner: string, { network, addresses }: NetworkAttachment): void {
+    for (const address of addresses) this.#release(owner, network?.id ?? "", address);
+  }
+
+  #claim(owner: string, networkId: string, space: AddressSpace | null, address: string): void {
+    if (address === "") return;
+    if (space === null || !space.claim(address)) this.#foreign.add(foreignKey(owner, networkId, address));
+  }
+
+  #release(owner: string, networkId: string, address: string): void {
+    if (address === "") return;
+    if (this.#foreign.size > 0 && this.#foreign.delete(foreignKey(owner, networkId, address))) return;
+    if (this.#networks.space(networkId)?.release(address) !== true) return;
+    this.#opened.addAddress(networkId, address);
+    this.#networks.freeIfUnused(networkId);
+  }
+}
+
+function setOrDelete<Value>(map: Map<string, readonly Value[]>, id: string, list: readonly Value[]): void {
+  if (list.length > 0) map.set(id, list);
+  else map.delete(id);
+}
+
+function isSameVip(a: Endpoint_VirtualIP, b: Endpoint_VirtualIP): boolean {
+  return a.networkId === b.networkId && a.addr === b.addr;
+}
+
+function isSame(a: NetworkAttachment, b: NetworkAttachment): boolean {
+  if (a === b) return true;
+  if (a.network?.id !== b.network?.id || a.addresses.length !== b.addresses.length) return false;
+  return a.addresses.every((address, at) => address === b.addresses[at]);
+}
+
+function isSameList(a: readonly NetworkAttachment[], b: readonly NetworkAttachment[]): boolean {
+  return a === b || (a.length === b.length && a.every((one, at) => isSame(one, b[at] as NetworkAttachment)));
+}
+
+function foreignKey(owner: string, networkId: string, address: string): string {
+  return `${owner} ${networkId} ${address}`;
+}
