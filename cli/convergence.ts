@@ -1,9 +1,11 @@
 /** Whether a service is where its spec wants it, judged from the service, its tasks and the nodes alone. Pure. */
 import { admissionOf } from "../machines/global-nodes.ts";
+import { taskName } from "../machines/list-filters.ts";
 import { modeOf } from "../machines/validation/service.ts";
 import { isUpToDate } from "../machines/task-currency.ts";
 import {
   NodeStatus_State,
+  RestartPolicy_RestartCondition,
   TaskState,
   UpdateStatus_UpdateState,
   type Node,
@@ -12,7 +14,8 @@ import {
 } from "../proto/gen/messages.ts";
 
 export type Convergence =
-  | { readonly kind: "converged" }
+  /** `isProven`: nothing is left to watch, because the manager has watched it already, or because it is a job. */
+  | { readonly kind: "converged"; readonly wanted: number; readonly isProven: boolean }
   /** `remark`: why the slowest is not there yet, empty when nothing says so. */
   | { readonly kind: "moving"; readonly done: number; readonly wanted: number; readonly remark: string }
   | { readonly kind: "failed"; readonly reason: string };
@@ -22,6 +25,11 @@ const stopped: Readonly<Partial<Record<UpdateStatus_UpdateState, string>>> = {
   [UpdateStatus_UpdateState.ROLLBACK_PAUSED]: "rollback paused",
   [UpdateStatus_UpdateState.ROLLBACK_COMPLETED]: "rolled back",
 };
+/** The manager watches the new tasks of an update itself before it calls it completed. */
+const watched: readonly UpdateStatus_UpdateState[] = [
+  UpdateStatus_UpdateState.COMPLETED,
+  UpdateStatus_UpdateState.ROLLBACK_COMPLETED,
+];
 const busy: readonly UpdateStatus_UpdateState[] = [
   UpdateStatus_UpdateState.UPDATING,
   UpdateStatus_UpdateState.ROLLBACK_STARTED,
@@ -49,6 +57,49 @@ function globalWanted(
     if (isNew && admissionOf(service, node).kind === "open") wanted.add(node.id);
   }
   return wanted.size;
+}
+
+/** States of a task that ended by itself, of which the restart policy counts attempts. */
+const ownEnds: readonly TaskState[] = [TaskState.COMPLETE, TaskState.FAILED, TaskState.REJECTED];
+
+function createdAt(task: Task): number {
+  return (task.meta?.createdAt?.seconds ?? 0) + (task.meta?.createdAt?.nanos ?? 0) / 1e9;
+}
+
+/** Whether nothing follows these tasks of one slot, all of them over, by the restart policy. */
+function isOver(service: Service, tasks: readonly Task[]): boolean {
+  const policy = service.spec?.task?.restart ?? null;
+  if (policy === null) return false;
+  const last = tasks.toSorted((a, b) => createdAt(b) - createdAt(a))[0];
+  const state = last?.status?.state ?? TaskState.NEW;
+  if (policy.condition === RestartPolicy_RestartCondition.NONE) return true;
+  if (policy.condition === RestartPolicy_RestartCondition.ON_FAILURE && state === TaskState.COMPLETE) return true;
+  const isUnbounded = policy.maxAttempts === 0 || (policy.window?.seconds ?? 0) > 0 || (policy.window?.nanos ?? 0) > 0;
+  // The first was no restart.
+  return !isUnbounded && tasks.length > policy.maxAttempts;
+}
+
+/**
+ * Why a service will never be where its spec wants it: a slot whose tasks ended, and none follows. Docker's client waits
+ * for such a service for ever. Null while there is hope.
+ */
+function givenUp(service: Service, tasks: readonly Task[], isJob: boolean): string | null {
+  const iteration = service.jobStatus?.jobIteration?.index ?? 0;
+  const ours = tasks.filter((task) =>
+    isJob ? (task.jobIteration?.index ?? 0) === iteration : isUpToDate(task, service),
+  );
+  for (const slot of Map.groupBy(ours, ({ slot: number, nodeId }) =>
+    number === 0 && !isJob ? nodeId : number,
+  ).values()) {
+    const states = slot.map(({ status }) => status?.state ?? TaskState.NEW);
+    if (states.some((state) => state <= TaskState.RUNNING || (isJob && state === TaskState.COMPLETE))) continue;
+    const ended = slot.filter((_, at) => ownEnds.includes(states[at] as TaskState));
+    const newest = ended.toSorted((a, b) => createdAt(b) - createdAt(a))[0];
+    if (newest === undefined || !isOver(service, ended)) continue;
+    const why = newest.status?.err || newest.status?.message || "it ended";
+    return `task ${taskName(newest)} is over and its restart policy lets none follow: ${why}`;
+  }
+  return null;
 }
 
 /** `isRollback`: the user asked for the rollback, so that it is no failure. */
@@ -92,7 +143,13 @@ export function convergence(
   const isSettled = update === undefined || !busy.includes(update);
   // More than are wanted still run while a service shrinks.
   const isShrunk = isJob || current.length <= wanted;
-  if (done >= wanted && isSettled && isShrunk) return { kind: "converged" };
+  if (done >= wanted && isSettled && isShrunk) {
+    return { kind: "converged", wanted, isProven: isJob || (update !== undefined && watched.includes(update)) };
+  }
+  if (isSettled && done < wanted) {
+    const given = givenUp(service, all, isJob);
+    if (given !== null) return { kind: "failed", reason: given };
+  }
   const waiting = current.find((task) => !isDone(task) && (task.status?.err ?? "") !== "");
   const node = mode === "global" && waiting !== undefined ? nodes.find(({ id }) => id === waiting.nodeId) : undefined;
   const where = node === undefined ? "" : `node ${node.description?.hostname || node.id}: `;

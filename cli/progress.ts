@@ -1,9 +1,17 @@
-/** Shows how a service comes to where it should be, until it is there; driven by Watch, so that no moment is missed. */
+/**
+ * Shows how a service comes to where it should be, until it is there and stays there; driven by Watch, so that no moment
+ * is missed.
+ *
+ *   moving ──all run──▶ verifying ──for the monitoring time──▶ converged
+ *     ▲                     │
+ *     └────a task failed────┘        a paused update, or one that was rolled back, ends it from anywhere
+ */
 import {
   ControlService,
   GetServiceRequest,
   ListTasksRequest_Filters,
   SelectBy,
+  UpdateStatus_UpdateState,
   WatchRequest_WatchEntry,
   type Node,
   type Service,
@@ -12,37 +20,42 @@ import {
   type WatchMessage,
 } from "../proto/gen/messages.ts";
 import { convergence, type Convergence } from "./convergence.ts";
-import { listNodes, listTasks, type ManagerClient } from "./manager-client.ts";
+import { listNodes, listTasks, serviceName, type ManagerClient } from "./manager-client.ts";
+import { overallLine, progressLines, redrawn } from "./service-bars.ts";
 import type { Shell } from "./shell.ts";
 import { UserError } from "./user-error.ts";
 import { everyAction, watch } from "./watching.ts";
 
-const barWidth = 40;
+/** SwarmKit's default for how long new tasks are watched, in milliseconds. */
+const monitorMsDefault = 5_000;
+/** The countdown of the verification is drawn this often, in milliseconds. */
+const countdownMs = 1_000;
+/** Width of a terminal that does not tell its own. */
+const columnsDefault = 80;
 
-function bar(done: number, wanted: number): string {
-  const filled = wanted === 0 ? barWidth : Math.round((done / wanted) * barWidth);
-  return `[${"=".repeat(filled)}${" ".repeat(barWidth - filled)}]`;
+interface Reporter {
+  /** `lines` on a terminal; elsewhere `line`, whenever it says something new. */
+  show(line: string, lines: readonly string[]): void;
 }
 
-/** Draws over its own line on a terminal; elsewhere prints a line whenever it says something new. */
-function reporter(shell: Shell): { show(state: Convergence): void; end(): void } {
+function reporter(shell: Shell): Reporter {
   let last = "";
-  const erase = (): void => {
-    if (shell.isInteractive && last !== "") process.stderr.write("\r\x1b[K");
-  };
+  let drawn = 0;
   return {
-    show(state) {
-      if (state.kind !== "moving") return;
-      const { done, wanted, remark } = state;
-      const line = `overall progress: ${done} out of ${wanted} tasks${remark === "" ? "" : `: ${remark}`}`;
-      if (line === last) return;
-      erase();
+    show(line, lines) {
+      if (shell.isInteractive) {
+        process.stderr.write(redrawn(drawn, lines, process.stderr.columns || columnsDefault));
+        drawn = lines.length;
+      } else if (line !== last) shell.remark(line);
       last = line;
-      if (shell.isInteractive) process.stderr.write(`${bar(done, wanted)} ${line}`);
-      else shell.remark(line);
     },
-    end: erase,
   };
+}
+
+function monitorMs(service: Service): number {
+  const monitor = service.spec?.update?.monitor ?? null;
+  const ms = monitor === null ? 0 : monitor.seconds * 1_000 + monitor.nanos / 1e6;
+  return ms > 0 ? ms : monitorMsDefault;
 }
 
 interface Picture {
@@ -74,7 +87,21 @@ function entriesFor(serviceId: string): readonly WatchRequest_WatchEntry[] {
   ];
 }
 
-/** Resolves when the service has converged; rejects with UserError when it cannot. Nothing is printed when `quiet`. */
+/** Says what an interrupt leaves behind: the service goes on without us. */
+function uponInterrupt(shell: Shell, name: () => string, end: () => void): () => void {
+  const onInterrupt = (): void => {
+    shell.remark("Operation continuing in background.");
+    shell.remark(`Use 'muster service ps ${name()}' to check progress.`);
+    end();
+  };
+  process.once("SIGINT", onInterrupt);
+  return () => void process.off("SIGINT", onInterrupt);
+}
+
+/**
+ * Resolves when the service has converged and its tasks have run for the monitoring time of its update settings (an update
+ * was watched by the manager, a job needs no watching); rejects with UserError when it cannot. Nothing is printed when `quiet`.
+ */
 export async function untilConverged(
   client: ManagerClient,
   shell: Shell,
@@ -83,19 +110,71 @@ export async function untilConverged(
 ): Promise<void> {
   const picture: Picture = { service: null, tasks: new Map(), nodes: new Map() };
   const early: WatchMessage[] = [];
-  const done = Promise.withResolvers<void>();
-  const report = reporter(shell);
+  const done = Promise.withResolvers<"converged" | "interrupted">();
+  const { show } = reporter(shell);
   let isListed = false;
+  /** Why a rollback was begun: its own end says only that it is completed. */
+  let rollbackReason = "";
+  let verifying: { readonly until: number; readonly seconds: number; readonly timer: NodeJS.Timeout } | null = null;
+
+  function report(line: string, lines: readonly string[]): void {
+    if (!options.quiet) show(line, lines);
+  }
+
+  function endVerifying(): void {
+    if (verifying !== null) clearInterval(verifying.timer);
+    verifying = null;
+  }
+
+  function verify(service: Service, wanted: number): void {
+    const leftMs = verifying === null ? monitorMs(service) : verifying.until - performance.now();
+    if (leftMs <= 0) {
+      done.resolve("converged");
+      return;
+    }
+    verifying ??= {
+      until: performance.now() + leftMs,
+      seconds: Math.ceil(leftMs / 1_000),
+      timer: setInterval(judge, Math.min(countdownMs, leftMs)),
+    };
+    const text = (seconds: number): string =>
+      `verify: Waiting ${seconds} ${seconds === 1 ? "second" : "seconds"} to verify that tasks are stable...`;
+    report(text(verifying.seconds), [...linesOf(service, wanted, wanted), text(Math.ceil(leftMs / 1_000))]);
+  }
+
+  function linesOf(service: Service, ready: number, wanted: number): readonly string[] {
+    return progressLines({ service, tasks: picture.tasks.values(), nodes: picture.nodes.values() }, ready, wanted);
+  }
 
   function judge(): void {
     const { service } = picture;
+    if (service?.updateStatus?.state === UpdateStatus_UpdateState.ROLLBACK_STARTED) {
+      rollbackReason = service.updateStatus.message;
+    }
     const state: Convergence =
       service === null
         ? { kind: "failed", reason: "the service was removed" }
         : convergence(service, picture.tasks.values(), picture.nodes.values(), options.isRollback ?? false);
-    if (!options.quiet) report.show(state);
-    if (state.kind === "converged") done.resolve();
-    else if (state.kind === "failed") done.reject(new UserError(state.reason));
+    if (state.kind === "failed") {
+      const isBack = service?.updateStatus?.state === UpdateStatus_UpdateState.ROLLBACK_COMPLETED;
+      done.reject(
+        new UserError(isBack && rollbackReason !== "" ? `service rolled back: ${rollbackReason}` : state.reason),
+      );
+      return;
+    }
+    if (service === null) return;
+    if (state.kind === "converged") {
+      if (state.isProven) {
+        report(overallLine(service, state.wanted, state.wanted), linesOf(service, state.wanted, state.wanted));
+        done.resolve("converged");
+      } else verify(service, state.wanted);
+      return;
+    }
+    if (verifying !== null && !options.quiet && !shell.isInteractive) shell.remark("verify: Detected task failure");
+    endVerifying();
+    const remark = state.remark || (options.isRollback === true ? "" : rollbackReason);
+    const line = overallLine(service, state.done, state.wanted);
+    report(`${line}${remark === "" ? "" : `: ${remark}`}`, linesOf(service, state.done, state.wanted));
   }
 
   // Watch first, list then: what the list already holds is only told twice.
@@ -107,6 +186,12 @@ export async function untilConverged(
     apply(picture, message);
     judge();
   });
+  const forget = uponInterrupt(
+    shell,
+    () => (picture.service === null ? serviceId : serviceName(picture.service)),
+    () => done.resolve("interrupted"),
+  );
+  let outcome: "converged" | "interrupted";
   try {
     await watching.started;
     const filters = ListTasksRequest_Filters.create({ serviceIds: [serviceId] });
@@ -122,12 +207,16 @@ export async function untilConverged(
     // All of it is at least as new as the lists only where it says so; what is older than they are must not win.
     for (const message of early) apply(picture, newerThan(picture, message));
     judge();
-    await Promise.race([done.promise, watching.broken]);
+    outcome = await Promise.race([done.promise, watching.broken]);
   } finally {
+    forget();
+    endVerifying();
     watching.cancel();
-    report.end();
   }
-  if (!options.quiet) shell.remark("verify: Service converged");
+  if (!options.quiet && outcome === "converged") {
+    const isJob = picture.service?.spec?.replicatedJob != null || picture.service?.spec?.globalJob != null;
+    shell.remark(isJob ? "job complete" : "verify: Service converged");
+  }
 }
 
 /** The message without events that the picture is ahead of. */

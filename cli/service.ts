@@ -1,52 +1,27 @@
-/** `muster service`: create, ls, ps, inspect, update, scale, rm, rollback. */
-import { modeOf, type ServiceMode } from "../machines/validation/service.ts";
+/** `muster service`: create, update, rollback, scale and rm; what only looks is in `service-listing.ts`. */
 import {
   ControlService,
   CreateServiceRequest,
-  GetServiceRequest,
-  ListServiceStatusesRequest,
-  ListTasksRequest_Filters,
-  PortConfig_PublishMode,
   RemoveServiceRequest,
   ReplicatedJob,
   ReplicatedService,
-  Service,
   ServiceSpec,
   UpdateServiceRequest,
   UpdateServiceRequest_Rollback,
-  type ListServiceStatusesResponse_ServiceStatus,
+  type Service,
 } from "../proto/gen/messages.ts";
-import { command, listingOptions, UsageError, type Command } from "./command.ts";
-import {
-  findService,
-  listServices,
-  listTasks,
-  retryingConflicts,
-  serviceName,
-  withManager,
-  type ManagerClient,
-} from "./manager-client.ts";
+import { command, UsageError, type Command } from "./command.ts";
+import { findService, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
 import { untilConverged } from "./progress.ts";
+import { inspect, ls, ps } from "./service-listing.ts";
 import { createFlags, updateFlags, type UpdateValues } from "./service-flags.ts";
 import { lookupsFor } from "./service-references.ts";
 import { withRegistryAuth } from "./service-registry-auth.ts";
 import { changedSpec, newSpec } from "./service-spec.ts";
-import { printListing, printObjects } from "./table.ts";
-import { imageOf, portsOf, taskListing } from "./task-table.ts";
 import { parseCount } from "./values.ts";
 import { UserError } from "./user-error.ts";
 
 const methods = ControlService.methods;
-
-/** As Docker shows ids in listings of services. */
-const shortIdLength = 12;
-
-const modeNames: { readonly [Mode in ServiceMode]: string } = {
-  replicated: "replicated",
-  global: "global",
-  "replicated-job": "replicated job",
-  "global-job": "global job",
-};
 
 const create = command({
   operands: "IMAGE|COMMAND [ARG...]",
@@ -63,88 +38,6 @@ const create = command({
       const id = service?.id ?? "";
       shell.print(id);
       if (values.detach !== true) await untilConverged(client, shell, id, { quiet: values.quiet ?? false });
-    }),
-});
-
-function replicasColumn(service: Service, status: ListServiceStatusesResponse_ServiceStatus | undefined): string {
-  const counts = `${status?.runningTasks ?? 0}/${status?.desiredTasks ?? 0}`;
-  const job = service.spec?.replicatedJob;
-  if (job != null) return `${counts} (${status?.completedTasks ?? 0}/${job.totalCompletions} completed)`;
-  const max = service.spec?.task?.placement?.maxReplicas ?? 0;
-  return max === 0 ? counts : `${counts} (max ${max} per node)`;
-}
-
-const ls = command({
-  summary: "Lists services.",
-  options: listingOptions,
-  run: ({ values, shell }) =>
-    withManager(shell, async (client) => {
-      const services = (await listServices(client)).toSorted((a, b) => serviceName(a).localeCompare(serviceName(b)));
-      const request = ListServiceStatusesRequest.create({ services: services.map(({ id }) => id) });
-      const { statuses } = await client.call(methods.ListServiceStatuses, request);
-      const byId = new Map(statuses.map((status) => [status.serviceId, status]));
-      printListing(
-        shell,
-        {
-          headings: ["ID", "NAME", "MODE", "REPLICAS", "IMAGE", "PORTS"],
-          rows: services.map((service) => {
-            const mode = modeOf(service.spec);
-            // The allocator fills in ports that were left to it.
-            const ports = service.endpoint?.ports ?? service.spec?.endpoint?.ports ?? [];
-            return {
-              id: service.id,
-              cells: [
-                service.id.slice(0, shortIdLength),
-                serviceName(service),
-                mode === null ? "" : modeNames[mode],
-                replicasColumn(service, byId.get(service.id)),
-                imageOf(service.spec?.task ?? null),
-                portsOf(ports.filter(({ publishMode }) => publishMode === PortConfig_PublishMode.INGRESS)),
-              ],
-              object: () => Service.toJson(service),
-            };
-          }),
-        },
-        values,
-      );
-    }),
-});
-
-const ps = command({
-  operands: "SERVICE [SERVICE...]",
-  min: 1,
-  summary: "Lists the tasks of services, with those of the past.",
-  options: { ...listingOptions, "no-trunc": { type: "boolean" } },
-  run: ({ values, operands, shell }) =>
-    withManager(shell, async (client) => {
-      const serviceIds: string[] = [];
-      for (const operand of operands) serviceIds.push((await findService(client, operand)).id);
-      const tasks = await listTasks(client, ListTasksRequest_Filters.create({ serviceIds }));
-      printListing(shell, await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false), values);
-    }),
-});
-
-const inspect = command({
-  operands: "SERVICE [SERVICE...]",
-  min: 1,
-  summary: "Shows everything that the cluster knows about services, defaults filled in.",
-  options: { format: { type: "string" } },
-  run: ({ values, operands, shell }) =>
-    withManager(shell, async (client) => {
-      const services: Service[] = [];
-      for (const operand of operands) {
-        const { id } = await findService(client, operand);
-        const { service } = await client.call(
-          methods.GetService,
-          GetServiceRequest.create({ serviceId: id, insertDefaults: true }),
-        );
-        if (service !== null) services.push(service);
-      }
-      printObjects(
-        shell,
-        services.map((service) => Service.toJson(service)),
-        values.format,
-      );
     }),
 });
 

@@ -16,6 +16,15 @@ import { ago } from "./values.ts";
 /** As Docker shows ids in listings of tasks. */
 const shortIdLength = 12;
 
+/** The desired states that a user may ask for. */
+export const desiredStates: Readonly<Record<string, TaskState>> = {
+  running: TaskState.RUNNING,
+  ready: TaskState.READY,
+  shutdown: TaskState.SHUTDOWN,
+  complete: TaskState.COMPLETE,
+  remove: TaskState.REMOVE,
+};
+
 const protocols: { readonly [Protocol in PortConfig_Protocol]: string } = {
   [PortConfig_Protocol.TCP]: "tcp",
   [PortConfig_Protocol.UDP]: "udp",
@@ -75,8 +84,10 @@ export async function taskListing(
   tasks: readonly Task[],
   now: number,
   isWhole: boolean,
+  areIdsShown = false,
 ): Promise<Listing> {
-  const names = new Map((await listNodes(client)).map((node) => [node.id, nodeName(node)]));
+  const nodes = areIdsShown ? [] : await listNodes(client);
+  const names = new Map(nodes.map((node) => [node.id, nodeName(node)]));
   let previous = "";
   return {
     headings: ["ID", "NAME", "IMAGE", "NODE", "DESIRED STATE", "CURRENT STATE", "ERROR", "PORTS"],

@@ -3,15 +3,7 @@ import { ListTasksRequest_Filters, Task, TaskState } from "../proto/gen/messages
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
 import { findNode, findService, findTask, listTasks, withManager, type ManagerClient } from "./manager-client.ts";
 import { printListing, printObjects } from "./table.ts";
-import { taskListing } from "./task-table.ts";
-
-const desiredStates: Readonly<Record<string, TaskState>> = {
-  running: TaskState.RUNNING,
-  ready: TaskState.READY,
-  shutdown: TaskState.SHUTDOWN,
-  complete: TaskState.COMPLETE,
-  remove: TaskState.REMOVE,
-};
+import { desiredStates, taskListing } from "./task-table.ts";
 
 /** `service=web`, `node=n1`, `desired-state=running`, each as often as wanted. */
 async function filtersFrom(client: ManagerClient, texts: readonly string[]): Promise<ListTasksRequest_Filters> {

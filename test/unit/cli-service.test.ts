@@ -199,6 +199,8 @@ test("service create waits until all replicas run, and says why they do not yet"
     "web",
     "--replicas",
     "2",
+    "--update-monitor",
+    "50ms",
     "bb:1",
   );
   await until(() => manager.store.byName("service", "web") !== undefined);
