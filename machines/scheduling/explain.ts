@@ -64,7 +64,18 @@ export class Tally {
   }
 }
 
-/** Also the Status.err of a task that was made for its node: there the bare text stands. */
+/**
+ * Status.err of a task that was made for its node: SwarmKit's bare text, and which node it is and what it lacks. Without
+ * what is free there just now: that would be told anew with each task that comes or goes.
+ */
+export function presetText(verdict: Verdict, demand: Demand, info: NodeInfo | undefined): string {
+  const text = verdictText(verdict, 1);
+  if (info === undefined) return text;
+  const lacking = verdict === Verdict.resources ? wantsOf(demand) : detail(verdict, demand, info);
+  return `${text} (${info.node?.description?.hostname || info.id}: ${lacking})`;
+}
+
+/** What the filter says of so many nodes. */
 export function verdictText(verdict: Verdict, nodes: number): string {
   const on = nodes === 1 ? "on 1 node" : `on ${nodes} nodes`;
   switch (verdict) {
@@ -122,6 +133,14 @@ function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
     case Verdict.volumes:
       return `cannot have cluster volume ${demand.volumes.map(({ source }) => source).join(", ")}`;
   }
+}
+
+function wantsOf({ generic, memoryBytes, nanoCpus }: Demand): string {
+  const wants: string[] = [];
+  if (nanoCpus > 0) wants.push(`${nanoCpus / 1e9} CPUs`);
+  if (memoryBytes > 0) wants.push(`${memoryBytes} bytes of memory`);
+  for (const { kind, count } of generic) wants.push(`${count} ${kind}`);
+  return `${wants.join(", ")} wanted`;
 }
 
 function shortages(demand: Demand, info: NodeInfo): readonly string[] {

@@ -89,7 +89,7 @@ test("a task that was made for its node is confirmed there, or told why not", as
   await settle();
   t.is(task("a").status?.message, "scheduler confirmed task can run on preassigned node");
   t.is(task("b").status?.state, TaskState.PENDING);
-  t.is(task("b").status?.err, "insufficient resources on 1 node");
+  t.is(task("b").status?.err, "insufficient resources on 1 node (host-n1: 1 CPUs wanted)");
   t.is(task("b").status?.message, "pending task scheduling");
 });
 

@@ -207,7 +207,7 @@ test("a task that was made for a node is judged on that one alone", (t) => {
   );
   t.deepEqual(
     first.explanations.map(({ text }) => text),
-    ["scheduling constraints not satisfied on 1 node"],
+    ["scheduling constraints not satisfied on 1 node (host-n0: does not meet node.labels.zone==a)"],
   );
   set.put(readyNode("n0", { labels: { zone: "a" } }));
   t.deepEqual(
