@@ -151,7 +151,14 @@ export function convergence(
     if (given !== null) return { kind: "failed", reason: given };
   }
   const waiting = current.find((task) => !isDone(task) && (task.status?.err ?? "") !== "");
-  const node = mode === "global" && waiting !== undefined ? nodes.find(({ id }) => id === waiting.nodeId) : undefined;
-  const where = node === undefined ? "" : `node ${node.description?.hostname || node.id}: `;
-  return { kind: "moving", done: Math.min(done, wanted), wanted, remark: `${where}${waiting?.status?.err ?? ""}` };
+  const remark = waiting === undefined ? "" : remarkOf(waiting, mode === "global" ? nodes : []);
+  return { kind: "moving", done: Math.min(done, wanted), wanted, remark };
+}
+
+/** What the task says of itself, and on which of the nodes, unless it names that itself. */
+function remarkOf({ nodeId, status }: Task, nodes: readonly Node[]): string {
+  const err = status?.err ?? "";
+  const node = nodes.find(({ id }) => id === nodeId);
+  const name = node?.description?.hostname || nodeId;
+  return node === undefined || err.includes(name) ? err : `node ${name}: ${err}`;
 }
