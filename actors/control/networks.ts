@@ -1,6 +1,15 @@
-/** Control's network methods. Addresses are the allocator's business. */
+/**
+ * Control's network methods. Addresses are the allocator's business; what asks for a subnet or an id that is another's is
+ * refused here already. As in SwarmKit, networks that every node has by itself are listed too: callers resolve names by
+ * the list, and what shows lists to people leaves them out.
+ */
 import { matchesCommon } from "../../machines/list-filters.ts";
-import { checkNetworkRemoval, checkNetworkSpec, isIngress } from "../../machines/validation/network.ts";
+import {
+  checkNetworkRemoval,
+  checkNetworkRoom,
+  checkNetworkSpec,
+  isIngress,
+} from "../../machines/validation/network.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
 import {
   CreateNetworkResponse,
@@ -67,6 +76,8 @@ export function networkHandlers(env: Environment): NetworkHandlers {
         );
       }
       const network = Network.create({ id: newId(random), spec });
+      const [cluster] = store.all("cluster");
+      demand(checkNetworkRoom(network, store.all("network"), cluster));
       await commit(env, call, creation("network", network));
       return CreateNetworkResponse.create({ network: stored(env, "network", network) });
     },

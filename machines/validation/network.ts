@@ -1,19 +1,21 @@
 /** Whether a network may be, and may go. */
+import type { Cluster, IPAMOptions, Network, NetworkSpec, Service, Task } from "../../proto/gen/messages.ts";
 import {
-  TaskState,
-  type IPAMOptions,
-  type Network,
-  type NetworkSpec,
-  type Service,
-  type Task,
-} from "../../proto/gen/messages.ts";
+  allocationProblem,
+  defaultPoolsOf,
+  ipamDriver,
+  isNodeLocal,
+  nodeLocalDrivers,
+  overlayDriver,
+  vxlanIdOption,
+  vxlanIdsOf,
+} from "../allocation/network.ts";
+import { isVxlanId, vxlanIdLast } from "../allocation/vxlan.ts";
 import { containsAddress, containsRange, parseAddress, parseCidr } from "../ip-address.ts";
 import { checkDnsName } from "../names.ts";
 import { isPredefined, predefinedLabel } from "../new-networks.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
-
-/** The drivers whose networks reach over several nodes; an ingress network must be one of these. */
-const ingressDriver = "overlay";
+import { isEnded, isWanted, observedState } from "../task.ts";
 
 function checkIpam(ipam: IPAMOptions | null): Refusal | null {
   for (const { subnet, range, gateway } of ipam?.configs ?? []) {
@@ -38,6 +40,18 @@ function checkIpam(ipam: IPAMOptions | null): Refusal | null {
   return null;
 }
 
+/** No manager runs network plugins, so drivers beside Docker's own cannot be served. */
+function checkDrivers(spec: NetworkSpec): Refusal | null {
+  const driver = spec.driverConfig?.name ?? "";
+  if (driver !== "" && driver !== overlayDriver && !nodeLocalDrivers.has(driver))
+    return invalid(`error during lookup of plugin ${driver}`);
+  const management = spec.ipam?.driver?.name ?? "";
+  if (management !== "" && management !== ipamDriver) return invalid(`error during lookup of plugin ${management}`);
+  for (const id of vxlanIdsOf(spec.driverConfig))
+    if (!isVxlanId(id)) return invalid(`driver option ${vxlanIdOption}: ids are numbers from 1 to ${vxlanIdLast}`);
+  return null;
+}
+
 export function checkNetworkSpec(spec: NetworkSpec | null): Refusal | null {
   if (spec === null) return invalid("invalid argument");
   const driver = spec.driverConfig?.name ?? "";
@@ -52,9 +66,10 @@ export function checkNetworkSpec(spec: NetworkSpec | null): Refusal | null {
             `label ${predefinedLabel} is for internally created predefined networks, so user cannot set it`,
           ),
     () =>
-      spec.ingress && driver !== "" && driver !== ingressDriver
+      spec.ingress && driver !== "" && driver !== overlayDriver
         ? refuse("unimplemented", `driver '${driver}' is not supported for ingress networks`)
         : null,
+    () => checkDrivers(spec),
     () => checkIpam(spec.ipam),
   );
 }
@@ -63,11 +78,34 @@ export function isIngress(network: Network): boolean {
   return network.spec?.ingress === true;
 }
 
-function attachesTo(targets: readonly { readonly target: string }[], id: string): boolean {
-  return targets.some(({ target }) => target === id);
+/** Networks may be named by their names too. */
+function attachesTo(targets: readonly { readonly target: string }[], network: Network): boolean {
+  const name = network.spec?.annotations?.name.toLowerCase() ?? "";
+  return targets.some(({ target }) => target === network.id || (name !== "" && target.toLowerCase() === name));
 }
 
-/** `services` and `tasks`: all that there are. */
+/**
+ * What the network asks for by name, a subnet or a VXLAN id, must not be another's. Two requests at once can both pass:
+ * the allocator then serves one, and `muster why` tells what the other waits for.
+ */
+export function checkNetworkRoom(
+  network: Network,
+  networks: Iterable<Network>,
+  cluster: Cluster | undefined,
+): Refusal | null {
+  const { spec } = network;
+  const asksForIds = (spec?.driverConfig?.options[vxlanIdOption] ?? "") !== "";
+  const asksForSubnets = (spec?.ipam?.configs ?? []).some(({ subnet }) => subnet !== "");
+  // What everybody can be given is not looked for twice.
+  if (isNodeLocal(network) || (!asksForIds && !asksForSubnets)) return null;
+  const problem = allocationProblem(network, networks, defaultPoolsOf(cluster));
+  return problem === "" ? null : refuse("failed-precondition", `network cannot be created: ${problem}`);
+}
+
+/**
+ * `services` and `tasks`: all that there are. A task that is still stopping uses its network until it has stopped: an
+ * address given to another meanwhile would be in use twice.
+ */
 export function checkNetworkRemoval(
   network: Network,
   services: Iterable<Service>,
@@ -84,16 +122,14 @@ export function checkNetworkRemoval(
     if (isIngress(network) && (spec?.endpoint?.ports ?? []).some(({ publishMode }) => publishMode === 0)) {
       return refuse("failed-precondition", `ingress network cannot be removed because service ${id} depends on it`);
     }
-    if (attachesTo(spec?.task?.networks ?? [], network.id) || attachesTo(spec?.networks ?? [], network.id)) {
+    if (attachesTo(spec?.task?.networks ?? [], network) || attachesTo(spec?.networks ?? [], network)) {
       return refuse("failed-precondition", `network ${network.id} is in use by service ${id}`);
     }
   }
   for (const task of tasks) {
-    const isOver = task.desiredState > TaskState.RUNNING || (task.status?.state ?? 0) > TaskState.RUNNING;
-    const isAttached =
-      attachesTo(task.spec?.networks ?? [], network.id) ||
-      task.networks.some((attachment) => attachment.network?.id === network.id);
-    if (!isOver && isAttached) {
+    if (isEnded(observedState(task))) continue;
+    const isAttached = task.networks.some((attachment) => attachment.network?.id === network.id);
+    if (isAttached || (isWanted(task) && attachesTo(task.spec?.networks ?? [], network))) {
       return refuse("failed-precondition", `network ${network.id} is in use by task ${task.id}`);
     }
   }
