@@ -43,6 +43,7 @@ const packageHomes: Record<string, string> = {
   nats: "runtime/nats/",
   "prom-client": "runtime/telemetry/",
   pino: "runtime/telemetry/",
+  croner: "machines/jobs/",
 };
 
 test("folders import only what the layering allows", (t) => {
