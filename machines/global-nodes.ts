@@ -93,13 +93,7 @@ function lookAt(plan: Plan<string>, service: Service, places: Places, world: Wor
   return false;
 }
 
-function tendNode(
-  plan: Plan<string>,
-  service: Service,
-  nodeId: string,
-  tasks: readonly Task[],
-  world: World,
-): void {
+function tendNode(plan: Plan<string>, service: Service, nodeId: string, tasks: readonly Task[], world: World): void {
   const admission = admissionOf(service, world.nodeOf(nodeId));
   switch (admission.kind) {
     case "removed":
@@ -119,13 +113,7 @@ function tendNode(
   }
 }
 
-function tendWanted(
-  plan: Plan<string>,
-  service: Service,
-  nodeId: string,
-  tasks: readonly Task[],
-  world: World,
-): void {
+function tendWanted(plan: Plan<string>, service: Service, nodeId: string, tasks: readonly Task[], world: World): void {
   // G4
   const isAtOnce = isVacant(tasks);
   const turns: Turns = { ...(world.turns ?? noTurns), mayReplace: () => true };
@@ -133,16 +121,12 @@ function tendWanted(
 }
 
 /** G1, G3: no task is wanted on an open node. */
-function takePlace(
-  plan: Plan<string>,
-  service: Service,
-  nodeId: string,
-  tasks: readonly Task[],
-  world: World,
-): void {
+function takePlace(plan: Plan<string>, service: Service, nodeId: string, tasks: readonly Task[], world: World): void {
   const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
   const isFilled = newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks);
-  const isDue =
-    isFilled && world.turns?.mayReplace(nodeId) === true && world.currency.isOutdated(newest, service, world.nodeOf);
-  if (!isFilled || isDue) plan.create(nodeId, tasks);
+  const isOutdated = newest !== undefined && world.currency.isOutdated(newest, service, world.nodeOf);
+  if (isFilled && !(isOutdated && world.turns?.mayReplace(nodeId) === true)) return;
+  // V6: nobody takes the node's turn while the rollout is paused.
+  const isPinned = isOutdated && !isFilled && world.turns?.isHeld === true;
+  plan.create(nodeId, tasks, 0, isPinned ? newest : null);
 }

@@ -20,6 +20,7 @@ import {
   Resources,
   RestartPolicy,
   RestartPolicy_RestartCondition,
+  Service,
   ServiceSpec,
   StoreObject,
   Task,
@@ -28,6 +29,8 @@ import {
   TaskState,
   TaskStatus,
   UpdateConfig,
+  UpdateStatus,
+  UpdateStatus_UpdateState,
   Version,
 } from "../../proto/gen/messages.ts";
 import { testCluster, type TestCluster } from "../support/cluster.ts";
@@ -276,6 +279,24 @@ test("a spec that no longer fits goes no further than the first node", async (t)
   await cluster.updateService("web", withTask({ resources }));
   await cluster.run(30_000);
   t.deepEqual(cluster.picture(), ["0:PENDING@n1", "0:RUNNING@n2", "0:RUNNING@n3"]);
+});
+
+test("a node that comes back while an update is paused gets the task it had, a new one that of the service", async (t) => {
+  const cluster = await globalCluster(["n1", "n2"]);
+  const service = cluster.store.get("service", "web") as Service;
+  const spec = withTask({ forceUpdate: 1 })(service.spec as ServiceSpec);
+  const updateStatus = UpdateStatus.create({ state: UpdateStatus_UpdateState.PAUSED, message: "paused" });
+  const specVersion = Version.create({ index: cluster.store.version });
+  await cluster.changeNode("n2", { spec: nodeSpec(DRAIN) });
+  cluster.seed("service", Service.patch(service, { spec, specVersion, updateStatus }));
+  await cluster.changeNode("n2", { spec: nodeSpec(ACTIVE) });
+  await cluster.addNode("n3");
+  await cluster.run(10_000);
+  t.deepEqual(cluster.picture(), ["0:RUNNING@n1", "0:RUNNING@n2", "0:RUNNING@n3"]);
+  t.deepEqual(
+    ["n1", "n2", "n3"].map((id) => onNode(cluster, id).at(-1)?.spec?.forceUpdate),
+    [0, 0, 1],
+  );
 });
 
 test("a change of leader makes no task twice, whatever was under way", async (t) => {
