@@ -189,6 +189,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       time: Timestamp.create({ seconds: Math.floor(now / 1000), nanos: Math.floor(now % 1000) * 1e6 }),
       writer: env.managerId,
       specs: assembled?.specs ?? [],
+      statuses: assembled?.statuses ?? [],
       receipts: assembled?.receipts ?? [],
       traceparent: causes.find(({ traceparent }) => traceparent !== "")?.traceparent ?? "",
       causes: causes.length > 1 ? causes : [],

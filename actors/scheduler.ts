@@ -9,6 +9,7 @@
 import { schedulerLimits, schedulerMachine } from "../machines/scheduler.ts";
 import { groupKey, NodeSet } from "../machines/scheduling/node-set.ts";
 import { Backlog, isWanting, type Assignment, type Explanation } from "../machines/scheduling/place.ts";
+import type { Tracked } from "../machines/scheduling/tracked.ts";
 import { timeMs } from "../machines/time.ts";
 import {
   Operation,
@@ -46,10 +47,12 @@ export function startScheduler(env: Environment): Scheduler {
   return new SchedulerActor(env);
 }
 
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
 /** What one proposal holds, by task. */
 interface Chunk {
   readonly operations: Operation[];
-  readonly assigned: string[];
+  readonly assigned: Tracked[];
   readonly explained: string[];
 }
 
@@ -57,8 +60,6 @@ class SchedulerActor implements Scheduler {
   readonly #env: Environment;
   readonly #nodes = new NodeSet();
   readonly #backlog = new Backlog(this.#nodes);
-  /** Assignments under way: task id to node id. A2 */
-  readonly #inFlight = new Map<string, string>();
   /** Came back undone; the chart says when they are tried again. */
   readonly #held = new Set<string>();
   readonly #hosted: HostedActor<typeof schedulerMachine>;
@@ -83,8 +84,8 @@ class SchedulerActor implements Scheduler {
     );
     for (const node of env.store.all("node")) this.#nodes.put(node);
     for (const task of env.store.all("task")) {
-      this.#nodes.follow(task);
-      this.#backlog.follow(task);
+      const tracked = this.#nodes.follow(task);
+      this.#backlog.follow(task, tracked);
       this.#recordFailure(task, null, timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null));
     }
     const watch = env.store.watch((commit) => this.#onCommit(commit));
@@ -103,11 +104,11 @@ class SchedulerActor implements Scheduler {
   explain(task: Task): readonly Reason[] {
     if (!isWanting(task)) return [];
     const since = task.status?.timestamp ?? null;
-    const inFlight = this.#inFlight.get(task.id);
-    if (inFlight !== undefined) {
+    const tracked = this.#nodes.tracked(task.id);
+    if (tracked?.isPlanned === true) {
       return [
         Reason.create({
-          waitingFor: `the log, to take its assignment to node ${inFlight}`,
+          waitingFor: `the log, to take its assignment to node ${tracked.on?.id}`,
           since,
           wokenBy: "the ledger's answer",
         }),
@@ -160,9 +161,10 @@ class SchedulerActor implements Scheduler {
       return false;
     }
     this.#recordFailure(object, old, time);
+    const tracked = this.#nodes.tracked(object.id);
     // A2: the plan stands until the assignment is in the store, or the proposal has settled without it.
-    if (this.#inFlight.has(object.id) && object.status?.state === TaskState.PENDING) return false;
-    this.#nodes.follow(object);
+    if (tracked?.isPlanned === true && object.status?.state === TaskState.PENDING) return false;
+    if (this.#nodes.follow(object, tracked)?.on != null) return false;
     return this.#held.has(object.id) ? false : this.#backlog.follow(object);
   }
 
@@ -192,9 +194,8 @@ class SchedulerActor implements Scheduler {
     };
     const write = this.#statuses(now);
     for (const assignment of round.assignments) {
-      this.#inFlight.set(assignment.task.id, assignment.nodeId);
       chunk.operations.push(write.assigned(assignment));
-      chunk.assigned.push(assignment.task.id);
+      chunk.assigned.push(assignment.tracked);
       if (chunk.operations.length === proposalOperationsMax) flush();
     }
     for (const explanation of round.explanations) {
@@ -221,16 +222,18 @@ class SchedulerActor implements Scheduler {
     const assigned = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: assignedMessage });
     const confirmed = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: confirmedMessage });
     return {
-      assigned: ({ task, nodeId, generic, volumes, isPreassigned }) =>
-        Operation.create({
-          task: TaskPatch.create({
-            id: task.id,
-            nodeId,
-            status: isPreassigned ? confirmed : assigned,
-            assignedGenericResources: generic,
-            volumes,
-          }),
-        }),
+      assigned: ({ task, nodeId, generic, volumes, isPreassigned }) => {
+        // Set directly, not by way of `create`, which goes through its argument's keys: this runs for each assignment.
+        const patch = TaskPatch.create() as Mutable<TaskPatch>;
+        patch.id = task.id;
+        patch.nodeId = nodeId;
+        patch.status = isPreassigned ? confirmed : assigned;
+        patch.assignedGenericResources = generic;
+        patch.volumes = volumes;
+        const operation = Operation.create() as Mutable<Operation>;
+        operation.task = patch;
+        return operation;
+      },
       explained: ({ task, text }) => {
         const message = task.status?.message ?? "";
         return Operation.create({
@@ -258,18 +261,19 @@ class SchedulerActor implements Scheduler {
       );
     let returned = 0;
     let taken = 0;
-    for (const id of chunk.assigned) {
-      this.#inFlight.delete(id);
+    for (const tracked of chunk.assigned) {
+      if (!tracked.isPlanned) {
+        taken += 1;
+        continue;
+      }
+      // A2: the plan ends, and the task waits again if it is still there and wanted.
+      const { id } = tracked.task;
       const task = store.get("task", id);
-      // In the store by now if it was taken; else the plan ends and the task waits again.
       if (task === undefined) this.#nodes.release(id);
       else this.#nodes.follow(task);
-      if (task !== undefined && isWanting(task)) {
-        this.#held.add(id);
-        returned += 1;
-      } else if (task !== undefined) {
-        taken += 1;
-      }
+      if (task === undefined || !isWanting(task)) continue;
+      this.#held.add(id);
+      returned += 1;
     }
     if (outcome.kind !== "committed") {
       for (const id of chunk.explained) this.#backlog.forgetTold(id);

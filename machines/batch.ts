@@ -12,7 +12,9 @@ import {
   Receipt,
   StoreObject,
   Task,
+  TaskPatch,
   TaskSpec,
+  TaskStatus,
   type ProposeRequest,
 } from "../proto/gen/messages.ts";
 import { decide, type Decision, type Refused, type StateView } from "./proposals.ts";
@@ -50,12 +52,15 @@ export interface Batch {
   /** Encoded Change messages. */
   readonly changes: readonly Uint8Array[];
   readonly specs: readonly TaskSpec[];
+  readonly statuses: readonly TaskStatus[];
   readonly receipts: readonly Receipt[];
   /** One for each of the first proposals given, in order; the others wait for the next batch. */
   readonly settlements: readonly Settlement[];
   /** For each settlement: how many of `changes` are that proposal's, in their order. */
   readonly counts: readonly number[];
 }
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 /** Bytes of a receipt beside its proposal's id: tags, lengths and a count. */
 const receiptOverheadBytes = 12;
@@ -72,14 +77,21 @@ export function assemble(view: StagedView, waiting: Iterable<Progress>, limits: 
     counts.push(assembly.changes.length - before);
     if (settlement.kind === "partial") break;
   }
-  return { changes: assembly.changes, specs: assembly.specs, receipts: assembly.receipts, settlements, counts };
+  const { changes, specs, statuses, receipts } = assembly;
+  return { changes, specs, statuses, receipts, settlements, counts };
 }
 
-type Encoded = { readonly bytes: Uint8Array; readonly newSpec: TaskSpec | null; readonly size: number };
+interface Encoded {
+  readonly bytes: Uint8Array;
+  readonly newSpec: TaskSpec | null;
+  readonly newStatus: TaskStatus | null;
+  readonly size: number;
+}
 
 class Assembly {
   readonly changes: Uint8Array[] = [];
   readonly specs: TaskSpec[] = [];
+  readonly statuses: TaskStatus[] = [];
   readonly receipts: Receipt[] = [];
   readonly #view: StagedView;
   readonly #limits: BatchLimits;
@@ -87,6 +99,8 @@ class Assembly {
   /** Places of specs, by identity and by their bytes: what came over the bus has a copy of the spec in each task. */
   readonly #places = new Map<TaskSpec, number>();
   readonly #placesByBytes = new Map<string, number>();
+  /** Of the patch before; by identity, as whoever writes the same status to many tasks makes it once. */
+  #lastStatus: TaskStatus | null = null;
 
   constructor(view: StagedView, limits: BatchLimits) {
     this.#view = view;
@@ -117,6 +131,7 @@ class Assembly {
       mark: this.#view.mark(),
       changes: this.changes.length,
       specs: this.specs.length,
+      statuses: this.statuses.length,
       bytes: this.#bytes,
     };
     const undo = (): void => {
@@ -124,6 +139,8 @@ class Assembly {
       this.changes.length = before.changes;
       for (const spec of this.specs.slice(before.specs)) this.#forgetSpec(spec);
       this.specs.length = before.specs;
+      this.statuses.length = before.statuses;
+      this.#lastStatus = null;
       this.#bytes = before.bytes;
     };
     let skipped = 0;
@@ -171,27 +188,42 @@ class Assembly {
     return { kind: "done", skipped };
   }
 
-  #add(change: Change, { bytes, newSpec, size }: Encoded): void {
+  #add(change: Change, { bytes, newSpec, newStatus, size }: Encoded): void {
     if (newSpec !== null) this.#rememberSpec(newSpec);
+    if (newStatus !== null) this.statuses.push(newStatus);
+    this.#lastStatus = change.task?.status ?? null;
     this.changes.push(bytes);
     this.#bytes += size;
     this.#view.stage(change);
   }
 
   #encode(change: Change): Encoded {
+    if (change.task !== null) return this.#encodePatch(change, change.task);
     const task = change.put?.task ?? null;
     const spec = task?.spec ?? null;
-    if (task === null || spec === null) return this.#sized(Change.encode(change), null);
+    if (task === null || spec === null) return this.#sized(Change.encode(change), null, null);
     const known = this.#placeOf(spec);
     const bare = Task.patch(task, { spec: null, meta: null });
     const shared = Change.create({ put: StoreObject.create({ task: bare }), spec: known ?? this.specs.length + 1 });
-    return this.#sized(Change.encode(shared), known === null ? spec : null);
+    return this.#sized(Change.encode(shared), known === null ? spec : null, null);
   }
 
-  #sized(bytes: Uint8Array, newSpec: TaskSpec | null): Encoded {
+  /** The first patch of a run that writes the same status carries it; from the second on they name its place. */
+  #encodePatch(change: Change, patch: TaskPatch): Encoded {
+    const { status } = patch;
+    if (status === null || status !== this.#lastStatus) return this.#sized(Change.encode(change), null, null);
+    const isKnown = this.statuses.at(-1) === status;
+    const shared = Change.create() as Mutable<Change>;
+    shared.task = withoutStatus(patch);
+    shared.status = isKnown ? this.statuses.length : this.statuses.length + 1;
+    return this.#sized(Change.encode(shared), null, isKnown ? null : status);
+  }
+
+  #sized(bytes: Uint8Array, newSpec: TaskSpec | null, newStatus: TaskStatus | null): Encoded {
     const framing = this.#limits.changeFramingBytes;
     const specBytes = newSpec === null ? 0 : TaskSpec.encode(newSpec).length + framing;
-    return { bytes, newSpec, size: bytes.length + framing + specBytes };
+    const statusBytes = newStatus === null ? 0 : TaskStatus.encode(newStatus).length + framing;
+    return { bytes, newSpec, newStatus, size: bytes.length + framing + specBytes + statusBytes };
   }
 
   #placeOf(spec: TaskSpec): number | null {
@@ -215,6 +247,19 @@ class Assembly {
     // Copies of it point there too; forgetting all costs the next look-up its encoding, nothing else.
     this.#places.clear();
   }
+}
+
+/** Set directly, not by way of `patch`, which goes through its argument's keys: this runs for each assignment. */
+function withoutStatus(patch: TaskPatch): TaskPatch {
+  const bare = TaskPatch.create() as Mutable<TaskPatch>;
+  bare.id = patch.id;
+  bare.desiredState = patch.desiredState;
+  bare.nodeId = patch.nodeId;
+  bare.networks = patch.networks;
+  bare.endpoint = patch.endpoint;
+  bare.assignedGenericResources = patch.assignedGenericResources;
+  bare.volumes = patch.volumes;
+  return bare;
 }
 
 function specKey(spec: TaskSpec): string {

@@ -5,7 +5,8 @@
  * P1: an id is created once, and no two objects of a table have one name (nodes and tasks may).
  * P2: an update replaces exactly the version that its writer has seen.
  * P3: observed and desired state of a task only grow, whoever writes them.
- * P4: a task gets a node once, while it is PENDING and still wanted, and only a node that can take it.
+ * P4: a task gets a node once, while it is PENDING and still wanted, and only a node that can take it; its cluster volumes
+ *     must still be there.
  * P5: a node speaks only of its own tasks, and only through its current session.
  * P6: a change that would change nothing is not written.
  * P7: of the tasks that a service has made for one node, at most one of each spec version is wanted.
@@ -37,6 +38,7 @@ import {
   type TaskStatus,
 } from "../proto/gen/messages.ts";
 import { meetsPlacement } from "./scheduling/constraints.ts";
+import { isVolumeReady } from "./scheduling/volumes.ts";
 
 /** Name of a table: of its field in StoreObject. */
 export type TableName = keyof StoreObject;
@@ -221,7 +223,7 @@ function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): D
   if (reporter !== "" && task.nodeId !== reporter) {
     return refused("foreignTask", `task ${patch.id} is not one of node ${reporter}`);
   }
-  if (patch.nodeId !== "" && !canBeAssigned(view, task, patch.nodeId)) return skipped;
+  if (patch.nodeId !== "" && !canBeAssigned(view, task, patch)) return skipped;
   const takes = {
     status: patch.status !== null && takesStatus(task, patch.status),
     desiredState: patch.desiredState > task.desiredState,
@@ -243,7 +245,7 @@ function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): D
     takes.volumes;
   if (!isPartlyTaken) return skipped;
   const isWhollyTaken = (takes.status || patch.status === null) && (takes.desiredState || patch.desiredState === 0);
-  if (isWhollyTaken) return change({ task: patch });
+  if (isWhollyTaken) return taskChange(patch);
   const fields: { -readonly [Key in keyof TaskPatch]?: TaskPatch[Key] } = { id: patch.id };
   if (takes.status) fields.status = patch.status;
   if (takes.desiredState) fields.desiredState = patch.desiredState;
@@ -256,16 +258,24 @@ function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): D
 }
 
 /** P4 */
-function canBeAssigned(view: StateView, task: Task, nodeId: string): boolean {
+function canBeAssigned(view: StateView, task: Task, patch: TaskPatch): boolean {
+  const { nodeId } = patch;
   if (stateOf(task) !== TaskState.PENDING || task.desiredState > TaskState.COMPLETE) return false;
   const node = view.get("node", nodeId);
   if (node === undefined || !meetsPlacement(task.spec?.placement ?? null, node)) return false;
+  for (const { id } of patch.volumes) if (!isVolumeThere(view, id)) return false;
   // A task of a global service was made for its node, which it may join even while that takes nothing new.
   if (task.nodeId !== "") return task.nodeId === nodeId;
   return (
     node.status?.state === NodeStatus_State.READY &&
     (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE
   );
+}
+
+/** A volume that was given up, paused or drained since it was chosen: the task is decided again. */
+function isVolumeThere(view: StateView, id: string): boolean {
+  const volume = view.get("volume", id);
+  return volume !== undefined && isVolumeReady(volume);
 }
 
 /** P3, P6. Agents report every task again when they reconnect: a report that says nothing new is dropped here. */
@@ -313,6 +323,13 @@ function isSameNodeStatus(a: NodeStatus, b: NodeStatus | null): boolean {
 
 function change(fields: Partial<Change>): Decision {
   return { kind: "change", change: Change.create(fields) };
+}
+
+/** The hot one: set directly, not by way of `create`, which goes through its argument's keys. */
+function taskChange(patch: TaskPatch): Decision {
+  const made = Change.create() as { -readonly [Key in keyof Change]: Change[Key] };
+  made.task = patch;
+  return { kind: "change", change: made };
 }
 
 function versionOf(object: TableObject<TableName>): number {

@@ -152,6 +152,18 @@ function typesModule(root: protobuf.Root): string {
   return lines.join("\n");
 }
 
+/**
+ * Takes two costs out of protobufjs' output that every decoded message pays, and that no message needs:
+ * - an array of its own for each empty list: all share the frozen one that their prototypes have;
+ * - a `delete` of each other member when a oneof's member is read. Only a second member has a first one to delete.
+ */
+function quickened(source: string): string {
+  return source
+    .replaceAll(/this\.(\w+) = \[\];/g, "this.$1 = $util.emptyArray;")
+    .replaceAll(/message = _target \|\| new [^;]+;/g, "$& let oneofs = _target ? 1 : 0;")
+    .replaceAll(/message\.(\w+) = ("\w+");/g, "if (oneofs++ > 0) message.$1 = $2;");
+}
+
 async function generate(): Promise<void> {
   mkdirSync(genDir, { recursive: true });
   const files = protoFiles.map((file) => join(here, file));
@@ -175,6 +187,8 @@ async function generate(): Promise<void> {
       (error: Error | null) => (error === null ? resolve() : reject(error)),
     );
   });
+  const staticFile = join(genDir, "static.js");
+  writeFileSync(staticFile, quickened(readFileSync(staticFile, "utf8")));
   const root = new protobuf.Root();
   root.resolvePath = (_origin, target) => (target.startsWith("/") ? target : join(here, target));
   root.loadSync(files, { alternateCommentMode: true });

@@ -3,6 +3,7 @@
  * Brought along with every commit, and with every decision that is on its way to the log.
  *
  * N1: a task is charged to at most one node, from its decision or assignment until it is observed to have ended.
+ *     (The record is in tracked.ts.)
  * N2: the order of nodes is that of their ids, whatever order they came in: the same state gives the same choice.
  */
 import {
@@ -17,6 +18,7 @@ import {
   type VolumeAttachment,
 } from "../../proto/gen/messages.ts";
 import { GenericStock } from "./generic-resources.ts";
+import { noGeneric, noVolumes, Tracked } from "./tracked.ts";
 import { VolumeSet } from "./volumes.ts";
 
 /** From SwarmKit (manager semantics §4.4): so many failures in so many milliseconds count against a node. */
@@ -24,14 +26,6 @@ export const failurePenalty = { countMin: 5, windowMs: 5 * 60_000 } as const;
 
 /** Keys of failures kept for a node before those that are too old are looked for. */
 const failureKeysMax = 64;
-
-interface Charge {
-  readonly on: NodeInfo;
-  readonly task: Task;
-  readonly isActive: boolean;
-  readonly generic: readonly GenericResource[];
-  readonly volumes: readonly VolumeAttachment[];
-}
 
 /** Fields change in place; only NodeSet changes them. */
 export class NodeInfo {
@@ -52,7 +46,8 @@ export class NodeInfo {
   activeTasks = 0;
   readonly activeByService = new Map<string, number>();
   readonly hostPorts = new Map<number, number>();
-  readonly charges = new Map<string, Charge>();
+  /** Tasks that hold something here, in no order. */
+  readonly charges: Tracked[] = [];
   readonly #failures = new Map<string, number[]>();
 
   constructor(id: string, place: number, volumes: VolumeSet) {
@@ -121,7 +116,7 @@ export class NodeSet {
   /** Follows the same tasks as the nodes do; volumes themselves are put here by whoever follows them. */
   readonly volumes = new VolumeSet();
   readonly #nodes = new Map<string, NodeInfo>();
-  readonly #charged = new Map<string, NodeInfo>();
+  readonly #tracked = new Map<string, Tracked>();
   readonly #freePlaces: number[] = [];
   #placesUsed = 0;
   #sorted: readonly NodeInfo[] | null = [];
@@ -189,58 +184,120 @@ export class NodeSet {
     this.#forget(info);
   }
 
-  /** Takes the task as the store has it. */
-  follow(task: Task): void {
-    if (isHolding(task)) this.#charge(task, task.nodeId, task.assignedGenericResources, task.volumes);
-    else this.release(task.id);
+  tracked(taskId: string): Tracked | undefined {
+    return this.#tracked.get(taskId);
+  }
+
+  /** The record of a task, made if there is none. */
+  track(task: Task): Tracked {
+    let tracked = this.#tracked.get(task.id);
+    if (tracked === undefined) this.#tracked.set(task.id, (tracked = new Tracked(task)));
+    return tracked;
+  }
+
+  /** Forgets a task that neither waits nor holds anything. */
+  untrack(tracked: Tracked): void {
+    if (tracked.queue === null && tracked.on === null) this.#tracked.delete(tracked.task.id);
+  }
+
+  /** Takes the task as the store has it. `known`: its record, if there is one; what is left of it is returned. */
+  follow(task: Task, known: Tracked | undefined = this.#tracked.get(task.id)): Tracked | undefined {
+    if (!isHolding(task)) {
+      if (known !== undefined) this.#release(known);
+      return known?.queue == null ? undefined : known;
+    }
+    const tracked = known ?? this.track(task);
+    tracked.isPlanned = false;
+    this.#charge(tracked, task, this.#nodeOf(tracked, task.nodeId), task.assignedGenericResources, task.volumes);
+    return tracked;
   }
 
   /** Charges what is decided but not yet in the store. */
   plan(
     task: Task,
     nodeId: string,
-    generic: readonly GenericResource[] = [],
-    volumes: readonly VolumeAttachment[] = [],
+    generic: readonly GenericResource[] = noGeneric,
+    volumes: readonly VolumeAttachment[] = noVolumes,
   ): void {
-    this.#charge(task, nodeId, generic, volumes);
+    this.planOn(this.track(task), this.#info(nodeId), generic, volumes);
+  }
+
+  /** The same, where record and node are at hand. */
+  planOn(
+    tracked: Tracked,
+    info: NodeInfo,
+    generic: readonly GenericResource[],
+    volumes: readonly VolumeAttachment[],
+  ): void {
+    this.#charge(tracked, tracked.task, info, generic, volumes);
+    tracked.isPlanned = true;
   }
 
   release(taskId: string): void {
-    const info = this.#charged.get(taskId);
-    if (info === undefined) return;
-    const charge = info.charges.get(taskId);
-    info.charges.delete(taskId);
-    this.#charged.delete(taskId);
-    if (charge === undefined) return;
-    account(info, charge, -1);
-    if (charge.volumes.length > 0) this.volumes.release(taskId, charge.volumes);
+    const tracked = this.#tracked.get(taskId);
+    if (tracked !== undefined) this.#release(tracked);
+  }
+
+  #release(tracked: Tracked): void {
+    this.#uncharge(tracked);
+    this.untrack(tracked);
+  }
+
+  #uncharge(tracked: Tracked): void {
+    const info = tracked.on;
+    if (info === null) return;
+    const last = info.charges.pop() as Tracked;
+    if (last !== tracked) {
+      info.charges[tracked.at] = last;
+      last.at = tracked.at;
+    }
+    account(info, tracked, -1);
+    if (tracked.volumes.length > 0) this.volumes.release(tracked.task.id, tracked.volumes);
+    tracked.on = null;
+    tracked.isPlanned = false;
+    tracked.generic = noGeneric;
+    tracked.volumes = noVolumes;
     this.#revision += 1;
     if (info.node === null) this.#forget(info);
     else this.#changed.add(info);
   }
 
-  #charge(task: Task, nodeId: string, generic: readonly GenericResource[], volumes: readonly VolumeAttachment[]): void {
+  #charge(
+    tracked: Tracked,
+    task: Task,
+    info: NodeInfo,
+    generic: readonly GenericResource[],
+    volumes: readonly VolumeAttachment[],
+  ): void {
     const isActive = task.desiredState <= TaskState.COMPLETE;
-    const on = this.#charged.get(task.id);
-    const old = on?.charges.get(task.id);
     // Most changes of a task (it starts, it runs) change nothing of what it holds.
     if (
-      on?.id === nodeId &&
-      old?.isActive === isActive &&
-      old.task.spec === task.spec &&
-      old.generic.length === generic.length &&
-      old.volumes.length === volumes.length
-    )
+      tracked.on === info &&
+      tracked.isActive === isActive &&
+      tracked.task.spec === task.spec &&
+      tracked.generic.length === generic.length &&
+      tracked.volumes.length === volumes.length
+    ) {
+      tracked.task = task;
       return;
+    }
     // N1
-    if (on !== undefined) this.release(task.id);
-    const info = this.#info(nodeId);
-    const charge = { on: info, task, isActive, generic, volumes };
-    info.charges.set(task.id, charge);
-    this.#charged.set(task.id, info);
-    account(info, charge, 1);
-    if (volumes.length > 0) this.volumes.use(task, nodeId, volumes);
+    this.#uncharge(tracked);
+    tracked.task = task;
+    tracked.on = info;
+    tracked.at = info.charges.length;
+    tracked.isActive = isActive;
+    tracked.generic = generic;
+    tracked.volumes = volumes;
+    info.charges.push(tracked);
+    account(info, tracked, 1);
+    if (volumes.length > 0) this.volumes.use(task, info.id, volumes);
     this.#revision += 1;
+  }
+
+  /** Mostly the one it is on already. */
+  #nodeOf({ on }: Tracked, nodeId: string): NodeInfo {
+    return on !== null && on.id === nodeId ? on : this.#info(nodeId);
   }
 
   #info(id: string): NodeInfo {
@@ -251,7 +308,7 @@ export class NodeSet {
   }
 
   #forget(info: NodeInfo): void {
-    if (info.charges.size > 0) return;
+    if (info.charges.length > 0) return;
     this.#nodes.delete(info.id);
     this.#freePlaces.push(info.place);
   }
@@ -276,10 +333,10 @@ function describe(info: NodeInfo, { description }: Node): void {
   info.generic = new GenericStock(resources?.generic ?? []);
   info.plugins =
     description?.engine == null ? null : new Set(description.engine.plugins.map(({ type, name }) => `${type}/${name}`));
-  for (const charge of info.charges.values()) hold(info, charge, 1);
+  for (const charge of info.charges) hold(info, charge, 1);
 }
 
-function account(info: NodeInfo, charge: Charge, sign: 1 | -1): void {
+function account(info: NodeInfo, charge: Tracked, sign: 1 | -1): void {
   const { task, isActive } = charge;
   hold(info, charge, sign);
   for (const port of hostPortsOf(task)) count(info.hostPorts, port, sign);
@@ -288,7 +345,7 @@ function account(info: NodeInfo, charge: Charge, sign: 1 | -1): void {
   count(info.activeByService, task.serviceId, sign);
 }
 
-function hold(info: NodeInfo, { task, generic }: Charge, sign: 1 | -1): void {
+function hold(info: NodeInfo, { task, generic }: Tracked, sign: 1 | -1): void {
   const reserved = task.spec?.resources?.reservations ?? null;
   if (reserved !== null) {
     info.freeNanoCpus -= sign * reserved.nanoCpus;

@@ -16,10 +16,11 @@ import {
   type Task,
   type VolumeAttachment,
 } from "../../proto/gen/messages.ts";
-import { describeVerdict, Tally, verdictText } from "./explain.ts";
+import { describeVerdict, presetText, Tally } from "./explain.ts";
 import { demandKey, demandOf, judge, judgeRoom, Verdict, type Demand } from "./filters.ts";
 import { groupKey, type NodeInfo, type NodeSet } from "./node-set.ts";
 import { poolOf } from "./spread.ts";
+import { noGeneric, noVolumes, TaskQueue, type Tracked } from "./tracked.ts";
 import { volumeWantsOf } from "./volumes.ts";
 
 export interface Assignment {
@@ -29,6 +30,8 @@ export interface Assignment {
   readonly volumes: readonly VolumeAttachment[];
   /** The task was made for that node. */
   readonly isPreassigned: boolean;
+  /** Says whether the store has it yet. */
+  readonly tracked: Tracked;
 }
 
 export interface Explanation {
@@ -55,37 +58,46 @@ export interface Round {
   readonly hasStale: boolean;
 }
 
-/** Tasks that are judged alike: a group of one demand, or those made for one node. */
-interface Home {
+/** Tasks that ask the same of a node and count as one service's. */
+class Group extends TaskQueue {
   readonly key: string;
-  readonly tasks: Map<string, Task>;
-  /** Some of its tasks mount cluster volumes. */
-  wantsVolumes: boolean;
-}
-
-interface Group extends Home {
-  readonly kind: "group";
   readonly demand: Demand;
   readonly preferences: readonly PlacementPreference[];
   /** What the nodes said when none of them took the rest; null: they must be asked. */
-  tally: Tally | null;
+  tally: Tally | null = null;
   /** Changes of nodes that the tally knows of (a place in the Backlog's list of them). */
-  seen: number;
+  seen = 0;
   /** The text that all its tasks were told; null: some may have to be told. */
-  said: string | null;
+  said: string | null = null;
+
+  constructor(key: string, task: Task) {
+    super();
+    this.key = key;
+    this.demand = demandOf(task);
+    this.preferences = task.spec?.placement?.preferences ?? [];
+  }
+
+  get wantsVolumes(): boolean {
+    return this.demand.volumes.length > 0;
+  }
 }
 
-interface Station extends Home {
-  readonly kind: "station";
+/** Tasks that were made for one node. */
+class Station extends TaskQueue {
   readonly nodeId: string;
+  wantsVolumes = false;
+
+  constructor(nodeId: string) {
+    super();
+    this.nodeId = nodeId;
+  }
 }
 
 /** A group that a limit stopped in the middle, as long as nothing but its own decisions has changed the nodes. */
 interface Opened {
   readonly group: Group;
   readonly tally: Tally;
-  readonly place: (task: Task, round: RoundDraft) => boolean;
-  readonly waiting: Iterator<Task>;
+  readonly place: (tracked: Tracked, round: RoundDraft) => boolean;
   revision: number;
 }
 
@@ -102,8 +114,7 @@ export class Backlog {
   readonly #nodes: NodeSet;
   readonly #groups = new Map<string, Group>();
   readonly #stations = new Map<string, Station>();
-  /** Where a task waits. */
-  readonly #homes = new Map<string, Group | Station>();
+  #size = 0;
   /** What is to be tried. */
   readonly #fresh = new Set<Group | Station>();
   /** Groups whose tasks may have to be told another text. */
@@ -113,8 +124,6 @@ export class Backlog {
   /** Nodes that changed, in order, until every tally has seen them; the first of them is number #changesBefore. */
   #changes: NodeInfo[] = [];
   #changesBefore = 0;
-  /** What a task was told last, while its status may not say so yet. */
-  readonly #told = new Map<string, string>();
   #opened: Opened | null = null;
   #volumesSeen = 0;
 
@@ -124,60 +133,81 @@ export class Backlog {
 
   /** Tasks that wait. */
   get size(): number {
-    return this.#homes.size;
+    return this.#size;
   }
 
   /** Something has changed since the last round that may help a task that waits, or change what it is told. */
   get isAwake(): boolean {
-    if (this.#homes.size === 0) return false;
+    if (this.#size === 0) return false;
     return this.#fresh.size > 0 || this.#nodes.hasChanged() || this.#nodes.volumes.revision !== this.#volumesSeen;
   }
 
   /** Takes the task as the store has it; true when there is something to try. */
-  follow(task: Task): boolean {
+  follow(task: Task, known: Tracked | undefined = this.#nodes.tracked(task.id)): boolean {
     if (!isWanting(task)) {
-      this.drop(task.id);
+      if (known !== undefined) this.#drop(known);
       return false;
     }
     const home = task.nodeId === "" ? this.#group(task) : this.#station(task.nodeId);
-    const old = this.#homes.get(task.id);
-    if (old !== undefined && old !== home) this.drop(task.id);
-    home.tasks.set(task.id, task);
-    if (home.kind === "group") home.said = null;
+    const tracked = known ?? this.#nodes.track(task);
+    const isNew = tracked.queue !== home;
+    if (isNew) {
+      this.#leave(tracked);
+      home.add(tracked);
+      this.#size += 1;
+    }
+    tracked.task = task;
+    if (home instanceof Group) home.said = null;
     else home.wantsVolumes ||= volumeWantsOf(task).length > 0;
-    if (old === home) return false;
-    this.#homes.set(task.id, home);
+    if (!isNew) return false;
     // What the nodes said to the others of its group they say to this one: it only has to be told.
-    if (home.kind === "group" && home.tally !== null) this.#stale.add(home);
+    if (home instanceof Group && home.tally !== null) this.#stale.add(home);
     else this.#fresh.add(home);
     return true;
   }
 
   drop(taskId: string): void {
-    const home = this.#homes.get(taskId);
-    if (home === undefined) return;
-    this.#homes.delete(taskId);
-    if (this.#told.size > 0) this.#told.delete(taskId);
-    home.tasks.delete(taskId);
-    if (home.tasks.size > 0) return;
-    this.#fresh.delete(home);
-    if (home.kind === "station") {
-      this.#stations.delete(home.key);
-      return;
+    const tracked = this.#nodes.tracked(taskId);
+    if (tracked !== undefined) this.#drop(tracked);
+  }
+
+  #drop(tracked: Tracked): void {
+    if (tracked.queue === null) return;
+    this.#leave(tracked);
+    this.#nodes.untrack(tracked);
+  }
+
+  /** It waits no more where it waited, if it did. */
+  #leave(tracked: Tracked): void {
+    const home = tracked.queue;
+    if (home === null) return;
+    home.remove(tracked);
+    tracked.told = null;
+    this.#size -= 1;
+    if (home.size > 0) return;
+    if (home instanceof Station) {
+      this.#stations.delete(home.nodeId);
+      this.#fresh.delete(home);
+    } else if (home instanceof Group) {
+      this.#groups.delete(home.key);
+      this.#fresh.delete(home);
+      this.#stale.delete(home);
+      this.#behind.delete(home);
+      if (this.#opened?.group === home) this.#opened = null;
     }
-    this.#groups.delete(home.key);
-    this.#stale.delete(home);
-    this.#behind.delete(home);
-    if (this.#opened?.group === home) this.#opened = null;
   }
 
   /** What the task was told has not reached its status. */
   forgetTold(taskId: string): void {
-    if (!this.#told.delete(taskId)) return;
-    const home = this.#homes.get(taskId);
-    if (home === undefined) return;
-    if (home.kind === "group") home.said = null;
-    this.#fresh.add(home);
+    const tracked = this.#nodes.tracked(taskId);
+    if (tracked === undefined || tracked.told === null) return;
+    tracked.told = null;
+    const home = tracked.queue;
+    if (home instanceof Group) {
+      home.said = null;
+      if (home.tally === null) this.#fresh.add(home);
+      else this.#stale.add(home);
+    } else if (home instanceof Station) this.#fresh.add(home);
   }
 
   /** Decides as much as the limits allow, and charges the nodes (B3). `now`: milliseconds since the epoch. */
@@ -196,9 +226,9 @@ export class Backlog {
     for (const home of this.#fresh) {
       if (isFull(round) || round.judgements >= limits.judgementsMax) break;
       this.#fresh.delete(home);
-      const isDone = home.kind === "group" ? this.#tryGroup(home, round) : this.#tryStation(home, round);
+      const isDone = home instanceof Group ? this.#tryGroup(home, round) : this.#tryStation(home, round);
       if (isDone) continue;
-      if (home.kind === "station") this.#fresh.add(home);
+      if (home instanceof Station) this.#fresh.add(home);
       break;
     }
     // Over a copy: a group that the limits stop stays stale, and would come round again.
@@ -213,9 +243,9 @@ export class Backlog {
 
   /** What the nodes say to a waiting task now, in sentences; empty for a task that does not wait here. */
   describe(task: Task): { readonly text: string; readonly nodes: readonly string[] } | null {
-    const home = this.#homes.get(task.id);
-    if (home === undefined) return null;
-    const demand = home.kind === "group" ? home.demand : demandOf(task);
+    const home = this.#nodes.tracked(task.id)?.queue ?? null;
+    if (home === null) return null;
+    const demand = home instanceof Group ? home.demand : demandOf(task);
     const asked =
       task.nodeId === "" ? this.#nodes.nodes : [this.#nodes.find(task.nodeId)].filter((info) => info !== undefined);
     const tally = new Tally();
@@ -237,23 +267,13 @@ export class Backlog {
   #group(task: Task): Group {
     const key = demandKey(task);
     let group = this.#groups.get(key);
-    if (group === undefined) {
-      const demand = demandOf(task);
-      const preferences = task.spec?.placement?.preferences ?? [];
-      const wantsVolumes = demand.volumes.length > 0;
-      const tasks = new Map<string, Task>();
-      group = { kind: "group", key, tasks, wantsVolumes, demand, preferences, tally: null, seen: 0, said: null };
-      this.#groups.set(key, group);
-    }
+    if (group === undefined) this.#groups.set(key, (group = new Group(key, task)));
     return group;
   }
 
   #station(nodeId: string): Station {
     let station = this.#stations.get(nodeId);
-    if (station === undefined) {
-      station = { kind: "station", key: nodeId, nodeId, tasks: new Map(), wantsVolumes: false };
-      this.#stations.set(nodeId, station);
-    }
+    if (station === undefined) this.#stations.set(nodeId, (station = new Station(nodeId)));
     return station;
   }
 
@@ -320,42 +340,41 @@ export class Backlog {
     group.tally = null;
     group.said = null;
     if (tally.count(Verdict.fits) === 0) return this.#finish(group, tally, round);
-    let task: Task;
+    let tracked = group.first as Tracked;
     let draft = round;
-    const failures = groupKey(group.tasks.values().next().value as Task);
+    const failures = groupKey(tracked.task);
     const pool = poolOf(nodes, (info) => tally.verdict(info.place) === Verdict.fits, preferences, {
       serviceId: demand.serviceId,
       fits: (info) => judgeRoom(demand, info) === Verdict.fits,
-      take: (info) => this.#assign(task, info, demand, false, draft),
+      take: (info) => this.#assign(tracked, info, demand, false, draft),
       penalty: (info) => info.penalty(failures, round.now),
     });
-    const place = (next: Task, of: RoundDraft): boolean => {
-      task = next;
+    const place = (next: Tracked, of: RoundDraft): boolean => {
+      tracked = next;
       draft = of;
       return pool.place();
     };
-    this.#opened = { group, tally, place, waiting: group.tasks.values(), revision: this.#nodes.revision };
+    this.#opened = { group, tally, place, revision: this.#nodes.revision };
     return this.#goOn(this.#opened, round);
   }
 
   /** False when a limit stopped it; true too when the group must be tried anew. */
   #goOn(opened: Opened, round: RoundDraft): boolean {
-    const { group, tally, waiting } = opened;
+    const { group, tally } = opened;
     if (opened.revision !== this.#nodes.revision) {
       this.#opened = null;
       this.#fresh.add(group);
       return true;
     }
-    for (;;) {
+    for (let tracked = group.first; tracked !== null; tracked = group.first) {
       if (isFull(round)) {
         opened.revision = this.#nodes.revision;
         return false;
       }
-      const { value, done } = waiting.next();
-      if (done === true || !opened.place(value, round)) break;
+      if (!opened.place(tracked, round)) break;
     }
     this.#opened = null;
-    if (group.tasks.size === 0) return true;
+    if (group.first === null) return true;
     for (const info of this.#nodes.nodes)
       if (tally.verdict(info.place) === Verdict.fits) tally.set(info.place, judgeRoom(group.demand, info));
     return this.#finish(group, tally, round);
@@ -373,45 +392,52 @@ export class Backlog {
 
   #tryStation(station: Station, round: RoundDraft): boolean {
     const info = this.#nodes.find(station.nodeId);
-    for (const task of station.tasks.values()) {
+    let next: Tracked | null = null;
+    for (let tracked = station.first; tracked !== null; tracked = next) {
       if (isFull(round)) return false;
-      const demand = demandOf(task);
+      // Before it leaves the queue.
+      next = tracked.next;
+      const demand = demandOf(tracked.task);
       const verdict = info === undefined ? Verdict.notReady : judge(demand, info);
-      if (info !== undefined && verdict === Verdict.fits) this.#assign(task, info, demand, true, round);
-      else this.#tell(task, verdictText(verdict, 1), round);
+      if (info !== undefined && verdict === Verdict.fits) this.#assign(tracked, info, demand, true, round);
+      else this.#tell(tracked, presetText(verdict, demand, info), round);
     }
     return true;
   }
 
-  #assign(task: Task, info: NodeInfo, demand: Demand, isPreassigned: boolean, round: RoundDraft): void {
+  #assign(tracked: Tracked, info: NodeInfo, demand: Demand, isPreassigned: boolean, round: RoundDraft): void {
+    const { task } = tracked;
     const generic = demand.generic.length === 0 ? noGeneric : info.generic.choose(demand.generic);
     const volumes =
-      demand.volumes.length === 0 || info.node === null ? noVolumes : info.volumes.choose(demand.volumes, info.node);
-    // B3, B1
-    this.#nodes.plan(task, info.id, generic, volumes ?? noVolumes);
-    this.drop(task.id);
-    round.assignments.push({ task, nodeId: info.id, generic, volumes: volumes ?? noVolumes, isPreassigned });
+      demand.volumes.length === 0 || info.node === null
+        ? noVolumes
+        : (info.volumes.choose(demand.volumes, info.node) ?? noVolumes);
+    // B1, B3
+    this.#leave(tracked);
+    this.#nodes.planOn(tracked, info, generic, volumes);
+    round.assignments.push({ task, nodeId: info.id, generic, volumes, isPreassigned, tracked });
   }
 
   /** False when a limit stopped it; then some of the group are still to be told. */
   #explain(group: Group, tally: Tally, round: RoundDraft): boolean {
     const text = tally.text();
     if (group.said === text) return true;
-    for (const task of group.tasks.values()) if (isFull(round) || !this.#tell(task, text, round)) return false;
+    for (let tracked = group.first; tracked !== null; tracked = tracked.next)
+      if (isFull(round) || !this.#tell(tracked, text, round)) return false;
     group.said = text;
     return true;
   }
 
   /** B2. False when it must wait: it only replaces another explanation, and this round has replaced enough. */
-  #tell(task: Task, text: string, round: RoundDraft): boolean {
-    const before = this.#told.get(task.id) ?? task.status?.err ?? "";
+  #tell(tracked: Tracked, text: string, round: RoundDraft): boolean {
+    const before = tracked.told ?? tracked.task.status?.err ?? "";
     if (before === text) return true;
     if (before !== "") {
       if (round.retellings <= 0) return false;
       round.retellings -= 1;
     }
-    this.#told.set(task.id, text);
-    round.explanations.push({ task, text });
+    tracked.told = text;
+    round.explanations.push({ task: tracked.task, text });
     return true;
   }
 }
@@ -428,6 +454,3 @@ interface RoundDraft {
 function isFull({ limits, assignments, explanations }: RoundDraft): boolean {
   return assignments.length + explanations.length >= limits.operationsMax;
 }
-
-const noGeneric: readonly GenericResource[] = [];
-const noVolumes: readonly VolumeAttachment[] = [];

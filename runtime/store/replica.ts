@@ -20,6 +20,7 @@ import {
   type Task,
   type TaskPatch,
   type TaskSpec,
+  type TaskStatus,
   type Transaction,
 } from "../../proto/gen/messages.ts";
 import type { Subscription } from "../ports.ts";
@@ -63,6 +64,12 @@ interface Stamp {
   readonly created: Meta;
   /** Meta of the object updated last; the next one often has the same createdAt and so the same meta. */
   updated: Meta;
+}
+
+/** What several changes of one transaction name by its place. */
+interface Shared {
+  readonly specs: readonly TaskSpec[];
+  readonly statuses: readonly TaskStatus[];
 }
 
 const noChecksum = new Uint8Array(0);
@@ -242,9 +249,11 @@ export class Replica implements Store {
     const created = Meta.create({ version, createdAt: time, updatedAt: time });
     const stamp: Stamp = { version, time, created, updated: created };
     const specs = transaction.specs.map((spec) => this.#parts.spec(spec));
+    const shared: Shared = { specs, statuses: transaction.statuses };
+    for (const status of transaction.statuses) this.#parts.shareStatus(status);
     const changes: ObjectChange[] = [];
     for (const change of transaction.changes) {
-      const applied = this.#applyChange(change, stamp, specs);
+      const applied = this.#applyChange(change, stamp, shared);
       if (typeof applied === "string") throw new LogBreak(sequence, `${applied} (S4)`);
       changes.push(applied);
     }
@@ -252,8 +261,13 @@ export class Replica implements Store {
   }
 
   /** The change as watchers see it, or what is wrong with it. */
-  #applyChange(change: Change, stamp: Stamp, specs: readonly TaskSpec[]): ObjectChange | string {
-    if (change.task !== null) return this.#applyTaskPatch(change.task, stamp);
+  #applyChange(change: Change, stamp: Stamp, { specs, statuses }: Shared): ObjectChange | string {
+    if (change.task !== null) {
+      if (change.status === 0) return this.#applyTaskPatch(change.task, change.task.status, stamp);
+      const status = statuses[change.status - 1];
+      if (status === undefined) return `task ${change.task.id} names a status that the transaction does not have`;
+      return this.#applyTaskPatch(change.task, status, stamp);
+    }
     if (change.node !== null) return this.#applyNodePatch(change.node, stamp);
     if (change.remove !== null) return this.#applyRemoval(change.remove);
     const put = change.put === null ? null : unwrap(change.put);
@@ -295,13 +309,15 @@ export class Replica implements Store {
     return { table, action: "remove", object: old, old } as ObjectChange;
   }
 
-  #applyTaskPatch(patch: TaskPatch, stamp: Stamp): ObjectChange | string {
+  /** `status` is the patch's own, or one that it shares: that one's strings are shared already. */
+  #applyTaskPatch(patch: TaskPatch, status: TaskStatus | null, stamp: Stamp): ObjectChange | string {
     const old = this.#state.get("task", patch.id);
     if (old === undefined) return `a patch of the task ${patch.id}, which does not exist`;
     const next = patchTask(old, patch, metaAfter(old.meta, stamp)) as Mutable<Task>;
+    if (status !== null) next.status = status;
     // The old one's strings are shared already.
     next.id = old.id;
-    this.#parts.share(next, old);
+    this.#parts.share(next, old, status === patch.status);
     this.#state.put("task", next, old);
     return { table: "task", action: "update", object: next, old };
   }

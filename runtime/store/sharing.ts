@@ -47,19 +47,30 @@ export class SharedMessages<T> {
 
 export class SharedStrings {
   readonly #known = new Map<string, string>();
+  /** The one asked for last: to compare two strings costs less than to hash one. */
+  #last = "";
 
   /** The first of all equal strings. */
   share(text: string): string {
+    if (text === this.#last) return this.#last;
     if (text === "") return "";
     const known = this.#known.get(text);
-    if (known !== undefined) return known;
-    if (this.#known.size >= entriesMax) this.#known.clear();
-    this.#known.set(text, text);
-    return text;
+    if (known === undefined) {
+      if (this.#known.size >= entriesMax) this.#known.clear();
+      this.#known.set(text, text);
+    }
+    this.#last = known ?? text;
+    return this.#last;
   }
 }
 
-/** The same message in a buffer of its own. */
+/**
+ * The same message in a buffer of its own. What an encoder returns is a part of Node's pool for small buffers, and one
+ * certificate would keep 64 KiB of it alive.
+ */
 export function detached<T>(codec: Codec<T>, message: T): T {
-  return codec.decode(codec.encode(message));
+  const encoded = codec.encode(message);
+  const own = Buffer.allocUnsafeSlow(encoded.length);
+  own.set(encoded);
+  return codec.decode(own);
 }

@@ -19,6 +19,8 @@ export class Staging {
   readonly #meta: Meta;
   /** By id; null: removed. */
   readonly #objects = new Map<TableName, Map<string, AnyObject | null>>();
+  /** Those of `#objects` that are tasks. */
+  readonly #tasks = new Map<string, AnyObject | null>();
   /** The first patch of each task, not yet carried out: of the thousands in an append few tasks are looked at again. */
   readonly #patches = new Map<string, TaskPatch>();
   /** By table and name: ids of staged objects that have, or had, the name. */
@@ -31,18 +33,19 @@ export class Staging {
     this.#base = base;
     // The append takes the next sequence or fails, so this is the version that staged objects will have.
     const version = Version.create({ index: base.version + 1 });
+    this.#objects.set("task", this.#tasks);
     this.#meta = Meta.create({ version, createdAt: Timestamp.create(), updatedAt: Timestamp.create() });
   }
 
   get<Name extends TableName>(table: Name, id: string): Tables[Name] | undefined {
-    const staged = this.#objects.get(table)?.get(id);
+    const staged = table === "task" ? this.#tasks.get(id) : this.#objects.get(table)?.get(id);
     if (staged !== undefined) return staged === null ? undefined : (staged as Tables[Name]);
     const stored = this.#base.get(table, id);
     if (table !== "task" || stored === undefined) return stored;
     const patch = this.#patches.get(id);
     if (patch === undefined) return stored;
     const patched = patchTask(stored as Task, patch, this.#meta);
-    this.#tableOf("task").set(id, patched);
+    this.#tasks.set(id, patched);
     return patched as Tables[Name];
   }
 
@@ -112,7 +115,7 @@ export class Staging {
 
   #stageTaskPatch(patch: TaskPatch): void {
     const { id } = patch;
-    if (this.#objects.get("task")?.has(id) === true || this.#patches.has(id)) {
+    if (this.#tasks.has(id) || this.#patches.has(id)) {
       const task = this.get("task", id);
       if (task !== undefined) this.#set("task", id, patchTask(task, patch, this.#meta));
       return;

@@ -25,7 +25,8 @@ export class State {
   readonly #mentions = new WeakMap<TaskSpec, readonly string[]>();
 
   get<Name extends TableName>(table: Name, id: string): Tables[Name] | undefined {
-    return this.#tables[table].get(id);
+    // Most look-ups are for tasks, and a table that is named in the code is found faster than one by its name.
+    return (table === "task" ? this.#tables.task.get(id) : this.#tables[table].get(id)) as Tables[Name] | undefined;
   }
 
   all<Name extends TableName>(table: Name): Iterable<Tables[Name]> {
@@ -74,8 +75,9 @@ export class State {
   /** Inserts, or replaces the object of that id, which keeps its place in the order. */
   put<Name extends TableName>(table: Name, object: Tables[Name], old: Tables[Name] | undefined): void {
     const { id } = object;
-    (this.#tables[table] as Map<string, Tables[Name]>).set(id, object);
-    if (table === "task") {
+    if (table !== "task") (this.#tables[table] as Map<string, Tables[Name]>).set(id, object);
+    else {
+      this.#tables.task.set(id, object as Task);
       this.#indexTask(object as Task, old as Task | undefined);
       if ((object as Task).annotations === (old as Task | undefined)?.annotations) return;
     }
@@ -118,13 +120,14 @@ export class State {
       for (const id of this.#mentionsOf(task)) this.#references.add(id, task.id);
       return;
     }
-    if (old.nodeId !== task.nodeId) {
-      if (old.nodeId !== "") this.#byNode.delete(old.nodeId, task.id);
-      if (task.nodeId !== "") this.#byNode.add(task.nodeId, task.id);
+    if (old.spec !== task.spec || old.serviceId !== task.serviceId || old.slot !== task.slot) {
+      this.#unindexTask(old);
+      this.#indexTask(task, undefined);
+      return;
     }
-    if (old.spec === task.spec && old.serviceId === task.serviceId && old.slot === task.slot) return;
-    this.#unindexTask(old);
-    this.#indexTask(task, undefined);
+    if (old.nodeId === task.nodeId) return;
+    if (old.nodeId !== "") this.#byNode.delete(old.nodeId, task.id);
+    if (task.nodeId !== "") this.#byNode.add(task.nodeId, task.id);
   }
 
   #unindexTask(task: Task): void {

@@ -32,11 +32,14 @@ export class TaskParts {
     return this.#metas.share("", meta);
   }
 
-  /** Replaces parts of a task that nobody else holds yet; `old` is what is stored of it, whose parts are shared already. */
-  share(task: Mutable<Task>, old: Task | undefined): void {
+  /**
+   * Replaces parts of a task that nobody else holds yet; `old` is what is stored of it, whose parts are shared already.
+   * `ownsStatus`: nobody has seen to its status yet.
+   */
+  share(task: Mutable<Task>, old: Task | undefined, ownsStatus = true): void {
     if (task.serviceId !== old?.serviceId) task.serviceId = this.#strings.share(task.serviceId);
     if (task.nodeId !== old?.nodeId) task.nodeId = this.#strings.share(task.nodeId);
-    if (task.status !== null && task.status !== old?.status) this.#shareStatus(task.status);
+    if (ownsStatus && task.status !== null && task.status !== old?.status) this.shareStatus(task.status);
     if (task.serviceAnnotations !== null && task.serviceAnnotations !== old?.serviceAnnotations) {
       task.serviceAnnotations = this.#annotations.share(task.serviceId, task.serviceAnnotations);
     }
@@ -55,7 +58,7 @@ export class TaskParts {
     }
   }
 
-  #shareStatus(status: Mutable<TaskStatus>): void {
+  shareStatus(status: Mutable<TaskStatus>): void {
     status.message = this.#strings.share(status.message);
     if (status.appliedBy !== "") status.appliedBy = this.#strings.share(status.appliedBy);
   }
