@@ -15,6 +15,7 @@ import {
   TaskStatus,
   UpdateStatus,
   UpdateStatus_UpdateState,
+  Version,
   type Task,
 } from "../../proto/gen/messages.ts";
 import { readyNode, served, taskOf } from "../support/served.ts";
@@ -246,23 +247,6 @@ test("service update changes what it names, again when another writer came betwe
     "-e",
     "B=2",
     "--publish",
-    "8080:80",
-    "--publish",
-    "mode=host,target=1",
-    "bb:1",
-  );
-  t.is(manager.store.byName("service", "web"), undefined, "an ingress port needs an ingress network");
-  await muster(
-    "service",
-    "create",
-    "-d",
-    "--name",
-    "web",
-    "-e",
-    "A=1",
-    "-e",
-    "B=2",
-    "--publish",
     "mode=host,target=1",
     "bb:1",
   );
@@ -341,7 +325,7 @@ test("an update with no flags changes nothing of a spec", (t) => {
 
 test("a service has converged when what runs is what is wanted, and no sooner", (t) => {
   const spec = newSpec({ name: "web", replicas: "2" }, ["bb"]);
-  const service = Service.create({ id: "s", spec });
+  const service = Service.create({ id: "s", spec, specVersion: Version.create({}) });
   const judge = (tasks: readonly Task[], of = service) => convergence(of, tasks, [], false);
   const running = (slot: number, fields: Partial<Task> = {}) => taskOf(service, slot, "n1", TaskState.RUNNING, fields);
   t.is(judge([running(1), running(2)]).kind, "converged");

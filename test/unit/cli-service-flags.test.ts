@@ -1,0 +1,276 @@
+// The small languages in the values of a service's flags, and what updates make of what is there. That the specs are those
+// of Docker's own client is shown in test/interop/service-cli.test.ts; here is what Docker's client cannot show.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import fc from "fast-check";
+import { UsageError } from "../../cli/command.ts";
+import { parsePublish, portsAfter } from "../../cli/publish-flag.ts";
+import { capabilitiesAfter, newCapabilities } from "../../cli/service-capabilities.ts";
+import { newEnvironment } from "../../cli/service-environment.ts";
+import { createFlags, updateFlags, type CreateValues } from "../../cli/service-flags.ts";
+import { mountsAfter, parseMount } from "../../cli/service-mount-flag.ts";
+import { parseNetwork, type Lookups } from "../../cli/service-references.ts";
+import { registryAuth, registryOf } from "../../cli/service-registry-auth.ts";
+import { changedSpec, newSpec } from "../../cli/service-spec.ts";
+import { UserError } from "../../cli/user-error.ts";
+import { bytesText, csvFields, durationText, parseDuration, shellWords } from "../../cli/values.ts";
+import { isSameMessage } from "../../machines/same-message.ts";
+import { ExecSpec, Mount_Type, PortConfig_PublishMode } from "../../proto/gen/messages.ts";
+
+/** Every flag of `docker service create --help` and `docker service update --help` of Docker 28, but for --help itself. */
+const dockerCreate =
+  "cap-add cap-drop config constraint container-label credential-spec detach dns dns-option dns-search endpoint-mode " +
+  "entrypoint env env-file generic-resource group health-cmd health-interval health-retries health-start-interval " +
+  "health-start-period health-timeout host hostname init isolation label limit-cpu limit-memory limit-pids log-driver " +
+  "log-opt max-concurrent mode mount name network no-healthcheck no-resolve-image oom-score-adj placement-pref publish " +
+  "quiet read-only replicas replicas-max-per-node reserve-cpu reserve-memory restart-condition restart-delay " +
+  "restart-max-attempts restart-window rollback-delay rollback-failure-action rollback-max-failure-ratio " +
+  "rollback-monitor rollback-order rollback-parallelism secret stop-grace-period stop-signal sysctl tty ulimit " +
+  "update-delay update-failure-action update-max-failure-ratio update-monitor update-order update-parallelism user " +
+  "with-registry-auth workdir";
+const dockerUpdate =
+  "args cap-add cap-drop config-add config-rm constraint-add constraint-rm container-label-add container-label-rm " +
+  "credential-spec detach dns-add dns-option-add dns-option-rm dns-rm dns-search-add dns-search-rm endpoint-mode " +
+  "entrypoint env-add env-rm force generic-resource-add generic-resource-rm group-add group-rm health-cmd " +
+  "health-interval health-retries health-start-interval health-start-period health-timeout host-add host-rm hostname " +
+  "image init isolation label-add label-rm limit-cpu limit-memory limit-pids log-driver log-opt max-concurrent " +
+  "mount-add mount-rm network-add network-rm no-healthcheck no-resolve-image oom-score-adj placement-pref-add " +
+  "placement-pref-rm publish-add publish-rm quiet read-only replicas replicas-max-per-node reserve-cpu reserve-memory " +
+  "restart-condition restart-delay restart-max-attempts restart-window rollback rollback-delay rollback-failure-action " +
+  "rollback-max-failure-ratio rollback-monitor rollback-order rollback-parallelism secret-add secret-rm " +
+  "stop-grace-period stop-signal sysctl-add sysctl-rm tty ulimit-add ulimit-rm update-delay update-failure-action " +
+  "update-max-failure-ratio update-monitor update-order update-parallelism user with-registry-auth workdir";
+
+const spec = (flags: CreateValues, ...words: string[]) => newSpec({ name: "web", ...flags }, ["bb:1", ...words]);
+
+test("no flag of Docker's is missing", (t) => {
+  t.deepEqual(
+    dockerCreate.split(" ").filter((flag) => !Object.hasOwn(createFlags, flag)),
+    [],
+  );
+  t.deepEqual(
+    dockerUpdate.split(" ").filter((flag) => !Object.hasOwn(updateFlags, flag)),
+    [],
+  );
+});
+
+const refusals: readonly (readonly [CreateValues, RegExp, (typeof UsageError | typeof UserError)?])[] = [
+  [{ "cap-add": ["a"], "health-cmd": "x", "no-healthcheck": true }, /no-healthcheck conflicts/, UserError],
+  [{ "health-interval": "-1s" }, /health-interval cannot be negative/],
+  [{ "limit-cpu": "0.0000000001" }, /billionth/],
+  [{ "limit-cpu": "half" }, /limit-cpu takes a number of cores/],
+  [{ "reserve-memory": "some" }, /reserve-memory takes a size/],
+  [{ "restart-condition": "always" }, /restart-condition takes one of none, on-failure, any/],
+  [{ "rollback-failure-action": "rollback" }, /rollback-failure-action takes one of pause, continue/],
+  [{ "update-order": "random" }, /update-order takes one of/],
+  [{ "update-max-failure-ratio": "x" }, /update-max-failure-ratio takes a number/],
+  [{ "endpoint-mode": "x" }, /endpoint-mode takes one of vip, dnsrr/],
+  [{ "generic-resource": ["gpu"] }, /generic-resource takes KIND=COUNT/],
+  [{ "generic-resource": ["gpu=id1"] }, /cannot ask for units by name/],
+  [{ "generic-resource": ["gpu=1", "gpu=2"] }, /names gpu twice/],
+  [{ "placement-pref": ["binpack=x"] }, /placement-pref takes spread=LABEL/],
+  [{ ulimit: ["files=1"] }, /ulimit takes a limit/],
+  [{ ulimit: ["nofile=2:1"] }, /soft limit/],
+  [{ host: ["db"] }, /host takes NAME:IP/],
+  [{ host: ["db:1.2.3"] }, /host takes NAME:IP/],
+  [{ dns: ["one"] }, /dns takes an IP address/],
+  [{ "dns-search": ["a b"] }, /dns-search takes a domain/],
+  [{ "oom-score-adj": "1001" }, /-1000 to 1000/],
+  [{ isolation: "some" }, /isolation takes one of/],
+  [{ "credential-spec": "x" }, /credential-spec takes config:/],
+  [{ env: ["=x"] }, /env takes NAME=VALUE/],
+  [{ "env-file": ["/nowhere/env"] }, /cannot read the environment file \/nowhere\/env/, UserError],
+  [{ entrypoint: "sh 'x" }, /has no end/],
+  [{ network: ["nope"] }, /^network nope not found$/, UserError],
+  [{ network: ["alias=x"] }, /needs name=NETWORK/],
+  [{ network: ["name=x,ip=1.2.3.4"] }, /knows name, alias, driver-opt/],
+  [{ secret: ["nope"] }, /^secret not found: nope$/, UserError],
+  [{ secret: ["target=x"] }, /needs source=NAME/],
+  [{ config: ["nope"] }, /^config not found: nope$/, UserError],
+  [{ config: ["source=a,mode=rw"] }, /takes a mode such as 0440/],
+  [{ secret: ["a", "source=b,target=a"] }, /duplicate secret target for b not allowed/, UserError],
+  [{ mount: ["type=bind,target=/x"] }, /a bind mount needs source/],
+  [{ mount: ["type=bind,source=/a,target=/x,volume-nocopy"] }, /volume-… options do not fit/],
+  [{ mount: ["type=volume,target=/x,tmpfs-size=1m"] }, /tmpfs-… options do not fit/],
+  [{ mount: ["type=tape,target=/x"] }, /takes one of bind, volume/],
+  [{ mount: ["source=x"] }, /needs target=PATH/],
+  [{ mount: ["target=/x,colour=red"] }, /does not know 'colour'/],
+  [{ mount: ["target"] }, /'target' is not KEY=VALUE/],
+  [{ mount: ["type=tmpfs,target=/x,tmpfs-mode=9"] }, /octal/],
+  [{ mount: [`target=/x,"source=a`] }, /quotes/],
+  [{ publish: ["1.2.3.4:80:80"] }, /answers on all addresses/],
+  [{ publish: ["8000-8001:80-83"] }, /differ in length/],
+  [{ publish: ["8001-8000:80"] }, /wrong way round/],
+  [{ publish: ["80/icmp"] }, /takes one of tcp, udp, sctp/],
+  [{ mode: "global", "replicas-max-per-node": "1" }, /can only be used with replicated/, UserError],
+  [{ mode: "global-job", replicas: "2" }, /can only be used with replicated/, UserError],
+  [{ "max-concurrent": "1" }, /can only be used with replicated-job/, UserError],
+  [{ mode: "replicated-job", "update-delay": "1s" }, /not supported for jobs/, UserError],
+  [{ mode: "other" }, /mode takes one of/],
+  [{ driver: "exec", "read-only": true }, /--read-only fits containers only/],
+];
+
+for (const [flags, words, kind = UsageError] of refusals) {
+  test(`one sentence says what is wrong with ${JSON.stringify(flags)}`, (t) => {
+    const error = t.throws(() => spec(flags), { instanceOf: kind, message: words });
+    t.notRegex(error?.message ?? "", /\n/);
+  });
+}
+
+test("a value in CSV keeps what its quotes hold together", (t) => {
+  t.deepEqual(csvFields(`a=b,"c=d,e",f`, "x"), ["a=b", "c=d,e", "f"]);
+  t.deepEqual(csvFields(`"a""b",`, "x"), [`a"b`, ""]);
+  t.throws(() => csvFields(`a"b`, "x"), { instanceOf: UsageError });
+  fc.assert(
+    fc.property(fc.array(fc.string({ minLength: 1 }), { minLength: 1 }), (fields) => {
+      const line = fields.map((field) => `"${field.replaceAll('"', '""')}"`).join(",");
+      t.deepEqual(csvFields(line, "x"), fields);
+    }),
+  );
+});
+
+test("a command line is cut into words as a shell cuts it", (t) => {
+  t.deepEqual(shellWords(`sh -c "a  b" 'c "d"' e\\ f ""`, "x"), ["sh", "-c", "a  b", 'c "d"', "e f", ""]);
+  t.deepEqual(shellWords(`a"b c"d`, "x"), ["ab cd"]);
+  t.deepEqual(shellWords("  ", "x"), []);
+  t.throws(() => shellWords("a\\", "x"), { instanceOf: UsageError });
+  fc.assert(
+    fc.property(fc.array(fc.string()), (words) => {
+      const line = words.map((word) => `'${word.replaceAll("'", `'"'"'`)}'`).join(" ");
+      t.deepEqual(shellWords(line, "x"), words);
+    }),
+  );
+});
+
+test("durations and sizes are written as Docker writes them", (t) => {
+  for (const text of ["0s", "1.5s", "1m30s", "2h0m5s", "500ms", "250µs", "7ns"]) {
+    t.is(durationText(parseDuration(text, "x")), text);
+  }
+  t.deepEqual([bytesText(0), bytesText(64 * 1024 ** 2), bytesText(1_500_000_000)], ["0B", "64MiB", "1.397GiB"]);
+});
+
+test("ports come in ranges, and one target may have a range in front", (t) => {
+  const pairs = (text: string) => parsePublish(text).map((port) => [port.publishedPort, port.targetPort]);
+  t.deepEqual(pairs("8000-8002:80-82"), [
+    [8000, 80],
+    [8001, 81],
+    [8002, 82],
+  ]);
+  t.deepEqual(pairs("8000-8001:80"), [
+    [8000, 80],
+    [8001, 80],
+  ]);
+});
+
+test("a port taken away and given again is there, and the short form takes a host port away too", (t) => {
+  const before = [...parsePublish("8080:80"), ...parsePublish("mode=host,target=81,published=8081")];
+  t.deepEqual(
+    portsAfter(before, ["8080:80"], ["80"]).map(({ publishedPort }) => publishedPort),
+    [8080, 8081],
+  );
+  t.deepEqual(
+    portsAfter(before, [], ["81"]).map(({ targetPort }) => targetPort),
+    [80],
+  );
+  t.is(portsAfter(before, [], ["mode=ingress,target=81"]).length, 2);
+  t.is(portsAfter(before, [], ["80/udp"]).length, 2);
+  t.is(portsAfter(before, [], ["mode=host,target=81"])[0]?.publishMode, PortConfig_PublishMode.INGRESS);
+});
+
+test("newer kinds of mounts are known, and one target has one mount", (t) => {
+  const bind = parseMount("type=bind,source=./x,target=/t,readonly,bind-recursive=readonly,bind-create-src");
+  t.true(bind.source.startsWith("/") && bind.source.endsWith("/x"));
+  t.like(bind.bindOptions, { readonlyforcerecursive: true, createmountpoint: true });
+  t.is(parseMount("type=volume,source=v,target=/t,volume-subpath=a/b").volumeOptions?.subpath, "a/b");
+  t.is(parseMount("type=cluster,source=group:g,target=/t").type, Mount_Type.CLUSTER);
+  t.throws(() => parseMount("type=bind,source=/x,target=/t,bind-recursive=readonly"), { instanceOf: UsageError });
+  t.throws(() => mountsAfter([], ["target=/a", "type=tmpfs,target=/a"], []), { instanceOf: UserError });
+});
+
+test("capabilities are one set, written one way", (t) => {
+  t.deepEqual(newCapabilities(["chown", "CAP_CHOWN"], ["sys_time", "chown"]), {
+    capabilityAdd: ["CAP_CHOWN"],
+    capabilityDrop: ["CAP_SYS_TIME"],
+  });
+  const dropped = newCapabilities([], ["chown"]);
+  const neither = capabilitiesAfter(dropped, ["chown"], []);
+  t.deepEqual(neither, { capabilityAdd: [], capabilityDrop: [] });
+  t.deepEqual(capabilitiesAfter(neither, ["chown"], []).capabilityAdd, ["CAP_CHOWN"]);
+});
+
+test("of two values for one variable the later counts, and a file's come first", (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "muster-env-"));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "env");
+  writeFileSync(file, "# comment\nA=file\n\n  B=b c \nUNSET_IN_HERE\n");
+  t.deepEqual(newEnvironment({ "env-file": [file], env: ["A=flag", "UNSET_IN_HERE"] }), [
+    "B=b c ",
+    "A=flag",
+    "UNSET_IN_HERE",
+  ]);
+  writeFileSync(file, "not a name=1\n");
+  t.throws(() => newEnvironment({ "env-file": [file] }), { message: /'not a name' is not the name of a variable/ });
+});
+
+test("a process has only variables that have values, and takes settings of its own kind", (t) => {
+  const flags = { name: "p", driver: "exec", env: ["A=1", "UNSET_IN_HERE"], user: "nobody", workdir: "/w" } as const;
+  const before = newSpec({ ...flags, env: [...flags.env] }, ["sleep", "1"]);
+  const exec = (of: typeof before) => ExecSpec.decode(of.task?.generic?.payload?.value ?? new Uint8Array());
+  t.like(exec(before), { command: "sleep", args: ["1"], env: ["A=1"], user: "nobody", dir: "/w" });
+  const after = changedSpec(before, { args: `"2 3"`, "env-add": ["B=2"], "stop-signal": "INT", replicas: "4" });
+  t.like(exec(after), { args: ["2 3"], env: ["A=1", "B=2"], stopSignal: "INT" });
+  t.is(after.replicated?.replicas, 4);
+  t.throws(() => changedSpec(before, { "mount-add": ["target=/x"] }), { message: /--mount-add fits containers only/ });
+});
+
+test("what is looked up is what is written into the spec", (t) => {
+  const lookups: Lookups = {
+    network: (text) => `id-of-${text}`,
+    secret: (name) => `secret-${name}`,
+    config: (name) => `config-${name}`,
+  };
+  t.like(parseNetwork("name=blue,alias=a,alias=b,driver-opt=k=v", lookups), {
+    target: "id-of-blue",
+    aliases: ["a", "b"],
+    driverAttachmentOpts: { k: "v" },
+  });
+  const made = newSpec({ name: "w", secret: ["s"], "credential-spec": "config://c" }, ["bb"], lookups);
+  t.like(made.task?.container?.secrets[0], { secretId: "secret-s", secretName: "s" });
+  t.is(made.task?.container?.privileges?.credentialSpec?.config, "config-c");
+  t.not(made.task?.container?.configs[0]?.runtime, null);
+});
+
+test("the login goes to the registry that the image names", (t) => {
+  t.is(registryOf("bb:1"), "https://index.docker.io/v1/");
+  t.is(registryOf("team/bb"), "https://index.docker.io/v1/");
+  t.is(registryOf("localhost/bb"), "localhost");
+  t.is(registryOf("reg.example.org:5000/team/bb"), "reg.example.org:5000");
+  const auth = Buffer.from("me:pass:word").toString("base64");
+  const config = { auths: { "https://reg.example.org/v1/": { auth } } };
+  const decoded = (image: string) =>
+    JSON.parse(Buffer.from(registryAuth(image, config), "base64url").toString("utf8")) as unknown;
+  t.deepEqual(decoded("reg.example.org/x"), {
+    username: "me",
+    password: "pass:word",
+    serveraddress: "reg.example.org",
+  });
+  t.deepEqual(decoded("other.example.org/x"), {});
+});
+
+test("an update without flags changes nothing, whatever the service was made with", (t) => {
+  const before = spec({
+    env: ["A=1"],
+    publish: ["8080:80", "79"],
+    mount: ["target=/b", "type=tmpfs,target=/a"],
+    constraint: ["node.role==worker", "node.id!=x"],
+    "placement-pref": ["spread=node.labels.a"],
+    "cap-add": ["chown"],
+    ulimit: ["nofile=1"],
+    host: ["db:1.2.3.4"],
+    "health-cmd": "x",
+    "update-delay": "3s",
+  });
+  t.true(isSameMessage(changedSpec(before, {}), before));
+});
