@@ -29,6 +29,7 @@ import {
   TaskState,
   TaskStatus,
   UpdateConfig,
+  UpdateConfig_UpdateOrder,
   UpdateStatus,
   UpdateStatus_UpdateState,
   Version,
@@ -279,6 +280,28 @@ test("a spec that no longer fits goes no further than the first node", async (t)
   await cluster.updateService("web", withTask({ resources }));
   await cluster.run(30_000);
   t.deepEqual(cluster.picture(), ["0:PENDING@n1", "0:RUNNING@n2", "0:RUNNING@n3"]);
+});
+
+test("a start-first update never has fewer running than there are nodes, and ends with one on each", async (t) => {
+  const update = UpdateConfig.create({
+    parallelism: 1,
+    order: UpdateConfig_UpdateOrder.START_FIRST,
+    monitor: Duration.create({}),
+  });
+  const cluster = await globalCluster(["n1", "n2", "n3"], {}, { update });
+  let [least, most] = [9, 0];
+  cluster.store.watch(() => {
+    const nodes = cluster
+      .tasks()
+      .filter(({ desiredState, status }) => desiredState === TaskState.RUNNING && status?.state === TaskState.RUNNING);
+    least = Math.min(least, new Set(nodes.map(({ nodeId }) => nodeId)).size);
+    most = Math.max(most, nodes.length);
+  });
+  await cluster.updateService("web", withTask({ forceUpdate: 1 }));
+  await cluster.run(30_000);
+  t.deepEqual([least, most], [3, 4]);
+  t.deepEqual(cluster.picture(), ["0:RUNNING@n1", "0:RUNNING@n2", "0:RUNNING@n3"]);
+  t.is(cluster.store.get("service", "web")?.updateStatus?.state, UpdateStatus_UpdateState.COMPLETED);
 });
 
 test("a node that comes back while an update is paused gets the task it had, a new one that of the service", async (t) => {
