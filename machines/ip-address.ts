@@ -122,6 +122,8 @@ export function offsetIn({ family, value, length }: Prefix, text: string): numbe
       part = 0;
       digits = 0;
     } else if (code >= zero && code <= zero + 9) {
+      // A leading zero means octal to some: no address has one.
+      if (digits > 0 && part === 0) return -1;
       part = part * 10 + (code - zero);
       if ((digits += 1) > 3 || part > 255) return -1;
     } else {

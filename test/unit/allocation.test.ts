@@ -1,0 +1,282 @@
+// What is given to whom, over any history: nothing twice, nothing lost.
+import test from "ava";
+import fc from "fast-check";
+import { Allocation, type Plans } from "../../machines/allocation/allocation.ts";
+import { vxlanIdsOf } from "../../machines/allocation/network.ts";
+import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../../machines/ip-address.ts";
+import { ingressNetwork } from "../../machines/new-networks.ts";
+import {
+  Annotations,
+  Driver,
+  EndpointSpec,
+  IPAMConfig,
+  IPAMOptions,
+  Network,
+  NetworkAttachmentConfig,
+  NetworkSpec,
+  Node,
+  PortConfig,
+  Service,
+  ServiceSpec,
+  Task,
+  TaskSpec,
+  TaskState,
+  TaskStatus,
+} from "../../proto/gen/messages.ts";
+
+const poolLength = 28;
+/** Without network, broadcast and gateway. */
+const roomOfSubnet = 2 ** (32 - poolLength) - 3;
+
+/** A store of plain maps, with an allocator that decides and writes at once, but for writes that get lost. */
+class World {
+  readonly networks = new Map<string, Network>();
+  readonly services = new Map<string, Service>();
+  readonly tasks = new Map<string, Task>();
+  readonly nodes = new Map<string, Node>();
+  allocation = this.#newAllocation();
+
+  #newAllocation(): Allocation {
+    const byName = (name: string): Network | undefined =>
+      [...this.networks.values()].find((network) => network.spec?.annotations?.name === name);
+    return new Allocation({
+      network: (idOrName) => this.networks.get(idOrName) ?? byName(idOrName),
+      service: (id) => this.services.get(id),
+      defaultPools: () => ({ pools: ["10.0.0.0/26"], length: poolLength }),
+    });
+  }
+
+  changeLeader(): void {
+    this.allocation = this.#newAllocation();
+    for (const [id, network] of this.networks) this.allocation.followNetwork(id, network);
+    for (const [id, service] of this.services) this.allocation.followService(id, service);
+    for (const [id, task] of this.tasks) this.allocation.followTask(id, task);
+    for (const [id, node] of this.nodes) this.allocation.followNode(id, node);
+  }
+
+  network(id: string, network: Network | null): void {
+    if (network === null) this.networks.delete(id);
+    else this.networks.set(id, network);
+    this.allocation.followNetwork(id, network);
+  }
+
+  service(id: string, service: Service | null): void {
+    if (service === null) this.services.delete(id);
+    else this.services.set(id, service);
+    this.allocation.followService(id, service);
+  }
+
+  task(id: string, task: Task | null): void {
+    if (task === null) this.tasks.delete(id);
+    else this.tasks.set(id, task);
+    this.allocation.followTask(id, task);
+  }
+
+  node(id: string, node: Node | null): void {
+    if (node === null) this.nodes.delete(id);
+    else this.nodes.set(id, node);
+    this.allocation.followNode(id, node);
+  }
+
+  /** `isLost`: for each write, whether the ledger skips it. */
+  round(isLost: () => boolean): void {
+    for (const [id, network] of this.networks) {
+      const decision = this.allocation.decideNetwork(network);
+      if (decision.kind === "network") this.network(id, isLost() ? network : decision.network);
+    }
+    for (const [id, service] of this.services) {
+      const decision = this.allocation.decideEndpoint(service);
+      if (decision.kind !== "endpoint") continue;
+      this.service(id, isLost() ? service : Service.patch(service, { endpoint: decision.endpoint }));
+    }
+    const plans: Plans = new Map();
+    for (const [id, task] of this.tasks) {
+      if (task.status?.state !== TaskState.NEW) continue;
+      const decision = this.allocation.decideTask(task, plans);
+      if (decision.kind !== "ready") continue;
+      const { networks, endpoint } = decision;
+      const status = TaskStatus.create({ state: TaskState.PENDING });
+      this.task(id, isLost() ? task : Task.patch(task, { networks, endpoint: endpoint ?? task.endpoint, status }));
+    }
+    for (const [id, node] of this.nodes) {
+      const { attachments } = this.allocation.decideNode(node);
+      if (attachments !== null) this.node(id, isLost() ? node : Node.patch(node, { attachments }));
+    }
+  }
+
+  settle(): void {
+    for (let rounds = 0; rounds < 6; rounds += 1) this.round(() => false);
+  }
+
+  /** By network: all that the store says is held. */
+  held(): ReadonlyMap<string, readonly string[]> {
+    const held = new Map<string, string[]>();
+    const add = (networkId: string, address: string): void => {
+      if (address !== "") held.set(networkId, [...(held.get(networkId) ?? []), address]);
+    };
+    for (const { endpoint } of this.services.values())
+      for (const { networkId, addr } of endpoint?.virtualIps ?? []) add(networkId, addr);
+    for (const { networks, status } of this.tasks.values())
+      if ((status?.state ?? 0) <= TaskState.RUNNING)
+        for (const { network, addresses } of networks) for (const each of addresses) add(network?.id ?? "", each);
+    for (const { attachments } of this.nodes.values())
+      for (const { network, addresses } of attachments) for (const each of addresses) add(network?.id ?? "", each);
+    return held;
+  }
+
+  /** The first thing that is wrong; null when nothing is. */
+  fault(): string | null {
+    for (const [id, addresses] of this.held())
+      if (new Set(addresses).size < addresses.length)
+        return `an address of ${id} is held twice: ${addresses.join(" ")}`;
+    const subnets: Prefix[] = [];
+    const ids: number[] = [];
+    for (const { ipam, driverState } of this.networks.values()) {
+      for (const { subnet, gateway } of ipam?.configs ?? []) {
+        const prefix = parseCidr(subnet) as Prefix;
+        if (!containsAddress(prefix, parseAddress(gateway)!)) return `gateway ${gateway} is not in ${subnet}`;
+        if (subnets.some((other) => containsRange(other, prefix) || containsRange(prefix, other)))
+          return `${subnet} is another network's too`;
+        subnets.push(prefix);
+      }
+      ids.push(...vxlanIdsOf(driverState));
+    }
+    if (new Set(ids).size < ids.length) return `a VXLAN id is given twice: ${ids.join(" ")}`;
+    const ports: string[] = [];
+    for (const { endpoint } of this.services.values())
+      for (const { protocol, publishedPort } of endpoint?.ports ?? []) ports.push(`${protocol}/${publishedPort}`);
+    return new Set(ports).size < ports.length ? `a port is given twice: ${ports.join(" ")}` : null;
+  }
+}
+
+const names = ["a", "b", "c"] as const;
+
+function netOf(id: string, subnet: string, vxlanId: number): Network {
+  const options: Record<string, string> = {};
+  if (vxlanId > 0) options["com.docker.network.driver.overlay.vxlanid_list"] = String(vxlanId);
+  return Network.create({
+    id,
+    spec: NetworkSpec.create({
+      annotations: Annotations.create({ name: `net-${id}` }),
+      driverConfig: Driver.create({ name: "overlay", options }),
+      ipam: IPAMOptions.create({ configs: subnet === "" ? [] : [IPAMConfig.create({ subnet })] }),
+    }),
+  });
+}
+
+function serviceOf(id: string, networks: readonly string[], ports: readonly number[], isDnsrr: boolean): Service {
+  return Service.create({
+    id,
+    spec: ServiceSpec.create({
+      endpoint: EndpointSpec.create({
+        mode: isDnsrr ? 1 : 0,
+        ports: isDnsrr ? [] : ports.map((published) => PortConfig.create({ targetPort: 80, publishedPort: published })),
+      }),
+      task: TaskSpec.create({ networks: networks.map((target) => NetworkAttachmentConfig.create({ target })) }),
+    }),
+  });
+}
+
+const name = fc.constantFrom(...names);
+const target = fc.constantFrom("a", "b", "net-c");
+const step = fc.oneof(
+  fc.record({
+    kind: fc.constant("network" as const),
+    id: name,
+    subnet: fc.constantFrom("", "", "10.0.0.16/28", "10.9.0.0/28", "10.9.0.8/29"),
+    vxlanId: fc.constantFrom(0, 0, 4097, 9),
+  }),
+  fc.record({
+    kind: fc.constant("drop" as const),
+    of: fc.constantFrom("network", "service", "task", "node"),
+    id: name,
+  }),
+  fc.record({
+    kind: fc.constant("service" as const),
+    id: name,
+    networks: fc.uniqueArray(target, { maxLength: 2 }),
+    ports: fc.uniqueArray(fc.constantFrom(0, 80, 81), { maxLength: 2 }),
+    isDnsrr: fc.boolean(),
+  }),
+  fc.record({ kind: fc.constant("task" as const), id: fc.nat(20), service: name, node: fc.constantFrom("", ...names) }),
+  fc.record({ kind: fc.constant("end" as const), id: fc.nat(20) }),
+  fc.record({ kind: fc.constant("node" as const), id: name }),
+  fc.record({ kind: fc.constant("leader" as const) }),
+  fc.record({ kind: fc.constant("round" as const), losses: fc.array(fc.boolean(), { minLength: 1, maxLength: 8 }) }),
+);
+type Step = typeof step extends fc.Arbitrary<infer Value> ? Value : never;
+
+function perform(world: World, each: Step): void {
+  switch (each.kind) {
+    case "network":
+      if (!world.networks.has(each.id)) world.network(each.id, netOf(each.id, each.subnet, each.vxlanId));
+      break;
+    case "drop":
+      if (each.of === "network") world.network(each.id, null);
+      else if (each.of === "service") world.service(each.id, null);
+      else if (each.of === "node") world.node(each.id, null);
+      else for (const id of world.tasks.keys()) if (id.startsWith(each.id)) world.task(id, null);
+      break;
+    case "service": {
+      const { spec } = serviceOf(each.id, each.networks, each.ports, each.isDnsrr);
+      world.service(each.id, Service.patch(world.services.get(each.id) ?? Service.create({ id: each.id }), { spec }));
+      break;
+    }
+    case "task": {
+      const id = `${each.service}${each.id}`;
+      const service = world.services.get(each.service);
+      if (service === undefined || world.tasks.has(id)) break;
+      const status = TaskStatus.create({ state: TaskState.NEW });
+      const { node: nodeId } = each;
+      const spec = service.spec?.task ?? null;
+      world.task(id, Task.create({ id, serviceId: service.id, nodeId, spec, status, desiredState: TaskState.RUNNING }));
+      break;
+    }
+    case "end":
+      for (const [id, task] of world.tasks)
+        if (id.endsWith(String(each.id)))
+          world.task(id, Task.patch(task, { status: TaskStatus.create({ state: TaskState.SHUTDOWN }) }));
+      break;
+    case "node":
+      if (!world.nodes.has(each.id)) world.node(each.id, Node.create({ id: each.id }));
+      break;
+    case "leader":
+      world.changeLeader();
+      break;
+    case "round": {
+      let at = 0;
+      world.round(() => each.losses[(at += 1) % each.losses.length] ?? false);
+    }
+  }
+}
+
+test("whatever happens in whatever order, nothing is held twice, and what is given up can be given again", (t) => {
+  fc.assert(
+    fc.property(fc.array(step, { minLength: 40, maxLength: 160, size: "max" }), (steps) => {
+      const world = new World();
+      world.network("ingress", ingressNetwork("ingress"));
+      for (const each of steps) {
+        perform(world, each);
+        t.is(world.fault(), null);
+      }
+      for (const id of world.tasks.keys()) world.task(id, null);
+      for (const id of world.services.keys()) world.service(id, null);
+      for (const id of world.nodes.keys()) world.node(id, null);
+      for (const id of world.networks.keys()) world.network(id, null);
+      // Four subnets fit into the pool; each has room for so many tasks.
+      for (const id of ["w", "x", "y", "z"]) {
+        world.network(id, netOf(id, "", 0));
+        world.service(id, serviceOf(id, [id], [], true));
+        for (let number = 0; number <= roomOfSubnet; number += 1)
+          perform(world, { kind: "task", service: id as "a", id: number, node: "" });
+      }
+      world.settle();
+      t.is(world.fault(), null);
+      t.deepEqual(
+        [...world.held()].map(([id, addresses]) => [id, addresses.length]),
+        ["w", "x", "y", "z"].map((id) => [id, roomOfSubnet]),
+      );
+    }),
+    { numRuns: 150 },
+  );
+});
