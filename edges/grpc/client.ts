@@ -20,7 +20,7 @@ export interface ConnectTlsOptions {
   readonly port: number;
   /** Roots to trust, PEM. Absent: nothing is verified, which is right only for fetching a root that a join token pins. */
   readonly rootPem?: string;
-  /** The name that the manager's certificate must carry (reference/swarm-worker-protocol.md §3.1). */
+  /** The name that the manager's certificate must carry (docs/reference/swarm-worker-protocol.md §3.1). */
   readonly serverName: "swarm-ca" | "swarm-manager";
   /** Our own certificate, where we have one, and its key: PEM. */
   readonly certificatePem?: string;

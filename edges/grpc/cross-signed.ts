@@ -1,6 +1,6 @@
 /**
  * The check of a manager's certificate while the cluster's root is rotated. The manager then shows a leaf of the new root
- * with a certificate in which the old root vouches for the new one (reference/swarm-worker-protocol.md §3.6). Both roots
+ * with a certificate in which the old root vouches for the new one (docs/reference/swarm-worker-protocol.md §3.6). Both roots
  * have the same name, and SwarmKit's cross-certificate does not say which key signed it, so OpenSSL takes it for
  * self-signed and gives up: it is the one refusal of OpenSSL's that is looked at again here.
  */

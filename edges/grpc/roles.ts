@@ -1,5 +1,5 @@
 /**
- * Who may call what: one row for every method of every service, after reference/swarm-worker-protocol.md §2.2, and the
+ * Who may call what: one row for every method of every service, after docs/reference/swarm-worker-protocol.md §2.2, and the
  * one place that decides. A method missing here does not compile.
  *
  * R1: a handler is given an identity only if it is a current one of this cluster: its certificate was signed by our CA,

@@ -25,7 +25,7 @@ import { parseTimeout } from "./status.ts";
 
 export type { Credentials } from "./listener.ts";
 
-/** What real managers accept (reference/swarm-worker-protocol.md §8.1), and grpc-go's default. */
+/** What real managers accept (docs/reference/swarm-worker-protocol.md §8.1), and grpc-go's default. */
 const defaultMessageBytesMax = 4 * 1024 * 1024;
 /** How often connections of callers without certificate are looked at; one with no call between two looks is closed. */
 const idleSweepMs = 60_000;

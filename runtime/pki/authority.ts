@@ -1,6 +1,6 @@
 /**
  * The cluster's certificate authority: makes the root and signs node certificates, with the fields that stock engines
- * insist on (reference/swarm-worker-protocol.md §3.2, §3.3). Certificates are written from a template of DER rather than
+ * insist on (docs/reference/swarm-worker-protocol.md §3.2, §3.3). Certificates are written from a template of DER rather than
  * through an ASN.1 object model: 1,000 nodes that join together are signed in a fraction of a second of CPU.
  *
  * P2: the issuer's name in a node certificate is the very bytes of the signer's subject; Go compares them raw.

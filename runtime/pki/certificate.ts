@@ -132,7 +132,7 @@ export function describeCertificate(pem: string, rootPem = ""): CertificateOutco
 const minuteMs = 60_000;
 
 /**
- * When to renew (reference/swarm-worker-protocol.md §3.5): at a whole minute drawn from [50 %, 80 %) of the validity, so
+ * When to renew (docs/reference/swarm-worker-protocol.md §3.5): at a whole minute drawn from [50 %, 80 %) of the validity, so
  * that nodes that joined together do not renew together. `fraction` is uniform in [0, 1). May lie in the past: renew now.
  */
 export function renewalInstant(

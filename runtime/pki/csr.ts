@@ -1,6 +1,6 @@
 /**
  * Certificate requests (PKCS#10), as an engine makes them and as the CA reads them: of what a request says only its
- * public key is ever used (reference/swarm-worker-protocol.md §3.4).
+ * public key is ever used (docs/reference/swarm-worker-protocol.md §3.4).
  *
  * P1: a request counts only if its own key signed it.
  */

@@ -1,5 +1,5 @@
 /**
- * Join tokens in SwarmKit's format (reference/swarm-worker-protocol.md §1.1): a digest that pins the root certificate
+ * Join tokens in SwarmKit's format (docs/reference/swarm-worker-protocol.md §1.1): a digest that pins the root certificate
  * and a secret that says which role is granted.
  */
 import { createHash, timingSafeEqual } from "node:crypto";

@@ -1,4 +1,4 @@
-/** The signature algorithms in use: those that every engine verifies (reference/swarm-worker-protocol.md §1.2). */
+/** The signature algorithms in use: those that every engine verifies (docs/reference/swarm-worker-protocol.md §1.2). */
 import type { KeyObject } from "node:crypto";
 import { Tag, element, oid, sequence } from "./der.ts";
 
