@@ -31,6 +31,7 @@ import {
   UpdateTaskStatusRequest,
   UpdateTaskStatusRequest_TaskStatusUpdate,
   type AssignmentsMessage,
+  type SessionMessage,
   type Task,
 } from "../proto/gen/messages.ts";
 import { connectTls } from "../edges/grpc/client.ts";
@@ -57,7 +58,15 @@ export interface FleetOptions {
   readonly batch: boolean;
   /** Agents that join at once; the others wait for them. */
   readonly joinsAtOnce: number;
+  /** Network drivers that the nodes have; overlay alone if not given. */
+  readonly networks?: readonly string[];
+  /** Sees whatever an agent is sent. */
+  readonly observe?: (sent: Sent) => void;
 }
+
+export type Sent =
+  | { readonly kind: "session"; readonly message: SessionMessage }
+  | { readonly kind: "assignments"; readonly message: AssignmentsMessage };
 
 export interface FleetCounts {
   registered: number;
@@ -144,7 +153,7 @@ class SimulatedAgent {
         engineVersion: "20.10.24",
         plugins: [
           PluginDescription.create({ type: "Log", name: "json-file" }),
-          PluginDescription.create({ type: "Network", name: "overlay" }),
+          ...(fleet.options.networks ?? ["overlay"]).map((name) => PluginDescription.create({ type: "Network", name })),
           PluginDescription.create({ type: "Volume", name: "local" }),
         ],
       }),
@@ -214,6 +223,7 @@ class SimulatedAgent {
         SessionRequest.create({ description: this.#description, sessionId: this.#sessionId }),
         {
           onMessage: (message) => {
+            this.#fleet.options.observe?.({ kind: "session", message });
             this.#sessionId = message.sessionId;
             if (!isFirst) return;
             isFirst = false;
@@ -269,6 +279,7 @@ class SimulatedAgent {
   }
 
   #assign(message: AssignmentsMessage): void {
+    this.#fleet.options.observe?.({ kind: "assignments", message });
     const kept = new Set<string>();
     for (const { assignment, action } of message.changes) {
       const task = assignment?.task;
