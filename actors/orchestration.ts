@@ -15,7 +15,6 @@ import type {
   Reason,
   Task,
 } from "../proto/gen/messages.ts";
-import { RpcError, Status } from "../runtime/rpc.ts";
 import type { Commit } from "../runtime/store/store.ts";
 import { startAllocator } from "./allocator.ts";
 import { startEnforcer } from "./enforcer.ts";
@@ -28,8 +27,9 @@ import { startRebalance } from "./rebalance.ts";
 import { startReplicated } from "./replicated.ts";
 import { startRestart } from "./restart.ts";
 import { startSchedules } from "./schedule.ts";
-import { startRollouts } from "./rollout.ts";
+import { startRollouts, whyRollout } from "./rollout.ts";
 import { startScheduler } from "./scheduler.ts";
+import { answerPlan } from "./service-plan.ts";
 
 export interface Orchestration extends Running {
   explainTask(task: Task): readonly Reason[];
@@ -72,6 +72,7 @@ export function startOrchestration(env: Environment): Orchestration {
     nodes: () => store.all("node"),
     schedule: (serviceId) => readScheduleStatus(store.get("resource", serviceId)),
     placement: (task) => scheduler.explain(task),
+    rollout: (service) => whyRollout(store, service, env.clock.now()),
   });
   return {
     explainTask: (task) => explainTask(store.get("task", task.id) ?? task, view()),
@@ -81,9 +82,7 @@ export function startOrchestration(env: Environment): Orchestration {
       if (service.spec?.global == null) return [...explainService(service, view()), ...rebalance.explain(service)];
       return explainGlobal(service, { ...view(), nodes: () => store.all("node") });
     },
-    planService: () => {
-      throw new RpcError(Status.UNIMPLEMENTED, "not there yet");
-    },
+    planService: (request) => answerPlan(env, request),
     planRebalance: (request) => rebalance.plan(request),
     stop() {
       watch.unsubscribe();

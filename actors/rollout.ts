@@ -20,6 +20,7 @@ import {
   stepChosen,
   type RolloutWrite,
 } from "../machines/rollout/status.ts";
+import { explainRollout } from "../machines/rollout/explain.ts";
 import { settingsOf, type RolloutSettings } from "../machines/rollout/settings.ts";
 import { blockerText, RolloutTracker, type Admission } from "../machines/rollout/tracker.ts";
 import type { Turns } from "../machines/rollout/turns.ts";
@@ -39,6 +40,7 @@ import {
   UpdateConfig_FailureAction,
   UpdateStatus,
   UpdateStatus_UpdateState,
+  type Reason,
   type Task,
 } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
@@ -100,6 +102,12 @@ export function trackerOf(store: Store, service: Service, record: Rollout | null
     store.tasksByService(service.id),
     nowMs,
   );
+}
+
+/** What the service's rollout waits for; null when it has none. */
+export function whyRollout(store: Store, service: Service, nowMs: number): Reason | null {
+  const record = recordOf(service, store.get("rollout", service.id));
+  return explainRollout(service, record, trackerOf(store, service, record, nowMs).describe(nowMs));
 }
 
 /** `onTurns`: told which slots of a service are to be tended now. */

@@ -31,7 +31,10 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   manager: verb("runs one manager", async () => (await import("./processes/commands.ts")).manager),
   agent: verb("runs one node", async () => (await import("./processes/commands.ts")).agent),
   node: noun("the machines that run tasks", () => import("./node.ts")),
-  service: noun("what is to run", () => import("./service.ts")),
+  service: noun("what is to run", async () => {
+    const [{ commands }, { rollout }] = await Promise.all([import("./service.ts"), import("./service-rollout.ts")]);
+    return { commands: { ...commands, rollout } };
+  }),
   network: noun("what tasks reach each other by", () => import("./network.ts")),
   task: noun("attempts to run it", () => import("./task.ts")),
   token: verb("prints the token with which a node joins", async () => (await import("./token.ts")).token),

@@ -54,7 +54,8 @@ export function explainGlobal(service: Service, view: GlobalExplainView): readon
     else for (const why of explainTask(task, view)) note(late, why, nameOf(node, nodeId));
   }
   if (count.closed > without.length) without.push(`and ${count.closed - without.length} more nodes`);
-  return [headline(count, late.size, without, since), ...rollout(count, since), ...shown(late)];
+  const why = view.rollout(service);
+  return [headline(count, late.size, without, since), ...(why === null ? [] : [why]), ...shown(late)];
 }
 
 /** Why an open or closed node may have no task; null: it should have one. */
@@ -137,17 +138,6 @@ function headline(count: Count, reasons: number, tried: readonly string[], since
     wokenBy: finished > 0 && reasons === 0 ? "an update of the service" : "what its tasks wait for",
     tried,
   });
-}
-
-function rollout({ outdated, wanted }: Count, since: Reason["since"]): readonly Reason[] {
-  if (outdated === 0) return [];
-  return [
-    Reason.create({
-      since,
-      waitingFor: `the rollout: ${outdated} of ${wanted} tasks are of an earlier spec`,
-      wokenBy: "a task of the present spec that runs, and the pause after it",
-    }),
-  ];
 }
 
 function shown(late: ReadonlyMap<string, Late>): readonly Reason[] {

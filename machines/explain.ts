@@ -16,7 +16,6 @@ import {
 } from "../proto/gen/messages.ts";
 import { explainJob } from "./jobs/explain.ts";
 import { conditionOf, releaseOf, shouldRestart } from "./restart.ts";
-import { Currency } from "./task-currency.ts";
 import { timestampOf } from "./service-update.ts";
 import { modeOf } from "./validation/service.ts";
 import { isEnded, isHeld, isWanted, observedState } from "./task.ts";
@@ -34,6 +33,8 @@ export interface ExplainView {
   schedule(serviceId: string): ScheduleStatus | null;
   /** Why a PENDING task has no node, as the scheduler sees it. */
   placement(task: Task): readonly Reason[];
+  /** What the service's rollout waits for; null when there is none under way. */
+  rollout(service: Service): Reason | null;
 }
 
 /** SwarmKit's: a DOWN node's tasks are given up after so many milliseconds. */
@@ -218,8 +219,6 @@ export function explainService(service: Service, view: ExplainView): readonly Re
   const late = new Map<string, { readonly first: Reason; count: number }>();
   let running = 0;
   let finished = 0;
-  let outdated = 0;
-  const currency = new Currency();
   for (const tasks of slotsOf(view.tasks(service.id)).values()) {
     const wanted = tasks.find(isWanted);
     if (wanted === undefined) {
@@ -227,29 +226,20 @@ export function explainService(service: Service, view: ExplainView): readonly Re
       if (last !== undefined && !shouldRestart(last, tasks)) finished += 1;
       continue;
     }
-    if (currency.isOutdated(wanted, service, (id) => view.node(id))) outdated += 1;
     if (observedState(wanted) === TaskState.RUNNING && isUp(view.node(wanted.nodeId))) {
       running += 1;
       continue;
     }
-    for (const why of explainTask(wanted, view)) {
-      const key = why.tried.at(-1) ?? why.waitingFor;
+    for (const first of explainTask(wanted, view)) {
+      const key = first.tried.at(-1) ?? first.waitingFor;
       const known = late.get(key);
-      if (known === undefined) late.set(key, { first: why, count: 1 });
+      if (known === undefined) late.set(key, { first, count: 1 });
       else known.count += 1;
     }
   }
-  const rollout =
-    outdated === 0
-      ? []
-      : [
-          Reason.create({
-            since,
-            waitingFor: `the rollout: ${outdated} of ${replicas} tasks are of an earlier spec`,
-            wokenBy: "a task of the present spec that runs, and the pause after it",
-          }),
-        ];
-  if (running === replicas && late.size === 0 && outdated > 0) return rollout;
+  const why = view.rollout(service);
+  const rollout = why === null ? [] : [why];
+  if (running === replicas && late.size === 0 && why !== null) return rollout;
   if (running === replicas && late.size === 0)
     return [Reason.create({ since, waitingFor: `nothing: ${running} of ${replicas} tasks run` })];
   const reasons = [...late.values()].sort((a, b) => timeMs(a.first.since) - timeMs(b.first.since));

@@ -7,7 +7,8 @@
  * R2: of each slot the newest tasks stay, as many as the cluster's history limit says, the running one among them; with a
  *     limit on restart attempts at least as many as those, since they are counted from the tasks that are kept (Q3).
  *     Of a job's present iteration what is done, and what was tried last, always stays: without it the work would be done again.
- * R3: what a waiting successor follows stays until the successor runs: its delay and its turn in a rollout are read from there.
+ * R3: what a waiting successor follows stays until the successor runs, and so does the last task of an earlier spec: its
+ *     delay and its part in a rollout are read from there.
  * R4: a task that may still run is never deleted to save space.
  * R5: a task that nobody wants any more before it had a node ends as SHUTDOWN: nobody else would ever say so.
  */
@@ -102,10 +103,11 @@ export function reapable(facts: SlotFacts): readonly Task[] {
   const limit = isJob ? limitOfJob(rest, facts.historyLimit) : limitOf(rest, facts.historyLimit);
   if (limit < 0 || rest.length <= limit) return gone;
   const kept = rest.findLastIndex((task) => isFollowed(task, rest));
+  const earlier = isJob ? -1 : lastOfEarlierSpec(rest);
   let surplus = rest.length - limit;
   for (const [at, task] of rest.entries()) {
     if (surplus === 0) break;
-    if (at === kept || !isOver(task) || (isJob && isDone(task, facts))) continue;
+    if (at === kept || at === earlier || !isOver(task) || (isJob && isDone(task, facts))) continue;
     gone.push(task);
     surplus -= 1;
   }
@@ -129,6 +131,14 @@ function isOver(task: Task): boolean {
 /** R3: the newest of those that are no longer wanted, while the wanted one does not run. */
 function isFollowed(task: Task, rest: readonly Task[]): boolean {
   return !isWanted(task) && rest.some((other) => isWanted(other) && observedState(other) < TaskState.RUNNING);
+}
+
+/** R3: while the newest does not run, the last one of another spec; by that a rollout knows its slots. -1: none. */
+function lastOfEarlierSpec(rest: readonly Task[]): number {
+  const newest = rest.at(-1);
+  if (newest === undefined || observedState(newest) === TaskState.RUNNING) return -1;
+  const version = newest.specVersion?.index ?? 0;
+  return rest.findLastIndex((task) => (task.specVersion?.index ?? 0) !== version);
 }
 
 /** R2: its work is done, in the job's present iteration. */

@@ -10,10 +10,12 @@
  * V5: a task that follows one still stopping in its slot is desired READY until that one has stopped (Q4).
  * V6: a slot changes to the service's present spec only when a rollout says that it is its turn. Until then what follows
  *     its task has that task's spec: while an update is paused, what crashes comes back as it was.
+ * V7: a task that rebalancing moves with start-first stays beside the one that follows it until that one runs.
  */
 import { TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
 import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeOf } from "./restart.ts";
 import { isSameMessage } from "./same-message.ts";
+import { movedFrom } from "./rebalancing.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
 import type { Currency } from "./task-currency.ts";
 import { isEnded, isWanted, observedState } from "./task.ts";
@@ -124,6 +126,12 @@ export function tend<Slot>(
   const wanted = tasks.filter(isWanted);
   const first = wanted[0];
   if (first === undefined) return tendEmpty(plan, service, slot, tasks, world);
+  const handover = handoverOf(wanted, service, world);
+  if (handover !== null) {
+    const { from, to } = handover;
+    if (runs(to, world)) plan.desire(from, TaskState.SHUTDOWN);
+    return { kind: "live", task: runs(to, world) ? to : from, isSettled: false };
+  }
   const outdated = wanted.filter((task) => world.currency.isOutdated(task, service, world.nodeOf));
   const isMixed = outdated.length > 0 && outdated.length < wanted.length;
   const old = isMixed && turns.isStartFirst ? best(outdated, service, world) : null;
@@ -155,6 +163,19 @@ export function tend<Slot>(
   const like = isOld ? kept : null;
   plan.create(slot, followed, fault === "ended" ? delayAfterMs(kept, world.nodeOf) : 0, like);
   return { kind: "live", task: kept, isSettled: false };
+}
+
+/** V7: the two tasks of a move with start-first, while both are sound and of the present spec. */
+function handoverOf(
+  wanted: readonly Task[],
+  service: Service,
+  world: World,
+): { readonly from: Task; readonly to: Task } | null {
+  const [from, to, more] = wanted;
+  if (from === undefined || to === undefined || more !== undefined || movedFrom(to) !== from.id) return null;
+  const isSound = (task: Task): boolean =>
+    faultOf(task, world.nodeOf) === null && !world.currency.isOutdated(task, service, world.nodeOf);
+  return isSound(from) && isSound(to) ? { from, to } : null;
 }
 
 function without(tasks: readonly Task[], others: readonly Task[]): readonly Task[] {
@@ -303,6 +324,8 @@ function isUp({ task }: Standing): boolean {
 
 /** Whether a change of a task can make something to do in its slot; most changes are steps on the way to RUNNING. */
 export function mattersToSlot(old: Task, task: Task, nodeOf: (id: string) => Node | undefined): boolean {
+  const runsNow = observedState(task) === TaskState.RUNNING && observedState(old) < TaskState.RUNNING;
+  if (runsNow && movedFrom(task) !== "") return true;
   // One that has stopped may be what another that has already failed was waiting for.
   if (!isWanted(task))
     return task.desiredState < TaskState.REMOVE && isEnded(observedState(task)) && !isEnded(observedState(old));

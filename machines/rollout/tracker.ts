@@ -21,6 +21,7 @@ import { isEnded, isWanted, observedState } from "../task.ts";
 import type { Currency } from "../task-currency.ts";
 import { timeMs } from "../time.ts";
 import type { NodeOf } from "../restart.ts";
+import type { RolloutDescription } from "./explain.ts";
 import { Heap } from "./heap.ts";
 import { shownMs, type RolloutSettings } from "./settings.ts";
 import { factsOf, freeSinceMs, isFailure, reachedMs, slotName, type SlotFacts, type SlotWorld } from "./slot.ts";
@@ -205,14 +206,7 @@ export class RolloutTracker {
     return this.#blockerOf(due.entry);
   }
 
-  describe(nowMs: number): {
-    readonly waiting: number;
-    readonly changing: number;
-    readonly done: number;
-    readonly failed: number;
-    /** Those that have been on their way for longest first. */
-    readonly blockers: readonly Blocker[];
-  } {
+  describe(nowMs: number): RolloutDescription {
     this.#catchUp(nowMs);
     let [done, failed] = [0, 0];
     const blocking: Entry[] = [];
@@ -380,13 +374,15 @@ export class RolloutTracker {
     return this.#changing.size;
   }
 
-  #room(): number {
-    return this.#options.settings.parallelism - this.#busy() - this.#admitted.size - this.#resting.size;
+  /** `isStep`: an operator sets the pace, so that no delay is waited for. */
+  #room(isStep: boolean): number {
+    const resting = isStep ? 0 : this.#resting.size;
+    return this.#options.settings.parallelism - this.#busy() - this.#admitted.size - resting;
   }
 
   #admit(batch: ReadonlySet<string> | null): void {
     const passed: Entry[] = [];
-    for (let room = this.#room(); room > 0;) {
+    for (let room = this.#room(batch !== null); room > 0;) {
       const entry = this.#firstOutdated();
       if (entry === undefined) break;
       this.#queue.dropFirst();

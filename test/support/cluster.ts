@@ -168,7 +168,8 @@ export async function testCluster(nodes: readonly string[]): Promise<TestCluster
     if (task.desiredState >= TaskState.SHUTDOWN) return cluster.stops(task) ? TaskState.SHUTDOWN : null;
     const wanted = task.desiredState === TaskState.READY ? TaskState.READY : TaskState.RUNNING;
     if (state >= wanted) return null;
-    return wanted === TaskState.RUNNING ? (cluster.outcome(task) ?? wanted) : wanted;
+    const reached = wanted === TaskState.RUNNING ? (cluster.outcome(task) ?? wanted) : wanted;
+    return reached === state ? null : reached;
   }
 
   store.watch(({ changes }) => {

@@ -256,6 +256,7 @@ test("an update with parallelism 0 replaces all at once, and one with a delay pa
   t.is(updated(2), 2);
   await cluster.run(10_000);
   t.is(updated(2), 3);
+  await cluster.run(5_000);
   t.is(cluster.orchestration.explainService("web")[0]?.waitingFor, "nothing: 3 of 3 tasks run");
 
   function updated(count: number): number {

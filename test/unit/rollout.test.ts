@@ -1,0 +1,640 @@
+// Rollouts from an update to their end, with every actor of the orchestration, a real replica and nodes that behave.
+import test from "ava";
+import { controlRollout } from "../../actors/rollout-control.ts";
+import { deadlineLabel, progressDeadlineLabel } from "../../machines/rollout/settings.ts";
+import { rolledBackService, updatedService } from "../../machines/service-update.ts";
+import {
+  Annotations,
+  ControlRolloutRequest,
+  ControlRolloutRequest_Action,
+  Duration,
+  Operation,
+  Placement,
+  ReplicatedService,
+  RestartPolicy,
+  RestartPolicy_RestartCondition,
+  ServiceSpec,
+  StoreObject,
+  TaskPatch,
+  TaskSpec,
+  TaskState,
+  TaskStatus,
+  UpdateConfig,
+  UpdateConfig_FailureAction,
+  UpdateConfig_UpdateOrder,
+  UpdateStatus_UpdateState,
+  Version,
+  type ControlRolloutResponse,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../machines/service-update.ts";
+import { testCluster, type TestCluster } from "../support/cluster.ts";
+import { call, refusalOf } from "../support/manager.ts";
+
+const { PAUSE, RESUME, STEP, ABORT, LOOK } = ControlRolloutRequest_Action;
+const { ROLLBACK, CONTINUE } = UpdateConfig_FailureAction;
+const { START_FIRST } = UpdateConfig_UpdateOrder;
+
+const stateNames = new Map<number, string>(
+  Object.entries(UpdateStatus_UpdateState).map(([name, number]) => [number, name]),
+);
+
+interface Options {
+  readonly replicas?: number;
+  readonly update?: Partial<UpdateConfig>;
+  readonly rollback?: Partial<UpdateConfig>;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly task?: Partial<TaskSpec>;
+  readonly nodes?: readonly string[];
+}
+
+/** A service `web` that runs; its tasks fail where `bad` says so. */
+async function started(options: Options = {}): Promise<TestCluster & { bad: Set<number> }> {
+  const cluster = await testCluster(options.nodes ?? ["n1"]);
+  const bad = new Set<number>();
+  cluster.outcome = (task) => (bad.has(task.spec?.forceUpdate ?? 0) ? TaskState.FAILED : undefined);
+  await cluster.addService("web", options.replicas ?? 4, options.task ?? {}, {
+    annotations: Annotations.create({ name: "web", labels: options.labels ?? {} }),
+    ...(options.update === undefined ? {} : { update: UpdateConfig.create(options.update) }),
+    ...(options.rollback === undefined ? {} : { rollback: UpdateConfig.create(options.rollback) }),
+  });
+  return Object.assign(cluster, { bad });
+}
+
+function forced(count: number): (spec: ServiceSpec) => ServiceSpec {
+  return (spec) => ServiceSpec.patch(spec, { task: TaskSpec.patch(spec.task as TaskSpec, { forceUpdate: count }) });
+}
+
+function status(cluster: TestCluster): string {
+  const { state, message } = cluster.store.get("service", "web")?.updateStatus ?? { state: -1, message: "" };
+  return `${stateNames.get(state) ?? "none"}: ${message.replaceAll(/task [0-9a-z]{25}/g, "task T")}`;
+}
+
+/** ForceUpdate of each slot's wanted task that runs, in order of slots: `1 1 0 0`; a slot with none is left out. */
+function versions(cluster: TestCluster): string {
+  return wanted(cluster)
+    .filter((task) => task.status?.state === TaskState.RUNNING)
+    .map((task) => task.spec?.forceUpdate)
+    .join(" ");
+}
+
+function wanted(cluster: TestCluster): readonly Task[] {
+  return cluster
+    .tasks()
+    .filter((task) => task.desiredState <= TaskState.RUNNING)
+    .sort((a, b) => a.slot - b.slot);
+}
+
+async function act(cluster: TestCluster, action: ControlRolloutRequest_Action): Promise<ControlRolloutResponse> {
+  const answer = await controlRollout(cluster.env, ControlRolloutRequest.create({ service: "web", action }), call());
+  await cluster.run();
+  return answer;
+}
+
+/** As an agent would: with the error that a user should see. */
+async function fail(cluster: TestCluster, task: Task, err: string): Promise<void> {
+  const time = timestampOf(cluster.clock.now());
+  const failed = TaskStatus.create({ state: TaskState.FAILED, err, timestamp: time, appliedAt: time });
+  await cluster.propose(
+    Operation.create({ task: TaskPatch.create({ id: task.id, status: failed }), reporter: task.nodeId }),
+  );
+}
+
+async function rollBackByHand(cluster: TestCluster): Promise<void> {
+  const back = rolledBackService(cluster.store.get("service", "web")!, cluster.clock.now());
+  if (back.kind === "refused") throw new Error(back.refusal.message);
+  await cluster.propose(Operation.create({ update: StoreObject.create({ service: back.service }) }));
+}
+
+test("an update says that it is in progress, and after the monitor time that it is completed, and when", async (t) => {
+  const cluster = await started();
+  t.is(cluster.store.get("service", "web")?.updateStatus, null, "a new service has no rollout");
+  await cluster.updateService("web", forced(1));
+  t.is(versions(cluster), "1 1 1 1");
+  t.is(status(cluster), "UPDATING: update in progress");
+  await cluster.run(5_000);
+  t.is(status(cluster), "COMPLETED: update completed");
+  const { startedAt, completedAt } = cluster.store.get("service", "web")?.updateStatus ?? {};
+  t.true((completedAt?.seconds ?? 0) - (startedAt?.seconds ?? 0) >= 5);
+  t.deepEqual(
+    [...cluster.env.host.ids()].filter((id) => id.startsWith("rollout/")),
+    [],
+  );
+});
+
+test("scaling and labels are no rollout", async (t) => {
+  const cluster = await started();
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: 6 }) }),
+  );
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(spec, { annotations: Annotations.create({ name: "web", labels: { a: "b" } }) }),
+  );
+  await cluster.run(10_000);
+  t.is(status(cluster), "none: ");
+  t.is(cluster.store.count("rollout"), 0);
+});
+
+test("a task that fails pauses the update, which names it and its reason, and leaves the other slots alone", async (t) => {
+  const cluster = await started();
+  cluster.alive.clear();
+  await cluster.updateService("web", forced(1));
+  await cluster.report(
+    cluster.tasks().find(({ slot }) => slot === 1)!,
+    TaskState.SHUTDOWN,
+  );
+  const task = wanted(cluster).find(({ spec }) => spec?.forceUpdate === 1)!;
+  t.is(task.slot, 1, "slots are taken in ascending order");
+  await fail(cluster, task, "No such image: nowhere/none:1");
+  t.is(
+    status(cluster),
+    "PAUSED: update paused due to failure or early termination of task T: No such image: nowhere/none:1",
+  );
+  t.true(cluster.store.get("service", "web")?.updateStatus?.message.includes(task.id));
+  cluster.alive.add("n1");
+  await cluster.run(30_000);
+  t.is(versions(cluster), "1 0 0 0", "the restart supervisor goes on with the slot that had its turn");
+  t.regex(status(cluster), /^PAUSED/);
+});
+
+test("while an update is paused, an old replica that crashes comes back as it was", async (t) => {
+  const cluster = await started();
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.regex(status(cluster), /^PAUSED/);
+  await cluster.report(
+    wanted(cluster).find(({ slot }) => slot === 3)!,
+    TaskState.FAILED,
+  );
+  await cluster.run(10_000);
+  t.is(versions(cluster), "0 0 0");
+  const successor = wanted(cluster).find(({ slot }) => slot === 3);
+  t.is(successor?.spec?.forceUpdate, 0);
+  t.is(successor?.specVersion?.index, 0);
+  t.regex(status(cluster), /^PAUSED/);
+});
+
+test("while an update goes on, an old replica that crashes before its slot's turn comes back as it was", async (t) => {
+  const cluster = await started({ update: { parallelism: 1, delay: Duration.create({ seconds: 60 }) } });
+  await cluster.updateService("web", forced(1));
+  t.is(versions(cluster), "1 0 0 0");
+  await cluster.report(
+    wanted(cluster).find(({ slot }) => slot === 4)!,
+    TaskState.FAILED,
+  );
+  await cluster.run(10_000);
+  t.is(versions(cluster), "1 0 0 0");
+});
+
+test("with the action rollback the service and its tasks go back to the previous spec", async (t) => {
+  const cluster = await started({ update: { parallelism: 2, failureAction: ROLLBACK } });
+  cluster.bad.add(1);
+  const before = cluster.store.get("service", "web")!;
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.regex(status(cluster), /^ROLLBACK_STARTED: update rolled back due to failure or early termination of task T/);
+  await cluster.run(20_000);
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+  t.is(versions(cluster), "0 0 0 0");
+  const after = cluster.store.get("service", "web")!;
+  t.is(after.spec?.task?.forceUpdate, 0);
+  t.is(after.specVersion?.index, before.specVersion?.index);
+  t.is(after.previousSpec, null);
+});
+
+test("a rollback that fails ends as rollback paused, and stays so", async (t) => {
+  const cluster = await started({
+    update: { parallelism: 1, failureAction: ROLLBACK },
+    rollback: { parallelism: 1, failureAction: ROLLBACK },
+  });
+  cluster.bad.add(0).add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(20_000);
+  t.regex(status(cluster), /^ROLLBACK_PAUSED: rollback paused due to failure or early termination of task T/);
+  await cluster.run(600_000);
+  t.regex(status(cluster), /^ROLLBACK_PAUSED/);
+  await act(cluster, RESUME);
+  cluster.bad.clear();
+  await cluster.run(60_000);
+  t.is(versions(cluster), "0 0 0 0");
+  t.regex(status(cluster), /^ROLLBACK_COMPLETED/);
+});
+
+test("without a previous spec an update that fails pauses and says so", async (t) => {
+  const cluster = await started({ update: { parallelism: 1, failureAction: ROLLBACK } });
+  cluster.bad.add(1);
+  const stored = cluster.store.get("service", "web")!;
+  const service = updatedService(stored, forced(1)(stored.spec!), stored.meta?.version ?? Version.create(), 0);
+  const update = StoreObject.create({ service: { ...service, previousSpec: null } });
+  await cluster.propose(Operation.create({ update }));
+  await cluster.run(1_000);
+  t.regex(status(cluster), /^PAUSED: update paused due to .*; it cannot be rolled back: there is no previous spec$/);
+});
+
+test("with the action continue it goes through all slots and tells how many failed", async (t) => {
+  const cluster = await started({
+    replicas: 3,
+    update: { parallelism: 1, failureAction: CONTINUE },
+    task: { restart: RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE }) },
+  });
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(10_000);
+  t.is(status(cluster), "COMPLETED: update completed; 3 tasks failed on the way");
+});
+
+test("as many may fail as the ratio says", async (t) => {
+  const update = { parallelism: 1, maxFailureRatio: 0.5 };
+  const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE });
+  const cluster = await started({ update, task: { restart } });
+  const failing = new Set([1, 2]);
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && failing.has(task.slot) ? TaskState.FAILED : undefined);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(10_000);
+  t.is(status(cluster), "COMPLETED: update completed; 2 tasks failed on the way");
+  failing.add(3);
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 2 && failing.has(task.slot) ? TaskState.FAILED : undefined);
+  await cluster.updateService("web", forced(2));
+  await cluster.run(10_000);
+  t.regex(status(cluster), /^PAUSED/);
+});
+
+test("tasks that the restart supervisor makes in place of failed ones count against the budget", async (t) => {
+  const update = { parallelism: 1, maxFailureRatio: 0.5 };
+  const restart = RestartPolicy.create({
+    condition: RestartPolicy_RestartCondition.ANY,
+    delay: Duration.create({ seconds: 1 }),
+  });
+  const cluster = await started({ update, task: { restart }, replicas: 4 });
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && task.slot === 1 ? TaskState.FAILED : undefined);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(10_000);
+  t.regex(status(cluster), /^PAUSED/);
+  t.is((await act(cluster, LOOK)).rollout?.failures, 3);
+});
+
+test("the failures counted so far stay counted under another leader", async (t) => {
+  const update = { parallelism: 1, maxFailureRatio: 0.25, delay: Duration.create({ seconds: 10 }) };
+  const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE });
+  const cluster = await started({ update, task: { restart } });
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && task.slot !== 2 ? TaskState.FAILED : undefined);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.is(versions(cluster), "1 0 0", "slot 1 has failed, slot 2 runs, and the delay after it has begun");
+  cluster.changeLeader();
+  await cluster.run(8_000);
+  t.is(versions(cluster), "1 0 0", "the delay goes on where it was");
+  t.regex(status(cluster), /^UPDATING/, "one of four may fail");
+  await cluster.run(2_000);
+  t.regex(status(cluster), /^PAUSED/, "the second is one too many");
+  t.is(versions(cluster), "1 0");
+});
+
+test("a failure that no leader saw is counted by the next", async (t) => {
+  const cluster = await started();
+  cluster.alive.clear();
+  await cluster.updateService("web", forced(1));
+  await cluster.report(
+    cluster.tasks().find(({ slot }) => slot === 1)!,
+    TaskState.SHUTDOWN,
+  );
+  cluster.orchestration.stop();
+  await fail(
+    cluster,
+    wanted(cluster).find(({ spec }) => spec?.forceUpdate === 1)!,
+    "no such file",
+  );
+  cluster.changeLeader();
+  await cluster.run();
+  t.is(status(cluster), "PAUSED: update paused due to failure or early termination of task T: no such file");
+});
+
+test("a task that ends within the monitor time is a failure, one that ends later is not", async (t) => {
+  const update = { parallelism: 1, monitor: Duration.create({ seconds: 20 }) };
+  const cluster = await started({ update, replicas: 1 });
+  await cluster.updateService("web", forced(1));
+  await cluster.run(10_000);
+  t.regex(status(cluster), /^UPDATING/);
+  await cluster.report(wanted(cluster)[0]!, TaskState.COMPLETE);
+  await cluster.run();
+  t.regex(status(cluster), /^PAUSED/);
+  await cluster.updateService("web", forced(2));
+  await cluster.run(21_000);
+  t.regex(status(cluster), /^COMPLETED/);
+  await cluster.report(wanted(cluster)[0]!, TaskState.FAILED);
+  await cluster.run();
+  t.regex(status(cluster), /^COMPLETED/);
+});
+
+test("a task that may finish and does is no failure", async (t) => {
+  const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE });
+  const cluster = await started({ replicas: 2, task: { restart } });
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.COMPLETE : undefined);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(10_000);
+  t.is(status(cluster), "COMPLETED: update completed");
+});
+
+test("no more slots than the parallelism are on their way, and they are taken in ascending order", async (t) => {
+  const cluster = await started({ replicas: 12, update: { parallelism: 3 } });
+  const order: number[] = [];
+  let most = 0;
+  const watch = cluster.store.watch(({ changes }) => {
+    for (const change of changes) {
+      if (change.table === "task" && change.action === "create") order.push(change.object.slot);
+    }
+    const away = wanted(cluster).filter((task) => task.status?.state !== TaskState.RUNNING).length;
+    most = Math.max(most, away);
+  });
+  t.teardown(() => watch.unsubscribe());
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.is(most, 3);
+  t.deepEqual(
+    order,
+    Array.from({ length: 12 }, (_, at) => at + 1),
+  );
+});
+
+test("start-first never has fewer tasks running, and stops the old one when the new one runs", async (t) => {
+  const cluster = await started({ update: { parallelism: 2, order: START_FIRST } });
+  let fewest = 4;
+  let most = 0;
+  const watch = cluster.store.watch(() => {
+    const running = cluster.tasks().filter((task) => task.status?.state === TaskState.RUNNING).length;
+    fewest = Math.min(fewest, running);
+    most = Math.max(most, wanted(cluster).length);
+  });
+  t.teardown(() => watch.unsubscribe());
+  await cluster.updateService("web", forced(1));
+  await cluster.run(6_000);
+  t.is(fewest, 4);
+  t.is(most, 6, "two at once");
+  t.is(versions(cluster), "1 1 1 1");
+  t.regex(status(cluster), /^COMPLETED/);
+});
+
+test("a start-first update that fails keeps the old tasks, and is not tried again while it is paused", async (t) => {
+  const cluster = await started({ update: { parallelism: 1, order: START_FIRST } });
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(60_000);
+  t.regex(status(cluster), /^PAUSED/);
+  t.is(versions(cluster), "0 0 0 0");
+  t.is(wanted(cluster).length, 4);
+  cluster.bad.clear();
+  await act(cluster, RESUME);
+  await cluster.run(10_000);
+  t.is(versions(cluster), "1 1 1 1");
+  t.regex(status(cluster), /^COMPLETED/);
+});
+
+test("a start-first task that never runs holds nothing but its slot, and its old task survives a change of leader", async (t) => {
+  const cluster = await started({ update: { parallelism: 1, order: START_FIRST } });
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.STARTING : undefined);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(20_000);
+  cluster.changeLeader();
+  await cluster.run(20_000);
+  t.is(versions(cluster), "0 0 0 0");
+  t.is(wanted(cluster).length, 5);
+});
+
+test("a task without a node is named while it holds the update up, and counts as failed after its deadline", async (t) => {
+  const cluster = await started({ labels: { [progressDeadlineLabel]: "2m" } });
+  const placement = Placement.create({ constraints: ["node.labels.disk==ssd"] });
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(spec, { task: TaskSpec.patch(spec.task as TaskSpec, { placement }) }),
+  );
+  await cluster.run(20_000);
+  const reason = "no suitable node (scheduling constraints not satisfied on 1 node)";
+  t.is(status(cluster), `UPDATING: update in progress: waits for task T (slot 1) is PENDING: ${reason}`);
+  const why = cluster.orchestration.explainService("web").map(({ waitingFor }) => waitingFor);
+  t.true(
+    why.some((text) => text.includes("slot 1") && text.includes(reason)),
+    why.join("\n"),
+  );
+  const seen = await act(cluster, LOOK);
+  t.is(seen.phase, "updating");
+  t.like(seen, { waiting: 3, changing: 1, done: 0, failed: 0 });
+  t.is(seen.blockers[0]?.state, "PENDING");
+  await cluster.run(120_000);
+  t.is(
+    status(cluster),
+    `PAUSED: update paused due to failure or early termination of task T: it did not run within 2m: ${reason}`,
+  );
+  t.is(versions(cluster), "0 0 0");
+});
+
+test("the progress deadline goes on under another leader", async (t) => {
+  const cluster = await started({ labels: { [progressDeadlineLabel]: "60s" } });
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.STARTING : undefined);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(50_000);
+  cluster.changeLeader();
+  await cluster.run(8_000);
+  t.regex(status(cluster), /^UPDATING/);
+  await cluster.run(4_000);
+  t.regex(status(cluster), /^PAUSED/);
+});
+
+test("the deadline of the whole rollout pauses it, or takes it back", async (t) => {
+  const labels = { [deadlineLabel]: "1m30s" };
+  const delay = Duration.create({ seconds: 60 });
+  const cluster = await started({ labels, update: { parallelism: 1, delay } });
+  await cluster.updateService("web", forced(1));
+  await cluster.run(95_000);
+  t.is(status(cluster), "PAUSED: update paused: its deadline has passed with 2 slots to go");
+  const other = await started({ labels, update: { parallelism: 1, delay, failureAction: ROLLBACK } });
+  await other.updateService("web", forced(1));
+  await other.run(120_000);
+  t.regex(status(other), /^ROLLBACK_COMPLETED/);
+  t.is(versions(other), "0 0 0 0");
+});
+
+test("pause lets what is under way finish, and resume goes on", async (t) => {
+  const cluster = await started({ update: { parallelism: 1, delay: Duration.create({ seconds: 10 }) } });
+  await cluster.updateService("web", forced(1));
+  await act(cluster, PAUSE);
+  t.is(status(cluster), "PAUSED: update paused by an operator");
+  await cluster.run(60_000);
+  t.is(versions(cluster), "1 0 0 0");
+  cluster.changeLeader();
+  await cluster.run(60_000);
+  t.is(versions(cluster), "1 0 0 0");
+  t.is((await act(cluster, PAUSE)).phase, "paused", "a second time changes nothing");
+  await act(cluster, RESUME);
+  t.is(status(cluster), "UPDATING: update in progress");
+  await cluster.run(60_000);
+  t.is(versions(cluster), "1 1 1 1");
+  t.is(status(cluster), "COMPLETED: update completed");
+});
+
+test("a step lets exactly one more batch through, under any leader", async (t) => {
+  const cluster = await started({ replicas: 7, update: { parallelism: 2, delay: Duration.create({ seconds: 30 }) } });
+  await cluster.updateService("web", forced(1));
+  await act(cluster, PAUSE);
+  t.is(versions(cluster), "1 1 0 0 0 0 0");
+  cluster.stops = () => false;
+  await act(cluster, STEP);
+  t.is(status(cluster), "UPDATING: update takes one step");
+  t.is((await act(cluster, LOOK)).phase, "stepping");
+  cluster.changeLeader();
+  cluster.stops = () => true;
+  for (const task of cluster.tasks()) {
+    if (task.desiredState === TaskState.SHUTDOWN && task.status?.state === TaskState.RUNNING)
+      await cluster.report(task, TaskState.SHUTDOWN);
+  }
+  await cluster.run(1_000);
+  t.is(status(cluster), "PAUSED: update paused after one step");
+  t.is(versions(cluster), "1 1 1 1 0 0 0");
+  await cluster.run(100_000);
+  t.is(versions(cluster), "1 1 1 1 0 0 0");
+  await act(cluster, STEP);
+  await cluster.run(1_000);
+  await act(cluster, STEP);
+  await cluster.run(10_000);
+  t.is(versions(cluster), "1 1 1 1 1 1 1");
+  t.is(status(cluster), "COMPLETED: update completed", "nothing was left to pause before");
+});
+
+test("a step while it updates pauses after one more batch", async (t) => {
+  const cluster = await started({ replicas: 5, update: { parallelism: 1, delay: Duration.create({ seconds: 10 }) } });
+  await cluster.updateService("web", forced(1));
+  t.is(versions(cluster), "1 0 0 0 0");
+  await act(cluster, STEP);
+  await cluster.run(60_000);
+  t.is(versions(cluster), "1 1 0 0 0");
+  t.is(status(cluster), "PAUSED: update paused after one step");
+});
+
+test("abort rolls back from updating and from paused, and stops a rollback where it is", async (t) => {
+  const delay = Duration.create({ seconds: 10 });
+  const cluster = await started({ update: { parallelism: 1, delay }, rollback: { parallelism: 1, delay } });
+  await cluster.updateService("web", forced(1));
+  await cluster.run(11_000);
+  t.is(versions(cluster), "1 1 0 0");
+  await act(cluster, ABORT);
+  t.is(status(cluster), "ROLLBACK_STARTED: update rolled back: an operator aborted it");
+  t.is(versions(cluster), "0 1 0 0");
+  await act(cluster, ABORT);
+  t.is(status(cluster), "ROLLBACK_PAUSED: rollback paused by an operator, who aborted it");
+  await cluster.run(60_000);
+  t.is(versions(cluster), "0 1 0 0");
+  t.is((await act(cluster, ABORT)).phase, "rollback paused");
+  await act(cluster, STEP);
+  await cluster.run(20_000);
+  t.is(versions(cluster), "0 0 0 0");
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+});
+
+test("abort takes an update that is paused back", async (t) => {
+  const cluster = await started();
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.regex(status(cluster), /^PAUSED/);
+  await act(cluster, ABORT);
+  await cluster.run(10_000);
+  t.is(versions(cluster), "0 0 0 0");
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+});
+
+test("a rollback can be paused and resumed", async (t) => {
+  const delay = Duration.create({ seconds: 10 });
+  const cluster = await started({ update: { parallelism: 0 }, rollback: { parallelism: 1, delay } });
+  await cluster.updateService("web", forced(1));
+  await cluster.run(6_000);
+  await rollBackByHand(cluster);
+  t.is(status(cluster), "ROLLBACK_STARTED: manually requested rollback");
+  await act(cluster, PAUSE);
+  await cluster.run(30_000);
+  t.is(versions(cluster), "0 1 1 1");
+  t.is(status(cluster), "ROLLBACK_PAUSED: rollback paused by an operator");
+  await act(cluster, RESUME);
+  await cluster.run(60_000);
+  t.is(versions(cluster), "0 0 0 0");
+});
+
+test("a rollback by hand done twice leads back to the newer spec", async (t) => {
+  const cluster = await started();
+  await cluster.updateService("web", forced(1));
+  await cluster.run(6_000);
+  await rollBackByHand(cluster);
+  await cluster.run(10_000);
+  t.is(versions(cluster), "0 0 0 0");
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+  await rollBackByHand(cluster);
+  await cluster.run(10_000);
+  t.is(versions(cluster), "1 1 1 1");
+});
+
+test("what is asked of a rollout that is not there is refused", async (t) => {
+  const cluster = await started();
+  for (const action of [PAUSE, RESUME, STEP, ABORT]) {
+    t.like(await refusalOf(() => act(cluster, action)), {
+      code: 9,
+      message: "no update or rollback of service web is under way",
+    });
+  }
+  t.is((await act(cluster, LOOK)).phase, "none");
+  const nobody = ControlRolloutRequest.create({ service: "nobody" });
+  t.like(await refusalOf(() => controlRollout(cluster.env, nobody, call())), {
+    code: 5,
+    message: "service nobody not found",
+  });
+});
+
+test("another update in the middle takes over, with a budget of its own", async (t) => {
+  const cluster = await started({ update: { parallelism: 1 } });
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.regex(status(cluster), /^PAUSED/);
+  await cluster.updateService("web", forced(2));
+  await cluster.run(10_000);
+  t.is(versions(cluster), "2 2 2 2");
+  t.is(status(cluster), "COMPLETED: update completed");
+});
+
+test("an update that also scales takes only the slots that stay, and what is added does not count", async (t) => {
+  const cluster = await started({ replicas: 4, update: { parallelism: 1 } });
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(forced(1)(spec), { replicated: ReplicatedService.create({ replicas: 2 }) }),
+  );
+  await cluster.run(10_000);
+  t.is(versions(cluster), "1 1");
+  t.is(status(cluster), "COMPLETED: update completed");
+  cluster.outcome = (task) => (task.slot > 2 ? TaskState.FAILED : undefined);
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(forced(2)(spec), { replicated: ReplicatedService.create({ replicas: 3 }) }),
+  );
+  await cluster.run(10_000);
+  t.is(status(cluster), "COMPLETED: update completed");
+});
+
+test("a service that is removed takes the record of its rollout along", async (t) => {
+  const cluster = await started();
+  await cluster.updateService("web", forced(1));
+  t.is(cluster.store.count("rollout"), 1);
+  await cluster.removeService("web");
+  await cluster.run(1_000);
+  t.is(cluster.store.count("rollout"), 0);
+});
+
+test("a slot that fails for long keeps its last task of the earlier spec, so that a new leader knows its part", async (t) => {
+  const restart = RestartPolicy.create({
+    condition: RestartPolicy_RestartCondition.ANY,
+    delay: Duration.create({ seconds: 1 }),
+  });
+  const cluster = await started({ replicas: 2, update: { parallelism: 1, maxFailureRatio: 1 }, task: { restart } });
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  await act(cluster, PAUSE);
+  await cluster.run(30_000);
+  const first = cluster.tasks().filter(({ slot }) => slot === 1);
+  t.true(first.length >= 5);
+  t.is(first[0]?.spec?.forceUpdate, 0);
+});
