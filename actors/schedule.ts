@@ -135,12 +135,13 @@ export function startSchedules(env: Environment): Part {
         send(entry, { type: "decision.written" });
         return;
       }
-      // Somebody else wrote in between: nothing to report.
+      // Somebody else wrote in between, or leads by now: nothing to report.
       const isOrdinary =
         outcome.kind === "unavailable" ||
         outcome.code === ErrorCode.outOfSequence ||
         outcome.code === ErrorCode.exists ||
-        outcome.code === ErrorCode.notFound;
+        outcome.code === ErrorCode.notFound ||
+        outcome.code === ErrorCode.staleEpoch;
       if (!isOrdinary) telemetry.log.error({ reason: outcome.message }, "the ledger refused what a schedule decided");
       send(entry, { type: "write.failed" });
     });

@@ -11,7 +11,9 @@
  */
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import type { Commit, Store, TableName } from "../../runtime/store/store.ts";
+import { isJob } from "../../machines/validation/service.ts";
 import { findMisplaced } from "./invariants-global.ts";
+import { findLeftovers, findUnfinished } from "./invariants-jobs.ts";
 
 /** In which epoch each task was assigned, as the log tells it. */
 export type AssignmentEpochs = Map<string, number>;
@@ -114,6 +116,8 @@ export function findUnconverged(store: Store, isReady: (nodeId: string) => boole
     if (service.pendingDelete) return `service ${service.id} is still being removed`;
     const misplaced = service.spec?.global == null ? null : findMisplaced(service, store);
     if (misplaced !== null) return misplaced;
+    const unfinished = isJob(service.spec) ? findUnfinished(service, store) : null;
+    if (unfinished !== null) return unfinished;
     const wanted = service.spec?.replicated?.replicas ?? 0;
     let running = 0;
     for (const task of store.tasksByService(service.id)) {
@@ -130,6 +134,8 @@ export function findUnconverged(store: Store, isReady: (nodeId: string) => boole
     if (running !== wanted && service.spec?.replicated != null)
       return `service ${service.id} has ${running} of ${wanted} tasks`;
   }
+  const leftovers = findLeftovers(store);
+  if (leftovers !== null) return leftovers;
   for (const task of store.all("task")) {
     if (store.get("service", task.serviceId) === undefined)
       return `task ${task.id} is left over from service ${task.serviceId}`;

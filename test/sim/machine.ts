@@ -28,6 +28,9 @@ export interface TaskHabits {
   stopMsMax: number;
 }
 
+/** Payload of tasks that end by themselves, well or, by the chance of a failure, badly; others run until they are stopped. */
+export const jobPayload = new Uint8Array([2]);
+
 interface Run {
   readonly pid: number;
   exit: TaskExit | null;
@@ -90,7 +93,7 @@ export class SimMachine {
             this.#trace.mark("task.refused");
             return { kind: "refused", reason: "drawn to be refused" };
           }
-          return { kind: "started", pid: this.#start(task.id) };
+          return { kind: "started", pid: this.#start(task.id, task.payload?.value[0] === jobPayload[0]) };
         }),
       wait: (taskId: string): Promise<TaskExit> =>
         new Promise((resolve) => {
@@ -123,12 +126,13 @@ export class SimMachine {
     };
   }
 
-  #start(taskId: string): number {
+  #start(taskId: string, isJob: boolean): number {
     const pid = this.#nextPid++;
     this.#runs.set(taskId, { pid, exit: null, waiting: [] });
     this.#trace.write(this.name, `run ${taskId} begins`);
-    if (this.#random.chance(this.#habits.failure)) {
-      const code = this.#random.below(3);
+    const isFailing = this.#random.chance(this.#habits.failure);
+    if (isFailing || isJob) {
+      const code = isJob ? Number(isFailing) : this.#random.below(3);
       const lifeMs = this.#random.between(0, this.#habits.lifeMsMax);
       this.#clock.schedule(() => this.#end(taskId, { code, signal: "", reason: "", lastOutput: "" }), lifeMs, null);
     }

@@ -31,6 +31,8 @@ export interface SimOptions {
   readonly operations: number;
   /** Operations with global services, and on the nodes that they are for; 0: there are none. */
   readonly globalOperations: number;
+  /** Operations with jobs and schedules; 0: there are none. */
+  readonly jobOperations: number;
 }
 
 export function drawOptions(seed: number): SimOptions {
@@ -77,6 +79,7 @@ export function drawOptions(seed: number): SimOptions {
     operations: 3 + random.below(12),
     // A stream of its own: with it the other options of a seed stay as they were.
     globalOperations: drawGlobalOperations(new SimRandom(`${seed}/options.global`)),
+    jobOperations: drawGlobalOperations(new SimRandom(`${seed}/options.jobs`)),
   };
 }
 
@@ -91,6 +94,7 @@ export function describeOptions(options: SimOptions): string {
     `agents=${options.agents}`,
     `operations=${options.operations}`,
     `globalOperations=${options.globalOperations}`,
+    `jobOperations=${options.jobOperations}`,
     `faultsMs=${options.faultsMs}`,
   ];
   const note = (name: string, value: number | boolean) => {

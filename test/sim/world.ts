@@ -25,7 +25,9 @@ import { bootManager, type RunningManager } from "./manager.ts";
 import { bootNode } from "./node.ts";
 import type { SimOptions } from "./options.ts";
 import { checkEvictions, checkNodes } from "./invariants-global.ts";
+import { checkJobs, checkSchedules, type RunCreations } from "./invariants-jobs.ts";
 import { GlobalWorkload } from "./workload-global.ts";
+import { JobWorkload } from "./workload-jobs.ts";
 import { Workload } from "./workload.ts";
 
 /** Virtual time in which the first manager must have founded the cluster. */
@@ -76,6 +78,8 @@ class World {
   readonly #habits;
   #workload: Workload | null = null;
   #globals: GlobalWorkload | null = null;
+  #jobs: JobWorkload | null = null;
+  readonly #runs: RunCreations = new Map();
   #failure: string | null = null;
   #newest = 0;
   #hasJoined = false;
@@ -126,7 +130,7 @@ class World {
 
   async #trouble(): Promise<void> {
     const { clock, trace } = this.#simulation;
-    const { agents, faultsMs, globalOperations, operations } = this.#options;
+    const { agents, faultsMs, globalOperations, jobOperations, operations } = this.#options;
     for (let number = 1; number <= agents; number += 1) this.#addAgent(`a${number}`);
     for (const { process: each } of this.#agents) each.start();
     const client = this.#simulation.ports("client");
@@ -142,6 +146,8 @@ class World {
     this.#workload.start();
     this.#globals = new GlobalWorkload({ ...access, operations: globalOperations, spared: "a1" });
     this.#globals.start();
+    this.#jobs = new JobWorkload({ ...access, operations: jobOperations });
+    this.#jobs.start();
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
       agents: this.#agents.map(({ process: each }) => each),
@@ -202,6 +208,7 @@ class World {
 
   #whyRestless(): string | null {
     if (this.#workload?.isDone === false || this.#globals?.isDone === false) return "the client is not done";
+    if (this.#jobs?.isDone === false) return "the client of jobs is not done";
     const { nats } = this.#simulation;
     for (const { running, process: each } of this.#managers) {
       if (running === null) return `${each.name} does not run`;
@@ -308,6 +315,10 @@ class World {
       this.#demand(name, checkNodes(commit, replica, this.#epochs));
       this.#demand(name, checkEvictions(commit, replica));
       this.#demand(name, checkStatesGrow(commit));
+      this.#demand(name, checkJobs(commit, replica));
+      // After a lost tail due times are dealt with anew.
+      if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
+        this.#demand(name, checkSchedules(commit, this.#runs));
       if (version % hashEvery !== 0) return;
       // After a lost tail two histories share version numbers.
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0) return;

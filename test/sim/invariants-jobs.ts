@@ -1,0 +1,141 @@
+/**
+ * What must hold of jobs and schedules, beside `invariants.ts`.
+ *
+ * S11: of a replicated job no more tasks are wanted and unfinished than MaxConcurrent, and its slots are 0 to Total - 1.
+ * S12: of one place and iteration at most one task completes while it is wanted, so no more than TotalCompletions do.
+ * S13: each due time of a schedule is dealt with once: it has one record, as started, skipped or missed, and `considered`
+ *      never falls.
+ * S14: a run is created once, in the transaction that records it.
+ * S15: at rest a job has finished, or is halted, and a schedule that is gone has left nothing.
+ */
+import { groupByPlace, isOfIteration, iterationOf } from "../../machines/jobs/places.ts";
+import { progressOf } from "../../machines/jobs/progress.ts";
+import { readScheduleStatus, scheduleKind, scheduleOf } from "../../machines/jobs/runs.ts";
+import { isEnded, isWanted, observedState } from "../../machines/task.ts";
+import { timeMs } from "../../machines/time.ts";
+import { isJob } from "../../machines/validation/service.ts";
+import {
+  TaskState,
+  type Resource,
+  type ScheduledRun,
+  type ScheduleStatus,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+
+/** In which version each run was created, whichever replica tells of it. */
+export type RunCreations = Map<string, number>;
+
+/** S11 and S12, for the jobs that the commit touched. */
+export function checkJobs(commit: Commit, store: Store): string | null {
+  const jobs = new Set<Service>();
+  for (const change of commit.changes) {
+    if (change.table !== "task" || change.object.jobIteration === null) continue;
+    const service = store.get("service", change.object.serviceId);
+    if (service !== undefined && isJob(service.spec)) jobs.add(service);
+  }
+  for (const service of jobs) {
+    const wrong = checkJob(service, store);
+    if (wrong !== null) return wrong;
+  }
+  return null;
+}
+
+function checkJob(service: Service, store: Store): string | null {
+  const iteration = iterationOf(service);
+  const own = [...store.tasksByService(service.id)].filter((task) => isOfIteration(task, iteration));
+  const job = service.spec?.replicatedJob ?? null;
+  if (job !== null) {
+    const unfinished = own.filter((task) => isWanted(task) && !isEnded(observedState(task)));
+    if (unfinished.length > job.maxConcurrent)
+      return `S11: job ${service.id} wants ${unfinished.length} tasks at once, and may have ${job.maxConcurrent}`;
+    const outside = own.find(({ slot }) => slot < 0 || slot >= job.totalCompletions);
+    if (outside !== undefined) return `S11: job ${service.id} has a task in slot ${outside.slot}`;
+  }
+  for (const [place, tasks] of groupByPlace(service, own)) {
+    const completed = tasks.filter((task) => isWanted(task) && observedState(task) === TaskState.COMPLETE);
+    if (completed.length > 1)
+      return `S12: ${place} of job ${service.id} was completed ${completed.length} times in iteration ${iteration}`;
+  }
+  return null;
+}
+
+/** S13 and S14. Expressions of simulations are of the form: every so many seconds of the minute, in UTC. */
+export function checkSchedules(commit: Commit, creations: RunCreations): string | null {
+  const records = new Map<string, ScheduleStatus>();
+  for (const change of commit.changes) {
+    if (change.table !== "resource" || change.object.kind !== scheduleKind || change.action === "remove") continue;
+    const status = readScheduleStatus(change.object);
+    if (status === null) return `S13: the record of ${change.object.id} cannot be read`;
+    records.set(status.serviceId, status);
+    const wrong = checkRecord(change.old, status);
+    if (wrong !== null) return wrong;
+  }
+  for (const change of commit.changes) {
+    if (change.table !== "service" || change.action !== "create") continue;
+    const { id } = change.object;
+    const scheduleId = scheduleOf(change.object);
+    if (scheduleId === null) continue;
+    const first = creations.get(id);
+    if (first !== undefined && first !== commit.version)
+      return `S14: run ${id} was created in ${first} and ${commit.version}`;
+    creations.set(id, commit.version);
+    const isRecorded = records.get(scheduleId)?.runs.some((run) => run.runId === id) === true;
+    if (!isRecorded) return `S14: run ${id} was created in ${commit.version} without a record of it`;
+  }
+  return null;
+}
+
+function checkRecord(old: Resource | null, status: ScheduleStatus): string | null {
+  const before = old === null ? null : readScheduleStatus(old);
+  const [from, to] = [timeMs(before?.considered ?? null), timeMs(status.considered)];
+  if (before === null) return null;
+  if (to < from) return `S13: schedule ${status.serviceId} falls from ${from} to ${to}`;
+  const told = new Map(before.runs.map((run) => [timeMs(run.due), run]));
+  const fresh = status.runs.reduce((sum, run) => sum + newDueTimes(run, told, from), 0);
+  const isChanged =
+    before.cron !== status.cron || before.timeZone !== status.timeZone || before.paused !== status.paused;
+  // From a change of the schedule on, which may be earlier than `to`, other times are due: only as many can be told as there were.
+  const periodMs = periodOf(before.cron);
+  const due = periodMs === null || before.paused ? 0 : Math.floor(to / periodMs) - Math.floor(from / periodMs);
+  const most = isChanged ? due + (Math.floor(to / 1_000) - Math.floor(from / 1_000)) : due;
+  if (fresh > most || (!isChanged && fresh < due))
+    return `S13: of schedule ${status.serviceId} (${before.cron}) ${due} due times passed from ${from} to ${to}, and ${fresh} are recorded`;
+  return null;
+}
+
+/** How many due times after `from` the record tells of that it did not tell of before. */
+function newDueTimes(run: ScheduledRun, told: ReadonlyMap<number, ScheduledRun>, from: number): number {
+  if (told.has(timeMs(run.due)) || timeMs(run.due) <= from) return 0;
+  // Several that were missed together may have grown from a line that was there before.
+  const before = [...told.values()].find((other) => other.count > 0 && timeMs(other.firstDue) === timeMs(run.firstDue));
+  return run.count - (before?.count ?? 0);
+}
+
+function periodOf(cron: string): number | null {
+  const seconds = /^\*\/(\d+) \* \* \* \* \*$/.exec(cron)?.[1];
+  return seconds === undefined ? null : Number(seconds) * 1_000;
+}
+
+/** S15: why one job is not at rest, or null. */
+export function findUnfinished(service: Service, store: Store): string | null {
+  const { phase, held, done, total } = progressOf(service, store.tasksByService(service.id), {
+    nodeOf: (id) => store.get("node", id),
+    nodes: () => store.all("node"),
+  });
+  if (held > 0) return `job ${service.id} (${phase}) has ${held} tasks that nodes hold`;
+  return phase === "working" ? `job ${service.id} has done ${done} of ${total}` : null;
+}
+
+/** S15: what a schedule has left behind, or null. */
+export function findLeftovers(store: Store): string | null {
+  for (const { id, kind } of store.all("resource"))
+    if (kind === scheduleKind && store.get("service", id) === undefined)
+      return `schedule ${id} is gone and its record is not`;
+  for (const service of store.all("service")) {
+    const scheduleId = scheduleOf(service);
+    if (scheduleId !== null && store.get("service", scheduleId) === undefined)
+      return `run ${service.id} is left over from schedule ${scheduleId}`;
+  }
+  return null;
+}

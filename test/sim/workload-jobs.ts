@@ -1,0 +1,174 @@
+/**
+ * A person with jobs: creates them, some on a schedule, and updates, pauses, stops, resumes and removes them. In the end
+ * every schedule is removed, for else the cluster would never rest.
+ */
+import { jobLabel, scheduleSettings } from "../../machines/jobs/labels.ts";
+import {
+  Annotations,
+  Any,
+  ControlService,
+  CreateServiceRequest,
+  Duration,
+  GenericRuntimeSpec,
+  GetServiceRequest,
+  GlobalJob,
+  ListServicesRequest,
+  RemoveServiceRequest,
+  ReplicatedJob,
+  RestartPolicy,
+  RestartPolicy_RestartCondition,
+  ServiceSpec,
+  TaskSpec,
+  UpdateServiceRequest,
+} from "../../proto/gen/messages.ts";
+import { RpcError } from "../../runtime/rpc.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { SimClient, type ClientOptions } from "./client.ts";
+import { jobPayload } from "./machine.ts";
+import { taskKind } from "./workload.ts";
+
+export interface JobWorkloadOptions extends ClientOptions {
+  readonly operations: number;
+  /** The operations are spread over so many milliseconds. */
+  readonly withinMs: number;
+}
+
+const totalMax = 6;
+/** Seconds between two due times; each divides a minute. */
+const periods = [2, 3, 5, 10] as const;
+const retryMs = 1_000;
+
+export class JobWorkload {
+  readonly #options: JobWorkloadOptions;
+  readonly #random: SimRandom;
+  readonly #client: SimClient;
+  readonly #jobs: string[] = [];
+  readonly #schedules = new Set<string>();
+  #names = 0;
+  #done = 0;
+  #isCleared = false;
+
+  constructor(options: JobWorkloadOptions) {
+    this.#options = options;
+    this.#random = options.ports.random.fork("workload.jobs");
+    this.#client = new SimClient(options, this.#random);
+  }
+
+  get isDone(): boolean {
+    return this.#done === this.#options.operations && (this.#isCleared || this.#options.operations === 0);
+  }
+
+  start(): void {
+    const { operations, ports, withinMs } = this.#options;
+    for (let operation = 0; operation < operations; operation += 1) {
+      const at = operation === 0 ? 0 : this.#random.between(0, withinMs);
+      ports.clock.after(at, () => void this.#client.attempt(() => this.#operate()).then(() => (this.#done += 1)));
+    }
+    if (operations > 0) ports.clock.after(withinMs, () => void this.#clear());
+  }
+
+  /** Goes on until every schedule is gone: also those of which this client never heard that they were made. */
+  async #clear(): Promise<void> {
+    const { clock } = this.#options.ports;
+    const later = (): void => void clock.after(retryMs, () => void this.#clear());
+    if (this.#done < this.#options.operations) return later();
+    try {
+      const request = ListServicesRequest.create();
+      const { services } = await this.#client.call(ControlService.methods.ListServices, request, "list services");
+      const schedules = services.filter((service) => scheduleSettings(service.spec) !== null);
+      for (const { id } of schedules) {
+        const removal = RemoveServiceRequest.create({ serviceId: id });
+        await this.#client.call(ControlService.methods.RemoveService, removal, `remove schedule ${id}`);
+      }
+      this.#isCleared = schedules.length === 0;
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+    }
+    if (!this.#isCleared) later();
+  }
+
+  async #operate(): Promise<void> {
+    const kind = this.#jobs.length === 0 ? 0 : this.#random.next();
+    if (kind < 0.35) await this.#create();
+    else if (kind < 0.5) await this.#change(this.#random.pick(this.#jobs), (spec) => this.#updated(spec), "update");
+    else if (kind < 0.9) await this.#change(this.#random.pick(this.#jobs), (spec) => this.#steered(spec), "steer");
+    else await this.#remove(this.#random.pick(this.#jobs));
+  }
+
+  async #create(): Promise<void> {
+    const name = `j${(this.#names += 1)}`;
+    const isScheduled = this.#random.chance(0.5);
+    const isGlobal = this.#random.chance(0.3);
+    const labels: Record<string, string> = {};
+    if (isScheduled) {
+      labels[jobLabel.cron] = `*/${this.#random.pick(periods)} * * * * *`;
+      labels[jobLabel.overlap] = this.#random.pick(["forbid", "allow", "replace"]);
+      if (this.#random.chance(0.3)) labels[jobLabel.missedRunWindow] = "3s";
+      if (this.#random.chance(0.3)) labels[jobLabel.history] = "0";
+    } else if (this.#random.chance(0.3)) labels[jobLabel.ttl] = `${this.#random.between(1, 10).toFixed(1)}s`;
+    const spec = ServiceSpec.create({
+      annotations: Annotations.create({ name, labels }),
+      task: TaskSpec.create({
+        generic: GenericRuntimeSpec.create({
+          kind: taskKind,
+          payload: Any.create({ type_url: "sim", value: jobPayload }),
+        }),
+        restart: RestartPolicy.create({
+          condition: RestartPolicy_RestartCondition.ON_FAILURE,
+          delay: Duration.create({ nanos: 2e8 }),
+          maxAttempts: this.#random.below(4),
+        }),
+      }),
+      ...(isGlobal ? { globalJob: GlobalJob.create({}) } : { replicatedJob: this.#size() }),
+    });
+    const what = `create job ${name} ${isGlobal ? "global" : `${spec.replicatedJob?.maxConcurrent}/${spec.replicatedJob?.totalCompletions}`} ${JSON.stringify(labels)}`;
+    const request = CreateServiceRequest.create({ spec });
+    const { service } = await this.#client.call(ControlService.methods.CreateService, request, what);
+    if (service === null) return;
+    this.#jobs.push(service.id);
+    if (isScheduled) this.#schedules.add(service.id);
+    this.#options.trace.mark(isScheduled ? "job.scheduled" : "job.created");
+  }
+
+  #size(): ReplicatedJob {
+    const totalCompletions = this.#random.below(totalMax + 1);
+    return ReplicatedJob.create({ totalCompletions, maxConcurrent: 1 + this.#random.below(3) });
+  }
+
+  async #change(serviceId: string, change: (spec: ServiceSpec) => ServiceSpec, what: string): Promise<void> {
+    const { service } = await this.#client.call(
+      ControlService.methods.GetService,
+      GetServiceRequest.create({ serviceId }),
+      `get job ${serviceId}`,
+    );
+    if (service?.spec == null) return;
+    const spec = change(service.spec);
+    await this.#client.call(
+      ControlService.methods.UpdateService,
+      UpdateServiceRequest.create({ serviceId, serviceVersion: service.meta?.version ?? null, spec }),
+      `${what} job ${serviceId} ${spec.annotations?.labels[jobLabel.state] ?? ""}`,
+    );
+    this.#options.trace.mark(`job.${what}`);
+  }
+
+  #updated(spec: ServiceSpec): ServiceSpec {
+    return spec.replicatedJob === null ? spec : ServiceSpec.patch(spec, { replicatedJob: this.#size() });
+  }
+
+  #steered(spec: ServiceSpec): ServiceSpec {
+    const annotations = spec.annotations ?? Annotations.create();
+    const state = this.#random.pick(["running", "running", "paused", "stopped"]);
+    const labels: Record<string, string> = { ...annotations.labels, [jobLabel.state]: state };
+    if (labels[jobLabel.cron] !== undefined && this.#random.chance(0.3)) {
+      labels[jobLabel.cron] = `*/${this.#random.pick(periods)} * * * * *`;
+    }
+    return ServiceSpec.patch(spec, { annotations: Annotations.patch(annotations, { labels }) });
+  }
+
+  async #remove(serviceId: string): Promise<void> {
+    this.#jobs.splice(this.#jobs.indexOf(serviceId), 1);
+    const request = RemoveServiceRequest.create({ serviceId });
+    await this.#client.call(ControlService.methods.RemoveService, request, `remove job ${serviceId}`);
+    this.#schedules.delete(serviceId);
+  }
+}
