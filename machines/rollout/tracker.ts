@@ -259,7 +259,7 @@ export class RolloutTracker {
     if (reachedMs(task) < timeMs(record?.countedSince ?? null)) return;
     // After that it had either run for long enough, or had been counted by its deadline.
     if (reachedMs(task) - madeMs > settings.progressMs + settings.monitorMs) return;
-    this.#count(entry, task, words(task));
+    this.#count(entry, task, words(task), reachedMs(task));
   }
 
   #catchUp(nowMs: number): void {
@@ -272,7 +272,7 @@ export class RolloutTracker {
       if (task === undefined) continue;
       const reason = words(task);
       const late = `it did not run within ${shownMs(this.#options.settings.progressMs)}`;
-      this.#count(due.entry, task, reason === "" ? late : `${late}: ${reason}`);
+      this.#count(due.entry, task, reason === "" ? late : `${late}: ${reason}`, nowMs);
     }
     for (let due = this.#rests.first(); due !== undefined && due.atMs <= nowMs; due = this.#rests.first()) {
       this.#rests.dropFirst();
@@ -287,11 +287,15 @@ export class RolloutTracker {
     if (entry === undefined || !isFailure(task) || this.#failed.has(task.id)) return;
     if (this.#world.currency.isOutdated(task, service, this.#world.nodeOf)) return;
     const ranFor = entry.state === "done" && entry.taskId === task.id ? nowMs - entry.sinceMs : 0;
-    if (ranFor <= settings.monitorMs) this.#count(entry, task, words(task));
+    if (ranFor <= settings.monitorMs) this.#count(entry, task, words(task), nowMs);
   }
 
-  #count(entry: Entry, task: Task, reason: string): void {
+  #count(entry: Entry, task: Task, reason: string, atMs: number): void {
     this.#failed.add(task.id);
+    // What follows it may fail as well; but a slot that fails again and again is not watched for ever.
+    if (!entry.hasFailed) {
+      this.#watchedUntilMs = Math.max(this.#watchedUntilMs, atMs + this.#options.settings.monitorMs);
+    }
     this.#failures += 1;
     this.#lastFailure = dueTo(task.id, reason);
     if (entry.state === "outdated" && !entry.hasFailed) this.#outdated -= 1;
