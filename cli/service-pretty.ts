@@ -39,7 +39,7 @@ const nameColumn = 18;
 /** ` Name:           value`, indented; nothing when there is no value. */
 function field(name: string, value: string | number, indent = 1): Lines {
   if (value === "" || value === 0) return [];
-  return [`${" ".repeat(indent)}${`${name}:`.padEnd(nameColumn - indent)}${value}`];
+  return [`${" ".repeat(indent)}${`${name}: `.padEnd(nameColumn - indent)}${value}`];
 }
 
 /** A heading over its lines; nothing when there are none. */

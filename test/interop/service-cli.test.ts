@@ -148,10 +148,10 @@ const creations: readonly (readonly string[])[] = [
 ];
 
 /** A service as made by the first list, and the updates made of it one after the other. */
-const updates: readonly { readonly from: readonly string[]; readonly then: readonly (readonly string[])[] }[] = [
+const updates: readonly { readonly from: readonly string[]; readonly steps: readonly (readonly string[])[] }[] = [
   {
     from: ["-e", "A=1", "-e", "B=2", "-l", "a=1", "-l", "b=2", "--container-label", "c=1", "bb:1", "x"],
-    then: [
+    steps: [
       ["--env-rm", "B", "--env-add", "A=3", "--label-rm", "a", "--label-add", "c=d", "--container-label-rm", "c"],
       ["--image", "bb:2", "--args", `a "b c"`, "--entrypoint", "", "--replicas", "0", "--force"],
       ["--workdir", "/w", "--user", "u", "--hostname", "h", "--stop-signal", "INT", "--stop-grace-period", "3s"],
@@ -161,7 +161,7 @@ const updates: readonly { readonly from: readonly string[]; readonly then: reado
   },
   {
     from: ["--limit-cpu", "1", "--constraint", "node.id!=z", "bb:1"],
-    then: [
+    steps: [
       ["--limit-memory", "64m", "--limit-pids", "5", "--reserve-cpu", "0.5"],
       ["--constraint-add", "node.id!=b", "--constraint-add", "node.id!=a", "--constraint-rm", "node.id!=z"],
       ["--placement-pref-add", "spread=node.labels.a", "--placement-pref-add", "spread=node.labels.b"],
@@ -179,7 +179,7 @@ const updates: readonly { readonly from: readonly string[]; readonly then: reado
   },
   {
     from: ["-p", "20001:80", "--publish", "mode=host,target=81,published=20002", "bb:1"],
-    then: [
+    steps: [
       ["--publish-add", "20003:80", "--publish-add", "82/udp"],
       ["--publish-add", "20003:80"],
       ["--publish-rm", "80"],
@@ -189,7 +189,7 @@ const updates: readonly { readonly from: readonly string[]; readonly then: reado
   },
   {
     from: ["--mount", "type=volume,source=b,target=/b", "--mount", "type=volume,source=a,target=/a", "bb:1"],
-    then: [
+    steps: [
       ["--mount-add", "type=bind,source=/z,target=/a", "--mount-add", "type=tmpfs,target=/t"],
       ["--mount-rm", "/b", "--mount-rm", "/t"],
       ["--mount-rm", "/a"],
@@ -209,7 +209,7 @@ const updates: readonly { readonly from: readonly string[]; readonly then: reado
       "chown",
       "bb:1",
     ],
-    then: [
+    steps: [
       ["--dns-add", "1.0.0.1", "--dns-option-add", "x", "--dns-search-add", "a.b", "--host-add", "b:1.2.3.4"],
       ["--dns-rm", "1.1.1.1", "--dns-search-rm", "a.b", "--host-rm", "a", "--host-add", "a:5.6.7.8"],
       ["--sysctl-add", "c.d=2", "--sysctl-rm", "a.b", "--ulimit-add", "core=1:2", "--ulimit-add", "nofile=9"],
@@ -222,7 +222,7 @@ const updates: readonly { readonly from: readonly string[]; readonly then: reado
   },
   {
     from: ["--network", "blue", "--secret", "key", "--config", "settings", "bb:1"],
-    then: [
+    steps: [
       ["--network-add", "name=green,alias=g", "--secret-add", "source=key,target=k2"],
       ["--network-rm", "blue", "--secret-rm", "key", "--config-rm", "settings"],
       ["--credential-spec", "config://settings"],
@@ -233,7 +233,7 @@ const updates: readonly { readonly from: readonly string[]; readonly then: reado
   },
   {
     from: ["--health-cmd", "a", "bb:1"],
-    then: [
+    steps: [
       ["--health-interval", "3s", "--health-cmd", "b"],
       ["--no-healthcheck"],
       ["--health-retries", "4"],
@@ -328,18 +328,18 @@ test("service create makes the spec that Docker's client makes, whatever the fla
 test("service update changes a spec as Docker's client does, step by step", async (t) => {
   t.timeout(170_000);
   const { docker, muster: ours, spec } = await clients(t);
-  for (const { from, then } of updates) {
-    const steps = async (call: (...args: readonly string[]) => Promise<void>): Promise<unknown[]> => {
+  for (const { from, steps } of updates) {
+    const made = async (call: (...args: readonly string[]) => Promise<void>): Promise<unknown[]> => {
       await call("service", "create", "--detach", "--no-resolve-image", "--name", "web", ...from);
       const specs: unknown[] = [];
-      for (const flags of then) {
+      for (const flags of steps) {
         await call("service", "update", "--detach", "--no-resolve-image", ...flags, "web");
         specs.push(await spec("web"));
       }
       await docker("service", "rm", "web");
       return specs;
     };
-    const [expected, actual] = [await steps(docker), await steps(ours)];
-    for (const [at, flags] of then.entries()) t.deepEqual(actual[at], expected[at], flags.join(" "));
+    const [expected, actual] = [await made(docker), await made(ours)];
+    for (const [at, flags] of steps.entries()) t.deepEqual(actual[at], expected[at], flags.join(" "));
   }
 });
