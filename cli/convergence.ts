@@ -1,7 +1,7 @@
 /** Whether a service is where its spec wants it, judged from the service, its tasks and the nodes alone. Pure. */
 import { admissionOf } from "../machines/global-nodes.ts";
 import { taskName } from "../machines/list-filters.ts";
-import { modeOf } from "../machines/validation/service.ts";
+import { isJob, modeOf } from "../machines/validation/service.ts";
 import { isUpToDate } from "../machines/task-currency.ts";
 import {
   NodeStatus_State,
@@ -12,6 +12,7 @@ import {
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
+import { jobConvergence } from "./job-convergence.ts";
 
 export type Convergence =
   /** `isProven`: nothing is left to watch, because the manager has watched it already, or because it is a job. */
@@ -83,16 +84,11 @@ function isOver(service: Service, tasks: readonly Task[]): boolean {
  * Why a service will never be where its spec wants it: a slot whose tasks ended, and none follows. Docker's client waits
  * for such a service for ever. Null while there is hope.
  */
-function givenUp(service: Service, tasks: readonly Task[], isJob: boolean): string | null {
-  const iteration = service.jobStatus?.jobIteration?.index ?? 0;
-  const ours = tasks.filter((task) =>
-    isJob ? (task.jobIteration?.index ?? 0) === iteration : isUpToDate(task, service),
-  );
-  for (const slot of Map.groupBy(ours, ({ slot: number, nodeId }) =>
-    number === 0 && !isJob ? nodeId : number,
-  ).values()) {
+function givenUp(service: Service, tasks: readonly Task[]): string | null {
+  const ours = tasks.filter((task) => isUpToDate(task, service));
+  for (const slot of Map.groupBy(ours, ({ slot: number, nodeId }) => (number === 0 ? nodeId : number)).values()) {
     const states = slot.map(({ status }) => status?.state ?? TaskState.NEW);
-    if (states.some((state) => state <= TaskState.RUNNING || (isJob && state === TaskState.COMPLETE))) continue;
+    if (states.some((state) => state <= TaskState.RUNNING)) continue;
     const ended = slot.filter((_, at) => ownEnds.includes(states[at] as TaskState));
     const newest = ended.toSorted((a, b) => createdAt(b) - createdAt(a))[0];
     if (newest === undefined || !isOver(service, ended)) continue;
@@ -117,37 +113,23 @@ export function convergence(
     return { kind: "failed", reason: `service ${reason}: ${service.updateStatus?.message ?? ""}` };
   }
   const mode = modeOf(service.spec);
-  const isJob = mode === "replicated-job" || mode === "global-job";
-  const iteration = service.jobStatus?.jobIteration?.index ?? 0;
-  const goal = isJob ? TaskState.COMPLETE : TaskState.RUNNING;
   const all = [...tasks];
+  if (isJob(service.spec)) return jobConvergence(service, all, nodes);
   const closed = mode === "global" ? closedNodes(service, nodes) : new Set<string>();
-  const current = all.filter((task) => {
-    if (closed.has(task.nodeId)) return false;
-    return isJob ? (task.jobIteration?.index ?? 0) === iteration : task.desiredState <= TaskState.RUNNING;
-  });
+  const current = all.filter((task) => !closed.has(task.nodeId) && task.desiredState <= TaskState.RUNNING);
   const isDone = (task: Task): boolean =>
-    task.status?.state === goal && (isJob || (task.desiredState === TaskState.RUNNING && isUpToDate(task, service)));
+    task.status?.state === TaskState.RUNNING && task.desiredState === TaskState.RUNNING && isUpToDate(task, service);
   const done = current.filter(isDone).length;
   const wanted =
-    mode === "replicated"
-      ? (service.spec?.replicated?.replicas ?? 0)
-      : mode === "replicated-job"
-        ? (service.spec?.replicatedJob?.totalCompletions ?? 0)
-        : globalWanted(
-            service,
-            current.filter(({ desiredState }) => desiredState <= TaskState.COMPLETE),
-            isJob ? current : all,
-            nodes,
-          );
+    mode === "replicated" ? (service.spec?.replicated?.replicas ?? 0) : globalWanted(service, current, all, nodes);
   const isSettled = update === undefined || !busy.includes(update);
   // More than are wanted still run while a service shrinks.
-  const isShrunk = isJob || current.length <= wanted;
+  const isShrunk = current.length <= wanted;
   if (done >= wanted && isSettled && isShrunk) {
-    return { kind: "converged", wanted, isProven: isJob || (update !== undefined && watched.includes(update)) };
+    return { kind: "converged", wanted, isProven: update !== undefined && watched.includes(update) };
   }
   if (isSettled && done < wanted) {
-    const given = givenUp(service, all, isJob);
+    const given = givenUp(service, all);
     if (given !== null) return { kind: "failed", reason: given };
   }
   const waiting = current.find((task) => !isDone(task) && (task.status?.err ?? "") !== "");

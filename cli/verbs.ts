@@ -36,6 +36,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
     return { commands: { ...commands, rollout } };
   }),
   network: noun("what tasks reach each other by", () => import("./network.ts")),
+  job: noun("work that is run to its end, once or on a schedule", () => import("./job.ts")),
   task: noun("attempts to run it", () => import("./task.ts")),
   token: verb("prints the token with which a node joins", async () => (await import("./token.ts")).token),
   ca: verb("prints the cluster's root certificate", async () => (await import("./ca.ts")).ca),

@@ -1,0 +1,221 @@
+/** `muster job`: run, ls, ps, history, pause, resume, stop, rerun, rm. */
+import { describeOutcome, nextDue, phaseOf, readRecords, type JobRecords } from "./job-records.ts";
+import { jobLabel, scheduleSettings } from "../machines/jobs/labels.ts";
+import { scheduleOf } from "../machines/jobs/runs.ts";
+import { isJob } from "../machines/validation/service.ts";
+import {
+  Annotations,
+  ControlService,
+  CreateServiceRequest,
+  ListTasksRequest_Filters,
+  RemoveServiceRequest,
+  ScheduledRun,
+  Service,
+  ServiceSpec,
+  UpdateServiceRequest,
+} from "../proto/gen/messages.ts";
+import { command, listingOptions, type Command } from "./command.ts";
+import { iterationRows } from "./job-history.ts";
+import { jobFlags, jobSpec } from "./job-flags.ts";
+import {
+  findService,
+  listServices,
+  listTasks,
+  retryingConflicts,
+  serviceName,
+  withManager,
+  type ManagerClient,
+} from "./manager-client.ts";
+import { untilConverged } from "./progress.ts";
+import { lookupsFor } from "./service-references.ts";
+import { withRegistryAuth } from "./service-registry-auth.ts";
+import { printListing, type Row } from "./table.ts";
+import { imageOf, taskListing } from "./task-table.ts";
+import { UserError } from "./user-error.ts";
+import { ago, humanDuration, millisecondsOf } from "./values.ts";
+
+const methods = ControlService.methods;
+
+/** As Docker shows ids in listings. */
+const shortIdLength = 12;
+
+const run = command({
+  operands: "IMAGE|COMMAND [ARG...]",
+  min: 1,
+  stopsAtOperand: true,
+  summary: "Runs tasks to their end, once or on a schedule.",
+  options: jobFlags,
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const spec = jobSpec(values, operands, await lookupsFor(client, values));
+      const isAuthSent = values["with-registry-auth"] === true;
+      const request = CreateServiceRequest.create({ spec: isAuthSent ? withRegistryAuth(spec) : spec });
+      const { service } = await client.call(methods.CreateService, request);
+      const id = service?.id ?? "";
+      shell.print(id);
+      if (values.wait === true) await untilConverged(client, shell, id, { quiet: values.quiet ?? false });
+    }),
+});
+
+/** Throws UserError when it is no job. */
+async function findJob(client: ManagerClient, operand: string): Promise<Service> {
+  const service = await findService(client, operand);
+  if (!isJob(service.spec)) throw new UserError(`${operand} is no job: see 'muster service'`);
+  return service;
+}
+
+function jobRow(service: Service, records: JobRecords, nowMs: number): Row {
+  const settings = scheduleSettings(service.spec);
+  const { phase, done, total } = phaseOf(service, records);
+  const due = settings === null ? null : nextDue(service, settings, records, nowMs);
+  const cells = [
+    service.id.slice(0, shortIdLength),
+    serviceName(service),
+    phase,
+    settings === null ? `${done}/${total}` : "",
+    settings === null ? "" : `${settings.cron} ${settings.timeZone}`,
+    due === null ? "" : new Date(due).toISOString().replace(".000Z", "Z"),
+    imageOf(service.spec?.task ?? null),
+  ];
+  return { id: service.id, cells, object: () => Service.toJson(service) };
+}
+
+const ls = command({
+  summary: "Lists jobs: how far each has come, and when those with a schedule run next.",
+  options: { ...listingOptions, "no-runs": { type: "boolean", help: "leaves the runs of schedules away" } },
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const jobs = (await listServices(client))
+        .filter((service) => isJob(service.spec) && (values["no-runs"] !== true || scheduleOf(service) === null))
+        .toSorted((a, b) => serviceName(a).localeCompare(serviceName(b)));
+      const records = await readRecords(client, jobs);
+      const headings = ["ID", "NAME", "STATE", "COMPLETED", "SCHEDULE", "NEXT RUN", "IMAGE"];
+      printListing(shell, { headings, rows: jobs.map((job) => jobRow(job, records, shell.now())) }, values);
+    }),
+});
+
+const ps = command({
+  operands: "JOB [JOB...]",
+  min: 1,
+  summary: "Lists the tasks of jobs; of one with a schedule those of its runs.",
+  options: { ...listingOptions, "no-trunc": { type: "boolean" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const services = await listServices(client);
+      const serviceIds: string[] = [];
+      for (const operand of operands) {
+        const { id } = await findJob(client, operand);
+        serviceIds.push(id, ...services.filter((service) => scheduleOf(service) === id).map((each) => each.id));
+      }
+      const tasks = await listTasks(client, ListTasksRequest_Filters.create({ serviceIds }));
+      printListing(shell, await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false), values);
+    }),
+});
+
+/** One line for each due time: the newest first. */
+function runRow(record: ScheduledRun, nowMs: number): Row {
+  const [started, ended] = [millisecondsOf(record.decidedAt), millisecondsOf(record.finishedAt)];
+  const duration = record.runId === "" || started === null ? "" : humanDuration((ended ?? nowMs) - started);
+  return {
+    id: record.runId,
+    cells: [
+      new Date(millisecondsOf(record.due) ?? 0).toISOString().replace(".000Z", "Z"),
+      describeOutcome(record),
+      record.runName,
+      duration,
+      record.reason,
+    ],
+    object: () => ScheduledRun.toJson(record),
+  };
+}
+
+const history = command({
+  operands: "JOB",
+  min: 1,
+  max: 1,
+  summary: "Shows what became of each due time of a schedule, or of each iteration of a job.",
+  options: listingOptions,
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const service = await findJob(client, operands[0] as string);
+      if (scheduleSettings(service.spec) === null) {
+        const tasks = await listTasks(client, ListTasksRequest_Filters.create({ serviceIds: [service.id] }));
+        const headings = ["ITERATION", "BEGAN", "COMPLETED", "FAILED", "OTHER"];
+        printListing(shell, { headings, rows: iterationRows(tasks, (time) => ago(time, shell.now())) }, values);
+        return;
+      }
+      const record = (await readRecords(client, [service])).schedules.get(service.id);
+      const runs = (record?.runs ?? []).toReversed();
+      const headings = ["DUE", "OUTCOME", "RUN", "DURATION", "REASON"];
+      printListing(shell, { headings, rows: runs.map((each) => runRow(each, shell.now())) }, values);
+    }),
+});
+
+/** An update that changes nothing else leaves what is done as it is. */
+function labelled(spec: ServiceSpec, state: string): ServiceSpec {
+  const annotations = spec.annotations ?? Annotations.create({});
+  const labels: Record<string, string> = { ...annotations.labels, [jobLabel.state]: state };
+  if (state === "running") delete labels[jobLabel.state];
+  return ServiceSpec.patch(spec, { annotations: Annotations.patch(annotations, { labels }) });
+}
+
+function changing(summary: string, change: (service: Service) => ServiceSpec | null): Command {
+  return command({
+    operands: "JOB [JOB...]",
+    min: 1,
+    summary,
+    options: {},
+    run: ({ operands, shell }) =>
+      withManager(shell, async (client) => {
+        for (const operand of operands) {
+          await retryingConflicts(async () => {
+            const service = await findJob(client, operand);
+            const spec = change(service);
+            if (spec === null) return;
+            const serviceVersion = service.meta?.version ?? null;
+            const request = UpdateServiceRequest.create({ serviceId: service.id, serviceVersion, spec });
+            await client.call(methods.UpdateService, request);
+          });
+          shell.print(operand);
+        }
+      }),
+  });
+}
+
+/** Null when it is so already: an update without a change would do all the work again. */
+const steering =
+  (state: string) =>
+  ({ spec }: Service): ServiceSpec | null =>
+    (spec?.annotations?.labels[jobLabel.state] ?? "running") === state
+      ? null
+      : labelled(spec ?? ServiceSpec.create({}), state);
+
+const pause = changing("Starts nothing new of jobs; what runs goes on.", steering("paused"));
+const resume = changing("Goes on with jobs that were paused or stopped; what is done stays done.", steering("running"));
+const stop = changing("Stops what jobs run; what is done stays done.", steering("stopped"));
+
+const rerun = changing("Does all the work of jobs again, in a new iteration.", (service) => {
+  if (scheduleSettings(service.spec) !== null) {
+    throw new UserError(
+      `${serviceName(service)} runs on its schedule: rerun one of its runs (see 'muster job history')`,
+    );
+  }
+  return service.spec;
+});
+
+const rm = command({
+  operands: "JOB [JOB...]",
+  min: 1,
+  summary: "Removes jobs, and with a schedule its runs; their tasks are stopped.",
+  options: {},
+  run: ({ operands, shell }) =>
+    withManager(shell, async (client) => {
+      for (const operand of operands) {
+        const { id } = await findJob(client, operand);
+        await client.call(methods.RemoveService, RemoveServiceRequest.create({ serviceId: id }));
+        shell.print(operand);
+      }
+    }),
+});
+
+export const commands: Readonly<Record<string, Command>> = { run, ls, ps, history, pause, resume, stop, rerun, rm };
