@@ -5,7 +5,7 @@
  */
 import { Allocation, type Plans } from "../machines/allocation/allocation.ts";
 import { defaultPoolsOf } from "../machines/allocation/network.ts";
-import { causes, Waiting, type Blocked } from "../machines/allocation/waiting.ts";
+import { causes, Waiting, type Blocked, type Cause } from "../machines/allocation/waiting.ts";
 import { allocatorMachine } from "../machines/allocator.ts";
 import { isEnded, observedState } from "../machines/task.ts";
 import {
@@ -41,7 +41,6 @@ class Queue {
 
   add(id: string): boolean {
     if (this.writing.has(id)) return false;
-    this.waiting.delete(id);
     this.due.add(id);
     return true;
   }
@@ -68,6 +67,8 @@ class AllocatorActor implements Part {
     node: new Queue(),
     task: new Queue(),
   };
+  /** By what has been opened since the last round: how many waited for it then. */
+  readonly #tried = new Map<Cause, number>();
   readonly #hosted: HostedActor<typeof allocatorMachine>;
   #hasWork = false;
 
@@ -79,6 +80,7 @@ class AllocatorActor implements Part {
       network: (idOrName) => store.get("network", idOrName) ?? store.byName("network", idOrName),
       service: (id) => store.get("service", id),
       defaultPools: () => defaultPoolsOf([...store.all("cluster")][0]),
+      nodeCount: () => store.count("node"),
     });
     this.#hosted = env.host.start(
       allocatorMachine.provide({
@@ -114,6 +116,7 @@ class AllocatorActor implements Part {
       if ((old as Task).networks.length > 0) this.#allocation.followTask(id, null);
       return;
     }
+    if (observedState(task) !== TaskState.NEW) this.#queues.task.waiting.delete(id);
     if (holdsOtherwise(old, task)) this.#allocation.followTask(id, task);
     if (old === null || old.desiredState !== task.desiredState) this.#arriveTask(task);
   }
@@ -183,17 +186,23 @@ class AllocatorActor implements Part {
       if (cause === causes.ingress) {
         for (const { id } of this.#env.store.all("node")) isWoken = this.#queues.node.add(id) || isWoken;
       }
-      if (!kinds.some((kind) => this.#queues[kind].waiting.isWaitingFor(cause))) continue;
+      const waiting = this.#countFor(cause);
+      if (waiting === 0) continue;
+      this.#tried.set(cause, waiting);
       let room = this.#allocation.roomFor(cause);
       for (const kind of kinds) {
         const queue = this.#queues[kind];
-        for (const id of queue.waiting.wake(cause, room)) {
+        for (const id of queue.waiting.first(cause, room)) {
           isWoken = queue.add(id) || isWoken;
           room -= 1;
         }
       }
     }
     return isWoken;
+  }
+
+  #countFor(cause: Cause): number {
+    return kinds.reduce((sum, kind) => sum + this.#queues[kind].waiting.countFor(cause), 0);
   }
 
   #allocate(): { readonly blocked: number; readonly isPartial: boolean } {
@@ -207,6 +216,9 @@ class AllocatorActor implements Part {
     this.#allocateNodes(operations);
     for (const task of tasks) operations.push(task);
     if (operations.length > 0) this.#writer.write(operations, () => this.#written(operations));
+    // Of those who were let try, some may wait for something else now: there is room for those behind them.
+    for (const [cause, before] of this.#tried) if (this.#countFor(cause) < before) this.#allocation.reopen(cause);
+    this.#tried.clear();
     this.#wake();
     let blocked = 0;
     let isPartial = false;
@@ -230,7 +242,7 @@ class AllocatorActor implements Part {
         queue.waiting.put(network.id, causes.subnets);
         if (decision.reason !== told)
           telemetry.log.warn({ network: network.id, reason: decision.reason }, "a network cannot be allocated");
-      }
+      } else queue.waiting.delete(network.id);
       if (decision.kind !== "network") continue;
       queue.writing.add(network.id);
       operations.push(Operation.create({ update: StoreObject.create({ network: decision.network }) }));
@@ -244,6 +256,7 @@ class AllocatorActor implements Part {
       if (service === undefined) continue;
       const decision = this.#allocation.decideEndpoint(service);
       if (decision.kind === "blocked") queue.waiting.put(id, decision.cause);
+      else queue.waiting.delete(id);
       if (decision.kind !== "endpoint") continue;
       queue.writing.add(id);
       const { endpoint } = decision;
@@ -264,7 +277,9 @@ class AllocatorActor implements Part {
         queue.writing.add(id);
         const node = NodePatch.create({ id, attachments, replaceAttachments: true });
         operations.push(Operation.create({ node }));
-      } else if (first !== undefined) queue.waiting.put(id, first.cause);
+      }
+      if (first === undefined) queue.waiting.delete(id);
+      else queue.waiting.put(id, first.cause);
     }
   }
 
@@ -278,6 +293,7 @@ class AllocatorActor implements Part {
       const task = store.get("task", id);
       if (task === undefined || observedState(task) !== TaskState.NEW) continue;
       const decision = this.#allocation.decideTask(task, plans);
+      if (decision.kind !== "blocked") queue.waiting.delete(id);
       switch (decision.kind) {
         case "ready": {
           queue.writing.add(id);

@@ -37,6 +37,7 @@ export interface AllocationView {
   network(idOrName: string): Network | undefined;
   service(id: string): Service | undefined;
   defaultPools(): DefaultPools;
+  nodeCount(): number;
 }
 
 export type TaskDecision =
@@ -82,6 +83,11 @@ export class Allocation {
   /** What has been freed or added since it was asked last. */
   takeOpened(): readonly Cause[] {
     return this.#opened.take();
+  }
+
+  /** There may be room left for it. */
+  reopen(cause: Cause): void {
+    this.#opened.add(cause);
   }
 
   /** How many of those who wait for it may be helped; for a network's addresses no more than there are. */
@@ -162,7 +168,7 @@ export class Allocation {
     let plan = plans.get(task.spec);
     if (plan === undefined || plan.serviceId !== task.serviceId) plans.set(task.spec, (plan = this.#planFor(task)));
     if (plan.problem !== null) return plan.problem;
-    const networks = attach(plan.attach);
+    const networks = attach(plan.attach, (id) => this.#holders.keptFor(id, this.#view.nodeCount()));
     if ("kind" in networks) {
       // Somebody who frees it must know that it is waited for.
       if (addressedNetwork(networks.cause) === null) this.#opened.await(networks.cause);

@@ -25,12 +25,15 @@ export function planAttachments(
   return planned;
 }
 
-/** An attachment for each, with an address; when one cannot be had, none is taken. */
-export function attach(plan: readonly PlannedAttachment[]): readonly NetworkAttachment[] | Blocked {
+/** An attachment for each, with an address; when one cannot be had, none is taken. `kept`: addresses to leave in a network. */
+export function attach(
+  plan: readonly PlannedAttachment[],
+  kept: (networkId: string) => number,
+): readonly NetworkAttachment[] | Blocked {
   if (plan.length === 0) return nothing;
   const attachments: NetworkAttachment[] = [];
   for (const planned of plan) {
-    const address = addressFor(planned);
+    const address = addressFor(planned, kept);
     if (typeof address !== "string") {
       for (const [at, { addresses }] of attachments.entries())
         for (const taken of addresses) plan[at]?.space?.release(taken);
@@ -49,11 +52,14 @@ export function attach(plan: readonly PlannedAttachment[]): readonly NetworkAtta
   return attachments;
 }
 
-function addressFor(planned: PlannedAttachment): string | Blocked {
+function addressFor(planned: PlannedAttachment, kept: (networkId: string) => number): string | Blocked {
   const { network, space, config } = planned;
   if (space === null) return "";
   const [exact = ""] = config.addresses;
-  if (exact === "") return space.take() ?? exhausted(planned);
+  if (exact === "") {
+    if (space.room > kept(network.id)) return space.take() ?? exhausted(planned);
+    return exhausted(planned);
+  }
   const taken = space.takeExactly(exact);
   if ("address" in taken) return taken.address;
   return blocked(causes.address(network.id, withoutLength(exact)), `network ${nameOf(network)}: ${taken.problem}`);

@@ -1,13 +1,16 @@
 /**
  * Who holds which address: services their virtual IPs, tasks their own, nodes those of their load balancers.
  *
+ * Without the node's address its tasks of a network are rejected, so tasks do not get the last ones: as many are kept as
+ * tasks without a node may yet need on nodes that are not in the network (Swarm gives them away).
+ *
  * N1: an address is held by one service, task or node.
  * N2: what belongs to nothing that exists is free again.
  */
 import type { Endpoint_VirtualIP, NetworkAttachment } from "../../proto/gen/messages.ts";
 import type { AddressSpace } from "./addresses.ts";
 import type { Networks } from "./networks.ts";
-import type { Opened } from "./waiting.ts";
+import { causes, type Opened } from "./waiting.ts";
 
 /** What of a task its addresses are known by. */
 export interface TaskHold {
@@ -26,6 +29,9 @@ export class Holders {
   /** By node and network: how many tasks of it are there. */
   readonly #needs = new Map<string, Map<string, number>>();
   readonly #needsChanged = new Set<string>();
+  /** By network: tasks that have an address and no node yet, and nodes that have one. */
+  readonly #unplaced = new Map<string, number>();
+  readonly #joined = new Map<string, number>();
   /** Addresses that objects have in the store but do not hold, for they are another's (N1): `<owner> <network> <address>`. */
   readonly #foreign = new Set<string>();
 
@@ -37,6 +43,12 @@ export class Holders {
   /** Whether the object that has the address in the store does hold it. */
   holds(owner: string, networkId: string, address: string): boolean {
     return this.#foreign.size === 0 || !this.#foreign.has(foreignKey(owner, networkId, address));
+  }
+
+  /** Addresses to keep for nodes once one more task has one. `nodes`: how many there are. */
+  keptFor(networkId: string, nodes: number): number {
+    const outside = nodes - (this.#joined.get(networkId) ?? 0);
+    return Math.max(0, Math.min(outside, (this.#unplaced.get(networkId) ?? 0) + 1));
   }
 
   /** Networks of the tasks on a node. */
@@ -106,27 +118,38 @@ export class Holders {
       if (!next.some((other) => isSame(attachment, other))) this.#releaseAttachment(id, attachment);
     for (const attachment of next)
       if (!old.some((other) => isSame(attachment, other))) this.#claimAttachment(id, attachment);
-    setOrDelete(this.#nodes, id, next);
+    this.#setNode(id, next);
   }
 
   /** As with a service. */
   noteNode(id: string, attachments: readonly NetworkAttachment[]): void {
     const had = this.#nodes.get(id) ?? nothing;
     const dropped = had.filter((held) => !attachments.some((kept) => isSame(kept, held)));
-    setOrDelete(this.#nodes, id, [...dropped, ...attachments]);
+    this.#setNode(id, [...dropped, ...attachments]);
+  }
+
+  #setNode(id: string, attachments: readonly NetworkAttachment[]): void {
+    for (const { network } of this.#nodes.get(id) ?? nothing) count(this.#joined, network?.id ?? "", -1);
+    for (const { network } of attachments) count(this.#joined, network?.id ?? "", 1);
+    setOrDelete(this.#nodes, id, attachments);
   }
 
   #need({ nodeId, networks }: TaskHold, change: 1 | -1): void {
-    if (nodeId === "") return;
+    if (nodeId === "") {
+      for (const { network, addresses } of networks) {
+        if (network === null || addresses.length === 0) continue;
+        count(this.#unplaced, network.id, change);
+        if (change === -1) this.#opened.add(causes.addresses(network.id));
+      }
+      return;
+    }
     let needs = this.#needs.get(nodeId);
     if (needs === undefined) this.#needs.set(nodeId, (needs = new Map()));
     for (const { network, addresses } of networks) {
       if (network === null || addresses.length === 0) continue;
-      const count = (needs.get(network.id) ?? 0) + change;
-      if (count > 0) needs.set(network.id, count);
-      else needs.delete(network.id);
-      const isFirst = change === 1 && count === 1;
-      if (isFirst || count === 0) this.#needsChanged.add(nodeId);
+      const left = count(needs, network.id, change);
+      const isFirst = change === 1 && left === 1;
+      if (isFirst || left === 0) this.#needsChanged.add(nodeId);
     }
     if (needs.size === 0) this.#needs.delete(nodeId);
   }
@@ -153,6 +176,13 @@ export class Holders {
     this.#opened.addAddress(networkId, address);
     this.#networks.freeIfUnused(networkId);
   }
+}
+
+function count(counts: Map<string, number>, id: string, change: 1 | -1): number {
+  const left = (counts.get(id) ?? 0) + change;
+  if (left > 0) counts.set(id, left);
+  else counts.delete(id);
+  return left;
 }
 
 function setOrDelete<Value>(map: Map<string, readonly Value[]>, id: string, list: readonly Value[]): void {

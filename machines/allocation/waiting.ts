@@ -28,16 +28,14 @@ export class Waiting {
     return this.#causes.size;
   }
 
+  /** Who waits for the same still keeps its place. */
   put(id: string, cause: Cause): void {
+    if (this.#causes.get(id) === cause) return;
     this.delete(id);
     this.#causes.set(id, cause);
     const ids = this.#byCause.get(cause);
     if (ids === undefined) this.#byCause.set(cause, new Set([id]));
     else ids.add(id);
-  }
-
-  has(id: string): boolean {
-    return this.#causes.has(id);
   }
 
   delete(id: string): boolean {
@@ -49,19 +47,18 @@ export class Waiting {
     return this.#causes.delete(id);
   }
 
-  isWaitingFor(cause: Cause): boolean {
-    return this.#byCause.has(cause);
+  countFor(cause: Cause): number {
+    return this.#byCause.get(cause)?.size ?? 0;
   }
 
-  /** Those that have waited longest, at most so many; they no longer wait. */
-  wake(cause: Cause, most = Number.POSITIVE_INFINITY): readonly string[] {
-    const woken: string[] = [];
+  /** Those that have waited longest, at most so many; they wait until they are deleted or put elsewhere. */
+  first(cause: Cause, most = Number.POSITIVE_INFINITY): readonly string[] {
+    const first: string[] = [];
     for (const id of this.#byCause.get(cause) ?? []) {
-      if (woken.length >= most) break;
-      woken.push(id);
+      if (first.length >= most) break;
+      first.push(id);
     }
-    for (const id of woken) this.delete(id);
-    return woken;
+    return first;
   }
 }
 

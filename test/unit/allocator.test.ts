@@ -2,6 +2,7 @@
 import test from "ava";
 import { Allocation } from "../../machines/allocation/allocation.ts";
 import { dynamicPorts } from "../../machines/allocation/ports.ts";
+import { explainNetwork, explainNodeNetworks } from "../../machines/explain-network.ts";
 import { ingressNetwork } from "../../machines/new-networks.ts";
 import {
   Annotations,
@@ -10,18 +11,24 @@ import {
   EndpointSpec,
   EndpointSpec_ResolutionMode,
   EngineDescription,
+  IPAMConfig,
+  IPAMOptions,
+  Kind,
   Network,
   NetworkAttachmentConfig,
   NetworkSpec,
   type Node,
   NodeDescription,
+  Operation,
   PluginDescription,
   PortConfig,
   PortConfig_Protocol,
   PortConfig_PublishMode,
+  Removal,
   Service,
   ServiceSpec,
   type Task,
+  TaskSpec,
   TaskState,
 } from "../../proto/gen/messages.ts";
 import { testCluster, type TestCluster } from "../support/cluster.ts";
@@ -40,6 +47,7 @@ function emptyAllocation(): Allocation {
     network: () => undefined,
     service: () => undefined,
     defaultPools: () => ({ pools: ["10.0.0.0/8"], length: 24 }),
+    nodeCount: () => 0,
   });
 }
 
@@ -242,4 +250,179 @@ test("changed ports replace the tasks that have the old ones", async (t) => {
     [9090, 9090],
   );
   t.true(wanted.every((task) => task.status?.state === TaskState.RUNNING));
+});
+
+test("a full network says so on each task and in why, and gives what is freed to those who waited longest", async (t) => {
+  const small = network("net", {
+    ipam: IPAMOptions.create({ configs: [IPAMConfig.create({ subnet: "10.7.0.0/29" })] }),
+  });
+  const cluster = await networkedCluster(["n1"], small);
+  // Five addresses: the virtual IP, the node's, three tasks.
+  await cluster.addService("web", 5, on("net"));
+  await cluster.run(1_000);
+  const waiting = (): readonly Task[] => cluster.tasks().filter((task) => task.status?.state === TaskState.NEW);
+  t.is(waiting().length, 2);
+  t.is(waiting()[0]?.status?.err, "network net has no free address left in 10.7.0.0/29");
+  t.is(waiting()[0]?.status?.message, "waiting for the allocator");
+  t.is(cluster.orchestration.explainTask(waiting()[0]!)[0]?.waitingFor, waiting()[0]?.status?.err);
+  const version = cluster.store.version;
+  await cluster.run(60_000);
+  t.is(cluster.store.version, version, "nothing is tried or said again while nothing is freed");
+  const [first] = waiting();
+  const running = cluster.tasks().find((task) => task.status?.state === TaskState.RUNNING)!;
+  await cluster.report(running, TaskState.FAILED);
+  await cluster.run(100);
+  t.true((cluster.store.get("task", first!.id)?.status?.state ?? 0) > TaskState.NEW);
+});
+
+test("the next leader finds everything as it was given and goes on from there", async (t) => {
+  const cluster = await networkedCluster(["n1"], network("net"));
+  const more = { endpoint: EndpointSpec.create({ ports: [port(80)] }) };
+  await cluster.addService("web", 2, on("net"), more);
+  const version = cluster.store.version;
+  cluster.changeLeader();
+  await cluster.run(1_000);
+  t.is(cluster.store.version, version, "nothing is written");
+  await cluster.addService("api", 1, on("net"), more);
+  const used = [...cluster.tasks("web"), ...cluster.tasks("api")].flatMap((task) => addressesOf([task]).flat());
+  t.is(new Set(used).size, 6);
+  t.is(cluster.store.get("service", "api")?.endpoint?.ports[0]?.publishedPort, 30_001);
+  t.deepEqual(cluster.picture("api"), ["1:RUNNING@n1"]);
+});
+
+test("networks of a service that change are told apart: kept virtual IPs stay, dropped ones are free", async (t) => {
+  const cluster = await networkedCluster(["n1"], network("a"), network("b"), network("c"));
+  const vips = (): readonly string[] =>
+    (cluster.store.get("service", "web")?.endpoint?.virtualIps ?? []).map((vip) => `${vip.networkId} ${vip.addr}`);
+  await cluster.addService("web", 1, on("a", "b"));
+  t.deepEqual(vips(), ["a 10.0.1.2/24", "b 10.0.2.2/24"]);
+  const attachTo = (...targets: string[]): Promise<void> =>
+    cluster.updateService("web", (spec) =>
+      ServiceSpec.patch(spec, { task: TaskSpec.patch(spec.task ?? TaskSpec.create(), on(...targets)) }),
+    );
+  await attachTo("b", "c");
+  await cluster.run(10_000);
+  t.deepEqual(vips(), ["b 10.0.2.2/24", "c 10.0.3.2/24"]);
+  t.deepEqual(
+    attachmentsOf(cluster.store.get("node", "n1")).map((text) => text.slice(0, text.indexOf(" "))),
+    ["ingress", "b", "c"],
+  );
+  await attachTo();
+  await cluster.run(10_000);
+  t.deepEqual(vips(), []);
+  t.deepEqual(cluster.picture(), ["1:RUNNING@n1"]);
+});
+
+test("a service that asks for DNS round robin has no virtual IP, and one on the engine's own network none with an address", async (t) => {
+  const host = network("host", { driverConfig: Driver.create({ name: "host" }) });
+  const cluster = await networkedCluster(["n1"], network("net"), host);
+  await cluster.addService("web", 1, on("net"), {
+    endpoint: EndpointSpec.create({ mode: EndpointSpec_ResolutionMode.DNSRR }),
+  });
+  t.deepEqual(cluster.store.get("service", "web")?.endpoint?.virtualIps ?? [], []);
+  t.deepEqual(addressesOf(cluster.tasks()), [["10.0.1.2/24"]]);
+  await cluster.addService("own", 1, on("host"));
+  t.deepEqual(
+    cluster.store.get("service", "own")?.endpoint?.virtualIps.map(({ networkId, addr }) => [networkId, addr]),
+    [["host", ""]],
+  );
+  const [task] = cluster.tasks("own");
+  t.deepEqual([task?.networks[0]?.network?.driverState?.name, task?.networks[0]?.addresses], ["host", []]);
+  t.deepEqual(cluster.picture("own"), ["1:RUNNING@n1"]);
+});
+
+test("aliases and driver options of an attachment reach the task, and a network named twice is joined once", async (t) => {
+  const cluster = await networkedCluster(["n1"], network("net"));
+  const config = NetworkAttachmentConfig.create({
+    target: "net",
+    aliases: ["db"],
+    driverAttachmentOpts: { mtu: "1400" },
+  });
+  await cluster.addService("web", 1, { networks: [config, NetworkAttachmentConfig.create({ target: "net" })] });
+  const [attachment, ...others] = cluster.tasks()[0]?.networks ?? [];
+  t.deepEqual([attachment?.aliases, attachment?.driverAttachmentOpts, others], [["db"], { mtu: "1400" }, []]);
+});
+
+test("subnet, range, gateway, ids and options of a network are honoured", async (t) => {
+  const options = { "com.docker.network.driver.overlay.vxlanid_list": "77,78", encrypted: "" };
+  const configs = [
+    IPAMConfig.create({ family: 4, subnet: "192.168.50.0/24", range: "192.168.50.128/25", gateway: "192.168.50.254" }),
+    IPAMConfig.create({ family: 4, subnet: "192.168.60.0/24" }),
+  ];
+  const custom = network("net", {
+    driverConfig: Driver.create({ name: "overlay", options }),
+    ipam: IPAMOptions.create({ configs }),
+  });
+  const cluster = await networkedCluster(["n1"], custom);
+  const stored = cluster.store.get("network", "net");
+  t.deepEqual(stored?.driverState?.options, options);
+  t.deepEqual(
+    stored?.ipam?.configs.map((config) => [config.subnet, config.range, config.gateway]),
+    [
+      ["192.168.50.0/24", "192.168.50.128/25", "192.168.50.254"],
+      ["192.168.60.0/24", "", "192.168.60.1"],
+    ],
+  );
+  await cluster.addService("web", 1, on("net"));
+  t.is(cluster.store.get("service", "web")?.endpoint?.virtualIps[0]?.addr, "192.168.50.128/24");
+});
+
+test("of two networks that want the same, the second waits, says why through its tasks, and gets it when the first goes", async (t) => {
+  const wanting = (id: string): Network =>
+    network(id, { ipam: IPAMOptions.create({ configs: [IPAMConfig.create({ subnet: "10.8.0.0/24" })] }) });
+  const cluster = await networkedCluster(["n1"], wanting("first"), wanting("second"));
+  await cluster.addService("web", 1, on("second"));
+  t.is(
+    cluster.tasks()[0]?.status?.err,
+    "network second cannot be used: its subnet 10.8.0.0/24 overlaps with 10.8.0.0/24 of network first",
+  );
+  t.is(
+    explainNetwork(cluster.store.get("network", "second")!, {
+      networks: cluster.store.all("network"),
+      services: [],
+      tasks: [],
+      nodes: [],
+      cluster: undefined,
+    })[0]?.waitingFor,
+    "a subnet and a VXLAN id: its subnet 10.8.0.0/24 overlaps with 10.8.0.0/24 of network first",
+  );
+  await cluster.propose(Operation.create({ remove: Removal.create({ kind: Kind.KIND_NETWORK, id: "first" }) }));
+  await cluster.run(100);
+  t.deepEqual(cluster.picture(), ["1:RUNNING@n1"]);
+});
+
+test("a removed network's subnet and id are nobody's while a task that is still stopping has an address of it", async (t) => {
+  const cluster = await networkedCluster(["n1"], network("net"));
+  await cluster.addService("web", 1, on("net"));
+  cluster.stops = () => false;
+  await cluster.removeService("web");
+  const removal = Removal.create({ kind: Kind.KIND_NETWORK, id: "net" });
+  await cluster.propose(Operation.create({ remove: removal }));
+  cluster.changeLeader();
+  const rival = network("rival", {
+    driverConfig: Driver.create({ options: { "com.docker.network.driver.overlay.vxlanid_list": "4097" } }),
+  });
+  cluster.seed("network", rival);
+  await cluster.run(100);
+  t.is(cluster.store.get("network", "rival")?.driverState, null);
+  cluster.stops = () => true;
+  await cluster.report(cluster.tasks()[0]!, TaskState.SHUTDOWN);
+  await cluster.run(1_000);
+  t.like(cluster.store.get("network", "rival")?.driverState, { name: "overlay" });
+});
+
+test("an ingress network that is full leaves the next node without an address, which says so", async (t) => {
+  const cluster = await testCluster([]);
+  const ingress = ingressNetwork("ingress");
+  const ipam = IPAMOptions.create({ configs: [IPAMConfig.create({ subnet: "10.9.0.0/30" })] });
+  cluster.seed("network", Network.patch(ingress, { spec: NetworkSpec.patch(ingress.spec!, { ipam }) }));
+  await cluster.run();
+  await cluster.addNode("n1", { description: engine });
+  await cluster.addNode("n2", { description: engine });
+  t.deepEqual(attachmentsOf(cluster.store.get("node", "n2")), []);
+  const reasons = explainNodeNetworks(cluster.store.get("node", "n2")!, [], cluster.store.all("network"));
+  t.regex(reasons[0]?.waitingFor ?? "", /^an address for its load balancer in network ingress/);
+  await cluster.propose(Operation.create({ remove: Removal.create({ kind: Kind.KIND_NODE, id: "n1" }) }));
+  await cluster.run(100);
+  t.deepEqual(attachmentsOf(cluster.store.get("node", "n2")), ["ingress 10.9.0.2/30"]);
 });
