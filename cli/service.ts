@@ -3,22 +3,22 @@ import {
   ControlService,
   CreateServiceRequest,
   RemoveServiceRequest,
-  ReplicatedJob,
-  ReplicatedService,
   ServiceSpec,
   UpdateServiceRequest,
   UpdateServiceRequest_Rollback,
   type Service,
 } from "../proto/gen/messages.ts";
-import { command, UsageError, type Command } from "./command.ts";
+import { command, type Command } from "./command.ts";
 import { findService, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
 import { untilConverged } from "./progress.ts";
 import { inspect, ls, ps } from "./service-listing.ts";
+import { rebalance } from "./rebalance.ts";
+import { parseScale, scaledTo } from "./scaled-spec.ts";
 import { createFlags, updateFlags, type UpdateValues } from "./service-flags.ts";
+import { plan } from "./service-plan.ts";
 import { lookupsFor } from "./service-references.ts";
 import { withRegistryAuth } from "./service-registry-auth.ts";
 import { changedSpec, newSpec } from "./service-spec.ts";
-import { parseCount } from "./values.ts";
 import { UserError } from "./user-error.ts";
 
 const methods = ControlService.methods;
@@ -107,27 +107,13 @@ const rollback = command({
     }),
 });
 
-function scaledTo(spec: ServiceSpec, count: number): ServiceSpec {
-  if (spec.replicated !== null) {
-    return ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: count }) });
-  }
-  if (spec.replicatedJob === null) throw new UserError("scale can only be used with replicated or replicated-job mode");
-  return ServiceSpec.patch(spec, {
-    replicatedJob: ReplicatedJob.patch(spec.replicatedJob, { totalCompletions: count }),
-  });
-}
-
 const scale = command({
   operands: "SERVICE=REPLICAS [SERVICE=REPLICAS...]",
   min: 1,
   summary: "Sets how many replicas services have.",
   options: { detach: { type: "boolean", short: "d" } },
   run: ({ values, operands, shell }) => {
-    const wanted = operands.map((operand) => {
-      const at = operand.lastIndexOf("=");
-      if (at < 1) throw new UsageError(`'${operand}' is not SERVICE=REPLICAS`);
-      return { name: operand.slice(0, at), count: parseCount(operand.slice(at + 1), "replicas") };
-    });
+    const wanted = operands.map(parseScale);
     return withManager(shell, async (client) => {
       const ids: string[] = [];
       for (const { name, count } of wanted) {
@@ -155,4 +141,15 @@ const rm = command({
     }),
 });
 
-export const commands: Readonly<Record<string, Command>> = { create, ls, ps, inspect, update, rollback, scale, rm };
+export const commands: Readonly<Record<string, Command>> = {
+  create,
+  ls,
+  ps,
+  inspect,
+  update,
+  rollback,
+  scale,
+  rm,
+  plan,
+  rebalance,
+};

@@ -1,0 +1,174 @@
+/** Answers PlanService on the leader: checks the request as Control does, has the plan made from the store, and shows it. */
+import { isIngress } from "../machines/validation/network.ts";
+import { firstRefusal, refuse } from "../machines/refusal.ts";
+import { isSameMessage } from "../machines/same-message.ts";
+import { WhatIf } from "../machines/scheduling/what-if.ts";
+import { planService, type PlanStep, type ServicePlan } from "../machines/service-plan.ts";
+import { newService, rolledBackService, updatedService } from "../machines/service-update.ts";
+import { isWanted, observedState } from "../machines/task.ts";
+import { checkReferencesExist } from "../machines/validation/reference.ts";
+import {
+  checkIngressExists,
+  checkPortConflicts,
+  checkServiceSpec,
+  checkServiceUpdate,
+  checkTaskNetworks,
+  type IngressLookup,
+} from "../machines/validation/service.ts";
+import {
+  PlannedNode,
+  PlannedStep,
+  PlannedWait,
+  PlanServiceResponse,
+  TaskState,
+  Version,
+  type PlanServiceRequest,
+  type Service,
+  type ServiceSpec,
+  type Task,
+} from "../proto/gen/messages.ts";
+import { RpcError, Status } from "../runtime/rpc.ts";
+import { demand, rejection } from "./control/answer.ts";
+import type { Environment } from "./environment.ts";
+import { placementView } from "./placement-view.ts";
+
+/** Steps shown. An answer goes over the bus, and nobody reads more. */
+const shownStepsMax = 1_000;
+/** Stands for the id of a service that does not exist yet. */
+const newServiceId = "new";
+
+/** Throws RpcError for what Control would refuse. */
+export function answerPlan(
+  env: Pick<Environment, "store" | "clock">,
+  request: PlanServiceRequest,
+): PlanServiceResponse {
+  const { store, clock } = env;
+  const nowMs = clock.now();
+  const before = request.serviceId === "" ? null : serviceOf(env, request.serviceId);
+  const after = before === null ? created(env, request.spec) : changed(env, before, request);
+  const tasks: readonly Task[] = before === null ? [] : [...store.tasksByService(before.id)];
+  const [cluster] = store.all("cluster");
+  const plan = planService(before, after, {
+    nowMs,
+    whatIf: new WhatIf(placementView(store), nowMs),
+    nodes: () => store.all("node"),
+    nodeOf: (id) => store.get("node", id),
+    networkOf: (id) => store.get("network", id) ?? store.byName("network", id),
+    cluster,
+    tasks,
+  });
+  const notes = [...plan.notes];
+  const others = waitingOf(env, after.id);
+  if (others > 0)
+    notes.push(`${others} tasks of other services wait for a node: what becomes free may go to them first`);
+  return shown(env, before, after, { ...plan, notes });
+}
+
+function serviceOf({ store }: Pick<Environment, "store">, id: string): Service {
+  const service = store.get("service", id);
+  if (service === undefined) throw new RpcError(Status.NOT_FOUND, `service ${id} not found`);
+  return service;
+}
+
+function created(env: Pick<Environment, "store" | "clock">, spec: ServiceSpec | null): Service {
+  demand(checkServiceSpec(spec));
+  if (spec === null) throw new RpcError(Status.INVALID_ARGUMENT, "invalid argument");
+  checkSurroundings(env, spec, "", true);
+  const name = spec.annotations?.name ?? "";
+  if (env.store.byName("service", name) !== undefined) {
+    throw rejection(refuse("already-exists", `name conflicts with an existing object: service ${name} already exists`));
+  }
+  return newService(newServiceId, spec, env.clock.now());
+}
+
+function changed(
+  env: Pick<Environment, "store" | "clock">,
+  before: Service,
+  { rollback, spec }: PlanServiceRequest,
+): Service {
+  const nowMs = env.clock.now();
+  if (rollback) {
+    const back = rolledBackService(before, nowMs);
+    if (back.kind === "refused") throw rejection(back.refusal);
+    return back.service;
+  }
+  demand(checkServiceSpec(spec));
+  if (spec === null) throw new RpcError(Status.INVALID_ARGUMENT, "invalid argument");
+  demand(checkServiceUpdate(before, spec));
+  checkSurroundings(env, spec, before.id, !isSameMessage(spec.endpoint, before.spec?.endpoint ?? null));
+  return updatedService(before, spec, before.meta?.version ?? Version.create(), nowMs);
+}
+
+/** As Control checks what depends on what else exists. */
+function checkSurroundings(
+  { store }: Pick<Environment, "store">,
+  spec: ServiceSpec,
+  id: string,
+  arePortsChecked: boolean,
+): void {
+  const networks = [...store.all("network")].filter(isIngress);
+  const lookup: IngressLookup = {
+    hasIngress: networks.length > 0,
+    ingressNameFor: (target) => {
+      const found = networks.find(
+        ({ id: own, spec: wanted }) => own === target || wanted?.annotations?.name === target,
+      );
+      return found === undefined ? null : (found.spec?.annotations?.name ?? "");
+    },
+  };
+  const nameIn = (table: "secret" | "config") => (object: string) => store.get(table, object)?.spec?.annotations?.name;
+  demand(
+    firstRefusal(
+      () => checkTaskNetworks(spec, lookup),
+      () => (arePortsChecked ? checkPortConflicts(spec, id, store.all("service")) : null),
+      () => checkIngressExists(spec, lookup),
+      () => checkReferencesExist(spec, nameIn("secret"), nameIn("config")),
+    ),
+  );
+}
+
+function waitingOf({ store }: Pick<Environment, "store">, serviceId: string): number {
+  let waiting = 0;
+  for (const task of store.all("task")) {
+    if (task.serviceId !== serviceId && isWanted(task) && observedState(task) === TaskState.PENDING) waiting += 1;
+  }
+  return waiting;
+}
+
+function shown(
+  { store }: Pick<Environment, "store">,
+  before: Service | null,
+  after: Service,
+  plan: ServicePlan,
+): PlanServiceResponse {
+  const nameOf = (id: string): string => store.get("node", id)?.description?.hostname ?? "";
+  const count = (kind: PlanStep["kind"]): number => plan.steps.filter((step) => step.kind === kind).length;
+  const steps = plan.steps.slice(0, shownStepsMax);
+  const nodes = Array.from(plan.nodes, ([id, counts]) => PlannedNode.create({ id, name: nameOf(id), ...counts }));
+  return PlanServiceResponse.create({
+    version: store.version,
+    serviceId: before?.id ?? "",
+    name: after.spec?.annotations?.name ?? "",
+    steps: steps.map(({ kind, slot, batch, task, nodeId, reasons }) =>
+      PlannedStep.create({
+        kind,
+        slot,
+        batch,
+        taskId: task?.id ?? "",
+        fromNodeId: task?.nodeId ?? "",
+        fromNodeName: nameOf(task?.nodeId ?? ""),
+        nodeId,
+        nodeName: nameOf(nodeId),
+        reasons,
+      }),
+    ),
+    stepsOmitted: plan.steps.length - steps.length,
+    nodes: nodes.sort((a, b) => (a.name === b.name ? (a.id < b.id ? -1 : 1) : a.name < b.name ? -1 : 1)),
+    waits: plan.waits.map((wait) => PlannedWait.create({ ...wait })),
+    notes: plan.notes,
+    created: count("create"),
+    replaced: count("replace"),
+    removed: count("remove"),
+    kept: plan.kept,
+  });
+}

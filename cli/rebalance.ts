@@ -1,0 +1,147 @@
+/**
+ * `muster service rebalance`: shows whether tasks would be better placed on other nodes, and switches on or off that they
+ * are moved there, for services by name or for all. Switching writes a label, so that whoever looks at the object sees it.
+ */
+import { rebalanceLabels } from "../machines/rebalancing.ts";
+import {
+  Annotations,
+  ClusterSpec,
+  ControlService,
+  OperatorService,
+  PlanRebalanceRequest,
+  PlanRebalanceResponse,
+  ServiceSpec,
+  UpdateClusterRequest,
+  UpdateServiceRequest,
+  type Reason,
+} from "../proto/gen/messages.ts";
+import { command, formatOf, UsageError, type Command } from "./command.ts";
+import { cluster, findService, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
+import type { Shell } from "./shell.ts";
+import { formatTable } from "./table.ts";
+import { durationText, millisecondsOf, parseCount, parsePositiveDuration } from "./values.ts";
+
+const methods = ControlService.methods;
+
+/** Flags that set limits of the whole cluster, by the label that holds each. */
+const limits = [
+  { flag: "settle", label: rebalanceLabels.settle, isSpan: true },
+  { flag: "quiet", label: rebalanceLabels.quiet, isSpan: true },
+  { flag: "round", label: rebalanceLabels.round, isSpan: false },
+  { flag: "moves", label: rebalanceLabels.moves, isSpan: false },
+  { flag: "window", label: rebalanceLabels.window, isSpan: true },
+] as const;
+
+type LimitFlags = { readonly [Flag in (typeof limits)[number]["flag"]]?: string | undefined };
+
+function labelsOf(flags: LimitFlags, isOn: boolean | null): Readonly<Record<string, string>> {
+  const labels: Record<string, string> = isOn === null ? {} : { [rebalanceLabels.mode]: isOn ? "on" : "off" };
+  for (const { flag, label, isSpan } of limits) {
+    const text = flags[flag];
+    if (text === undefined) continue;
+    if (isSpan) {
+      const { nanos, seconds } = parsePositiveDuration(text, flag);
+      labels[label] = nanos === 0 ? `${seconds}s` : `${Math.round(seconds * 1_000 + nanos / 1e6)}ms`;
+    } else labels[label] = String(parseCount(text, flag));
+  }
+  return labels;
+}
+
+function withLabels(annotations: Annotations | null, labels: Readonly<Record<string, string>>): Annotations {
+  const before = annotations ?? Annotations.create();
+  return Annotations.patch(before, { labels: { ...before.labels, ...labels } });
+}
+
+async function labelCluster(client: ManagerClient, labels: Readonly<Record<string, string>>): Promise<void> {
+  await retryingConflicts(async () => {
+    const { id, meta, spec } = await cluster(client);
+    const before = spec ?? ClusterSpec.create();
+    const after = ClusterSpec.patch(before, { annotations: withLabels(before.annotations, labels) });
+    const request = { clusterId: id, clusterVersion: meta?.version ?? null, spec: after };
+    await client.call(methods.UpdateCluster, UpdateClusterRequest.create(request));
+  });
+}
+
+async function labelService(client: ManagerClient, name: string, labels: Readonly<Record<string, string>>) {
+  await retryingConflicts(async () => {
+    const { id, meta, spec } = await findService(client, name);
+    const before = spec ?? ServiceSpec.create();
+    const after = ServiceSpec.patch(before, { annotations: withLabels(before.annotations, labels) });
+    const request = { serviceId: id, serviceVersion: meta?.version ?? null, spec: after };
+    await client.call(methods.UpdateService, UpdateServiceRequest.create(request));
+  });
+}
+
+function reasonLine({ deadline, waitingFor }: Reason): string {
+  const until = millisecondsOf(deadline);
+  return until === null ? `  ${waitingFor}` : `  ${waitingFor} (until ${new Date(until).toISOString()})`;
+}
+
+function report(plan: PlanRebalanceResponse): readonly string[] {
+  const { isPartial, moves, movesLeft, phase, reasons, window } = plan;
+  const lines = [`rebalancing is ${phase}; ${movesLeft} moves may still be made within ${durationText(window)}`];
+  if (reasons.length > 0) lines.push("waiting for:", ...reasons.map(reasonLine));
+  if (moves.length === 0) return [...lines, "no task would be better placed elsewhere"];
+  const cells = moves.map((move) => [
+    String(move.round),
+    `${move.serviceName || move.serviceId}.${move.slot}`,
+    move.fromNodeName || move.fromNodeId,
+    move.nodeName || move.nodeId,
+    move.order,
+    move.why,
+  ]);
+  lines.push("", formatTable(["ROUND", "TASK", "FROM", "TO", "ORDER", "WHY"], cells));
+  if (isPartial) lines.push("and more");
+  return lines;
+}
+
+async function show(
+  client: ManagerClient,
+  shell: Shell,
+  request: Partial<PlanRebalanceRequest>,
+  format: string | undefined,
+): Promise<void> {
+  const plan = await client.call(OperatorService.methods.PlanRebalance, PlanRebalanceRequest.create(request));
+  if (formatOf(format) === "json") shell.print(JSON.stringify(PlanRebalanceResponse.toJson(plan)));
+  else shell.print(report(plan).join("\n"));
+}
+
+export const rebalance: Command = command({
+  operands: "[SERVICE...]",
+  summary:
+    "Shows which tasks would be better placed on other nodes, or with --on has them moved there; without SERVICE for all services.",
+  options: {
+    "dry-run": { type: "boolean", help: "shows the moves that would be made, even where it is off" },
+    on: { type: "boolean", help: "has tasks moved from now on" },
+    off: { type: "boolean", help: "leaves tasks where they are" },
+    settle: { type: "string", value: "DURATION", help: "how long nodes and tasks must have been as they are (1m)" },
+    quiet: { type: "string", value: "DURATION", help: "how long nothing moves after an incident (5m)" },
+    round: { type: "string", value: "N", help: "moves at once, in the whole cluster (5)" },
+    moves: { type: "string", value: "N", help: "moves within --window (60)" },
+    window: { type: "string", value: "DURATION", help: "what --moves counts over (1h)" },
+    format: { type: "string" },
+  },
+  run: ({ values, operands, shell }) => {
+    const { "dry-run": isDryRun = false, format, off = false, on = false, ...flags } = values;
+    if (on && off) throw new UsageError("--on and --off exclude each other");
+    if (isDryRun && (on || off)) throw new UsageError("--dry-run changes nothing: leave out --on and --off");
+    const labels = labelsOf(flags, on || off ? on : null);
+    const hasLimits = limits.some(({ flag }) => flags[flag] !== undefined);
+    if (hasLimits && (operands.length > 0 || isDryRun)) {
+      throw new UsageError("limits are the whole cluster's: give them without SERVICE and --dry-run");
+    }
+    return withManager(shell, async (client) => {
+      if (Object.keys(labels).length > 0) {
+        if (operands.length === 0) await labelCluster(client, labels);
+        for (const operand of operands) {
+          await labelService(client, operand, labels);
+          shell.print(operand);
+        }
+        return;
+      }
+      const serviceIds: string[] = [];
+      for (const operand of operands) serviceIds.push((await findService(client, operand)).id);
+      await show(client, shell, { serviceIds, all: isDryRun && operands.length === 0 }, format);
+    });
+  },
+});

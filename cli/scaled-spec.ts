@@ -1,0 +1,22 @@
+/** A service's spec with another number of replicas, as `service scale` makes it. */
+import { ReplicatedJob, ReplicatedService, ServiceSpec } from "../proto/gen/messages.ts";
+import { UsageError } from "./command.ts";
+import { UserError } from "./user-error.ts";
+import { parseCount } from "./values.ts";
+
+export function scaledTo(spec: ServiceSpec, count: number): ServiceSpec {
+  if (spec.replicated !== null) {
+    return ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: count }) });
+  }
+  if (spec.replicatedJob === null) throw new UserError("scale can only be used with replicated or replicated-job mode");
+  return ServiceSpec.patch(spec, {
+    replicatedJob: ReplicatedJob.patch(spec.replicatedJob, { totalCompletions: count }),
+  });
+}
+
+/** `web=5` */
+export function parseScale(operand: string): { readonly name: string; readonly count: number } {
+  const at = operand.lastIndexOf("=");
+  if (at < 1) throw new UsageError(`'${operand}' is not SERVICE=REPLICAS`);
+  return { name: operand.slice(0, at), count: parseCount(operand.slice(at + 1), "replicas") };
+}
