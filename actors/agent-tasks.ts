@@ -73,6 +73,9 @@ export class AgentTasks {
     for (const id of plan.removedTasks) this.#remove(id);
     for (const id of plan.removedSecrets) this.#secrets.delete(id);
     for (const id of plan.removedConfigs) this.#configs.delete(id);
+    this.#ports.telemetry.metrics
+      .gauge("muster_agent_tasks", "Tasks assigned to the node, those that have ended included.")
+      .set(this.#actors.size);
   }
 
   /** Id and newest state of each task. */

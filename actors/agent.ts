@@ -172,6 +172,9 @@ class NodeAgent implements Agent {
   #enter(state: AgentState): void {
     if (this.#state.kind === "stopped") return;
     this.#state = state;
+    this.#options.telemetry.metrics
+      .gauge("muster_agent_serving", "1 while the node has its session.")
+      .set(state.kind === "serving" ? 1 : 0);
     for (const listener of this.#listeners) listener(state);
   }
 

@@ -10,7 +10,8 @@ import { parseLabels } from "../values.ts";
 import { formatHostPort, parseHostPort, type HostPort } from "./addresses.ts";
 import { cannotWrite, defaultDataDir } from "./data-dir.ts";
 import { startManagerProcess } from "./manager.ts";
-import { settled, untilSignal } from "./signals.ts";
+import { serveMetrics } from "./metrics-server.ts";
+import { Interrupted, settled, untilSignal, type Starting } from "./signals.ts";
 import { startHello } from "./start.ts";
 import { startUp, workerToken } from "./up.ts";
 
@@ -63,17 +64,28 @@ const staying = new Promise<never>(() => {});
 
 /**
  * Starts, does `work`, and ends everything when that is done, at a signal or at a failure inside, whichever comes first:
- * so a signal is heeded while `work` still waits for something. A failure is thrown on, so that the exit status is 1 and
+ * so a signal is heeded while either still waits for something. A failure is thrown on, so that the exit status is 1 and
  * a supervisor starts the process again.
  */
 async function runUntilEnd<Running extends { stop(): Promise<void> }>(
   telemetry: ProcessTelemetry,
-  start: (onBroken: (error: unknown) => void) => Promise<Running>,
+  start: (starting: Starting) => Promise<Running>,
   work: (running: Running) => Promise<void> = () => staying,
 ): Promise<"signal" | "done"> {
   const broken = settled<End>();
   const signal = untilSignal();
-  const running = await start((error) => broken.resolve({ kind: "failed", error }));
+  const controller = new AbortController();
+  void signal.then(() => controller.abort());
+  const onBroken = (error: unknown): void => broken.resolve({ kind: "failed", error });
+  let running: Running;
+  try {
+    running = await start({ onBroken, ending: controller.signal });
+  } catch (error) {
+    if (!(error instanceof Interrupted)) throw error;
+    telemetry.log.info({ signal: await signal }, "ended before it had started");
+    await telemetry.shutdown();
+    return "signal";
+  }
   const end = await Promise.race<End>([
     signal.then((name) => ({ kind: "signal", signal: name })),
     broken.promise,
@@ -107,7 +119,7 @@ export const manager: Command = command({
       metrics: address(values.metrics, null),
       telemetry,
     };
-    await runUntilEnd(telemetry, (onBroken) => startManagerProcess(options, onBroken));
+    await runUntilEnd(telemetry, (starting) => startManagerProcess(options, starting));
   },
 });
 
@@ -125,6 +137,7 @@ export const agent: Command = command({
     "data-dir": { type: "string" },
     hostname: { type: "string" },
     label: { type: "string", multiple: true },
+    metrics: { type: "string" },
     ...logging,
   },
   run: async ({ values }) => {
@@ -139,12 +152,21 @@ export const agent: Command = command({
       hostname: values.hostname ?? hostname(),
       labels: parseLabels(values.label ?? []),
     };
+    const metrics = address(values.metrics, null);
     await runUntilEnd(
       telemetry,
-      async (onBroken) => {
+      async ({ onBroken }) => {
         const agent = await runAgent(options, telemetry, onBroken);
         // Its tasks stay: the next agent on this data dir finds them again.
-        return { agent, stop: () => agent.shutdown(false) };
+        const stop = (): Promise<void> => agent.shutdown(false);
+        if (metrics === null) return { agent, stop };
+        try {
+          const server = await serveMetrics(metrics, telemetry.metrics, () => agent.state().kind === "serving");
+          return { agent, stop: () => stop().finally(() => server.close()) };
+        } catch (error) {
+          await stop();
+          throw error;
+        }
       },
       async (running) => {
         // A node that cannot join says so and ends; one that lost its managers goes on looking for them.
@@ -161,7 +183,7 @@ export const up: Command = command({
   run: async ({ values, shell }) => {
     const dataDir = values["data-dir"] ?? defaultDataDir();
     const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
-    await runUntilEnd(telemetry, async (onBroken) => {
+    await runUntilEnd(telemetry, async (starting) => {
       const running = await startUp(
         {
           dataDir,
@@ -171,7 +193,7 @@ export const up: Command = command({
           metrics: address(values.metrics, null),
           telemetry,
         },
-        onBroken,
+        starting,
       );
       for (const warning of running.manager.warnings) shell.remark(`note: ${warning}`);
       shell.print(`Manager:        ${running.manager.advertise}`);
@@ -206,7 +228,7 @@ export const start: Command = command({
     };
     const end = await runUntilEnd(
       telemetry,
-      (onBroken) => startUp(options, onBroken),
+      (starting) => startUp(options, starting),
       async ({ manager }) => {
         const host = `unix://${manager.controlSocket}`;
         await startHello(shell.at(host), port);

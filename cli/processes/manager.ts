@@ -34,6 +34,7 @@ import { version } from "../version.ts";
 import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
 import { serveMetrics } from "./metrics-server.ts";
+import { unlessEnding, type Starting } from "./signals.ts";
 
 export interface ManagerProcessOptions {
   readonly dataDir: string;
@@ -59,10 +60,10 @@ const closeGraceMs = 2_000;
 /** A second manager on the same NATS may have to wait for the first one's bootstrap. */
 const readyTimeoutMs = 60_000;
 
-/** Throws UserError, whose sentence says what to do. `onBroken` is told when the process must end. */
+/** Throws UserError, whose sentence says what to do, and Interrupted. */
 export async function startManagerProcess(
   options: ManagerProcessOptions,
-  onBroken: (error: unknown) => void,
+  { onBroken, ending }: Starting,
 ): Promise<ManagerProcess> {
   const { telemetry, listen } = options;
   const dataDir = openDataDir(options.dataDir);
@@ -87,13 +88,22 @@ export async function startManagerProcess(
       const server = natsServer;
       undo.push(() => server.stop());
     }
-    const link: NatsLink = await connectNats({
+    const connecting: Promise<NatsLink> = connectNats({
       servers: [natsServer?.url ?? (options.nats as string)],
       ...(natsServer === null
         ? {}
         : { user: natsServer.user, pass: natsServer.pass, flushesEveryWrite: natsServer.flushesEveryWrite }),
       name: `muster-manager-${managerId}`,
       telemetry,
+      signal: ending,
+    });
+    const link = await unlessEnding(connecting, ending).catch((error: unknown) => {
+      // One that comes after all is closed again.
+      connecting.then(
+        (late) => late.drain(),
+        () => {},
+      );
+      throw error;
     });
     undo.push(() => link.drain());
     for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
@@ -124,14 +134,17 @@ export async function startManagerProcess(
       manager.stop();
     });
     await withTimeout(
-      manager.ready(),
+      unlessEnding(manager.ready(), ending),
       readyTimeoutMs,
       "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
     );
 
     const server = serve(manager, telemetry);
     undo.push(() => server.close(closeGraceMs));
-    await keepCertificate(manager, dataDir, advertise, server, listen, (cancel) => undo.push(cancel));
+    await unlessEnding(
+      keepCertificate(manager, dataDir, advertise, server, listen, (cancel) => undo.push(cancel)),
+      ending,
+    );
     const controlSocket = join(dataDir.path, "control.sock");
     await server.listenUnix(controlSocket);
     if (options.metrics !== null) {

@@ -13,6 +13,32 @@ export function untilSignal(): Promise<NodeJS.Signals> {
   });
 }
 
+/** What a start is given. */
+export interface Starting {
+  /** To be told of what must never happen. */
+  readonly onBroken: (error: unknown) => void;
+  /** Aborts at the first signal. A start that has not ended by then undoes what it did, and rejects with Interrupted. */
+  readonly ending: AbortSignal;
+}
+
+/** What a start rejects with that was told to end before it was done. */
+export class Interrupted extends Error {
+  override readonly name = "Interrupted";
+}
+
+/** Waits for `work` unless `ending` aborts first: then it rejects with Interrupted, and what becomes of `work` is nobody's concern. */
+export async function unlessEnding<Result>(work: Promise<Result>, ending: AbortSignal): Promise<Result> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const onAbort = (): void => reject(new Interrupted("interrupted"));
+  if (ending.aborted) onAbort();
+  ending.addEventListener("abort", onAbort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    ending.removeEventListener("abort", onAbort);
+  }
+}
+
 /** A promise that somebody else settles. */
 export interface Settled<Value> {
   readonly promise: Promise<Value>;

@@ -7,6 +7,7 @@ import { rememberHost } from "../last-host.ts";
 import { UserError } from "../user-error.ts";
 import type { HostPort } from "./addresses.ts";
 import { startManagerProcess, type ManagerProcess } from "./manager.ts";
+import type { Starting } from "./signals.ts";
 
 export interface UpOptions {
   readonly dataDir: string;
@@ -23,9 +24,10 @@ export interface Up {
   stop(): Promise<void>;
 }
 
-export async function startUp(options: UpOptions, onBroken: (error: unknown) => void): Promise<Up> {
+/** As `startManagerProcess`. */
+export async function startUp(options: UpOptions, starting: Starting): Promise<Up> {
   const { dataDir, telemetry } = options;
-  const manager = await startManagerProcess({ ...options, dataDir: join(dataDir, "manager"), nats: null }, onBroken);
+  const manager = await startManagerProcess({ ...options, dataDir: join(dataDir, "manager"), nats: null }, starting);
   let agent: AgentProcess | null = null;
   const stop = async (): Promise<void> => {
     await agent?.shutdown(true);
@@ -42,7 +44,7 @@ export async function startUp(options: UpOptions, onBroken: (error: unknown) => 
           labels: {},
         },
         telemetry,
-        onBroken,
+        starting.onBroken,
       );
     rememberHost(`unix://${manager.controlSocket}`);
     return { manager, stop };

@@ -34,6 +34,8 @@ export interface NatsOptions {
   readonly random?: Random;
   /** How long to look for the first server before giving up. Default 10,000. */
   readonly firstConnectMs?: number;
+  /** Ends the search for a first server early. */
+  readonly signal?: AbortSignal;
   /** What `startNatsServer` says of the server it runs; null (the default) for another's. */
   readonly flushesEveryWrite?: boolean | null;
 }

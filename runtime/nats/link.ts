@@ -40,6 +40,8 @@ export interface LinkOptions {
   readonly random: Random;
   /** How long to look for a first server. */
   readonly firstConnectMs: number;
+  /** Aborts the search for a first server; the attempt under way still has its time, 2 s at most. */
+  readonly signal?: AbortSignal;
 }
 
 interface Wanted {
@@ -85,7 +87,7 @@ export class Link {
         return link;
       } catch (error) {
         const problem = asDialProblem(error);
-        if (problem.kind !== "unreachable" || performance.now() >= deadline) {
+        if (problem.kind !== "unreachable" || performance.now() >= deadline || options.signal?.aborted === true) {
           link.close();
           throw problem;
         }

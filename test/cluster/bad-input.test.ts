@@ -28,7 +28,15 @@ import {
 import { createKeyAndCsr } from "../../runtime/pki/index.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import { ask, createService, nodes, sleepers } from "../fixtures/control-client.ts";
-import { freePort, runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
+import {
+  freePort,
+  MusterProcess,
+  runMuster,
+  startManager,
+  tempDir,
+  type Ran,
+  type TestManager,
+} from "../fixtures/muster.ts";
 import { processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -351,4 +359,31 @@ test.serial("a session that is not the node's present one is refused as SwarmKit
   await until("DOWN", async () => (await state()) === NodeStatus_State.DOWN);
   await refused(t, heartbeat(sessionId), Status.NOT_FOUND, "node not registered");
   t.is(await state(), NodeStatus_State.DOWN);
+});
+
+test.serial("a manager that waits for its NATS ends at the first signal", async (t) => {
+  // It takes connections, and says nothing.
+  let isAsked = false;
+  const mute = createServer((socket) => {
+    isAsked = true;
+    socket.on("error", () => {});
+  });
+  await new Promise<void>((resolve) => mute.listen(0, "127.0.0.1", resolve));
+  t.teardown(() => mute.close());
+  const { port } = mute.address() as { port: number };
+  const dataDir = tempDir(t, "waiting");
+  const nats = `nats://127.0.0.1:${port}`;
+  const manager = new MusterProcess(dataDir, [
+    "manager",
+    "--data-dir",
+    dataDir,
+    "--listen",
+    `127.0.0.1:${await freePort()}`,
+    "--nats",
+    nats,
+  ]);
+  t.teardown(() => manager.end("SIGKILL"));
+  await until("the manager looks for its NATS", () => isAsked);
+  t.is(await manager.end("SIGTERM"), 0, manager.output);
+  t.regex(manager.output, /ended before it had started/);
 });

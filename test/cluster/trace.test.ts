@@ -14,6 +14,7 @@ test("a command, the manager, the agent and the process it starts share one trac
   const metricsPort = await freePort();
   const manager = await startManager(t, { args: ["--metrics", `127.0.0.1:${metricsPort}`] });
   const token = await manager.muster("token", "worker");
+  const agentMetricsPort = await freePort();
   const agentDir = tempDir(t, "agent");
   const agent = new MusterProcess(agentDir, [
     "agent",
@@ -23,6 +24,8 @@ test("a command, the manager, the agent and the process it starts share one trac
     token,
     "--data-dir",
     agentDir,
+    "--metrics",
+    `127.0.0.1:${agentMetricsPort}`,
   ]);
   t.teardown(async () => void (await agent.end()));
 
@@ -63,6 +66,10 @@ test("a command, the manager, the agent and the process it starts share one trac
   t.true(names.includes("muster_sessions"));
   for (const name of names) t.regex(name, /^muster_[a-z0-9]+(_[a-z0-9]+)*$/);
   t.is((await fetch(`http://127.0.0.1:${metricsPort}/healthz`)).status, 200);
+  const ofAgent = await (await fetch(`http://127.0.0.1:${agentMetricsPort}/metrics`)).text();
+  t.regex(ofAgent, /^muster_agent_serving 1$/m);
+  t.regex(ofAgent, /^muster_agent_tasks 1$/m);
+  t.is((await fetch(`http://127.0.0.1:${agentMetricsPort}/healthz`)).status, 200);
 
   await manager.muster("service", "rm", "traced");
   await until("the end of the task", async () => (await manager.muster("task", "ls", "--quiet")) === "");
