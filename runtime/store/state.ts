@@ -65,7 +65,11 @@ export class State {
       yield* this.tasksBySlot(serviceId, slot);
       return;
     }
-    for (const task of this.tasksByNode(nodeId)) if (task.slot === 0 && task.serviceId === serviceId) yield task;
+    // Of a replicated job that is gone, a task that never had a node: no index has it.
+    const near = nodeId === "" ? this.tasksBySlot(serviceId, slot) : this.tasksByNode(nodeId);
+    for (const task of near) {
+      if (task.slot === 0 && task.serviceId === serviceId && task.nodeId === nodeId) yield task;
+    }
   }
 
   tasksReferencing(id: string): Generator<Task> {

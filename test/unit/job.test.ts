@@ -291,6 +291,15 @@ test("a removed job leaves nothing", async (t) => {
   );
 });
 
+test("a removed job leaves nothing of tasks that never had a node", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  await addJob(cluster, slots(3, 6), { placement: Placement.create({ constraints: ["node.id==nowhere"] }) });
+  t.is(cluster.tasks("job").length, 3);
+  await cluster.removeService("job");
+  await cluster.run(1_000);
+  t.is(cluster.store.count("task"), 0);
+});
+
 test("a thousand slots are worked off with never more than allowed at once", async (t) => {
   const cluster = await testCluster(["n1"]);
   let most = 0;
