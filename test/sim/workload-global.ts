@@ -126,7 +126,7 @@ export class GlobalWorkload {
     const node = this.#random.pick(workers);
     const [spec, name] = [node.spec ?? NodeSpec.create({}), node.description?.hostname ?? ""];
     const changed =
-      name === this.#options.spared || this.#random.chance(0.5) ? this.#labelled(spec) : this.#opened(spec);
+      name === this.#options.spared || this.#random.chance(0.35) ? this.#labelled(spec) : this.#opened(spec);
     const request = UpdateNodeRequest.create({
       nodeId: node.id,
       nodeVersion: node.meta?.version ?? null,
@@ -147,7 +147,8 @@ export class GlobalWorkload {
 
   #opened(spec: NodeSpec): NodeSpec {
     const { ACTIVE, DRAIN, PAUSE } = NodeSpec_Availability;
-    return NodeSpec.patch(spec, { availability: this.#random.pick([ACTIVE, ACTIVE, DRAIN, DRAIN, PAUSE]) });
+    const others = [ACTIVE, DRAIN, PAUSE].filter((availability) => availability !== spec.availability);
+    return NodeSpec.patch(spec, { availability: this.#random.pick(others) });
   }
 }
 
