@@ -25,13 +25,15 @@ import {
   PortConfig_Protocol,
   PortConfig_PublishMode,
   Removal,
+  ReplicatedService,
   Service,
   ServiceSpec,
   type Task,
   TaskSpec,
   TaskState,
+  Version,
 } from "../../proto/gen/messages.ts";
-import { testCluster, type TestCluster } from "../support/cluster.ts";
+import { execSpec, testCluster, type TestCluster } from "../support/cluster.ts";
 
 function port(targetPort: number, publishedPort = 0, fields: Partial<PortConfig> = {}): PortConfig {
   return PortConfig.create({ targetPort, publishedPort, publishMode: PortConfig_PublishMode.INGRESS, ...fields });
@@ -144,6 +146,24 @@ const engine = NodeDescription.create({
   }),
 });
 
+/** Past the ledger, which refuses what cannot be allocated: older clusters may have such services. */
+async function seedService(
+  cluster: TestCluster,
+  id: string,
+  replicas: number,
+  fields: Partial<TaskSpec>,
+  more: Partial<ServiceSpec> = {},
+): Promise<void> {
+  const spec = ServiceSpec.create({
+    annotations: Annotations.create({ name: id }),
+    task: execSpec(fields),
+    replicated: ReplicatedService.create({ replicas }),
+    ...more,
+  });
+  cluster.seed("service", Service.create({ id, spec, specVersion: Version.create({}) }));
+  await cluster.run();
+}
+
 function addressesOf(tasks: readonly Task[]): readonly (readonly string[])[] {
   return tasks.map((task) => task.networks.flatMap(({ addresses }) => addresses));
 }
@@ -199,7 +219,7 @@ test("a service gets a virtual IP in each network and its tasks an address in ea
 
 test("a task that cannot go on says why, once, and goes on when it can", async (t) => {
   const cluster = await networkedCluster(["n1"]);
-  await cluster.addService("web", 2, { networks: [NetworkAttachmentConfig.create({ target: "net" })] });
+  await seedService(cluster, "web", 2, on("net"));
   const [task] = cluster.tasks();
   t.is(task?.status?.state, TaskState.NEW);
   t.is(task?.status?.err, "network net does not exist");
@@ -231,7 +251,7 @@ test("a service's tasks carry the ports that were allocated, and a removed servi
     [8080],
   );
   t.is(cluster.tasks()[0]?.endpoint?.ports[0]?.publishedPort, 8080);
-  await cluster.addService("api", 1, {}, { endpoint });
+  await seedService(cluster, "api", 1, {}, { endpoint });
   t.is(cluster.tasks("api")[0]?.status?.err, "port 8080 is already published by service web");
   await cluster.removeService("web");
   t.deepEqual(cluster.picture("api"), ["1:RUNNING@n1"]);
