@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";
@@ -7,6 +7,7 @@ import { parseArgs } from "node:util";
 import { failoverTable } from "./failover.ts";
 import { loadTables, type Load } from "./load.ts";
 import { microTables } from "./micro.ts";
+import { schedulerTable } from "./scheduler.ts";
 
 const { values } = parseArgs({ options: { short: { type: "boolean", default: false }, only: { type: "string" } } });
 const { short, only } = values;
@@ -24,6 +25,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   load: () => loadTables(loads),
   failover: () => failoverTable(short),
   micro: () => microTables(short),
+  scheduler: () => schedulerTable(short),
 };
 
 if (only !== undefined && groups[only] === undefined) {

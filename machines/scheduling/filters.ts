@@ -7,6 +7,7 @@ import { constraintsOf, meetsConstraint, type Constraint } from "./constraints.t
 import type { GenericWant } from "./generic-resources.ts";
 import { hostPortsOf, type NodeInfo } from "./node-set.ts";
 import { runsOneOf } from "./platforms.ts";
+import type { Plugins } from "./plugins.ts";
 import { volumeWantsOf, type VolumeWant } from "./volumes.ts";
 
 /** `fits`, or the filter that says no; the numbers are places in lists. */
@@ -145,36 +146,12 @@ function hasResources(demand: Demand, info: NodeInfo): boolean {
 export function missingPlugin(demand: Demand, { plugins }: NodeInfo): string | null {
   if (plugins === null) return null;
   for (const wanted of demand.plugins) if (!hasPlugin(plugins, wanted)) return wanted;
-  const lists = listed(plugins);
-  if (demand.isContainer && lists.drivers && !lists.engine) return "an engine for containers";
-  if (demand.logPlugin !== "" && lists.logs && !hasPlugin(plugins, demand.logPlugin)) return demand.logPlugin;
+  if (demand.isContainer && plugins.hasDrivers && !plugins.hasEngine) return "an engine for containers";
+  if (demand.logPlugin !== "" && plugins.hasLogs && !hasPlugin(plugins, demand.logPlugin)) return demand.logPlugin;
   return null;
 }
 
 /** A name without a tag also means its latest one. */
-function hasPlugin(plugins: ReadonlySet<string>, wanted: string): boolean {
-  return plugins.has(wanted) || (!wanted.includes(":") && plugins.has(`${wanted}:latest`));
-}
-
-interface Listed {
-  readonly drivers: boolean;
-  /** An engine always lists networks, volumes and log drivers; an agent lists none. */
-  readonly engine: boolean;
-  readonly logs: boolean;
-}
-
-const listedBy = new WeakMap<ReadonlySet<string>, Listed>();
-
-function listed(plugins: ReadonlySet<string>): Listed {
-  let lists = listedBy.get(plugins);
-  if (lists === undefined) {
-    const types = new Set(Array.from(plugins, (plugin) => plugin.slice(0, plugin.indexOf("/"))));
-    lists = {
-      drivers: types.has("Driver"),
-      engine: types.has("Network") || types.has("Volume") || types.has("Log"),
-      logs: types.has("Log"),
-    };
-    listedBy.set(plugins, lists);
-  }
-  return lists;
+function hasPlugin({ names }: Plugins, wanted: string): boolean {
+  return names.has(wanted) || (!wanted.includes(":") && names.has(`${wanted}:latest`));
 }

@@ -19,7 +19,8 @@ export interface GenericWant {
 
 /** The free generic resources of one node. */
 export class GenericStock {
-  readonly #kinds = new Map<string, Stock>();
+  /** Most nodes have none. */
+  #kinds: Map<string, Stock> | null = null;
 
   constructor(offered: readonly GenericResource[]) {
     for (const { namedResourceSpec: named, discreteResourceSpec: discrete } of offered) {
@@ -33,7 +34,7 @@ export class GenericStock {
   }
 
   free(kind: string): number {
-    const stock = this.#kinds.get(kind);
+    const stock = this.#kinds?.get(kind);
     if (stock === undefined) return 0;
     let free = Math.max(0, stock.count);
     for (const isFree of stock.names.values()) if (isFree) free += 1;
@@ -45,7 +46,7 @@ export class GenericStock {
     const chosen: GenericResource[] = [];
     for (const { kind, count } of wants) {
       let missing = count;
-      for (const [value, isFree] of this.#kinds.get(kind)?.names ?? []) {
+      for (const [value, isFree] of this.#kinds?.get(kind)?.names ?? []) {
         if (missing === 0) break;
         if (!isFree) continue;
         chosen.push(GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind, value }) }));
@@ -78,8 +79,9 @@ export class GenericStock {
   }
 
   #kind(kind: string): Stock {
-    let stock = this.#kinds.get(kind);
-    if (stock === undefined) this.#kinds.set(kind, (stock = { count: 0, names: new Map() }));
+    const kinds = (this.#kinds ??= new Map<string, Stock>());
+    let stock = kinds.get(kind);
+    if (stock === undefined) kinds.set(kind, (stock = { count: 0, names: new Map() }));
     return stock;
   }
 }

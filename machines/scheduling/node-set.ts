@@ -18,6 +18,7 @@ import {
   type VolumeAttachment,
 } from "../../proto/gen/messages.ts";
 import { GenericStock } from "./generic-resources.ts";
+import { PluginLists, type Plugins } from "./plugins.ts";
 import { noGeneric, noVolumes, Tracked } from "./tracked.ts";
 import { VolumeSet } from "./volumes.ts";
 
@@ -40,15 +41,15 @@ export class NodeInfo {
   freeNanoCpus = 0;
   freeMemoryBytes = 0;
   generic = new GenericStock([]);
-  /** `Type/name` of each plugin; null: the node says nothing of its engine. */
-  plugins: ReadonlySet<string> | null = null;
+  /** Null: the node says nothing of its engine. */
+  plugins: Plugins | null = null;
   /** Tasks that count, all and by service. */
   activeTasks = 0;
   readonly activeByService = new Map<string, number>();
   readonly hostPorts = new Map<number, number>();
   /** Tasks that hold something here, in no order. */
   readonly charges: Tracked[] = [];
-  readonly #failures = new Map<string, number[]>();
+  #failures: Map<string, number[]> | null = null;
 
   constructor(id: string, place: number, volumes: VolumeSet) {
     this.id = id;
@@ -61,20 +62,21 @@ export class NodeInfo {
   }
 
   recordFailure(key: string, at: number): void {
-    if (this.#failures.size >= failureKeysMax) {
-      for (const [other, times] of this.#failures) {
-        if ((times.at(-1) ?? 0) <= at - failurePenalty.windowMs) this.#failures.delete(other);
+    // Most nodes never have one.
+    const failures = (this.#failures ??= new Map<string, number[]>());
+    if (failures.size >= failureKeysMax) {
+      for (const [other, times] of failures) {
+        if ((times.at(-1) ?? 0) <= at - failurePenalty.windowMs) failures.delete(other);
       }
     }
-    const recent = (this.#failures.get(key) ?? []).filter((time) => time > at - failurePenalty.windowMs);
+    const recent = (failures.get(key) ?? []).filter((time) => time > at - failurePenalty.windowMs);
     recent.push(at);
-    this.#failures.set(key, recent);
+    failures.set(key, recent);
   }
 
   /** Failures that count against it: 0 below the threshold. */
   penalty(key: string, now: number): number {
-    if (this.#failures.size === 0) return 0;
-    const times = this.#failures.get(key);
+    const times = this.#failures?.get(key);
     if (times === undefined) return 0;
     let count = 0;
     for (const time of times) if (time > now - failurePenalty.windowMs) count += 1;
@@ -117,6 +119,7 @@ export class NodeSet {
   readonly volumes = new VolumeSet();
   readonly #nodes = new Map<string, NodeInfo>();
   readonly #tracked = new Map<string, Tracked>();
+  readonly #plugins = new PluginLists();
   readonly #freePlaces: number[] = [];
   #placesUsed = 0;
   #sorted: readonly NodeInfo[] | null = [];
@@ -166,7 +169,7 @@ export class NodeSet {
     info.isReady =
       node.status?.state === NodeStatus_State.READY &&
       (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;
-    if (old === null || old.description !== node.description) describe(info, node);
+    if (old === null || old.description !== node.description) describe(info, node, this.#plugins);
     this.#changed.add(info);
     this.#revision += 1;
   }
@@ -326,13 +329,12 @@ function isAlike(old: Node, next: Node): boolean {
 }
 
 /** What the node has, less what its tasks hold. */
-function describe(info: NodeInfo, { description }: Node): void {
+function describe(info: NodeInfo, { description }: Node, lists: PluginLists): void {
   const resources = description?.resources ?? null;
   info.freeNanoCpus = resources?.nanoCpus ?? 0;
   info.freeMemoryBytes = resources?.memoryBytes ?? 0;
   info.generic = new GenericStock(resources?.generic ?? []);
-  info.plugins =
-    description?.engine == null ? null : new Set(description.engine.plugins.map(({ type, name }) => `${type}/${name}`));
+  info.plugins = description?.engine == null ? null : lists.of(description.engine.plugins);
   for (const charge of info.charges) hold(info, charge, 1);
 }
 

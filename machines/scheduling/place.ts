@@ -69,17 +69,37 @@ class Group extends TaskQueue {
   seen = 0;
   /** The text that all its tasks were told; null: some may have to be told. */
   said: string | null = null;
+  /** Null when its tasks ask for more than their spec says. */
+  readonly #example: Task | null;
 
   constructor(key: string, task: Task) {
     super();
     this.key = key;
     this.demand = demandOf(task);
     this.preferences = task.spec?.placement?.preferences ?? [];
+    this.#example = isPlain(task) ? task : null;
+  }
+
+  /** True only for a task of this group; it says so of most, without making a key. */
+  isLike(task: Task): boolean {
+    const example = this.#example;
+    return (
+      example !== null &&
+      example.spec === task.spec &&
+      example.serviceId === task.serviceId &&
+      example.specVersion === task.specVersion &&
+      isPlain(task)
+    );
   }
 
   get wantsVolumes(): boolean {
     return this.demand.volumes.length > 0;
   }
+}
+
+/** It asks for nothing beside what its spec says. */
+function isPlain({ networks, endpoint, logDriver }: Task): boolean {
+  return networks.length === 0 && endpoint === null && logDriver === null;
 }
 
 /** Tasks that were made for one node. */
@@ -125,6 +145,8 @@ export class Backlog {
   #changes: NodeInfo[] = [];
   #changesBefore = 0;
   #opened: Opened | null = null;
+  /** Tasks come by the service. */
+  #lastGroup: Group | null = null;
   #volumesSeen = 0;
 
   constructor(nodes: NodeSet) {
@@ -190,6 +212,7 @@ export class Backlog {
       this.#fresh.delete(home);
     } else if (home instanceof Group) {
       this.#groups.delete(home.key);
+      if (this.#lastGroup === home) this.#lastGroup = null;
       this.#fresh.delete(home);
       this.#stale.delete(home);
       this.#behind.delete(home);
@@ -265,9 +288,12 @@ export class Backlog {
   }
 
   #group(task: Task): Group {
+    const last = this.#lastGroup;
+    if (last !== null && last.isLike(task)) return last;
     const key = demandKey(task);
     let group = this.#groups.get(key);
     if (group === undefined) this.#groups.set(key, (group = new Group(key, task)));
+    this.#lastGroup = group;
     return group;
   }
 

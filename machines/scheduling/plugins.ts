@@ -1,0 +1,41 @@
+/** The plugins of a node's engine. Most nodes of a cluster list the same ones, so those that do share one object. */
+import type { PluginDescription } from "../../proto/gen/messages.ts";
+
+export interface Plugins {
+  /** `Type/name` of each. */
+  readonly names: ReadonlySet<string>;
+  /** It lists drivers of tasks other than containers. */
+  readonly hasDrivers: boolean;
+  /** There is an engine for containers: it always lists networks, volumes and log drivers; an agent lists none. */
+  readonly hasEngine: boolean;
+  /** Old engines list no log drivers, though they have some. */
+  readonly hasLogs: boolean;
+}
+
+/** Different lists remembered before starting over, which costs memory only. */
+const listsMax = 1_000;
+
+export class PluginLists {
+  readonly #known = new Map<string, Plugins>();
+
+  of(descriptions: readonly PluginDescription[]): Plugins {
+    let key = "";
+    for (const { type, name } of descriptions) key += `${type}/${name}\n`;
+    let plugins = this.#known.get(key);
+    if (plugins === undefined) {
+      if (this.#known.size >= listsMax) this.#known.clear();
+      this.#known.set(key, (plugins = listed(descriptions)));
+    }
+    return plugins;
+  }
+}
+
+function listed(descriptions: readonly PluginDescription[]): Plugins {
+  const types = new Set(descriptions.map(({ type }) => type));
+  return {
+    names: new Set(descriptions.map(({ type, name }) => `${type}/${name}`)),
+    hasDrivers: types.has("Driver"),
+    hasEngine: types.has("Network") || types.has("Volume") || types.has("Log"),
+    hasLogs: types.has("Log"),
+  };
+}
