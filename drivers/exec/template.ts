@@ -38,8 +38,9 @@ function valueOf(expression: string, task: DriverTask): string | null {
     case ".Task.Name":
       return task.name;
     case ".Task.Slot":
-      // A global service's task has no slot; its node stands for it, as in SwarmKit.
-      return task.slot === 0 ? task.nodeId : String(task.slot);
+      // A global service's task has no slot; its node stands for it, as in SwarmKit. The first slot of a job is told by its name.
+      if (task.slot !== 0 || task.name === `${task.serviceName}.0.${task.id}`) return String(task.slot);
+      return task.nodeId;
   }
   const label = expression.startsWith(".Service.Labels.")
     ? expression.slice(".Service.Labels.".length)
