@@ -1,5 +1,6 @@
 /** The rare branches that enough seeds should reach; `npm run sim` names those that none did. */
 export const knownMarks = [
+  "agent.joined.late",
   "append.conflict",
   "append.unknown",
   "connection.broken",
@@ -11,6 +12,7 @@ export const knownMarks = [
   "fault.power.failure",
   "global.created",
   "info: a task may not stay where it is",
+  "info: a task moves to a better node",
   "job.created",
   "job.scheduled",
   "job.steer",

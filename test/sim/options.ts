@@ -33,6 +33,10 @@ export interface SimOptions {
   readonly globalOperations: number;
   /** Operations with jobs and schedules; 0: there are none. */
   readonly jobOperations: number;
+  /** Operations with rebalancing, which is on from the start; 0: it is off. */
+  readonly rebalanceOperations: number;
+  /** Agents that join when the others have run for a while. */
+  readonly lateAgents: number;
 }
 
 export function drawOptions(seed: number): SimOptions {
@@ -80,7 +84,13 @@ export function drawOptions(seed: number): SimOptions {
     // A stream of its own: with it the other options of a seed stay as they were.
     globalOperations: drawGlobalOperations(new SimRandom(`${seed}/options.global`)),
     jobOperations: drawGlobalOperations(new SimRandom(`${seed}/options.jobs`)),
+    ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
+}
+
+function drawRebalance(random: SimRandom): Pick<SimOptions, "rebalanceOperations" | "lateAgents"> {
+  if (!random.chance(0.4)) return { rebalanceOperations: 0, lateAgents: 0 };
+  return { rebalanceOperations: 1 + random.below(4), lateAgents: 1 + random.below(2) };
 }
 
 function drawGlobalOperations(random: SimRandom): number {
@@ -95,6 +105,8 @@ export function describeOptions(options: SimOptions): string {
     `operations=${options.operations}`,
     `globalOperations=${options.globalOperations}`,
     `jobOperations=${options.jobOperations}`,
+    `rebalanceOperations=${options.rebalanceOperations}`,
+    `lateAgents=${options.lateAgents}`,
     `faultsMs=${options.faultsMs}`,
   ];
   const note = (name: string, value: number | boolean) => {

@@ -26,6 +26,8 @@ import { bootNode } from "./node.ts";
 import type { SimOptions } from "./options.ts";
 import { checkEvictions, checkNodes } from "./invariants-global.ts";
 import { checkJobs, checkSchedules, type RunCreations } from "./invariants-jobs.ts";
+import { findUnbalanced, RebalanceChecks } from "./invariants-rebalance.ts";
+import { RebalanceWorkload, type RebalanceWorkloadOptions } from "./workload-rebalance.ts";
 import { GlobalWorkload } from "./workload-global.ts";
 import { JobWorkload } from "./workload-jobs.ts";
 import { Workload } from "./workload.ts";
@@ -79,6 +81,7 @@ class World {
   #workload: Workload | null = null;
   #globals: GlobalWorkload | null = null;
   #jobs: JobWorkload | null = null;
+  #rebalance: RebalanceWorkload | null = null;
   readonly #runs: RunCreations = new Map();
   #failure: string | null = null;
   #newest = 0;
@@ -148,6 +151,7 @@ class World {
     this.#globals.start();
     this.#jobs = new JobWorkload({ ...access, operations: jobOperations });
     this.#jobs.start();
+    this.#rebalanceNodes(access);
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
       agents: this.#agents.map(({ process: each }) => each),
@@ -164,6 +168,28 @@ class World {
     this.#habits.failure = 0;
     this.#habits.refusal = 0;
     await this.#rest(clock.elapsed);
+  }
+
+  /** Rebalancing, and the nodes for which there is something to do. */
+  #rebalanceNodes(access: Omit<RebalanceWorkloadOptions, "operations">): void {
+    const { lateAgents, rebalanceOperations: operations, faultsMs } = this.#options;
+    if (operations === 0) return;
+    this.#rebalance = new RebalanceWorkload({ ...access, operations });
+    this.#rebalance.start();
+    const random = this.#simulation.random.fork("late");
+    for (let number = 1; number <= lateAgents; number += 1) {
+      const join = (): void => {
+        // Whoever adds a node asks a manager for the token first.
+        if (this.#managers.every(({ running }) => running?.joinToken() == null)) {
+          this.#simulation.clock.schedule(join, lookMs, null);
+          return;
+        }
+        this.#addAgent(`late${number}`);
+        this.#agents.at(-1)?.process.start();
+        this.#simulation.trace.mark("agent.joined.late");
+      };
+      this.#simulation.clock.schedule(join, random.between(faultsMs / 4, faultsMs), null);
+    }
   }
 
   /** Once all have joined, and that is on the disk. */
@@ -209,6 +235,7 @@ class World {
   #whyRestless(): string | null {
     if (this.#workload?.isDone === false || this.#globals?.isDone === false) return "the client is not done";
     if (this.#jobs?.isDone === false) return "the client of jobs is not done";
+    if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
     const { nats } = this.#simulation;
     for (const { running, process: each } of this.#managers) {
       if (running === null) return `${each.name} does not run`;
@@ -219,6 +246,8 @@ class World {
         (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY,
       );
       if (why !== null) return `${each.name}: ${why}`;
+      const unbalanced = this.#rebalance === null ? null : findUnbalanced(store, this.#simulation.clock.now());
+      if (unbalanced !== null) return `${each.name}: ${unbalanced}`;
       for (const id of this.#workload?.removed ?? [])
         if (store.get("service", id) !== undefined) return `${each.name}: service ${id} was removed and is still there`;
       for (const task of store.all("task")) {
@@ -268,13 +297,21 @@ class World {
       trace,
       habits: this.#habits,
     });
-    const join = { address: random.pick(this.#managers).address, token: this.#managers[0]?.running?.joinToken() ?? "" };
+    const join = { address: random.pick(this.#managers).address, token: this.#joinToken() };
     const each = this.#simulation.process(
       name,
       (ports) => void bootNode(ports, { machine, trace, join }),
       this.#processOptions(name),
     );
     this.#agents.push({ process: each, machine });
+  }
+
+  #joinToken(): string {
+    for (const { running } of this.#managers) {
+      const token = running?.joinToken() ?? null;
+      if (token !== null) return token;
+    }
+    return "";
   }
 
   #processOptions(name: string) {
@@ -304,6 +341,8 @@ class World {
   /** Looks at every commit of a replica. */
   #observe(name: string, replica: Replica): void {
     let version = 0;
+    const isExact = this.#options.skewMsMax === 0 && this.#options.driftPpmMax === 0;
+    const rebalance = new RebalanceChecks(isExact);
     replica.watch((commit: Commit & { readonly epoch?: number }) => {
       this.#newest = Math.max(this.#newest, commit.version);
       this.#demand(name, checkVersionGrows(commit, version));
@@ -316,6 +355,8 @@ class World {
       this.#demand(name, checkEvictions(commit, replica));
       this.#demand(name, checkStatesGrow(commit));
       this.#demand(name, checkJobs(commit, replica));
+      if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
+        this.#demand(name, rebalance.check(commit, replica));
       // After a lost tail due times are dealt with anew.
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
         this.#demand(name, checkSchedules(commit, this.#runs));

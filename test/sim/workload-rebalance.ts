@@ -1,0 +1,116 @@
+/**
+ * An operator who has rebalancing switched on, for all services or for some, and off again, while nodes join. The limits
+ * are short, so that a simulation of minutes sees rounds, budgets and quiet times.
+ */
+import { rebalanceLabels } from "../../machines/rebalancing.ts";
+import {
+  Annotations,
+  ClusterSpec,
+  ControlService,
+  GetClusterRequest,
+  ListClustersRequest,
+  ListServicesRequest,
+  ServiceSpec,
+  UpdateClusterRequest,
+  UpdateServiceRequest,
+} from "../../proto/gen/messages.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { SimClient, type ClientOptions } from "./client.ts";
+
+export const simRebalance = {
+  settleMs: 2_000,
+  quietMs: 5_000,
+  roundMovesMax: 2,
+  windowMovesMax: 6,
+  windowMs: 30_000,
+} as const;
+
+/** How often an operator who is not heard tries again, and after how many milliseconds. */
+const attemptsMax = 40;
+const retryMs = 1_000;
+
+export interface RebalanceWorkloadOptions extends ClientOptions {
+  /** Operations beside the first, which switches it on. */
+  readonly operations: number;
+  readonly withinMs: number;
+}
+
+export class RebalanceWorkload {
+  readonly #options: RebalanceWorkloadOptions;
+  readonly #random: SimRandom;
+  readonly #client: SimClient;
+  #left: number;
+
+  constructor(options: RebalanceWorkloadOptions) {
+    this.#options = options;
+    this.#random = options.ports.random.fork("workload.rebalance");
+    this.#client = new SimClient(options, this.#random);
+    this.#left = options.operations + 1;
+  }
+
+  get isDone(): boolean {
+    return this.#left === 0;
+  }
+
+  start(): void {
+    const { operations, ports, withinMs } = this.#options;
+    void this.#switchOn().then(() => (this.#left -= 1));
+    for (let operation = 0; operation < operations; operation += 1) {
+      const at = this.#random.between(0, withinMs);
+      ports.clock.after(at, () => void this.#client.attempt(() => this.#label()).then(() => (this.#left -= 1)));
+    }
+  }
+
+  /** Until it is on: a run without it would show nothing. */
+  async #switchOn(): Promise<void> {
+    for (let attempt = 0, isOn = false; !isOn && attempt < attemptsMax; attempt += 1) {
+      await this.#client.attempt(async () => {
+        await this.#labelCluster();
+        isOn = true;
+      });
+      if (!isOn) await new Promise<void>((resolve) => this.#options.ports.clock.after(retryMs, resolve));
+    }
+  }
+
+  async #labelCluster(): Promise<void> {
+    const { methods } = ControlService;
+    const { clusters } = await this.#client.call(methods.ListClusters, ListClustersRequest.create(), "list clusters");
+    const request = GetClusterRequest.create({ clusterId: clusters[0]?.id ?? "" });
+    const { cluster } = await this.#client.call(methods.GetCluster, request, "get cluster");
+    if (cluster === null) return;
+    const { quietMs, roundMovesMax, settleMs, windowMovesMax, windowMs } = simRebalance;
+    const before = cluster.spec ?? ClusterSpec.create();
+    const annotations = before.annotations ?? Annotations.create();
+    const labels = {
+      ...annotations.labels,
+      [rebalanceLabels.mode]: "on",
+      [rebalanceLabels.settle]: `${settleMs}ms`,
+      [rebalanceLabels.quiet]: `${quietMs}ms`,
+      [rebalanceLabels.round]: String(roundMovesMax),
+      [rebalanceLabels.moves]: String(windowMovesMax),
+      [rebalanceLabels.window]: `${windowMs}ms`,
+    };
+    const spec = ClusterSpec.patch(before, { annotations: Annotations.patch(annotations, { labels }) });
+    const update = { clusterId: cluster.id, clusterVersion: cluster.meta?.version ?? null, spec };
+    await this.#client.call(methods.UpdateCluster, UpdateClusterRequest.create(update), "switch rebalancing on");
+  }
+
+  /** Takes one service out of it, or in again. */
+  async #label(): Promise<void> {
+    const { methods } = ControlService;
+    const { services } = await this.#client.call(methods.ListServices, ListServicesRequest.create(), "list services");
+    const replicated = services.filter(({ spec }) => spec?.replicated != null);
+    if (replicated.length === 0) return;
+    const service = this.#random.pick(replicated);
+    const before = service.spec ?? ServiceSpec.create();
+    const annotations = before.annotations ?? Annotations.create();
+    const labels = { ...annotations.labels, [rebalanceLabels.mode]: this.#random.chance(0.5) ? "off" : "on" };
+    const spec = ServiceSpec.patch(before, { annotations: Annotations.patch(annotations, { labels }) });
+    const request = { serviceId: service.id, serviceVersion: service.meta?.version ?? null, spec };
+    await this.#client.call(
+      methods.UpdateService,
+      UpdateServiceRequest.create(request),
+      `rebalancing ${labels[rebalanceLabels.mode]} for ${service.id}`,
+    );
+  }
+}
