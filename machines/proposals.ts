@@ -11,6 +11,7 @@
  * P6: a change that would change nothing is not written.
  * P7: of the tasks that a service has made for one node, at most one of each spec version is wanted.
  * P8: a decision that names what it rests on is carried out only while that is as it was.
+ * P9: no two services want one port of all nodes, and no service names a network, secret or config that is not there.
  */
 import type { Codec } from "../proto/codec.ts";
 import {
@@ -34,18 +35,20 @@ import {
   type Node,
   type NodeStatus,
   type Operation,
+  type Service,
   type Task,
   type TaskStatus,
 } from "../proto/gen/messages.ts";
 import { meetsPlacement } from "./scheduling/constraints.ts";
 import { isVolumeReady } from "./scheduling/volumes.ts";
+import { removalConflict, serviceConflict, type RemovedObject, type ServiceView } from "./service-conflicts.ts";
 
 /** Name of a table: of its field in StoreObject. */
 export type TableName = keyof StoreObject;
 export type TableObject<Name extends TableName> = NonNullable<StoreObject[Name]>;
 
 /** The state that an operation meets: the replica's, with what the same append changes before it. */
-export interface StateView {
+export interface StateView extends ServiceView {
   get<Name extends TableName>(table: Name, id: string): TableObject<Name> | undefined;
   /** Id of another object of the table with this one's name, case aside; undefined when the name is free or empty. */
   nameHolder<Name extends TableName>(table: Name, object: TableObject<Name>): string | undefined;
@@ -62,7 +65,11 @@ export type RefusalCode =
   | "tooLarge"
   | "malformed"
   | "foreignTask"
-  | "sessionChanged";
+  | "sessionChanged"
+  | "portTaken"
+  | "referenceMissing"
+  | "inUse"
+  | "referenced";
 
 export type Refused = { readonly kind: "refused"; readonly code: RefusalCode; readonly message: string };
 export type Decision =
@@ -134,7 +141,7 @@ function decideCreate(view: StateView, wrapped: StoreObject): Decision {
   if ("kind" in found) return found;
   if (view.get(found.table, found.object.id) !== undefined) return refused("exists", "object already exists");
   if (found.table === "task" && hasTwin(view, found.object as Task)) return skipped;
-  return refuseTakenName(view, found) ?? change({ put: wrapped });
+  return refuseTakenName(view, found) ?? refuseConflict(view, found, undefined) ?? change({ put: wrapped });
 }
 
 /** P7. A task that is being replaced by another of its version is desired to stop before that one is made. */
@@ -164,7 +171,12 @@ function decideUpdate(view: StateView, wrapped: StoreObject): Decision {
   const stored = view.get(found.table, found.object.id);
   if (stored === undefined) return refused("notFound", "object does not exist");
   if (versionOf(stored) !== versionOf(found.object)) return refused("outOfSequence", "update out of sequence");
-  return refuseTakenName(view, found) ?? refuseFallingTask(found, stored) ?? change({ put: wrapped });
+  return (
+    refuseTakenName(view, found) ??
+    refuseFallingTask(found, stored) ??
+    refuseConflict(view, found, stored) ??
+    change({ put: wrapped })
+  );
 }
 
 function decidePut(view: StateView, wrapped: StoreObject): Decision {
@@ -184,6 +196,10 @@ function decideRemove(view: StateView, removal: Removal, version: number, sessio
   const stored = view.get(table, removal.id);
   if (stored === undefined) return refused("notFound", "object does not exist");
   if (version !== 0 && versionOf(stored) !== version) return refused("outOfSequence", "update out of sequence");
+  // P9 from the other side.
+  const isNamed = table === "network" || table === "secret" || table === "config";
+  const conflict = isNamed ? removalConflict(view, { table, object: stored } as RemovedObject) : null;
+  if (conflict !== null) return refused(conflict.code, conflict.message);
   return change({ remove: removal });
 }
 
@@ -201,6 +217,17 @@ function refuseTakenName(view: StateView, { table, object }: Wrapped): Refused |
     default:
       return refused("nameTaken", "name conflicts with an existing object");
   }
+}
+
+/** P9 */
+function refuseConflict(
+  view: StateView,
+  { table, object }: Wrapped,
+  stored: TableObject<TableName> | undefined,
+): Refused | null {
+  if (table !== "service") return null;
+  const conflict = serviceConflict(view, object as Service, (stored as Service | undefined) ?? null);
+  return conflict === null ? null : refused(conflict.code, conflict.message);
 }
 
 /** P3 for whole tasks: their writer saw the version that it replaces, so this is a fault of the writer. */

@@ -12,5 +12,9 @@ export const ErrorCode = {
   foreignTask: 108,
   sessionChanged: 109,
   staleEpoch: 110,
+  portTaken: 111,
+  referenceMissing: 112,
+  inUse: 113,
+  referenced: 114,
 } as const;
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];

@@ -27,6 +27,10 @@ const statusOfCode: { readonly [Code in ErrorCode]: Status } = {
   [ErrorCode.foreignTask]: Status.PERMISSION_DENIED,
   [ErrorCode.sessionChanged]: Status.ABORTED,
   [ErrorCode.staleEpoch]: Status.UNAVAILABLE,
+  [ErrorCode.portTaken]: Status.INVALID_ARGUMENT,
+  [ErrorCode.referenceMissing]: Status.INVALID_ARGUMENT,
+  [ErrorCode.inUse]: Status.FAILED_PRECONDITION,
+  [ErrorCode.referenced]: Status.INVALID_ARGUMENT,
 };
 
 export function rejection({ kind, message }: Refusal): RpcError {

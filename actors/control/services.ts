@@ -1,12 +1,12 @@
 /**
  * Control's service methods.
  *
- * C1: of two services on one manager that want the same port, one is refused: specs that publish ports are checked and
- *     written one after the other.
+ * C1: of two services that want the same port, one is refused. Checked here, where the answer names the other service,
+ *     and once more by the ledger (machines/service-conflicts.ts), so that it holds for two managers too.
  */
 import { matchesService } from "../../machines/list-filters.ts";
 import { isIngress } from "../../machines/validation/network.ts";
-import { checkReferencesExist } from "../../machines/validation/reference.ts";
+import { checkNetworksExist, checkReferencesExist } from "../../machines/validation/reference.ts";
 import { firstRefusal, invalid, refuse } from "../../machines/refusal.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { withDefaults } from "../../machines/service-defaults.ts";
@@ -29,6 +29,7 @@ import {
   RemoveServiceResponse,
   UpdateServiceRequest_Rollback,
   UpdateServiceResponse,
+  type Network,
   type Service,
   type ServiceSpec,
 } from "../../proto/gen/messages.ts";
@@ -47,15 +48,6 @@ type ServiceMethods = Pick<
 export function serviceHandlers(env: Environment): ServiceMethods {
   const { store } = env;
   const random = env.random.fork("control/services");
-  let publishing: Promise<unknown> = Promise.resolve();
-
-  /** Runs the write after those before it when it publishes ports (C1). */
-  function inTurn<Result>(spec: ServiceSpec, write: () => Promise<Result>): Promise<Result> {
-    if ((spec.endpoint?.ports.length ?? 0) === 0) return write();
-    const turn = publishing.then(write);
-    publishing = turn.catch(() => undefined);
-    return turn;
-  }
 
   function serviceOf(id: string): Service {
     demandGiven(id);
@@ -76,15 +68,26 @@ export function serviceHandlers(env: Environment): ServiceMethods {
     };
   }
 
-  /** Checks 10 to 13 of SwarmKit's order: everything that depends on what else exists. */
-  function checkSurroundings(spec: ServiceSpec, id: string, arePortsChecked: boolean): void {
+  /** By id, else by name. */
+  function networkOf(target: string): Network | undefined {
+    return target === "" ? undefined : (store.get("network", target) ?? store.byName("network", target));
+  }
+
+  /** Checks 10 to 13 of SwarmKit's order: everything that depends on what else exists. What an update keeps is not looked at. */
+  function checkSurroundings(spec: ServiceSpec, id: string, before: ServiceSpec | null): void {
     const lookup = ingress();
     const nameIn = (table: "secret" | "config") => (object: string) =>
       store.get(table, object)?.spec?.annotations?.name;
+    const arePortsKept = before !== null && isSameMessage(spec.endpoint, before.endpoint);
+    const areNetworksKept =
+      before !== null &&
+      isSameMessage(spec.task?.networks, before.task?.networks) &&
+      isSameMessage(spec.networks, before.networks);
     demand(
       firstRefusal(
         () => checkTaskNetworks(spec, lookup),
-        () => (arePortsChecked ? checkPortConflicts(spec, id, store.all("service")) : null),
+        () => (areNetworksKept ? null : checkNetworksExist(spec, (target) => networkOf(target) !== undefined)),
+        () => (arePortsKept ? null : checkPortConflicts(spec, id, store.all("service"))),
         () => checkIngressExists(spec, lookup),
         () => checkReferencesExist(spec, nameIn("secret"), nameIn("config")),
       ),
@@ -98,7 +101,7 @@ export function serviceHandlers(env: Environment): ServiceMethods {
   }
 
   async function create(spec: ServiceSpec, call: Parameters<ServiceMethods["CreateService"]>[1]): Promise<Service> {
-    checkSurroundings(spec, "", true);
+    checkSurroundings(spec, "", null);
     const name = spec.annotations?.name ?? "";
     if (store.byName("service", name) !== undefined) throw nameConflict(name);
     const service = newService(newId(random), spec, env.clock.now());
@@ -128,28 +131,27 @@ export function serviceHandlers(env: Environment): ServiceMethods {
     async CreateService({ spec }, call) {
       demand(checkServiceSpec(spec));
       if (spec === null) throw rejection(invalid("invalid argument"));
-      return CreateServiceResponse.create({ service: await inTurn(spec, () => create(spec, call)) });
+      return CreateServiceResponse.create({ service: await create(spec, call) });
     },
 
     async UpdateService({ serviceId, serviceVersion, spec, rollback }, call) {
       demandGiven(serviceId, serviceVersion, spec);
       demand(checkServiceSpec(spec));
       if (spec === null || serviceVersion === null) throw rejection(invalid("invalid argument"));
-      return inTurn(spec, async () => {
-        const before = serviceOf(serviceId);
-        demand(checkServiceUpdate(before, spec));
-        checkSurroundings(spec, serviceId, !isSameMessage(spec.endpoint, before.spec?.endpoint ?? null));
-        let after: Service;
-        if (rollback === UpdateServiceRequest_Rollback.PREVIOUS) {
-          const back = rolledBackService(before, env.clock.now());
-          if (back.kind === "refused") throw rejection(back.refusal);
-          after = back.service;
-        } else {
-          after = updatedService(before, spec, serviceVersion, env.clock.now());
-        }
-        await commit(env, call, replacement("service", atVersion("service", after, serviceVersion)));
-        return UpdateServiceResponse.create({ service: stored(env, "service", after) });
-      });
+      const before = serviceOf(serviceId);
+      demand(checkServiceUpdate(before, spec));
+      let after: Service;
+      if (rollback === UpdateServiceRequest_Rollback.PREVIOUS) {
+        const back = rolledBackService(before, env.clock.now());
+        if (back.kind === "refused") throw rejection(back.refusal);
+        after = back.service;
+      } else {
+        after = updatedService(before, spec, serviceVersion, env.clock.now());
+      }
+      // Of a rollback it is the spec before that will be, which others may have got in the way of meanwhile.
+      checkSurroundings(after.spec ?? spec, serviceId, before.spec);
+      await commit(env, call, replacement("service", atVersion("service", after, serviceVersion)));
+      return UpdateServiceResponse.create({ service: stored(env, "service", after) });
     },
 
     async RemoveService({ serviceId }, call) {

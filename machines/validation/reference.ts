@@ -1,4 +1,4 @@
-/** Secrets and configs that a container mentions: the references themselves, and whether their objects exist. */
+/** Secrets, configs and networks that a service mentions: the references themselves, and whether their objects exist. */
 import type { ConfigReference, ContainerSpec, FileTarget, ServiceSpec } from "../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 
@@ -73,4 +73,11 @@ export function checkReferencesExist(spec: ServiceSpec, secretName: NameOf, conf
   const secrets = (container?.secrets ?? []).map(({ secretId, secretName: name }) => ({ id: secretId, name }));
   const configs = (container?.configs ?? []).map(({ configId, configName: name }) => ({ id: configId, name }));
   return missing("secret", secrets, secretName) ?? missing("config", configs, configName);
+}
+
+/** A service on a network that is not there would run without it, which nobody would notice: Docker's words. */
+export function checkNetworksExist(spec: ServiceSpec, exists: (target: string) => boolean): Refusal | null {
+  const networks = [...(spec.task?.networks ?? []), ...spec.networks];
+  const missingTarget = networks.find(({ target }) => !exists(target))?.target;
+  return missingTarget === undefined ? null : invalid(`network ${missingTarget} not found`);
 }

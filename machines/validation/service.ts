@@ -20,6 +20,8 @@ import { checkRolloutLabels } from "../rollout/settings.ts";
 import { isSameMessage } from "../same-message.ts";
 import { checkTaskSpec, isNegative } from "./task-spec.ts";
 
+const portMax = 65_535;
+
 /** A count that was negative before it was written as an unsigned number. */
 function wasNegative(count: number): boolean {
   return count >= 2 ** 63 || count < 0;
@@ -70,7 +72,10 @@ function checkEndpoint(endpoint: EndpointSpec | null): Refusal | null {
     return invalid("EndpointSpec: port published with ingress mode can't be used with dnsrr mode");
   }
   const taken = new Set<string>();
-  for (const { publishedPort, protocol } of endpoint.ports) {
+  for (const { publishedPort, targetPort, protocol } of endpoint.ports) {
+    // SwarmKit lets these pass, and no engine takes the task.
+    const wrong = [publishedPort, targetPort].find((port) => port > portMax);
+    if (wrong !== undefined) return invalid(`EndpointSpec: ${wrong} is not a port`);
     if (publishedPort === 0) continue;
     const key = `${publishedPort}/${protocol}`;
     if (taken.has(key)) return invalid("EndpointSpec: duplicate published ports provided");
@@ -110,7 +115,7 @@ export function checkTaskNetworks(spec: ServiceSpec, lookup: IngressLookup): Ref
   return null;
 }
 
-function publishedPorts(endpoint: EndpointSpec | null): readonly PortConfig[] {
+function publishedPorts(endpoint: Pick<EndpointSpec, "ports"> | null): readonly PortConfig[] {
   return (endpoint?.ports ?? []).filter(({ publishedPort }) => publishedPort !== 0);
 }
 
@@ -120,7 +125,8 @@ export function checkPortConflicts(spec: ServiceSpec, id: string, services: Iter
   if (wanted.length === 0) return null;
   for (const other of services) {
     if (other.id === id) continue;
-    for (const theirs of publishedPorts(other.spec?.endpoint ?? null)) {
+    // Those asked for, and those that the allocator has chosen.
+    for (const theirs of [...publishedPorts(other.spec?.endpoint ?? null), ...publishedPorts(other.endpoint)]) {
       for (const ours of wanted) {
         if (ours.publishedPort !== theirs.publishedPort || ours.protocol !== theirs.protocol) continue;
         const isTheirsIngress = theirs.publishMode === PortConfig_PublishMode.INGRESS;

@@ -72,6 +72,24 @@ export class Staging {
     }
   }
 
+  /** The network with this id, else the one with this name. */
+  network(target: string): Tables["network"] | undefined {
+    const exact = this.get("network", target);
+    if (exact !== undefined || target === "") return exact;
+    const name = target.toLowerCase();
+    for (const id of [...(this.#names.get(`network/${name}`) ?? []), this.#base.byName("network", target)?.id]) {
+      const found = id === undefined ? undefined : this.get("network", id);
+      if (found?.spec?.annotations?.name.toLowerCase() === name) return found;
+    }
+    return undefined;
+  }
+
+  *services(): Iterable<Tables["service"]> {
+    const staged = this.#objects.get("service");
+    for (const service of this.#base.all("service")) if (staged?.has(service.id) !== true) yield service;
+    for (const service of staged?.values() ?? []) if (service !== null) yield service as Tables["service"];
+  }
+
   /** Takes a change that was decided against this view. */
   stage(change: Change): void {
     if (change.task !== null) this.#stageTaskPatch(change.task);

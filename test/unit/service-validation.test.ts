@@ -8,21 +8,28 @@ import { parseCidr, parseAddress, containsAddress } from "../../machines/ip-addr
 import {
   Annotations,
   Any,
+  ConfigReference,
   ContainerSpec,
+  DiscreteGenericResource,
   Duration,
   EndpointSpec,
   ExecSpec,
   FileTarget,
+  GenericResource,
   GenericRuntimeSpec,
   GlobalJob,
   HealthConfig,
   Mount,
+  NamedGenericResource,
   NetworkAttachmentSpec,
   Placement,
   PlacementPreference,
   PortConfig,
   PortConfig_Protocol,
   PortConfig_PublishMode,
+  Privileges,
+  Privileges_CredentialSpec,
+  ReplicatedJob,
   ReplicatedService,
   Resources,
   ResourceRequirements,
@@ -169,9 +176,185 @@ const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
   ],
 ];
 
-for (const [what, spec, message] of refusals) {
-  test(`a service with ${what} is refused`, (t) => t.is(checkServiceSpec(spec)?.message, message));
+const config = (fields: Partial<ConfigReference>) => ConfigReference.create(fields);
+const negative = Duration.create({ seconds: -1 });
+/** The rest of SwarmKit's texts (reference §1.5), and where it has none, ours. */
+const moreRefusals: typeof refusals = [
+  ["negative memory", limits({ memoryBytes: -1 }), "invalid memory value -1: Must be at least 4MiB"],
+  [
+    "a reservation of half a MiB",
+    withTask({
+      resources: ResourceRequirements.create({ reservations: Resources.create({ memoryBytes: 524_288 }) }),
+    }),
+    "invalid memory value 524288: Must be at least 4MiB",
+  ],
+  [
+    "a generic resource by name",
+    limits({
+      generic: [
+        GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind: "gpu", value: "1" }) }),
+      ],
+    }),
+    "generic resources of a service must be counts, not names",
+  ],
+  [
+    "none of a generic resource",
+    limits({
+      generic: [GenericResource.create({ discreteResourceSpec: DiscreteGenericResource.create({ kind: "gpu" }) })],
+    }),
+    "invalid generic resource 'gpu=0'",
+  ],
+  [
+    "a negative restart window",
+    withTask({ restart: RestartPolicy.create({ window: negative }) }),
+    "TaskSpec: restart-window cannot be negative",
+  ],
+  [
+    "a secret without target",
+    withContainer({ secrets: [secret({ secretId: "1", secretName: "a" })] }),
+    "malformed secret reference, no target provided",
+  ],
+  [
+    "a secret without file name",
+    withContainer({ secrets: [secret({ secretId: "1", secretName: "a", file: file("") })] }),
+    "malformed file secret reference, invalid target file name provided",
+  ],
+  ["a config without name", withContainer({ configs: [config({ configId: "1" })] }), "malformed config reference"],
+  [
+    "a config without target",
+    withContainer({ configs: [config({ configId: "1", configName: "a" })] }),
+    "malformed config reference, no target provided",
+  ],
+  [
+    "a config without file name",
+    withContainer({ configs: [config({ configId: "1", configName: "a", file: file("") })] }),
+    "malformed file config reference, invalid target file name provided",
+  ],
+  [
+    "two configs in one file",
+    withContainer({
+      configs: [
+        config({ configId: "1", configName: "a", file: file("f") }),
+        config({ configId: "2", configName: "b", file: file("f") }),
+      ],
+    }),
+    "config references 'a' and 'b' have a conflicting target: 'f'",
+  ],
+  [
+    "a credential spec whose config is not listed",
+    withContainer({
+      privileges: Privileges.create({ credentialSpec: Privileges_CredentialSpec.create({ config: "c1" }) }),
+    }),
+    "CredentialSpec references config 'c1', which is not in the container's configs with a runtime target",
+  ],
+  ["another reserved kind", generic("attachment", null), 'Generic runtime: "attachment" is a reserved name'],
+  [
+    "a payload without type",
+    generic("qemu", Any.create({ value: new Uint8Array([1]) })),
+    "Generic runtime is missing payload type",
+  ],
+  [
+    "a process whose environment has no name",
+    exec({ command: "x", env: ["=y"] }),
+    'Generic runtime: environment variable "=y" is not NAME=value',
+  ],
+  ...(["timeout", "startPeriod", "startInterval"] as const).map(
+    (field) =>
+      [
+        `a health ${field} of a microsecond`,
+        withContainer({ healthcheck: HealthConfig.create({ [field]: Duration.create({ nanos: 1_000 }) }) }),
+        `ContainerSpec: ${field.charAt(0).toUpperCase()}${field.slice(1)} in HealthConfig cannot be less than 1ms`,
+      ] as const,
+  ),
+  [
+    "fewer retries than none",
+    withContainer({ healthcheck: HealthConfig.create({ retries: -1 }) }),
+    "ContainerSpec: Retries in HealthConfig cannot be negative",
+  ],
+  [
+    "a template in its environment that nobody can expand",
+    withContainer({ env: ["A={{.Service.Colour}}"] }),
+    'expanding template "A={{.Service.Colour}}" failed: "{{.Service.Colour}}" is not known',
+  ],
+  [
+    "a job of fewer than no completions",
+    ServiceSpec.patch(good, { replicated: null, replicatedJob: ReplicatedJob.create({ totalCompletions: -1 }) }),
+    "Total completed jobs must not be negative",
+  ],
+  [
+    "a job of fewer than none at a time",
+    ServiceSpec.patch(good, { replicated: null, replicatedJob: ReplicatedJob.create({ maxConcurrent: -1 }) }),
+    "Maximum concurrent jobs must not be negative",
+  ],
+  ...(["update", "rollback"] as const).flatMap((field) => [
+    [
+      `a negative ${field} delay`,
+      ServiceSpec.patch(good, { [field]: UpdateConfig.create({ delay: negative }) }),
+      `TaskSpec: ${field}-delay cannot be negative`,
+    ] as const,
+    [
+      `a negative ${field} monitor`,
+      ServiceSpec.patch(good, { [field]: UpdateConfig.create({ monitor: negative }) }),
+      `TaskSpec: ${field}-monitor cannot be negative`,
+    ] as const,
+    [
+      `a ${field} that may fail by less than nothing`,
+      ServiceSpec.patch(good, { [field]: UpdateConfig.create({ maxFailureRatio: -0.5 }) }),
+      `TaskSpec: ${field}-maxfailureratio cannot be less than 0 or bigger than 1`,
+    ] as const,
+  ]),
+  [
+    "a port too large",
+    ServiceSpec.patch(good, { endpoint: ports({ targetPort: 65_536 }) }),
+    "EndpointSpec: 65536 is not a port",
+  ],
+];
+
+for (const [what, spec, message] of [...refusals, ...moreRefusals]) {
+  test(`a service with ${what} is refused`, (t) => {
+    const kind = message.startsWith("RuntimeSpec: unimplemented") ? "unimplemented" : "invalid-argument";
+    t.deepEqual(checkServiceSpec(spec), { kind, message });
+  });
 }
+
+test("a spec that is wrong in every way is told so in SwarmKit's order, one after the other is mended", (t) => {
+  const reserved = (nanoCpus: number) => ResourceRequirements.create({ limits: Resources.create({ nanoCpus }) });
+  const task = TaskSpec.create({
+    resources: reserved(1),
+    restart: RestartPolicy.create({ delay: negative }),
+    placement: Placement.create({ constraints: ["x"] }),
+    container: ContainerSpec.create({ secrets: [secret({})], configs: [config({})] }),
+  });
+  let spec = ServiceSpec.create({
+    annotations: Annotations.create({ name: "" }),
+    task,
+    update: UpdateConfig.create({ delay: negative }),
+    rollback: UpdateConfig.create({ monitor: negative }),
+    endpoint: ports({ publishedPort: 80 }, { publishedPort: 80 }),
+  });
+  const mendTask = (fields: Partial<TaskSpec>) => () =>
+    ServiceSpec.patch(spec, { task: TaskSpec.patch(spec.task ?? task, fields) });
+  const mendContainer = (fields: Partial<ContainerSpec>) => () =>
+    mendTask({ container: ContainerSpec.patch(spec.task?.container ?? container, fields) })();
+  const steps: readonly (readonly [string, () => ServiceSpec])[] = [
+    ["meta: name must be provided", () => ServiceSpec.patch(spec, { annotations: good.annotations })],
+    ["invalid cpu value 1e-09: Must be at least 0.001", mendTask({ resources: null })],
+    ["TaskSpec: restart-delay cannot be negative", mendTask({ restart: null })],
+    ["constraint expected one operator from ==, !=", mendTask({ placement: null })],
+    ["malformed secret reference", mendContainer({ secrets: [] })],
+    ["malformed config reference", mendContainer({ configs: [] })],
+    ["ContainerSpec: image reference must be provided", mendContainer({ image: "bb" })],
+    ["Unrecognized service mode", () => ServiceSpec.patch(spec, { replicated: good.replicated })],
+    ["TaskSpec: update-delay cannot be negative", () => ServiceSpec.patch(spec, { update: null })],
+    ["TaskSpec: rollback-monitor cannot be negative", () => ServiceSpec.patch(spec, { rollback: null })],
+    ["EndpointSpec: duplicate published ports provided", () => ServiceSpec.patch(spec, { endpoint: null })],
+  ];
+  for (const [message, mended] of steps) {
+    t.is(checkServiceSpec(spec)?.message, message);
+    spec = mended();
+  }
+  t.is(checkServiceSpec(spec), null);
+});
 
 test("a plain container service, a process and one port over two protocols pass", (t) => {
   t.is(checkServiceSpec(good), null);

@@ -1,0 +1,329 @@
+// Writes that could each take what the other takes: whatever their order, at most one is done.
+import test from "ava";
+import fc from "fast-check";
+import { createControl } from "../../actors/control.ts";
+import { checkPortConflicts, checkServiceSpec } from "../../machines/validation/service.ts";
+import {
+  Annotations,
+  ConfigReference,
+  ConfigSpec,
+  ContainerSpec,
+  CreateConfigRequest,
+  CreateNetworkRequest,
+  CreateSecretRequest,
+  CreateServiceRequest,
+  Driver,
+  Endpoint,
+  EndpointSpec,
+  FileTarget,
+  NetworkAttachmentConfig,
+  NetworkSpec,
+  PortConfig,
+  PortConfig_PublishMode,
+  RemoveConfigRequest,
+  RemoveNetworkRequest,
+  RemoveSecretRequest,
+  RemoveServiceRequest,
+  ReplicatedService,
+  SecretReference,
+  SecretSpec,
+  Service,
+  ServiceSpec,
+  TaskSpec,
+  UpdateConfig,
+  UpdateServiceRequest,
+  UpdateServiceRequest_Rollback,
+  type Network,
+} from "../../proto/gen/messages.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import * as pki from "../../runtime/pki/index.ts";
+import { call, testManager } from "../support/manager.ts";
+
+const named = (name: string) => Annotations.create({ name });
+const file = (name: string) => FileTarget.create({ name, uid: "0", gid: "0", mode: 0o444 });
+const overlay = Driver.create({ name: "overlay" });
+
+interface Wish {
+  readonly name: string;
+  readonly image: string;
+  readonly replicas: number;
+  /** Published port, its mode, or none. */
+  readonly port: { readonly published: number; readonly mode: PortConfig_PublishMode } | null;
+  readonly network: string | null;
+  readonly secret: string | null;
+  readonly config: string | null;
+  readonly ratio: number;
+}
+
+/** Some of these are wrong by themselves, some only beside others. */
+const wishes: fc.Arbitrary<Wish> = fc.record({
+  name: fc.constantFrom("a", "b", "c", "A", "", "not.valid"),
+  image: fc.constantFrom("bb:1", "bb:2", "Wrong"),
+  replicas: fc.constantFrom(0, 1, 3),
+  port: fc.option(
+    fc.record({
+      published: fc.constantFrom(0, 80, 81, 70_000),
+      mode: fc.constantFrom(PortConfig_PublishMode.INGRESS, PortConfig_PublishMode.HOST),
+    }),
+  ),
+  network: fc.option(fc.constantFrom("blue", "green", "missing")),
+  secret: fc.option(fc.constantFrom("key", "missing")),
+  config: fc.option(fc.constantFrom("settings", "missing")),
+  ratio: fc.constantFrom(0, 0.5, 2),
+});
+
+type Step =
+  | { readonly kind: "create"; readonly wish: Wish }
+  | { readonly kind: "update"; readonly target: number; readonly wish: Wish; readonly isStale: boolean }
+  | { readonly kind: "rollback"; readonly target: number }
+  | { readonly kind: "remove"; readonly target: number }
+  | { readonly kind: "makeNetwork" | "dropNetwork"; readonly name: string }
+  | { readonly kind: "makeFiles" | "dropSecret" | "dropConfig" };
+
+const target = fc.nat(5);
+const network = fc.constantFrom("blue", "green");
+const steps: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant("create" as const), wish: wishes }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ kind: fc.constant("update" as const), target, wish: wishes, isStale: fc.boolean() }),
+  },
+  fc.record({ kind: fc.constant("rollback" as const), target }),
+  fc.record({ kind: fc.constant("remove" as const), target }),
+  fc.record({ kind: fc.constantFrom("makeNetwork" as const, "dropNetwork" as const), name: network }),
+  fc.record({ kind: fc.constantFrom("makeFiles" as const, "dropSecret" as const, "dropConfig" as const) }),
+);
+
+/** Two managers' Control over one store, as two callers would reach it. */
+function cluster() {
+  const manager = testManager();
+  const control = createControl(manager.env, { leaderId: () => "manager1", authority: pki }).handlers;
+  const { store } = manager;
+  const idOf = (table: "network" | "secret" | "config", name: string): string =>
+    store.byName(table, name)?.id ?? `no-${name}`;
+  const services = (): Service[] => [...store.all("service")];
+
+  function specFor(wish: Wish): ServiceSpec {
+    const secrets =
+      wish.secret === null
+        ? []
+        : [SecretReference.create({ secretId: idOf("secret", wish.secret), secretName: wish.secret, file: file("s") })];
+    const configs =
+      wish.config === null
+        ? []
+        : [ConfigReference.create({ configId: idOf("config", wish.config), configName: wish.config, file: file("c") })];
+    const networks =
+      wish.network === null ? [] : [NetworkAttachmentConfig.create({ target: idOf("network", wish.network) })];
+    const ports =
+      wish.port === null
+        ? []
+        : [PortConfig.create({ targetPort: 80, publishedPort: wish.port.published, publishMode: wish.port.mode })];
+    return ServiceSpec.create({
+      annotations: named(wish.name),
+      task: TaskSpec.create({ container: ContainerSpec.create({ image: wish.image, secrets, configs }), networks }),
+      replicated: ReplicatedService.create({ replicas: wish.replicas }),
+      update: UpdateConfig.create({ maxFailureRatio: wish.ratio }),
+      endpoint: EndpointSpec.create({ ports }),
+    });
+  }
+
+  async function run(step: Step): Promise<void> {
+    const all = services();
+    const chosen = "target" in step ? all[step.target % Math.max(1, all.length)] : undefined;
+    switch (step.kind) {
+      case "create":
+        await control.CreateService(CreateServiceRequest.create({ spec: specFor(step.wish) }), call());
+        return;
+      case "update":
+      case "rollback": {
+        if (chosen === undefined) return;
+        const version = chosen.meta?.version ?? null;
+        const isStale = step.kind === "update" && step.isStale;
+        const request = UpdateServiceRequest.create({
+          serviceId: chosen.id,
+          serviceVersion: isStale ? { index: (version?.index ?? 1) - 1 } : version,
+          spec:
+            step.kind === "update"
+              ? specFor({ ...step.wish, name: chosen.spec?.annotations?.name ?? "" })
+              : chosen.spec,
+          rollback:
+            step.kind === "update" ? UpdateServiceRequest_Rollback.NONE : UpdateServiceRequest_Rollback.PREVIOUS,
+        });
+        await control.UpdateService(request, call());
+        return;
+      }
+      case "remove":
+        if (chosen !== undefined) {
+          await control.RemoveService(RemoveServiceRequest.create({ serviceId: chosen.id }), call());
+        }
+        return;
+      case "makeNetwork": {
+        const spec = NetworkSpec.create({ annotations: named(step.name), driverConfig: overlay });
+        await control.CreateNetwork(CreateNetworkRequest.create({ spec }), call());
+        return;
+      }
+      case "dropNetwork":
+        await control.RemoveNetwork(RemoveNetworkRequest.create({ networkId: idOf("network", step.name) }), call());
+        return;
+      case "makeFiles": {
+        const data = new Uint8Array([1]);
+        const secret = SecretSpec.create({ annotations: named("key"), data });
+        const config = ConfigSpec.create({ annotations: named("settings"), data });
+        // Either may be there already.
+        await Promise.allSettled([
+          control.CreateSecret(CreateSecretRequest.create({ spec: secret }), call()),
+          control.CreateConfig(CreateConfigRequest.create({ spec: config }), call()),
+        ]);
+        return;
+      }
+      case "dropSecret":
+        await control.RemoveSecret(RemoveSecretRequest.create({ secretId: idOf("secret", "key") }), call());
+        return;
+      case "dropConfig":
+        await control.RemoveConfig(RemoveConfigRequest.create({ configId: idOf("config", "settings") }), call());
+    }
+  }
+
+  return { manager, store, control, services, specFor, run };
+}
+
+const expected: ReadonlySet<number> = new Set([
+  Status.INVALID_ARGUMENT,
+  Status.NOT_FOUND,
+  Status.ALREADY_EXISTS,
+  Status.FAILED_PRECONDITION,
+  Status.ABORTED,
+]);
+
+/** A refusal with a status that tells the caller something; anything else is a fault. */
+function refusal(error: unknown): RpcError {
+  if (error instanceof RpcError && expected.has(error.code) && error.message !== "") return error;
+  throw error;
+}
+
+/** What must hold of the store after every write. */
+function wrongs({ store, services }: ReturnType<typeof cluster>): string[] {
+  const found: string[] = [];
+  const names = new Set<string>();
+  for (const service of services()) {
+    const { spec, id } = service;
+    if (spec === null) return [`${id} has no spec`];
+    const name = (spec.annotations?.name ?? "").toLowerCase();
+    if (names.has(name)) found.push(`two services are called ${name}`);
+    names.add(name);
+    const flaw = checkServiceSpec(spec) ?? checkPortConflicts(spec, id, services());
+    if (flaw !== null) found.push(flaw.message);
+    for (const { target: of } of spec.task?.networks ?? []) {
+      if (store.get("network", of) === undefined) found.push(`${name} is on network ${of}, which is gone`);
+    }
+    for (const { secretId } of spec.task?.container?.secrets ?? []) {
+      if (store.get("secret", secretId) === undefined) found.push(`${name} has secret ${secretId}, which is gone`);
+    }
+    for (const { configId } of spec.task?.container?.configs ?? []) {
+      if (store.get("config", configId) === undefined) found.push(`${name} has config ${configId}, which is gone`);
+    }
+  }
+  return found;
+}
+
+/** An ingress network and what the wishes name, so that not everything is refused. */
+async function furnished(): Promise<ReturnType<typeof cluster>> {
+  const made = cluster();
+  const ingress = NetworkSpec.create({ annotations: named("ingress"), driverConfig: overlay, ingress: true });
+  await made.control.CreateNetwork(CreateNetworkRequest.create({ spec: ingress }), call());
+  await made.run({ kind: "makeNetwork", name: "blue" });
+  await made.run({ kind: "makeFiles" });
+  return made;
+}
+
+test("whatever is asked, one after the other: the store stays sound, and a refusal changes nothing", async (t) => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(steps, { maxLength: 25 }), async (script) => {
+      const made = await furnished();
+      for (const step of script) {
+        const before = made.store.version;
+        const refused = await made.run(step).then(() => null, refusal);
+        if (refused !== null) t.is(made.store.version, before, `${JSON.stringify(step)}: ${refused.message}`);
+        t.deepEqual(wrongs(made), [], JSON.stringify(step));
+      }
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test("whatever is asked at once: the store stays sound", async (t) => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.array(steps, { minLength: 2, maxLength: 4 }), { maxLength: 8 }), async (rounds) => {
+      const made = await furnished();
+      for (const round of rounds) {
+        await Promise.all(round.map((step) => made.run(step).catch(refusal)));
+        t.deepEqual(wrongs(made), [], JSON.stringify(round));
+      }
+    }),
+    { numRuns: 150 },
+  );
+});
+
+const wish: Wish = {
+  name: "a",
+  image: "bb:1",
+  replicas: 1,
+  port: null,
+  network: null,
+  secret: null,
+  config: null,
+  ratio: 0,
+};
+const ingressPort = { published: 80, mode: PortConfig_PublishMode.INGRESS };
+
+test("of two services that want one port at once, one is made and the other is told whose it is", async (t) => {
+  const made = await furnished();
+  const outcomes = await Promise.all(
+    ["a", "b"].map((name) =>
+      made.run({ kind: "create", wish: { ...wish, name, port: ingressPort } }).then(() => null, refusal),
+    ),
+  );
+  const [refused] = outcomes.filter((outcome) => outcome !== null);
+  t.is(made.services().length, 1);
+  t.is(refused?.code, Status.INVALID_ARGUMENT);
+  t.regex(refused?.message ?? "", /^port '80' is already in use by service '[ab]' \(.+\) as an ingress port$/);
+});
+
+test("a port that the allocator has chosen is taken as well", async (t) => {
+  const made = await furnished();
+  await made.run({ kind: "create", wish: { ...wish, port: { ...ingressPort, published: 0 } } });
+  const [service] = made.services() as [Service];
+  const chosen = PortConfig.create({ targetPort: 80, publishedPort: 30_000 });
+  const endpoint = Endpoint.create({ spec: service.spec?.endpoint ?? null, ports: [chosen] });
+  made.manager.seed("service", Service.patch(service, { endpoint }));
+  const other = { ...wish, name: "b", port: { ...ingressPort, published: 30_000 } };
+  const refused = await made.run({ kind: "create", wish: other }).then(() => null, refusal);
+  t.regex(refused?.message ?? "", /^port '30000' is already in use by service 'a'/);
+});
+
+test("a network that a service joins while it is removed is either kept or not there to join", async (t) => {
+  const made = await furnished();
+  const blue = made.store.byName("network", "blue") as Network;
+  await Promise.all([
+    made.run({ kind: "create", wish: { ...wish, network: "blue" } }).catch(refusal),
+    made.run({ kind: "dropNetwork", name: "blue" }).catch(refusal),
+  ]);
+  t.is(made.services().length === 1, made.store.get("network", blue.id) !== undefined);
+});
+
+test("a service on a network that is not there is refused by name", async (t) => {
+  const made = await furnished();
+  const refused = await made.run({ kind: "create", wish: { ...wish, network: "missing" } }).then(() => null, refusal);
+  t.is(refused?.code, Status.INVALID_ARGUMENT);
+  t.is(refused?.message, "network no-missing not found");
+});
+
+test("a rollback to a spec whose port has gone to another service is refused", async (t) => {
+  const made = await furnished();
+  await made.run({ kind: "create", wish: { ...wish, port: ingressPort } });
+  await made.run({ kind: "update", target: 0, wish, isStale: false });
+  await made.run({ kind: "create", wish: { ...wish, name: "b", port: ingressPort } });
+  const first = made.services().findIndex(({ spec }) => spec?.annotations?.name === "a");
+  const refused = await made.run({ kind: "rollback", target: first }).then(() => null, refusal);
+  t.regex(refused?.message ?? "", /^port '80' is already in use by service 'b'/);
+});
