@@ -37,6 +37,8 @@ export interface AgentOptions {
   /** The engine's labels, as `node.labels`' counterpart `engine.labels` in constraints. */
   readonly labels: Readonly<Record<string, string>>;
   readonly drivers: readonly TaskDriver[];
+  /** Drivers of the cluster's networks that its tasks can be attached to; none by default. */
+  readonly networkDrivers?: readonly string[];
   /** Tells this agent's actors from those of others on one host (`[A-Za-z0-9_-]+`); absent: made from the host name. */
   readonly name?: string;
 }
@@ -221,7 +223,7 @@ class NodeAgent implements Agent {
   }
 
   #describe(): NodeDescription {
-    const { drivers, facts, hostname, labels } = this.#options;
+    const { drivers, facts, hostname, labels, networkDrivers = [] } = this.#options;
     const identity = this.#certificate.identity;
     return NodeDescription.create({
       hostname,
@@ -230,9 +232,10 @@ class NodeAgent implements Agent {
       engine: EngineDescription.create({
         engineVersion: facts.engineVersion,
         labels,
-        plugins: drivers
-          .map(({ kind }) => PluginDescription.create({ type: "Driver", name: kind }))
-          .sort((a, b) => (a.name < b.name ? -1 : 1)),
+        plugins: [
+          ...drivers.map(({ kind }) => PluginDescription.create({ type: "Driver", name: kind })),
+          ...networkDrivers.map((name) => PluginDescription.create({ type: "Network", name })),
+        ].sort((a, b) => (a.name < b.name ? -1 : 1)),
       }),
       tlsInfo:
         identity === null

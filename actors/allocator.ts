@@ -22,6 +22,7 @@ import {
   type Timestamp,
 } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
+import type { Gauge } from "../runtime/ports.ts";
 import type { Environment } from "./environment.ts";
 import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./orchestration-part.ts";
 
@@ -69,13 +70,19 @@ class AllocatorActor implements Part {
   };
   /** By what has been opened since the last round: how many waited for it then. */
   readonly #tried = new Map<Cause, number>();
+  readonly #held: Gauge;
   readonly #hosted: HostedActor<typeof allocatorMachine>;
   #hasWork = false;
+  #told: Allocation["held"] = { addresses: 0, subnets: 0, vxlanIds: 0, ports: 0 };
 
   constructor(env: Environment, writer: Writer) {
     this.#env = env;
     this.#writer = writer;
     const { store } = env;
+    this.#held = env.telemetry.metrics.gauge(
+      "muster_allocator_held",
+      "What the cluster has given out, by kind: addresses, subnets, VXLAN ids and published ports.",
+    );
     this.#allocation = new Allocation({
       network: (idOrName) => store.get("network", idOrName) ?? store.byName("network", idOrName),
       service: (id) => store.get("service", id),
@@ -106,6 +113,8 @@ class AllocatorActor implements Part {
 
   stop(): void {
     this.#hosted.stop();
+    // What the next leader has given out is told by that one.
+    this.#tellHeld({ addresses: 0, subnets: 0, vxlanIds: 0, ports: 0 });
   }
 
   taskChanged(old: Task | null, task: Task | null): void {
@@ -163,6 +172,13 @@ class AllocatorActor implements Part {
     this.#hasWork = false;
     if (this.#wake()) this.#hosted.actor.send({ type: "room.made" });
     else if (hasWork) this.#hosted.actor.send({ type: "work.arrived" });
+    this.#tellHeld(this.#allocation.held);
+  }
+
+  #tellHeld(held: Allocation["held"]): void {
+    if (isSameHeld(held, this.#told)) return;
+    this.#told = held;
+    for (const kind of heldKinds) this.#held.set(held[kind], { kind });
   }
 
   #arrive(kind: Kind, id: string): void {
@@ -352,6 +368,12 @@ class AllocatorActor implements Part {
     }
     this.commitEnded();
   }
+}
+
+const heldKinds = ["addresses", "subnets", "vxlanIds", "ports"] as const;
+
+function isSameHeld(a: Allocation["held"], b: Allocation["held"]): boolean {
+  return heldKinds.every((kind) => a[kind] === b[kind]);
 }
 
 /** Whether the task holds other addresses than it did, or elsewhere. */

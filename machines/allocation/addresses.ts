@@ -8,6 +8,11 @@ import type { IPAMConfig } from "../../proto/gen/messages.ts";
 import { addressAt, containsRange, offsetIn, parseAddress, parseCidr, prefixSize, type Prefix } from "../ip-address.ts";
 import { NumberSpace, numbersMax } from "./numbers.ts";
 
+/** How much is held in all spaces that share it. */
+export interface Census {
+  addresses: number;
+}
+
 interface Pool {
   readonly prefix: Prefix;
   /** Only the first `numbersMax` addresses are given; others can be asked for by name and are kept here. */
@@ -21,10 +26,12 @@ interface Pool {
 /** Addresses come and go as text with the subnet's prefix length, `10.0.1.5/24`, as attachments and virtual IPs carry them. */
 export class AddressSpace {
   readonly #pools: Pool[] = [];
+  readonly #census: Census;
   #holders = 0;
 
   /** Takes configs of a network whose addresses were resolved; those that cannot be read are left out. */
-  constructor(configs: readonly IPAMConfig[]) {
+  constructor(configs: readonly IPAMConfig[], census: Census = { addresses: 0 }) {
+    this.#census = census;
     for (const { subnet, range, gateway, reserved } of configs) {
       const prefix = parseCidr(subnet);
       if (prefix === null) continue;
@@ -60,7 +67,7 @@ export class AddressSpace {
     for (const pool of this.#pools) {
       const offset = pool.near.take(pool.first, pool.last);
       if (offset < 0) continue;
-      this.#holders += 1;
+      this.#count(1);
       return `${addressAt(pool.prefix, offset)}/${pool.prefix.length}`;
     }
     return null;
@@ -72,7 +79,7 @@ export class AddressSpace {
       const offset = offsetOf(pool, asked);
       if (offset < 0) continue;
       if (!mark(pool, offset)) return { problem: `address ${asked} is taken` };
-      this.#holders += 1;
+      this.#count(1);
       return { address: `${addressAt(pool.prefix, offset)}/${pool.prefix.length}` };
     }
     return { problem: `address ${asked} is not in ${this.name}` };
@@ -85,10 +92,15 @@ export class AddressSpace {
       if (offset < 0) continue;
       if (!mark(pool, offset)) return false;
       if (offset >= pool.first && offset <= pool.last) pool.near.continueAfter(offset);
-      this.#holders += 1;
+      this.#count(1);
       return true;
     }
     return false;
+  }
+
+  #count(change: 1 | -1): void {
+    this.#holders += change;
+    this.#census.addresses += change;
   }
 
   release(address: string): boolean {
@@ -96,7 +108,7 @@ export class AddressSpace {
       const offset = offsetOf(pool, address);
       if (offset < 0) continue;
       if (!(offset < pool.near.size ? pool.near.release(offset) : pool.far.delete(offset))) return false;
-      this.#holders -= 1;
+      this.#count(-1);
       return true;
     }
     return false;

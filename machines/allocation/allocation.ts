@@ -76,6 +76,16 @@ export class Allocation {
     this.#spaces = { ports: new PortSpace(), networks: this.#networks, holders: this.#holders };
   }
 
+  /** How much is held. */
+  get held(): {
+    readonly addresses: number;
+    readonly subnets: number;
+    readonly vxlanIds: number;
+    readonly ports: number;
+  } {
+    return { ...this.#networks.held, ports: this.#spaces.ports.count };
+  }
+
   get hasOpened(): boolean {
     return !this.#opened.isEmpty;
   }

@@ -4,7 +4,7 @@
  * N3: a network's subnet and VXLAN ids outlive it as long as a task or node has an address of it.
  */
 import type { Network } from "../../proto/gen/messages.ts";
-import { AddressSpace } from "./addresses.ts";
+import { AddressSpace, type Census } from "./addresses.ts";
 import { claimNetwork, decideNetwork, isAllocated, isNodeLocal, type NetworkDecision } from "./network.ts";
 import { SubnetSpace, type DefaultPools } from "./subnets.ts";
 import { VxlanSpace } from "./vxlan.ts";
@@ -32,6 +32,7 @@ export class Networks {
   readonly #lookUp: (idOrName: string) => Network | undefined;
   readonly #opened: Opened;
   readonly #entries = new Map<string, NetworkEntry>();
+  readonly #census: Census = { addresses: 0 };
   readonly #subnets = new SubnetSpace();
   readonly #vxlan = new VxlanSpace();
   /** Why a network is not allocated, for those who wait for it. */
@@ -42,6 +43,11 @@ export class Networks {
   constructor(lookUp: (idOrName: string) => Network | undefined, opened: Opened) {
     this.#lookUp = lookUp;
     this.#opened = opened;
+  }
+
+  /** How much is held. */
+  get held(): { readonly addresses: number; readonly subnets: number; readonly vxlanIds: number } {
+    return { addresses: this.#census.addresses, subnets: this.#subnets.count, vxlanIds: this.#vxlan.count };
   }
 
   /** What to ask for as the ingress network. */
@@ -145,7 +151,7 @@ export class Networks {
 
   #admit(network: Network): NetworkEntry {
     claimNetwork(network, { subnets: this.#subnets, vxlan: this.#vxlan, nameOf: (id) => id });
-    const space = isNodeLocal(network) ? null : new AddressSpace(network.ipam?.configs ?? []);
+    const space = isNodeLocal(network) ? null : new AddressSpace(network.ipam?.configs ?? [], this.#census);
     const entry: NetworkEntry = { network, space, isGone: false };
     this.#entries.set(network.id, entry);
     return entry;

@@ -22,6 +22,11 @@ export class PortSpace {
   readonly #held = new Map<string, readonly string[]>();
   readonly #next = new Map<PortConfig_Protocol, number>();
 
+  /** How many ports are held. */
+  get count(): number {
+    return this.#owners.size;
+  }
+
   owner(protocol: PortConfig_Protocol, port: number): string | undefined {
     return this.#owners.get(keyOf(protocol, port));
   }

@@ -25,6 +25,11 @@ export class SubnetSpace {
   /** Where the last default subnet ended. */
   #next = 0n;
 
+  /** How many subnets are held. */
+  get count(): number {
+    return this.#held.length;
+  }
+
   /** What of others overlaps with it. */
   conflict(prefix: Prefix, owner = ""): Held | undefined {
     for (let at = this.#firstEndingAfter(prefix); at < this.#held.length; at += 1) {

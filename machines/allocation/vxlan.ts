@@ -14,6 +14,11 @@ export class VxlanSpace {
   readonly #held = new Map<string, number[]>();
   #next = vxlanIdFirst;
 
+  /** How many ids are held. */
+  get count(): number {
+    return this.#owners.size;
+  }
+
   owner(id: number): string | undefined {
     return this.#owners.get(id);
   }

@@ -45,6 +45,10 @@ export interface RunningManager {
   joinToken(): string | null;
   /** The cluster's id; empty while there is none. */
   organization(): string;
+  /** Whether it is the leader and gives out what the cluster has. */
+  allocates(): boolean;
+  /** How much of the kind its allocator holds. */
+  readonly held: (kind: string) => number;
 }
 
 export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, trace }: ManagerOptions): RunningManager {
@@ -104,6 +108,9 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
     isServing: () => isServing,
     joinToken: () => cluster()?.rootCa?.joinTokens?.worker ?? null,
     organization: () => cluster()?.id ?? "",
+    // The ingress network's own subnet is held at least.
+    allocates: () => telemetry.reading("muster_allocator_held", { kind: "subnets" }) > 0,
+    held: (kind) => telemetry.reading("muster_allocator_held", { kind }),
   };
 }
 

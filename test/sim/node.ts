@@ -12,11 +12,13 @@ import { taskKind } from "./workload.ts";
 export interface NodeOptions {
   readonly machine: SimMachine;
   readonly trace: SimTrace;
+  /** Says that it can attach tasks to overlay networks, so that it is given some. */
+  readonly hasOverlay: boolean;
   /** Where and with what it joins, while its disk holds no certificate. */
   readonly join: { readonly address: string; readonly token: string };
 }
 
-export function bootNode(ports: SimPorts, { join, machine, trace }: NodeOptions): Agent {
+export function bootNode(ports: SimPorts, { hasOverlay, join, machine, trace }: NodeOptions): Agent {
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
   traceTransitions(host, ports.name, trace);
@@ -40,5 +42,6 @@ export function bootNode(ports: SimPorts, { join, machine, trace }: NodeOptions)
     hostname: ports.name,
     labels: {},
     drivers: [machine.driver(taskKind, clock)],
+    networkDrivers: hasOverlay ? ["overlay"] : [],
   });
 }

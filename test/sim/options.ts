@@ -31,6 +31,8 @@ export interface SimOptions {
   readonly operations: number;
   /** Operations with global services, and on the nodes that they are for; 0: there are none. */
   readonly globalOperations: number;
+  /** Operations with networks and with services that use them; 0: there are none. */
+  readonly networkOperations: number;
   /** Operations with jobs and schedules; 0: there are none. */
   readonly jobOperations: number;
   /** Operations with rebalancing, which is on from the start; 0: it is off. */
@@ -84,6 +86,7 @@ export function drawOptions(seed: number): SimOptions {
     // A stream of its own: with it the other options of a seed stay as they were.
     globalOperations: drawGlobalOperations(new SimRandom(`${seed}/options.global`)),
     jobOperations: drawGlobalOperations(new SimRandom(`${seed}/options.jobs`)),
+    networkOperations: drawGlobalOperations(new SimRandom(`${seed}/options.networks`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
 }
@@ -105,6 +108,7 @@ export function describeOptions(options: SimOptions): string {
     `operations=${options.operations}`,
     `globalOperations=${options.globalOperations}`,
     `jobOperations=${options.jobOperations}`,
+    `networkOperations=${options.networkOperations}`,
     `rebalanceOperations=${options.rebalanceOperations}`,
     `lateAgents=${options.lateAgents}`,
     `faultsMs=${options.faultsMs}`,

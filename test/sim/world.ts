@@ -30,6 +30,8 @@ import { findUnbalanced, RebalanceChecks } from "./invariants-rebalance.ts";
 import { RebalanceWorkload, type RebalanceWorkloadOptions } from "./workload-rebalance.ts";
 import { GlobalWorkload } from "./workload-global.ts";
 import { JobWorkload } from "./workload-jobs.ts";
+import { checkNetworks, findLost, findUnallocated } from "./invariants-networks.ts";
+import { NetworkWorkload } from "./workload-networks.ts";
 import { Workload } from "./workload.ts";
 
 /** Virtual time in which the first manager must have founded the cluster. */
@@ -80,6 +82,7 @@ class World {
   readonly #habits;
   #workload: Workload | null = null;
   #globals: GlobalWorkload | null = null;
+  #networks: NetworkWorkload | null = null;
   #jobs: JobWorkload | null = null;
   #rebalance: RebalanceWorkload | null = null;
   readonly #runs: RunCreations = new Map();
@@ -151,6 +154,8 @@ class World {
     this.#globals.start();
     this.#jobs = new JobWorkload({ ...access, operations: jobOperations });
     this.#jobs.start();
+    this.#networks = new NetworkWorkload({ ...access, operations: this.#options.networkOperations });
+    this.#networks.start();
     this.#rebalanceNodes(access);
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
@@ -235,6 +240,7 @@ class World {
   #whyRestless(): string | null {
     if (this.#workload?.isDone === false || this.#globals?.isDone === false) return "the client is not done";
     if (this.#jobs?.isDone === false) return "the client of jobs is not done";
+    if (this.#networks?.isDone === false) return "the client of networks is not done";
     if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
     const { nats } = this.#simulation;
     for (const { running, process: each } of this.#managers) {
@@ -246,6 +252,8 @@ class World {
         (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY,
       );
       if (why !== null) return `${each.name}: ${why}`;
+      const unallocated = findUnallocated(store) ?? (running.allocates() ? findLost(store, running.held) : null);
+      if (unallocated !== null) return `${each.name}: ${unallocated}`;
       const unbalanced = this.#rebalance === null ? null : findUnbalanced(store, this.#simulation.clock.now());
       if (unbalanced !== null) return `${each.name}: ${unbalanced}`;
       for (const id of this.#workload?.removed ?? [])
@@ -300,7 +308,7 @@ class World {
     const join = { address: random.pick(this.#managers).address, token: this.#joinToken() };
     const each = this.#simulation.process(
       name,
-      (ports) => void bootNode(ports, { machine, trace, join }),
+      (ports) => void bootNode(ports, { machine, trace, join, hasOverlay: this.#options.networkOperations > 0 }),
       this.#processOptions(name),
     );
     this.#agents.push({ process: each, machine });
@@ -354,6 +362,7 @@ class World {
       this.#demand(name, checkNodes(commit, replica, this.#epochs));
       this.#demand(name, checkEvictions(commit, replica));
       this.#demand(name, checkStatesGrow(commit));
+      this.#demand(name, checkNetworks(commit, replica));
       this.#demand(name, checkJobs(commit, replica));
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
         this.#demand(name, rebalance.check(commit, replica));

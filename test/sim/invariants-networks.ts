@@ -1,0 +1,128 @@
+/**
+ * What must hold of what the cluster gives out.
+ *
+ * S20: no address is held by two of the services, tasks that have not ended, and nodes.
+ * S21: no two networks have addresses or a VXLAN id in common, and no two services a published port.
+ * S22: at rest everything that can be allocated is, and each node has an address in just the networks of its tasks and
+ *      the ingress network.
+ * S23: at rest the leader holds what is stored, no more and no less: nothing is lost.
+ */
+import {
+  allocationProblem,
+  defaultPoolsOf,
+  isAllocated,
+  isNodeLocal,
+  vxlanIdsOf,
+} from "../../machines/allocation/network.ts";
+import { SubnetSpace } from "../../machines/allocation/subnets.ts";
+import { parseCidr } from "../../machines/ip-address.ts";
+import { isEnded, observedState } from "../../machines/task.ts";
+import { PortConfig_PublishMode } from "../../proto/gen/messages.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+
+interface Held {
+  readonly addresses: number;
+  readonly subnets: number;
+  readonly vxlanIds: number;
+  readonly ports: number;
+}
+
+/** S20, S21; looks only when something of it has changed. */
+export function checkNetworks(commit: Commit, store: Store): string | null {
+  const concerns = commit.changes.some(({ action, object, old, table }) => {
+    if (action === "remove") return false;
+    if (table === "task") return object.networks.length > 0 && object.networks !== (old === null ? null : old.networks);
+    if (table === "node") return object.attachments !== (old === null ? null : old.attachments);
+    return table === "network" || table === "service";
+  });
+  const found = concerns ? heldIn(store) : null;
+  return typeof found === "string" ? found : null;
+}
+
+/** What the store says is held, or what is wrong with that. */
+function heldIn(store: Store): Held | string {
+  const holders = new Map<string, string>();
+  const networks = new Map([...store.all("network")].map((network) => [network.id, network]));
+  const hold = (owner: string, networkId: string, address: string): string | null => {
+    const other = holders.get(`${networkId} ${address}`);
+    holders.set(`${networkId} ${address}`, owner);
+    return other === undefined ? null : `S20: ${address} of network ${networkId} is held by ${other} and ${owner}`;
+  };
+  const ports = new Map<string, string>();
+  for (const { id, endpoint } of store.all("service")) {
+    for (const { networkId, addr } of endpoint?.virtualIps ?? []) {
+      const problem = addr === "" || !networks.has(networkId) ? null : hold(`service ${id}`, networkId, addr);
+      if (problem !== null) return problem;
+    }
+    for (const { protocol, publishedPort, publishMode } of endpoint?.ports ?? []) {
+      if (publishMode !== PortConfig_PublishMode.INGRESS) continue;
+      const key = `${protocol}/${publishedPort}`;
+      if (ports.has(key)) return `S21: port ${key} is published by ${ports.get(key)} and ${id}`;
+      ports.set(key, id);
+    }
+  }
+  for (const task of store.all("task")) {
+    if (isEnded(observedState(task))) continue;
+    for (const { network, addresses } of task.networks) {
+      if (network === null || addresses.length === 0) continue;
+      networks.set(network.id, network);
+      const problem = hold(`task ${task.id}`, network.id, addresses[0] ?? "");
+      if (problem !== null) return problem;
+    }
+  }
+  for (const node of store.all("node")) {
+    for (const { network, addresses } of node.attachments) {
+      if (network === null) continue;
+      networks.set(network.id, network);
+      const problem = hold(`node ${node.id}`, network.id, addresses[0] ?? "");
+      if (problem !== null) return problem;
+    }
+  }
+  const subnets = new SubnetSpace();
+  const ids = new Map<number, string>();
+  for (const network of networks.values()) {
+    if (!isAllocated(network) || isNodeLocal(network)) continue;
+    for (const { subnet } of network.ipam?.configs ?? []) {
+      const prefix = parseCidr(subnet);
+      if (prefix === null || !subnets.claim(network.id, prefix))
+        return `S21: ${subnet} of ${network.id} is another's too`;
+    }
+    for (const id of vxlanIdsOf(network.driverState)) {
+      if (ids.has(id)) return `S21: VXLAN id ${id} is that of ${ids.get(id)} and ${network.id}`;
+      ids.set(id, network.id);
+    }
+  }
+  return { addresses: holders.size, subnets: subnets.count, vxlanIds: ids.size, ports: ports.size };
+}
+
+/** S22: what is not as it should be at rest, or null. */
+export function findUnallocated(store: Store): string | null {
+  const [cluster] = store.all("cluster");
+  for (const network of store.all("network")) {
+    if (isAllocated(network)) continue;
+    const problem = allocationProblem(network, store.all("network"), defaultPoolsOf(cluster));
+    if (problem === "") return `S22: network ${network.id} could be allocated, and is not`;
+  }
+  const ingress = [...store.all("network")].filter(({ spec }) => spec?.ingress === true);
+  for (const node of store.all("node")) {
+    const wanted = new Set(ingress.map(({ id }) => id));
+    for (const task of store.tasksByNode(node.id)) {
+      if (isEnded(observedState(task))) continue;
+      for (const { network } of task.networks)
+        if (network !== null && store.get("network", network.id)) wanted.add(network.id);
+    }
+    const has = new Set(node.attachments.map(({ network }) => network?.id ?? ""));
+    if (has.size !== wanted.size || [...wanted].some((id) => !has.has(id)))
+      return `S22: node ${node.id} has addresses in ${[...has].join(" ")}, and should in ${[...wanted].join(" ")}`;
+  }
+  return null;
+}
+
+/** S23: `held` reads the leader's gauge. */
+export function findLost(store: Store, held: (kind: string) => number): string | null {
+  const stored = heldIn(store);
+  if (typeof stored === "string") return stored;
+  for (const [kind, count] of Object.entries(stored) as [string, number][])
+    if (held(kind) !== count) return `S23: the leader holds ${held(kind)} ${kind}, and ${count} are stored`;
+  return null;
+}
