@@ -15,6 +15,7 @@ import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../machines/time.ts";
 import { isJob } from "../../machines/validation/service.ts";
 import {
+  ScheduledRun_Outcome,
   TaskState,
   type Resource,
   type ScheduledRun,
@@ -61,7 +62,7 @@ function checkJob(service: Service, store: Store): string | null {
 }
 
 /** S13 and S14. Expressions of simulations are of the form: every so many seconds of the minute, in UTC. */
-export function checkSchedules(commit: Commit, creations: RunCreations): string | null {
+export function checkSchedules(commit: Commit, creations: RunCreations, mark: (name: string) => void): string | null {
   const records = new Map<string, ScheduleStatus>();
   for (const change of commit.changes) {
     if (change.table !== "resource" || change.object.kind !== scheduleKind || change.action === "remove") continue;
@@ -70,6 +71,10 @@ export function checkSchedules(commit: Commit, creations: RunCreations): string 
     records.set(status.serviceId, status);
     const wrong = checkRecord(change.old, status);
     if (wrong !== null) return wrong;
+    const newest = status.runs.at(-1)?.outcome;
+    if (newest === ScheduledRun_Outcome.OUTCOME_ACTIVE) mark("schedule.started");
+    if (newest === ScheduledRun_Outcome.OUTCOME_SKIPPED) mark("schedule.skipped");
+    if (newest === ScheduledRun_Outcome.OUTCOME_MISSED) mark("schedule.missed");
   }
   for (const change of commit.changes) {
     if (change.table !== "service" || change.action !== "create") continue;
