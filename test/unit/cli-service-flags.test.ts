@@ -17,7 +17,7 @@ import { changedSpec, newSpec } from "../../cli/service-spec.ts";
 import { UserError } from "../../cli/user-error.ts";
 import { bytesText, csvFields, durationText, parseDuration, shellWords } from "../../cli/values.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import { ExecSpec, Mount_Type, PortConfig_PublishMode } from "../../proto/gen/messages.ts";
+import { ExecSpec, Mount_Consistency, Mount_Type, PortConfig_PublishMode } from "../../proto/gen/messages.ts";
 
 /** Every flag of `docker service create --help` and `docker service update --help` of Docker 28, but for --help itself. */
 const dockerCreate =
@@ -184,6 +184,7 @@ test("newer kinds of mounts are known, and one target has one mount", (t) => {
   t.true(bind.source.startsWith("/") && bind.source.endsWith("/x"));
   t.like(bind.bindOptions, { readonlyforcerecursive: true, createmountpoint: true });
   t.is(parseMount("type=volume,source=v,target=/t,volume-subpath=a/b").volumeOptions?.subpath, "a/b");
+  t.is(parseMount("target=/t,consistency=cached").consistency, Mount_Consistency.CACHED);
   t.is(parseMount("type=cluster,source=group:g,target=/t").type, Mount_Type.CLUSTER);
   t.throws(() => parseMount("type=bind,source=/x,target=/t,bind-recursive=readonly"), { instanceOf: UsageError });
   t.throws(() => mountsAfter([], ["target=/a", "type=tmpfs,target=/a"], []), { instanceOf: UserError });
@@ -257,6 +258,19 @@ test("the login goes to the registry that the image names", (t) => {
     serveraddress: "reg.example.org",
   });
   t.deepEqual(decoded("other.example.org/x"), {});
+});
+
+test("an update refuses what does not fit the service's mode", (t) => {
+  const everywhere = spec({ mode: "global" });
+  const job = spec({ mode: "replicated-job", replicas: "2" });
+  for (const flags of [{ replicas: "2" }, { "max-concurrent": "1" }, { "replicas-max-per-node": "1" }]) {
+    t.throws(() => changedSpec(everywhere, flags), { instanceOf: UserError }, JSON.stringify(flags));
+  }
+  t.throws(() => changedSpec(job, { "update-delay": "1s" }), { instanceOf: UserError });
+  t.like(changedSpec(job, { replicas: "5", "max-concurrent": "1" }).replicatedJob, {
+    totalCompletions: 5,
+    maxConcurrent: 1,
+  });
 });
 
 test("an update without flags changes nothing, whatever the service was made with", (t) => {
