@@ -71,10 +71,10 @@ export function checkSchedules(commit: Commit, creations: RunCreations, mark: (n
     records.set(status.serviceId, status);
     const wrong = checkRecord(change.old, status);
     if (wrong !== null) return wrong;
-    const newest = status.runs.at(-1)?.outcome;
-    if (newest === ScheduledRun_Outcome.OUTCOME_ACTIVE) mark("schedule.started");
-    if (newest === ScheduledRun_Outcome.OUTCOME_SKIPPED) mark("schedule.skipped");
-    if (newest === ScheduledRun_Outcome.OUTCOME_MISSED) mark("schedule.missed");
+    const outcomes = new Set(status.runs.map(({ outcome }) => outcome));
+    if (outcomes.has(ScheduledRun_Outcome.OUTCOME_ACTIVE)) mark("schedule.started");
+    if (outcomes.has(ScheduledRun_Outcome.OUTCOME_SKIPPED)) mark("schedule.skipped");
+    if (outcomes.has(ScheduledRun_Outcome.OUTCOME_MISSED)) mark("schedule.missed");
   }
   for (const change of commit.changes) {
     if (change.table !== "service" || change.action !== "create") continue;
