@@ -40,6 +40,7 @@ import type { RpcChannel } from "../runtime/rpc.ts";
 import { encodeRecord } from "../runtime/store/record.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
+import { allocating } from "./allocation.ts";
 import { table } from "./table.ts";
 
 type Row = readonly [part: string, muster: string, peer: string];
@@ -265,6 +266,7 @@ async function calling(calls: number, connections: number): Promise<Row[]> {
 export async function microTables(short: boolean): Promise<string> {
   const rows: Row[] = [
     ...(short ? [placing(2_000, 20)] : [placing(20_000, 200), placing(100_000, 1_000)]),
+    ...(short ? [allocating(2_000)] : [allocating(1_000), allocating(10_000), allocating(100_000)]),
     ...(await appending(short ? 200 : 2_000)),
     ...applying(short ? 2_000 : 50_000),
     ...(await calling(short ? 500 : 10_000, short ? 200 : 1_000)),

@@ -105,7 +105,7 @@ test("what cannot be attached to is told as SwarmKit does", async (t) => {
   });
   t.deepEqual(await refusalOf(() => detach("")), { code: Status.INVALID_ARGUMENT, message: "invalid argument" });
   t.is(
-    (await refusalOf(() => handlers.AttachNetwork(AttachNetworkRequest.create(), worker))).code,
+    (await refusalOf(() => handlers.AttachNetwork(AttachNetworkRequest.create(), worker)))?.code,
     Status.INVALID_ARGUMENT,
   );
   t.is(
@@ -113,7 +113,7 @@ test("what cannot be attached to is told as SwarmKit does", async (t) => {
       await refusalOf(() =>
         handlers.AttachNetwork(AttachNetworkRequest.create(), call({ identity: null, local: true })),
       )
-    ).code,
+    )?.code,
     Status.PERMISSION_DENIED,
   );
 });
