@@ -148,15 +148,21 @@ export async function untilConverged(
 
   function judge(): void {
     const { service } = picture;
-    if (service?.updateStatus?.state === UpdateStatus_UpdateState.ROLLBACK_STARTED) {
-      rollbackReason = service.updateStatus.message;
+    const { state: update, message = "" } = service?.updateStatus ?? {};
+    if (
+      update === UpdateStatus_UpdateState.ROLLBACK_STARTED &&
+      options.isRollback !== true &&
+      message !== rollbackReason
+    ) {
+      rollbackReason = message;
+      if (!options.quiet && !shell.isInteractive) shell.remark(`rollback: ${message}`);
     }
     const state: Convergence =
       service === null
         ? { kind: "failed", reason: "the service was removed" }
         : convergence(service, picture.tasks.values(), picture.nodes.values(), options.isRollback ?? false);
     if (state.kind === "failed") {
-      const isBack = service?.updateStatus?.state === UpdateStatus_UpdateState.ROLLBACK_COMPLETED;
+      const isBack = update === UpdateStatus_UpdateState.ROLLBACK_COMPLETED;
       done.reject(
         new UserError(isBack && rollbackReason !== "" ? `service rolled back: ${rollbackReason}` : state.reason),
       );
@@ -172,9 +178,12 @@ export async function untilConverged(
     }
     if (verifying !== null && !options.quiet && !shell.isInteractive) shell.remark("verify: Detected task failure");
     endVerifying();
-    const remark = state.remark || (options.isRollback === true ? "" : rollbackReason);
     const line = overallLine(service, state.done, state.wanted);
-    report(`${line}${remark === "" ? "" : `: ${remark}`}`, linesOf(service, state.done, state.wanted));
+    const lines = linesOf(service, state.done, state.wanted);
+    report(
+      `${line}${state.remark === "" ? "" : `: ${state.remark}`}`,
+      rollbackReason === "" ? lines : [...lines, `rollback: ${rollbackReason}`],
+    );
   }
 
   // Watch first, list then: what the list already holds is only told twice.

@@ -118,6 +118,7 @@ test("an update that was rolled back is a failure, with the reason", async (t) =
     manager.seed("service", Service.patch(current(), { updateStatus: UpdateStatus.create({ state, message }) }));
   turn(ROLLBACK_STARTED, "update rolled back due to failure or early termination of task t1: No such image: nope:1");
   await until(() => seen.some((line) => line.startsWith("overall progress: rolling back update")));
+  t.is(seen.filter((line) => line.startsWith("rollback: update rolled back due to failure")).length, 1);
   turn(ROLLBACK_COMPLETED, "rollback completed");
   const { status, remarks } = await waiting;
   t.is(status, 1);
