@@ -8,7 +8,7 @@ import { newTask, taskTemplate } from "../machines/new-task.ts";
 import { templatesFor } from "../machines/rollout/pinned.ts";
 import type { Turns } from "../machines/rollout/turns.ts";
 import { Currency } from "../machines/task-currency.ts";
-import { mattersToSlot, type World } from "../machines/slots.ts";
+import { endsPair, mattersToSlot, type World } from "../machines/slots.ts";
 import { isWanted } from "../machines/task.ts";
 import { Operation, StoreObject, type Node, type Service, type Task } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
@@ -144,7 +144,12 @@ export function startGlobal(env: Environment, writer: Writer, turnsOf: (service:
         if (!entry.creating.delete((task as Task).id)) touch(entry, nodeId);
       } else if (task === null) {
         if (isWanted(old)) touch(entry, nodeId);
-      } else if (mattersToSlot(old, task, nodeOf)) touch(entry, nodeId);
+      } else if (
+        mattersToSlot(old, task, nodeOf) ||
+        endsPair(old, task, () => store.tasksAt(serviceId, noSlot, nodeId))
+      ) {
+        touch(entry, nodeId);
+      }
     },
 
     nodeChanged(old, node) {

@@ -11,6 +11,7 @@ import { Currency } from "../machines/task-currency.ts";
 import {
   decideService,
   decideSlots,
+  endsPair,
   groupBySlot,
   isSameToSlots,
   mattersToSlot,
@@ -200,7 +201,9 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
         if (!entry.creating.delete((task as Task).id)) touch(entry, slot);
       } else if (task === null) {
         if (isWanted(old)) touch(entry, null);
-      } else if (mattersToSlot(old, task, nodeOf)) touch(entry, slot);
+      } else if (mattersToSlot(old, task, nodeOf) || endsPair(old, task, () => store.tasksBySlot(serviceId, slot))) {
+        touch(entry, slot);
+      }
     },
 
     nodeChanged(old, node) {

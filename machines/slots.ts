@@ -333,6 +333,13 @@ export function mattersToSlot(old: Task, task: Task, nodeOf: (id: string) => Nod
   return old.nodeId !== task.nodeId && faultOf(task, nodeOf) !== null;
 }
 
+/** Whether a task that has just come to run lets another of its slot go. `tasks`: the slot's. */
+export function endsPair(old: Task, task: Task, tasks: () => Iterable<Task>): boolean {
+  if (observedState(task) !== TaskState.RUNNING || observedState(old) === TaskState.RUNNING) return false;
+  for (const other of tasks()) if (other.id !== task.id && isWanted(other)) return true;
+  return false;
+}
+
 /** Whether two states of a service ask the same of all its slots at once; what a rollout does with them it tells one by one. */
 export function isSameToSlots(old: Service, service: Service): boolean {
   return (

@@ -356,7 +356,8 @@ export class RolloutTracker {
       if (!isFree) entry.sinceMs = 0;
       return;
     }
-    entry.sinceMs = isLoading ? Math.min(freeSinceMs(task, tasks), nowMs) : nowMs;
+    const countedMs = timeMs(this.#options.record?.countedSince ?? null);
+    entry.sinceMs = isLoading ? Math.min(Math.max(freeSinceMs(task, tasks), countedMs), nowMs) : nowMs;
     if (entry.hasFailed) return;
     this.#deadlines.push({ atMs: entry.sinceMs + this.#options.settings.progressMs, entry, taskId: task.id });
   }

@@ -9,7 +9,9 @@
  * S5: the desired state of a task never falls.
  * S6: versions grow.
  */
+import { movedFrom } from "../../machines/rebalancing.ts";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
+import { isHopeless, startsFirst } from "./invariants-rollout.ts";
 import type { Commit, Store, TableName } from "../../runtime/store/store.ts";
 import { isJob } from "../../machines/validation/service.ts";
 import { findMisplaced } from "./invariants-global.ts";
@@ -37,13 +39,17 @@ export function checkSlots(commit: Commit, store: Store, epochs: AssignmentEpoch
   for (const change of commit.changes) {
     if (change.table !== "task" || change.action === "remove" || change.object.slot === 0) continue;
     const { serviceId, slot } = change.object;
+    // There a slot has its old task and its new one for a while.
+    const isStartFirst = startsFirst(store.get("service", serviceId));
     const holders = new Map<number, Task>();
     for (const task of store.tasksBySlot(serviceId, slot)) {
       if (!isMeantToRun(task)) continue;
       const epoch = epochs.get(task.id);
       if (epoch === undefined) continue;
       const other = holders.get(epoch);
-      if (other !== undefined)
+      const isMoved = other !== undefined && (movedFrom(task) === other.id || movedFrom(other) === task.id);
+      const isPair = isStartFirst && (isMoved || other?.specVersion?.index !== task.specVersion?.index);
+      if (other !== undefined && !isPair)
         return `S1: slot ${slot} of ${serviceId} has ${other.id} and ${task.id}, both assigned in epoch ${epoch}`;
       holders.set(epoch, task);
     }
@@ -114,6 +120,7 @@ export function checkAcknowledged(store: Store, writes: Iterable<Acknowledged>):
 export function findUnconverged(store: Store, isReady: (nodeId: string) => boolean): string | null {
   for (const service of store.all("service")) {
     if (service.pendingDelete) return `service ${service.id} is still being removed`;
+    if (isHopeless(service)) continue;
     const misplaced = service.spec?.global == null ? null : findMisplaced(service, store);
     if (misplaced !== null) return misplaced;
     const unfinished = isJob(service.spec) ? findUnfinished(service, store) : null;

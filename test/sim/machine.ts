@@ -15,6 +15,7 @@ import type { SimClock, ProcessClock } from "../../runtime/sim/clock.ts";
 import type { SimDisk } from "../../runtime/sim/disk.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
+import { refusedPayload, stuckMs, stuckPayload } from "./workload-rollout.ts";
 
 /** How the tasks of a simulation behave. Changed while it runs: when faults stop, tasks stop failing too. */
 export interface TaskHabits {
@@ -93,6 +94,9 @@ export class SimMachine {
             this.#trace.mark("task.refused");
             return { kind: "refused", reason: "drawn to be refused" };
           }
+          const kind = task.payload?.value[0];
+          if (kind === stuckPayload) await wait(stuckMs);
+          if (kind === stuckPayload || kind === refusedPayload) return { kind: "refused", reason: "of a bad kind" };
           return { kind: "started", pid: this.#start(task.id, task.payload?.value[0] === jobPayload[0]) };
         }),
       wait: (taskId: string): Promise<TaskExit> =>

@@ -35,6 +35,8 @@ export interface SimOptions {
   readonly networkOperations: number;
   /** Operations with jobs and schedules; 0: there are none. */
   readonly jobOperations: number;
+  /** Operations with updates and what an operator does with them; 0: there are none. */
+  readonly rolloutOperations: number;
   /** Operations with rebalancing, which is on from the start; 0: it is off. */
   readonly rebalanceOperations: number;
   /** Agents that join when the others have run for a while. */
@@ -87,6 +89,7 @@ export function drawOptions(seed: number): SimOptions {
     globalOperations: drawGlobalOperations(new SimRandom(`${seed}/options.global`)),
     jobOperations: drawGlobalOperations(new SimRandom(`${seed}/options.jobs`)),
     networkOperations: drawGlobalOperations(new SimRandom(`${seed}/options.networks`)),
+    rolloutOperations: drawRolloutOperations(new SimRandom(`${seed}/options.rollouts`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
 }
@@ -109,6 +112,7 @@ export function describeOptions(options: SimOptions): string {
     `globalOperations=${options.globalOperations}`,
     `jobOperations=${options.jobOperations}`,
     `networkOperations=${options.networkOperations}`,
+    `rolloutOperations=${options.rolloutOperations}`,
     `rebalanceOperations=${options.rebalanceOperations}`,
     `lateAgents=${options.lateAgents}`,
     `faultsMs=${options.faultsMs}`,
@@ -127,4 +131,9 @@ export function describeOptions(options: SimOptions): string {
     for (const [name, value] of Object.entries(group) as [string, number | boolean][]) note(name, value);
   }
   return parts.join(" ");
+}
+
+/** In half of the seeds, and then many: what an operator does has to meet a rollout in each of its phases. */
+function drawRolloutOperations(random: SimRandom): number {
+  return random.chance(0.5) ? 6 + random.below(20) : 0;
 }

@@ -30,6 +30,8 @@ import { findUnbalanced, RebalanceChecks } from "./invariants-rebalance.ts";
 import { RebalanceWorkload, type RebalanceWorkloadOptions } from "./workload-rebalance.ts";
 import { GlobalWorkload } from "./workload-global.ts";
 import { JobWorkload } from "./workload-jobs.ts";
+import { findMovingRollout, isOverdue, RolloutChecks } from "./invariants-rollout.ts";
+import { RolloutWorkload } from "./workload-rollout.ts";
 import { checkNetworks, findLost, findUnallocated } from "./invariants-networks.ts";
 import { NetworkWorkload } from "./workload-networks.ts";
 import { Workload } from "./workload.ts";
@@ -84,6 +86,7 @@ class World {
   #globals: GlobalWorkload | null = null;
   #networks: NetworkWorkload | null = null;
   #jobs: JobWorkload | null = null;
+  #rollouts: RolloutWorkload | null = null;
   #rebalance: RebalanceWorkload | null = null;
   readonly #runs: RunCreations = new Map();
   #failure: string | null = null;
@@ -136,7 +139,7 @@ class World {
 
   async #trouble(): Promise<void> {
     const { clock, trace } = this.#simulation;
-    const { agents, faultsMs, globalOperations, jobOperations, operations } = this.#options;
+    const { agents, faultsMs, globalOperations, jobOperations, operations, rolloutOperations } = this.#options;
     for (let number = 1; number <= agents; number += 1) this.#addAgent(`a${number}`);
     for (const { process: each } of this.#agents) each.start();
     const client = this.#simulation.ports("client");
@@ -156,6 +159,8 @@ class World {
     this.#jobs.start();
     this.#networks = new NetworkWorkload({ ...access, operations: this.#options.networkOperations });
     this.#networks.start();
+    this.#rollouts = new RolloutWorkload({ ...access, operations: rolloutOperations });
+    this.#rollouts.start();
     this.#rebalanceNodes(access);
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
@@ -225,6 +230,7 @@ class World {
       if (why !== null) restingSince = null;
       else restingSince ??= clock.elapsed;
       if (restingSince !== null && clock.elapsed - restingSince >= 10 * lookMs) break;
+      if (why !== null && isOverdue(why)) this.#fail(why);
       if (why !== null && clock.elapsed - progressAt > stuckMs)
         this.#fail(`L2: stuck since ${Math.round(progressAt)} ms: ${why}`);
       else if (why !== null && clock.elapsed - healedAt > restlessMs)
@@ -241,6 +247,7 @@ class World {
     if (this.#workload?.isDone === false || this.#globals?.isDone === false) return "the client is not done";
     if (this.#jobs?.isDone === false) return "the client of jobs is not done";
     if (this.#networks?.isDone === false) return "the client of networks is not done";
+    if (this.#rollouts?.isDone === false) return "the client of rollouts is not done";
     if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
     const { nats } = this.#simulation;
     for (const { running, process: each } of this.#managers) {
@@ -254,6 +261,8 @@ class World {
       if (why !== null) return `${each.name}: ${why}`;
       const unallocated = findUnallocated(store) ?? (running.allocates() ? findLost(store, running.held) : null);
       if (unallocated !== null) return `${each.name}: ${unallocated}`;
+      const moving = findMovingRollout(store, this.#simulation.clock.now());
+      if (moving !== null) return `${each.name}: ${moving}`;
       const unbalanced = this.#rebalance === null ? null : findUnbalanced(store, this.#simulation.clock.now());
       if (unbalanced !== null) return `${each.name}: ${unbalanced}`;
       for (const id of this.#workload?.removed ?? [])
@@ -349,6 +358,7 @@ class World {
   /** Looks at every commit of a replica. */
   #observe(name: string, replica: Replica): void {
     let version = 0;
+    const rollouts = new RolloutChecks();
     const isExact = this.#options.skewMsMax === 0 && this.#options.driftPpmMax === 0;
     const rebalance = new RebalanceChecks(isExact);
     replica.watch((commit: Commit & { readonly epoch?: number }) => {
@@ -363,12 +373,16 @@ class World {
       this.#demand(name, checkEvictions(commit, replica));
       this.#demand(name, checkStatesGrow(commit));
       this.#demand(name, checkNetworks(commit, replica));
+      this.#demand(name, rollouts.check(commit, replica));
       this.#demand(name, checkJobs(commit, replica));
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
         this.#demand(name, rebalance.check(commit, replica));
       // After a lost tail due times are dealt with anew.
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
-        this.#demand(name, checkSchedules(commit, this.#runs));
+        this.#demand(
+          name,
+          checkSchedules(commit, this.#runs, (mark) => this.#simulation.trace.mark(mark)),
+        );
       if (version % hashEvery !== 0) return;
       // After a lost tail two histories share version numbers.
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0) return;

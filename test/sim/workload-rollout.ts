@@ -1,0 +1,169 @@
+/**
+ * An operator who updates services, well and badly, with each order and failure action, and who pauses, resumes, steps and
+ * aborts what comes of it.
+ */
+import {
+  Annotations,
+  Any,
+  ControlRolloutRequest,
+  ControlRolloutRequest_Action,
+  ControlService,
+  CreateServiceRequest,
+  Duration,
+  GenericRuntimeSpec,
+  GetServiceRequest,
+  OperatorService,
+  ReplicatedService,
+  RestartPolicy,
+  RestartPolicy_RestartCondition,
+  ServiceSpec,
+  TaskSpec,
+  UpdateConfig,
+  UpdateConfig_FailureAction,
+  UpdateConfig_UpdateOrder,
+  UpdateServiceRequest,
+  UpdateServiceRequest_Rollback,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import { deadlineLabel, progressDeadlineLabel } from "../../machines/rollout/settings.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { SimClient, type ClientOptions } from "./client.ts";
+import { taskKind } from "./workload.ts";
+
+/** What a task's payload begins with: its start is refused, or takes longer than its progress deadline. */
+export const refusedPayload = 7;
+export const stuckPayload = 8;
+/** How long the start of such a task takes before it is refused, in milliseconds. */
+export const stuckMs = 20_000;
+const goodPayload = 1;
+
+/** How long a rollout may take in all, in milliseconds. */
+export const rolloutDeadlineMs = 120_000;
+const labels = { [progressDeadlineLabel]: "10s", [deadlineLabel]: `${rolloutDeadlineMs / 1_000}s` };
+
+const { LOOK, PAUSE, RESUME, STEP, ABORT } = ControlRolloutRequest_Action;
+const actionNames = new Map<number, string>(
+  Object.entries(ControlRolloutRequest_Action).map(([name, number]) => [number, name.toLowerCase()]),
+);
+
+export interface RolloutWorkloadOptions extends ClientOptions {
+  readonly operations: number;
+  /** The operations are spread over so many milliseconds. */
+  readonly withinMs: number;
+}
+
+export class RolloutWorkload {
+  readonly #options: RolloutWorkloadOptions;
+  readonly #random: SimRandom;
+  readonly #client: SimClient;
+  readonly #services: string[] = [];
+  #names = 0;
+  #done = 0;
+
+  constructor(options: RolloutWorkloadOptions) {
+    this.#options = options;
+    this.#random = options.ports.random.fork("workload.rollout");
+    this.#client = new SimClient(options, this.#random);
+  }
+
+  get isDone(): boolean {
+    return this.#done === this.#options.operations;
+  }
+
+  start(): void {
+    const { operations, ports, withinMs } = this.#options;
+    for (let operation = 0; operation < operations; operation += 1) {
+      const at = operation === 0 ? 0 : this.#random.between(0, withinMs);
+      ports.clock.after(at, () => void this.#client.attempt(() => this.#operate()).then(() => (this.#done += 1)));
+    }
+  }
+
+  async #operate(): Promise<void> {
+    const kind = this.#services.length === 0 ? 0 : this.#random.next();
+    if (kind < 0.15) await this.#create();
+    else if (kind < 0.5) await this.#update(this.#random.pick(this.#services));
+    else if (kind < 0.6) await this.#rollBack(this.#random.pick(this.#services));
+    else await this.#act(this.#random.pick(this.#services));
+  }
+
+  async #create(): Promise<void> {
+    const name = `r${(this.#names += 1)}`;
+    const { CONTINUE, PAUSE: WAIT, ROLLBACK } = UpdateConfig_FailureAction;
+    const { START_FIRST, STOP_FIRST } = UpdateConfig_UpdateOrder;
+    const order = this.#random.pick([START_FIRST, STOP_FIRST]);
+    const config = () =>
+      UpdateConfig.create({
+        parallelism: this.#random.below(4),
+        delay: Duration.create({ seconds: this.#random.below(3) }),
+        monitor: Duration.create({ seconds: this.#random.below(4) }),
+        failureAction: this.#random.pick([WAIT, ROLLBACK, ROLLBACK, CONTINUE]),
+        maxFailureRatio: this.#random.chance(0.3) ? 0.5 : 0,
+        order,
+      });
+    const spec = ServiceSpec.create({
+      annotations: Annotations.create({ name, labels }),
+      task: TaskSpec.create({
+        generic: GenericRuntimeSpec.create({ kind: taskKind, payload: payload(goodPayload) }),
+        restart: RestartPolicy.create({
+          condition: RestartPolicy_RestartCondition.ANY,
+          delay: Duration.create({ seconds: 1 + this.#random.below(4) }),
+        }),
+      }),
+      replicated: ReplicatedService.create({ replicas: 1 + this.#random.below(6) }),
+      update: config(),
+      rollback: config(),
+    });
+    const request = CreateServiceRequest.create({ spec });
+    const { service } = await this.#client.call(ControlService.methods.CreateService, request, `create ${name}`);
+    if (service !== null) this.#services.push(service.id);
+  }
+
+  async #get(serviceId: string): Promise<Service | null> {
+    const request = GetServiceRequest.create({ serviceId });
+    const { service } = await this.#client.call(ControlService.methods.GetService, request, `get ${serviceId}`);
+    return service;
+  }
+
+  async #update(serviceId: string): Promise<void> {
+    const service = await this.#get(serviceId);
+    const task = service?.spec?.task ?? null;
+    if (service?.spec == null || task === null) return;
+    const kind = this.#random.pick([goodPayload, goodPayload, goodPayload, refusedPayload, stuckPayload]);
+    const generic = GenericRuntimeSpec.create({ kind: taskKind, payload: payload(kind) });
+    const changed = TaskSpec.patch(task, { forceUpdate: task.forceUpdate + 1, generic });
+    const replicas = this.#random.chance(0.2) ? 1 + this.#random.below(6) : (service.spec.replicated?.replicas ?? 1);
+    const spec = ServiceSpec.patch(service.spec, {
+      task: changed,
+      replicated: ReplicatedService.create({ replicas }),
+    });
+    const request = UpdateServiceRequest.create({ serviceId, serviceVersion: service.meta?.version ?? null, spec });
+    const what = `update ${serviceId} to ${changed.forceUpdate} of kind ${kind}, ${replicas} replicas`;
+    await this.#client.call(ControlService.methods.UpdateService, request, what);
+    this.#options.trace.mark(kind === goodPayload ? "rollout.good" : "rollout.bad");
+  }
+
+  async #rollBack(serviceId: string): Promise<void> {
+    const service = await this.#get(serviceId);
+    if (service?.spec == null) return;
+    const request = UpdateServiceRequest.create({
+      serviceId,
+      serviceVersion: service.meta?.version ?? null,
+      spec: service.spec,
+      rollback: UpdateServiceRequest_Rollback.PREVIOUS,
+    });
+    await this.#client.call(ControlService.methods.UpdateService, request, `roll back ${serviceId}`);
+    this.#options.trace.mark("rollout.back.by.hand");
+  }
+
+  async #act(serviceId: string): Promise<void> {
+    const action = this.#random.pick([LOOK, PAUSE, RESUME, RESUME, STEP, STEP, ABORT]);
+    const name = actionNames.get(action) ?? "";
+    const request = ControlRolloutRequest.create({ service: serviceId, action });
+    await this.#client.call(OperatorService.methods.ControlRollout, request, `${name} ${serviceId}`);
+    this.#options.trace.mark(`rollout.${name}`);
+  }
+}
+
+function payload(kind: number): Any {
+  return Any.create({ type_url: "sim", value: new Uint8Array([kind]) });
+}
