@@ -15,6 +15,7 @@ import {
   Operation,
   ProposeRequest_Mode,
   Reason,
+  StoreObject,
   TaskPatch,
   TaskState,
   TaskStatus,
@@ -54,6 +55,8 @@ interface Chunk {
   readonly operations: Operation[];
   readonly assigned: Tracked[];
   readonly explained: string[];
+  /** An update that another writer was faster than is skipped; what that one wrote brings the volume here again. */
+  readonly volumes: string[];
 }
 
 class SchedulerActor implements Scheduler {
@@ -82,15 +85,16 @@ class SchedulerActor implements Scheduler {
       `scheduler/${env.managerId}`,
       schedulerLimits,
     );
+    for (const volume of env.store.all("volume")) this.#nodes.volumes.put(volume);
     for (const node of env.store.all("node")) this.#nodes.put(node);
     for (const task of env.store.all("task")) {
       const tracked = this.#nodes.follow(task);
       this.#backlog.follow(task, tracked);
-      this.#recordFailure(task, null, timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null));
+      this.#recordFailure(task, null, timeMs(task.status?.timestamp ?? null));
     }
     const watch = env.store.watch((commit) => this.#onCommit(commit));
     this.#unsubscribe = () => watch.unsubscribe();
-    if (this.#backlog.size > 0) this.#send({ type: "work.arrived" });
+    if (this.#hasWork()) this.#send({ type: "work.arrived" });
   }
 
   stop(): void {
@@ -143,9 +147,19 @@ class SchedulerActor implements Scheduler {
     for (const change of commit.changes) {
       if (change.table === "task") hasWork = this.#onTask(change, commit.time) || hasWork;
       else if (change.table === "node") this.#onNode(change);
+      else if (change.table === "volume") this.#onVolume(change);
     }
-    // A node that changed helps nobody when nobody waits.
-    if (hasWork || this.#backlog.isAwake) this.#send({ type: "work.arrived" });
+    if (hasWork || this.#hasWork()) this.#send({ type: "work.arrived" });
+  }
+
+  /** Something may help a task that waits, or a volume is to be published elsewhere. A node that changed helps nobody when nobody waits. */
+  #hasWork(): boolean {
+    return this.#backlog.isAwake || this.#nodes.volumes.hasTouched;
+  }
+
+  #onVolume({ action, object }: ObjectChange & { readonly table: "volume" }): void {
+    if (action === "remove") this.#nodes.volumes.remove(object.id);
+    else this.#nodes.volumes.put(object);
   }
 
   #onNode({ action, object }: ObjectChange & { readonly table: "node" }): void {
@@ -168,10 +182,14 @@ class SchedulerActor implements Scheduler {
     return this.#held.has(object.id) ? false : this.#backlog.follow(object);
   }
 
-  #recordFailure(task: Task, old: Task | null, at: number): void {
+  /** Also those that an earlier leader saw: a node that keeps failing a service is avoided whoever leads. */
+  #recordFailure(task: Task, old: Task | null, otherwiseAt: number): void {
     const state = task.status?.state;
     if (state !== TaskState.FAILED && state !== TaskState.REJECTED) return;
     if (task.nodeId === "" || old?.status?.state === state) return;
+    // When a manager took the report: nodes' own clocks may be wrong.
+    const appliedAt = task.status?.appliedAt ?? null;
+    const at = appliedAt === null ? otherwiseAt : timeMs(appliedAt);
     this.#nodes.find(task.nodeId)?.recordFailure(groupKey(task), at);
   }
 
@@ -202,6 +220,11 @@ class SchedulerActor implements Scheduler {
       if ((explanation.task.status?.err ?? "") !== "") this.#retellings -= 1;
       chunk.operations.push(write.explained(explanation));
       chunk.explained.push(explanation.task.id);
+      if (chunk.operations.length === proposalOperationsMax) flush();
+    }
+    for (const volume of this.#nodes.takeRepublished()) {
+      chunk.operations.push(Operation.create({ update: StoreObject.create({ volume }) }));
+      chunk.volumes.push(volume.id);
       if (chunk.operations.length === proposalOperationsMax) flush();
     }
     flush();
@@ -277,11 +300,13 @@ class SchedulerActor implements Scheduler {
     }
     if (outcome.kind !== "committed") {
       for (const id of chunk.explained) this.#backlog.forgetTold(id);
-      returned += chunk.explained.length;
+      for (const id of chunk.volumes) this.#nodes.volumes.touch(id);
+      returned += chunk.explained.length + chunk.volumes.length;
     }
     this.#metrics.decisions.add(taken);
     this.#send({ type: "proposal.settled", returned });
-    if (this.#backlog.isAwake) this.#send({ type: "work.arrived" });
+    // What nobody took waits for the retry delay.
+    if (outcome.kind === "committed" && this.#hasWork()) this.#send({ type: "work.arrived" });
   }
 
   #releaseHeld(): void {
@@ -292,12 +317,12 @@ class SchedulerActor implements Scheduler {
       if (task !== undefined) this.#backlog.follow(task);
     }
     this.#held.clear();
-    if (this.#backlog.size > 0) this.#send({ type: "work.arrived" });
+    if (this.#backlog.size > 0 || this.#nodes.volumes.hasTouched) this.#send({ type: "work.arrived" });
   }
 }
 
 function newChunk(): Chunk {
-  return { operations: [], assigned: [], explained: [] };
+  return { operations: [], assigned: [], explained: [], volumes: [] };
 }
 
 function metricsOf(env: Environment) {

@@ -62,6 +62,8 @@ function subjectOf(key: string, value: string): Subject {
       return prefix === null ? { kind: "nothing" } : { kind: "ip", prefix };
     }
   }
+  // Without a label's name it is no key at all.
+  if (lower === nodeLabelPrefix || lower === engineLabelPrefix) return { kind: "nothing" };
   if (lower.startsWith(nodeLabelPrefix)) return { kind: "nodeLabel", label: key.slice(nodeLabelPrefix.length) };
   if (lower.startsWith(engineLabelPrefix)) return { kind: "engineLabel", label: key.slice(engineLabelPrefix.length) };
   return { kind: "nothing" };

@@ -15,6 +15,7 @@ import {
   type Node,
   type PortConfig,
   type Task,
+  type Volume,
   type VolumeAttachment,
 } from "../../proto/gen/messages.ts";
 import { GenericStock } from "./generic-resources.ts";
@@ -66,7 +67,7 @@ export class NodeInfo {
     const failures = (this.#failures ??= new Map<string, number[]>());
     if (failures.size >= failureKeysMax) {
       for (const [other, times] of failures) {
-        if ((times.at(-1) ?? 0) <= at - failurePenalty.windowMs) failures.delete(other);
+        if (Math.max(...times) <= at - failurePenalty.windowMs) failures.delete(other);
       }
     }
     const recent = (failures.get(key) ?? []).filter((time) => time > at - failurePenalty.windowMs);
@@ -210,7 +211,11 @@ export class NodeSet {
       return known?.queue == null ? undefined : known;
     }
     const tracked = known ?? this.track(task);
-    tracked.isPlanned = false;
+    if (tracked.isPlanned) {
+      tracked.isPlanned = false;
+      // From now on they are used.
+      for (const { id } of tracked.volumes) this.volumes.touch(id);
+    }
     this.#charge(tracked, task, this.#nodeOf(tracked, task.nodeId), task.assignedGenericResources, task.volumes);
     return tracked;
   }
@@ -234,6 +239,13 @@ export class NodeSet {
   ): void {
     this.#charge(tracked, tracked.task, info, generic, volumes);
     tracked.isPlanned = true;
+  }
+
+  /** Volumes to be published elsewhere than they are, as they should be written. */
+  takeRepublished(): readonly Volume[] {
+    return this.volumes.hasTouched
+      ? this.volumes.takeRepublished((taskId) => this.#tracked.get(taskId)?.isPlanned === true)
+      : [];
   }
 
   release(taskId: string): void {

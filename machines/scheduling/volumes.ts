@@ -4,12 +4,14 @@
  *
  * C1: a volume is given only while it is ACTIVE, exists at its plugin, and its access mode allows one more such use.
  * C2: all mounts of a task are given together, or none; a use of one mount counts for the next one.
- * C3: what a use makes impossible only its end makes possible again: `revision` tells both.
+ * C3: a volume is published on the nodes that use it according to the store, and given up on the others. Nothing but the
+ *     store's state decides that, so a new leader goes on where the last one ended.
  */
 import {
   Mount_Type,
   VolumeAccessMode_Scope,
   VolumeAccessMode_Sharing,
+  Volume,
   VolumeAttachment,
   VolumePublishStatus,
   VolumePublishStatus_State,
@@ -18,7 +20,6 @@ import {
   type Node,
   type Task,
   type Topology,
-  type Volume,
 } from "../../proto/gen/messages.ts";
 
 export interface VolumeWant {
@@ -54,6 +55,8 @@ export class VolumeSet {
   readonly #volumes = new Map<string, Volume>();
   /** By volume; several of one task when it mounts the volume more than once. */
   readonly #uses = new Map<string, Map<string, readonly Use[]>>();
+  /** Volumes that have changed, or what uses them, since it was last looked where they are to be published. */
+  readonly #touched = new Set<string>();
   #revision = 0;
 
   /** Rises whenever a volume, or what uses it, changes. */
@@ -61,8 +64,18 @@ export class VolumeSet {
     return this.#revision;
   }
 
+  get hasTouched(): boolean {
+    return this.#touched.size > 0;
+  }
+
   put(volume: Volume): void {
     this.#volumes.set(volume.id, volume);
+    this.touch(volume.id);
+  }
+
+  /** Where the volume is to be published must be looked at (again). */
+  touch(id: string): void {
+    this.#touched.add(id);
     this.#revision += 1;
   }
 
@@ -78,7 +91,7 @@ export class VolumeSet {
       const mount = task.spec?.container?.mounts.find((each) => each.source === source && each.target === target);
       const use = { nodeId, isReadOnly: mount?.readonly ?? false };
       byTask.set(task.id, [...(byTask.get(task.id) ?? []), use]);
-      this.#revision += 1;
+      this.touch(id);
     }
   }
 
@@ -87,7 +100,7 @@ export class VolumeSet {
       const byTask = this.#uses.get(id);
       if (byTask?.delete(taskId) !== true) continue;
       if (byTask.size === 0) this.#uses.delete(id);
-      this.#revision += 1;
+      this.touch(id);
     }
   }
 
@@ -117,12 +130,20 @@ export class VolumeSet {
     );
   }
 
-  /** What each node's use of the volume asks of its publish status; null when it stands as it should. */
-  publishing(volumeId: string): readonly VolumePublishStatus[] | null {
-    const volume = this.#volumes.get(volumeId);
-    return volume === undefined
-      ? null
-      : publishing(volume, new Set(this.#usesOf(volumeId).map(({ nodeId }) => nodeId)));
+  /** The touched volumes whose publish status is not what their users ask for, with the one that is. A plan is no use yet. */
+  takeRepublished(isPlanned: (taskId: string) => boolean): readonly Volume[] {
+    const republished: Volume[] = [];
+    for (const id of this.#touched) {
+      const volume = this.#volumes.get(id);
+      if (volume === undefined) continue;
+      const users = new Set<string>();
+      for (const [taskId, uses] of this.#uses.get(id) ?? [])
+        if (!isPlanned(taskId)) for (const { nodeId } of uses) users.add(nodeId);
+      const publishStatus = publishing(volume, users);
+      if (publishStatus !== null) republished.push(Volume.patch(volume, { publishStatus }));
+    }
+    this.#touched.clear();
+    return republished;
   }
 
   /** Named ones have one candidate; of a group the least used comes first, then the one with the smaller id. */
@@ -209,7 +230,7 @@ function liesIn(own: Topology | null, { segments }: Topology): boolean {
 }
 
 /**
- * The volume's publish status as its users want it: a node that uses it gets it published, one that no longer does gives it
+ * C3. The volume's publish status as its users want it: a node that uses it gets it published, one that no longer does gives it
  * up. What is being given up is left alone until it is gone; only then can it be published there again.
  */
 function publishing(volume: Volume, users: ReadonlySet<string>): readonly VolumePublishStatus[] | null {

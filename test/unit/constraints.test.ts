@@ -43,6 +43,7 @@ test("the name of a label keeps its case, and a missing label is the empty strin
 test("an unknown key holds nowhere, not even with !=", (t) => {
   t.false(meets("node.color==red"));
   t.false(meets("node.color!=red"));
+  t.false(meets("node.labels.!=red"));
 });
 
 test("an address is compared with one address or with a range", (t) => {
