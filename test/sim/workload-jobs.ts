@@ -35,7 +35,7 @@ export interface JobWorkloadOptions extends ClientOptions {
 
 const totalMax = 6;
 /** Seconds between two due times; each divides a minute. */
-const periods = [2, 3, 5, 10] as const;
+const periods = [1, 2, 3, 5] as const;
 const retryMs = 1_000;
 
 export class JobWorkload {
