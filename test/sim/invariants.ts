@@ -15,6 +15,7 @@ import { isHopeless, startsFirst } from "./invariants-rollout.ts";
 import type { Commit, Store, TableName } from "../../runtime/store/store.ts";
 import { isJob } from "../../machines/validation/service.ts";
 import { findMisplaced } from "./invariants-global.ts";
+import { isChoosy } from "./workload-placement.ts";
 import { findLeftovers, findUnfinished } from "./invariants-jobs.ts";
 
 /** In which epoch each task was assigned, as the log tells it. */
@@ -120,7 +121,7 @@ export function checkAcknowledged(store: Store, writes: Iterable<Acknowledged>):
 export function findUnconverged(store: Store, isReady: (nodeId: string) => boolean): string | null {
   for (const service of store.all("service")) {
     if (service.pendingDelete) return `service ${service.id} is still being removed`;
-    if (isHopeless(service)) continue;
+    if (isHopeless(service) || isChoosy(service)) continue;
     const misplaced = service.spec?.global == null ? null : findMisplaced(service, store);
     if (misplaced !== null) return misplaced;
     const unfinished = isJob(service.spec) ? findUnfinished(service, store) : null;

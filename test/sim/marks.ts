@@ -3,6 +3,8 @@ export const knownMarks = [
   "agent.joined.late",
   "append.conflict",
   "append.unknown",
+  "choosy.created",
+  "choosy.scaled",
   "connection.broken",
   "fault.agent.crash",
   "fault.manager.crash",

@@ -37,6 +37,8 @@ export interface SimOptions {
   readonly jobOperations: number;
   /** Operations with updates and what an operator does with them; 0: there are none. */
   readonly rolloutOperations: number;
+  /** Operations with services that ask much of nodes; 0: there are none. */
+  readonly placementOperations: number;
   /** Operations with rebalancing, which is on from the start; 0: it is off. */
   readonly rebalanceOperations: number;
   /** Agents that join when the others have run for a while. */
@@ -90,6 +92,7 @@ export function drawOptions(seed: number): SimOptions {
     jobOperations: drawGlobalOperations(new SimRandom(`${seed}/options.jobs`)),
     networkOperations: drawGlobalOperations(new SimRandom(`${seed}/options.networks`)),
     rolloutOperations: drawRolloutOperations(new SimRandom(`${seed}/options.rollouts`)),
+    placementOperations: drawGlobalOperations(new SimRandom(`${seed}/options.placement`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
 }
@@ -113,6 +116,7 @@ export function describeOptions(options: SimOptions): string {
     `jobOperations=${options.jobOperations}`,
     `networkOperations=${options.networkOperations}`,
     `rolloutOperations=${options.rolloutOperations}`,
+    `placementOperations=${options.placementOperations}`,
     `rebalanceOperations=${options.rebalanceOperations}`,
     `lateAgents=${options.lateAgents}`,
     `faultsMs=${options.faultsMs}`,

@@ -34,6 +34,8 @@ import { findMovingRollout, isOverdue, RolloutChecks } from "./invariants-rollou
 import { RolloutWorkload } from "./workload-rollout.ts";
 import { checkNetworks, findLost, findUnallocated } from "./invariants-networks.ts";
 import { NetworkWorkload } from "./workload-networks.ts";
+import { checkPlacements, findUnsettled } from "./invariants-placement.ts";
+import { PlacementWorkload } from "./workload-placement.ts";
 import { Workload } from "./workload.ts";
 
 /** Virtual time in which the first manager must have founded the cluster. */
@@ -88,6 +90,7 @@ class World {
   #jobs: JobWorkload | null = null;
   #rollouts: RolloutWorkload | null = null;
   #rebalance: RebalanceWorkload | null = null;
+  #placement: PlacementWorkload | null = null;
   readonly #runs: RunCreations = new Map();
   #failure: string | null = null;
   #newest = 0;
@@ -161,6 +164,8 @@ class World {
     this.#networks.start();
     this.#rollouts = new RolloutWorkload({ ...access, operations: rolloutOperations });
     this.#rollouts.start();
+    this.#placement = new PlacementWorkload({ ...access, operations: this.#options.placementOperations });
+    this.#placement.start();
     this.#rebalanceNodes(access);
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
@@ -248,6 +253,7 @@ class World {
     if (this.#jobs?.isDone === false) return "the client of jobs is not done";
     if (this.#networks?.isDone === false) return "the client of networks is not done";
     if (this.#rollouts?.isDone === false) return "the client of rollouts is not done";
+    if (this.#placement?.isDone === false) return "the client of choosy services is not done";
     if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
     const { nats } = this.#simulation;
     for (const { running, process: each } of this.#managers) {
@@ -259,6 +265,8 @@ class World {
         (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY,
       );
       if (why !== null) return `${each.name}: ${why}`;
+      const unsettled = findUnsettled(store);
+      if (unsettled !== null) return `${each.name}: ${unsettled}`;
       const unallocated = findUnallocated(store) ?? (running.allocates() ? findLost(store, running.held) : null);
       if (unallocated !== null) return `${each.name}: ${unallocated}`;
       const moving = findMovingRollout(store, this.#simulation.clock.now());
@@ -373,6 +381,7 @@ class World {
       this.#demand(name, checkEvictions(commit, replica));
       this.#demand(name, checkStatesGrow(commit));
       this.#demand(name, checkNetworks(commit, replica));
+      this.#demand(name, checkPlacements(commit, replica));
       this.#demand(name, rollouts.check(commit, replica));
       this.#demand(name, checkJobs(commit, replica));
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
