@@ -8,6 +8,7 @@
  */
 import { validitySecondsOf } from "../machines/issuance.ts";
 import { networkKeyBytes } from "../machines/key-rotation.ts";
+import { networkDefaults, type NetworkDefaults } from "../machines/network-defaults.ts";
 import { newCluster } from "../machines/new-cluster.ts";
 import { ingressNetwork, predefinedNames, predefinedNetwork } from "../machines/new-networks.ts";
 import { defaultDataPathPort } from "../machines/redaction.ts";
@@ -63,7 +64,7 @@ export function whenCluster(env: Environment, signal?: AbortSignal): Promise<Clu
   });
 }
 
-function bareManagerNode(env: Environment, advertise: string): Node {
+function bareManagerNode(env: Environment, advertise: string, cluster: Cluster | undefined): Node {
   return Node.create({
     id: env.managerId,
     role: NodeRole.MANAGER,
@@ -74,13 +75,20 @@ function bareManagerNode(env: Environment, advertise: string): Node {
       availability: NodeSpec_Availability.DRAIN,
     }),
     status: NodeStatus.create({ state: NodeStatus_State.READY, addr: hostOf(advertise) }),
-    VXLANUDPPort: clusterOf(env)?.VXLANUDPPort || defaultDataPathPort,
+    VXLANUDPPort: cluster?.VXLANUDPPort || defaultDataPathPort,
   });
 }
 
 /** The host of `host:port` or `[v6]:port`. */
 function hostOf(address: string): string {
   return address.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
+}
+
+export interface BootstrapOptions {
+  /** host:port that workers reach this manager at. */
+  readonly advertise: string;
+  /** What a new cluster is founded with, Swarm's defaults when absent; one that is there keeps its own. */
+  readonly networks?: NetworkDefaults | undefined;
 }
 
 /**
@@ -90,7 +98,7 @@ function hostOf(address: string): string {
 export async function bootstrapCluster(
   env: Environment,
   authority: CertificateAuthority,
-  options: { readonly advertise: string },
+  options: BootstrapOptions,
 ): Promise<void> {
   if (clusterOf(env) === undefined) await createCluster(env, authority, options);
   await createPredefinedNetworks(env);
@@ -112,7 +120,7 @@ async function createPredefinedNetworks(env: Environment): Promise<void> {
 async function createCluster(
   env: Environment,
   authority: CertificateAuthority,
-  options: { readonly advertise: string },
+  options: BootstrapOptions,
 ): Promise<void> {
   const random = env.random.fork("bootstrap");
   const { certificatePem, keyPem } = await authority.createRoot({ nowMs: env.clock.now() });
@@ -127,11 +135,12 @@ async function createCluster(
     rootHash: parsed.kind === "token" ? `sha256:${parsed.digestHex}` : "",
     workerToken,
     managerToken: token(),
+    networks: options.networks ?? networkDefaults,
     networkKey: () => random.bytes(networkKeyBytes),
   });
   const operations = [creation("cluster", cluster), creation("network", ingressNetwork(newId(random)))];
   if (env.store.get("node", env.managerId) === undefined) {
-    operations.push(creation("node", bareManagerNode(env, options.advertise)));
+    operations.push(creation("node", bareManagerNode(env, options.advertise, cluster)));
   }
   try {
     await commit(env, untraced, ...operations);
@@ -263,7 +272,7 @@ async function writeManagerNode(
   await transact(env, untraced, () => {
     const before = env.store.get("node", env.managerId);
     return before === undefined
-      ? [creation("node", Node.patch(bareManagerNode(env, facts.advertise), fields))]
+      ? [creation("node", Node.patch(bareManagerNode(env, facts.advertise, clusterOf(env)), fields))]
       : [replacement("node", Node.patch(before, fields))];
   });
 }

@@ -1,5 +1,5 @@
 /** The leader's rotation of the network keys: hosts the chart, writes the cluster object. */
-import { keyRotationMachine, networkKeyBytes, withRotatedKeys } from "../machines/key-rotation.ts";
+import { areKeysWhole, keyRotationMachine, networkKeyBytes, withRotatedKeys } from "../machines/key-rotation.ts";
 import { transact, replacement } from "./control/write.ts";
 import type { Environment, Running } from "./environment.ts";
 import { sentence } from "./sentence.ts";
@@ -14,7 +14,7 @@ export function startKeyManager(env: Environment): Running {
       },
     }),
     "key-rotation",
-    undefined,
+    { isWhole: [...env.store.all("cluster")].every(areKeysWhole) },
   );
 
   async function rotate(): Promise<void> {

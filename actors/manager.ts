@@ -16,6 +16,7 @@ import type {
   ResourceAllocatorService,
   WatchService,
 } from "../proto/gen/messages.ts";
+import type { NetworkDefaults } from "../machines/network-defaults.ts";
 import type { Blobs, LeaseBucket, Log } from "../runtime/ports.ts";
 import type { ServiceHandlers } from "../runtime/rpc.ts";
 import { Replica } from "../runtime/store/replica.ts";
@@ -47,6 +48,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly authority: CertificateAuthority;
   /** host:port that workers reach this manager at. */
   readonly advertise: string;
+  /** What a cluster that this manager founds has for its networks; Swarm's defaults when absent. */
+  readonly networks?: NetworkDefaults;
   /** What the NATS server cannot promise, in sentences for the operator. */
   readonly warnings: readonly string[];
   /** Encodes even the proposals that stay in this process: for simulations. */
@@ -120,7 +123,7 @@ export function startManager(parts: ManagerParts): Manager {
     };
     // A bootstrap that cannot be written is one that the ledger took too long over: the next leader, or this one in its
     // next epoch, tries again.
-    bootstrapCluster(termed, authority, { advertise }).then(startRest, (error: unknown) => {
+    bootstrapCluster(termed, authority, { advertise, networks: parts.networks }).then(startRest, (error: unknown) => {
       parts.telemetry.log.warn({ err: error }, "the cluster object could not be written; giving up the lead");
       leadership.stepDown();
     });

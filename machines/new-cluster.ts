@@ -14,9 +14,9 @@ import {
   TaskDefaults,
 } from "../proto/gen/messages.ts";
 import { certificateExpirySeconds } from "./issuance.ts";
-import { keyringSize, withRotatedKeys } from "./key-rotation.ts";
+import { withRotatedKeys } from "./key-rotation.ts";
 import { clusterName } from "./names.ts";
-import { defaultAddressPool, defaultDataPathPort, defaultSubnetSize } from "./redaction.ts";
+import type { NetworkDefaults } from "./network-defaults.ts";
 
 /** SwarmKit's: ended tasks kept for each slot, and seconds between a node's heartbeats. */
 const taskHistory = 5;
@@ -30,6 +30,7 @@ export interface ClusterMaterial {
   readonly rootHash: string;
   readonly workerToken: string;
   readonly managerToken: string;
+  readonly networks: NetworkDefaults;
   /** A fresh network key at each call. */
   readonly networkKey: () => Uint8Array;
 }
@@ -54,7 +55,8 @@ function defaultSpec(): ClusterSpec {
 }
 
 export function newCluster(material: ClusterMaterial): Cluster {
-  let cluster = Cluster.create({
+  const { addressPools, subnetLength, dataPathPort } = material.networks;
+  const cluster = Cluster.create({
     id: material.id,
     spec: defaultSpec(),
     rootCa: RootCA.create({
@@ -63,10 +65,9 @@ export function newCluster(material: ClusterMaterial): Cluster {
       caCertHash: material.rootHash,
       joinTokens: JoinTokens.create({ worker: material.workerToken, manager: material.managerToken }),
     }),
-    defaultAddressPool,
-    subnetSize: defaultSubnetSize,
-    VXLANUDPPort: defaultDataPathPort,
+    defaultAddressPool: addressPools,
+    subnetSize: subnetLength,
+    VXLANUDPPort: dataPathPort,
   });
-  for (let filled = 0; filled < keyringSize; filled += 1) cluster = withRotatedKeys(cluster, material.networkKey);
-  return cluster;
+  return withRotatedKeys(cluster, material.networkKey);
 }

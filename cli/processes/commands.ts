@@ -3,6 +3,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
+import { networkDefaults, networkDefaultsProblem, type NetworkDefaults } from "../../machines/network-defaults.ts";
 import { runAgent } from "../agent-process.ts";
 import { command, UsageError, type Command } from "../command.ts";
 import { UserError } from "../user-error.ts";
@@ -26,8 +27,30 @@ const serving = {
   listen: { type: "string" },
   advertise: { type: "string" },
   metrics: { type: "string" },
+  "default-addr-pool": { type: "string", multiple: true },
+  "default-addr-pool-mask-length": { type: "string" },
+  "data-path-port": { type: "string" },
   ...logging,
 } as const;
+
+/** By the flags of `docker swarm init`. They count when a cluster is founded; throws UsageError. */
+function networksOf(values: {
+  readonly "default-addr-pool"?: readonly string[] | undefined;
+  readonly "default-addr-pool-mask-length"?: string | undefined;
+  readonly "data-path-port"?: string | undefined;
+}): NetworkDefaults {
+  const { addressPools, subnetLength, dataPathPort } = networkDefaults;
+  const number = (text: string | undefined, otherwise: number): number =>
+    text === undefined ? otherwise : /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  const chosen: NetworkDefaults = {
+    addressPools: values["default-addr-pool"] ?? addressPools,
+    subnetLength: number(values["default-addr-pool-mask-length"], subnetLength),
+    dataPathPort: number(values["data-path-port"], dataPathPort),
+  };
+  const problem = networkDefaultsProblem(chosen);
+  if (problem !== null) throw new UsageError(problem);
+  return chosen;
+}
 
 /** Logs go to standard error for a service, and to a file beside its data for a person at a terminal. Throws UserError. */
 async function telemetryFor(
@@ -117,6 +140,7 @@ export const manager: Command = command({
       advertise: advertised(values.advertise, values.listen),
       nats: values.nats ?? null,
       metrics: address(values.metrics, null),
+      networks: networksOf(values),
       telemetry,
     };
     await runUntilEnd(telemetry, (starting) => startManagerProcess(options, starting));
@@ -191,6 +215,7 @@ export const up: Command = command({
           advertise: advertised(values.advertise, values.listen),
           withAgent: values["no-agent"] !== true,
           metrics: address(values.metrics, null),
+          networks: networksOf(values),
           telemetry,
         },
         starting,
@@ -224,6 +249,7 @@ export const start: Command = command({
       advertise: advertised(values.advertise, values.listen),
       withAgent: true,
       metrics: address(values.metrics, null),
+      networks: networksOf(values),
       telemetry,
     };
     const end = await runUntilEnd(

@@ -33,6 +33,7 @@ import { UserError } from "../user-error.ts";
 import { version } from "../version.ts";
 import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
+import type { NetworkDefaults } from "../../machines/network-defaults.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
@@ -44,6 +45,8 @@ export interface ManagerProcessOptions {
   /** An outside NATS; null: one of its own under the data dir. */
   readonly nats: string | null;
   readonly metrics: HostPort | null;
+  /** What a cluster that this manager founds has for its networks. */
+  readonly networks: NetworkDefaults;
   readonly telemetry: ProcessTelemetry;
 }
 
@@ -126,6 +129,7 @@ export async function startManagerProcess(
       blobs: link.blobs,
       authority: pki,
       advertise,
+      networks: options.networks,
       warnings: link.abilities,
       onBroken,
     });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { hostname } from "node:os";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { runAgent, type AgentProcess } from "../agent-process.ts";
+import type { NetworkDefaults } from "../../machines/network-defaults.ts";
 import { rememberHost } from "../last-host.ts";
 import { UserError } from "../user-error.ts";
 import type { HostPort } from "./addresses.ts";
@@ -15,6 +16,7 @@ export interface UpOptions {
   readonly advertise: HostPort | null;
   readonly withAgent: boolean;
   readonly metrics: HostPort | null;
+  readonly networks: NetworkDefaults;
   readonly telemetry: ProcessTelemetry;
 }
 
