@@ -11,6 +11,7 @@ import { isEnded, observedState } from "../machines/task.ts";
 import {
   NodePatch,
   Operation,
+  Reason,
   Service,
   StoreObject,
   TaskState,
@@ -26,7 +27,12 @@ import type { Gauge } from "../runtime/ports.ts";
 import type { Environment } from "./environment.ts";
 import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./orchestration-part.ts";
 
-export function startAllocator(env: Environment, writer: Writer): Part {
+export interface AllocatorPart extends Part {
+  /** What the service waits for before its tasks can go on, whether it has any or not. */
+  explain(service: Service): readonly Reason[];
+}
+
+export function startAllocator(env: Environment, writer: Writer): AllocatorPart {
   return new AllocatorActor(env, writer);
 }
 
@@ -58,7 +64,7 @@ class Queue {
   }
 }
 
-class AllocatorActor implements Part {
+class AllocatorActor implements AllocatorPart {
   readonly #env: Environment;
   readonly #writer: Writer;
   readonly #allocation: Allocation;
@@ -109,6 +115,18 @@ class AllocatorActor implements Part {
     for (const { id } of store.all("node")) this.#arrive("node", id);
     for (const task of store.all("task")) this.#arriveTask(task);
     this.commitEnded();
+  }
+
+  explain(service: Service): readonly Reason[] {
+    const problem = this.#allocation.problemOfService(service.id);
+    if (problem === "") return [];
+    return [
+      Reason.create({
+        waitingFor: `its ports and virtual IPs: ${problem}`,
+        since: service.meta?.updatedAt ?? null,
+        wokenBy: "a change of the service, or of a network or port that it asks for",
+      }),
+    ];
   }
 
   stop(): void {

@@ -48,6 +48,7 @@ export function startOrchestration(env: Environment): Orchestration {
   const rollouts = startRollouts(env, (serviceId, slots) => {
     for (const part of parts) part.turnsCame?.(serviceId, slots);
   });
+  const allocator = startAllocator(env, writer);
   const parts: readonly Part[] = [
     // First: whoever tends a slot after a commit asks whose turn it is.
     rollouts,
@@ -56,7 +57,7 @@ export function startOrchestration(env: Environment): Orchestration {
     startJobs(env, writer),
     startSchedules(env),
     startRestart(env, writer),
-    startAllocator(env, writer),
+    allocator,
     startEnforcer(env, writer),
     startReaper(env, writer),
     rebalance,
@@ -79,8 +80,11 @@ export function startOrchestration(env: Environment): Orchestration {
     explainService(id) {
       const service = store.get("service", id);
       if (service === undefined) return [];
-      if (service.spec?.global == null) return [...explainService(service, view()), ...rebalance.explain(service)];
-      return explainGlobal(service, { ...view(), nodes: () => store.all("node") });
+      const why =
+        service.spec?.global == null
+          ? [...explainService(service, view()), ...rebalance.explain(service)]
+          : explainGlobal(service, { ...view(), nodes: () => store.all("node") });
+      return [...why, ...allocator.explain(service)];
     },
     planService: (request) => answerPlan(env, request),
     planRebalance: (request) => rebalance.plan(request),

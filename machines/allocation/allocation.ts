@@ -152,6 +152,11 @@ export class Allocation {
     return this.#networks.problemOf(networkId);
   }
 
+  /** Why the service's endpoint could not be allocated; empty when it is, or is yet to be tried. */
+  problemOfService(serviceId: string): string {
+    return this.#serviceProblems.get(serviceId) ?? "";
+  }
+
   isEndpointAllocated(service: Service): boolean {
     return isEndpointAllocated(service, this.#spaces);
   }

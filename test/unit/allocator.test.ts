@@ -253,6 +253,14 @@ test("a service's tasks carry the ports that were allocated, and a removed servi
   t.is(cluster.tasks()[0]?.endpoint?.ports[0]?.publishedPort, 8080);
   await seedService(cluster, "api", 1, {}, { endpoint });
   t.is(cluster.tasks("api")[0]?.status?.err, "port 8080 is already published by service web");
+  t.is(
+    cluster.orchestration.explainService("api").at(-1)?.waitingFor,
+    "its ports and virtual IPs: port 8080 is already published by service web",
+  );
+  t.deepEqual(
+    cluster.orchestration.explainService("web").map(({ waitingFor }) => waitingFor),
+    ["nothing: 1 of 1 tasks run"],
+  );
   await cluster.removeService("web");
   t.deepEqual(cluster.picture("api"), ["1:RUNNING@n1"]);
 });
