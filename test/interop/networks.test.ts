@@ -1,7 +1,7 @@
 // Networks of stock engines under our manager: each engine is a machine with a network of its own, so that an overlay
 // between them is one.
 import anyTest from "ava";
-import { engineMissing } from "../fixtures/docker-engine.ts";
+import { engineMissing, type DockerEngine } from "../fixtures/docker-engine.ts";
 import { hasIpvs, labMissing } from "../fixtures/lab.ts";
 import { labSwarm, running, site, words } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
@@ -10,6 +10,20 @@ const missing = engineMissing() ?? labMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 
 const ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2";
+const everywhere = "web on engine1, web on engine2";
+
+function both<Item>(items: readonly Item[]): readonly Item[] | false {
+  return items.length === 2 && items;
+}
+
+/** What the web tasks answer that a task on this engine finds by `tasks.web`. */
+async function heardOn(engine: DockerEngine): Promise<string> {
+  const addresses = await engine.addressesOf("web", "tasks.web");
+  const answers = await Promise.all(
+    addresses.map(async (address) => (await engine.inTask("web", `${ask} ${address} 80`)).split("\n").at(-1) ?? ""),
+  );
+  return answers.toSorted().join(", ");
+}
 
 test("replicas on two engines reach each other by name over an overlay network, also after one was replaced", async (t) => {
   t.timeout(150_000);
@@ -18,35 +32,58 @@ test("replicas on two engines reach each other by name over an overlay network, 
   await manager.muster(...words("network create --driver overlay back"));
   await manager.muster(...words("service create --detach --name web --network back --replicas 2"), ...site);
   const tasks = await until("2 running tasks", async () => both(await running(manager, "web")));
-
   t.is(new Set(tasks.map(({ nodeId }) => nodeId)).size, 2);
-
-  /** What the task on one engine gets from the one on the other, by the task's name. */
-  const over = async (from: (typeof members)[0], to: (typeof members)[0]): Promise<string> => {
-    const task = (await running(manager, "web")).find(({ nodeId }) => nodeId === to.nodeId);
-    return from.engine.inTask("web", `${ask} web.${task?.slot}.${task?.id} 80`);
-  };
   // The engines gossip about names: they come a moment after the tasks.
-  await until("the second engine's task by name", async () => /web on engine2/.test(await over(first, second)));
-  await until("the first engine's task by name", async () => /web on engine1/.test(await over(second, first)));
-
-  for (const { engine } of members) {
-    t.is((await engine.addressesOf("web", "tasks.web")).length, 2);
+  for (const { engine } of members)
+    await until("both tasks by name", async () => (await heardOn(engine)) === everywhere);
+  const [there] = tasks.filter(({ nodeId }) => nodeId === second.nodeId);
+  t.regex(await first.engine.inTask("web", `${ask} web.${there?.slot}.${there?.id} 80`), /web on engine2/);
+  for (const { engine } of members)
     t.is((await engine.addressesOf("web", "web")).length, 1, "the service's name is its virtual IP");
-  }
 
-  const gone = tasks.find(({ nodeId }) => nodeId === second.nodeId);
-  await second.engine.docker("rm", "-f", `web.${gone?.slot}.${gone?.id}`);
+  await second.engine.docker("rm", "-f", `web.${there?.slot}.${there?.id}`);
   await until("another task", async () => {
     const now = both(await running(manager, "web"));
-    return now && now.every(({ id }) => id !== gone?.id);
+    return now && now.every(({ id }) => id !== there?.id);
   });
-  await until("the new task by name", async () => /web on engine2/.test(await over(first, second)));
-  await until("the old name to be gone", async () => (await first.engine.addressesOf("web", "tasks.web")).length === 2);
+  await until(
+    "the new task by name, and no longer the old one",
+    async () => (await heardOn(first.engine)) === everywhere,
+  );
 
-  if (hasIpvs()) {
-    t.regex(await first.engine.inTask("web", `${ask} web 80`), /web on engine[12]/);
-  } else t.log("this kernel has no ip_vs: engines cannot balance a virtual IP here");
+  if (hasIpvs()) t.regex(await first.engine.inTask("web", `${ask} web 80`), /web on engine[12]/);
+  else t.log("this kernel has no ip_vs: engines cannot balance a virtual IP here");
+});
+
+test("an engine that was restarted finds its peers again, and a container of no service joins an attachable network", async (t) => {
+  t.timeout(150_000);
+  const { manager, members } = await labSwarm(t);
+  const [first, second] = members;
+  await manager.muster(...words("network create --driver overlay --attachable back"));
+  await manager.muster(...words("service create --detach --name web --mode global --network back"), ...site);
+  const before = await until("2 running tasks", async () => both(await running(manager, "web")));
+  const old = before.map(({ id }) => id);
+
+  await first.engine.stop();
+  await first.engine.start();
+  await until(
+    "a new task on the engine that was restarted",
+    async () =>
+      both(await running(manager, "web")) && (await running(manager, "web")).some(({ id }) => !old.includes(id)),
+    40_000,
+  );
+  for (const { engine } of members)
+    await until("both tasks by name", async () => (await heardOn(engine)) === everywhere, 40_000);
+
+  const alone = words("run --rm --network back bb:1 sh -c");
+  const found = await second.engine.docker(...alone, "nslookup tasks.web; nslookup web");
+  t.is(found.match(/^Address(?: \d+)?: 10\./gm)?.length, 3, found);
+  const refused = await t.throwsAsync(second.engine.docker(...words("run --rm --network ingress bb:1 true")));
+  t.regex(refused.message, /ingress|attachable/i);
+  await until(
+    "no task of the container",
+    async () => !/attach/.test(await manager.muster("node", "ps", second.nodeId)),
+  );
 });
 
 test("a host-mode port answers on each engine that runs a task, an ingress port on every engine where the kernel has ip_vs", async (t) => {
@@ -66,7 +103,6 @@ test("a host-mode port answers on each engine that runs a task, an ingress port 
     const answer = await until("an answer", () => lab.hub.fetch(`http://${machine.address}:8080/`));
     t.is(answer, `site on ${machine.name}`);
   }
-
   const [published] = await running(manager, "one");
   const host = members.find(({ nodeId }) => nodeId === published?.nodeId);
   for (const { engine, machine } of members) {
@@ -76,7 +112,3 @@ test("a host-mode port answers on each engine that runs a task, an ingress port 
   }
   if (!hasIpvs()) t.log("this kernel has no ip_vs: engines cannot balance an ingress port here");
 });
-
-function both<Item>(items: readonly Item[]): readonly Item[] | false {
-  return items.length === 2 && items;
-}

@@ -101,11 +101,16 @@ const steps: readonly Step[] = [
     running: 12,
   },
   {
+    name: "a global service has its addresses as others do",
+    commands: [`${create} --name each --mode global --network back --publish 8084:84 bb:1`],
+    running: 13,
+  },
+  {
     name: "an update gives tasks new addresses and the service's endpoint what is new of it",
     commands: [
       `${update} --update-delay 0s --update-parallelism 0 --publish-add 8083:83 --network-add front --image bb:2 web`,
     ],
-    running: 12,
+    running: 13,
   },
   {
     name: "what an update takes away is gone, and what it leaves stays",
@@ -114,12 +119,12 @@ const steps: readonly Step[] = [
       `${update} --update-parallelism 0 --endpoint-mode vip rr`,
       `${update} --update-parallelism 0 --env-add A=1 dynamic`,
     ],
-    running: 12,
+    running: 13,
   },
   {
     name: "the end of the last task on a network ends the node's address there",
     commands: ["service rm many", "service rm two", "network rm wide", "network rm own"],
-    running: 9,
+    running: 10,
   },
 ];
 
@@ -155,10 +160,16 @@ function keysOf(session: Json): unknown {
   };
 }
 
+function managersOf(session: Json): unknown {
+  const managers = (session["managers"] ?? []) as readonly { weight: number; peer: { addr: string } }[];
+  return managers.map(({ weight, peer }) => ({ weight, isAddress: /^10\.231\.0\.\d+:\d+$/.test(peer.addr) }));
+}
+
 test("a node is told the same of networks, addresses and ports by our manager as by a stock one", async (t) => {
   t.timeout(170_000);
   const { ours, stock } = await clusters(t);
   t.deepEqual(keysOf(ours.node.session()), keysOf(stock.node.session()));
+  t.deepEqual(managersOf(ours.node.session()), managersOf(stock.node.session()));
   for (const { name, commands, running } of steps) {
     await Promise.all(
       [ours, stock].map(async (cluster) => {
