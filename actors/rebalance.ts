@@ -9,7 +9,7 @@
  */
 import { newTask, taskTemplate } from "../machines/new-task.ts";
 import { rebalanceMachine, type RebalanceEvent } from "../machines/rebalance.ts";
-import { planRound, planRounds, type Candidate, type RoundMove } from "../machines/rebalance-round.ts";
+import { planRound, type Candidate, type RoundMove } from "../machines/rebalance-round.ts";
 import {
   incidentOf,
   isRebalanced,
@@ -21,6 +21,7 @@ import {
   settingsOf,
   settlingOf,
   spentMoves,
+  steadyLoads,
   type ClusterView,
   type Hold,
   type RebalanceSettings,
@@ -32,12 +33,8 @@ import { isEnded, isWanted, observedState } from "../machines/task.ts";
 import { timeMs } from "../machines/time.ts";
 import {
   Annotations,
-  Duration,
-  ManagerBeat,
   NodeStatus_State,
   Operation,
-  PlannedMove,
-  PlanRebalanceResponse,
   ProposeRequest_Mode,
   Reason,
   StoreObject,
@@ -46,14 +43,16 @@ import {
   type Cluster,
   type Node,
   type PlanRebalanceRequest,
+  type PlanRebalanceResponse,
   type Service,
 } from "../proto/gen/messages.ts";
 import { newId } from "../runtime/ids.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
-import { managerBeats } from "../runtime/subjects.ts";
 import type { Environment } from "./environment.ts";
+import { doubtMs, startNodeDoubts } from "./node-doubts.ts";
 import { now, type Part } from "./orchestration-part.ts";
 import { placementView } from "./placement-view.ts";
+import { planMoves } from "./rebalance-plan.ts";
 
 /** Before a look, in milliseconds: commits of the same cause come within that. */
 const pauseMsMin = 1_000;
@@ -63,13 +62,7 @@ const pausePerLook = 20;
 const idleLookMs = 3_600_000;
 /** What was found balanced may no longer be when other services have changed; it is looked at again after so many milliseconds. */
 const staleLookMs = 60_000;
-/** What a manager said of its nodes counts for so many milliseconds: five of its beats. */
-const doubtMs = 5_000;
 const proposeTimeoutMs = 5_000;
-/** Moves that a dry run shows at most. */
-const shownMovesMax = 1_000;
-/** Services whose reasons a dry run names at most. */
-const shownHoldsMax = 50;
 
 export interface Rebalance extends Part {
   /** Whether it is on for the service, or one of its moves is under way; then what keeps it from moving more. */
@@ -95,8 +88,6 @@ export function startRebalance(env: Environment): Rebalance {
   const madeMs = new Map<string, number>();
   /** Ids of tasks that moves made and that have not come to their end. */
   const open = new Set<string>();
-  /** What managers said last of nodes that they miss. */
-  const doubts = new Map<string, { readonly text: string; readonly atMs: number }>();
   let settings: RebalanceSettings = settingsOf(cluster());
   let troubleMs = lastNodeChangeMs(store.all("node"));
   let hold: Hold | null = null;
@@ -147,13 +138,7 @@ export function startRebalance(env: Environment): Rebalance {
   }
 
   function clusterView(): ClusterView {
-    const nowMs = clock.now();
-    const told: string[] = [];
-    for (const [managerId, doubt] of doubts) {
-      if (nowMs - doubt.atMs > doubtMs) doubts.delete(managerId);
-      else told.push(doubt.text);
-    }
-    return { nowMs, nodes: [...store.all("node")], troubleMs, doubts: told };
+    return { nowMs: clock.now(), nodes: [...store.all("node")], troubleMs, doubts: doubts.told() };
   }
 
   /** R4: what the moves of the last round wait for. */
@@ -235,7 +220,12 @@ export function startRebalance(env: Environment): Rebalance {
       candidates.push({ service, tasks: verdict.tasks });
     }
     if (candidates.length === 0) return againMs;
-    found = planRound(candidates, budget, new WhatIf(placementView(store), nowMs));
+    found = planRound(
+      candidates,
+      budget,
+      new WhatIf(placementView(store), nowMs),
+      steadyLoads(store.all("task"), settings, nowMs),
+    );
     // With moves in the round the others were looked at as if those had been made.
     if (found.length === 0) for (const { service } of candidates) balanced.add(service.id);
     for (const id of young) balanced.delete(id);
@@ -292,13 +282,7 @@ export function startRebalance(env: Environment): Rebalance {
     hasNews = true;
   }
 
-  const beats = env.bus.subscribe(managerBeats, ({ data }) => {
-    const beat = decodeBeat(data);
-    if (beat === null || (beat.missingNodes === 0 && !beat.holdsVerdicts)) return;
-    const text = beat.holdsVerdicts
-      ? `manager ${beat.managerId} misses ${beat.missingNodes} nodes and distrusts its view of them`
-      : `manager ${beat.managerId} misses ${beat.missingNodes} nodes`;
-    doubts.set(beat.managerId, { text, atMs: clock.now() });
+  const doubts = startNodeDoubts(env, () => {
     noteTrouble();
     tell();
   });
@@ -381,48 +365,22 @@ export function startRebalance(env: Environment): Rebalance {
     },
 
     plan(request) {
-      const nowMs = clock.now();
       const view = clusterView();
-      const reasons: Reason[] = settings.flaws.map((flaw) => Reason.create({ waitingFor: flaw }));
-      const say = (what: string, { reason, untilMs }: Hold): void => {
-        const deadline = untilMs === null ? null : timestampOf(Math.round(untilMs));
-        reasons.push(Reason.create({ waitingFor: `${what}${reason}`, deadline }));
-      };
-      const now = incidentOf(view, settings) ?? openRound(nowMs) ?? settlingOf(view, settings);
-      if (now !== null) say("", now);
-      const candidates: Candidate[] = [];
-      let held = 0;
-      for (const service of asked(request)) {
-        const verdict = judge(service, nowMs);
-        if (verdict.kind === "movable") candidates.push({ service, tasks: verdict.tasks });
-        else if ((held += 1) <= shownHoldsMax) {
-          say(`service ${service.spec?.annotations?.name ?? service.id}: `, verdict.hold);
-        }
-      }
-      if (held > shownHoldsMax) reasons.push(Reason.create({ waitingFor: `${held - shownHoldsMax} more services` }));
-      const { spent, untilMs } = spentMoves(madeMs.values(), settings, nowMs);
-      const movesLeft = Math.max(0, settings.windowMovesMax - spent);
-      if (movesLeft === 0) say("", { reason: `the budget of ${settings.windowMovesMax} moves is spent`, untilMs });
-      const whatIf = new WhatIf(placementView(store), nowMs);
-      const roundMax = Math.max(1, settings.roundMovesMax);
-      const { rounds, isPartial } = planRounds(candidates, roundMax, shownMovesMax, whatIf);
-      const moves = rounds.flatMap((round, at) => round.map((each) => toPlannedMove(each, at + 1, nodeOf)));
-      const phase = phaseOf(hosted.actor.getSnapshot().value);
-      const window = Duration.create({ seconds: Math.round(settings.windowMs / 1_000) });
-      return PlanRebalanceResponse.create({
-        version: store.version,
-        phase,
-        moves,
-        isPartial,
-        reasons,
-        movesLeft,
-        window,
+      return planMoves({
+        store,
+        settings,
+        nowMs: view.nowMs,
+        phase: phaseOf(hosted.actor.getSnapshot().value),
+        now: incidentOf(view, settings) ?? openRound(view.nowMs) ?? settlingOf(view, settings),
+        spent: spentMoves(madeMs.values(), settings, view.nowMs),
+        services: asked(request),
+        judge: (service) => judge(service, view.nowMs),
       });
     },
 
     stop() {
       isStopped = true;
-      beats.unsubscribe();
+      doubts.stop();
       hosted.stop();
     },
   };
@@ -431,33 +389,4 @@ export function startRebalance(env: Environment): Rebalance {
 /** What stands between two phases is shown as the watching that it belongs to. */
 function phaseOf(value: unknown): string {
   return value === "gathering" || value === "looking" ? "watching" : String(value);
-}
-
-function toPlannedMove(
-  { task, service, toNodeId, isStartFirst, why }: RoundMove,
-  round: number,
-  nodeOf: (id: string) => Node | undefined,
-): PlannedMove {
-  const name = (id: string): string => nodeOf(id)?.description?.hostname ?? "";
-  return PlannedMove.create({
-    round,
-    serviceId: service.id,
-    serviceName: service.spec?.annotations?.name ?? "",
-    slot: task.slot,
-    taskId: task.id,
-    fromNodeId: task.nodeId,
-    fromNodeName: name(task.nodeId),
-    nodeId: toNodeId,
-    nodeName: name(toNodeId),
-    order: isStartFirst ? "start-first" : "stop-first",
-    why,
-  });
-}
-
-function decodeBeat(data: Uint8Array): ManagerBeat | null {
-  try {
-    return ManagerBeat.decode(data);
-  } catch {
-    return null;
-  }
 }

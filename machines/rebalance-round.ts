@@ -1,7 +1,7 @@
 /** The moves of one round, and of as many rounds as it would take: what the leader does, and what a dry run shows. */
 import type { Service, Task } from "../proto/gen/messages.ts";
 import { paceOf } from "./rebalancing.ts";
-import { findMove, type Move } from "./scheduling/moves.ts";
+import { findMove, type Move, type SteadyLoads } from "./scheduling/moves.ts";
 import type { WhatIf } from "./scheduling/what-if.ts";
 
 export interface Candidate {
@@ -15,15 +15,23 @@ export interface RoundMove extends Move {
   readonly isStartFirst: boolean;
 }
 
-/** R3, R5: at most `movesMax`, and of each service at most what its update config lets change at once. Charged in `whatIf`. */
-export function planRound(candidates: readonly Candidate[], movesMax: number, whatIf: WhatIf): readonly RoundMove[] {
+/**
+ * R3, R5: at most `movesMax`, and of each service at most what its update config lets change at once. Charged in `whatIf`
+ * and `steady`.
+ */
+export function planRound(
+  candidates: readonly Candidate[],
+  movesMax: number,
+  whatIf: WhatIf,
+  steady: SteadyLoads,
+): readonly RoundMove[] {
   const moves: RoundMove[] = [];
   for (const { service, tasks } of candidates) {
     if (moves.length >= movesMax) break;
     const { parallelism, isStartFirst } = paceOf(service);
     let left: readonly Task[] = tasks;
     for (let count = 0; count < parallelism && moves.length < movesMax; count += 1) {
-      const move = findMove(service, left, isStartFirst, whatIf);
+      const move = findMove(service, left, isStartFirst, whatIf, steady);
       if (move === null) break;
       left = left.filter((task) => task !== move.task);
       moves.push({ ...move, service, isStartFirst });
@@ -38,12 +46,13 @@ export function planRounds(
   movesMax: number,
   totalMax: number,
   whatIf: WhatIf,
+  steady: SteadyLoads,
 ): { readonly rounds: readonly (readonly RoundMove[])[]; readonly isPartial: boolean } {
   const rounds: (readonly RoundMove[])[] = [];
   let left = candidates;
   let total = 0;
   while (total < totalMax) {
-    const round = planRound(left, Math.min(movesMax, totalMax - total), whatIf);
+    const round = planRound(left, Math.min(movesMax, totalMax - total), whatIf, steady);
     if (round.length === 0) return { rounds, isPartial: false };
     rounds.push(round);
     total += round.length;

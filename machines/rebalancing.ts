@@ -303,3 +303,20 @@ export function spentMoves(
   }
   return { spent, untilMs };
 }
+
+/**
+ * Tasks that are there to stay, by node id: those that have run for the settling time, and those that moves made, which
+ * count from the start, or the next round would not see what the last one has done.
+ */
+export function steadyLoads(tasks: Iterable<Task>, settings: RebalanceSettings, nowMs: number): Map<string, number> {
+  const loads = new Map<string, number>();
+  for (const task of tasks) {
+    const state = observedState(task);
+    if (task.nodeId === "" || !isWanted(task) || isEnded(state)) continue;
+    const isSteady =
+      movedFrom(task) !== "" ||
+      (state === TaskState.RUNNING && untilAfter(runningSinceMs(task), settings.settleMs, nowMs) === null);
+    if (isSteady) loads.set(task.nodeId, (loads.get(task.nodeId) ?? 0) + 1);
+  }
+  return loads;
+}

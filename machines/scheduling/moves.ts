@@ -6,18 +6,30 @@
  * M2: a move makes a difference of at least two smaller, at the highest level at which the two nodes differ. By that the
  *     sum of squares at that level falls and none above it changes, so a sequence of moves ends and cannot come back.
  * M3: where the service's own counts gain nothing (they differ by one, so they would only be swapped), a difference of at
- *     least two in all tasks of two nodes of the same branch counts instead; that leaves every level above as it was.
+ *     least two in all tasks of two nodes of the same branch counts instead; that leaves every level above as it was. It must
+ *     be there both in what the scheduler counts and in steady tasks alone: tasks that come and go, as those of a service
+ *     that fails all the time, would otherwise have others move to and fro after them.
  */
 import { Task, TaskState, type Node, type Service } from "../../proto/gen/messages.ts";
 import type { NodeInfo, NodeSet } from "./node-set.ts";
 import { spreadLabels } from "./spread.ts";
 import type { WhatIf } from "./what-if.ts";
 
-export interface Move {
-  readonly task: Task;
-  readonly toNodeId: string;
+/** The level at which a move gains something. */
+export type Level = "preference" | "node" | "load";
+
+export interface Gain {
+  readonly level: Level;
   readonly why: string;
 }
+
+export interface Move extends Gain {
+  readonly task: Task;
+  readonly toNodeId: string;
+}
+
+/** Tasks that are there to stay, by node id (M3). */
+export type SteadyLoads = Map<string, number>;
 
 /** Nodes that are tried as the source of one move: the fullest first. Each try costs a look at all nodes. */
 const sourcesMax = 8;
@@ -41,7 +53,10 @@ class Spread {
   /** By that path and a number of tasks of the service: the fewest tasks in all on a ready node with so many. */
   readonly #fewestInAll = new Map<string, number>();
 
-  constructor(service: Service, nodes: readonly NodeInfo[]) {
+  readonly #steady: SteadyLoads;
+
+  constructor(service: Service, nodes: readonly NodeInfo[], steady: SteadyLoads) {
+    this.#steady = steady;
     const preferences = service.spec?.task?.placement?.preferences ?? [];
     this.#serviceId = service.id;
     this.#labels = spreadLabels(preferences);
@@ -90,7 +105,7 @@ class Spread {
   }
 
   /** Why a task is better on `to` than on `from`, where it is; null when it is not (M2, M3). */
-  gain(from: NodeInfo, to: NodeInfo): string | null {
+  gain(from: NodeInfo, to: NodeInfo): Gain | null {
     const [path, other] = [this.#path(from), this.#path(to)];
     for (const [level, value] of path.entries()) {
       if (value === other[level]) continue;
@@ -98,15 +113,18 @@ class Spread {
       const few = this.#branches.get(keyOf(other, level + 1)) ?? 0;
       if (many - few < gainMin) return null;
       const name = this.#names[level] ?? "";
-      return `${name}=${value} has ${many} tasks of the service, ${name}=${other[level]} has ${few}`;
+      const why = `${name}=${value} has ${many} tasks of the service, ${name}=${other[level]} has ${few}`;
+      return { level: "preference", why };
     }
     const [own, others] = [from.activeOf(this.#serviceId), to.activeOf(this.#serviceId)];
     if (own - others >= gainMin) {
-      return `${nameOf(from)} has ${own} tasks of the service, ${nameOf(to)} has ${others}`;
+      return { level: "node", why: `${nameOf(from)} has ${own} tasks of the service, ${nameOf(to)} has ${others}` };
     }
     const isSwap = own - others === 1;
     if (!isSwap || from.activeTasks - to.activeTasks < gainMin) return null;
-    return `${nameOf(from)} has ${from.activeTasks} tasks in all, ${nameOf(to)} has ${to.activeTasks}`;
+    const [many, few] = [this.#steady.get(from.id) ?? 0, this.#steady.get(to.id) ?? 0];
+    if (many - few < gainMin) return null;
+    return { level: "load", why: `${nameOf(from)} has ${many} steady tasks in all, ${nameOf(to)} has ${few}` };
   }
 
   #path(info: NodeInfo): readonly string[] {
@@ -136,21 +154,25 @@ function nameOf(info: NodeInfo): string {
 /**
  * The best move of one service; null when none gains enough. `movable`: its tasks that may be moved.
  * `isStartFirst`: the task is still there when the new one gets its node.
- * The move is then charged in `whatIf`, as if done, under the task's own id.
+ * The move is then charged in `whatIf`, as if done, under the task's own id, and in `steady`.
  */
 export function findMove(
   service: Service,
   movable: readonly Task[],
   isStartFirst: boolean,
   whatIf: WhatIf,
+  steady: SteadyLoads,
 ): Move | null {
   if (movable.length === 0) return null;
-  const spread = new Spread(service, whatIf.nodes.nodes);
+  const spread = new Spread(service, whatIf.nodes.nodes, steady);
   for (const from of sources(service, movable, spread, whatIf.nodes)) {
     const task = newestOn(movable, from.id);
     if (task === null) continue;
     const move = tryMove(service, task, from, isStartFirst, spread, whatIf);
-    if (move !== null) return move;
+    if (move === null) continue;
+    steady.set(from.id, (steady.get(from.id) ?? 0) - 1);
+    steady.set(move.toNodeId, (steady.get(move.toNodeId) ?? 0) + 1);
+    return move;
   }
   return null;
 }
@@ -229,8 +251,8 @@ function tryMove(
   nodes.follow(task);
   const to = nodeId === null ? undefined : nodes.find(nodeId);
   if (to === undefined || to === from) return null;
-  const why = spread.gain(from, to);
-  if (why === null) return null;
+  const gain = spread.gain(from, to);
+  if (gain === null) return null;
   nodes.follow(Task.patch(task, { nodeId: to.id }));
-  return { task, toNodeId: to.id, why };
+  return { task, toNodeId: to.id, ...gain };
 }

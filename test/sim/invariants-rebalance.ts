@@ -17,6 +17,7 @@ import {
   runningSinceMs,
   settingsOf,
   spentMoves,
+  steadyLoads,
 } from "../../machines/rebalancing.ts";
 import { planRound, type Candidate } from "../../machines/rebalance-round.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
@@ -194,7 +195,11 @@ export function findUnbalanced(store: Store, nowMs: number): string | null {
     });
     if (verdict.kind === "movable") candidates.push({ service, tasks: verdict.tasks });
   }
-  const [move] = planRound(candidates, 1, new WhatIf(placementView(store), nowMs));
+  const steady = steadyLoads(store.all("task"), settings, nowMs);
+  const moves = planRound(candidates, 20, new WhatIf(placementView(store), nowMs), steady);
+  // While some tasks come and go for ever, what the nodes have in all is never the same for long.
+  const isQuiet = [...store.all("task")].every((task) => !isWanted(task) || observedState(task) === TaskState.RUNNING);
+  const move = moves.find(({ level }) => isQuiet || level !== "load");
   if (move === undefined) return null;
   const made = [...store.all("task")].filter((task) => movedFrom(task) !== "");
   const { spent } = spentMoves(

@@ -5,7 +5,10 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
+import { askLeader, type LeaderKnowledge } from "../../actors/leader-questions.ts";
 import { createOperator } from "../../actors/operator.ts";
+import { startRebalance } from "../../actors/rebalance.ts";
+import { answerPlan } from "../../actors/service-plan.ts";
 import { createWatch } from "../../actors/watch.ts";
 import { run } from "../../cli/run.ts";
 import { processShell, type Shell } from "../../cli/shell.ts";
@@ -17,7 +20,6 @@ import {
   NodeSpec,
   NodeStatus,
   NodeStatus_State,
-  LeaderAnswer,
   OperatorService,
   Reason,
   Task,
@@ -26,7 +28,6 @@ import {
   Timestamp,
   Version,
   WatchService,
-  WhyResponse,
   type Service,
 } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
@@ -63,11 +64,21 @@ export async function served(t: ExecutionContext): Promise<Served> {
       tried: ["n1: full"],
     }),
   ];
+  const knowledge: LeaderKnowledge = {
+    explainTask: () => reasons,
+    explainService: () => [],
+    planService: (request) => answerPlan(env, request),
+    planRebalance: (request) => {
+      const rebalance = startRebalance(env);
+      const plan = rebalance.plan(request);
+      rebalance.stop();
+      return plan;
+    },
+  };
   server.add(
     OperatorService,
     createOperator(env, {
-      ask: () =>
-        Promise.resolve({ kind: "answered", answer: LeaderAnswer.create({ why: WhyResponse.create({ reasons }) }) }),
+      ask: (question) => askLeader(env, { own: () => knowledge, leader: () => "manager1" }, question),
       explainNode: () => [],
       leader: () => ({ id: "manager1", epoch: 1 }),
       addr: "192.0.2.1:2377",

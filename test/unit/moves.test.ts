@@ -76,8 +76,15 @@ function whatIf({ nodes, candidates }: Laid): WhatIf {
   return new WhatIf(set, 1_000);
 }
 
+/** All tasks are there to stay. */
+function steady({ candidates }: Laid): Map<string, number> {
+  const loads = new Map<string, number>();
+  for (const { nodeId } of candidates.flatMap(({ tasks }) => tasks)) loads.set(nodeId, (loads.get(nodeId) ?? 0) + 1);
+  return loads;
+}
+
 function shown(laid: Laid, movesMax = 100): readonly string[] {
-  const { rounds } = planRounds(laid.candidates, movesMax, 1_000, whatIf(laid));
+  const { rounds } = planRounds(laid.candidates, movesMax, 1_000, whatIf(laid), steady(laid));
   return rounds.flatMap((round, at) => round.map(({ task, toNodeId }) => `${at + 1} ${task.id} ${toNodeId}`));
 }
 
@@ -99,7 +106,7 @@ test("branches of a placement preference are levelled before nodes", (t) => {
     readyNode("b1", { labels: { zone: "b" } }),
   ];
   const uneven = laid(zoned, { web: ["a1", "a1", "a2", "a2"] }, { placement: byZone });
-  const { rounds } = planRounds(uneven.candidates, 100, 100, whatIf(uneven));
+  const { rounds } = planRounds(uneven.candidates, 100, 100, whatIf(uneven), steady(uneven));
   t.deepEqual(
     rounds.flat().map(({ task, toNodeId, why }) => `${task.id} ${toNodeId} ${why}`),
     [
@@ -130,8 +137,8 @@ test("nothing goes to a node that would not take it", (t) => {
 
 test("a round keeps to its budget and to each service's parallelism", (t) => {
   const two = laid(nodes("a", "b"), { api: Array(8).fill("a"), web: Array(8).fill("a") }, {}, { parallelism: 2 });
-  t.is(planRound(two.candidates, 3, whatIf(two)).length, 3);
-  t.is(planRound(two.candidates, 100, whatIf(two)).length, 4);
+  t.is(planRound(two.candidates, 3, whatIf(two), steady(two)).length, 3);
+  t.is(planRound(two.candidates, 100, whatIf(two), steady(two)).length, 4);
 });
 
 test("where a service is level, nodes are levelled by all their tasks", (t) => {
@@ -140,6 +147,13 @@ test("where a service is level, nodes are levelled by all their tasks", (t) => {
     shown(laid(nodes("a", "b"), alone)),
     ["1 s1 b", "1 s2 b"].map((move) => move.replace(/(s\d)/, "$1.1")),
   );
+});
+
+test("tasks that come and go draw no others after them", (t) => {
+  const alone = Object.fromEntries(["s1", "s2", "s3", "s4", "s5"].map((id) => [id, ["a"]]));
+  const busy = laid(nodes("a", "b"), alone);
+  // Four of the five on `a` are of services that fail all the time.
+  t.deepEqual(planRound(busy.candidates, 9, whatIf(busy), new Map([["a", 1]])), []);
 });
 
 /** What the scheduler's order makes of a cluster: by level, the sum of squares over branches, then nodes, then all tasks. */
@@ -181,7 +195,8 @@ test("whatever the cluster, moves level it step by step and come to an end that 
         const levels = isZoned ? zones : nodeIds.map(() => "");
         for (let rounds = 0; ; rounds += 1) {
           t.true(rounds < 200, "it ends");
-          const round = planRound(candidates, movesMax, whatIf({ nodes: all, candidates }));
+          const now = { nodes: all, candidates };
+          const round = planRound(candidates, movesMax, whatIf(now), steady(now));
           if (round.length === 0) break;
           const target = new Map(round.map(({ task, toNodeId }) => [task.id, toNodeId]));
           const before = potential(candidates, nodeIds, levels);

@@ -263,7 +263,7 @@ test("what a plan shows is what then happens", async (t) => {
         const spec = specOf("web", first.replicas, first.shape, { update, ...mode });
 
         const created = planCreate(cluster, spec);
-        const { replicated = null, global = null } = spec;
+        const { replicated, global } = spec;
         await add(cluster, "web", first.replicas, first.shape, { update, replicated, global });
         await cluster.run(1_000);
         deepStrictEqual(laid(cluster, "web"), foretold(created));
