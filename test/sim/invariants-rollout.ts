@@ -157,8 +157,9 @@ function checkWayBack(old: Service, service: Service, store: Store): string | nu
   return null;
 }
 
-/** Its tasks never run for long, or nobody brings it to where its spec wants it: no matter how many tasks run. */
+/** Its tasks never run for long, some may have used up their attempts, or it is paused: no matter how many tasks run. */
 export function isHopeless(service: Service): boolean {
+  if ((service.spec?.task?.restart?.maxAttempts ?? 0) > 0) return true;
   const kind = service.spec?.task?.generic?.payload?.value[0];
   return kind === refusedPayload || kind === stuckPayload || isPaused(phaseOf(service, null));
 }

@@ -107,6 +107,8 @@ export class RolloutWorkload {
         restart: RestartPolicy.create({
           condition: RestartPolicy_RestartCondition.ANY,
           delay: Duration.create({ seconds: 1 + this.#random.below(4) }),
+          // A cluster in which something fails for ever never comes to rest.
+          maxAttempts: 2 + this.#random.below(5),
         }),
       }),
       replicated: ReplicatedService.create({ replicas: 1 + this.#random.below(6) }),
