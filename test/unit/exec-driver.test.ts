@@ -200,14 +200,15 @@ test("what a finished command leaves running is killed, even in a process group 
 });
 
 test("another life of the driver finds what runs, waits for it and stops it", async (t) => {
-  const { driver } = bench(t);
+  const { driver, directory } = bench(t);
   const before = driver();
   const pid = await run(before, task("t1", { command: "sleep", args: ["60"] }));
-  await run(before, task("t2", sh("sleep 0.3; exit 5")));
+  await run(before, task("t2", sh("until [ -e go ]; do sleep 0.02; done; exit 5")));
   before.close();
   const after = driver();
   t.deepEqual(await after.find("t1"), { kind: "running", pid });
   t.is((await after.find("t2")).kind, "running");
+  writeFileSync(join(directory, "t2", "work", "go"), "");
   t.is((await after.wait("t2")).code, 5);
   t.is((await after.stop("t1"))?.signal, "SIGTERM");
   t.false(isLive(pid));
