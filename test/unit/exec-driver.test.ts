@@ -268,7 +268,7 @@ test("a driver's own end does not end its tasks", async (t) => {
     import { Any, ExecSpec } from ${JSON.stringify(join(root, "proto/gen/messages.ts"))};
     const log = { debug() {}, info() {}, warn() {}, error() {} };
     const driver = new ExecDriver({ directory: ${JSON.stringify(directory)}, clock: new SystemClock(), log, environment: process.env });
-    const payload = Any.create({ type_url: "muster.v1.ExecSpec", value: ExecSpec.encode(ExecSpec.create({ command: "/bin/sh", args: ["-c", "sleep 0.6; exit 4"] })) });
+    const payload = Any.create({ type_url: "muster.v1.ExecSpec", value: ExecSpec.encode(ExecSpec.create({ command: "/bin/sh", args: ["-c", "until [ -e go ]; do sleep 0.02; done; exit 4"] })) });
     const task = { id: "t1", name: "n", slot: 1, serviceId: "s", serviceName: "s", serviceLabels: {}, nodeId: "n", nodeHostname: "h", nodePlatform: {}, payload, secrets: new Map(), configs: new Map(), traceparent: "" };
     await driver.prepare(task);
     await driver.start(task);
@@ -278,6 +278,7 @@ test("a driver's own end does not end its tasks", async (t) => {
   await new Promise((resolve) => execFile(process.execPath, [script], resolve));
   const after = driver();
   t.is((await after.find("t1")).kind, "running");
+  writeFileSync(join(directory, "t1", "work", "go"), "");
   t.is((await after.wait("t1")).code, 4);
 });
 
