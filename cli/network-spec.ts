@@ -1,32 +1,39 @@
 /** From the flags of `muster network create` to a network's spec: which range, gateway and reserved address go with which subnet. */
 import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../machines/ip-address.ts";
 import { Annotations, Driver, IPAMConfig, IPAMOptions, NetworkSpec } from "../proto/gen/messages.ts";
-import { UsageError } from "./command.ts";
+import { UsageError, type FlagHelp } from "./command.ts";
 import type { FlagValues } from "./service-flags.ts";
 import { parseLabels } from "./values.ts";
 
-const texts = { type: "string", multiple: true } as const;
-const yes = { type: "boolean" } as const;
+type Help = Required<Pick<FlagHelp, "group" | "help">> & Pick<FlagHelp, "value"> & { readonly short?: string };
+
+const text = (help: Help) => ({ type: "string", ...help }) as const;
+const texts = (help: Help) => ({ type: "string", multiple: true, ...help }) as const;
+const yes = (help: Help) => ({ type: "boolean", ...help }) as const;
+
+const general = "Network";
+const addresses = "Addresses";
 
 /** Named as Docker names them. */
 export const networkFlags = {
-  driver: { type: "string", short: "d" },
-  opt: { type: "string", short: "o", multiple: true },
-  label: texts,
-  subnet: texts,
-  gateway: texts,
-  "ip-range": texts,
-  "aux-address": texts,
-  "ipam-driver": { type: "string" },
-  "ipam-opt": texts,
-  ipv4: yes,
-  ipv6: yes,
-  internal: yes,
-  attachable: yes,
-  ingress: yes,
-  scope: { type: "string" },
-  "config-from": { type: "string" },
-  "config-only": yes,
+  driver: text({ group: general, value: "NAME", help: "how it is built on nodes (overlay)", short: "d" }),
+  opt: texts({ group: general, value: "KEY[=VALUE]", help: "option of the driver, such as encrypted", short: "o" }),
+  label: texts({ group: general, value: "KEY=VALUE", help: "of the network" }),
+  attachable: yes({ group: general, help: "containers of no service may join it" }),
+  ingress: yes({ group: general, help: "the one by which published ports reach tasks" }),
+  internal: yes({ group: general, help: "no way out of it" }),
+  scope: text({ group: general, value: "SCOPE", help: "swarm, which all are" }),
+  "config-from": text({ group: general, value: "NETWORK", help: "network of each engine that has the settings" }),
+  "config-only": yes({ group: general, help: "refused: such a network is an engine's own" }),
+
+  subnet: texts({ group: addresses, value: "CIDR", help: "range of addresses (one of the cluster's pools)" }),
+  gateway: texts({ group: addresses, value: "IP", help: "of a subnet (its first address)" }),
+  "ip-range": texts({ group: addresses, value: "CIDR", help: "part of a subnet to give addresses from" }),
+  "aux-address": texts({ group: addresses, value: "NAME=IP", help: "address that is given to nobody" }),
+  "ipam-driver": text({ group: addresses, value: "NAME", help: "who gives addresses (default)" }),
+  "ipam-opt": texts({ group: addresses, value: "KEY=VALUE", help: "option of that driver" }),
+  ipv4: yes({ group: addresses, help: "always so" }),
+  ipv6: yes({ group: addresses, help: "addresses of version 6 too" }),
 } as const;
 
 /** Docker's default for its own command is `bridge`, which no cluster can allocate; here every network spans the cluster. */
@@ -113,6 +120,7 @@ export function networkSpec(name: string, flags: NetworkFlags): NetworkSpec {
     throw new UsageError(`--scope takes swarm only, not '${flags.scope}': other networks belong to one engine alone`);
   if (flags["config-only"] === true)
     throw new UsageError("--config-only makes a network of one engine: use 'docker network create' there");
+  if (flags.ipv4 === false) throw new UsageError("--ipv4=false: every network of a cluster has addresses of version 4");
   return NetworkSpec.create({
     annotations: Annotations.create({ name, labels: parseLabels(flags.label ?? []) }),
     driverConfig: Driver.create({ name: flags.driver ?? defaultDriver, options: parseLabels(flags.opt ?? []) }),

@@ -40,7 +40,7 @@ const create = command({
 
 const ls = command({
   summary: "Lists networks of the cluster.",
-  options: { ...listingOptions, "no-trunc": { type: "boolean" } },
+  options: { ...listingOptions, "no-trunc": { type: "boolean", help: "whole ids" } },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const idOf = ({ id }: Network): string => (values["no-trunc"] === true ? id : id.slice(0, shortIdLength));

@@ -45,6 +45,7 @@ test(
   /has two --ip-range/,
 );
 test("a scope of one engine", refused, { scope: "local" }, /--scope takes swarm only/);
+test("a network without IPv4", refused, { ipv4: false }, /--ipv4=false: every network/);
 test("a network of settings alone", refused, { "config-only": true }, /--config-only makes a network of one engine/);
 
 test("network ls hides what stands for each engine's own network, inspect and rm find by name and prefix", async (t) => {
