@@ -132,7 +132,7 @@ class SchedulerActor implements Scheduler {
       Reason.create({
         waitingFor: `a node that can take it: ${task.status?.err || told.text}`,
         since,
-        wokenBy: "a node that joins, changes or is given up by a task",
+        wokenBy: "a node that joins, changes or is given up by a task, or a volume that can be used",
         tried: told.nodes,
       }),
     ];

@@ -183,7 +183,7 @@ test("at most so many replicas of a service are on a node, those that are to sto
   t.is(verdict(one, readyNode("n"), [pendingTask("u", { serviceId: "other" })]), Verdict.fits);
 });
 
-test("a cluster volume is ready on no node", (t) => {
+test("a cluster volume that does not exist is on no node", (t) => {
   t.is(
     verdict(
       withSpec({

@@ -3,10 +3,18 @@ import { initialTransition, transition, type EventFromLogic } from "xstate";
 import { startScheduler, type Scheduler } from "../../actors/scheduler.ts";
 import { schedulerMachine } from "../../machines/scheduler.ts";
 import {
+  Annotations,
+  ContainerSpec,
   DiscreteGenericResource,
+  Driver,
   GenericResource,
   Kind,
+  Mount,
+  Mount_Type,
   NamedGenericResource,
+  Node,
+  NodeCSIInfo,
+  NodeDescription,
   NodeStatus_State,
   Operation,
   Placement,
@@ -14,8 +22,16 @@ import {
   Removal,
   ResourceRequirements,
   Resources,
+  Task,
   TaskState,
-  type Task,
+  TaskStatus,
+  Timestamp,
+  Volume,
+  VolumeAccessMode,
+  VolumeInfo,
+  VolumePublishStatus,
+  VolumePublishStatus_State,
+  VolumeSpec,
 } from "../../proto/gen/messages.ts";
 import { testManager, type TestManager } from "../support/manager.ts";
 import { containerSpec, inState, pendingTask, pendingTasks, readyNode } from "../support/scheduling.ts";
@@ -239,6 +255,81 @@ test("tasks that keep failing on a node go to another", async (t) => {
     pendingTasks(3).map(({ id }) => task(id).nodeId),
     ["n1", "n1", "n1"],
   );
+});
+
+test("a node that kept failing a service under an earlier leader is avoided by the next", async (t) => {
+  const { seed, start, settle, task, clock } = world(t);
+  await settle(600_000);
+  const at = Timestamp.create({ seconds: Math.floor(clock.now() / 1_000) - 60 });
+  seed("node", readyNode("n0"), readyNode("n1"));
+  seed(
+    "task",
+    ...pendingTasks(5, {}, "f").map((failed) =>
+      Task.patch(failed, {
+        nodeId: "n0",
+        status: TaskStatus.create({ state: TaskState.REJECTED, appliedAt: at, timestamp: Timestamp.create() }),
+      }),
+    ),
+    ...pendingTasks(2),
+  );
+  start();
+  await settle();
+  t.deepEqual([task("t000").nodeId, task("t001").nodeId], ["n1", "n1"]);
+});
+
+test("when a node is removed, what was said of it is taken back, with no other event", async (t) => {
+  const { seed, start, settle, task, env } = world(t);
+  seed("node", readyNode("n0", { state: NodeStatus_State.DOWN }), readyNode("n1"));
+  seed("task", pendingTask("a", { spec: reserving(9e9) }), pendingTask("b", { nodeId: "n0", slot: 0 }));
+  start();
+  await settle();
+  t.is(
+    task("a").status?.err,
+    "no suitable node (1 node not available for new tasks; insufficient resources on 1 node)",
+  );
+  const remove = Operation.create({ remove: Removal.create({ kind: Kind.KIND_NODE, id: "n0" }) });
+  await env.proposer.propose({ operations: [remove], mode: ProposeRequest_Mode.ATOMIC, timeoutMs: 1_000 });
+  await settle(1_000);
+  t.is(task("a").status?.err, "no suitable node (insufficient resources on 1 node)");
+});
+
+test("a task gets its cluster volume when that is made, and the volume is published where the task is", async (t) => {
+  const { seed, start, settle, task, store } = world(t);
+  const csiInfo = [NodeCSIInfo.create({ pluginName: "csi", nodeId: "n0" })];
+  const node = readyNode("n0");
+  seed(
+    "node",
+    Node.patch(node, { description: NodeDescription.patch(node.description as NodeDescription, { csiInfo }) }),
+  );
+  const mounts = [Mount.create({ type: Mount_Type.CLUSTER, source: "data", target: "/data" })];
+  seed("task", pendingTask("a", { spec: containerSpec({ container: ContainerSpec.create({ mounts }) }) }));
+  const volume = Volume.create({
+    id: "v",
+    spec: VolumeSpec.create({
+      annotations: Annotations.create({ name: "data" }),
+      driver: Driver.create({ name: "csi" }),
+      accessMode: VolumeAccessMode.create(),
+    }),
+  });
+  seed("volume", volume);
+  start();
+  await settle();
+  t.is(task("a").status?.err, "no suitable node (cannot fulfill requested CSI volume mounts on 1 node)");
+  seed("volume", Volume.patch(volume, { volumeInfo: VolumeInfo.create({ volumeId: "csi-v" }) }));
+  await settle(1_000);
+  t.is(task("a").nodeId, "n0");
+  t.deepEqual(
+    task("a").volumes.map(({ id, source, target }) => [id, source, target]),
+    [["v", "data", "/data"]],
+  );
+  const published = (): unknown => store.get("volume", "v")?.publishStatus.map(({ nodeId, state }) => [nodeId, state]);
+  t.deepEqual(published(), [["n0", VolumePublishStatus_State.PENDING_PUBLISH]]);
+  const stored = store.get("volume", "v") as Volume;
+  const isPublished = VolumePublishStatus.create({ nodeId: "n0", state: VolumePublishStatus_State.PUBLISHED });
+  seed("volume", Volume.patch(stored, { publishStatus: [isPublished] }));
+  seed("task", inState(task("a"), TaskState.COMPLETE));
+  await settle(1_000);
+  t.deepEqual(published(), [["n0", VolumePublishStatus_State.PENDING_NODE_UNPUBLISH]]);
 });
 
 test("after stop it decides nothing", async (t) => {
