@@ -20,6 +20,7 @@ import {
   stepChosen,
   type RolloutWrite,
 } from "../machines/rollout/status.ts";
+import { conditionOf } from "../machines/restart.ts";
 import { explainRollout } from "../machines/rollout/explain.ts";
 import { settingsOf, type RolloutSettings } from "../machines/rollout/settings.ts";
 import { blockerText, RolloutTracker, type Admission } from "../machines/rollout/tracker.ts";
@@ -34,6 +35,7 @@ import {
   ProposeRequest_Mode,
   Removal,
   Rollout,
+  RestartPolicy_RestartCondition,
   RolloutStep,
   Service,
   StoreObject,
@@ -93,7 +95,8 @@ export function trackerOf(store: Store, service: Service, record: Rollout | null
   return new RolloutTracker(
     {
       service,
-      settings: settingsOf(service, isWayBack(service)),
+      // After a rollback that is over, what begins anew is an update.
+      settings: settingsOf(service, isWayBack(service) && !isOver(phaseOf(service, record))),
       record,
       currency: new Currency(),
       nodeOf: (id) => store.get("node", id),
@@ -135,7 +138,7 @@ export function startRollouts(
     timers.add(timer);
   }
 
-  function start(serviceId: string): void {
+  function start(serviceId: string): Entry {
     const entry: Entry = {
       serviceId,
       actor: null,
@@ -166,6 +169,7 @@ export function startRollouts(
         },
       },
     );
+    return entry;
   }
 
   function end(entry: Entry): void {
@@ -179,8 +183,17 @@ export function startRollouts(
   function consider(service: Service): void {
     if (entries.has(service.id) || isJob(service.spec)) return;
     const record = recordOf(service, store.get("rollout", service.id));
-    const isUnderWay = !isOver(phaseOf(service, record));
-    if (isUnderWay || trackerOf(store, service, record, env.clock.now()).outdated > 0) start(service.id);
+    if (!isOver(phaseOf(service, record))) start(service.id);
+    else if (mayHaveOutdated(service, store.tasksByService(service.id))) {
+      const tracker = trackerOf(store, service, record, env.clock.now());
+      if (tracker.outdated > 0) adopt(start(service.id), tracker, service, record);
+    }
+  }
+
+  function adopt(entry: Entry, tracker: RolloutTracker, service: Service, record: Rollout | null): void {
+    entry.tracker = tracker;
+    entry.basis = basisOf(service, record);
+    entry.target = service.specVersion?.index ?? 0;
   }
 
   /** R1 */
@@ -203,17 +216,13 @@ export function startRollouts(
 
   /** Made anew whenever what it rests on is another: the spec, the beginning of the rollout, or how much of it may go on. */
   function renewTracker(entry: Entry, service: Service, record: Rollout | null): void {
-    const basis = [
-      service.specVersion?.index ?? 0,
-      phaseOf(service, record),
-      record === null ? "" : `${timeMs(record.startedAt)} ${timeMs(record.countedSince)} ${timeMs(record.deadline)}`,
-      record?.step,
-      record?.batch.length,
-    ].join(" ");
+    const basis = basisOf(service, record);
     if (entry.tracker !== null && entry.basis === basis) return;
-    entry.basis = basis;
-    entry.target = service.specVersion?.index ?? 0;
-    entry.tracker = trackerOf(store, service, record, env.clock.now());
+    const hasJustBegun = entry.basis === basisOf(service, null) && record?.failures === 0;
+    if (entry.tracker !== null && record !== null && hasJustBegun) {
+      entry.tracker.begin(record);
+      entry.basis = basis;
+    } else adopt(entry, trackerOf(store, service, record, env.clock.now()), service, record);
   }
 
   function look(entry: Entry): void {
@@ -439,6 +448,22 @@ export function startRollouts(
       entries.clear();
     },
   };
+}
+
+/** What a tracker rests on: the spec, the way, the beginning of the rollout, and how much of it may go on. */
+function basisOf(service: Service, record: Rollout | null): string {
+  const times = [record?.startedAt, record?.countedSince, record?.deadline].map((time) => timeMs(time ?? null));
+  const way = isWayBack(service) && !isOver(phaseOf(service, record)) ? "back" : "there";
+  return [service.specVersion?.index ?? 0, way, ...times, record?.step ?? 0, record?.batch.length ?? 0].join(" ");
+}
+
+/** Whether a service may have slots of another spec; the history of earlier ones alone is none, where slots stay filled by what runs. */
+function mayHaveOutdated(service: Service, tasks: Iterable<Task>): boolean {
+  const policy = service.spec?.task?.restart ?? null;
+  const mayBeFilled =
+    policy !== null && (conditionOf(policy) !== RestartPolicy_RestartCondition.ANY || policy.maxAttempts > 0);
+  for (const task of tasks) if ((mayBeFilled || isWanted(task)) && isOtherVersion(task, service)) return true;
+  return false;
 }
 
 function isOtherVersion(task: Task, service: Service): boolean {

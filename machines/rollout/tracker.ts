@@ -17,6 +17,7 @@ import {
   type Service,
   type Task,
 } from "../../proto/gen/messages.ts";
+import { assert } from "../../runtime/assert.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
 import type { Currency } from "../task-currency.ts";
 import { timeMs } from "../time.ts";
@@ -85,7 +86,7 @@ export type Admission =
   | { readonly kind: "batch"; readonly slots: ReadonlySet<string> };
 
 export class RolloutTracker {
-  readonly #options: TrackerOptions;
+  #options: TrackerOptions;
   readonly #world: SlotWorld;
   readonly #entries = new Map<string, Entry>();
   /** Slots that were outdated when they were put in. */
@@ -121,6 +122,12 @@ export class RolloutTracker {
       else slot.push(task);
     }
     for (const [name, slot] of slots) this.#load(name, slot, nowMs);
+  }
+
+  /** The rollout has begun with what was found here: slots need not be looked at anew. */
+  begin(record: Rollout): void {
+    assert(this.#options.record === null, "U2: a rollout begins once, and nothing was counted before");
+    this.#options = { ...this.#options, record };
   }
 
   get failures(): number {
