@@ -93,6 +93,23 @@ export type ServiceHandlers<Service extends { readonly methods: object }> = {
   readonly [Name in keyof Service["methods"]]: HandlerOf<Service["methods"][Name]>;
 };
 
+/** A server stream under way. */
+export interface ReceivingCall {
+  cancel(): void;
+  /** Asks the peer, by flow control, to stop sending; what is under way still comes. */
+  pause(): void;
+  resume(): void;
+}
+
+/** A client stream under way. */
+export interface SendingCall<Request, Response> {
+  write(message: Request): void;
+  finish(): Promise<Response>;
+  cancel(): void;
+  /** Bytes written but not yet taken by the peer's flow control. */
+  bufferedBytes(): number;
+}
+
 /** The client's half: one connection to one manager. `edges/grpc/client.ts` speaks it over HTTP/2, the simulator over its network. */
 export interface RpcChannel {
   /** Rejects with RpcError; a passed deadline is DEADLINE_EXCEEDED, a broken connection UNAVAILABLE. No timeout: waits as long as the connection lives. */
@@ -106,10 +123,10 @@ export interface RpcChannel {
     method: MethodDescriptor<Request, Response>,
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
-  ): { cancel(): void };
+  ): ReceivingCall;
   clientStream<Request, Response>(
     method: MethodDescriptor<Request, Response>,
-  ): { write(message: Request): void; finish(): Promise<Response>; cancel(): void };
+  ): SendingCall<Request, Response>;
   /** Ends the connection; calls under way fail with CANCELLED. */
   close(): void;
   /** Called once when the connection ended for any reason but `close`. */

@@ -29,6 +29,27 @@ export function parseManagerBeat(subject: string): string | null {
 // muster.v1.svc.session.registered — SessionRegistered, to every manager
 export const sessionRegistered = "muster.v1.svc.session.registered";
 
+// muster.v1.svc.logs.announced — LogAnnouncement, to every manager
+export const logsAnnounced = "muster.v1.svc.logs.announced";
+
+// muster.v1.cmd.manager.<managerId>.logs — LogHolding, to the home of a subscription
+const managerCommandPrefix = "muster.v1.cmd.manager.";
+export function logsHeld(managerId: string): string {
+  return `${managerCommandPrefix}${token(managerId)}.logs`;
+}
+export function parseLogsHeld(subject: string): string | null {
+  return parseBetween(subject, managerCommandPrefix, ".logs");
+}
+
+// muster.v1.out.manager.<managerId>.logs — LogDelivery → LogDeliveryAnswer, to the home of a subscription
+const managerOutputPrefix = "muster.v1.out.manager.";
+export function logsDelivered(managerId: string): string {
+  return `${managerOutputPrefix}${token(managerId)}.logs`;
+}
+export function parseLogsDelivered(subject: string): string | null {
+  return parseBetween(subject, managerOutputPrefix, ".logs");
+}
+
 // muster.v1.log — LogRecord, in the log stream only
 export const log = "muster.v1.log";
 
@@ -43,6 +64,10 @@ export function parseInspect(subject: string): { nodeId: string; actorId: string
   const [nodeId, actor, ...rest] = subject.slice(inspectPrefix.length).split(".");
   if (nodeId === undefined || actor === undefined || rest.length > 0) return null;
   return { nodeId, actorId: actor.replaceAll(":", "/") };
+}
+
+function parseBetween(subject: string, prefix: string, suffix: string): string | null {
+  return subject.endsWith(suffix) ? parseLast(subject.slice(0, -suffix.length), prefix) : null;
 }
 
 function parseLast(subject: string, prefix: string): string | null {

@@ -69,6 +69,18 @@ export class ClientCall implements ResponseReceiver {
     stream.send(message);
   }
 
+  bufferedBytes(): number {
+    return this.#isEnded ? 0 : (this.#stream?.queuedBytes ?? 0);
+  }
+
+  pause(): void {
+    if (!this.#isEnded) this.#stream?.pause();
+  }
+
+  resume(): void {
+    if (!this.#isEnded) this.#stream?.resume();
+  }
+
   finishWriting(): void {
     const stream = this.#stream;
     if (stream !== null && !stream.isClosed && !stream.hasEnded) stream.finish();

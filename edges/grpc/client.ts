@@ -8,7 +8,7 @@
 import { connect as connectNet, type Socket } from "node:net";
 import { checkServerIdentity, connect as connectTlsSocket } from "node:tls";
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { RpcError, Status, type ReceivingCall, type RpcChannel, type SendingCall } from "../../runtime/rpc.ts";
 import { ClientCall, type ClientReceiver } from "./client-call.ts";
 import { isCrossSigned } from "./cross-signed.ts";
 import { ClientConnection } from "./http2/client-connection.ts";
@@ -134,16 +134,16 @@ class Http2Channel implements RpcChannel {
     method: MethodDescriptor<Request, Response>,
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
-  ): { cancel(): void } {
+  ): ReceivingCall {
     const call = this.#start(method, new ResponseStream(method.response, receiver));
     call.write(method.request.encode(request));
     call.finishWriting();
-    return { cancel: () => call.cancel() };
+    return { cancel: () => call.cancel(), pause: () => call.pause(), resume: () => call.resume() };
   }
 
   clientStream<Request, Response>(
     method: MethodDescriptor<Request, Response>,
-  ): { write(message: Request): void; finish(): Promise<Response>; cancel(): void } {
+  ): SendingCall<Request, Response> {
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     const call = this.#start(method, new SingleResponse(method.response, resolve, reject));
     // The failure is told by `finish`; before that, nobody waits for it.
@@ -155,6 +155,7 @@ class Http2Channel implements RpcChannel {
         return promise;
       },
       cancel: () => call.fail(new RpcError(Status.CANCELLED, "cancelled")),
+      bufferedBytes: () => call.bufferedBytes(),
     };
   }
 

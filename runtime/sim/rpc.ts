@@ -6,7 +6,16 @@
  * C2: nothing reaches a handler's sink or its caller after the connection ended on that side.
  */
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
-import { RpcError, Status, type CallContext, type Peer, type RpcChannel, type Sink } from "../rpc.ts";
+import {
+  RpcError,
+  Status,
+  type CallContext,
+  type Peer,
+  type ReceivingCall,
+  type RpcChannel,
+  type SendingCall,
+  type Sink,
+} from "../rpc.ts";
 import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
 
 const keepalive: Keepalive = { leastMs: 3_000, mostMs: 12_000 };
@@ -372,22 +381,41 @@ class SimChannel implements RpcChannel {
     method: MethodDescriptor<Request, Response>,
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
-  ): { cancel(): void } {
+  ): ReceivingCall {
+    // What comes while the receiver does not read waits here; the simulated network has no windows.
+    let held: (() => void)[] | null = null;
+    let isCancelled = false;
+    const tell = (act: () => void): void => {
+      if (isCancelled) return;
+      if (held === null) act();
+      else held.push(act);
+    };
     const id = this.#open(
       method,
       {},
       {
-        onMessage: (bytes) => receiver.onMessage(method.response.decode(bytes)),
-        onEnd: (error) => receiver.onEnd(error),
+        onMessage: (bytes) => tell(() => receiver.onMessage(method.response.decode(bytes))),
+        onEnd: (error) => tell(() => receiver.onEnd(error)),
       },
     );
     this.#message(id, method.request.encode(request));
-    return { cancel: () => this.#cancel(id, null) };
+    return {
+      cancel: () => {
+        isCancelled = true;
+        this.#cancel(id, null);
+      },
+      pause: () => void (held ??= []),
+      resume: () => {
+        const acts = held ?? [];
+        held = null;
+        for (const act of acts) tell(act);
+      },
+    };
   }
 
   clientStream<Request, Response>(
     method: MethodDescriptor<Request, Response>,
-  ): { write(message: Request): void; finish(): Promise<Response>; cancel(): void } {
+  ): SendingCall<Request, Response> {
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     promise.catch(() => {});
     const id = this.#open(
@@ -398,8 +426,19 @@ class SimChannel implements RpcChannel {
         onEnd: (error) => reject(error ?? new RpcError(Status.INTERNAL, "no response")),
       },
     );
+    let buffered = 0;
     return {
-      write: (message) => this.#message(id, method.request.encode(message)),
+      bufferedBytes: () => buffered,
+      write: (message) => {
+        const bytes = method.request.encode(message);
+        const served = this.#served;
+        if (id === null || this.#end === null) return;
+        buffered += bytes.length;
+        this.#end.send(() => {
+          buffered -= bytes.length;
+          served?.message(id, bytes);
+        });
+      },
       finish: () => {
         const served = this.#served;
         if (id !== null) this.#end?.send(() => served?.halfClose(id));

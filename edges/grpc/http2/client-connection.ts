@@ -123,6 +123,11 @@ export class ClientConnection extends Http2Connection {
   /** An answer that is complete before its request is has decided it. */
   protected override onRemoteEnd(stream: Http2Stream): void {
     stream.takeEnd();
+    // What a paused stream holds is not read yet: it ends when its call reads on.
+    if (!stream.isPaused) this.endTaken(stream);
+  }
+
+  override endTaken(stream: Http2Stream): void {
     if (stream.isClosed) return;
     if (stream.isSent) this.remove(stream);
     else this.reset(stream, ErrorCode.NO_ERROR);

@@ -207,6 +207,8 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
     stream.unacknowledged = 0;
   }
 
+  endTaken(_stream: Http2Stream): void {}
+
   protected giveBack(bytes: number): void {
     this.#unacknowledged += bytes;
     if (this.#unacknowledged < connectionWindowBytes / 2) return;

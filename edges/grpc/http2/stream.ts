@@ -24,6 +24,8 @@ export interface StreamOwner {
   reset(stream: Http2Stream, code: ErrorCode): void;
   /** `bytes` of flow-controlled data were used up. */
   consumed(stream: Http2Stream, bytes: number): void;
+  /** The peer's end came while the stream was paused, and has now been taken. */
+  endTaken(stream: Http2Stream): void;
 }
 
 const heldBytesMin = 4_096;
@@ -116,7 +118,14 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     if (bytes > 0 && !this.isClosed) this.#owner.consumed(this, bytes);
     if (payload !== undefined) this.receiver?.receive(payload);
     // It may have filled up again; then its end waits.
-    if (this.isRemoteEnded && !this.#isPaused) this.receiver?.received();
+    if (this.isRemoteEnded && !this.#isPaused && !this.isClosed) {
+      this.receiver?.received();
+      this.#owner.endTaken(this);
+    }
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused;
   }
 
   /** Takes a DATA frame; `bytes` is its payload with padding. */
