@@ -14,8 +14,8 @@ import {
 import type { Store } from "../runtime/store/store.ts";
 import { placementView } from "./placement-view.ts";
 
-/** Moves that a dry run shows at most. */
-const shownMovesMax = 1_000;
+/** Moves that a dry run shows at most; each costs a few looks at all nodes, some milliseconds in a cluster of a thousand. */
+const shownMovesMax = 100;
 /** Services whose reasons a dry run names at most. */
 const shownHoldsMax = 50;
 

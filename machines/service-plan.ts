@@ -61,8 +61,9 @@ export interface ServicePlan {
   readonly kept: number;
 }
 
-/** Batches of a rollout that are worked out, each some 100 µs; the rest is summed up. */
-const batchesMax = 1_000;
+/** Of a rollout so much is worked out, some 150 µs for each task: a plan holds up everything else. The rest is summed up. */
+const batchesMax = 500;
+const replacedMax = 2_000;
 
 type AnyStep =
   | { readonly kind: "desire"; readonly task: Task; readonly state: TaskState }
@@ -226,7 +227,7 @@ class Planner {
     const { isStartFirst } = settingsOf(service, isWayBack(service));
     const turns: Turns = { mayReplace: (slot) => tracker.mayReplace(slot), isStartFirst, isHeld: false };
     let batch = 0;
-    for (let looks = 0; looks < 4 * batchesMax && batch < batchesMax; looks += 1) {
+    for (let looks = 0; looks < 4 * batchesMax && !this.#isEnough(batch); looks += 1) {
       const verdict = tracker.look(this.#nowMs, { kind: "all" });
       const slots = tracker.takeTurns();
       if (slots.length > 0) {
@@ -246,9 +247,13 @@ class Planner {
       }
       break;
     }
-    if (tracker.outdated > 0 && batch >= batchesMax) {
-      this.#notes.push(`${tracker.outdated} more tasks follow in the same way`);
+    if (tracker.outdated > 0 && this.#isEnough(batch)) {
+      this.#notes.push(`${tracker.outdated} more tasks follow in the same way; what is shown is the state before that`);
     }
+  }
+
+  #isEnough(batch: number): boolean {
+    return batch >= batchesMax || (batch > 0 && this.#drafts.length >= replacedMax);
   }
 
   #explained({ kind, slot, batch, task, newId }: Draft): PlanStep {
