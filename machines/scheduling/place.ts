@@ -69,37 +69,38 @@ class Group extends TaskQueue {
   seen = 0;
   /** The text that all its tasks were told; null: some may have to be told. */
   said: string | null = null;
-  /** Null when its tasks ask for more than their spec says. */
-  readonly #example: Task | null;
+  /** One of its tasks. */
+  readonly #example: Task;
 
   constructor(key: string, task: Task) {
     super();
     this.key = key;
     this.demand = demandOf(task);
     this.preferences = task.spec?.placement?.preferences ?? [];
-    this.#example = isPlain(task) ? task : null;
+    this.#example = task;
   }
 
   /** True only for a task of this group; it says so of most, without making a key. */
-  isLike(task: Task): boolean {
+  isLike({ spec, serviceId, specVersion, endpoint, logDriver, networks }: Task): boolean {
     const example = this.#example;
-    return (
-      example !== null &&
-      example.spec === task.spec &&
-      example.serviceId === task.serviceId &&
-      example.specVersion === task.specVersion &&
-      isPlain(task)
-    );
+    if (
+      example.spec !== spec ||
+      example.serviceId !== serviceId ||
+      example.specVersion !== specVersion ||
+      example.endpoint !== endpoint ||
+      example.logDriver !== logDriver ||
+      example.networks.length !== networks.length
+    )
+      return false;
+    // Their addresses differ; the networks are what they have in common.
+    for (let at = 0; at < networks.length; at += 1)
+      if (networks[at]?.network !== example.networks[at]?.network) return false;
+    return true;
   }
 
   get wantsVolumes(): boolean {
     return this.demand.volumes.length > 0;
   }
-}
-
-/** It asks for nothing beside what its spec says. */
-function isPlain({ networks, endpoint, logDriver }: Task): boolean {
-  return networks.length === 0 && endpoint === null && logDriver === null;
 }
 
 /** Tasks that were made for one node. */
