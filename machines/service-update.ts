@@ -43,14 +43,26 @@ function nextJobStatus(service: Service, nowMs: number): JobStatus | null {
   });
 }
 
+/** In the middle of an update that is not done: scaling, say, is no reason to take the unfinished spec for a good one. */
+function keepsUnfinished({ previousSpec, spec, updateStatus }: Service, next: ServiceSpec): boolean {
+  const state = updateStatus?.state;
+  const isUnfinished = state === UpdateStatus_UpdateState.UPDATING || state === UpdateStatus_UpdateState.PAUSED;
+  return (
+    isUnfinished &&
+    previousSpec !== null &&
+    isSameMessage(spec?.task ?? null, next.task) &&
+    isSameMessage(spec?.endpoint ?? null, next.endpoint)
+  );
+}
+
 /**
- * `version` is what the caller read: it becomes the spec's version. Unlike in SwarmKit, an update that changes nothing
- * keeps the previous spec, so that a rollback still leads to the last spec that was different.
+ * `version` is what the caller read: it becomes the spec's version. Unlike in SwarmKit, an update that changes nothing, or
+ * nothing of the tasks while an update of them is not done, keeps the previous spec: a rollback still leads to the last
+ * spec that was different.
  */
 export function updatedService(stored: Service, spec: ServiceSpec, version: Version, nowMs: number): Service {
-  const previous = isSameMessage(stored.spec, spec)
-    ? {}
-    : { previousSpec: stored.spec, previousSpecVersion: stored.specVersion };
+  const isKept = isSameMessage(stored.spec, spec) || keepsUnfinished(stored, spec);
+  const previous = isKept ? {} : { previousSpec: stored.spec, previousSpecVersion: stored.specVersion };
   // Pausing a job, or changing its schedule, is no other work: its tasks stay what they are, and so does what is done.
   if (isJob(stored.spec) && isSteering(stored.spec, spec)) return Service.patch(stored, { spec });
   return Service.patch(stored, {

@@ -725,3 +725,21 @@ test("a rollout of many slots looks only at those that change", async (t) => {
   t.is(status(cluster), "COMPLETED: update completed");
   t.true(looked < 10, `all tasks were looked at ${looked} times`);
 });
+
+test("scaling while an update is paused resumes it, and the way back still leads to the spec before it", async (t) => {
+  const cluster = await started({ update: { parallelism: 1 }, rollback: { parallelism: 0 } });
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.regex(status(cluster), /^PAUSED/);
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: 3 }) }),
+  );
+  await cluster.run(10_000);
+  t.regex(status(cluster), /^PAUSED/);
+  await act(cluster, ABORT);
+  await cluster.run(20_000);
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+  t.is(cluster.store.get("service", "web")?.spec?.task?.forceUpdate, 0);
+  t.is(versions(cluster), "0 0 0 0");
+});

@@ -74,9 +74,8 @@ test("service rollout shows a rollout with the task that holds it up, and takes 
 
 test("a deadline label that is no duration is refused", async (t) => {
   const { muster } = await served(t);
-  const { remarks, status } = await muster(
-    ...["service", "create", "-d", "--name", "web", "--label", "muster.rollout.deadline=soon", "bb:1"],
-  );
+  const label = "muster.rollout.deadline=soon";
+  const { remarks, status } = await muster("service", "create", "-d", "--name", "web", "--label", label, "bb:1");
   t.is(status, 1);
   t.deepEqual(remarks, [
     "muster: label muster.rollout.deadline: 'soon' is not a positive duration such as 90s or 1h30m",

@@ -1,0 +1,79 @@
+// The phases of a rollout as the chart has them: which event leads where, and what is then asked of the host.
+import test from "ava";
+import { initialTransition, transition } from "xstate";
+import { rolloutMachine, type RolloutEvent } from "../../machines/rollout.ts";
+import type { RolloutPhase } from "../../machines/rollout/status.ts";
+
+type Snapshot = ReturnType<typeof initialTransition<typeof rolloutMachine>>[0];
+
+const [first] = initialTransition(rolloutMachine, { serviceId: "web" });
+
+function phase(is: RolloutPhase, mustBegin = false): RolloutEvent {
+  return { type: "phase.is", phase: is, mustBegin, remainingMs: 60_000 };
+}
+
+/** The state after the events, and the effects of the last. */
+function after(...events: readonly RolloutEvent[]): { readonly state: string; readonly effects: readonly string[] } {
+  let snapshot: Snapshot = first;
+  let effects: readonly string[] = [];
+  for (const event of events) {
+    const [next, actions] = transition(rolloutMachine, snapshot, event);
+    snapshot = next;
+    effects = actions.map(({ type }) => type).filter((type) => !type.startsWith("xstate."));
+  }
+  return { state: JSON.stringify(snapshot.value).replaceAll(/["{}]/g, ""), effects };
+}
+
+const round: RolloutEvent = { type: "round.due" };
+
+const leads = test.macro({
+  exec: (t, events: readonly RolloutEvent[], state: string, effect: string) => {
+    const found = after(...events);
+    t.is(found.state, state);
+    t.true(found.effects.includes(effect), found.effects.join());
+  },
+  title: (_title, events: readonly RolloutEvent[], state: string) =>
+    `${events.map((event) => (event.type === "phase.is" ? event.phase : event.type)).join(", ")} leads to ${state}`,
+});
+
+const moving: readonly (readonly [RolloutPhase, string])[] = [
+  ["updating", "updating"],
+  ["stepping", "stepping"],
+  ["rolling back", "rollingBack"],
+  ["rollback stepping", "rollbackStepping"],
+];
+
+test(leads, [phase("none", true)], "beginning", "begin");
+for (const [name, state] of moving) {
+  test(leads, [phase(name)], `${state}:gathering`, "gather");
+  test(leads, [phase(name), round], `${state}:looking`, "look");
+  test(leads, [phase(name), round, { type: "look.busy", nextMs: 5 }], `${state}:replacing`, "note");
+  test(leads, [phase(name), round, { type: "look.delayed", nextMs: 5 }], `${state}:delaying`, "note");
+  test(leads, [phase(name), round, { type: "look.watching", nextMs: 5 }], `${state}:watching`, "note");
+  test(
+    leads,
+    [phase(name), round, { type: "look.busy", nextMs: 5 }, { type: "slots.touched" }],
+    `${state}:gathering`,
+    "gather",
+  );
+  test(leads, [phase(name), round, { type: "look.finished" }], "completing", "complete");
+  test(leads, [phase(name), round, { type: "look.stepped" }], "pausing", "pause");
+  test(leads, [phase(name), round, { type: "look.choose" }], "choosing", "chooseBatch");
+  test(leads, [phase(name), round, { type: "look.failed", isWayBack: false }], "pausing", "pause");
+  test(leads, [phase(name), round, { type: "look.failed", isWayBack: true }], "turningBack", "turnBack");
+}
+
+test("what the store says is followed from every phase", (t) => {
+  const phases = [...moving, ["paused", "paused"], ["rollback paused", "rollbackPaused"]] as const;
+  for (const [from] of phases) {
+    for (const [to, state] of phases) t.true(after(phase(from), phase(to)).state.startsWith(state), `${from} ▶ ${to}`);
+    t.is(after(phase(from), { type: "rollout.over" }).state, "over");
+  }
+});
+
+test("while it is paused nothing is looked at", (t) => {
+  for (const name of ["paused", "rollback paused"] as const) {
+    t.deepEqual(after(phase(name), { type: "slots.touched" }).effects, []);
+    t.deepEqual(after(phase(name), round).effects, []);
+  }
+});
