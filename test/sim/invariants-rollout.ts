@@ -11,6 +11,7 @@
 import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/rollout/status.ts";
 import { faultOf } from "../../machines/restart.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
+import { isUpToDate } from "../../machines/task-currency.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../machines/time.ts";
 import {
@@ -118,7 +119,8 @@ function checkParallelism(service: Service, made: Task, store: Store): string | 
 /** Its only task of the present spec is on its way, and it had one of another before. */
 function isChanging(service: Service, tasks: readonly Task[]): boolean {
   const here = tasks.filter((task) => task.desiredState < TaskState.REMOVE);
-  const current = here.filter((task) => versionOf(task) === versionOf(service));
+  // An update of something else gives the same spec another version.
+  const current = here.filter((task) => isUpToDate(task, service));
   const [only] = current;
   if (only === undefined || current.length > 1 || current.length === here.length) return false;
   return isWanted(only) && observedState(only) < TaskState.RUNNING;

@@ -382,7 +382,9 @@ class World {
       this.#demand(name, checkStatesGrow(commit));
       this.#demand(name, checkNetworks(commit, replica));
       this.#demand(name, checkPlacements(commit, replica));
-      this.#demand(name, rollouts.check(commit, replica));
+      // After a lost tail nodes run what nobody knows of any more.
+      const isTailLost = (this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0;
+      if (!isTailLost) this.#demand(name, rollouts.check(commit, replica));
       this.#demand(name, checkJobs(commit, replica));
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
         this.#demand(name, rebalance.check(commit, replica));
