@@ -159,6 +159,7 @@ export function startManager(parts: ManagerParts): Manager {
     trouble: () => dispatcher.trouble(),
   });
   const logBroker = createLogBroker(environment);
+  const watch = createWatch(environment, { log, blobs });
   const ca = createCa(environment, authority);
   const operator = createOperator(environment, {
     ask: (question) =>
@@ -173,7 +174,7 @@ export function startManager(parts: ManagerParts): Manager {
     health: () => ({ healthy: progress.isHealthy(), progressAgeMs: progress.ageMs() }),
     sessions: () => [...dispatcher.sessions()].length,
   });
-  const running: readonly Running[] = [leadership, progress, membership, dispatcher, ca, logBroker];
+  const running: readonly Running[] = [leadership, progress, membership, dispatcher, ca, logBroker, watch];
   return {
     environment,
     replica,
@@ -185,7 +186,7 @@ export function startManager(parts: ManagerParts): Manager {
       logBroker: logBroker.handlers,
       health: createHealth(environment, () => progress.isHealthy()).handlers,
       control: createControl(environment, { leaderId: () => leadership.leader()?.managerId ?? "", authority }).handlers,
-      watch: createWatch(environment).handlers,
+      watch: watch.handlers,
       operator: operator.handlers,
       resourceAllocator: createResourceAllocator(environment).handlers,
     },

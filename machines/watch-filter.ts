@@ -1,32 +1,24 @@
 /**
  * What a watcher wants to hear of: entries by kind of object, any of which may fit; inside an entry every selector must.
- * A selector that means nothing for its kind is refused: SwarmKit ignores it and then sends everything.
+ *
+ * F1: a selector that means nothing for its kind is refused, and so is one that nothing can ever fit. SwarmKit takes both
+ *     and then sends everything, or nothing.
  */
 import {
+  NodeRole,
+  NodeSpec_Membership,
+  TaskState,
   WatchActionKind,
-  type Annotations,
-  type Node,
   type SelectBy,
-  type Service,
-  type Task,
   type WatchRequest_WatchEntry,
 } from "../proto/gen/messages.ts";
-import { taskName } from "./list-filters.ts";
 import { invalid, type Refusal } from "./refusal.ts";
+import { selectors, type Field, type SelectorSort, type WatchedObject, type WatchedTable } from "./watch-selectors.ts";
 
-export type WatchedTable =
-  | "node"
-  | "service"
-  | "network"
-  | "task"
-  | "cluster"
-  | "secret"
-  | "resource"
-  | "extension"
-  | "config"
-  | "volume";
+export type { WatchedObject, WatchedTable } from "./watch-selectors.ts";
 
-const tables: readonly WatchedTable[] = [
+/** The kinds that can be named, each its table; any other is a kind of resources. */
+export const watchedKinds: readonly WatchedTable[] = [
   "node",
   "service",
   "network",
@@ -36,113 +28,75 @@ const tables: readonly WatchedTable[] = [
   "config",
   "extension",
   "volume",
+  "resource",
 ];
 
-/** Any object that can be watched, by what selectors look at. */
-export type WatchedObject = { readonly id: string };
+/** Far more than there are kinds; each costs time with each change of its kind. */
+export const watchEntriesMax = 1_000;
+
+/** A field that must have one of few values for anything to fit: what an index can be looked up by. */
+export interface IndexKey {
+  readonly field: Field;
+  readonly value: string;
+}
 
 interface Selector {
-  readonly sort: keyof SelectBy;
+  readonly sort: SelectorSort;
   readonly fits: (object: WatchedObject) => boolean;
 }
 
 export interface WatchFilter {
   readonly table: WatchedTable;
+  /** A mask of WatchActionKind. */
   readonly actions: number;
   readonly selectors: readonly Selector[];
+  /** Null when no selector names a whole value of an indexed field. */
+  readonly key: IndexKey | null;
 }
 
-const allActions =
+export interface WatchedChange {
+  readonly table: string;
+  readonly action: WatchActionKind;
+  readonly object: WatchedObject;
+  readonly old: WatchedObject | null;
+}
+
+/** Create, update and remove. */
+export const everyAction: number =
   WatchActionKind.WATCH_ACTION_CREATE | WatchActionKind.WATCH_ACTION_UPDATE | WatchActionKind.WATCH_ACTION_REMOVE;
 
-function annotationsOf(table: WatchedTable, object: WatchedObject): Annotations | null {
-  if (table === "task" || table === "resource" || table === "extension") return (object as Task).annotations;
-  return (object as Service).spec?.annotations ?? null;
+const sorts = Object.keys(selectors) as readonly SelectorSort[];
+
+/** The name of a selector as it stands in the protocol. */
+function wireName(sort: SelectorSort): string {
+  return sort.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-function nameOf(table: WatchedTable, object: WatchedObject): string {
-  if (table === "task") return taskName(object as Task);
-  if (table === "node") return (object as Node).description?.hostname ?? "";
-  return annotationsOf(table, object)?.name ?? "";
+function isKnown(values: Readonly<Record<string, number>>, value: number | null): boolean {
+  return value !== null && Object.values(values).includes(value);
 }
 
-type Outcome =
-  | { readonly kind: "selector"; readonly selector: Selector }
-  | { readonly kind: "refused"; readonly refusal: Refusal };
-
-function refused(message: string): Outcome {
-  return { kind: "refused", refusal: invalid(message) };
-}
-
-/** Selectors that ask for a field which only one kind has. */
-const onlyFor = {
-  serviceId: "task",
-  nodeId: "task",
-  slot: "task",
-  desiredState: "task",
-  role: "node",
-  membership: "node",
-} as const satisfies Partial<Record<keyof SelectBy, WatchedTable>>;
-
-const sorts: readonly (keyof SelectBy)[] = [
-  "id",
-  "idPrefix",
-  "name",
-  "namePrefix",
-  "custom",
-  "customPrefix",
-  "serviceId",
-  "nodeId",
-  "slot",
-  "desiredState",
-  "role",
-  "membership",
-  "referencedNetworkId",
-  "referencedSecretId",
-  "referencedConfigId",
-  "kind",
-];
-
-function selectorOf(table: WatchedTable, by: SelectBy): Outcome {
-  const sort = sorts.find((name) => by[name] !== null);
-  if (sort === undefined) return refused("a filter without a selector was given");
-  const owner = (onlyFor as Partial<Record<keyof SelectBy, WatchedTable>>)[sort];
-  if (owner !== undefined && owner !== table)
-    return refused(`selector ${sort} does not apply to objects of kind ${table}`);
-  const fits = predicate(table, sort, by);
-  return fits === null ? refused(`selector ${sort} is not supported`) : { kind: "selector", selector: { sort, fits } };
-}
-
-function predicate(table: WatchedTable, sort: keyof SelectBy, by: SelectBy): Selector["fits"] | null {
-  const indices = (object: WatchedObject) => annotationsOf(table, object)?.indices ?? [];
+/** Why nothing could ever fit the selector; null when something could. */
+function impossibility(kind: string, by: SelectBy, sort: SelectorSort): string | null {
   switch (sort) {
-    case "id":
-      return ({ id }) => id === by.id;
-    case "idPrefix":
-      return ({ id }) => id.startsWith(by.idPrefix ?? "");
-    case "name":
-      return (object) => nameOf(table, object) === by.name;
-    case "namePrefix":
-      return (object) => nameOf(table, object).startsWith(by.namePrefix ?? "");
-    case "custom":
-      return (object) => indices(object).some(({ key, val }) => key === by.custom?.index && val === by.custom?.value);
-    case "customPrefix":
-      return (object) =>
-        indices(object).some(
-          ({ key, val }) => key === by.customPrefix?.index && val.startsWith(by.customPrefix?.value ?? ""),
-        );
-    case "serviceId":
-      return (object) => (object as Task).serviceId === by.serviceId;
-    case "nodeId":
-      return (object) => (object as Task).nodeId === by.nodeId;
-    case "slot":
-      return (object) => (object as Task).serviceId === by.slot?.serviceId && (object as Task).slot === by.slot?.slot;
     case "desiredState":
-      return (object) => (object as Task).desiredState === by.desiredState;
+      return isKnown(TaskState, by.desiredState) ? null : `there is no task state ${by.desiredState}`;
     case "role":
-      return (object) => (object as Node).role === by.role;
+      return isKnown(NodeRole, by.role) ? null : `there is no role ${by.role}`;
     case "membership":
-      return (object) => ((object as Node).spec?.membership ?? 0) === by.membership;
+      return isKnown(NodeSpec_Membership, by.membership) ? null : `there is no membership ${by.membership}`;
+    case "custom":
+    case "customPrefix": {
+      const named = by[sort]?.kind ?? "";
+      return named === "" || named === kind ? null : `it is for objects of kind ${named}`;
+    }
+    case "id":
+    case "idPrefix":
+    case "name":
+    case "namePrefix":
+    case "serviceId":
+    case "nodeId":
+    case "slot":
     case "referencedNetworkId":
     case "referencedSecretId":
     case "referencedConfigId":
@@ -151,54 +105,70 @@ function predicate(table: WatchedTable, sort: keyof SelectBy, by: SelectBy): Sel
   }
 }
 
+type SelectorOutcome =
+  | { readonly kind: "selector"; readonly selector: Selector; readonly key: IndexKey | null }
+  | { readonly kind: "refused"; readonly refusal: Refusal };
+
+function refused(message: string): { readonly kind: "refused"; readonly refusal: Refusal } {
+  return { kind: "refused", refusal: invalid(message) };
+}
+
+function selectorOf(kind: string, table: WatchedTable, by: SelectBy): SelectorOutcome {
+  const sort = sorts.find((name) => by[name] !== null);
+  if (sort === undefined) return refused(`a filter for objects of kind ${kind} has no selector`);
+  const { tables, matcher, key } = selectors[sort];
+  const isOwnKind = table === "resource" && kind !== "resource";
+  // The entry names the kind of such resources already.
+  if ((tables !== null && !tables.includes(table)) || (sort === "kind" && isOwnKind)) {
+    return refused(`selector ${wireName(sort)} does not apply to objects of kind ${kind}`);
+  }
+  const why = impossibility(kind, by, sort);
+  if (why !== null) return refused(`selector ${wireName(sort)} fits no object of kind ${kind}: ${why}`);
+  return { kind: "selector", selector: { sort, fits: matcher(table, by) }, key: key?.(by) ?? null };
+}
+
 export type EntryOutcome =
   | { readonly kind: "filter"; readonly filter: WatchFilter }
   | { readonly kind: "refused"; readonly refusal: Refusal };
 
-/** `isResourceKind`: whether an extension registered that kind. */
+/** `isResourceKind`: whether an extension registered that kind, or Muster keeps such resources itself. */
 export function watchFilter(entry: WatchRequest_WatchEntry, isResourceKind: (kind: string) => boolean): EntryOutcome {
-  const refusedEntry = (message: string): EntryOutcome => ({ kind: "refused", refusal: invalid(message) });
-  if (entry.kind === "") return refusedEntry("no kind of object specified");
-  const builtIn = tables.find((name) => name === entry.kind);
-  if (builtIn === undefined && !isResourceKind(entry.kind)) {
-    return refusedEntry(
-      `unknown kind '${entry.kind}': neither one of ${tables.join(", ")} nor registered by an extension`,
-    );
+  const { kind, action } = entry;
+  if (kind === "") return refused("no kind of object specified");
+  const builtIn = watchedKinds.find((name) => name === kind);
+  if (builtIn === undefined && !isResourceKind(kind)) {
+    return refused(`unknown kind '${kind}': neither one of ${watchedKinds.join(", ")} nor registered by an extension`);
   }
-  if ((entry.action & allActions) === 0 || (entry.action & ~allActions) !== 0) {
-    return refusedEntry(`unrecognized action ${entry.action}`);
-  }
+  if ((action & everyAction) === 0 || (action & ~everyAction) !== 0) return refused(`unrecognized action ${action}`);
   const table = builtIn ?? "resource";
-  const selectors: Selector[] = [];
+  const wanted: Selector[] = [];
+  let key: IndexKey | null = null;
   for (const by of entry.filters) {
-    const outcome = selectorOf(table, by);
+    const outcome = selectorOf(kind, table, by);
     if (outcome.kind === "refused") return outcome;
-    if (selectors.some(({ sort }) => sort === outcome.selector.sort))
-      return refusedEntry("conflicting filters specified");
-    selectors.push(outcome.selector);
+    if (wanted.some(({ sort }) => sort === outcome.selector.sort)) return refused("conflicting filters specified");
+    wanted.push(outcome.selector);
+    key ??= outcome.key;
   }
   if (builtIn === undefined) {
-    selectors.push({ sort: "kind", fits: (object) => (object as { readonly kind?: string }).kind === entry.kind });
+    wanted.push({ sort: "kind", fits: (object) => (object as { readonly kind?: string }).kind === kind });
+    key ??= { field: "kind", value: kind };
   }
-  return { kind: "filter", filter: { table, actions: entry.action, selectors } };
+  return { kind: "filter", filter: { table, actions: action, selectors: wanted, key } };
+}
+
+function fitsAll(filter: WatchFilter, object: WatchedObject): boolean {
+  for (const { fits } of filter.selectors) if (!fits(object)) return false;
+  return true;
 }
 
 /** An update counts when the object fits or did before it: otherwise nobody would learn that it no longer does. */
-export function isWanted(
-  filters: readonly WatchFilter[],
-  change: {
-    readonly table: string;
-    readonly action: WatchActionKind;
-    readonly object: WatchedObject;
-    readonly old: WatchedObject | null;
-  },
-): boolean {
-  const { table, action, object, old } = change;
-  return filters.some(
-    (filter) =>
-      filter.table === table &&
-      (filter.actions & action) !== 0 &&
-      (filter.selectors.every(({ fits }) => fits(object)) ||
-        (old !== null && filter.selectors.every(({ fits }) => fits(old)))),
-  );
+export function fitsChange(filter: WatchFilter, { table, action, object, old }: WatchedChange): boolean {
+  if (filter.table !== table || (filter.actions & action) === 0) return false;
+  return fitsAll(filter, object) || (old !== null && old !== object && fitsAll(filter, old));
+}
+
+export function isWanted(filters: readonly WatchFilter[], change: WatchedChange): boolean {
+  for (const filter of filters) if (fitsChange(filter, change)) return true;
+  return false;
 }

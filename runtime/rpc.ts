@@ -61,8 +61,11 @@ export interface CallContext {
 /** The sending half of a server stream. Writing after the end does nothing. */
 export interface Sink<Message> {
   write(message: Message): void;
-  /** Ends the stream; without an error with status OK. */
-  end(error?: RpcError): void;
+  /**
+   * Ends the stream; without an error with status OK. `drop`: what the peer has not taken is not kept for it; it gets the
+   * status after at most one more message.
+   */
+  end(error?: RpcError, queued?: "send" | "drop"): void;
   /** Bytes written but not yet taken by the peer's flow control. */
   bufferedBytes(): number;
 }
@@ -124,9 +127,7 @@ export interface RpcChannel {
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
   ): ReceivingCall;
-  clientStream<Request, Response>(
-    method: MethodDescriptor<Request, Response>,
-  ): SendingCall<Request, Response>;
+  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response>;
   /** Ends the connection; calls under way fail with CANCELLED. */
   close(): void;
   /** Called once when the connection ended for any reason but `close`. */

@@ -14,11 +14,11 @@ export interface FrameReceiver {
   onFrame(message: Uint8Array): void;
 }
 
-const headerBytes = 5;
+export const headerBytes = 5;
 /** First allocation for a message that arrives in parts; it doubles from there, so that a length alone costs no memory. */
 const bodyBytesMin = 64 * 1024;
 /** Up to here header and message are copied into one piece; beyond, two writes are cheaper than the copy. */
-export const joinedBytesMax = 16 * 1024;
+const joinedBytesMax = 16 * 1024;
 
 /** A message up to `joinedBytesMax` bytes with its header, ready to be sent. */
 export function frame(message: Uint8Array): Buffer {
@@ -35,6 +35,31 @@ export function frameHeader(length: number): Buffer {
   bytes[0] = 0;
   bytes.writeUInt32BE(length, 1);
   return bytes;
+}
+
+/** A message as the pieces that are sent, one after the other. */
+export function framed(message: Uint8Array): readonly Uint8Array[] {
+  return message.length <= joinedBytesMax ? [frame(message)] : [frameHeader(message.length), message];
+}
+
+/**
+ * Encodes and frames for one method. Handing the same message to many streams in a row costs that once, and all of them
+ * queue the same bytes. Nothing is remembered beyond the present turn.
+ */
+export function framedOnce(encode: (message: unknown) => Uint8Array): (message: unknown) => readonly Uint8Array[] {
+  let last: unknown = null;
+  let pieces: readonly Uint8Array[] = [];
+  const forget = (): void => {
+    last = null;
+    pieces = [];
+  };
+  return (message) => {
+    if (last === message) return pieces;
+    if (last === null) queueMicrotask(forget);
+    pieces = framed(encode(message));
+    last = message;
+    return pieces;
+  };
 }
 
 /** Cuts what arrives into messages. */

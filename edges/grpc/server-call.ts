@@ -24,6 +24,8 @@ export interface ServedMethod {
   readonly messageBytesMax: number;
   readonly decode: (bytes: Uint8Array) => unknown;
   readonly encode: (message: unknown) => Uint8Array;
+  /** As `encode`, in the pieces that a stream sends; made once for a message that many streams are given in a row. */
+  readonly frame: (message: unknown) => readonly Uint8Array[];
   readonly metrics: MethodMetrics;
   readonly log: Logger;
   readonly handler:
@@ -253,11 +255,12 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
       this.#stream.reset(ErrorCode.ENHANCE_YOUR_CALM);
       return;
     }
-    this.#stream.send(this.#method.encode(message));
+    this.#stream.sendFramed(this.#method.frame(message));
   }
 
-  end(error?: RpcError): void {
+  end(error?: RpcError, queued: "send" | "drop" = "send"): void {
     if (this.#status !== null) return;
+    if (queued === "drop") this.#stream.dropQueued();
     if (error !== undefined) {
       this.#finishWithError(error.code, error.message);
       return;

@@ -13,6 +13,7 @@ import { assert } from "../../runtime/assert.ts";
 import type { Telemetry } from "../../runtime/ports.ts";
 import { Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
 import { localCaller } from "./caller.ts";
+import { framedOnce } from "./framing.ts";
 import { ServerConnection } from "./http2/server-connection.ts";
 import type { RequestHeaders } from "./http2/request-headers.ts";
 import { httpError } from "./http2/response-headers.ts";
@@ -96,6 +97,7 @@ export class GrpcServer {
         messageBytesMax: this.#messageBytesMax,
         decode: (bytes) => method.request.decode(bytes),
         encode: (message) => method.response.encode(message),
+        frame: framedOnce((message) => method.response.encode(message)),
         metrics: new MethodMetrics(this.#metrics, method.path),
         log: this.#telemetry.log,
         handler: erase(method, table[name]),

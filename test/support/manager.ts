@@ -34,6 +34,8 @@ export interface TestManager {
   readonly proposals: readonly Proposal[];
   /** Writes objects as they are, whatever is stored. */
   readonly seed: <Name extends TableName>(table: Name, ...objects: readonly Tables[Name][]) => void;
+  /** The log: the record of version `n` is at `n - 1`. */
+  readonly records: readonly Uint8Array[];
   /** While true, nobody takes proposals. */
   leaderless: boolean;
 }
@@ -57,6 +59,7 @@ export function testManager(managerId = "manager1"): TestManager {
   });
   const store = new Replica();
   const proposals: Proposal[] = [];
+  const records: Uint8Array[] = [];
   const manager = { leaderless: false };
 
   function append(changes: readonly Change[]): void {
@@ -67,13 +70,12 @@ export function testManager(managerId = "manager1"): TestManager {
       time: Timestamp.create({ seconds: Math.floor(clock.now() / 1_000), nanos: (clock.now() % 1_000) * 1e6 }),
       writer: managerId,
     });
-    store.apply(
-      store.version + 1,
-      encodeRecord(
-        header,
-        changes.map((change) => Change.encode(change)),
-      ),
+    const record = encodeRecord(
+      header,
+      changes.map((change) => Change.encode(change)),
     );
+    records.push(record);
+    store.apply(store.version + 1, record);
   }
 
   function propose(proposal: Proposal): ProposeOutcome {
@@ -119,6 +121,7 @@ export function testManager(managerId = "manager1"): TestManager {
     clock,
     store,
     proposals,
+    records,
     seed: <Name extends TableName>(table: Name, ...objects: readonly Tables[Name][]) => {
       append(objects.map((object) => Change.create({ put: StoreObject.create({ [table]: object } as never) })));
     },

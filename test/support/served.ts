@@ -32,6 +32,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { testManager, type TestManager } from "./manager.ts";
+import { retainedOf } from "./retained.ts";
 
 export interface Ran {
   readonly status: number;
@@ -55,7 +56,7 @@ export async function served(t: ExecutionContext): Promise<Served> {
   await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
   const server = createGrpcServer({ telemetry: env.telemetry });
   server.add(ControlService, createControl(env, { leaderId: () => "manager1", authority: pki }).handlers);
-  server.add(WatchService, createWatch(env).handlers);
+  server.add(WatchService, createWatch(env, retainedOf(manager)).handlers);
   const reasons = [
     Reason.create({
       waitingFor: "a node",

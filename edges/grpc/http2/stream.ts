@@ -6,7 +6,7 @@
  *
  * S1: what arrives while the call does not read is bounded by the stream's receive window.
  */
-import { frame, frameHeader, joinedBytesMax } from "../framing.ts";
+import { framed, headerBytes } from "../framing.ts";
 import { streamWindowBytes, type ErrorCode } from "./protocol.ts";
 
 /** What a stream tells its call. */
@@ -81,10 +81,26 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
 
   /** Queues one gRPC message. */
   send(message: Uint8Array): void {
-    if (message.length <= joinedBytesMax) this.queue.push(frame(message));
-    else this.queue.push(frameHeader(message.length), message);
-    this.queuedBytes += message.length + 5;
+    this.sendFramed(framed(message));
+  }
+
+  /** Queues what `framed` made of a message; other streams may be sent the same pieces. */
+  sendFramed(pieces: readonly Uint8Array[]): void {
+    for (const piece of pieces) {
+      this.queue.push(piece);
+      this.queuedBytes += piece.length;
+    }
     this.#owner.wantsToSend(this);
+  }
+
+  /** Forgets what is queued, but for the message that may have begun to leave. */
+  dropQueued(): void {
+    const { queue } = this;
+    // A piece of five bytes is the header of the piece behind it, or a whole empty message: that costs one message more.
+    const kept = queue[0]?.length === headerBytes ? 2 : 1;
+    queue.length = Math.min(queue.length, kept);
+    this.queuedBytes = queue.reduce((sum, piece) => sum + piece.length, -this.queueAt);
+    if (queue.length === 0) this.queuedBytes = 0;
   }
 
   /** Ends our half with what is queued; a client's requests have no trailers. */
