@@ -13,7 +13,6 @@ import {
   isRebalanced,
   judgeService,
   movedFrom,
-  paceOf,
   runningSinceMs,
   settingsOf,
   spentMoves,
@@ -168,7 +167,9 @@ export class RebalanceChecks {
       if (!isExcused) missing += 1;
       running.add(task.slot);
     }
-    return missing > paceOf(service).parallelism
+    // Read here anew, so that a mistake in reading it there shows.
+    const { parallelism } = service.spec?.update ?? { parallelism: 1 };
+    return missing > (parallelism === 0 ? replicas : parallelism)
       ? `${what} and ${missing} of ${replicas} slots run nothing (B4)`
       : null;
   }
