@@ -27,7 +27,8 @@ import { startRebalance } from "./rebalance.ts";
 import { startReplicated } from "./replicated.ts";
 import { startRestart } from "./restart.ts";
 import { startSchedules } from "./schedule.ts";
-import { startRollouts, whyRollout } from "./rollout.ts";
+import { startRollouts } from "./rollout.ts";
+import { whyRollout } from "./rollout-view.ts";
 import { startScheduler } from "./scheduler.ts";
 import { answerPlan } from "./service-plan.ts";
 

@@ -3,7 +3,7 @@
  * leader's rollout follows what the store says. What is shown is worked out from the store alone, too.
  */
 import { acted, phaseOf, recordOf, type RolloutAction } from "../machines/rollout/status.ts";
-import { blockerText, stateNameOf, type Blocker } from "../machines/rollout/tracker.ts";
+import { blockerText, stateNameOf, type Blocker } from "../machines/rollout/verdict.ts";
 import { timestampOf } from "../machines/service-update.ts";
 import {
   ControlRolloutRequest_Action,
@@ -16,7 +16,7 @@ import { RpcError, Status, type CallContext } from "../runtime/rpc.ts";
 import { rejection } from "./control/answer.ts";
 import { transact } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
-import { trackerOf, writeOperations } from "./rollout.ts";
+import { trackerOf, writeOperations } from "./rollout-view.ts";
 
 const blockersMax = 10;
 

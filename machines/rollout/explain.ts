@@ -2,7 +2,7 @@
 import { Reason, type Rollout, type Service } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../service-update.ts";
 import { isMoving, isPaused, phaseOf } from "./status.ts";
-import { blockerText, type Blocker } from "./tracker.ts";
+import { blockerText, type Blocker } from "./verdict.ts";
 
 export interface RolloutDescription {
   /** Slots whose turn has not come. */

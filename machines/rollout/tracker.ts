@@ -27,6 +27,7 @@ import { Heap } from "./heap.ts";
 import { shownMs, type RolloutSettings } from "./settings.ts";
 import { factsOf, freeSinceMs, isFailure, reachedMs, slotName, type SlotFacts, type SlotWorld } from "./slot.ts";
 import { dueTo } from "./status.ts";
+import { blockerText, words, type Admission, type Blocker, type Verdict } from "./verdict.ts";
 
 /** A task holds the rollout up when it has not run so long after it could, in milliseconds: most do within seconds. */
 const noticeMs = 10_000;
@@ -62,28 +63,6 @@ interface Due {
   readonly entry: Entry;
   readonly taskId: string;
 }
-
-export interface Blocker {
-  readonly task: Task;
-  readonly slot: string;
-  readonly sinceMs: number;
-  /** When it counts as failed; null while it waits for its predecessor. */
-  readonly deadlineMs: number | null;
-}
-
-/** What a look came to. `nextMs`: milliseconds until something is due by itself; -1: nothing is. */
-export type Verdict =
-  | { readonly kind: "busy" | "delayed" | "watching"; readonly nextMs: number }
-  | { readonly kind: "finished" | "stepped" }
-  | { readonly kind: "choose"; readonly batch: readonly string[] }
-  /** `why`: as UpdateStatus goes on after `update paused`. */
-  | { readonly kind: "failed" | "expired"; readonly why: string };
-
-/** `choose`: one batch is to be named. `batch`: only those slots may change. */
-export type Admission =
-  | { readonly kind: "all" }
-  | { readonly kind: "choose" }
-  | { readonly kind: "batch"; readonly slots: ReadonlySet<string> };
 
 export class RolloutTracker {
   #options: TrackerOptions;
@@ -482,22 +461,4 @@ export class RolloutTracker {
     const held = blocker === null ? "" : `; ${blockerText(blocker)}`;
     return `: its deadline has passed with ${this.#outdated} slots to go${held}`;
   }
-}
-
-/** The task's last words: what failed, or else what it does. */
-function words({ status }: Task): string {
-  return (status?.err ?? "") !== "" ? (status?.err ?? "") : (status?.message ?? "");
-}
-
-const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
-
-export function stateNameOf(task: Task): string {
-  return stateNames.get(observedState(task)) ?? "";
-}
-
-/** `task x (slot 3) is PENDING: no suitable node (…)` */
-export function blockerText({ slot, task }: Blocker): string {
-  const where = task.slot === 0 ? `node ${slot}` : `slot ${slot}`;
-  const said = words(task);
-  return `task ${task.id} (${where}) is ${stateNameOf(task)}${said === "" ? "" : `: ${said}`}`;
 }
