@@ -169,6 +169,7 @@ export function startManager(parts: ManagerParts): Manager {
       const leader = leadership.leader();
       return leader === null ? null : { id: leader.managerId, epoch: leader.epoch };
     },
+    log,
     addr: advertise,
     warnings: () => parts.warnings,
     health: () => ({ healthy: progress.isHealthy(), progressAgeMs: progress.ageMs() }),

@@ -22,16 +22,19 @@ import {
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
+import type { Log } from "../runtime/ports.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
 import { transact } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
 import { demandAnswer, type Asked } from "./leader-questions.ts";
 import { controlRollout } from "./rollout-control.ts";
+import { findVersion } from "./version-at.ts";
 
 export interface OperatorSources {
   /** Asks the leader. */
   ask(question: Partial<LeaderQuestion>): Promise<Asked>;
   explainNode(node: Node): readonly Reason[];
+  readonly log: Log;
   /** The present leader; null when none is known. */
   leader(): { readonly id: string; readonly epoch: number } | null;
   /** host:port that workers use. */
@@ -133,6 +136,11 @@ export function createOperator(
 
       async PlanRebalance(request) {
         return demandAnswer(await sources.ask({ planRebalance: request }), "planRebalance");
+      },
+
+      async FindVersion({ time }) {
+        if (time === null) throw new RpcError(Status.INVALID_ARGUMENT, "a time is required");
+        return findVersion({ log: sources.log, clock: env.clock }, time);
       },
 
       ControlRollout: (request, call) => controlRollout(env, request, call),

@@ -32,7 +32,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { testManager, type TestManager } from "./manager.ts";
-import { retainedOf } from "./retained.ts";
+import { retainedOf, type TestLog } from "./retained.ts";
 
 export interface Ran {
   readonly status: number;
@@ -44,6 +44,7 @@ export interface Ran {
 
 export interface Served {
   readonly manager: TestManager;
+  readonly retained: TestLog;
   readonly socket: string;
   readonly muster: (...args: readonly string[]) => Promise<Ran>;
   /** The callback sees each line, of either output, while the command runs. */
@@ -56,7 +57,8 @@ export async function served(t: ExecutionContext): Promise<Served> {
   await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
   const server = createGrpcServer({ telemetry: env.telemetry });
   server.add(ControlService, createControl(env, { leaderId: () => "manager1", authority: pki }).handlers);
-  server.add(WatchService, createWatch(env, retainedOf(manager)).handlers);
+  const retained = retainedOf(manager);
+  server.add(WatchService, createWatch(env, retained).handlers);
   const reasons = [
     Reason.create({
       waitingFor: "a node",
@@ -81,6 +83,7 @@ export async function served(t: ExecutionContext): Promise<Served> {
     createOperator(env, {
       ask: (question) => askLeader(env, { own: () => knowledge, leader: () => "manager1" }, question),
       explainNode: () => [],
+      log: retained.log,
       leader: () => ({ id: "manager1", epoch: 1 }),
       addr: "192.0.2.1:2377",
       warnings: () => [],
@@ -118,7 +121,7 @@ export async function served(t: ExecutionContext): Promise<Served> {
     return { status: await run(args, shellAt(socket)), lines, remarks };
   }
 
-  return { manager, socket, musterWith, muster: (...args) => musterWith(() => undefined, ...args) };
+  return { manager, retained, socket, musterWith, muster: (...args) => musterWith(() => undefined, ...args) };
 }
 
 export function readyNode(id: string, hostname: string): Node {

@@ -12,9 +12,10 @@ import {
 import { Status } from "../../runtime/rpc.ts";
 import { createdService, spec, workerNode, world } from "../support/control.ts";
 import { call, refusalOf } from "../support/manager.ts";
+import { retainedOf } from "../support/retained.ts";
 
 test("why finds a task by slot, a service by name and a node by id prefix", async (t) => {
-  const { control, env, seed } = world();
+  const { control, env, seed, manager } = world();
   const { id } = await createdService(control, spec("web"));
   seed("node", workerNode("n1"), workerNode("n22"));
   const task = (taskId: string) =>
@@ -25,6 +26,7 @@ test("why finds a task by slot, a service by name and a node by id prefix", asyn
     ask: () =>
       Promise.resolve({ kind: "answered", answer: LeaderAnswer.create({ why: WhyResponse.create({ reasons }) }) }),
     explainNode: () => [],
+    log: retainedOf(manager).log,
     leader: () => ({ id: "manager1", epoch: 4 }),
     addr: "192.0.2.1:2377",
     warnings: () => [],
