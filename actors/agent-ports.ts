@@ -101,6 +101,42 @@ export type StartOutcome =
   | { readonly kind: "started"; readonly pid: number }
   | { readonly kind: "refused"; readonly reason: string };
 
+/** What somebody wants to read of a task's output. */
+export interface OutputRequest {
+  readonly stdout: boolean;
+  readonly stderr: boolean;
+  /** How many of the last lines, of both together; null: all. */
+  readonly tail: number | null;
+  /** Lines written before are left out, as far as the driver knows when they were. Milliseconds since the epoch; 0: none. */
+  readonly sinceMs: number;
+  readonly follow: boolean;
+  /** Where an earlier reader stood: goes on there, whatever `tail` and `sinceMs` say. */
+  readonly from: OutputPosition | null;
+  /** Whether the task has ended, so that nothing more will be written. */
+  readonly isOver: () => boolean;
+}
+
+/** Only the driver that made it knows what it means. */
+export type OutputPosition = Readonly<Record<string, number>>;
+
+export interface OutputLine {
+  readonly stream: "stdout" | "stderr";
+  /** Milliseconds since the epoch, with a fraction; as near as the driver knows. */
+  readonly atMs: number;
+  /** One line with its end, or a piece of a very long one. */
+  readonly data: Uint8Array;
+}
+
+/** Hands out what is there as fast as it is asked for; never more than some 64 KiB at once. */
+export interface OutputReader {
+  /** Null when there is nothing more: all is read, and the task has ended or nobody follows. Waits while one may come. */
+  next(): Promise<readonly OutputLine[] | null>;
+  position(): OutputPosition;
+  /** What is there is still read; what comes later is not waited for. */
+  stopFollowing(): void;
+  close(): void;
+}
+
 /**
  * Runs tasks of one kind. Calls for one task are serialised by the driver in the order in which they were made. Nothing
  * here rejects for a reason that lies in the task: that is an outcome.
@@ -117,6 +153,8 @@ export interface TaskDriver {
   find(taskId: string): Promise<FoundTask>;
   /** Ends the run: stop signal, the task's grace, then kill. Resolves when nothing is left; null when nothing ran. */
   stop(taskId: string): Promise<TaskExit | null>;
+  /** Reads a task's output, which may not have begun; absent in a driver that has none to show. */
+  output?(taskId: string, request: OutputRequest): OutputReader;
   /** Forgets a task that has ended, its output included. */
   remove(taskId: string): Promise<void>;
   /** Ends the watching, not the tasks. */

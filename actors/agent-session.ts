@@ -12,18 +12,17 @@ import {
   ListenSubscriptionsRequest,
   LogBrokerService,
   NodeDescription,
-  PublishLogsMessage,
   SessionRequest,
   TasksRequest,
   UpdateTaskStatusRequest,
   UpdateTaskStatusRequest_TaskStatusUpdate,
   type SessionMessage,
-  type SubscriptionMessage,
   type TasksMessage,
 } from "../proto/gen/messages.ts";
 import { assert } from "../runtime/assert.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { Status, type RpcChannel, type RpcError } from "../runtime/rpc.ts";
+import type { AgentLogs } from "./agent-logs.ts";
 import type { ManagerList } from "./agent-managers.ts";
 import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
@@ -37,6 +36,7 @@ export interface SessionOptions {
   readonly name: string;
   readonly managers: ManagerList;
   readonly reports: StatusReports;
+  readonly logs: AgentLogs;
   /** The newest certificate, key and root. */
   readonly identity: () => TlsMaterial;
   readonly describe: () => NodeDescription;
@@ -176,7 +176,9 @@ export class SessionActor {
       LogBrokerService.methods.ListenSubscriptions,
       ListenSubscriptionsRequest.create(),
       {
-        onMessage: (message) => this.#refuseLogs(link, channel, message),
+        onMessage: (message) => {
+          if (!link.isClosed) this.#options.logs.hear(channel, message);
+        },
         onEnd: (error) => {
           // A manager without a log broker: the session goes on without logs (worker protocol §2.3).
           if (error?.code !== Status.UNIMPLEMENTED) this.#fail(link, ended("log subscriptions", error));
@@ -231,18 +233,6 @@ export class SessionActor {
     });
   }
 
-  /** This agent's tasks write to files of the node: it has no log to send, and says so at once rather than never. */
-  #refuseLogs(link: Link, channel: RpcChannel, { id, close }: SubscriptionMessage): void {
-    if (link.isClosed || close) return;
-    const stream = channel.clientStream(LogBrokerService.methods.PublishLogs);
-    stream.write(PublishLogsMessage.create({ subscriptionId: id, close: true }));
-    stream
-      .finish()
-      .catch((error: unknown) =>
-        this.#ports.telemetry.log.debug({ error, subscription: id }, "the end of a log subscription was refused"),
-      );
-  }
-
   #heartbeat(sessionId: string): void {
     const { link, channel } = this.#open();
     channel
@@ -285,6 +275,7 @@ export class SessionActor {
     if (link === null || link.isClosed) return;
     link.isClosed = true;
     this.#options.reports.detach();
+    this.#options.logs.detach();
     this.#options.managers.observe(link.manager, sessionEndWeight);
     for (const stream of link.streams) stream.cancel();
     link.channel?.close();

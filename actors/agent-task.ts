@@ -11,6 +11,7 @@ import {
 } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { traceparentLabel, traceparentOf } from "../runtime/telemetry/tracing.ts";
+import type { LogSource } from "./agent-logs.ts";
 import type { AgentPorts, DriverTask, TaskDriver } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
 import { hosted, type Owner } from "./hosted.ts";
@@ -61,6 +62,18 @@ export class TaskActor {
 
   get state(): TaskState {
     return this.#status.state;
+  }
+
+  /** What can be read of its output. */
+  get source(): LogSource {
+    const { id, serviceId } = this.#task;
+    return {
+      taskId: id,
+      serviceId,
+      read: (request) =>
+        this.#driver?.output?.(id, { ...request, isOver: () => this.#isStopped || this.state > TaskState.RUNNING }) ??
+        null,
+    };
   }
 
   raiseDesired(desired: TaskState): void {

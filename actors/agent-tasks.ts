@@ -12,6 +12,7 @@ import { Task, TaskState, type AssignmentsMessage, type Config, type Secret } fr
 import { isSubjectToken } from "../runtime/ids.ts";
 import { taskRecords, TaskActor, type TaskOptions } from "./agent-task.ts";
 import type { AgentPorts, TaskDriver } from "./agent-ports.ts";
+import type { LogSource } from "./agent-logs.ts";
 import type { StatusReports } from "./agent-reports.ts";
 
 export class AgentTasks {
@@ -23,6 +24,7 @@ export class AgentTasks {
   readonly #configs = new Map<string, Config>();
   readonly #drivers: ReadonlyMap<string, TaskDriver>;
   readonly #options: TaskOptions;
+  readonly #onAssigned: (source: LogSource) => void;
   #whenEmpty: (() => void) | null = null;
 
   constructor(
@@ -31,9 +33,12 @@ export class AgentTasks {
       readonly drivers: readonly TaskDriver[];
       readonly reports: StatusReports;
       readonly nodeHostname: string;
+      /** A task that this agent did not have before. */
+      readonly onAssigned: (source: LogSource) => void;
     },
   ) {
     this.#ports = ports;
+    this.#onAssigned = options.onAssigned;
     this.#drivers = new Map(options.drivers.map((driver) => [driver.kind, driver]));
     this.#options = {
       reports: options.reports,
@@ -83,6 +88,12 @@ export class AgentTasks {
     return [...this.#actors].map(([id, { state }]) => ({ id, state }));
   }
 
+  /** What can be read of the output of each task, those that are being removed included. */
+  sources(): readonly LogSource[] {
+    const leaving = [...this.#leaving.values()].map(({ actor }) => actor);
+    return [...this.#actors.values(), ...leaving].map(({ source }) => source);
+  }
+
   /** Stops and forgets every task; resolves when nothing of any is left. */
   async clear(): Promise<void> {
     for (const id of this.#actors.keys()) this.#remove(id);
@@ -120,7 +131,9 @@ export class AgentTasks {
     }
     if (task.status !== null && task.status.state >= TaskState.ACCEPTED)
       this.#options.reports.know(task.id, task.status);
-    this.#actors.set(task.id, new TaskActor(this.#ports, this.#options, task));
+    const actor = new TaskActor(this.#ports, this.#options, task);
+    this.#actors.set(task.id, actor);
+    this.#onAssigned(actor.source);
   }
 
   #remove(id: string): void {

@@ -21,6 +21,7 @@ import {
   type TaskState,
 } from "../proto/gen/messages.ts";
 import { CertificateActor } from "./agent-certificate.ts";
+import { AgentLogs } from "./agent-logs.ts";
 import { ManagerList } from "./agent-managers.ts";
 import type { AgentPorts, TaskDriver } from "./agent-ports.ts";
 import { StatusReports } from "./agent-reports.ts";
@@ -76,6 +77,7 @@ class NodeAgent implements Agent {
   readonly #managers: ManagerList;
   readonly #reports: StatusReports;
   readonly #tasks: AgentTasks;
+  readonly #logs: AgentLogs;
   readonly #certificate: CertificateActor;
   readonly #session: SessionActor;
   readonly #listeners = new Set<(state: AgentState) => void>();
@@ -91,7 +93,13 @@ class NodeAgent implements Agent {
     this.#options = options;
     this.#managers = new ManagerList(disk, random.fork("managers"), telemetry.log);
     this.#reports = new StatusReports((error) => this.#session.fail(`status update: ${sentence(error)}`));
-    this.#tasks = new AgentTasks(options, { drivers, reports: this.#reports, nodeHostname: hostname });
+    this.#tasks = new AgentTasks(options, {
+      drivers,
+      reports: this.#reports,
+      nodeHostname: hostname,
+      onAssigned: (source) => this.#logs.add(source),
+    });
+    this.#logs = new AgentLogs(options, { nodeId: () => this.nodeId() ?? "", sources: () => this.#tasks.sources() });
     this.#certificate = new CertificateActor(
       { ...options, random: random.fork("certificate") },
       {
@@ -108,6 +116,7 @@ class NodeAgent implements Agent {
         name,
         managers: this.#managers,
         reports: this.#reports,
+        logs: this.#logs,
         identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
         describe: () => this.#describe(),
         onMessage: (message) => this.#sessionMessage(message),

@@ -11,6 +11,7 @@ import type {
   DispatcherService,
   HealthService,
   LogBrokerService,
+  LogsService,
   NodeCAService,
   OperatorService,
   ResourceAllocatorService,
@@ -63,6 +64,7 @@ export interface ManagerServices {
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
   readonly dispatcher: ServiceHandlers<typeof DispatcherService>;
   readonly logBroker: ServiceHandlers<typeof LogBrokerService>;
+  readonly logs: ServiceHandlers<typeof LogsService>;
   readonly health: ServiceHandlers<typeof HealthService>;
   readonly control: ServiceHandlers<typeof ControlService>;
   readonly watch: ServiceHandlers<typeof WatchService>;
@@ -185,6 +187,7 @@ export function startManager(parts: ManagerParts): Manager {
       nodeCa: ca.nodeCa,
       dispatcher: dispatcher.handlers,
       logBroker: logBroker.handlers,
+      logs: logBroker.logs,
       health: createHealth(environment, () => progress.isHealthy()).handlers,
       control: createControl(environment, { leaderId: () => leadership.leader()?.managerId ?? "", authority }).handlers,
       watch: watch.handlers,

@@ -14,6 +14,7 @@ import {
   DispatcherService,
   HealthService,
   LogBrokerService,
+  LogsService,
   NodeCAService,
   OperatorService,
   ResourceAllocatorService,
@@ -178,6 +179,7 @@ function serve(manager: Manager, telemetry: ProcessTelemetry): GrpcServer {
   server.add(NodeCAService, services.nodeCa);
   server.add(DispatcherService, services.dispatcher);
   server.add(LogBrokerService, services.logBroker);
+  server.add(LogsService, services.logs);
   server.add(HealthService, services.health);
   server.add(ControlService, services.control);
   server.add(WatchService, services.watch);

@@ -3,14 +3,14 @@
  *
  *   <directory>/<task id>/   run       who leads the session and how the command ended (see wrapper.ts)
  *                            stop      how to stop it
- *                            stdout, stderr, and after rotation stdout.1, stderr.1
+ *                            stdout, stderr, and after rotation stdout.1, stderr.1; each with its .marks (see output.ts)
  *                            work/     the working directory, unless the task names another
  *
  * E1: a task's process is found again by any later life of the agent, with its exit code if it has ended meanwhile.
  * E2: a run has ended only when no process of its session is left; what the command leaves behind is killed.
  * E3: calls for one task happen one after the other, in the order in which they were made.
  * E4: nothing that is killed or waited for was mistaken for another process: pid, start time and boot agree.
- * E5: no byte of a task's output passes through this process but the last few of a failed one.
+ * E5: no byte of a task's output passes through this process but the last few of a failed one, and what somebody reads.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -20,13 +20,16 @@ import type {
   DriverOutcome,
   DriverTask,
   FoundTask,
+  OutputReader,
+  OutputRequest,
   StartOutcome,
   TaskDriver,
   TaskExit,
 } from "../../actors/agent-ports.ts";
 import type { Clock, Logger, TimerHandle } from "../../runtime/ports.ts";
 import { commandOf, type AgentEnvironment, type Command } from "./command.ts";
-import { lastOutput, outputBytesMax, outputLookMs, outputNames, rotate } from "./output.ts";
+import { OutputFiles } from "./output-reader.ts";
+import { beginMarks, lastOutput, outputBytesMax, outputLookMs, outputNames, rotate, type Marked } from "./output.ts";
 import { bootId, hasOtherProgram, isAlive, membersOf, signal, type ProcessName } from "./process.ts";
 import { parseRunFile, shell, signalOf, wrapperArguments, type RunFile } from "./wrapper.ts";
 
@@ -65,6 +68,7 @@ interface Run {
   readonly end: (exit: TaskExit) => void;
   /** Milliseconds since the epoch; when it was found again, then that time. */
   readonly since: number;
+  readonly marked: Marked;
   /** Set when the leader has ended and what it left behind is being killed. */
   sweptSince: number | null;
   hasEnded: boolean;
@@ -105,6 +109,10 @@ export class ExecDriver implements TaskDriver {
 
   stop(taskId: string): Promise<TaskExit | null> {
     return this.#inTurn(taskId, () => this.#stop(taskId));
+  }
+
+  output(taskId: string, request: OutputRequest): OutputReader {
+    return new OutputFiles(this.#home(taskId), request, this.#options.clock);
   }
 
   remove(taskId: string): Promise<void> {
@@ -162,6 +170,7 @@ export class ExecDriver implements TaskDriver {
     const files: FileHandle[] = [];
     try {
       for (const name of outputNames) files.push(await open(join(home, name), "a", 0o600));
+      await beginMarks(home, this.#options.clock.now());
       files.push(await open(join(home, "run"), "w", 0o600));
       const pid = await this.#spawn(
         task.id,
@@ -232,6 +241,8 @@ export class ExecDriver implements TaskDriver {
       exited: promise,
       end: resolve,
       since: this.#options.clock.now(),
+      // Of a run that was found again, the first look marks what there is.
+      marked: { stdout: 0, stderr: 0 },
       sweptSince: null,
       hasEnded: false,
     };
@@ -340,8 +351,9 @@ export class ExecDriver implements TaskDriver {
     const bytesMax = this.#options.outputBytesMax ?? outputBytesMax;
     const live = [...this.#runs.values()].filter(({ hasEnded }) => !hasEnded);
     if (live.length === 0) this.#cancel("outputs");
-    for (const { taskId } of live) {
-      await rotate(this.#home(taskId), bytesMax).catch((error: unknown) =>
+    for (const { taskId, marked } of live) {
+      const nowMs = this.#options.clock.now();
+      await rotate(this.#home(taskId), { bytesMax, marked, nowMs }).catch((error: unknown) =>
         this.#options.log.warn({ error, task: taskId }, "cannot rotate a task's output"),
       );
     }

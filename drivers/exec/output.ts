@@ -5,8 +5,11 @@
  * O1: a file that has grown beyond the limit is copied to `<name>.1` and emptied. Every writer appends, so it goes on at
  *     the new beginning. What is written between the copy and the emptying is lost; between two looks a file may grow
  *     beyond the limit.
+ * O2: beside each file, `<name>.marks` says how large it was when: a line `<ms since the epoch> <bytes>` at the beginning
+ *     and for each look that found it grown. Rotation keeps the marks with what they are of, so the file that they stand
+ *     in also tells one rotation from the next.
  */
-import { constants, copyFile, open, stat, truncate } from "node:fs/promises";
+import { appendFile, constants, copyFile, open, rename, stat, truncate } from "node:fs/promises";
 import { join } from "node:path";
 
 export const outputNames = ["stdout", "stderr"] as const;
@@ -19,14 +22,31 @@ export const outputLookMs = 5_000;
 const lastOutputBytes = 512;
 const lastOutputLines = 5;
 
-/** O1 */
-export async function rotate(directory: string, bytesMax: number): Promise<void> {
+/** Sizes as of the last mark, by name. */
+export type Marked = Record<(typeof outputNames)[number], number>;
+
+/** The first marks of a task that starts now. O2 */
+export async function beginMarks(directory: string, nowMs: number): Promise<void> {
+  for (const name of outputNames) await appendFile(join(directory, `${name}.marks`), `${nowMs} 0\n`, { mode: 0o600 });
+}
+
+/** O1, O2 */
+export async function rotate(
+  directory: string,
+  { bytesMax, marked, nowMs }: { readonly bytesMax: number; readonly marked: Marked; readonly nowMs: number },
+): Promise<void> {
   for (const name of outputNames) {
     const path = join(directory, name);
     const { size } = await stat(path);
+    if (size !== marked[name]) await appendFile(`${path}.marks`, `${nowMs} ${size}\n`, { mode: 0o600 });
+    marked[name] = size;
     if (size <= bytesMax) continue;
     await copyFile(path, `${path}.1`, constants.COPYFILE_FICLONE);
     await truncate(path);
+    // Last: a reader that finds new marks finds the rest of what it was reading behind the old ones.
+    await rename(`${path}.marks`, `${path}.1.marks`);
+    await appendFile(`${path}.marks`, `${nowMs} 0\n`, { mode: 0o600 });
+    marked[name] = 0;
   }
 }
 

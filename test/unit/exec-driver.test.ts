@@ -335,7 +335,7 @@ test("output beyond the limit is rotated while the task writes on", async (t) =>
   await run(exec, task("t1", sh("i=0; while :; do i=$((i+1)); echo line $i; sleep 0.01; done")));
   const home = join(directory, "t1");
   await until(t, "some output", () => readFileSync(join(home, "stdout")).length > 100);
-  await rotate(home, 50);
+  await rotate(home, { bytesMax: 50, marked: { stdout: 0, stderr: 0 }, nowMs: 1 });
   t.regex(readFileSync(join(home, "stdout.1"), "utf8"), /^line 1\n/);
   await until(t, "it writes on", () => /^line \d+\n/.test(readFileSync(join(home, "stdout"), "utf8")));
 });

@@ -1,0 +1,258 @@
+/**
+ * One log subscription at the manager that took it: hosts its chart, watches what it selects, and passes on what nodes
+ * send. Whoever delivers is told at once whether there is room; nothing waits here but what the follower's own stream holds.
+ *
+ * LH1: at most `followerBytesMax` and one batch wait for a follower.
+ * LH2: a line is passed on once, also when its node was asked again after it had been lost.
+ */
+import { logSubscriptionMachine, type LogEnd, type LogSubscriptionEvent } from "../machines/log-subscription.ts";
+import type { HeldNode, LogNodes } from "../machines/log-nodes.ts";
+import { isSelected, selectLogs } from "../machines/log-selection.ts";
+import {
+  LogAttr,
+  LogAsk,
+  LogContext,
+  LogMessage,
+  LogStream,
+  SubscribeLogsMessage,
+  type LogDelivery,
+  type LogSelector,
+  type LogSubscriptionOptions,
+  type Timestamp,
+} from "../proto/gen/messages.ts";
+import type { HostedActor } from "../runtime/host.ts";
+import type { Subscription, TimerHandle } from "../runtime/ports.ts";
+import { RpcError, Status, type Sink } from "../runtime/rpc.ts";
+import type { Commit } from "../runtime/store/store.ts";
+import type { Environment } from "./environment.ts";
+import { hosted } from "./hosted.ts";
+import type { Fate } from "./log-outlet.ts";
+
+/** What may wait for a follower, in bytes: a few round trips' worth at 100 MB/s. */
+export const followerBytesMax = 4 * 1024 * 1024;
+/** A follower that has had no room for so long, in milliseconds, is cut: longer than a person pauses a terminal to read. */
+export const followerStalledMsMax = 120_000;
+/** Tasks come in crowds: the selection is looked up once for all that came in this time, in milliseconds. */
+const selectionMs = 100;
+/** Of how many outputs the last time is remembered, before those of tasks that are gone are dropped. */
+const lastTimesMax = 4_096;
+
+/** Marks the messages that are ours, not a task's. */
+export const noticeAttribute = "muster.notice";
+
+export interface HomeOptions {
+  readonly id: string;
+  readonly selector: LogSelector;
+  readonly options: LogSubscriptionOptions;
+  readonly sink: Sink<SubscribeLogsMessage>;
+  /** Tells all managers; `asks` are the nodes that are not over. */
+  readonly announce: (home: LogHome, asks: readonly LogAsk[], close: boolean) => void;
+  readonly onEnded: (home: LogHome, end: LogEnd) => void;
+}
+
+const machine = hosted(logSubscriptionMachine, ["announce", "tellMissing", "finish"]);
+
+export class LogHome {
+  readonly id: string;
+  readonly selector: LogSelector;
+  readonly options: LogSubscriptionOptions;
+  readonly #env: Environment;
+  readonly #home: HomeOptions;
+  readonly #actor: HostedActor<typeof logSubscriptionMachine>;
+  readonly #watching: Subscription | null = null;
+  readonly #taken = new Map<string, number>();
+  /** By node, task and stream: when the last line was written. For followers alone. LH2 */
+  readonly #lastTimes = new Map<string, Map<string, Timestamp>>();
+  readonly #bytes;
+  #selecting: TimerHandle | null = null;
+  #fullSince: number | null = null;
+  #isEnded = false;
+
+  constructor(env: Environment, home: HomeOptions) {
+    this.#env = env;
+    this.#home = home;
+    this.id = home.id;
+    this.selector = home.selector;
+    this.options = home.options;
+    this.#bytes = env.telemetry.metrics.counter(
+      "muster_log_bytes_total",
+      "Bytes of task output that were passed on to who subscribed.",
+    );
+    const { follow } = home.options;
+    this.#actor = machine.start(
+      env.host,
+      `log-subscription/${home.id}`,
+      { follow },
+      {
+        effects: {
+          announce: ({ close, nodes }: { nodes: LogNodes; close: boolean }) => this.#announce(nodes, close),
+          tellMissing: ({ reasons }: { reasons: readonly string[] }) => this.#tellMissing(reasons),
+          finish: (end: LogEnd) => this.#finish(end),
+        },
+      },
+    );
+    if (follow) this.#watching = env.store.watch((commit) => this.#onCommit(commit));
+  }
+
+  /** Called once it is registered: what is announced may be answered at once. */
+  begin(): void {
+    this.#select();
+  }
+
+  send(event: LogSubscriptionEvent): void {
+    if (!this.#isEnded) this.#actor.actor.send(event);
+  }
+
+  held(nodes: readonly HeldNode[]): void {
+    if (nodes.length > 0) this.send({ type: "nodes.held", held: nodes });
+  }
+
+  /** LH1 */
+  take(delivery: LogDelivery): Fate {
+    const { attempt, end, error, messages, nodeId, number, probe, slow, streamId } = delivery;
+    if (this.#isEnded) return "gone";
+    const node = this.#actor.actor.getSnapshot().context.nodes[nodeId];
+    if (node === undefined || node.attempt !== attempt || node.phase === "ended" || node.phase === "lost")
+      return "gone";
+    const isFull = this.#home.sink.bufferedBytes() > followerBytesMax;
+    if (probe || (isFull && !end)) {
+      if (isFull) this.#fullSince ??= this.#env.clock.now();
+      return isFull ? "full" : "taken";
+    }
+    this.#fullSince = null;
+    if (number <= (this.#taken.get(streamId) ?? 0)) return "taken";
+    this.#taken.set(streamId, number);
+    if (messages.length > 0) this.#pass(nodeId, attempt, messages);
+    if (!end) return "taken";
+    this.#taken.delete(streamId);
+    if (slow) this.send({ type: "follower.stalled", limit: "nodes wait for it with all that their connections hold" });
+    else this.send({ type: "node.ended", nodeId, attempt, error });
+    return "taken";
+  }
+
+  #pass(nodeId: string, attempt: number, messages: readonly LogMessage[]): void {
+    const fresh = this.options.follow ? this.#onlyNew(nodeId, attempt, messages) : messages;
+    if (fresh.length === 0) return;
+    let bytes = 0;
+    for (const { data } of fresh) bytes += data.length;
+    this.#bytes.add(bytes);
+    this.#home.sink.write(SubscribeLogsMessage.create({ messages: fresh }));
+  }
+
+  /** LH2: an engine that is asked again tells its tasks' output again, from the time that the ask names. */
+  #onlyNew(nodeId: string, attempt: number, messages: readonly LogMessage[]): readonly LogMessage[] {
+    let times = this.#lastTimes.get(nodeId);
+    if (times === undefined) this.#lastTimes.set(nodeId, (times = new Map<string, Timestamp>()));
+    const fresh: LogMessage[] = [];
+    for (const message of messages) {
+      const { context, stream, timestamp } = message;
+      const key = `${context?.taskId ?? ""}/${stream}`;
+      const last = times.get(key);
+      if (attempt > 1 && last !== undefined && timestamp !== null && compare(timestamp, last) <= 0) continue;
+      if (timestamp !== null) times.set(key, timestamp);
+      fresh.push(message);
+    }
+    if (times.size > lastTimesMax) {
+      for (const key of times.keys())
+        if (this.#env.store.get("task", key.split("/")[0] ?? "") === undefined) times.delete(key);
+    }
+    return fresh;
+  }
+
+  #announce(nodes: LogNodes, close: boolean): void {
+    const asks: LogAsk[] = [];
+    for (const [nodeId, { attempt, phase }] of Object.entries(nodes)) {
+      if (phase === "ended" || phase === "lost") continue;
+      asks.push(LogAsk.create({ nodeId, attempt, since: attempt === 1 ? null : this.#since(nodeId) }));
+    }
+    const { clock } = this.#env;
+    // Not from within the transition: an answer of this process would come before it is over.
+    clock.soon(() => {
+      if (this.#isEnded) return;
+      this.#home.announce(this, asks, close);
+      if (this.#fullSince !== null && clock.now() - this.#fullSince > followerStalledMsMax)
+        this.send({ type: "follower.stalled", limit: `it has not read for ${followerStalledMsMax / 1_000} s` });
+    });
+  }
+
+  /** The earliest of the last times: what was written before has come. */
+  #since(nodeId: string): Timestamp | null {
+    let first: Timestamp | null = null;
+    for (const time of this.#lastTimes.get(nodeId)?.values() ?? [])
+      if (first === null || compare(time, first) < 0) first = time;
+    return first;
+  }
+
+  #tellMissing(reasons: readonly string[]): void {
+    if (reasons.length === 0) return;
+    const messages = reasons.map((reason) =>
+      LogMessage.create({
+        context: LogContext.create({}),
+        stream: LogStream.LOG_STREAM_UNKNOWN,
+        data: new TextEncoder().encode(`${reason}\n`),
+        attrs: [LogAttr.create({ key: noticeAttribute, value: "missing" })],
+      }),
+    );
+    this.#home.sink.write(SubscribeLogsMessage.create({ messages }));
+  }
+
+  #onCommit(commit: Commit): void {
+    if (this.#selecting !== null || !commit.changes.some((change) => this.#concerns(change))) return;
+    this.#selecting = this.#env.clock.setTimeout(() => {
+      this.#selecting = null;
+      this.#select();
+    }, selectionMs);
+  }
+
+  #concerns({ action, object, table }: Commit["changes"][number]): boolean {
+    const { nodeIds, serviceIds } = this.selector;
+    switch (table) {
+      case "task":
+        return isSelected(this.selector, object);
+      case "service":
+        return action === "remove" && serviceIds.includes(object.id);
+      case "node":
+        return action === "remove" && nodeIds.includes(object.id);
+      default:
+        return false;
+    }
+  }
+
+  #select(): void {
+    if (this.#isEnded) return;
+    this.send({ type: "selection.changed", ...selectLogs(this.selector, this.#env.store, this.options.follow) });
+  }
+
+  #finish(end: LogEnd): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    const { clock } = this.#env;
+    if (this.#selecting !== null) clock.clearTimeout(this.#selecting);
+    this.#watching?.unsubscribe();
+    const { sink } = this.#home;
+    const error = failureOf(end);
+    if (error === null) sink.end();
+    else sink.end(error);
+    clock.soon(() => this.#actor.stop());
+    this.#home.onEnded(this, end);
+  }
+}
+
+function failureOf(end: LogEnd): RpcError | null {
+  switch (end.kind) {
+    case "complete":
+    case "left":
+      return null;
+    case "incomplete":
+      // The code that grpc-go gives to SwarmKit's plain error.
+      return new RpcError(Status.UNKNOWN, end.warning);
+    case "stalled":
+      return new RpcError(Status.RESOURCE_EXHAUSTED, `the follower reads too slowly: ${end.limit}`);
+    case "stopped":
+      return new RpcError(Status.UNAVAILABLE, "log broker is stopped");
+  }
+}
+
+function compare(a: Timestamp, b: Timestamp): number {
+  return a.seconds - b.seconds || a.nanos - b.nanos;
+}

@@ -1,0 +1,128 @@
+/**
+ * The nodes of one log subscription, as its home keeps them: pure steps that `log-subscription.ts` takes.
+ *
+ * LN1: of a node that has ended or is lost, nothing that an earlier attempt says counts any more.
+ * LN2: without `follow` a node is asked once; with it, a lost node is asked again, with the next attempt.
+ */
+import type { SelectedNode } from "./log-selection.ts";
+
+export const logLimits = {
+  /** Between two announcements, in milliseconds: so long a manager that has just started may not know a subscription. */
+  announceIntervalMs: 1_000,
+  /** Announcements without an answer, after which a node is not available, or its manager is gone: long enough for two to be lost. */
+  silentTicksMax: 3,
+  /** How long nodes may take to send what they have when the followed service is gone, in announcements. */
+  closingTicksMax: 5,
+} as const;
+
+export interface LogNode {
+  /** `asked`: no manager has said that it listens. `held`: one has. `ended`: all has come. `lost`: it has not. */
+  readonly phase: "asked" | "held" | "ended" | "lost";
+  readonly attempt: number;
+  /** Announcements since it was last heard of. */
+  readonly silentTicks: number;
+}
+
+export type LogNodes = Readonly<Record<string, LogNode>>;
+
+export interface LogStep {
+  readonly nodes: LogNodes;
+  /** What is missing from now on, in SwarmKit's words. */
+  readonly missing: readonly string[];
+}
+
+const nothing: readonly string[] = [];
+const asked: LogNode = { phase: "asked", attempt: 1, silentTicks: 0 };
+
+const unavailable = (id: string): string => `node ${id} is not available`;
+export const disconnected = (id: string): string => `node ${id} disconnected unexpectedly`;
+
+/** New nodes are asked; those that are known stay as they are. */
+export function selectNodes(before: LogNodes, selected: readonly SelectedNode[], follow: boolean): LogStep {
+  let nodes = before;
+  const missing: string[] = [];
+  for (const { id, isAvailable } of selected) {
+    if (nodes[id] !== undefined) continue;
+    nodes = { ...nodes, [id]: isAvailable || follow ? asked : { ...asked, phase: "lost" } };
+    if (!isAvailable) missing.push(unavailable(id));
+  }
+  return { nodes, missing };
+}
+
+export interface HeldNode {
+  readonly nodeId: string;
+  readonly attempt: number;
+}
+
+/** All that one manager holds, at once: a subscription may have a thousand nodes. LN1 */
+export function holdNodes(before: LogNodes, held: readonly HeldNode[]): LogStep {
+  const nodes: Record<string, LogNode> = { ...before };
+  for (const { nodeId, attempt } of held) {
+    const node = nodes[nodeId];
+    if (node === undefined || node.attempt !== attempt || isOver(node)) continue;
+    nodes[nodeId] = { phase: "held", attempt, silentTicks: 0 };
+  }
+  return { nodes, missing: nothing };
+}
+
+/** `error`: why its output is not whole; empty when it is. LN1, LN2 */
+export function endNode(
+  before: LogNodes,
+  { nodeId, attempt, error }: { readonly nodeId: string; readonly attempt: number; readonly error: string },
+  follow: boolean,
+): LogStep {
+  const node = before[nodeId];
+  if (node === undefined || node.attempt !== attempt || isOver(node)) return { nodes: before, missing: nothing };
+  if (error === "") {
+    // A follower's node that has nothing more to say may get another task later; it still listens.
+    const phase = follow ? "held" : "ended";
+    return { nodes: { ...before, [nodeId]: { ...node, phase, silentTicks: 0 } }, missing: nothing };
+  }
+  return { nodes: { ...before, [nodeId]: lost(node, follow) }, missing: [error] };
+}
+
+/** One more announcement has gone out. */
+export function ageNodes(before: LogNodes, follow: boolean): LogStep {
+  const nodes: Record<string, LogNode> = {};
+  const missing: string[] = [];
+  for (const [id, node] of Object.entries(before)) {
+    const silentTicks = node.silentTicks + 1;
+    if (isOver(node)) nodes[id] = node;
+    else if (node.phase === "held" && silentTicks > logLimits.silentTicksMax) {
+      nodes[id] = lost(node, follow);
+      missing.push(disconnected(id));
+    } else if (node.phase === "asked" && silentTicks > logLimits.silentTicksMax) {
+      // A follower goes on asking, and is told once.
+      nodes[id] = follow ? { ...node, silentTicks: logLimits.silentTicksMax + 1 } : { ...node, phase: "lost" };
+      if (silentTicks === logLimits.silentTicksMax + 1) missing.push(unavailable(id));
+    } else nodes[id] = { ...node, silentTicks };
+  }
+  return { nodes, missing };
+}
+
+function lost(node: LogNode, follow: boolean): LogNode {
+  return follow
+    ? { phase: "asked", attempt: node.attempt + 1, silentTicks: 0 }
+    : { phase: "lost", attempt: node.attempt, silentTicks: 0 };
+}
+
+export function isOver({ phase }: LogNode): boolean {
+  return phase === "ended" || phase === "lost";
+}
+
+export function isEveryNodeOver(nodes: LogNodes): boolean {
+  return Object.values(nodes).every(isOver);
+}
+
+/** While closing: whoever was not heard of need not be waited for. */
+export function isNobodyHeld(nodes: LogNodes): boolean {
+  return Object.values(nodes).every(({ phase }) => phase !== "held");
+}
+
+/** SwarmKit's text; null when nothing is missing. */
+export function warningOf(missing: readonly string[], unscheduled: readonly string[]): string | null {
+  const reasons = [...missing, ...unscheduled.map((id) => `task ${id} has not been scheduled`)];
+  if (reasons.length === 0) return null;
+  const warning = "warning: incomplete log stream. some logs could not be retrieved for the following reasons: ";
+  return warning + reasons.join(", ");
+}
