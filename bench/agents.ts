@@ -32,6 +32,7 @@ const fleet = new Fleet({
 });
 
 function print(event: string): void {
+  fleet.summarize();
   process.stdout.write(`${JSON.stringify({ event, at: Date.now(), ...fleet.counts })}\n`);
 }
 

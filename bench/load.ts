@@ -7,6 +7,7 @@ import { mebibytes, seconds, table } from "./table.ts";
 
 export interface Load {
   readonly agents: number;
+  /** 0: the agents only join and idle. */
   readonly tasks: number;
   readonly batch: boolean;
   /** Measures an idle period of so many seconds after joining; 0: does not. */
@@ -17,9 +18,11 @@ export interface LoadResult {
   readonly joinSeconds: number;
   readonly idleCpuShare: number | null;
   readonly idleBytesPerAgent: number | null;
-  /** From `service create` to all RUNNING, as the agents see it. */
-  readonly runSeconds: number;
-  readonly cpuSeconds: number;
+  /** From `service create` to all RUNNING, as the agents see it; null without tasks, as what follows. */
+  readonly runSeconds: number | null;
+  readonly cpuSeconds: number | null;
+  /** What 99 of 100 heartbeats took at most meanwhile, the generator's own waiting included. */
+  readonly heartbeatP99Ms: number | null;
   readonly memoryMiB: number;
   readonly statusCalls: number;
 }
@@ -28,8 +31,10 @@ interface Line {
   readonly event: string;
   readonly at: number;
   readonly ms?: number;
+  readonly registered: number;
   readonly running: number;
   readonly statusCalls: number;
+  readonly heartbeatP99Ms: number;
   readonly errors: number;
   readonly lastError: string;
 }
@@ -68,6 +73,23 @@ export async function measure(peer: Peer, load: Load): Promise<LoadResult> {
       idleCpuShare = (peer.cpu() - cpu) / load.idleSeconds;
       idleBytesPerAgent = ((peer.memory("VmRSS") - memoryBefore) * 2 ** 20) / load.agents;
     }
+    if (load.tasks === 0) {
+      const line = seen();
+      if (line?.registered !== load.agents || line.errors > 0)
+        throw new Error(
+          `${line?.registered} of ${load.agents} agents are left, ${line?.errors} errors: ${line?.lastError}`,
+        );
+      return {
+        joinSeconds: ((joined as Line).ms ?? 0) / 1_000,
+        idleCpuShare,
+        idleBytesPerAgent,
+        runSeconds: null,
+        cpuSeconds: null,
+        heartbeatP99Ms: null,
+        memoryMiB: peer.memory("VmHWM"),
+        statusCalls: 0,
+      };
+    }
     const callsBefore = seen()?.statusCalls ?? 0;
     const cpuBefore = peer.cpu();
     const created = Date.now();
@@ -87,6 +109,7 @@ export async function measure(peer: Peer, load: Load): Promise<LoadResult> {
       idleBytesPerAgent,
       runSeconds: (done.at - created) / 1_000,
       cpuSeconds: peer.cpu() - cpuBefore,
+      heartbeatP99Ms: done.heartbeatP99Ms,
       memoryMiB: peer.memory("VmHWM"),
       statusCalls: done.statusCalls - callsBefore,
     };
@@ -95,6 +118,11 @@ export async function measure(peer: Peer, load: Load): Promise<LoadResult> {
     child.kill("SIGTERM");
     await exit;
   }
+}
+
+function nameOf({ agents, tasks, batch }: Load): string {
+  if (tasks === 0) return `${agents} agents, idle`;
+  return `${agents} agents, ${tasks} tasks, ${batch ? "batched" : "one task a call"}`;
 }
 
 export async function loadTables(loads: readonly Load[]): Promise<string> {
@@ -106,13 +134,14 @@ export async function loadTables(loads: readonly Load[]): Promise<string> {
       try {
         const result = await measure(peer, load);
         rows.push([
-          `${load.agents} agents, ${load.tasks} tasks, ${load.batch ? "batched" : "one task a call"}`,
+          nameOf(load),
           peer.name,
           seconds(result.joinSeconds),
           result.idleCpuShare === null ? "" : `${(result.idleCpuShare * 100).toFixed(1)} %`,
           result.idleBytesPerAgent === null ? "" : `${Math.round(result.idleBytesPerAgent / 1_000)} kB`,
-          seconds(result.runSeconds),
-          seconds(result.cpuSeconds),
+          result.runSeconds === null ? "" : seconds(result.runSeconds),
+          result.cpuSeconds === null ? "" : seconds(result.cpuSeconds),
+          result.heartbeatP99Ms === null ? "" : `${result.heartbeatP99Ms.toFixed(0)} ms`,
           mebibytes(result.memoryMiB),
           String(result.statusCalls),
         ]);
@@ -129,6 +158,7 @@ export async function loadTables(loads: readonly Load[]): Promise<string> {
     "idle/agent",
     "create to RUNNING",
     "CPU",
+    "heartbeat p99",
     "memory (most)",
     "status calls",
   ];

@@ -19,6 +19,7 @@ const loads: readonly Load[] = short
       { agents: 200, tasks: 20_000, batch: false, idleSeconds: 0 },
       { agents: 200, tasks: 20_000, batch: true, idleSeconds: 0 },
       { agents: 1_000, tasks: 10_000, batch: false, idleSeconds: 20 },
+      { agents: 5_000, tasks: 0, batch: false, idleSeconds: 30 },
     ];
 
 const groups: Readonly<Record<string, () => Promise<string>>> = {
