@@ -26,7 +26,7 @@ import {
   type ManagerClient,
 } from "./manager-client.ts";
 import { prettyService } from "./service-pretty.ts";
-import { printListing, printObjects } from "./table.ts";
+import { printListing, printObjects, type Listing } from "./table.ts";
 import { desiredStates, imageOf, taskListing } from "./task-table.ts";
 
 const methods = ControlService.methods;
@@ -34,7 +34,7 @@ const methods = ControlService.methods;
 /** As Docker shows ids in listings of services. */
 const shortIdLength = 12;
 
-const filterFlag = { type: "string", multiple: true, short: "f", value: "KEY=VALUE" } as const;
+export const filterFlag = { type: "string", multiple: true, short: "f", value: "KEY=VALUE" } as const;
 
 const modeNames: { readonly [Mode in ServiceMode]: string } = {
   replicated: "replicated",
@@ -122,7 +122,7 @@ function pairOf(text: string, flag: string): readonly [string, string] {
 }
 
 /** Values of one key are alternatives, keys are demands: Docker's way. */
-function matching(texts: readonly string[]): (service: Service) => boolean {
+export function matching(texts: readonly string[]): (service: Service) => boolean {
   const keys = Map.groupBy(
     texts.map((text) => pairOf(text, "filter")),
     ([key]) => key,
@@ -143,42 +143,42 @@ function matching(texts: readonly string[]): (service: Service) => boolean {
   return (service) => [...keys].every(([key, pairs]) => pairs.some(([, value]) => meets(service, key, value)));
 }
 
+/** In order of name, with how many of their tasks run. */
+export async function serviceListing(client: ManagerClient, unordered: readonly Service[]): Promise<Listing> {
+  const services = unordered.toSorted((a, b) => byName.compare(serviceName(a), serviceName(b)));
+  const request = ListServiceStatusesRequest.create({ services: services.map(({ id }) => id) });
+  const { statuses } = await client.call(methods.ListServiceStatuses, request);
+  const byId = new Map(statuses.map((status) => [status.serviceId, status]));
+  return {
+    headings: ["ID", "NAME", "MODE", "REPLICAS", "IMAGE", "PORTS"],
+    rows: services.map((service) => ({
+      id: service.id,
+      cells: [
+        service.id.slice(0, shortIdLength),
+        serviceName(service),
+        modeName(service),
+        replicasColumn(service, byId.get(service.id)),
+        imageOf(service.spec?.task ?? null),
+        // The allocator fills in ports that were left to it.
+        ingressPorts(service.endpoint?.ports ?? service.spec?.endpoint?.ports ?? []),
+      ],
+      object: () => Service.toJson(service),
+    })),
+  };
+}
+
 export const ls = command({
   summary: "Lists services.",
   options: { ...listingOptions, filter: { ...filterFlag, help: "id=, name=, label= or mode=" } },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
-      const services = (await listServices(client))
-        .filter(matching(values.filter ?? []))
-        .toSorted((a, b) => byName.compare(serviceName(a), serviceName(b)));
-      const request = ListServiceStatusesRequest.create({ services: services.map(({ id }) => id) });
-      const { statuses } = await client.call(methods.ListServiceStatuses, request);
-      const byId = new Map(statuses.map((status) => [status.serviceId, status]));
-      printListing(
-        shell,
-        {
-          headings: ["ID", "NAME", "MODE", "REPLICAS", "IMAGE", "PORTS"],
-          rows: services.map((service) => ({
-            id: service.id,
-            cells: [
-              service.id.slice(0, shortIdLength),
-              serviceName(service),
-              modeName(service),
-              replicasColumn(service, byId.get(service.id)),
-              imageOf(service.spec?.task ?? null),
-              // The allocator fills in ports that were left to it.
-              ingressPorts(service.endpoint?.ports ?? service.spec?.endpoint?.ports ?? []),
-            ],
-            object: () => Service.toJson(service),
-          })),
-        },
-        values,
-      );
+      const services = (await listServices(client)).filter(matching(values.filter ?? []));
+      printListing(shell, await serviceListing(client, services), values);
     }),
 });
 
 /** Docker's filters of tasks; the rest is done by the manager. */
-async function tasksWanted(client: ManagerClient, texts: readonly string[]): Promise<(task: Task) => boolean> {
+export async function tasksWanted(client: ManagerClient, texts: readonly string[]): Promise<(task: Task) => boolean> {
   const nodes = new Set<string>();
   const states = new Set<number>();
   const starts: string[] = [];

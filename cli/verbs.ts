@@ -36,6 +36,9 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
     return { commands: { ...commands, rollout } };
   }),
   network: noun("what tasks reach each other by", () => import("./network.ts")),
+  secret: noun("content for tasks that nobody else may read", () => import("./secret.ts")),
+  config: noun("content for tasks", () => import("./config.ts")),
+  stack: noun("services, networks and the rest from Compose files", () => import("./stack.ts")),
   job: noun("work that is run to its end, once or on a schedule", () => import("./job.ts")),
   task: noun("attempts to run it", () => import("./task.ts")),
   token: verb("prints the token with which a node joins", async () => (await import("./token.ts")).token),

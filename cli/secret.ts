@@ -1,0 +1,114 @@
+/** `muster secret`: create, ls, inspect, rm. The content goes in and is never shown. */
+import {
+  Annotations,
+  ControlService,
+  CreateSecretRequest,
+  Driver,
+  GetSecretRequest,
+  ListSecretsRequest,
+  RemoveSecretRequest,
+  Secret,
+  SecretSpec,
+} from "../proto/gen/messages.ts";
+import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { contentFrom, contentListing, findNamed, matchingNamed } from "./content.ts";
+import { withManager, type ManagerClient } from "./manager-client.ts";
+import { printListing, printObjects } from "./table.ts";
+import { parseLabels } from "./values.ts";
+
+const methods = ControlService.methods;
+
+async function listSecrets(client: ManagerClient): Promise<readonly Secret[]> {
+  return (await client.call(methods.ListSecrets, ListSecretsRequest.create({}))).secrets;
+}
+
+const create = command({
+  operands: "SECRET [FILE|-]",
+  min: 1,
+  max: 2,
+  summary: "Creates a secret from a file, or from standard input.",
+  options: {
+    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE" },
+    driver: { type: "string", short: "d", value: "DRIVER", help: "a plugin that has the content" },
+    "template-driver": { type: "string", value: "DRIVER", help: "golang: the content is a template" },
+  },
+  run: ({ values, operands: [name = "", path], shell }) => {
+    if (values.driver === undefined && path === undefined) {
+      throw new UsageError("say where the content is: muster secret create SECRET FILE, or '-' for standard input");
+    }
+    if (values.driver !== undefined && path !== undefined) {
+      throw new UsageError("a secret of a driver has its content there: leave the file away");
+    }
+    const template = values["template-driver"];
+    const spec = SecretSpec.create({
+      annotations: Annotations.create({ name, labels: parseLabels(values.label ?? []) }),
+      data: path === undefined ? new Uint8Array() : contentFrom(path),
+      driver: values.driver === undefined ? null : Driver.create({ name: values.driver }),
+      templating: template === undefined ? null : Driver.create({ name: template }),
+    });
+    return withManager(shell, async (client) => {
+      const { secret } = await client.call(methods.CreateSecret, CreateSecretRequest.create({ spec }));
+      shell.print(secret?.id ?? "");
+    });
+  },
+});
+
+const ls = command({
+  summary: "Lists secrets.",
+  options: {
+    ...listingOptions,
+    filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
+  },
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const secrets = (await listSecrets(client)).filter(matchingNamed(values.filter ?? []));
+      const driverOf = ({ spec }: Secret): string => spec?.driver?.name ?? "";
+      printListing(
+        shell,
+        contentListing(secrets, shell.now(), (secret) => Secret.toJson(secret), {
+          heading: "DRIVER",
+          cell: driverOf,
+        }),
+        values,
+      );
+    }),
+});
+
+const inspect = command({
+  operands: "SECRET [SECRET...]",
+  min: 1,
+  summary: "Shows everything that the cluster tells about secrets, which is all but their content.",
+  options: { format: { type: "string" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const all = await listSecrets(client);
+      const found: Secret[] = [];
+      for (const operand of operands) {
+        const { id } = findNamed("secret", operand, all);
+        const { secret } = await client.call(methods.GetSecret, GetSecretRequest.create({ secretId: id }));
+        if (secret !== null) found.push(secret);
+      }
+      printObjects(
+        shell,
+        found.map((secret) => Secret.toJson(secret)),
+        values.format,
+      );
+    }),
+});
+
+const rm = command({
+  operands: "SECRET [SECRET...]",
+  min: 1,
+  summary: "Removes secrets that no service uses.",
+  options: {},
+  run: ({ operands, shell }) =>
+    withManager(shell, async (client) => {
+      for (const operand of operands) {
+        const { id } = findNamed("secret", operand, await listSecrets(client));
+        await client.call(methods.RemoveSecret, RemoveSecretRequest.create({ secretId: id }));
+        shell.print(operand);
+      }
+    }),
+});
+
+export const commands: Readonly<Record<string, Command>> = { create, ls, inspect, rm };

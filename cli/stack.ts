@@ -1,0 +1,228 @@
+/** `muster stack`: deploy, ls, ps, services, config and rm. What is behind them is in `stack/`. */
+import { ListTasksRequest_Filters } from "../proto/gen/messages.ts";
+import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { listServices, listTasks, serviceName, withManager, type ManagerClient } from "./manager-client.ts";
+import { untilConverged } from "./progress.ts";
+import { filterFlag, matching, serviceListing, tasksWanted } from "./service-listing.ts";
+import type { Shell } from "./shell.ts";
+import { deployProject, type DeployOptions } from "./stack/deploy.ts";
+import { servicesFound } from "./stack/held.ts";
+import { ignoredOptions } from "./stack/ignored.ts";
+import { plainOf } from "./stack/located.ts";
+import { checkedStackName, stackLabel } from "./stack/names.ts";
+import { loadProject, type Project } from "./stack/project.ts";
+import { removeStack } from "./stack/remove.ts";
+import { View } from "./stack/view.ts";
+import { yamlText } from "./stack/yaml.ts";
+import { printListing } from "./table.ts";
+import { taskListing } from "./task-table.ts";
+import { UserError } from "./user-error.ts";
+import { parseChoice } from "./values.ts";
+
+const fileFlags = {
+  "compose-file": {
+    type: "string",
+    short: "c",
+    multiple: true,
+    value: "FILE",
+    help: "a Compose file; '-' is standard input",
+  },
+  "env-file": {
+    type: "string",
+    multiple: true,
+    value: "FILE",
+    help: "variables for the files, in place of '.env' beside the first",
+  },
+} as const;
+
+interface FileValues {
+  readonly "compose-file"?: string[] | undefined;
+  readonly "env-file"?: string[] | undefined;
+}
+
+function project(values: FileValues, shell: Shell, isInterpolationSkipped = false): Project {
+  const files = values["compose-file"] ?? [];
+  if (files.length === 0) throw new UsageError("say which Compose file: --compose-file FILE");
+  const envFiles = values["env-file"];
+  return loadProject({
+    files,
+    ...(envFiles === undefined ? {} : { envFiles }),
+    environment: process.env,
+    isInterpolationSkipped,
+    warn: (text) => shell.remark(`warning: ${text}`),
+  });
+}
+
+/** Resolves when each of the services is where it should be; all are waited for at once. */
+async function untilAllConverged(
+  client: ManagerClient,
+  shell: Shell,
+  ids: readonly string[],
+  isQuiet: boolean,
+): Promise<void> {
+  const names = new Map((await listServices(client)).map((service) => [service.id, serviceName(service)]));
+  const waits = ids.map(async (id) => {
+    await untilConverged(client, shell, id, { quiet: true });
+    if (!isQuiet) shell.remark(`${names.get(id) ?? id}: running as wanted`);
+  });
+  const outcomes = await Promise.allSettled(waits);
+  const failures = outcomes.flatMap((outcome, at) => {
+    if (outcome.status === "fulfilled") return [];
+    const { reason } = outcome as { readonly reason: unknown };
+    if (!(reason instanceof UserError)) throw reason;
+    return [`service ${names.get(ids[at] ?? "") ?? ""}: ${reason.message}`];
+  });
+  if (failures.length > 0) throw new UserError(failures.join("; "));
+}
+
+const deploy = command({
+  operands: "STACK",
+  min: 1,
+  max: 1,
+  summary: "Brings the cluster to what Compose files say; what is so already is left alone.",
+  options: {
+    ...fileFlags,
+    prune: { type: "boolean", help: "removes services that the files do not have any more" },
+    detach: { type: "boolean", short: "d", help: "does not wait until the services run" },
+    quiet: { type: "boolean", short: "q", help: "says nothing of progress" },
+    "with-registry-auth": { type: "boolean", help: "sends this machine's login to the images' registries" },
+    "resolve-image": {
+      type: "string",
+      value: "WHEN",
+      help: "always, changed or never: when an image pinned to a digest makes way for the file's",
+    },
+  },
+  run: ({ values, operands, shell }) => {
+    const stack = checkedStackName(operands[0] as string);
+    const choices = { always: "always", changed: "changed", never: "never" } as const;
+    const resolveImage = parseChoice(values["resolve-image"] ?? "always", "resolve-image", choices);
+    const loaded = project(values, shell);
+    const view = new View(loaded.tree, "");
+    if (view.child("services").keys.length === 0) throw new UserError("the Compose files name no service");
+    const isQuiet = values.quiet === true;
+    const warn = (text: string): void => shell.remark(`warning: ${text}`);
+    for (const text of ignoredOptions(view)) warn(text);
+    const options: DeployOptions = {
+      stack,
+      isPruning: values.prune === true,
+      isAuthSent: values["with-registry-auth"] === true,
+      resolveImage,
+      print: (text) => {
+        if (!isQuiet) shell.print(text);
+      },
+      warn,
+    };
+    return withManager(shell, async (client) => {
+      const changed = await deployProject(client, loaded, options);
+      if (values.detach !== true) await untilAllConverged(client, shell, changed, isQuiet);
+    });
+  },
+});
+
+/** What is printed may be deployed: a dollar that is left is one. */
+function escaped(value: unknown): unknown {
+  if (typeof value === "string") return value.replaceAll("$", "$$$$");
+  if (Array.isArray(value)) return value.map(escaped);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, escaped(item)]));
+}
+
+/** In the order in which people write them. */
+const sectionOrder = ["name", "version", "services", "networks", "volumes", "secrets", "configs"];
+
+const config = command({
+  summary: "Prints what Compose files come to when they are merged and their variables filled in.",
+  options: {
+    ...fileFlags,
+    "skip-interpolation": { type: "boolean", help: "leaves variables as they are written" },
+    format: { type: "string", value: "FORMAT", help: "yaml or json" },
+  },
+  run: ({ values, shell }) => {
+    const format = values.format ?? "yaml";
+    if (format !== "yaml" && format !== "json") throw new UsageError(`--format takes yaml or json, not '${format}'`);
+    const isRaw = values["skip-interpolation"] === true;
+    const { tree } = project(values, shell, isRaw);
+    const plain = (isRaw ? plainOf(tree) : escaped(plainOf(tree))) as Record<string, unknown>;
+    const keys = [...sectionOrder, ...Object.keys(plain).filter((key) => !sectionOrder.includes(key))];
+    const whole = Object.fromEntries(keys.filter((key) => key in plain).map((key) => [key, plain[key]]));
+    shell.print(format === "json" ? JSON.stringify(whole, null, 4) : yamlText(whole).trimEnd());
+    return Promise.resolve();
+  },
+});
+
+const ls = command({
+  summary: "Lists stacks.",
+  options: listingOptions,
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const counts = new Map<string, number>();
+      for (const { spec } of await listServices(client)) {
+        const stack = spec?.annotations?.labels[stackLabel];
+        if (stack !== undefined) counts.set(stack, (counts.get(stack) ?? 0) + 1);
+      }
+      const rows = [...counts].toSorted(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
+      printListing(
+        shell,
+        {
+          headings: ["NAME", "SERVICES"],
+          rows: rows.map(([name, count]) => ({ id: name, cells: [name, String(count)], object: () => ({}) })),
+        },
+        values,
+      );
+    }),
+});
+
+const ps = command({
+  operands: "STACK",
+  min: 1,
+  max: 1,
+  summary: "Lists the tasks of a stack, with those of the past.",
+  options: {
+    ...listingOptions,
+    "no-trunc": { type: "boolean", help: "whole ids" },
+    "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
+    filter: { ...filterFlag, help: "id=, name=, node= or desired-state=" },
+  },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const isWanted = await tasksWanted(client, values.filter ?? []);
+      const services = await servicesFound(client, operands[0] as string);
+      const filters = ListTasksRequest_Filters.create({ serviceIds: services.map(({ id }) => id) });
+      const tasks = (await listTasks(client, filters)).filter(isWanted);
+      const listing = await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false, values["no-resolve"]);
+      printListing(shell, listing, values);
+    }),
+});
+
+const services = command({
+  operands: "STACK",
+  min: 1,
+  max: 1,
+  summary: "Lists the services of a stack.",
+  options: { ...listingOptions, filter: { ...filterFlag, help: "id=, name=, label= or mode=" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const found = (await servicesFound(client, operands[0] as string)).filter(matching(values.filter ?? []));
+      printListing(shell, await serviceListing(client, found), values);
+    }),
+});
+
+const rm = command({
+  operands: "STACK [STACK...]",
+  min: 1,
+  summary: "Removes stacks: their services, and when the tasks have ended their secrets, configs and networks.",
+  options: { detach: { type: "boolean", short: "d", help: "does not wait for the end of tasks" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      for (const stack of operands.map(checkedStackName)) {
+        const isFound = await removeStack(client, stack, {
+          isDetached: values.detach === true,
+          print: (text) => shell.print(text),
+          remark: (text) => shell.remark(text),
+        });
+        if (!isFound) shell.remark(`nothing found in stack: ${stack}`);
+      }
+    }),
+});
+
+export const commands: Readonly<Record<string, Command>> = { deploy, ls, ps, services, config, rm };

@@ -1,0 +1,212 @@
+/** A service of a Compose file as a container, field by field as Docker's client does. */
+import { parseAddress } from "../../machines/ip-address.ts";
+import {
+  BoolValue,
+  ConfigReference,
+  ContainerSpec,
+  ContainerSpec_DNSConfig,
+  ContainerSpec_Isolation,
+  ContainerSpec_Ulimit,
+  Duration,
+  FileTarget,
+  HealthConfig,
+  Privileges,
+  Privileges_CredentialSpec,
+  RuntimeTarget,
+  SecretReference,
+} from "../../proto/gen/messages.ts";
+import { newCapabilities } from "../service-capabilities.ts";
+import type { Lookups } from "../service-references.ts";
+import { pidsLimitOf } from "./convert-deploy.ts";
+import { mountsOf } from "./convert-mounts.ts";
+import { scoped, withStackLabel } from "./names.ts";
+import type { View } from "./view.ts";
+
+/** Readable by all in the container, owned by its root: Docker's choice. */
+const fileModeDefault = 0o444;
+
+const isolations: Readonly<Record<string, ContainerSpec_Isolation>> = {
+  "": ContainerSpec_Isolation.ISOLATION_DEFAULT,
+  default: ContainerSpec_Isolation.ISOLATION_DEFAULT,
+  process: ContainerSpec_Isolation.ISOLATION_PROCESS,
+  hyperv: ContainerSpec_Isolation.ISOLATION_HYPERV,
+};
+
+/** The whole project, where a service names what is defined elsewhere in it. */
+export interface Surroundings {
+  readonly stack: string;
+  readonly project: View;
+  /** Ids of what the cluster holds. */
+  readonly lookups: Lookups;
+}
+
+function environment(service: View): readonly string[] {
+  const entries = [...service.variables("environment")].map(([name, value]) =>
+    value === null ? name : `${name}=${value}`,
+  );
+  // In one order, so that the same file makes the same spec each time.
+  return entries.toSorted();
+}
+
+function healthcheck(service: View): HealthConfig | null {
+  if (!service.has("healthcheck")) return null;
+  const health = service.child("healthcheck");
+  const test = health.texts("test");
+  const isDisabled = health.truth("disable") === true;
+  if (isDisabled && test.length > 0) throw health.mistake("disable", "does not fit beside 'test'");
+  const [kind = ""] = test;
+  if (test.length > 0 && !["NONE", "CMD", "CMD-SHELL"].includes(kind)) {
+    throw health.mistake("test", `must be a text, or a list that begins with NONE, CMD or CMD-SHELL, not '${kind}'`);
+  }
+  const zero = Duration.create({});
+  if (isDisabled) return HealthConfig.create({ test: ["NONE"], interval: zero, timeout: zero, startPeriod: zero });
+  return HealthConfig.create({
+    test,
+    interval: health.duration("interval") ?? zero,
+    timeout: health.duration("timeout") ?? zero,
+    startPeriod: health.duration("start_period") ?? zero,
+    startInterval: health.duration("start_interval"),
+    retries: health.whole("retries") ?? 0,
+  });
+}
+
+/** `db:10.0.0.1` as the line of /etc/hosts that it becomes. */
+function hosts(service: View): readonly string[] {
+  return service.texts("extra_hosts").map((text) => {
+    const at = text.indexOf(":");
+    const [name, address] = [text.slice(0, at), text.slice(at + 1)];
+    if (parseAddress(address) === null && address !== "host-gateway") {
+      throw service.mistake("extra_hosts", `has '${address}' for ${name}, which is no address`);
+    }
+    return `${address} ${name}`;
+  });
+}
+
+function dns(service: View): ContainerSpec_DNSConfig | null {
+  const [nameservers, search, options] = ["dns", "dns_search", "dns_opt"].map((key) => service.texts(key));
+  for (const server of nameservers ?? []) {
+    if (parseAddress(server) === null) throw service.mistake("dns", `has '${server}', which is no address`);
+  }
+  if (!service.has("dns") && !service.has("dns_search") && !service.has("dns_opt")) return null;
+  return ContainerSpec_DNSConfig.create({
+    nameservers: nameservers ?? [],
+    search: search ?? [],
+    options: options ?? [],
+  });
+}
+
+function ulimits(service: View): readonly ContainerSpec_Ulimit[] {
+  const limits = [...service.children("ulimits")].map(([name, view]) => {
+    const [soft, hard] = [view.whole("soft") ?? 0, view.whole("hard") ?? 0];
+    if (hard !== -1 && (soft > hard || soft === -1)) throw view.mistake("soft", "is above the hard limit");
+    return ContainerSpec_Ulimit.create({ name, soft, hard });
+  });
+  return limits.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** The name in the cluster of a secret or config that the project calls `key`. */
+export function clusterName(project: View, kind: "secrets" | "configs", key: string, stack: string): string | null {
+  const held = project.child(kind);
+  if (!held.has(key)) return null;
+  const own = held.child(key);
+  return own.text("name") || (own.truth("external") === true ? key : scoped(stack, key));
+}
+
+interface Grant {
+  readonly name: string;
+  readonly view: View;
+  readonly file: FileTarget;
+}
+
+function grants(service: View, kind: "secrets" | "configs", { project, stack }: Surroundings): readonly Grant[] {
+  const taken = new Set<string>();
+  const found = service.items(kind).map((view) => {
+    const source = view.text("source");
+    if (source === "") throw view.mistake("", "needs 'source'");
+    const name = clusterName(project, kind, source, stack);
+    if (name === null) throw view.mistake("source", `names '${source}', which is not under '${kind}'`);
+    const target = view.text("target") || source;
+    if (taken.has(target)) throw view.mistake("target", `is '${target}' a second time`);
+    taken.add(target);
+    const file = FileTarget.create({
+      name: target,
+      uid: view.text("uid") || "0",
+      gid: view.text("gid") || "0",
+      mode: view.mode("mode") ?? fileModeDefault,
+    });
+    return { name, view, file };
+  });
+  return found.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+}
+
+function credential(
+  service: View,
+  { project, stack, lookups }: Surroundings,
+): { readonly spec: Privileges_CredentialSpec | null; readonly reference: ConfigReference | null } {
+  if (!service.has("credential_spec")) return { spec: null, reference: null };
+  const given = service.child("credential_spec");
+  const said = ["config", "file", "registry"].filter((key) => given.text(key) !== "");
+  if (said.length !== 1) throw service.mistake("credential_spec", "must have one of config, file, registry");
+  if (said[0] === "file")
+    return { spec: Privileges_CredentialSpec.create({ file: given.text("file") }), reference: null };
+  if (said[0] === "registry") {
+    return { spec: Privileges_CredentialSpec.create({ registry: given.text("registry") }), reference: null };
+  }
+  const key = given.text("config");
+  const name = clusterName(project, "configs", key, stack);
+  if (name === null) throw given.mistake("config", `names '${key}', which is not under 'configs'`);
+  const configId = lookups.config(name);
+  return {
+    spec: Privileges_CredentialSpec.create({ config: configId }),
+    reference: ConfigReference.create({ configId, configName: name, runtime: RuntimeTarget.create({}) }),
+  };
+}
+
+/** Throws UserError for what cannot be meant, and for secrets and configs that the cluster lacks. */
+export function containerOf(service: View, around: Surroundings): ContainerSpec {
+  const { stack, project, lookups } = around;
+  if (!service.has("image")) {
+    throw service.mistake("", "needs 'image': a cluster runs images and builds none");
+  }
+  const init = service.truth("init");
+  const { spec: credentialSpec, reference } = credential(service, around);
+  const isolation = isolations[service.text("isolation").toLowerCase()];
+  if (isolation === undefined) throw service.mistake("isolation", "must be one of default, process, hyperv");
+  return ContainerSpec.create({
+    image: service.text("image"),
+    command: service.texts("entrypoint"),
+    args: service.texts("command"),
+    hostname: service.text("hostname"),
+    hosts: hosts(service),
+    dnsConfig: dns(service),
+    healthcheck: healthcheck(service),
+    env: environment(service),
+    labels: withStackLabel(stack, service.pairs("labels")),
+    dir: service.text("working_dir"),
+    user: service.text("user"),
+    groups: service.texts("group_add"),
+    mounts: mountsOf(service, stack, project.children("volumes")),
+    stopGracePeriod: service.duration("stop_grace_period"),
+    stopSignal: service.text("stop_signal"),
+    tty: service.truth("tty") ?? false,
+    openStdin: service.truth("stdin_open") ?? false,
+    readOnly: service.truth("read_only") ?? false,
+    secrets: grants(service, "secrets", around).map(({ name, file }) =>
+      SecretReference.create({ secretId: lookups.secret(name), secretName: name, file }),
+    ),
+    configs: [
+      ...grants(service, "configs", around).map(({ name, file }) =>
+        ConfigReference.create({ configId: lookups.config(name), configName: name, file }),
+      ),
+      ...(reference === null ? [] : [reference]),
+    ],
+    privileges: Privileges.create({ credentialSpec }),
+    isolation,
+    init: init === null ? null : BoolValue.create({ value: init }),
+    sysctls: service.pairs("sysctls"),
+    ulimits: ulimits(service),
+    pidsLimit: pidsLimitOf(service),
+    oomScoreAdj: service.whole("oom_score_adj") ?? 0,
+    ...newCapabilities(service.texts("cap_add"), service.texts("cap_drop")),
+  });
+}

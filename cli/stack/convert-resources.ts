@@ -1,0 +1,129 @@
+/** Networks, secrets and configs of a Compose file as specs. */
+import { readFileSync } from "node:fs";
+import {
+  Annotations,
+  ConfigSpec,
+  Driver,
+  IPAMConfig,
+  IPAMOptions,
+  NetworkSpec,
+  SecretSpec,
+} from "../../proto/gen/messages.ts";
+import { UserError } from "../user-error.ts";
+import { clusterName } from "./convert-container.ts";
+import { networkKeys, networkName } from "./convert-service.ts";
+import type { Variables } from "./interpolate.ts";
+import { placeText } from "./located.ts";
+import { withStackLabel } from "./names.ts";
+import type { View } from "./view.ts";
+
+/** What spans a cluster; the other kinds of Docker's own are one engine's. */
+const networkDriverDefault = "overlay";
+
+export interface StackNetworks {
+  /** By name; to be made where they are not there. */
+  readonly own: ReadonlyMap<string, NetworkSpec>;
+  /** Names that must be there already. */
+  readonly external: readonly string[];
+}
+
+function networkSpecOf(name: string, view: View, stack: string): NetworkSpec {
+  const ipam = view.child("ipam");
+  const configs = ipam.items("config").map((config) =>
+    IPAMConfig.create({
+      subnet: config.text("subnet"),
+      range: config.text("ip_range"),
+      gateway: config.text("gateway"),
+      reserved: config.pairs("aux_addresses"),
+    }),
+  );
+  const isIpamSaid = ipam.has("driver") || configs.length > 0 || ipam.has("options");
+  return NetworkSpec.create({
+    annotations: Annotations.create({ name, labels: withStackLabel(stack, view.pairs("labels")) }),
+    driverConfig: Driver.create({
+      name: view.text("driver") || networkDriverDefault,
+      options: view.pairs("driver_opts"),
+    }),
+    ipv6Enabled: view.truth("enable_ipv6") ?? false,
+    internal: view.truth("internal") ?? false,
+    attachable: view.truth("attachable") ?? false,
+    ipam: isIpamSaid
+      ? IPAMOptions.create({
+          driver: Driver.create({ name: ipam.text("driver") || "default", options: ipam.pairs("options") }),
+          configs,
+        })
+      : null,
+  });
+}
+
+/** Those that services use, and no others: Docker's rule. */
+export function networksOf(project: View, stack: string): StackNetworks {
+  const used = new Set([...project.children("services").values()].flatMap((service) => networkKeys(service)));
+  const own = new Map<string, NetworkSpec>();
+  const external: string[] = [];
+  for (const key of [...used].toSorted()) {
+    const view = project.child("networks").child(key);
+    const name = networkName(project, key, stack);
+    // A service that names what there is not is told so with its own place.
+    if (name === null) continue;
+    if (view.truth("external") === true) external.push(name);
+    else own.set(name, networkSpecOf(name, view, stack));
+  }
+  return { own, external };
+}
+
+function fileData(view: View): Uint8Array {
+  const path = view.text("file");
+  try {
+    return Uint8Array.from(readFileSync(path));
+  } catch (error) {
+    throw new UserError(`${placeText(view.at)}: cannot read the file ${path} of ${view.path}`, { cause: error });
+  }
+}
+
+function dataOf(view: View, variables: Variables): Uint8Array {
+  const said = ["file", "environment", "content"].filter((key) => view.has(key));
+  if (said.length !== 1) {
+    throw view.mistake(
+      "",
+      said.length === 0
+        ? "needs its content: file, environment or content"
+        : `has ${said.join(" and ")}, which is one too many`,
+    );
+  }
+  if (said[0] === "file") return fileData(view);
+  if (said[0] === "content") return Buffer.from(view.text("content"), "utf8");
+  const value = variables.get(view.text("environment"));
+  if (value === undefined)
+    throw view.mistake("environment", `names the variable ${view.text("environment")}, which is not set`);
+  return Buffer.from(value, "utf8");
+}
+
+function templating(view: View): Driver | null {
+  return view.has("template_driver") ? Driver.create({ name: view.text("template_driver") }) : null;
+}
+
+function owned(project: View, kind: "secrets" | "configs", stack: string): readonly (readonly [string, View])[] {
+  return [...project.children(kind)]
+    .filter(([, view]) => view.truth("external") !== true)
+    .map(([key, view]) => [clusterName(project, kind, key, stack) ?? key, view] as const)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1));
+}
+
+export function secretsOf(project: View, stack: string, variables: Variables): readonly SecretSpec[] {
+  return owned(project, "secrets", stack).map(([name, view]) => {
+    const annotations = Annotations.create({ name, labels: withStackLabel(stack, view.pairs("labels")) });
+    if (view.has("driver")) {
+      const driver = Driver.create({ name: view.text("driver"), options: view.pairs("driver_opts") });
+      return SecretSpec.create({ annotations, driver, templating: templating(view) });
+    }
+    return SecretSpec.create({ annotations, data: dataOf(view, variables), templating: templating(view) });
+  });
+}
+
+export function configsOf(project: View, stack: string, variables: Variables): readonly ConfigSpec[] {
+  return owned(project, "configs", stack).map(([name, view]) => {
+    const annotations = Annotations.create({ name, labels: withStackLabel(stack, view.pairs("labels")) });
+    return ConfigSpec.create({ annotations, data: dataOf(view, variables), templating: templating(view) });
+  });
+}

@@ -1,0 +1,275 @@
+/**
+ * Brings a cluster to what a Compose project says: networks, then secrets, configs and services. What is as it should be is
+ * left alone, so that a second deployment of the same files writes nothing and restarts no task. All of the project is read
+ * and converted before the first thing is made: a mistake in the last service leaves the cluster as it was.
+ */
+import { isSameMessage } from "../../machines/same-message.ts";
+import {
+  type Annotations,
+  type ConfigSpec,
+  ContainerSpec,
+  ControlService,
+  CreateConfigRequest,
+  CreateNetworkRequest,
+  CreateSecretRequest,
+  CreateServiceRequest,
+  GetServiceRequest,
+  RemoveServiceRequest,
+  type SecretSpec,
+  ServiceSpec,
+  TaskSpec,
+  UpdateConfigRequest,
+  UpdateSecretRequest,
+  UpdateServiceRequest,
+  Version,
+  type NetworkSpec,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import { retryingConflicts, type ManagerClient } from "../manager-client.ts";
+import type { Lookups } from "../service-references.ts";
+import { withRegistryAuth } from "../service-registry-auth.ts";
+import { UserError } from "../user-error.ts";
+import { configsOf, networksOf, secretsOf } from "./convert-resources.ts";
+import { serviceSpecOf } from "./convert-service.ts";
+import { nameOf, surroundings, type Held } from "./held.ts";
+import { imageLabel } from "./names.ts";
+import { inOrderOfDependence } from "./order.ts";
+import type { Project } from "./project.ts";
+import { View } from "./view.ts";
+
+const methods = ControlService.methods;
+
+export interface DeployOptions {
+  readonly stack: string;
+  /** Remove services that the project does not have any more. */
+  readonly isPruning: boolean;
+  readonly isAuthSent: boolean;
+  /** `always`: the image is set as the file names it; else one that was pinned stays while the file names the same. */
+  readonly resolveImage: "always" | "changed" | "never";
+  /** A line for each thing that is done. */
+  print(text: string): void;
+  /** What is odd without being wrong. */
+  warn(text: string): void;
+}
+
+/** Ids by name; `pending` are names that will be there in time. */
+function lookupsOf(held: Held, pending: { readonly [Kind in keyof Lookups]: ReadonlySet<string> }): Lookups {
+  const by = (
+    kind: keyof Lookups,
+    items: readonly { readonly id: string; readonly spec: { readonly annotations: Annotations | null } | null }[],
+  ): ((name: string) => string) => {
+    const ids = new Map(items.map((item) => [nameOf(item), item.id]));
+    return (name) => {
+      const id = ids.get(name) ?? (pending[kind].has(name) ? name : undefined);
+      if (id === undefined) {
+        throw new UserError(`${kind} '${name}' is external, and there is none: make it before the stack is deployed`);
+      }
+      return id;
+    };
+  };
+  return {
+    network: by("network", held.networks),
+    secret: by("secret", held.secrets),
+    config: by("config", held.configs),
+  };
+}
+
+const nothingPending = { network: new Set<string>(), secret: new Set<string>(), config: new Set<string>() };
+
+async function makeNetworks(
+  client: ManagerClient,
+  wanted: ReadonlyMap<string, NetworkSpec>,
+  held: Held,
+  { print, warn }: DeployOptions,
+): Promise<void> {
+  const known = new Map(held.networks.map((network) => [nameOf(network), network]));
+  for (const [name, spec] of wanted) {
+    const there = known.get(name)?.spec;
+    if (there == null) {
+      print(`Creating network ${name}`);
+      await client.call(methods.CreateNetwork, CreateNetworkRequest.create({ spec }));
+    } else if (!isSameNetwork(there, spec)) {
+      warn(`network ${name} has other settings than the file says, and keeps them: networks cannot be changed`);
+    }
+  }
+}
+
+/** Labels aside. An allocator may have filled in what was left to it. */
+function isSameNetwork(there: NetworkSpec, wanted: NetworkSpec): boolean {
+  return (
+    isSameMessage(there.driverConfig, wanted.driverConfig) &&
+    there.internal === wanted.internal &&
+    there.attachable === wanted.attachable &&
+    there.ipv6Enabled === wanted.ipv6Enabled &&
+    (wanted.ipam === null || isSameMessage(there.ipam?.configs ?? [], wanted.ipam.configs))
+  );
+}
+
+const otherContent = (kind: string, name: string): UserError =>
+  new UserError(
+    `${kind} ${name} is in the cluster with other content, which cannot be changed: give it another name in the file ('name:')`,
+  );
+
+/**
+ * Whether the secret in the cluster holds this content, which nobody may read. The manager looks at the content before it
+ * looks at the version, so an update of a version that cannot be tells without writing anything.
+ */
+async function isSameSecret(client: ManagerClient, secretId: string, spec: SecretSpec): Promise<boolean> {
+  const request = UpdateSecretRequest.create({ secretId, secretVersion: Version.create({ index: 0 }), spec });
+  try {
+    await client.call(methods.UpdateSecret, request);
+    return true;
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+    if (error.code === Status.INVALID_ARGUMENT) return false;
+    // A stock manager says so with another code.
+    if (error.code === Status.ABORTED || /out of sequence/.test(error.message)) return true;
+    throw error;
+  }
+}
+
+async function makeSecrets(
+  client: ManagerClient,
+  wanted: readonly SecretSpec[],
+  held: Held,
+  { print }: DeployOptions,
+): Promise<void> {
+  const known = new Map(held.secrets.map((secret) => [nameOf(secret), secret]));
+  for (const spec of wanted) {
+    const name = spec.annotations?.name ?? "";
+    const there = known.get(name);
+    if (there === undefined) {
+      print(`Creating secret ${name}`);
+      await client.call(methods.CreateSecret, CreateSecretRequest.create({ spec }));
+      continue;
+    }
+    if (!(await isSameSecret(client, there.id, spec))) throw otherContent("secret", name);
+    if (isSameMessage(there.spec?.annotations?.labels, spec.annotations?.labels)) continue;
+    print(`Updating secret ${name} (id: ${there.id})`);
+    const secretVersion = there.meta?.version ?? null;
+    await client.call(methods.UpdateSecret, UpdateSecretRequest.create({ secretId: there.id, secretVersion, spec }));
+  }
+}
+
+async function makeConfigs(
+  client: ManagerClient,
+  wanted: readonly ConfigSpec[],
+  held: Held,
+  { print }: DeployOptions,
+): Promise<void> {
+  const known = new Map(held.configs.map((config) => [nameOf(config), config]));
+  for (const spec of wanted) {
+    const name = spec.annotations?.name ?? "";
+    const there = known.get(name);
+    if (there === undefined) {
+      print(`Creating config ${name}`);
+      await client.call(methods.CreateConfig, CreateConfigRequest.create({ spec }));
+      continue;
+    }
+    if (!isSameMessage(there.spec?.data, spec.data)) throw otherContent("config", name);
+    if (isSameMessage(there.spec?.annotations?.labels, spec.annotations?.labels)) continue;
+    print(`Updating config ${name} (id: ${there.id})`);
+    const configVersion = there.meta?.version ?? null;
+    await client.call(methods.UpdateConfig, UpdateConfigRequest.create({ configId: there.id, configVersion, spec }));
+  }
+}
+
+/** `wanted`, with what a deployment leaves alone: forced restarts, a login, and an image that was pinned to a digest. */
+function keeping(
+  before: ServiceSpec | null,
+  wanted: ServiceSpec,
+  { isAuthSent, resolveImage }: DeployOptions,
+): ServiceSpec {
+  const [task, container] = [wanted.task, wanted.task?.container];
+  if (task === null || container == null) return wanted;
+  const held = before?.task?.container;
+  const isSameImage = before?.annotations?.labels[imageLabel] === container.image;
+  const pinned = isSameImage && resolveImage !== "always" ? (held?.image ?? container.image) : container.image;
+  const kept = ServiceSpec.patch(wanted, {
+    task: TaskSpec.patch(task, {
+      forceUpdate: before?.task?.forceUpdate ?? 0,
+      container: ContainerSpec.patch(container, { image: pinned, pullOptions: held?.pullOptions ?? null }),
+    }),
+  });
+  return isAuthSent ? withRegistryAuth(kept) : kept;
+}
+
+async function makeService(
+  client: ManagerClient,
+  wanted: ServiceSpec,
+  there: Service | undefined,
+  options: DeployOptions,
+): Promise<string | null> {
+  const name = wanted.annotations?.name ?? "";
+  if (there === undefined) {
+    options.print(`Creating service ${name}`);
+    const spec = keeping(null, wanted, options);
+    const { service } = await client.call(methods.CreateService, CreateServiceRequest.create({ spec }));
+    return service?.id ?? null;
+  }
+  let isTold = false;
+  return retryingConflicts(async () => {
+    const request = GetServiceRequest.create({ serviceId: there.id });
+    const { service } = await client.call(methods.GetService, request);
+    const before = service?.spec ?? null;
+    const spec = keeping(before, wanted, options);
+    if (isSameMessage(before, spec)) {
+      options.print(`Unchanged service ${name} (id: ${there.id})`);
+      return null;
+    }
+    if (!isTold) options.print(`Updating service ${name} (id: ${there.id})`);
+    isTold = true;
+    const serviceVersion = service?.meta?.version ?? null;
+    await client.call(
+      methods.UpdateService,
+      UpdateServiceRequest.create({ serviceId: there.id, serviceVersion, spec }),
+    );
+    return there.id;
+  });
+}
+
+/** Ids of the services that were made or changed. Throws UserError; RpcError for what the manager refuses. */
+export async function deployProject(
+  client: ManagerClient,
+  project: Project,
+  options: DeployOptions,
+): Promise<readonly string[]> {
+  const { stack } = options;
+  const view = new View(project.tree, "");
+  const services = view.children("services");
+  const networks = networksOf(view, stack);
+  const secrets = secretsOf(view, stack, project.variables);
+  const configs = configsOf(view, stack, project.variables);
+  const specsWith = (lookups: Lookups): readonly ServiceSpec[] =>
+    inOrderOfDependence(services).map((name) => {
+      const service = services.get(name) ?? new View(undefined, "");
+      return serviceSpecOf(name, service, { stack, project: view, lookups });
+    });
+
+  const held = await surroundings(client, stack);
+  const names = (specs: readonly { readonly annotations: Annotations | null }[]): Set<string> =>
+    new Set(specs.map(({ annotations }) => annotations?.name ?? ""));
+  const pending = { network: new Set(networks.own.keys()), secret: names(secrets), config: names(configs) };
+  const rehearsed = specsWith(lookupsOf(held, pending));
+
+  if (options.isPruning) {
+    const wanted = names(rehearsed);
+    for (const service of held.services.filter((each) => !wanted.has(nameOf(each)))) {
+      options.print(`Removing service ${nameOf(service)}`);
+      await client.call(methods.RemoveService, RemoveServiceRequest.create({ serviceId: service.id }));
+    }
+  }
+  await makeNetworks(client, networks.own, held, options);
+  await makeSecrets(client, secrets, held, options);
+  await makeConfigs(client, configs, held, options);
+
+  const specs = specsWith(lookupsOf(await surroundings(client, stack), nothingPending));
+  const known = new Map(held.services.map((service) => [nameOf(service), service]));
+  const changed: string[] = [];
+  for (const spec of specs) {
+    const id = await makeService(client, spec, known.get(spec.annotations?.name ?? ""), options);
+    if (id !== null) changed.push(id);
+  }
+  return changed;
+}

@@ -1,0 +1,176 @@
+/**
+ * Takes stacks away: services, then (when their tasks have ended) secrets, configs and networks. What a task still holds
+ * cannot go, so the end of the tasks is awaited; tasks of nodes that nobody hears from are not.
+ */
+import {
+  ControlService,
+  ListTasksRequest_Filters,
+  NodeStatus_State,
+  RemoveConfigRequest,
+  RemoveNetworkRequest,
+  RemoveSecretRequest,
+  RemoveServiceRequest,
+  SelectBy,
+  WatchRequest_WatchEntry,
+  type Node,
+  type Service,
+  type Task,
+  type WatchActionKind,
+} from "../../proto/gen/messages.ts";
+import { taskName } from "../../machines/list-filters.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import { listNodes, listTasks, nodeName, type ManagerClient } from "../manager-client.ts";
+import { UserError } from "../user-error.ts";
+import { everyAction, watch } from "../watching.ts";
+import { nameOf, ownOf, surroundings } from "./held.ts";
+
+const methods = ControlService.methods;
+
+/** Removal of an object, in Watch. */
+const removedAction = 4;
+/** How long nothing is said of tasks that are awaited, in milliseconds: most end sooner. */
+const silenceMs = 5_000;
+/** A network whose last task has just ended is asked for again after this long, in milliseconds, … */
+const networkRetryMs = 250;
+/** … so often: orchestration and reaping take well below a second. */
+const networkAttemptsMax = 40;
+
+export interface RemoveOptions {
+  /** Not to wait for the end of tasks. */
+  readonly isDetached: boolean;
+  print(text: string): void;
+  remark(text: string): void;
+}
+
+/** Already gone is as good as removed. */
+async function unlessGone(call: Promise<unknown>): Promise<void> {
+  try {
+    await call;
+  } catch (error) {
+    if (!(error instanceof RpcError && error.code === Status.NOT_FOUND)) throw error;
+  }
+}
+
+function entriesFor(services: readonly Service[]): readonly WatchRequest_WatchEntry[] {
+  const action = everyAction as WatchActionKind;
+  return [
+    ...services.map(({ id }) =>
+      WatchRequest_WatchEntry.create({ kind: "task", action, filters: [SelectBy.create({ serviceId: id })] }),
+    ),
+    WatchRequest_WatchEntry.create({ kind: "node", action }),
+  ];
+}
+
+/** Resolves when no task of these services is left that could still end; what is left elsewhere is told. */
+async function untilEnded(client: ManagerClient, services: readonly Service[], options: RemoveOptions): Promise<void> {
+  if (services.length === 0) return;
+  const tasks = new Map<string, Task>();
+  const nodes = new Map<string, Node>();
+  const done = Promise.withResolvers<void>();
+  const removed = new Set<string>();
+  let isListed = false;
+
+  function isReachable({ nodeId }: Task): boolean {
+    const state = nodes.get(nodeId)?.status?.state;
+    // A task without a node waits for nobody but the orchestrator.
+    return nodeId === "" || state === NodeStatus_State.READY || state === NodeStatus_State.UNKNOWN;
+  }
+
+  function awaited(): readonly Task[] {
+    return [...tasks.values()].filter(isReachable);
+  }
+
+  function judge(): void {
+    if (isListed && awaited().length === 0) done.resolve();
+  }
+
+  const watching = watch(client, entriesFor(services), ({ events }) => {
+    for (const { action, object } of events) {
+      const task = object?.task ?? null;
+      if (object?.node != null) nodes.set(object.node.id, object.node);
+      if (task === null) continue;
+      if (action === removedAction) {
+        removed.add(task.id);
+        tasks.delete(task.id);
+      } else if (!removed.has(task.id)) tasks.set(task.id, task);
+    }
+    judge();
+  });
+  const speaking = setTimeout(() => {
+    const names = awaited().map((task) => {
+      const node = nodes.get(task.nodeId);
+      return node === undefined ? taskName(task) : `${taskName(task)} on ${nodeName(node)}`;
+    });
+    if (names.length > 0) options.remark(`waiting for tasks to end: ${names.toSorted().join(", ")}`);
+  }, silenceMs);
+  try {
+    await watching.started;
+    const serviceIds = services.map(({ id }) => id);
+    const [listed, known] = await Promise.all([
+      listTasks(client, ListTasksRequest_Filters.create({ serviceIds })),
+      listNodes(client),
+    ]);
+    for (const node of known) if (!nodes.has(node.id)) nodes.set(node.id, node);
+    for (const task of listed) if (!removed.has(task.id)) tasks.set(task.id, task);
+    isListed = true;
+    judge();
+    await Promise.race([done.promise, watching.broken]);
+  } finally {
+    clearTimeout(speaking);
+    watching.cancel();
+  }
+  for (const task of tasks.values()) {
+    options.remark(`${taskName(task)} may still run on ${task.nodeId}, of which nothing is heard`);
+  }
+}
+
+/** Again for a while when tasks that are just ending still hold it. */
+async function removeNetwork(client: ManagerClient, networkId: string): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await unlessGone(client.call(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId })));
+      return;
+    } catch (error) {
+      const code = error instanceof RpcError ? error.code : null;
+      // Which of the two it is depends on the manager.
+      const isHeld = code === Status.FAILED_PRECONDITION || code === Status.INVALID_ARGUMENT;
+      if (!isHeld || attempt >= networkAttemptsMax) throw error;
+      await new Promise((resolve) => void setTimeout(resolve, networkRetryMs));
+    }
+  }
+}
+
+/** Whether there was anything. Throws UserError for what could not be removed, after all else was. */
+export async function removeStack(client: ManagerClient, stack: string, options: RemoveOptions): Promise<boolean> {
+  const { services, networks, secrets, configs } = ownOf(await surroundings(client, stack), stack);
+  if (services.length + networks.length + secrets.length + configs.length === 0) return false;
+  const failures: string[] = [];
+  const attempt = async (kind: string, name: string, removal: () => Promise<void>): Promise<void> => {
+    options.print(`Removing ${kind} ${name}`);
+    try {
+      await removal();
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+      failures.push(`${kind} ${name}: ${error.message}`);
+    }
+  };
+  for (const service of services) {
+    await attempt("service", nameOf(service), () =>
+      unlessGone(client.call(methods.RemoveService, RemoveServiceRequest.create({ serviceId: service.id }))),
+    );
+  }
+  if (!options.isDetached) await untilEnded(client, services, options);
+  for (const secret of secrets) {
+    await attempt("secret", nameOf(secret), () =>
+      unlessGone(client.call(methods.RemoveSecret, RemoveSecretRequest.create({ secretId: secret.id }))),
+    );
+  }
+  for (const config of configs) {
+    await attempt("config", nameOf(config), () =>
+      unlessGone(client.call(methods.RemoveConfig, RemoveConfigRequest.create({ configId: config.id }))),
+    );
+  }
+  for (const network of networks) await attempt("network", nameOf(network), () => removeNetwork(client, network.id));
+  if (failures.length > 0) throw new UserError(`not all of stack ${stack} could be removed: ${failures.join("; ")}`);
+  return true;
+}

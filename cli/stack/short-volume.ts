@@ -1,0 +1,67 @@
+/** `volumes` of a service in its short form: `[SOURCE:]TARGET[:OPTION,…]`. */
+import { child, mapping, mistake, scalar, textOf, withValues, type MappingNode, type Node } from "./located.ts";
+import { absolutePath } from "./paths.ts";
+
+const propagations = new Set(["rprivate", "private", "rshared", "shared", "rslave", "slave"]);
+
+/** At the colons, save that of a Windows drive. */
+function parts(text: string): readonly string[] {
+  const found: string[] = [];
+  for (const part of text.split(":")) {
+    const last = found.at(-1);
+    const isDrive = last !== undefined && /^[A-Za-z]$/.test(last) && /^[\\/]/.test(part);
+    if (isDrive) found[found.length - 1] = `${last}:${part}`;
+    else found.push(part);
+  }
+  return found;
+}
+
+function isPath(source: string): boolean {
+  return /^(?:[./~]|\\\\|[A-Za-z]:[\\/])/.test(source);
+}
+
+function shortForm(node: Node, path: string): MappingNode {
+  const text = textOf(node);
+  const found = parts(text);
+  const [first = "", second, options = ""] = found;
+  if (found.length > 3 || found.includes("")) {
+    throw mistake(node.at, path, `must be [SOURCE:]TARGET[:OPTIONS], not '${text}'`);
+  }
+  const [source, target] = second === undefined ? ["", first] : [first, second];
+  const isBind = isPath(source);
+  const at = (value: string | boolean): Node => scalar(value, node.at);
+  let readOnly: boolean | undefined;
+  let propagation: string | undefined;
+  let nocopy: boolean | undefined;
+  for (const option of options === "" ? [] : options.split(",")) {
+    if (option === "ro") readOnly = true;
+    else if (option === "rw") readOnly = false;
+    else if (option === "nocopy") nocopy = true;
+    else if (propagations.has(option)) propagation = option;
+    // Of the relabelling and consistency options Docker's own reader says nothing either: nodes without them ignore them.
+    else if (!["z", "Z", "cached", "delegated", "consistent"].includes(option)) {
+      throw mistake(node.at, path, `has the option '${option}', which is none of ro, rw, nocopy and the propagations`);
+    }
+  }
+  return mapping(
+    [
+      ["type", at(isBind ? "bind" : "volume")],
+      ["source", source === "" ? undefined : at(source)],
+      ["target", at(target)],
+      ["read_only", readOnly === undefined ? undefined : at(readOnly)],
+      ["bind", propagation === undefined ? undefined : mapping([["propagation", at(propagation)]], node.at)],
+      ["volume", nocopy === undefined ? undefined : mapping([["nocopy", at(nocopy)]], node.at)],
+    ],
+    node.at,
+  );
+}
+
+/** The long form, with the source of a bind mount absolute. */
+export function volumeOf(node: Node, path: string, folder: string): Node {
+  const long = node.kind === "scalar" ? shortForm(node, path) : node;
+  if (long.kind !== "mapping") return long;
+  const type = child(long, "type");
+  const source = child(long, "source");
+  if (type === undefined || source === undefined || textOf(type) !== "bind") return long;
+  return withValues(long, { source: scalar(absolutePath(textOf(source), folder), source.at) });
+}

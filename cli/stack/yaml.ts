@@ -1,0 +1,152 @@
+/**
+ * From YAML text to a tree with places. YAML 1.2, and of older files what Docker's reader takes from 1.1: octal numbers
+ * (`0440`) and merge keys (`<<`). The only place that knows the YAML library.
+ *
+ * Bounds: a file is at most `nodesMax` values once its aliases are followed, `depthMax` deep, so that a few lines of
+ * aliases upon aliases cannot fill the memory.
+ */
+import {
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseDocument,
+  stringify,
+  type Document,
+  type Node as YamlNode,
+  type Pair,
+  type Scalar,
+} from "yaml";
+import { UserError } from "../user-error.ts";
+import {
+  mistake,
+  placeText,
+  under,
+  withEntries,
+  type Entry,
+  type MappingNode,
+  type MergeTag,
+  type Node,
+  type Place,
+} from "./located.ts";
+
+/** Far beyond any stack (a service has some dozens of values); reached only by aliases that multiply. */
+const nodesMax = 200_000;
+/** The deepest thing that the specification knows is ten deep. */
+const depthMax = 60;
+
+const tags: Readonly<Record<string, MergeTag>> = { "!reset": "reset", "!override": "override" };
+
+interface Reading {
+  readonly file: string;
+  readonly document: Document;
+  readonly lines: LineCounter;
+  count: number;
+}
+
+function placeOf(reading: Reading, node: YamlNode | null | undefined): Place {
+  const start = node?.range?.[0];
+  return { file: reading.file, line: start === undefined ? 0 : reading.lines.linePos(start).line };
+}
+
+/** Plain words alone are numbers; one in quotes stays a text. The schemas in use know no other kinds. */
+function scalarValue(node: Scalar): string | number | boolean | null {
+  const { value, source, type } = node;
+  if (typeof value === "bigint") return Number(value);
+  if (type === "PLAIN" && typeof value === "number" && source !== undefined && /^[-+]?0[0-7]+$/.test(source)) {
+    return Number.parseInt(source, 8);
+  }
+  if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") return value;
+  return null;
+}
+
+function keyText(reading: Reading, key: unknown, path: string, at: Place): string {
+  if (isScalar(key)) {
+    if (typeof key.value === "symbol") return "<<";
+    if (key.value !== null) return String(scalarValue(key));
+  }
+  if (isAlias(key)) return keyText(reading, key.resolve(reading.document), path, at);
+  throw mistake(at, path, "has a key that is no text");
+}
+
+/** The mappings that `<<` names: one, or a list of them, of which the earlier ones win. */
+function merged(node: Node, path: string): readonly MappingNode[] {
+  if (node.kind === "mapping") return [node];
+  if (node.kind === "list") return node.items.flatMap((item) => merged(item, path));
+  throw mistake(node.at, path, "must be a mapping, or a list of mappings");
+}
+
+function readMapping(reading: Reading, pairs: readonly Pair[], own: Place, path: string, depth: number) {
+  const entries = new Map<string, Entry>();
+  const bases: MappingNode[] = [];
+  for (const { key, value } of pairs) {
+    const at = placeOf(reading, key as YamlNode | null);
+    const name = keyText(reading, key, path, at);
+    const read = readNode(reading, value as YamlNode | null, under(path, name), depth + 1, at);
+    const isMerge = name === "<<" && (!isScalar(key) || key.type === "PLAIN" || typeof key.value === "symbol");
+    if (isMerge) bases.push(...merged(read, under(path, name)));
+    else entries.set(name, { at, value: read });
+  }
+  for (const base of bases) for (const [name, entry] of base.entries) if (!entries.has(name)) entries.set(name, entry);
+  return { kind: "mapping", entries, at: own, tag: null } as const;
+}
+
+function readNode(reading: Reading, node: YamlNode | null, path: string, depth: number, outer: Place): Node {
+  reading.count += 1;
+  const at = node === null ? outer : placeOf(reading, node);
+  if (reading.count > nodesMax) throw mistake(at, path, `is too much: aliases make more than ${nodesMax} values of it`);
+  if (depth > depthMax) throw mistake(at, path, `is more than ${depthMax} levels deep`);
+  if (node === null) return { kind: "scalar", value: null, at, tag: null };
+  if (isAlias(node)) {
+    const target = node.resolve(reading.document);
+    if (target === undefined) throw mistake(at, path, `names an anchor that is not there: *${node.source}`);
+    return readNode(reading, target, path, depth + 1, at);
+  }
+  const tag = tags[node.tag ?? ""] ?? null;
+  if (isMap(node)) return { ...readMapping(reading, node.items, at, path, depth), tag };
+  if (isSeq(node)) {
+    const items = node.items.map((item, index) =>
+      readNode(reading, item as YamlNode | null, under(path, index), depth + 1, at),
+    );
+    return { kind: "list", items, at, tag };
+  }
+  if (isScalar(node)) return { kind: "scalar", value: scalarValue(node), at, tag };
+  throw mistake(at, path, "is of no kind that a Compose file knows");
+}
+
+/** `file` is what errors call it. Throws UserError with file and line. */
+export function parseYaml(text: string, file: string): MappingNode {
+  const lines = new LineCounter();
+  const document = parseDocument(text, {
+    lineCounter: lines,
+    merge: true,
+    keepSourceTokens: false,
+    prettyErrors: false,
+  });
+  const [error] = document.errors;
+  if (error !== undefined) {
+    const { line } = lines.linePos(error.pos[0]);
+    throw new UserError(`${placeText({ file, line })}: ${sentence(error.message)}`, { cause: error });
+  }
+  const top: Place = { file, line: 1 };
+  const root = readNode({ file, document, lines, count: 0 }, document.contents, "", 0, top);
+  if (root.kind === "scalar" && root.value === null) return withEntries(emptyMapping(top), new Map());
+  if (root.kind !== "mapping") throw mistake(root.at, "", "a Compose file is a mapping, with 'services' in it");
+  return root;
+}
+
+function emptyMapping(at: Place): MappingNode {
+  return { kind: "mapping", entries: new Map(), at, tag: null };
+}
+
+/** The library's first sentence, in our case. */
+function sentence(message: string): string {
+  const first = message.split("\n")[0] ?? "";
+  return `${first.charAt(0).toLowerCase()}${first.slice(1)}`;
+}
+
+/** Values as YAML, keys in the order given. */
+export function yamlText(value: unknown): string {
+  return stringify(value, { lineWidth: 0, aliasDuplicateObjects: false });
+}
