@@ -44,6 +44,10 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   token: verb("prints the token with which a node joins", async () => (await import("./token.ts")).token),
   ca: verb("prints the cluster's root certificate", async () => (await import("./ca.ts")).ca),
   events: verb("prints what happens, as it happens", async () => (await import("./events.ts")).events),
+  watch: verb(
+    "prints what happens to objects of a kind, from any version on",
+    async () => (await import("./watch.ts")).watch,
+  ),
   why: verb("explains what something is waiting for", async () => (await import("./why.ts")).why),
   charts: verb("shows the statecharts of the system", async () => (await import("./charts.ts")).charts),
 };

@@ -1,5 +1,11 @@
 /** Watch as the commands use it: a callback for each message, and a promise for the end. */
-import { WatchRequest, WatchService, type WatchMessage, type WatchRequest_WatchEntry } from "../proto/gen/messages.ts";
+import {
+  Version,
+  WatchRequest,
+  WatchService,
+  type WatchMessage,
+  type WatchRequest_WatchEntry,
+} from "../proto/gen/messages.ts";
 import type { ManagerClient } from "./manager-client.ts";
 import { UserError } from "./user-error.ts";
 
@@ -14,10 +20,18 @@ export interface Watching {
   cancel(): void;
 }
 
+export interface WatchingOptions {
+  /** The version after which it begins; null: now. */
+  readonly from?: number | null;
+  /** Whether objects come with what they were before. */
+  readonly includesOld?: boolean;
+}
+
 export function watch(
   client: ManagerClient,
   entries: readonly WatchRequest_WatchEntry[],
   onMessage: (message: WatchMessage) => void,
+  { from = null, includesOld = false }: WatchingOptions = {},
 ): Watching {
   const started = Promise.withResolvers<void>();
   const broken = Promise.withResolvers<never>();
@@ -25,7 +39,9 @@ export function watch(
   started.promise.catch(() => undefined);
   broken.promise.catch(() => undefined);
   let isFirst = true;
-  const stream = client.channel.serverStream(WatchService.methods.Watch, WatchRequest.create({ entries }), {
+  const resumeFrom = from === null ? null : Version.create({ index: from });
+  const request = WatchRequest.create({ entries, resumeFrom, includeOldObject: includesOld });
+  const stream = client.channel.serverStream(WatchService.methods.Watch, request, {
     onMessage(message) {
       if (!isFirst) return onMessage(message);
       isFirst = false;

@@ -1,0 +1,100 @@
+/**
+ * `muster watch KIND`: what happens to objects of a kind, from now on or from some version or time on, each line with the
+ * version from which one can go on.
+ */
+import { FindVersionRequest, OperatorService, Timestamp, WatchRequest_WatchEntry } from "../proto/gen/messages.ts";
+import { command, formatOf, UsageError, type Command } from "./command.ts";
+import { eventLine } from "./event-lines.ts";
+import { withManager, type ManagerClient } from "./manager-client.ts";
+import { parseDuration } from "./values.ts";
+import { filterKeys, namesAt, selectorOf } from "./watch-filters.ts";
+import { everyAction, watch as startWatch } from "./watching.ts";
+
+const actionBits: Readonly<Record<string, number>> = { create: 1, update: 2, remove: 4 };
+
+function maskOf(actions: readonly string[]): number {
+  if (actions.length === 0) return everyAction;
+  let mask = 0;
+  for (const action of actions.flatMap((each) => each.split(","))) {
+    const bit = Object.hasOwn(actionBits, action) ? actionBits[action] : undefined;
+    if (bit === undefined) throw new UsageError(`--action takes create, update and remove, not '${action}'`);
+    mask |= bit;
+  }
+  return mask;
+}
+
+/** `1234`, `2026-11-21T15:00:00Z`, or `10m`: a version, a time, or how long ago. */
+export function parseMoment(text: string, now: number): { readonly version: number } | { readonly time: Timestamp } {
+  if (/^\d+$/.test(text)) return { version: Number(text) };
+  let ms = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;
+  if (/^(?:\d+(?:\.\d+)?[a-zµ]+)+$/.test(text)) {
+    const ago = parseDuration(text, "from");
+    ms = now - ago.seconds * 1_000 - ago.nanos / 1e6;
+  }
+  if (Number.isNaN(ms)) {
+    throw new UsageError(
+      `--from takes a version, a time such as 2026-01-31T08:00:00Z, or 10m for so long ago, not '${text}'`,
+    );
+  }
+  const seconds = Math.floor(ms / 1_000);
+  return { time: Timestamp.create({ seconds, nanos: Math.round((ms - seconds * 1_000) * 1e6) }) };
+}
+
+async function versionOf(client: ManagerClient, from: string, now: number): Promise<number> {
+  const moment = parseMoment(from, now);
+  if ("version" in moment) return moment.version;
+  const request = FindVersionRequest.create({ time: moment.time });
+  return (await client.call(OperatorService.methods.FindVersion, request)).version;
+}
+
+export const watch: Command = command({
+  operands: "KIND [KIND...]",
+  min: 1,
+  summary:
+    "Prints each change of the objects of a kind (node, service, task, network, secret, config, volume, cluster, extension, resource, or one that an extension registered) with its version, until it is interrupted.",
+  options: {
+    filter: {
+      type: "string",
+      multiple: true,
+      short: "f",
+      value: "KEY=VALUE",
+      help: `all must fit: ${filterKeys.join(", ")}`,
+    },
+    action: { type: "string", multiple: true, value: "ACTION", help: "create, update, remove; several with commas" },
+    from: {
+      type: "string",
+      value: "VERSION|TIME",
+      help: "begins with what followed this version, this time, or so long ago (10m)",
+    },
+    old: { type: "boolean", help: "with --format json: what the object was before, too" },
+    format: { type: "string", value: "FORMAT", help: "json: one object a line" },
+  },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const asJson = formatOf(values.format) === "json";
+      const action = maskOf(values.action ?? []);
+      const names = namesAt(client, (text) => shell.remark(text));
+      const filters = await Promise.all((values.filter ?? []).map((filter) => selectorOf(filter, names)));
+      const entries = operands.map((kind) =>
+        WatchRequest_WatchEntry.create({ kind, action: action as never, filters }),
+      );
+      const from = values.from === undefined ? null : await versionOf(client, values.from, shell.now());
+      const watching = startWatch(
+        client,
+        entries,
+        ({ events, version }) => {
+          for (const event of events) {
+            const line = eventLine(event, {
+              version: version?.index ?? 0,
+              asJson,
+              showsVersion: true,
+              now: shell.now(),
+            });
+            if (line !== null) shell.print(line);
+          }
+        },
+        { from, includesOld: values.old === true },
+      );
+      await watching.broken;
+    }),
+});
