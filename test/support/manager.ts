@@ -8,6 +8,7 @@ import {
   Change,
   Operation,
   ProposeRequest_Mode,
+  Removal,
   StoreObject,
   Timestamp,
   Transaction,
@@ -24,6 +25,7 @@ import { SimTrace } from "../../runtime/sim/trace.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { encodeRecord } from "../../runtime/store/record.ts";
 import { Staging } from "../../runtime/store/staging.ts";
+import { kindOf } from "../../runtime/store/tables.ts";
 import type { Proposal, ProposeOutcome, TableName, Tables } from "../../runtime/store/store.ts";
 
 export interface TestManager {
@@ -34,6 +36,8 @@ export interface TestManager {
   readonly proposals: readonly Proposal[];
   /** Writes objects as they are, whatever is stored. */
   readonly seed: <Name extends TableName>(table: Name, ...objects: readonly Tables[Name][]) => void;
+  /** Removes an object, where there is one. */
+  readonly drop: (table: TableName, id: string) => void;
   /** The log: the record of version `n` is at `n - 1`. */
   readonly records: readonly Uint8Array[];
   /** While true, nobody takes proposals. */
@@ -122,6 +126,10 @@ export function testManager(managerId = "manager1"): TestManager {
     store,
     proposals,
     records,
+    drop: (table: TableName, id: string) => {
+      if (store.get(table, id) === undefined) return;
+      append([Change.create({ remove: Removal.create({ kind: kindOf(table), id }) })]);
+    },
     seed: <Name extends TableName>(table: Name, ...objects: readonly Tables[Name][]) => {
       append(objects.map((object) => Change.create({ put: StoreObject.create({ [table]: object } as never) })));
     },
