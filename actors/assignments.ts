@@ -117,6 +117,9 @@ export class AssignmentRouter {
   readonly #byNode = new Map<string, Set<AssignmentStream>>();
   #noted = new Set<AssignmentStream>();
   #timer: TimerHandle | null = null;
+  #isFlushing = false;
+  #isStopped = false;
+  #batchMs: number = assignmentLimits.batchMs;
   #opened = 0;
 
   constructor(env: Environment, refuse: (task: Task, flaw: string) => void) {
@@ -167,6 +170,7 @@ export class AssignmentRouter {
   }
 
   stop(): void {
+    this.#isStopped = true;
     if (this.#timer !== null) this.#env.clock.clearTimeout(this.#timer);
     this.#timer = null;
   }
@@ -179,14 +183,33 @@ export class AssignmentRouter {
       else stream.noteVolume(id);
       this.#noted.add(stream);
     }
-    this.#timer ??= this.#env.clock.setTimeout(() => this.#flush(), assignmentLimits.batchMs);
+    if (!this.#isFlushing) this.#wait();
   }
 
-  #flush(): void {
-    this.#timer = null;
-    const noted = this.#noted;
-    this.#noted = new Set();
-    for (const stream of noted) stream.flush();
+  #wait(): void {
+    this.#timer ??= this.#env.clock.setTimeout(() => {
+      this.#timer = null;
+      const noted = [...this.#noted];
+      this.#noted = new Set();
+      this.#isFlushing = true;
+      // A commit that concerned many is likely one of several.
+      const isBusy = noted.length > assignmentLimits.streamsAtOnce;
+      this.#batchMs = isBusy ? assignmentLimits.busyBatchMs : assignmentLimits.batchMs;
+      this.#flush(noted, 0);
+    }, this.#batchMs);
+  }
+
+  /** A part of the streams at a time: others have their turn in between. */
+  #flush(noted: readonly AssignmentStream[], from: number): void {
+    if (this.#isStopped) return;
+    const to = Math.min(noted.length, from + assignmentLimits.streamsAtOnce);
+    for (let at = from; at < to; at += 1) (noted[at] as AssignmentStream).flush();
+    if (to < noted.length) {
+      this.#env.clock.soon(() => this.#flush(noted, to));
+      return;
+    }
+    this.#isFlushing = false;
+    if (this.#noted.size > 0) this.#wait();
   }
 
   #assignmentsWriter(nodeId: string, sink: Sink<AssignmentsMessage>): Writer {

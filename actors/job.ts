@@ -69,16 +69,18 @@ export function startJobs(env: Environment, writer: Writer): Part {
       world,
     );
     const nextMs = lookAgainMs === null ? -1 : Math.max(0, Math.ceil(lookAgainMs - nowMs));
-    const operations = isExpired ? [removal(service)] : toOperations(entry, service, steps);
-    if (operations.length === 0) return send(entry, { type: "decision.empty", phase, nextMs });
-    if (isExpired) expired.add();
+    if (steps.length === 0 && !isExpired) return send(entry, { type: "decision.empty", phase, nextMs });
     send(entry, { type: "decision.made", phase, nextMs });
-    writer.write(operations, () => {
+    const written = (): void => {
       const isAllThere = !isPartial && !isExpired && entry.creating.size === 0;
       entry.creating.clear();
       if (!isAllThere) send(entry, { type: "job.touched" });
       send(entry, { type: "decision.written" });
-    });
+    };
+    if (isExpired) {
+      expired.add();
+      writer.write([removal(service)], written);
+    } else writer.writeSteps(steps, operationsOf(entry, service), written);
   }
 
   /** Only as it was when its time was found to be over: an update would begin a new iteration. */
@@ -89,17 +91,16 @@ export function startJobs(env: Environment, writer: Writer): Part {
     });
   }
 
-  function toOperations(entry: Entry, service: Service, steps: readonly JobStep[]): readonly Operation[] {
-    if (steps.length === 0) return [];
+  function operationsOf(entry: Entry, service: Service): (step: JobStep) => Operation {
     const [cluster] = store.all("cluster");
     const template = taskTemplate(service, cluster, now(env));
-    return steps.map((step) => {
+    return (step) => {
       if (step.kind === "desire") return desire(step.task, step.state);
       const id = newId(random);
       entry.creating.add(id);
       const task = newTask(template, id, step.place.slot, step.desired, step.place.nodeId);
       return Operation.create({ create: StoreObject.create({ task }) });
-    });
+    };
   }
 
   for (const service of store.all("service")) if (isJob(service.spec)) start(service.id);

@@ -31,8 +31,8 @@ import { endSpan, linksTo, startSpan } from "./tracing.ts";
 
 /** A record is at most this large even where the log takes more: it is what every replica applies in one go. */
 const recordBytesMax = 1024 * 1024;
-/** Changes in one record: some ten milliseconds of a replica's time. */
-const recordChangesMax = 4_000;
+/** Changes in one record: some ten milliseconds to put together and as many to apply, in which heartbeats wait. */
+const recordChangesMax = 500;
 /** Traces that a transaction tells apart; the changes of further ones count as untraced. */
 const causesMax = 64;
 /** Bytes of a transaction beside changes, specs and receipts: id, writer, time, predecessor and the trace contexts (64 each). */

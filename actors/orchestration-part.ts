@@ -36,11 +36,11 @@ export interface Part extends Running {
   commitEnded(): void;
 }
 
-/** Most tasks that one round of a part deals with: about 50 ms, the longest that heartbeats should have to wait. */
-export const roundTasksMax = 5_000;
+/** Most tasks that one round of a part deals with: some 10 ms in which heartbeats wait. */
+export const roundTasksMax = 1_000;
 
-/** Most operations of one proposal: about a megabyte of log. */
-const proposalOperationsMax = 5_000;
+/** Most operations of one proposal, and most steps turned into operations in one go: some 10 ms as well. */
+const proposalOperationsMax = 1_000;
 /** Proposals of one leader's orchestration under way at once; the others wait here. */
 const proposalsInFlightMax = 4;
 /** How long a proposal looks for the ledger, in milliseconds; it is this process's own, so only the log can hold it up. */
@@ -82,7 +82,7 @@ export class Writer implements Running {
     };
     let from = 0;
     while (from < operations.length) {
-      const to = cutAfter(operations, from, proposalOperationsMax);
+      const to = cutAfter(operations, from, proposalOperationsMax, ({ create }) => create !== null);
       open += 1;
       this.#queue.push({
         operations: from === 0 && to === operations.length ? operations : operations.slice(from, to),
@@ -91,6 +91,33 @@ export class Writer implements Running {
       from = to;
     }
     this.#send();
+  }
+
+  /**
+   * As `write`, for a decision that may be large: its steps become operations a part at a time, and what else waits for
+   * this process has its turn in between. `operationOf` is not called after `stop`.
+   */
+  writeSteps<Step extends { readonly kind: string }>(
+    steps: readonly Step[],
+    operationOf: (step: Step) => Operation,
+    settled: () => void,
+  ): void {
+    let open = 0;
+    let from = 0;
+    const partSettled = (): void => {
+      open -= 1;
+      if (open === 0 && from === steps.length) settled();
+    };
+    const next = (): void => {
+      if (this.#isStopped) return;
+      const to = cutAfter(steps, from, proposalOperationsMax, (step) => step.kind === "create");
+      const part = steps.slice(from, to);
+      from = to;
+      open += 1;
+      this.write(part.map(operationOf), partSettled);
+      if (from < steps.length) this.#env.clock.soon(next);
+    };
+    next();
   }
 
   stop(): void {
@@ -147,15 +174,11 @@ export class Writer implements Running {
 }
 
 /** Where the list may be cut, at most `most` from `from`: never between a patch and a creation that follows it (W2). */
-export function cutAfter(operations: readonly Operation[], from: number, most: number): number {
-  let to = Math.min(operations.length, from + most);
-  if (to === operations.length) return to;
-  while (to > from + 1 && isCreation(operations[to]) && !isCreation(operations[to - 1])) to -= 1;
+function cutAfter<One>(list: readonly One[], from: number, most: number, isCreation: (one: One) => boolean): number {
+  let to = Math.min(list.length, from + most);
+  if (to === list.length) return to;
+  while (to > from + 1 && isCreation(list[to] as One) && !isCreation(list[to - 1] as One)) to -= 1;
   return to;
-}
-
-function isCreation(operation: Operation | undefined): boolean {
-  return operation !== undefined && operation.create !== null;
 }
 
 /** The present time as a message. */

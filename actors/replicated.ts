@@ -116,30 +116,25 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
       entry.lookAgainMs = waits.length === 0 ? null : Math.min(...waits);
     }
     const nextMs = entry.lookAgainMs === null ? -1 : Math.max(0, Math.ceil(entry.lookAgainMs - world.nowMs));
-    const operations = toOperations(entry, service, decision.steps);
-    if (operations.length === 0) send(entry, { type: "decision.empty", nextMs });
+    if (decision.steps.length === 0) send(entry, { type: "decision.empty", nextMs });
     else {
       send(entry, { type: "decision.made", nextMs });
-      write(entry, operations, decision.isPartial);
+      write(entry, service, decision);
     }
   }
 
-  function toOperations(entry: Entry, service: Service, steps: readonly Step[]): readonly Operation[] {
-    if (steps.length === 0) return [];
+  function write(entry: Entry, service: Service, { steps, isPartial }: Decision): void {
     const [cluster] = store.all("cluster");
     const templateFor = templatesFor(taskTemplate(service, cluster, now(env)));
-    return steps.map((step) => {
+    const operationOf = (step: Step): Operation => {
       if (step.kind === "desire") return desire(step.task, step.state);
       const id = newId(random);
       entry.creating.add(id);
       return Operation.create({
         create: StoreObject.create({ task: newTask(templateFor(step.like), id, step.slot, step.desired) }),
       });
-    });
-  }
-
-  function write(entry: Entry, operations: readonly Operation[], isPartial: boolean): void {
-    writer.write(operations, () => {
+    };
+    writer.writeSteps(steps, operationOf, () => {
       const isAllThere = !isPartial && entry.creating.size === 0;
       entry.creating.clear();
       if (!isAllThere) {

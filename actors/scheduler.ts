@@ -32,7 +32,7 @@ const proposeTimeoutMs = 5_000;
 /** Explanations replaced in one retry delay: with 200 ms at most 1,000 writes a second that only tell a changed number of nodes. */
 const retellingsMax = 200;
 
-/** Of one round: two proposals of 2,000, some 30 ms in which this manager does nothing else; the first is on its way while more are made. */
+/** Of one round: two proposals, some 15 ms in which this manager does nothing else; the first is on its way while more are made. */
 const roundOperationsMax = 2 * proposalOperationsMax;
 const roundJudgementsMax = 200_000;
 
