@@ -40,7 +40,7 @@ import { startOrchestration, type Orchestration } from "./orchestration.ts";
 import { traceOrchestration } from "./orchestration-tracing.ts";
 import { startProgress } from "./progress.ts";
 import { createResourceAllocator } from "./resource-allocator.ts";
-import { createWatch } from "./watch.ts";
+import { createWatch, type WatchOptions } from "./watch.ts";
 
 export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly log: Log;
@@ -53,6 +53,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly networks?: NetworkDefaults;
   /** What the NATS server cannot promise, in sentences for the operator. */
   readonly warnings: readonly string[];
+  /** How much Watch remembers; its own bounds when absent. */
+  readonly watch?: WatchOptions;
   /** Encodes even the proposals that stay in this process: for simulations. */
   readonly encodesAlways?: boolean;
   /** The replica met a broken log, or a duty failed for good: the process must end. */
@@ -161,7 +163,7 @@ export function startManager(parts: ManagerParts): Manager {
     trouble: () => dispatcher.trouble(),
   });
   const logBroker = createLogBroker(environment);
-  const watch = createWatch(environment, { log, blobs });
+  const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority);
   const operator = createOperator(environment, {
     ask: (question) =>

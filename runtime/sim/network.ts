@@ -155,6 +155,8 @@ export class ConnectionEnd {
   readonly #network: SimNetwork;
   readonly #keepaliveMs: number;
   #isOpen = true;
+  /** A message was lost; this side learns of it in a moment. */
+  #isBreaking = false;
   /** When the last message sent in order arrives. */
   #lastArrival = 0;
   /** What arrived at this side's wall while the way to it was cut. */
@@ -181,8 +183,10 @@ export class ConnectionEnd {
 
   /** `receive` runs in the peer's process when the message arrives. */
   send(receive: () => void): void {
-    if (!this.#isOpen) return;
+    // What is sent behind a lost message is lost too: a stream has no holes.
+    if (!this.#isOpen || this.#isBreaking) return;
     if (this.#network.random.chance(this.#network.faults.breakage)) {
+      this.#isBreaking = true;
       this.#network.trace.mark("connection.broken");
       // The sender is in the middle of something: it learns of it afterwards.
       this.endpoint.clock.soon(() => this.#fail());

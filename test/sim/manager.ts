@@ -71,6 +71,8 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
     advertise: address,
     warnings: [],
     encodesAlways: true,
+    // So little that those who resume need the log.
+    watch: { recentBytesMax: 20_000 },
     onBroken,
   });
   const cluster = (): Cluster | undefined => [...manager.replica.all("cluster")][0];

@@ -44,4 +44,5 @@ export const knownMarks = [
   "schedule.started",
   "task.found",
   "task.refused",
+  "watch.resumed",
 ] as const;

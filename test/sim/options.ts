@@ -41,6 +41,8 @@ export interface SimOptions {
   readonly placementOperations: number;
   /** Operations with rebalancing, which is on from the start; 0: it is off. */
   readonly rebalanceOperations: number;
+  /** Clients that watch; 0: there are none. */
+  readonly watchers: number;
   /** Agents that join when the others have run for a while. */
   readonly lateAgents: number;
 }
@@ -93,6 +95,7 @@ export function drawOptions(seed: number): SimOptions {
     networkOperations: drawGlobalOperations(new SimRandom(`${seed}/options.networks`)),
     rolloutOperations: drawRolloutOperations(new SimRandom(`${seed}/options.rollouts`)),
     placementOperations: drawGlobalOperations(new SimRandom(`${seed}/options.placement`)),
+    watchers: drawWatchers(new SimRandom(`${seed}/options.watchers`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
 }
@@ -100,6 +103,10 @@ export function drawOptions(seed: number): SimOptions {
 function drawRebalance(random: SimRandom): Pick<SimOptions, "rebalanceOperations" | "lateAgents"> {
   if (!random.chance(0.4)) return { rebalanceOperations: 0, lateAgents: 0 };
   return { rebalanceOperations: 1 + random.below(4), lateAgents: 1 + random.below(2) };
+}
+
+function drawWatchers(random: SimRandom): number {
+  return random.chance(0.5) ? 1 + random.below(4) : 0;
 }
 
 function drawGlobalOperations(random: SimRandom): number {
@@ -118,6 +125,7 @@ export function describeOptions(options: SimOptions): string {
     `rolloutOperations=${options.rolloutOperations}`,
     `placementOperations=${options.placementOperations}`,
     `rebalanceOperations=${options.rebalanceOperations}`,
+    `watchers=${options.watchers}`,
     `lateAgents=${options.lateAgents}`,
     `faultsMs=${options.faultsMs}`,
   ];

@@ -36,6 +36,7 @@ import { checkNetworks, findLost, findUnallocated } from "./invariants-networks.
 import { NetworkWorkload } from "./workload-networks.ts";
 import { checkPlacements, findUnsettled } from "./invariants-placement.ts";
 import { PlacementWorkload } from "./workload-placement.ts";
+import { WatchWorkload } from "./workload-watch.ts";
 import { Workload } from "./workload.ts";
 
 /** Virtual time in which the first manager must have founded the cluster. */
@@ -70,6 +71,10 @@ export async function runSeed(options: SimOptions, keepTrace: boolean): Promise<
   return world.run();
 }
 
+function addressOf(manager: string): string {
+  return `${manager}:2377`;
+}
+
 interface SimManager {
   readonly process: SimProcess;
   readonly address: string;
@@ -91,6 +96,7 @@ class World {
   #rollouts: RolloutWorkload | null = null;
   #rebalance: RebalanceWorkload | null = null;
   #placement: PlacementWorkload | null = null;
+  readonly #watches: WatchWorkload;
   readonly #runs: RunCreations = new Map();
   #failure: string | null = null;
   #newest = 0;
@@ -100,7 +106,19 @@ class World {
     this.#options = options;
     this.#habits = { ...options.tasks };
     this.#simulation = new Simulation({ seed: options.seed, keepTrace });
-    this.#simulation.nats.onTailLost = (kept) => this.#workload?.excuseAfter(kept);
+    this.#watches = new WatchWorkload({
+      ports: this.#simulation.ports("watcher"),
+      trace: this.#simulation.trace,
+      addresses: Array.from({ length: options.managers }, (_, at) => addressOf(`m${at + 1}`)),
+      organization: () => this.#managers[0]?.running?.organization() ?? "",
+      watchers: options.watchers,
+      withinMs: options.faultsMs,
+      onViolation: (claim) => this.#fail(claim),
+    });
+    this.#simulation.nats.onTailLost = (kept) => {
+      this.#workload?.excuseAfter(kept);
+      this.#watches.excuse();
+    };
   }
 
   async run(): Promise<SimResult> {
@@ -166,6 +184,7 @@ class World {
     this.#rollouts.start();
     this.#placement = new PlacementWorkload({ ...access, operations: this.#options.placementOperations });
     this.#placement.start();
+    this.#watches.start();
     this.#rebalanceNodes(access);
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
@@ -255,6 +274,8 @@ class World {
     if (this.#rollouts?.isDone === false) return "the client of rollouts is not done";
     if (this.#placement?.isDone === false) return "the client of choosy services is not done";
     if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
+    const behind = this.#watches.whyBehind();
+    if (behind !== null) return behind;
     const { nats } = this.#simulation;
     for (const { running, process: each } of this.#managers) {
       if (running === null) return `${each.name} does not run`;
@@ -292,7 +313,7 @@ class World {
   }
 
   #addManager(name: string): void {
-    const address = `${name}:2377`;
+    const address = addressOf(name);
     const manager: SimManager = { process: null as never, address, running: null };
     const boot: Parameters<Simulation["process"]>[1] = (ports) => {
       const { clock, trace } = this.#simulation;
@@ -375,6 +396,7 @@ class World {
       version = commit.version;
       // A loaded snapshot is no transaction: what led to it was seen by another replica, or never.
       if (commit.epoch === undefined) return;
+      this.#watches.observe(commit);
       noteAssignments(commit, commit.epoch, this.#epochs);
       this.#demand(name, checkSlots(commit, replica, this.#epochs));
       this.#demand(name, checkNodes(commit, replica, this.#epochs));

@@ -109,6 +109,7 @@ class Watcher {
   compactedAt: { readonly position: number; readonly first: number } | null = null;
   #stream: CollectedStream<WatchMessage> | null = null;
   #taken = 0;
+  #buffered = 0;
   #gone = new AbortController();
 
   constructor(question: number) {
@@ -149,12 +150,14 @@ class Watcher {
     if (this.compactedAt !== null) return;
     this.#gone = new AbortController();
     this.#stream = collectedStream<WatchMessage>();
+    this.#stream.buffered = this.#buffered;
     this.#taken = 0;
     follower.open(requestFor(this.question, this.position), this.#stream, this.#gone.signal);
   }
 
-  /** It can be told no more for a while. */
+  /** It can be told no more for a while, on this stream and the next. */
   clog(bytes: number): void {
+    this.#buffered = bytes;
     if (this.#stream !== null) this.#stream.buffered = bytes;
   }
 }
