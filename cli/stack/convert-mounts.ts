@@ -4,7 +4,6 @@ import {
   Mount,
   Mount_BindOptions,
   Mount_BindOptions_Propagation,
-  Mount_Consistency,
   Mount_TmpfsOptions,
   Mount_Type,
   Mount_VolumeOptions,
@@ -28,11 +27,6 @@ const propagations: Readonly<Record<string, Mount_BindOptions_Propagation>> = {
   shared: Mount_BindOptions_Propagation.SHARED,
   rslave: Mount_BindOptions_Propagation.RSLAVE,
   slave: Mount_BindOptions_Propagation.SLAVE,
-};
-const consistencies: Readonly<Record<string, Mount_Consistency>> = {
-  consistent: Mount_Consistency.CONSISTENT,
-  cached: Mount_Consistency.CACHED,
-  delegated: Mount_Consistency.DELEGATED,
 };
 const recursions: Readonly<Record<string, Partial<Mount_BindOptions>>> = {
   disabled: { nonrecursive: true },
@@ -105,12 +99,12 @@ function mount(view: View, stack: string, volumes: ReadonlyMap<string, View>): M
       throw view.mistake(options, `does not fit a mount of type ${kind}`);
     }
   }
+  // `consistency` means nothing to nodes of a cluster, and Docker's manager drops it.
   const common = {
     type,
     target: view.text("target"),
     source: view.text("source"),
     readonly: view.truth("read_only") ?? false,
-    consistency: consistencies[view.text("consistency")] ?? Mount_Consistency.DEFAULT,
   };
   switch (kind) {
     case "volume":

@@ -33,6 +33,7 @@ import { UserError } from "../user-error.ts";
 import { configsOf, networksOf, secretsOf } from "./convert-resources.ts";
 import { serviceSpecOf } from "./convert-service.ts";
 import { nameOf, surroundings, type Held } from "./held.ts";
+import { taggedImage } from "./image.ts";
 import { imageLabel } from "./names.ts";
 import { inOrderOfDependence } from "./order.ts";
 import type { Project } from "./project.ts";
@@ -185,7 +186,8 @@ function keeping(
   if (task === null || container == null) return wanted;
   const held = before?.task?.container;
   const isSameImage = before?.annotations?.labels[imageLabel] === container.image;
-  const pinned = isSameImage && resolveImage !== "always" ? (held?.image ?? container.image) : container.image;
+  const pinned =
+    isSameImage && resolveImage !== "always" ? (held?.image ?? container.image) : taggedImage(container.image);
   const kept = ServiceSpec.patch(wanted, {
     task: TaskSpec.patch(task, {
       forceUpdate: before?.task?.forceUpdate ?? 0,

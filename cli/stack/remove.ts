@@ -18,6 +18,7 @@ import {
   type WatchActionKind,
 } from "../../proto/gen/messages.ts";
 import { taskName } from "../../machines/list-filters.ts";
+import { isEnded, observedState } from "../../machines/task.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { listNodes, listTasks, nodeName, type ManagerClient } from "../manager-client.ts";
 import { UserError } from "../user-error.ts";
@@ -70,14 +71,17 @@ async function untilEnded(client: ManagerClient, services: readonly Service[], o
   const removed = new Set<string>();
   let isListed = false;
 
-  function isReachable({ nodeId }: Task): boolean {
+  /** Of a removed job a stock manager keeps the ended tasks, so it is their end that counts, not their absence. */
+  function isAwaited(task: Task): boolean {
+    const { nodeId } = task;
+    if (isEnded(observedState(task))) return false;
     const state = nodes.get(nodeId)?.status?.state;
     // A task without a node waits for nobody but the orchestrator.
     return nodeId === "" || state === NodeStatus_State.READY || state === NodeStatus_State.UNKNOWN;
   }
 
   function awaited(): readonly Task[] {
-    return [...tasks.values()].filter(isReachable);
+    return [...tasks.values()].filter(isAwaited);
   }
 
   function judge(): void {
@@ -120,6 +124,7 @@ async function untilEnded(client: ManagerClient, services: readonly Service[], o
     watching.cancel();
   }
   for (const task of tasks.values()) {
+    if (isEnded(observedState(task))) continue;
     options.remark(`${taskName(task)} may still run on ${task.nodeId}, of which nothing is heard`);
   }
 }

@@ -1,0 +1,160 @@
+// The same Compose files deployed by Docker's client and by ours, on one stock dockerd manager: services, networks, secrets
+// and configs that it then holds are the same.
+import { execFile } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import anyTest, { type ExecutionContext } from "ava";
+import { connectUnix } from "../../edges/grpc/client.ts";
+import {
+  ConfigSpec,
+  ControlService,
+  ListConfigsRequest,
+  ListNetworksRequest,
+  ListSecretsRequest,
+  ListServicesRequest,
+  NetworkSpec,
+  SecretSpec,
+  ServiceSpec,
+  type Annotations,
+} from "../../proto/gen/messages.ts";
+import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
+import { plainControlSocket } from "../fixtures/stock-control.ts";
+import { composeFiles, overrideFile } from "../fixtures/compose-files.ts";
+
+const missing = engineMissing();
+const test = missing === null ? anyTest.serial : anyTest.serial.skip;
+const run = promisify(execFile);
+const muster = fileURLToPath(new URL("../../bin/muster", import.meta.url));
+
+interface Picture {
+  readonly services: Record<string, unknown>;
+  readonly networks: Record<string, unknown>;
+  readonly secrets: Record<string, unknown>;
+  readonly configs: Record<string, unknown>;
+}
+
+type Named = { readonly id: string; readonly spec: { readonly annotations: Annotations | null } | null };
+
+const nameOf = ({ spec }: Named): string => spec?.annotations?.name ?? "";
+
+/** Keys in one order; lists that Docker's client writes in the order of a Go map sorted. */
+function ordered(value: unknown, key = ""): unknown {
+  if (Array.isArray(value)) {
+    const items = value.map((item) => ordered(item));
+    const isUnordered = ["env", "hosts"].includes(key);
+    return isUnordered ? items.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1)) : items;
+  }
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value).map(([name, item]) => [name, ordered(item, name)] as const);
+  return Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** What the manager holds of `stack`, with names for ids and `STACK` for the stack's own name. */
+async function picture(socket: string, stack: string): Promise<Picture> {
+  const channel = await connectUnix(socket);
+  const { methods } = ControlService;
+  const options = { timeoutMs: 10_000 };
+  try {
+    const [{ services }, { networks }, { secrets }, { configs }] = await Promise.all([
+      channel.unary(methods.ListServices, ListServicesRequest.create({}), options),
+      channel.unary(methods.ListNetworks, ListNetworksRequest.create({}), options),
+      channel.unary(methods.ListSecrets, ListSecretsRequest.create({}), options),
+      channel.unary(methods.ListConfigs, ListConfigsRequest.create({}), options),
+    ]);
+    const names = new Map([...networks, ...secrets, ...configs].map((item: Named) => [item.id, nameOf(item)]));
+    const shown = <Item extends Named>(
+      items: readonly Item[],
+      json: (item: Item) => unknown,
+    ): Record<string, unknown> => {
+      const own = items.filter(({ spec }) => spec?.annotations?.labels["com.docker.stack.namespace"] === stack);
+      const pairs = own.map((item) => {
+        let text = JSON.stringify(ordered(json(item)));
+        for (const [id, name] of names) text = text.replaceAll(id, name);
+        return [nameOf(item), JSON.parse(text.replaceAll(stack, "STACK"))] as const;
+      });
+      return ordered(Object.fromEntries(pairs.map(([name, value]) => [name.replace(stack, "STACK"), value]))) as Record<
+        string,
+        unknown
+      >;
+    };
+    return {
+      services: shown(services, ({ spec }) => ServiceSpec.toJson(spec ?? ServiceSpec.create({}))),
+      networks: shown(networks, ({ spec }) => NetworkSpec.toJson(spec ?? NetworkSpec.create({}))),
+      secrets: shown(secrets, ({ spec }) => SecretSpec.toJson(spec ?? SecretSpec.create({}))),
+      configs: shown(configs, ({ spec }) => ConfigSpec.toJson(spec ?? ConfigSpec.create({}))),
+    };
+  } finally {
+    channel.close();
+  }
+}
+
+interface Stocks {
+  readonly socket: string;
+  readonly folder: string;
+  /** Each with `STACK` set to the stack's name. */
+  docker(stack: string, ...args: readonly string[]): Promise<string>;
+  muster(stack: string, ...args: readonly string[]): Promise<string>;
+}
+
+async function stocks(t: ExecutionContext): Promise<Stocks> {
+  const engine = await startEngine(t);
+  await engine.docker("swarm", "init", "--advertise-addr", engine.host, "--listen-addr", `${engine.host}:2398`);
+  await engine.docker("network", "create", "-d", "overlay", "outside");
+  const folder = join(engine.dir, "project");
+  mkdirSync(join(folder, "sub"), { recursive: true });
+  writeFileSync(join(folder, "key.txt"), "hidden");
+  writeFileSync(join(folder, "settings.ini"), "a = 1\n");
+  writeFileSync(join(folder, "vars.env"), "# variables\nFROM_FILE=1\nOTHER=x y\n");
+  await engine.docker("secret", "create", "outer-key", join(folder, "key.txt"));
+  await engine.docker("config", "create", "outer-settings", join(folder, "settings.ini"));
+  const socket = await plainControlSocket(t, engine);
+  const at = `unix://${join(engine.dir, "docker.sock")}`;
+  const call = async (stack: string, command: string, args: readonly string[]): Promise<string> => {
+    const env = { ...process.env, STACK: stack, SET: "yes", EMPTY: "", COUNT: "3" };
+    const { stdout } = await run(command, [...args], { cwd: folder, env, timeout: 60_000 });
+    return stdout;
+  };
+  return {
+    socket,
+    folder,
+    docker: (stack, ...args) => call(stack, "docker", ["-H", at, ...args]),
+    muster: (stack, ...args) => call(stack, muster, ["-H", socket, ...args]),
+  };
+}
+
+test("stack deploy makes what Docker's client makes of the same files", async (t) => {
+  t.timeout(170_000);
+  const { docker, muster: ours, folder, socket } = await stocks(t);
+  writeFileSync(join(folder, "override.yaml"), overrideFile);
+  for (const [at, [title, text]] of Object.entries(composeFiles).entries()) {
+    // A name of its own each time: Docker's removal of a stack leaves a network behind for a moment.
+    const [theirs, mine] = [`stack-a${at}-`, `stack-b${at}-`];
+    writeFileSync(join(folder, "compose.yaml"), text);
+    const files = ["-c", "compose.yaml", ...(title.includes("override") ? ["-c", "override.yaml"] : [])];
+    await docker(theirs, "stack", "deploy", "--detach=true", "--resolve-image", "never", ...files, theirs);
+    const expected = await picture(socket, theirs);
+    t.not(Object.keys(expected.services).length, 0, title);
+    // Both would want the same ports.
+    await docker(theirs, "stack", "rm", theirs);
+    await ours(mine, "stack", "deploy", "--detach", "--resolve-image", "never", ...files, mine);
+    t.deepEqual(await picture(socket, mine), expected, title);
+    if (at > 0) await docker(mine, "stack", "rm", mine);
+    else {
+      await ours(mine, "stack", "rm", mine);
+      t.deepEqual(await picture(socket, mine), { services: {}, networks: {}, secrets: {}, configs: {} });
+    }
+  }
+});
+
+test("a second deployment changes nothing on a stock manager, whoever made the first", async (t) => {
+  t.timeout(120_000);
+  const { docker, muster: ours, folder } = await stocks(t);
+  const [text = ""] = Object.values(composeFiles);
+  writeFileSync(join(folder, "compose.yaml"), text);
+  const deploy = ["stack", "deploy", "--detach", "--resolve-image", "never", "-c", "compose.yaml", "both"];
+  await docker("both", ...deploy);
+  const said = (await ours("both", ...deploy)).trim().split("\n");
+  t.true(said.length > 0 && said.every((line) => line.startsWith("Unchanged service both_")), said.join("\n"));
+});
