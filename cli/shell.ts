@@ -7,6 +7,8 @@ import { UserError } from "./user-error.ts";
 export interface Shell {
   /** One line, or several, to standard output. */
   print(text: string): void;
+  /** Bytes as they are, to standard output or standard error. Null when more may follow at once, else when it may. */
+  write(data: Uint8Array, to: "out" | "err"): Promise<void> | null;
   /** Progress and remarks, to standard error. */
   remark(text: string): void;
   /** True where standard error is a terminal that can be drawn on. */
@@ -29,6 +31,10 @@ export function socketPath(host: string): string {
 export function processShell(host = process.env["MUSTER_HOST"] ?? ""): Shell {
   return {
     print: (text) => void process.stdout.write(`${text}\n`),
+    write: (data, to) => {
+      const stream = to === "out" ? process.stdout : process.stderr;
+      return stream.write(data) ? null : new Promise((resolve) => stream.once("drain", resolve));
+    },
     remark: (text) => void process.stderr.write(`${text}\n`),
     isInteractive: process.stderr.isTTY,
     now: () => Date.now(),

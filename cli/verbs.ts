@@ -32,8 +32,12 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   agent: verb("runs one node", async () => (await import("./processes/commands.ts")).agent),
   node: noun("the machines that run tasks", () => import("./node.ts")),
   service: noun("what is to run", async () => {
-    const [{ commands }, { rollout }] = await Promise.all([import("./service.ts"), import("./service-rollout.ts")]);
-    return { commands: { ...commands, rollout } };
+    const [{ commands }, { rollout }, { logs }] = await Promise.all([
+      import("./service.ts"),
+      import("./service-rollout.ts"),
+      import("./service-logs.ts"),
+    ]);
+    return { commands: { ...commands, rollout, logs } };
   }),
   network: noun("what tasks reach each other by", () => import("./network.ts")),
   secret: noun("content for tasks that nobody else may read", () => import("./secret.ts")),

@@ -19,27 +19,27 @@ export class OutputMarks {
     this.#sizes.push(size);
   }
 
-  /** About when the byte at `offset` was written: milliseconds since the epoch, growing with the offset. */
-  timeAt(offset: number): number {
-    const after = this.#after(offset);
+  /** About when the file grew to `size` bytes: milliseconds since the epoch, growing with the size. */
+  timeOf(size: number): number {
+    const after = this.#after(size);
     const [fromMs, fromSize] = [this.#times[after - 1], this.#sizes[after - 1]];
     const [toMs = 0, toSize = 0] = [this.#times[after], this.#sizes[after]];
-    if (fromMs === undefined || fromSize === undefined || toSize === fromSize) return toMs;
-    return fromMs + ((toMs - fromMs) * (offset - fromSize)) / (toSize - fromSize);
+    if (fromMs === undefined || fromSize === undefined || toSize === fromSize || size >= toSize) return toMs;
+    return fromMs + ((toMs - fromMs) * (size - fromSize)) / (toSize - fromSize);
   }
 
-  /** When it was written at the latest. */
-  latestAt(offset: number): number {
-    return this.#times[this.#after(offset)] ?? 0;
+  /** When it had, at the latest. */
+  latestOf(size: number): number {
+    return this.#times[this.#after(size)] ?? 0;
   }
 
-  /** The first mark that is behind the byte; the last when none is. */
-  #after(offset: number): number {
+  /** The first mark that found it as large; the last when none did. */
+  #after(size: number): number {
     let low = 0;
     let high = this.#sizes.length - 1;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((this.#sizes[middle] as number) > offset) high = middle;
+      if ((this.#sizes[middle] as number) >= size) high = middle;
       else low = middle + 1;
     }
     return low;

@@ -163,8 +163,8 @@ class Lines {
     this.line = {
       stream: this.#name,
       data,
-      atMs: marks.timeAt(this.#at),
-      latestMs: marks.latestAt(this.#at),
+      atMs: marks.timeOf(this.#at + length),
+      latestMs: marks.latestOf(this.#at + length),
       end: segment.isPresent ? this.#at + length : null,
     };
     this.#at += length;
@@ -264,7 +264,6 @@ export class OutputFiles implements OutputReader {
     skipped = isOld && tail !== null ? Math.max(0, skipped - tail) : 0;
     let helping: OutputLine[] = [];
     let bytes = 0;
-    const now = this.#clock.now();
     while (!this.#isClosed) {
       const next = earliest(cursors);
       if (next === null) break;
@@ -274,7 +273,7 @@ export class OutputFiles implements OutputReader {
       if (skipped > 0) skipped -= 1;
       else if (!isOld || line.latestMs >= sinceMs) {
         const { data, stream } = line;
-        helping.push({ stream, data, atMs: isOld ? line.atMs : now });
+        helping.push({ stream, data, atMs: line.atMs });
         bytes += data.length;
       }
       if (bytes < helpingBytes) continue;

@@ -6,7 +6,7 @@
  *     the new beginning. What is written between the copy and the emptying is lost; between two looks a file may grow
  *     beyond the limit.
  * O2: beside each file, `<name>.marks` says how large it was when: a line `<ms since the epoch> <bytes>` at the beginning
- *     and for each look that found it grown. Rotation keeps the marks with what they are of, so the file that they stand
+ *     and for each look that found it grown, with when it last had. Rotation keeps the marks with what they are of, so the file that they stand
  *     in also tells one rotation from the next.
  */
 import { appendFile, constants, copyFile, open, rename, stat, truncate } from "node:fs/promises";
@@ -37,8 +37,9 @@ export async function rotate(
 ): Promise<void> {
   for (const name of outputNames) {
     const path = join(directory, name);
-    const { size } = await stat(path);
-    if (size !== marked[name]) await appendFile(`${path}.marks`, `${nowMs} ${size}\n`, { mode: 0o600 });
+    const { mtimeMs, size } = await stat(path);
+    if (size !== marked[name])
+      await appendFile(`${path}.marks`, `${Math.min(mtimeMs, nowMs)} ${size}\n`, { mode: 0o600 });
     marked[name] = size;
     if (size <= bytesMax) continue;
     await copyFile(path, `${path}.1`, constants.COPYFILE_FICLONE);

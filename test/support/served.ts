@@ -110,6 +110,13 @@ export async function served(t: ExecutionContext): Promise<Served> {
           onLine(line);
         }
       },
+      write: (data, to) => {
+        for (const line of new TextDecoder().decode(data).replace(/\n$/, "").split("\n")) {
+          (to === "out" ? lines : remarks).push(line);
+          onLine(line);
+        }
+        return null;
+      },
       remark: (text) => {
         remarks.push(text);
         onLine(text);

@@ -1,0 +1,216 @@
+// The life of a log subscription as its chart tells it, and which nodes are asked.
+import test from "ava";
+import { initialTransition, transition, type SnapshotFrom } from "xstate";
+import { logSubscriptionMachine, type LogSubscriptionEvent } from "../../machines/log-subscription.ts";
+import { logLimits, type LogNodes } from "../../machines/log-nodes.ts";
+import { isSelected, selectLogs, selectorProblem } from "../../machines/log-selection.ts";
+import {
+  LogSelector,
+  Node,
+  NodeStatus,
+  NodeStatus_State,
+  Service,
+  Task,
+  TaskState,
+  TaskStatus,
+} from "../../proto/gen/messages.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import { testManager } from "../support/manager.ts";
+
+type Snapshot = SnapshotFrom<typeof logSubscriptionMachine>;
+interface Step {
+  readonly type: string;
+  readonly params: unknown;
+}
+const tick = { type: "xstate.after.announceInterval.logSubscription" };
+
+function life(follow: boolean) {
+  let [snapshot] = initialTransition(logSubscriptionMachine, { follow });
+  const effects: Step[] = [];
+  const run = {
+    send(event: LogSubscriptionEvent): readonly Step[] {
+      const [next, actions] = transition(logSubscriptionMachine, snapshot, event);
+      snapshot = next;
+      const now = actions.filter(({ type }) => !type.startsWith("xstate."));
+      effects.push(...now.map(({ params, type }) => ({ type, params })));
+      return now;
+    },
+    tick(): readonly Step[] {
+      return run.send({ type: `${tick.type}.${String(snapshot.value)}` } as never);
+    },
+    state: (): Snapshot["value"] => snapshot.value,
+    nodes: (): LogNodes => snapshot.context.nodes,
+    finish: (): unknown => effects.find(({ type }) => type === "finish")?.params,
+    told: (): readonly unknown[] =>
+      effects.filter(({ type }) => type === "tellMissing").flatMap(({ params }) => (params as { reasons: [] }).reasons),
+  };
+  return run;
+}
+
+function announced(effects: readonly Step[]): { readonly nodes: LogNodes; readonly close: boolean } {
+  const found = effects.find(({ type }) => type === "announce");
+  if (found === undefined) throw new Error("nothing was announced");
+  return found.params as { nodes: LogNodes; close: boolean };
+}
+
+const nodes = (...ids: readonly string[]) => ids.map((id) => ({ id, isAvailable: !id.startsWith("down") }));
+const selected = (ids: readonly string[], unscheduled: readonly string[] = []): LogSubscriptionEvent => ({
+  type: "selection.changed",
+  nodes: nodes(...ids),
+  unscheduled,
+  exists: true,
+});
+const ended = (nodeId: string, error = "", attempt = 1): LogSubscriptionEvent => ({
+  type: "node.ended",
+  nodeId,
+  attempt,
+  error,
+});
+
+test("LS1: without following, it ends once every node has sent what it had", (t) => {
+  const run = life(false);
+  run.send(selected(["n1", "n2"]));
+  t.is(run.state(), "gathering");
+  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 1 }] });
+  run.send(ended("n1"));
+  t.is(run.state(), "gathering");
+  run.send(ended("n2"));
+  t.is(run.state(), "ended");
+  t.deepEqual(run.finish(), { kind: "complete" });
+});
+
+test("LS1: nothing selected is nothing to wait for", (t) => {
+  const run = life(false);
+  run.send(selected([]));
+  t.deepEqual(run.finish(), { kind: "complete" });
+});
+
+test("LS2: what is missing is said at the end, in SwarmKit's words", (t) => {
+  const run = life(false);
+  run.send(selected(["down1", "n2", "n3"], ["t9"]));
+  run.send({ type: "nodes.held", held: [{ nodeId: "n2", attempt: 1 }] });
+  for (let ticks = 0; ticks < logLimits.silentTicksMax; ticks += 1) {
+    run.tick();
+    run.send({ type: "nodes.held", held: [{ nodeId: "n2", attempt: 1 }] });
+  }
+  t.is(run.state(), "gathering");
+  run.tick();
+  t.is(run.nodes()["n3"]?.phase, "lost", "nobody listens for it");
+  run.send(ended("n2", "node n2 disconnected unexpectedly"));
+  t.deepEqual(run.finish(), {
+    kind: "incomplete",
+    warning:
+      "warning: incomplete log stream. some logs could not be retrieved for the following reasons: " +
+      "node down1 is not available, node n3 is not available, node n2 disconnected unexpectedly, task t9 has not been scheduled",
+  });
+});
+
+test("a node whose manager falls silent is lost", (t) => {
+  const run = life(false);
+  run.send(selected(["n1"]));
+  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 1 }] });
+  for (let ticks = 0; ticks <= logLimits.silentTicksMax; ticks += 1) run.tick();
+  t.regex((run.finish() as { warning: string }).warning, /node n1 disconnected unexpectedly$/);
+});
+
+test("LN2: a follower is told of a lost node at once, and asks for it again", (t) => {
+  const run = life(true);
+  run.send(selected(["n1", "n2"]));
+  t.is(run.state(), "following");
+  run.send({ type: "nodes.held", held: nodes("n1", "n2").map(({ id }) => ({ nodeId: id, attempt: 1 })) });
+  run.send(ended("n1", "node n1 disconnected unexpectedly"));
+  t.deepEqual(run.told(), ["node n1 disconnected unexpectedly"]);
+  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0 });
+  // LN1: what the first attempt still says does not count.
+  run.send(ended("n1", "node n1 disconnected unexpectedly"));
+  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 1 }] });
+  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0 });
+  t.is(run.told().length, 1);
+  for (let ticks = 0; ticks < 10; ticks += 1) {
+    run.tick();
+    run.send({ type: "nodes.held", held: [{ nodeId: "n2", attempt: 1 }] });
+  }
+  t.deepEqual(run.told().slice(1), ["node n1 is not available"], "told once");
+  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 2 }] });
+  t.is(run.nodes()["n1"]?.phase, "held");
+  t.is(run.finish(), undefined);
+});
+
+test("new nodes of what is followed are asked", (t) => {
+  const run = life(true);
+  run.send(selected(["n1"]));
+  const effects = run.send(selected(["n1", "n2"]));
+  t.deepEqual(Object.keys(announced(effects).nodes), ["n1", "n2"]);
+});
+
+test("following ends when nothing is left to follow, once the nodes have sent the rest", (t) => {
+  const run = life(true);
+  run.send(selected(["n1"]));
+  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 1 }] });
+  const effects = run.send({ type: "selection.changed", nodes: [], unscheduled: [], exists: false });
+  t.is(run.state(), "closing");
+  t.true(announced(effects).close);
+  run.send(ended("n1"));
+  t.deepEqual(run.finish(), { kind: "complete" });
+});
+
+test("LS3: a follower that does not read is cut", (t) => {
+  const run = life(true);
+  run.send(selected(["n1"]));
+  run.send({ type: "follower.stalled", limit: "x" });
+  t.is(run.state(), "ended");
+  t.deepEqual(run.finish(), { kind: "stalled", limit: "x" });
+});
+
+function store(): Replica {
+  const manager = testManager();
+  const status = (state: TaskState) => TaskStatus.create({ state });
+  const ready = NodeStatus.create({ state: NodeStatus_State.READY });
+  manager.seed(
+    "node",
+    Node.create({ id: "n1", status: ready }),
+    Node.create({ id: "n2", status: NodeStatus.create({ state: NodeStatus_State.DOWN }) }),
+  );
+  manager.seed("service", Service.create({ id: "s1" }));
+  manager.seed(
+    "task",
+    Task.create({ id: "t1", serviceId: "s1", nodeId: "n1", status: status(TaskState.RUNNING) }),
+    Task.create({ id: "t2", serviceId: "s1", nodeId: "n2", status: status(TaskState.COMPLETE) }),
+    Task.create({ id: "t3", serviceId: "s1", status: status(TaskState.PENDING) }),
+    Task.create({ id: "t4", serviceId: "s1", nodeId: "n3", status: status(TaskState.ASSIGNED) }),
+  );
+  return manager.store;
+}
+
+test("a selector names services, nodes and tasks; what does not run yet is left out unless followed", (t) => {
+  const replica = store();
+  const bySelector = (fields: Partial<LogSelector>, follow: boolean) =>
+    selectLogs(LogSelector.create(fields), replica, follow);
+  t.deepEqual(bySelector({ serviceIds: ["s1"] }, false), {
+    nodes: [
+      { id: "n1", isAvailable: true },
+      { id: "n2", isAvailable: false },
+    ],
+    unscheduled: [],
+    exists: true,
+  });
+  const followed = bySelector({ serviceIds: ["s1"] }, true);
+  t.deepEqual(
+    followed.nodes.map(({ id }) => id),
+    ["n1", "n2", "n3"],
+  );
+  t.deepEqual(followed.unscheduled, ["t3"]);
+  t.deepEqual(bySelector({ taskIds: ["t3"] }, false).unscheduled, ["t3"]);
+  t.deepEqual(bySelector({ nodeIds: ["n1"] }, false).nodes, [{ id: "n1", isAvailable: true }]);
+  t.false(bySelector({ serviceIds: ["gone"], taskIds: ["gone"] }, true).exists);
+});
+
+test("a task is selected by any of its three ids, and never by an empty one", (t) => {
+  const own = { id: "t1", serviceId: "s1", nodeId: "n1" };
+  t.true(isSelected(LogSelector.create({ taskIds: ["t1"] }), own));
+  t.true(isSelected(LogSelector.create({ serviceIds: ["s1"] }), own));
+  t.true(isSelected(LogSelector.create({ nodeIds: ["n1"] }), own));
+  t.false(isSelected(LogSelector.create({ nodeIds: ["n2"], serviceIds: [""] }), { ...own, serviceId: "" }));
+  t.is(selectorProblem(null), "log selector must be provided");
+  t.is(selectorProblem(LogSelector.create({})), "log selector must not be empty");
+});
