@@ -13,6 +13,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { containerOf, type Surroundings } from "./convert-container.ts";
 import { modeOf, placementOf, resourcesOf, restartOf, rolloutOf } from "./convert-deploy.ts";
+import { isProcess, processOf } from "./convert-process.ts";
 import { defaultNetwork, imageLabel, scoped, withStackLabel } from "./names.ts";
 import type { View } from "./view.ts";
 
@@ -50,8 +51,9 @@ function endpoint(service: View): EndpointSpec {
   });
 }
 
-/** What the project calls the networks of a service. */
+/** What the project calls the networks of a service. Processes are on those of their node. */
 export function networkKeys(service: View): readonly string[] {
+  if (isProcess(service)) return [];
   const { keys } = service.child("networks");
   return keys.length === 0 ? [defaultNetwork] : keys;
 }
@@ -90,16 +92,20 @@ function attachments(
 /** `name` is the project's. Throws UserError, with file, line and key. */
 export function serviceSpecOf(name: string, service: View, around: Surroundings): ServiceSpec {
   const { stack } = around;
-  const container = containerOf(service, around);
+  const isOfProcesses = isProcess(service);
+  const container = isOfProcesses ? null : containerOf(service, around);
   const deploy = service.child("deploy");
   const logging = service.child("logging");
   return ServiceSpec.create({
     annotations: Annotations.create({
       name: scoped(stack, name),
-      labels: { ...withStackLabel(stack, deploy.pairs("labels")), [imageLabel]: container.image },
+      labels: {
+        ...withStackLabel(stack, deploy.pairs("labels")),
+        ...(container === null ? {} : { [imageLabel]: container.image }),
+      },
     }),
     task: TaskSpec.create({
-      container,
+      ...(container === null ? { generic: processOf(service) } : { container }),
       resources: resourcesOf(service),
       restart: restartOf(service),
       placement: placementOf(service),

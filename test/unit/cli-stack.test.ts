@@ -1,0 +1,279 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { ExecSpec, Network, NetworkSpec, Annotations, type Service } from "../../proto/gen/messages.ts";
+import { tempDir } from "../fixtures/muster.ts";
+import { served, type Served } from "../support/served.ts";
+
+interface Stage extends Served {
+  readonly folder: string;
+  /** Writes files of the project, the folder's name in front. */
+  write(name: string, text: string): string;
+  service(name: string): Service;
+}
+
+async function stage(t: ExecutionContext): Promise<Stage> {
+  const all = await served(t);
+  const folder = tempDir(t, "project");
+  return {
+    ...all,
+    folder,
+    write(name, text) {
+      const path = join(folder, name);
+      mkdirSync(join(path, ".."), { recursive: true });
+      writeFileSync(path, text);
+      return path;
+    },
+    service(name) {
+      const found = all.manager.store.byName("service", name);
+      if (found === undefined) throw new Error(`no service ${name}`);
+      return found;
+    },
+  };
+}
+
+const shop = `
+services:
+  web:
+    image: nginx:1
+    ports: ["8080:80"]
+    networks: [front, back]
+    secrets: [key]
+    configs: [{source: settings, target: /etc/settings}]
+    depends_on: [db]
+    deploy: {replicas: 2, labels: {tier: front}}
+  db:
+    image: postgres:1
+    networks: [back]
+networks:
+  front:
+  back: {attachable: true}
+secrets:
+  key: {file: key.txt}
+configs:
+  settings: {content: "a = 1"}
+`;
+
+test("stack deploy makes networks, secrets, configs and services, in this order, with the stack's name and labels", async (t) => {
+  const { muster, manager, service, write } = await stage(t);
+  write("key.txt", "hidden");
+  const file = write("compose.yaml", shop);
+  const { lines, remarks, status } = await muster("stack", "deploy", "-d", "-c", file, "shop");
+  t.deepEqual(remarks, []);
+  t.is(status, 0);
+  t.deepEqual(lines, [
+    "Creating network shop_back",
+    "Creating network shop_front",
+    "Creating secret shop_key",
+    "Creating config shop_settings",
+    "Creating service shop_db",
+    "Creating service shop_web",
+  ]);
+  const web = service("shop_web").spec;
+  t.deepEqual(web?.annotations?.labels, {
+    tier: "front",
+    "com.docker.stack.namespace": "shop",
+    "com.docker.stack.image": "nginx:1",
+  });
+  const back = manager.store.byName("network", "shop_back");
+  t.true(back?.spec?.attachable);
+  t.is(back?.spec?.driverConfig?.name, "overlay");
+  t.deepEqual(
+    web?.task?.networks.map(({ target, aliases }) => [target, aliases]),
+    ["shop_back", "shop_front"].map((name) => [manager.store.byName("network", name)?.id, ["web"]]),
+  );
+  t.like(web?.task?.container?.secrets[0], {
+    secretId: manager.store.byName("secret", "shop_key")?.id,
+    secretName: "shop_key",
+    file: { name: "key", mode: 0o444 },
+  });
+  t.like(web?.task?.container?.configs[0], { configName: "shop_settings", file: { name: "/etc/settings" } });
+  t.is(Buffer.from(manager.store.byName("config", "shop_settings")?.spec?.data ?? []).toString(), "a = 1");
+  t.is(web?.replicated?.replicas, 2);
+});
+
+test("deploying the same files again writes nothing at all", async (t) => {
+  const { muster, manager, write } = await stage(t);
+  write("key.txt", "hidden");
+  const file = write("compose.yaml", shop);
+  await muster("stack", "deploy", "-d", "-c", file, "shop");
+  const before = manager.store.version;
+  const { lines } = await muster("stack", "deploy", "-c", file, "shop");
+  t.deepEqual(
+    lines.map((line) => line.replace(/ \(id: \w+\)/, "")),
+    ["Unchanged service shop_db", "Unchanged service shop_web"],
+  );
+  t.is(manager.store.version, before);
+});
+
+test("a changed file updates what changed, and --prune removes what is gone", async (t) => {
+  const { muster, manager, service, write } = await stage(t);
+  write("key.txt", "hidden");
+  const file = write("compose.yaml", shop);
+  await muster("stack", "deploy", "-d", "-c", file, "shop");
+  write(
+    "compose.yaml",
+    shop
+      .replace("nginx:1", "nginx:2")
+      .replace(/ {2}db:\n.*\n.*\n/, "")
+      .replace("depends_on: [db]", ""),
+  );
+  const said = (await muster("stack", "deploy", "-d", "-c", file, "shop")).lines;
+  t.regex(said.join("\n"), /^Updating service shop_web \(id: \w+\)$/);
+  t.is(service("shop_web").spec?.task?.container?.image, "nginx:2");
+  t.truthy(manager.store.byName("service", "shop_db"));
+  const pruned = (await muster("stack", "deploy", "-d", "--prune", "-c", file, "shop")).lines;
+  t.is(pruned[0], "Removing service shop_db");
+  t.is(manager.store.byName("service", "shop_db"), undefined);
+});
+
+test("an image that was pinned, a forced restart and a login survive a deployment", async (t) => {
+  const { muster, service, write } = await stage(t);
+  const file = write("compose.yaml", "services: {web: {image: 'nginx:1'}}");
+  await muster("stack", "deploy", "-d", "-c", file, "s");
+  const pinned = `nginx:1@sha256:${"a".repeat(64)}`;
+  await muster("service", "update", "-d", "--force", "--image", pinned, "s_web");
+  const again = await muster("stack", "deploy", "-d", "--resolve-image", "changed", "-c", file, "s");
+  t.regex(again.lines.join("\n"), /^Unchanged service s_web/);
+  write("compose.yaml", "services: {web: {image: 'nginx:1', user: u}}");
+  await muster("stack", "deploy", "-d", "--resolve-image", "changed", "-c", file, "s");
+  t.like(service("s_web").spec?.task, { forceUpdate: 1, container: { image: pinned, user: "u" } });
+  await muster("stack", "deploy", "-d", "-c", file, "s");
+  t.is(service("s_web").spec?.task?.container?.image, "nginx:1");
+});
+
+test("a mistake anywhere leaves the cluster as it was", async (t) => {
+  const { muster, manager, write } = await stage(t);
+  const file = write("compose.yaml", shop.replace("file: key.txt", "external: true"));
+  const before = manager.store.version;
+  const { status, remarks, lines } = await muster("stack", "deploy", "-c", file, "shop");
+  t.deepEqual([status, lines], [1, []]);
+  t.deepEqual(remarks, ["muster: secret 'key' is external, and there is none: make it before the stack is deployed"]);
+  t.is(manager.store.version, before);
+});
+
+test("other content under the name of a secret or a config is refused, with what to do", async (t) => {
+  const { muster, manager, write } = await stage(t);
+  write("key.txt", "hidden");
+  const file = write("compose.yaml", shop);
+  await muster("stack", "deploy", "-d", "-c", file, "shop");
+  const before = manager.store.version;
+  write("key.txt", "other");
+  const { status, remarks } = await muster("stack", "deploy", "-d", "-c", file, "shop");
+  t.is(status, 1);
+  t.regex(remarks.join(), /secret shop_key is in the cluster with other content, .*give it another name/);
+  t.false(remarks.join().includes("other\n"));
+  write("key.txt", "hidden");
+  write("compose.yaml", shop.replace("a = 1", "a = 2"));
+  t.regex((await muster("stack", "deploy", "-d", "-c", file, "shop")).remarks.join(), /config shop_settings is in/);
+  t.is(manager.store.version, before);
+  write("compose.yaml", shop.replace("file: key.txt", "file: key.txt, labels: [new=1]"));
+  t.regex((await muster("stack", "deploy", "-d", "-c", file, "shop")).lines[0] ?? "", /^Updating secret shop_key/);
+  t.is(manager.store.byName("secret", "shop_key")?.spec?.annotations?.labels["new"], "1");
+});
+
+test("stack rm removes services, then secrets, configs and networks, and nothing of others", async (t) => {
+  const { muster, manager, write } = await stage(t);
+  write("key.txt", "hidden");
+  const file = write("compose.yaml", shop);
+  await muster("stack", "deploy", "-d", "-c", file, "shop");
+  await muster("stack", "deploy", "-d", "-c", file, "shop2").then(({ remarks }) => t.regex(remarks.join(), /port/));
+  const { lines, status, remarks } = await muster("stack", "rm", "shop");
+  t.deepEqual([status, remarks], [0, []]);
+  t.deepEqual(lines, [
+    "Removing service shop_db",
+    "Removing service shop_web",
+    "Removing secret shop_key",
+    "Removing config shop_settings",
+    "Removing network shop_back",
+    "Removing network shop_front",
+  ]);
+  const left = [...manager.store.all("network")].map(({ spec }) => spec?.annotations?.name);
+  t.true(left.includes("shop2_back"));
+  t.false(left.includes("shop_back"));
+  t.deepEqual((await muster("stack", "rm", "shop")).remarks, ["nothing found in stack: shop"]);
+});
+
+test("stack ls, services and ps list what is of a stack", async (t) => {
+  const { muster, manager, write } = await stage(t);
+  write("key.txt", "hidden");
+  await muster("stack", "deploy", "-d", "-c", write("compose.yaml", shop), "shop");
+  await muster("stack", "deploy", "-d", "-c", write("one.yaml", "services: {a: {image: bb}}"), "one");
+  const rows = (await muster("stack", "ls")).lines;
+  t.regex(rows[0] ?? "", /^NAME +SERVICES$/);
+  t.deepEqual(
+    rows.slice(1).map((row) => row.split(/ +/)),
+    [
+      ["one", "1"],
+      ["shop", "2"],
+    ],
+  );
+  t.deepEqual((await muster("stack", "ls", "-q")).lines, ["one", "shop"]);
+  t.like(JSON.parse((await muster("stack", "ls", "--format", "json")).lines[0] ?? ""), { Name: "one", Services: "1" });
+  const services = (await muster("stack", "services", "shop")).lines;
+  t.is(services.length, 3);
+  t.regex(services[2] ?? "", /shop_web +replicated +0\/2 +nginx:1 +\*:8080->80\/tcp/);
+  t.is((await muster("stack", "services", "-q", "--filter", "name=shop_d", "shop")).lines.length, 1);
+  t.deepEqual((await muster("stack", "ps", "nope")).remarks, ["muster: nothing found in stack: nope"]);
+  t.regex((await muster("stack", "ps", "shop")).lines[0] ?? "", /^ID +NAME +IMAGE +NODE/);
+  t.is(manager.store.byName("service", "one_a")?.spec?.task?.networks.length, 1);
+});
+
+test("external networks are used under their own names, and must be there", async (t) => {
+  const { muster, manager, write, service } = await stage(t);
+  const file = write(
+    "compose.yaml",
+    "services: {a: {image: bb, networks: [out]}}\nnetworks: {out: {external: true, name: shared}}",
+  );
+  t.deepEqual((await muster("stack", "deploy", "-d", "-c", file, "s")).remarks, [
+    "muster: network 'shared' is external, and there is none: make it before the stack is deployed",
+  ]);
+  manager.seed(
+    "network",
+    Network.create({ id: "net1", spec: NetworkSpec.create({ annotations: Annotations.create({ name: "shared" }) }) }),
+  );
+  t.deepEqual((await muster("stack", "deploy", "-d", "-c", file, "s")).lines, ["Creating service s_a"]);
+  t.is(service("s_a").spec?.task?.networks[0]?.target, "net1");
+});
+
+test("x-muster makes a service of plain processes", async (t) => {
+  const { muster, write, service } = await stage(t);
+  const text = (more: string): string =>
+    `services: {a: {command: sleep 600, environment: {A: 1}, working_dir: /tmp, x-muster: {driver: exec}${more}}}`;
+  await muster("stack", "deploy", "-d", "-c", write("c.yaml", text("")), "s");
+  const task = service("s_a").spec?.task;
+  t.is(task?.networks.length, 0);
+  t.like(ExecSpec.decode(task?.generic?.payload?.value ?? new Uint8Array()), {
+    command: "sleep",
+    args: ["600"],
+    env: ["A=1"],
+    dir: "/tmp",
+  });
+  t.regex(
+    (await muster("stack", "deploy", "-d", "-c", write("c.yaml", text(", volumes: [/x]")), "s")).remarks.join(),
+    /c\.yaml:1: services\.a\.volumes fits containers only/,
+  );
+});
+
+test("what a cluster has no use for is named once and does no harm", async (t) => {
+  const { muster, write } = await stage(t);
+  const text =
+    "services:\n  a: {image: bb, build: ., privileged: true, ports: ['127.0.0.1:80:80']}\n  b: {image: bb, build: .}\n";
+  const { remarks, status } = await muster("stack", "deploy", "-d", "-c", write("c.yaml", text), "s");
+  t.is(status, 0);
+  t.deepEqual(remarks, [
+    "warning: ignoring what a cluster has no use for: build, privileged",
+    "warning: ignoring the addresses of ports (127.0.0.1): a service's port answers on all addresses of a node",
+  ]);
+});
+
+test("names that no stack can have, and commands without files, are refused", async (t) => {
+  const { muster } = await stage(t);
+  t.like(await muster("stack", "deploy", "s"), { status: 125 });
+  t.like(await muster("stack", "deploy", "-c", "x", " "), { status: 1 });
+  t.like(await muster("stack", "deploy", "-c", "/nowhere/x.yaml", "s"), {
+    status: 1,
+    remarks: ["muster: cannot read the Compose file /nowhere/x.yaml: there is no such file"],
+  });
+  t.like(await muster("stack", "deploy", "--resolve-image", "often", "-c", "x", "s"), { status: 125 });
+});
