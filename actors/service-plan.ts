@@ -1,20 +1,7 @@
 /** Answers PlanService on the leader: checks the request as Control does, has the plan made from the store, and shows it. */
-import { isIngress } from "../machines/validation/network.ts";
-import { firstRefusal, refuse } from "../machines/refusal.ts";
-import { isSameMessage } from "../machines/same-message.ts";
 import { WhatIf } from "../machines/scheduling/what-if.ts";
 import { planService, type PlanStep, type ServicePlan } from "../machines/service-plan.ts";
-import { newService, rolledBackService, updatedService } from "../machines/service-update.ts";
 import { isWanted, observedState } from "../machines/task.ts";
-import { checkReferencesExist } from "../machines/validation/reference.ts";
-import {
-  checkIngressExists,
-  checkPortConflicts,
-  checkServiceSpec,
-  checkServiceUpdate,
-  checkTaskNetworks,
-  type IngressLookup,
-} from "../machines/validation/service.ts";
 import {
   PlannedNode,
   PlannedStep,
@@ -24,11 +11,10 @@ import {
   Version,
   type PlanServiceRequest,
   type Service,
-  type ServiceSpec,
   type Task,
 } from "../proto/gen/messages.ts";
-import { RpcError, Status } from "../runtime/rpc.ts";
-import { demand, rejection } from "./control/answer.ts";
+import { notFound } from "./control/answer.ts";
+import { changedService, checkedSpec, createdService, restoredService } from "./control/service-request.ts";
 import type { Environment } from "./environment.ts";
 import { placementView } from "./placement-view.ts";
 
@@ -45,7 +31,10 @@ export function answerPlan(
   const { store, clock } = env;
   const nowMs = clock.now();
   const before = request.serviceId === "" ? null : serviceOf(env, request.serviceId);
-  const after = before === null ? created(env, request.spec) : changed(env, before, request);
+  const after =
+    before === null
+      ? createdService(env, checkedSpec(request.spec), () => newServiceId)
+      : changed(env, before, request);
   const tasks: readonly Task[] = before === null ? [] : [...store.tasksByService(before.id)];
   const [cluster] = store.all("cluster");
   const plan = planService(before, after, {
@@ -66,19 +55,8 @@ export function answerPlan(
 
 function serviceOf({ store }: Pick<Environment, "store">, id: string): Service {
   const service = store.get("service", id);
-  if (service === undefined) throw new RpcError(Status.NOT_FOUND, `service ${id} not found`);
+  if (service === undefined) throw notFound("service", id);
   return service;
-}
-
-function created(env: Pick<Environment, "store" | "clock">, spec: ServiceSpec | null): Service {
-  demand(checkServiceSpec(spec));
-  if (spec === null) throw new RpcError(Status.INVALID_ARGUMENT, "invalid argument");
-  checkSurroundings(env, spec, "", true);
-  const name = spec.annotations?.name ?? "";
-  if (env.store.byName("service", name) !== undefined) {
-    throw rejection(refuse("already-exists", `name conflicts with an existing object: service ${name} already exists`));
-  }
-  return newService(newServiceId, spec, env.clock.now());
 }
 
 function changed(
@@ -86,45 +64,8 @@ function changed(
   before: Service,
   { rollback, spec }: PlanServiceRequest,
 ): Service {
-  const nowMs = env.clock.now();
-  if (rollback) {
-    const back = rolledBackService(before, nowMs);
-    if (back.kind === "refused") throw rejection(back.refusal);
-    return back.service;
-  }
-  demand(checkServiceSpec(spec));
-  if (spec === null) throw new RpcError(Status.INVALID_ARGUMENT, "invalid argument");
-  demand(checkServiceUpdate(before, spec));
-  checkSurroundings(env, spec, before.id, !isSameMessage(spec.endpoint, before.spec?.endpoint ?? null));
-  return updatedService(before, spec, before.meta?.version ?? Version.create(), nowMs);
-}
-
-/** As Control checks what depends on what else exists. */
-function checkSurroundings(
-  { store }: Pick<Environment, "store">,
-  spec: ServiceSpec,
-  id: string,
-  arePortsChecked: boolean,
-): void {
-  const networks = [...store.all("network")].filter(isIngress);
-  const lookup: IngressLookup = {
-    hasIngress: networks.length > 0,
-    ingressNameFor: (target) => {
-      const found = networks.find(
-        ({ id: own, spec: wanted }) => own === target || wanted?.annotations?.name === target,
-      );
-      return found === undefined ? null : (found.spec?.annotations?.name ?? "");
-    },
-  };
-  const nameIn = (table: "secret" | "config") => (object: string) => store.get(table, object)?.spec?.annotations?.name;
-  demand(
-    firstRefusal(
-      () => checkTaskNetworks(spec, lookup),
-      () => (arePortsChecked ? checkPortConflicts(spec, id, store.all("service")) : null),
-      () => checkIngressExists(spec, lookup),
-      () => checkReferencesExist(spec, nameIn("secret"), nameIn("config")),
-    ),
-  );
+  if (rollback) return restoredService(env, before);
+  return changedService(env, before, checkedSpec(spec), before.meta?.version ?? Version.create());
 }
 
 function waitingOf({ store }: Pick<Environment, "store">, serviceId: string): number {

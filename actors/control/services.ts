@@ -5,21 +5,10 @@
  *     and once more by the ledger (machines/service-conflicts.ts), so that it holds for two managers too.
  */
 import { matchesService } from "../../machines/list-filters.ts";
-import { isIngress } from "../../machines/validation/network.ts";
-import { checkNetworksExist, checkReferencesExist } from "../../machines/validation/reference.ts";
-import { firstRefusal, invalid, refuse } from "../../machines/refusal.ts";
-import { isSameMessage } from "../../machines/same-message.ts";
+import { invalid } from "../../machines/refusal.ts";
 import { withDefaults } from "../../machines/service-defaults.ts";
 import { countTasks } from "../../machines/service-status.ts";
-import { newService, rolledBackService, updatedService } from "../../machines/service-update.ts";
-import {
-  checkIngressExists,
-  checkPortConflicts,
-  checkServiceSpec,
-  checkServiceUpdate,
-  checkTaskNetworks,
-  type IngressLookup,
-} from "../../machines/validation/service.ts";
+import { checkServiceUpdate } from "../../machines/validation/service.ts";
 import {
   CreateServiceResponse,
   GetServiceResponse,
@@ -29,7 +18,6 @@ import {
   RemoveServiceResponse,
   UpdateServiceRequest_Rollback,
   UpdateServiceResponse,
-  type Network,
   type Service,
   type ServiceSpec,
 } from "../../proto/gen/messages.ts";
@@ -38,6 +26,7 @@ import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Environment } from "../environment.ts";
 import { demand, demandGiven, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers } from "./handlers.ts";
+import { changedService, checkedSpec, createdService, nameConflict, restoredService } from "./service-request.ts";
 import { atVersion, commit, creation, removal, replacement, stored } from "./write.ts";
 
 type ServiceMethods = Pick<
@@ -56,59 +45,14 @@ export function serviceHandlers(env: Environment): ServiceMethods {
     return service;
   }
 
-  function ingress(): IngressLookup {
-    const networks = [...store.all("network")].filter(isIngress);
-    return {
-      hasIngress: networks.length > 0,
-      ingressNameFor: (target) => {
-        const name = (network: (typeof networks)[number]): string => network.spec?.annotations?.name ?? "";
-        const found = networks.find((network) => network.id === target || name(network) === target);
-        return found === undefined ? null : name(found);
-      },
-    };
-  }
-
-  /** By id, else by name. */
-  function networkOf(target: string): Network | undefined {
-    return target === "" ? undefined : (store.get("network", target) ?? store.byName("network", target));
-  }
-
-  /** Checks 10 to 13 of SwarmKit's order: everything that depends on what else exists. What an update keeps is not looked at. */
-  function checkSurroundings(spec: ServiceSpec, id: string, before: ServiceSpec | null): void {
-    const lookup = ingress();
-    const nameIn = (table: "secret" | "config") => (object: string) =>
-      store.get(table, object)?.spec?.annotations?.name;
-    const arePortsKept = before !== null && isSameMessage(spec.endpoint, before.endpoint);
-    const areNetworksKept =
-      before !== null &&
-      isSameMessage(spec.task?.networks, before.task?.networks) &&
-      isSameMessage(spec.networks, before.networks);
-    demand(
-      firstRefusal(
-        () => checkTaskNetworks(spec, lookup),
-        () => (areNetworksKept ? null : checkNetworksExist(spec, (target) => networkOf(target) !== undefined)),
-        () => (arePortsKept ? null : checkPortConflicts(spec, id, store.all("service"))),
-        () => checkIngressExists(spec, lookup),
-        () => checkReferencesExist(spec, nameIn("secret"), nameIn("config")),
-      ),
-    );
-  }
-
-  function nameConflict(name: string): RpcError {
-    return rejection(
-      refuse("already-exists", `name conflicts with an existing object: service ${name} already exists`),
-    );
-  }
-
   async function create(spec: ServiceSpec, call: Parameters<ServiceMethods["CreateService"]>[1]): Promise<Service> {
-    checkSurroundings(spec, "", null);
-    const name = spec.annotations?.name ?? "";
-    if (store.byName("service", name) !== undefined) throw nameConflict(name);
-    const service = newService(newId(random), spec, env.clock.now());
+    const service = createdService(env, spec, () => newId(random));
     try {
       await commit(env, call, creation("service", service));
     } catch (error) {
-      if (error instanceof RpcError && error.code === Status.ALREADY_EXISTS) throw nameConflict(name);
+      if (error instanceof RpcError && error.code === Status.ALREADY_EXISTS) {
+        throw nameConflict(spec.annotations?.name ?? "");
+      }
       throw error;
     }
     return stored(env, "service", service);
@@ -129,27 +73,22 @@ export function serviceHandlers(env: Environment): ServiceMethods {
     },
 
     async CreateService({ spec }, call) {
-      demand(checkServiceSpec(spec));
-      if (spec === null) throw rejection(invalid("invalid argument"));
-      return CreateServiceResponse.create({ service: await create(spec, call) });
+      return CreateServiceResponse.create({ service: await create(checkedSpec(spec), call) });
     },
 
     async UpdateService({ serviceId, serviceVersion, spec, rollback }, call) {
       demandGiven(serviceId, serviceVersion, spec);
-      demand(checkServiceSpec(spec));
-      if (spec === null || serviceVersion === null) throw rejection(invalid("invalid argument"));
+      const wanted = checkedSpec(spec);
       const before = serviceOf(serviceId);
-      demand(checkServiceUpdate(before, spec));
+      if (serviceVersion === null) throw rejection(invalid("invalid argument"));
       let after: Service;
       if (rollback === UpdateServiceRequest_Rollback.PREVIOUS) {
-        const back = rolledBackService(before, env.clock.now());
-        if (back.kind === "refused") throw rejection(back.refusal);
-        after = back.service;
+        // The spec that comes with it is not used, and checked all the same, as SwarmKit does.
+        demand(checkServiceUpdate(before, wanted));
+        after = restoredService(env, before);
       } else {
-        after = updatedService(before, spec, serviceVersion, env.clock.now());
+        after = changedService(env, before, wanted, serviceVersion);
       }
-      // Of a rollback it is the spec before that will be, which others may have got in the way of meanwhile.
-      checkSurroundings(after.spec ?? spec, serviceId, before.spec);
       await commit(env, call, replacement("service", atVersion("service", after, serviceVersion)));
       return UpdateServiceResponse.create({ service: stored(env, "service", after) });
     },

@@ -8,6 +8,7 @@ import {
   ExecSpec,
   GenericRuntimeSpec,
   GlobalService,
+  NetworkAttachmentConfig,
   NodeSpec,
   NodeSpec_Availability,
   Placement,
@@ -162,6 +163,11 @@ test("what Control would refuse is refused", async (t) => {
   t.is(refusal(PlanServiceRequest.create({ spec: specOf("web", 1) })), Status.ALREADY_EXISTS);
   t.is(refusal(PlanServiceRequest.create({ spec: specOf("", 1) })), Status.INVALID_ARGUMENT);
   t.is(refusal(PlanServiceRequest.create({ serviceId: "nobody", spec: specOf("x", 1) })), Status.NOT_FOUND);
+  const networks = [NetworkAttachmentConfig.create({ target: "nowhere" })];
+  for (const serviceId of ["", "web"]) {
+    const spec = specOf(serviceId === "" ? "other" : "web", 1, { networks });
+    t.is(refusal(PlanServiceRequest.create({ serviceId, spec })), Status.INVALID_ARGUMENT, "no such network");
+  }
   t.is(refusal(PlanServiceRequest.create({ serviceId: "web", rollback: true })), Status.FAILED_PRECONDITION);
 });
 

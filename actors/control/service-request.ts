@@ -1,0 +1,99 @@
+/**
+ * What a request to create, update or roll back a service comes to: the checks in SwarmKit's order, and the service that
+ * would be stored. For the methods that write it, and for the plan that only shows it. Each throws RpcError.
+ */
+import { firstRefusal, invalid, refuse } from "../../machines/refusal.ts";
+import { isSameMessage } from "../../machines/same-message.ts";
+import { newService, rolledBackService, updatedService } from "../../machines/service-update.ts";
+import { isIngress } from "../../machines/validation/network.ts";
+import { checkNetworksExist, checkReferencesExist } from "../../machines/validation/reference.ts";
+import {
+  checkIngressExists,
+  checkPortConflicts,
+  checkServiceSpec,
+  checkServiceUpdate,
+  checkTaskNetworks,
+  type IngressLookup,
+} from "../../machines/validation/service.ts";
+import type { Network, Service, ServiceSpec, Version } from "../../proto/gen/messages.ts";
+import type { RpcError } from "../../runtime/rpc.ts";
+import type { Store } from "../../runtime/store/store.ts";
+import type { Environment } from "../environment.ts";
+import { demand, rejection } from "./answer.ts";
+
+type RequestEnvironment = Pick<Environment, "store" | "clock">;
+
+export function checkedSpec(spec: ServiceSpec | null): ServiceSpec {
+  demand(checkServiceSpec(spec));
+  if (spec === null) throw rejection(invalid("invalid argument"));
+  return spec;
+}
+
+export function nameConflict(name: string): RpcError {
+  return rejection(refuse("already-exists", `name conflicts with an existing object: service ${name} already exists`));
+}
+
+/** `id`: asked for once all checks have passed. */
+export function createdService({ clock, store }: RequestEnvironment, spec: ServiceSpec, id: () => string): Service {
+  checkSurroundings(store, spec, "", null);
+  const name = spec.annotations?.name ?? "";
+  if (store.byName("service", name) !== undefined) throw nameConflict(name);
+  return newService(id(), spec, clock.now());
+}
+
+/** `version`: of the service that the caller read. */
+export function changedService(
+  { clock, store }: RequestEnvironment,
+  before: Service,
+  spec: ServiceSpec,
+  version: Version,
+): Service {
+  demand(checkServiceUpdate(before, spec));
+  checkSurroundings(store, spec, before.id, before.spec);
+  return updatedService(before, spec, version, clock.now());
+}
+
+export function restoredService({ clock, store }: RequestEnvironment, before: Service): Service {
+  const back = rolledBackService(before, clock.now());
+  if (back.kind === "refused") throw rejection(back.refusal);
+  // Others may have got in the way of the spec before meanwhile.
+  if (back.service.spec !== null) checkSurroundings(store, back.service.spec, before.id, before.spec);
+  return back.service;
+}
+
+/** Checks 10 to 13 of SwarmKit's order: everything that depends on what else exists. What an update keeps is not looked at. */
+function checkSurroundings(store: Store, spec: ServiceSpec, id: string, before: ServiceSpec | null): void {
+  const lookup = ingressOf(store);
+  const nameIn = (table: "secret" | "config") => (object: string) => store.get(table, object)?.spec?.annotations?.name;
+  const arePortsKept = before !== null && isSameMessage(spec.endpoint, before.endpoint);
+  const areNetworksKept =
+    before !== null &&
+    isSameMessage(spec.task?.networks, before.task?.networks) &&
+    isSameMessage(spec.networks, before.networks);
+  demand(
+    firstRefusal(
+      () => checkTaskNetworks(spec, lookup),
+      () => (areNetworksKept ? null : checkNetworksExist(spec, (target) => networkOf(store, target) !== undefined)),
+      () => (arePortsKept ? null : checkPortConflicts(spec, id, store.all("service"))),
+      () => checkIngressExists(spec, lookup),
+      () => checkReferencesExist(spec, nameIn("secret"), nameIn("config")),
+    ),
+  );
+}
+
+function ingressOf(store: Store): IngressLookup {
+  const networks = [...store.all("network")].filter(isIngress);
+  const name = (network: Network): string => network.spec?.annotations?.name ?? "";
+  return {
+    hasIngress: networks.length > 0,
+    ingressNameFor: (target) => {
+      const found = networks.find((network) => network.id === target || name(network) === target);
+      return found === undefined ? null : name(found);
+    },
+  };
+}
+
+/** By id, else by name. */
+function networkOf(store: Store, target: string): Network | undefined {
+  return target === "" ? undefined : (store.get("network", target) ?? store.byName("network", target));
+}
