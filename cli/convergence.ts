@@ -36,11 +36,11 @@ const busy: readonly UpdateStatus_UpdateState[] = [
   UpdateStatus_UpdateState.ROLLBACK_STARTED,
 ];
 
-/** Nodes whose tasks nobody waits for: a paused one keeps what it has, the others lose it. */
-function closedNodes(service: Service, nodes: Iterable<Node>): ReadonlySet<string> {
-  const closed = new Set<string>();
-  for (const node of nodes) if (admissionOf(service, node).kind !== "open") closed.add(node.id);
-  return closed;
+/** The tasks that are waited for. On a node that is not open to a global service they are not: a paused one keeps what it has, the others lose it. */
+function awaited(service: Service, tasks: readonly Task[], nodes: readonly Node[]): readonly Task[] {
+  if (modeOf(service.spec) !== "global") return tasks;
+  const open = new Set(nodes.filter((node) => admissionOf(service, node).kind === "open").map(({ id }) => id));
+  return tasks.filter(({ nodeId }) => open.has(nodeId));
 }
 
 /** A global service wants a task on each node that is open to it, whether it has been made yet or not. */
@@ -115,8 +115,8 @@ export function convergence(
   const mode = modeOf(service.spec);
   const all = [...tasks];
   if (isJob(service.spec)) return jobConvergence(service, all, nodes);
-  const closed = mode === "global" ? closedNodes(service, nodes) : new Set<string>();
-  const current = all.filter((task) => !closed.has(task.nodeId) && task.desiredState <= TaskState.RUNNING);
+  const ours = awaited(service, all, nodes);
+  const current = ours.filter((task) => task.desiredState <= TaskState.RUNNING);
   const isDone = (task: Task): boolean =>
     task.status?.state === TaskState.RUNNING && task.desiredState === TaskState.RUNNING && isUpToDate(task, service);
   const done = current.filter(isDone).length;
@@ -129,7 +129,7 @@ export function convergence(
     return { kind: "converged", wanted, isProven: update !== undefined && watched.includes(update) };
   }
   if (isSettled && done < wanted) {
-    const given = givenUp(service, all);
+    const given = givenUp(service, ours);
     if (given !== null) return { kind: "failed", reason: given };
   }
   const waiting = current.find((task) => !isDone(task) && (task.status?.err ?? "") !== "");

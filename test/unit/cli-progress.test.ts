@@ -11,6 +11,9 @@ import {
   Duration,
   JobStatus,
   Meta,
+  Node,
+  NodeSpec,
+  NodeSpec_Availability,
   Service,
   ServiceSpec,
   TaskState,
@@ -161,6 +164,17 @@ test("a slot that is over and gets no successor is the end of waiting", (t) => {
   t.is(judge(onFailure, failed(onFailure, 1, TaskState.COMPLETE)).kind, "failed");
   const always = serviceWith({});
   t.is(judge(always, failed(always, 1), failed(always, 2)).kind, "moving");
+});
+
+test("what ended on a node that a global service has left is not the end of waiting", (t) => {
+  const service = serviceWith({ mode: "global", "restart-condition": "none" });
+  const left = taskOf(service, 0, "left", TaskState.FAILED, { id: "old", desiredState: TaskState.SHUTDOWN });
+  const [open, paused] = [readyNode("open", "alpha"), readyNode("left", "beta")];
+  const spec = NodeSpec.create({ membership: 1, availability: NodeSpec_Availability.PAUSE });
+  for (const nodes of [[open], [open, Node.patch(paused, { spec })]]) {
+    t.like(convergence(service, [left], nodes, false), { kind: "moving", done: 0, wanted: 1 });
+  }
+  t.is(convergence(service, [left], [open, paused], false).kind, "failed", "it is open again");
 });
 
 test("neighbouring ports are one range", (t) => {
