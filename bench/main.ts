@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";
@@ -8,6 +8,7 @@ import { failoverTable } from "./failover.ts";
 import { loadTables, type Load } from "./load.ts";
 import { microTables } from "./micro.ts";
 import { schedulerTable } from "./scheduler.ts";
+import { watchTable } from "./watch.ts";
 
 const { values } = parseArgs({ options: { short: { type: "boolean", default: false }, only: { type: "string" } } });
 const { short, only } = values;
@@ -27,6 +28,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   failover: () => failoverTable(short),
   micro: () => microTables(short),
   scheduler: () => schedulerTable(short),
+  watch: () => watchTable(short),
 };
 
 if (only !== undefined && groups[only] === undefined) {
