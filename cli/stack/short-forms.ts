@@ -27,12 +27,9 @@ type Rewrite = (node: Node, path: string) => Node | undefined;
 function pairsWith(lone: null | ""): Rewrite {
   return (node, path) => {
     if (node.kind !== "list") {
-      return node.kind === "mapping" && lone === ""
-        ? mapping(
-            [...node.entries].map(([key, { value }]) => [key, textNode(value, "")] as const),
-            node.at,
-          )
-        : node;
+      if (node.kind !== "mapping" || lone === null) return node;
+      const texts = [...node.entries].map(([key, { value }]) => [key, textNode(value, "")] as const);
+      return { ...mapping(texts, node.at), tag: node.tag };
     }
     const pairs = node.items.map((item) => {
       const text = textOf(item);

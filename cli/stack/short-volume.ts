@@ -4,14 +4,16 @@ import { absolutePath } from "./paths.ts";
 
 const propagations = new Set(["rprivate", "private", "rshared", "shared", "rslave", "slave"]);
 
-/** At the colons, save that of a Windows drive. */
+/** At the colons, save that of a Windows drive: a letter before `\\`, or before `/` when a path follows (`C:/a:/b`). */
 function parts(text: string): readonly string[] {
+  const words = text.split(":");
   const found: string[] = [];
-  for (const part of text.split(":")) {
-    const last = found.at(-1);
-    const isDrive = last !== undefined && /^[A-Za-z]$/.test(last) && /^[\\/]/.test(part);
-    if (isDrive) found[found.length - 1] = `${last}:${part}`;
-    else found.push(part);
+  for (let at = 0; at < words.length; at += 1) {
+    const [word = "", next = "", behind = ""] = words.slice(at);
+    const isDrive =
+      /^[A-Za-z]$/.test(word) && (next.startsWith("\\") || (next.startsWith("/") && /^[/\\]/.test(behind)));
+    found.push(isDrive ? `${word}:${next}` : word);
+    if (isDrive) at += 1;
   }
   return found;
 }

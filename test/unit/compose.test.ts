@@ -1,0 +1,354 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import fc from "fast-check";
+import { parseEnvFile } from "../../cli/stack/env-file.ts";
+import { interpolated, InterpolationError } from "../../cli/stack/interpolate.ts";
+import { plainOf } from "../../cli/stack/located.ts";
+import { inOrderOfDependence } from "../../cli/stack/order.ts";
+import { loadProject } from "../../cli/stack/project.ts";
+import { View } from "../../cli/stack/view.ts";
+import { parseYaml } from "../../cli/stack/yaml.ts";
+import { UserError } from "../../cli/user-error.ts";
+import { tempDir } from "../fixtures/muster.ts";
+
+interface Loaded {
+  readonly plain: Record<string, Record<string, Record<string, unknown>>>;
+  readonly warnings: readonly string[];
+  readonly folder: string;
+}
+
+/** Loads a project from texts; the first is the Compose file, as are all whose names end in `.yaml` and begin with `c`. */
+function load(t: ExecutionContext, files: Readonly<Record<string, string>>, env: Record<string, string> = {}): Loaded {
+  const folder = tempDir(t, "compose");
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), text);
+  }
+  const warnings: string[] = [];
+  const composes = Object.keys(files).filter((name) => /^c.*\.yaml$/.test(name));
+  const { tree } = loadProject({
+    files: composes.map((name) => join(folder, name)),
+    environment: env,
+    warn: (text) => warnings.push(text),
+  });
+  return { plain: plainOf(tree) as Loaded["plain"], warnings, folder };
+}
+
+const a = (service: string): string => `services:\n  a:\n    image: bb\n${service.replaceAll(/^/gm, "    ")}`;
+
+const refused = test.macro((t, text: string, sentence: RegExp) => {
+  const { message } = t.throws(() => load(t, { "c.yaml": text }), { instanceOf: UserError });
+  t.regex(message, sentence);
+  t.regex(message, /^\/.*\/c\.yaml:\d+: /);
+  t.false(message.includes("\n"));
+});
+
+test(
+  "an unknown key",
+  refused,
+  a("imagee: x"),
+  /c\.yaml:4: services\.a\.imagee is not a key .* did you mean 'image'\?$/,
+);
+test(
+  "an unknown key that is like none",
+  refused,
+  a("zzzzzzzz: x"),
+  /services\.a\.zzzzzzzz is not a key of a Compose file$/,
+);
+test(
+  "an unknown key at the top",
+  refused,
+  "service: {}",
+  /c\.yaml:1: service is not a key .* did you mean 'services'\?/,
+);
+test("a list for a text", refused, a("hostname: [x]"), /c\.yaml:4: services\.a\.hostname must be a text, not a list/);
+test("a text for a mapping", refused, a("deploy: x"), /services\.a\.deploy must be empty or a mapping, not 'x'/);
+test("a service that is none", refused, "services:\n  a: 5", /c\.yaml:2: services\.a must be a mapping, not 5/);
+test(
+  "a choice",
+  refused,
+  a("deploy:\n  mode: many"),
+  /c\.yaml:5: services\.a\.deploy\.mode must be one of replicated, /,
+);
+test(
+  "a number too large",
+  refused,
+  a("ports:\n  - {target: 70000}"),
+  /ports\[0\]\.target must be a whole number from 1/,
+);
+test("a port that is none", refused, a("ports: ['x:80']"), /ports\[0\] must be \[PUBLISHED:\]TARGET/);
+test("a volume that is none", refused, a("volumes: ['a:b:c:d']"), /volumes\[0\] must be \[SOURCE:\]TARGET/);
+test("a needed key", refused, a("volumes: [{target: /x}]"), /volumes\[0\] needs 'type'/);
+test("two keys of one name", refused, a("image: b2"), /c\.yaml:\d+: .*unique/i);
+test("a broken flow", refused, "services: [", /c\.yaml:1: /);
+test("a list as file", refused, "- a", /a Compose file is a mapping/);
+test("an anchor that is not there", refused, a("hostname: *x"), /c\.yaml:4: /);
+test("a variable without end", refused, a("hostname: '${X'"), /c\.yaml:4: services\.a\.hostname has a '\$\{' without/);
+test("a variable that must be", refused, a("hostname: '${X:?say it}'"), /needs the variable X: say it/);
+test("a lone dollar", refused, a("hostname: 'a$'"), /'\$' that begins no variable: write \$\$/);
+test("a quote without end", refused, a(`command: 'a "b'`), /services\.a\.command has a quote without its end/);
+test("a name of blanks", refused, "services:\n  'a b': {image: x}", /services\."a b" has a name of other characters/);
+test("a missing file of variables", refused, a("env_file: none.env"), /cannot read the environment file .*none\.env/);
+test("a circle of extends", refused, a("extends: a"), /services\.a\.extends goes round in a circle/);
+test("extends of nothing", refused, a("extends: {service: b}"), /names the service 'b', which is not there/);
+test(
+  "aliases upon aliases",
+  refused,
+  `x-a: &a [1,2,3,4,5,6,7,8,9,10]\n${Array.from("bcdefg")
+    .map((name, at) => `x-${name}: &${name} [${Array.from({ length: 10 }, () => `*${"abcdef".charAt(at)}`).join(",")}]`)
+    .join("\n")}`,
+  /aliases make more than|is more than|Excessive/i,
+);
+
+test("variables: defaults, errors, replacements, dollars, one within the other", (t) => {
+  const held: Record<string, string> = { A: "1", E: "" };
+  const missing: string[] = [];
+  const variables = { get: (name: string) => held[name], missing: (name: string) => void missing.push(name) };
+  const cases: readonly (readonly [string, string])[] = [
+    ["$A-${A}-$$A-$${A}", "1-1-$A-${A}"],
+    ["${U:-d}${E:-d}${A:-d}", "dd1"],
+    ["${U-d}${E-d}${A-d}", "d1"],
+    ["${U:+r}${E:+r}${A:+r}", "r"],
+    ["${U+r}${E+r}${A+r}", "rr"],
+    ["${U:-${V:-${A}}x}}", "1x}"],
+    ["${A:?no}${E?no}", "1"],
+    ["${U:-}|${U:-a:-b}|${U:-$$}", "|a:-b|$"],
+  ];
+  for (const [text, expected] of cases) t.is(interpolated(text, variables), expected, text);
+  t.deepEqual(missing, []);
+  t.is(interpolated("[$U][${U}]", variables), "[][]");
+  t.deepEqual(missing, ["U", "U"]);
+  for (const text of ["${E:?no}", "${U?no}", "${}", "${1}", "${A!}", "$ ", "${A:~x}", "${"]) {
+    t.throws(() => interpolated(text, variables), { instanceOf: InterpolationError }, text);
+  }
+});
+
+test("interpolation ends with a text or its own error, whatever is written", (t) => {
+  const part = fc.constantFrom("$", "{", "}", "$$", "${", "A", ":-", "-", "?", ":+", " ", "B_1", "é");
+  fc.assert(
+    fc.property(fc.array(part, { maxLength: 12 }), (parts) => {
+      try {
+        interpolated(parts.join(""), { get: (name) => (name === "A" ? "v" : undefined) });
+      } catch (error) {
+        if (!(error instanceof InterpolationError)) throw error;
+      }
+    }),
+    { numRuns: 500 },
+  );
+  t.pass();
+});
+
+test("any YAML is a tree or a mistake with its line", (t) => {
+  const part = fc.constantFrom(
+    "a",
+    ": ",
+    "\n",
+    "  ",
+    "- ",
+    "&x ",
+    "*x",
+    "[",
+    "]",
+    "{",
+    "}",
+    "'",
+    '"',
+    "<<",
+    "|",
+    "!t ",
+    "#",
+    ",",
+    "? ",
+  );
+  fc.assert(
+    fc.property(fc.array(part, { maxLength: 20 }), (parts) => {
+      try {
+        plainOf(parseYaml(parts.join(""), "f"));
+      } catch (error) {
+        if (!(error instanceof UserError) || !/^f(:\d+)?: /.test(error.message)) throw error;
+      }
+    }),
+    { numRuns: 500 },
+  );
+  t.pass();
+});
+
+test("files of variables: quotes, comments, export, several lines, names alone", (t) => {
+  const text = [
+    "# comment",
+    "A=1",
+    "export B = two words  # not this",
+    "C='$A # kept'",
+    'D="$A\\n\\$A"',
+    'E="first',
+    'second"',
+    "F=$A$D",
+    "G: yaml",
+    "OUT",
+    "NONE",
+    "EMPTY=",
+    "H=a#b",
+  ].join("\r\n");
+  const read = parseEnvFile(text, "x.env", { get: (name) => (name === "OUT" ? "o" : undefined) });
+  t.deepEqual(Object.fromEntries(read), {
+    A: "1",
+    B: "two words",
+    C: "$A # kept",
+    D: "1\n$A",
+    E: "first\nsecond",
+    F: "11\n$A",
+    G: "yaml",
+    OUT: "o",
+    NONE: null,
+    EMPTY: "",
+    H: "a#b",
+  });
+  t.deepEqual(Object.fromEntries(parseEnvFile("A='x' # y", "x.env", { get: () => undefined }, true)), { A: "'x' # y" });
+  const line = (bad: string): string =>
+    t.throws(() => parseEnvFile(bad, "x.env", { get: () => undefined }), { instanceOf: UserError }).message;
+  t.regex(line("A=1\n=2"), /^x\.env:2: '=2' is not NAME=VALUE/);
+  t.regex(line('A=1\nB="x\n\n'), /^x\.env:2: B has a quote without its end/);
+  t.regex(line('A="1\n2"\nC="3" 4'), /^x\.env:3: C has '4' behind its closing quote/);
+});
+
+test("env_file lies beneath environment, of several the later wins, and what need not be there may be missing", (t) => {
+  const { plain } = load(
+    t,
+    {
+      "c.yaml": a(
+        "env_file: [one.env, {path: two.env}, {path: none.env, required: false}, {path: raw.env, format: raw}]\n" +
+          "environment: {C: own, OUTER: , UNSET: }",
+      ),
+      "one.env": "A=1\nB=1\nC=1\nALONE",
+      "two.env": "B=$A2\nD='q'",
+      "raw.env": "E='q'",
+    },
+    { OUTER: "x" },
+  );
+  t.deepEqual(plain["services"]?.["a"]?.["environment"], {
+    A: "1",
+    B: "",
+    D: "q",
+    E: "'q'",
+    C: "own",
+    OUTER: "x",
+    UNSET: null,
+  });
+});
+
+test(".env beside the first file sets variables, the environment wins, what is not set is said once", (t) => {
+  const { plain, warnings } = load(
+    t,
+    { "c.yaml": a("hostname: $A-$B-$C-$C"), ".env": "A=file\nB=file\n" },
+    { B: "outside" },
+  );
+  t.is(plain["services"]?.["a"]?.["hostname"], "file-outside--");
+  t.deepEqual(warnings, ["the variable C is not set: it is taken to be empty"]);
+});
+
+test("files are merged by Compose's rules", (t) => {
+  const { plain, folder } = load(t, {
+    "c1.yaml": a(
+      [
+        "command: a b",
+        "environment: {A: 1, B: 1}",
+        "ports: ['80:80', '81:81/udp']",
+        "volumes: ['./x:/x', 'v:/v']",
+        "dns: [1.1.1.1, 2.2.2.2]",
+        "networks: [one]",
+        "secrets: [s, {source: t, target: u}]",
+        "logging: {driver: json-file, options: {max-size: 1m}}",
+        "ulimits: {nofile: {soft: 1, hard: 2}}",
+        "extra_hosts: [x:1.1.1.1, x:2.2.2.2, y:3.3.3.3]",
+        "deploy: {replicas: 2, labels: [a=b], placement: {constraints: [c1]}}",
+      ].join("\n"),
+    ),
+    "c2.yaml": a(
+      [
+        "command: [c]",
+        "environment: [B=2, C]",
+        "ports: ['80:80', 82]",
+        "volumes: ['w:/v:ro']",
+        "dns: 2.2.2.2",
+        "networks: {two: {aliases: [z]}, one: }",
+        "secrets: [{source: w, target: u}]",
+        "logging: {options: {max-file: 2}}",
+        "ulimits: {nofile: 5}",
+        "extra_hosts: {x: 9.9.9.9}",
+        "deploy: {labels: {c: 1}, placement: {constraints: [c1, c2]}}",
+      ].join("\n"),
+    ),
+  });
+  t.deepEqual(plain["services"]?.["a"], {
+    image: "bb",
+    command: ["c"],
+    environment: { A: "1", B: "2", C: null },
+    ports: [
+      { mode: "ingress", target: 81, published: 81, protocol: "udp" },
+      { mode: "ingress", target: 80, published: 80, protocol: "tcp" },
+      { mode: "ingress", target: 82, protocol: "tcp" },
+    ],
+    volumes: [
+      { type: "bind", source: join(folder, "x"), target: "/x" },
+      { type: "volume", source: "w", target: "/v", read_only: true },
+    ],
+    dns: ["1.1.1.1", "2.2.2.2"],
+    networks: { one: null, two: { aliases: ["z"] } },
+    secrets: [{ source: "s" }, { source: "w", target: "u" }],
+    logging: { driver: "json-file", options: { "max-size": "1m", "max-file": 2 } },
+    ulimits: { nofile: { soft: 5, hard: 5 } },
+    extra_hosts: ["y:3.3.3.3", "x:9.9.9.9"],
+    deploy: { replicas: 2, labels: { a: "b", c: "1" }, placement: { constraints: ["c1", "c2"] } },
+  });
+});
+
+test("!reset takes away, !override replaces whole", (t) => {
+  const { plain } = load(t, {
+    "c1.yaml": a("ports: [80]\nuser: u\nlabels: {x: 1}\ndns: [1.1.1.1]"),
+    "c2.yaml": a("ports: !reset []\nuser: !reset null\nlabels: !override {y: 2}\ndns: !override [2.2.2.2]"),
+  });
+  t.deepEqual(plain["services"]?.["a"], { image: "bb", labels: { y: "2" }, dns: ["2.2.2.2"] });
+});
+
+test("extends takes from this file and from others, include brings whole projects", (t) => {
+  const { plain, folder } = load(t, {
+    "c.yaml":
+      "include: [sub/more.yaml]\nservices:\n  a: {extends: b, user: own}\n  b: {extends: {file: sub/base.yaml, service: x}, image: bb}\n",
+    "sub/base.yaml": "services: {x: {image: no, labels: {l: 1}, volumes: ['./d:/d'], user: base}}",
+    "sub/more.yaml": "services: {m: {image: 'mm:${V:-0}'}}\nnetworks: {n: }",
+    "sub/.env": "V=7",
+  });
+  t.like(plain["services"]?.["a"], { image: "bb", user: "own", labels: { l: "1" } });
+  t.like(plain["services"]?.["b"], { user: "base", volumes: [{ source: join(folder, "sub", "d") }] });
+  t.like(plain["services"]?.["m"], { image: "mm:7" });
+  t.true("n" in (plain["networks"] ?? {}));
+  const twice = { "c.yaml": `include: [more.yaml]\n${a("")}`, "more.yaml": a("") };
+  t.regex(t.throws(() => load(t, twice)).message, /c\.yaml:1: include brings services\.a, which is there already/);
+  const round = { "c.yaml": `include: [c2.yml]\n${a("")}`, "c2.yml": "include: [c2.yml]" };
+  t.regex(t.throws(() => load(t, round)).message, /c2\.yml:1: include goes round in a circle/);
+});
+
+test("services of profiles are there when their profile is", (t) => {
+  const file = { "c.yaml": `${a("")}\n  p: {image: bb, profiles: [debug]}\n` };
+  t.deepEqual(Object.keys(load(t, file).plain["services"] ?? {}), ["a"]);
+  t.deepEqual(Object.keys(load(t, file, { COMPOSE_PROFILES: "x, debug" }).plain["services"] ?? {}), ["a", "p"]);
+});
+
+test("octal numbers, merge keys and anchors are read as Docker reads them", (t) => {
+  const { plain } = load(t, {
+    "c.yaml":
+      "x-b: &b {image: bb, labels: {a: 1}}\nservices:\n  a:\n    <<: *b\n    user: x\n    configs: [{source: c, mode: 0440}, {source: d, mode: 0o400}]\n",
+  });
+  const service = plain["services"]?.["a"];
+  t.like(service, { image: "bb", labels: { a: "1" }, user: "x" });
+  t.like(service?.["configs"], [{ mode: 0o440 }, { mode: 0o400 }]);
+});
+
+test("services are made behind what they depend on, and a circle ends", (t) => {
+  const tree = parseYaml(
+    "s: {a: {depends_on: {z: , y: }}, y: {depends_on: {z: }}, z: {depends_on: {b: }}, b: {}, c: {depends_on: {d: }}, d: {depends_on: {c: }}}",
+    "f",
+  );
+  t.deepEqual(inOrderOfDependence(new View(tree, "").children("s")), ["b", "z", "y", "a", "d", "c"]);
+});
