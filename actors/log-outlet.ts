@@ -45,6 +45,7 @@ export class LogOutlet {
   #pendingBytes = 0;
   #number = 0;
   #running: Promise<void> | null = null;
+  #ending: Promise<void> | null = null;
   #room: (() => void) | null = null;
   #isGone = false;
   #isCut = false;
@@ -77,8 +78,13 @@ export class LogOutlet {
     return new Promise((resolve) => (this.#room = resolve));
   }
 
-  /** Sends what waits, then the end with why the output is incomplete (empty: it is whole). Never rejects. */
-  async end(error: string): Promise<void> {
+  /** Sends what waits, then the end with why the output is incomplete (empty: it is whole). Never rejects; the first counts. */
+  end(error: string): Promise<void> {
+    this.#ending ??= this.#end(error);
+    return this.#ending;
+  }
+
+  async #end(error: string): Promise<void> {
     await this.#running;
     if (this.#isGone) return;
     const end = this.#delivery({ number: (this.#number += 1), end: true, error, slow: this.#isCut });
@@ -86,10 +92,11 @@ export class LogOutlet {
     this.forget();
   }
 
-  /** The follower holds up too much: what waits is dropped, and the home is told by `end`. */
+  /** The follower holds up too much: what waits is dropped, and the home is told. */
   cut(): void {
     this.#isCut = true;
     this.#drop();
+    void this.end("");
   }
 
   /** The subscription is no more. */

@@ -19,9 +19,7 @@ test("a container's lines are followed, its tail and what came since are shown, 
   const nodeId = await joined(manager, engine);
   const host = `unix://${join(manager.dataDir, "control.sock")}`;
   const script = "echo first; echo wrong >&2; echo second; i=2; while sleep 0.3; do i=$((i+1)); echo line $i; done";
-  await manager.muster(
-    ...["service", "create", "-d", "--name", "talk", "--stop-signal", "SIGKILL", "bb:1", "sh", "-c", script],
-  );
+  await manager.muster("service", "create", "-d", "--name=talk", "--stop-signal=SIGKILL", "bb:1", "sh", "-c", script);
   await until("a running task", async () => (await running(manager, "talk")).length === 1);
 
   // What there is, to which output it went, and how Docker shows it.

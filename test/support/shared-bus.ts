@@ -1,0 +1,45 @@
+/** One bus for several actors of one test: delivers in the order of sending, at once, and loses what it is told to lose. */
+import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports.ts";
+
+export interface SharedBus extends Bus {
+  /** True loses the message, or the request. */
+  loses: (subject: string) => boolean;
+  /** Bytes of requests under way. */
+  readonly underWay: () => number;
+}
+
+export function sharedBus(): SharedBus {
+  const handlers = new Map<string, Set<(message: BusMessage) => void>>();
+  let bytesUnderWay = 0;
+  const tell = (subject: string, data: Uint8Array, respond: (answer: Uint8Array) => void): boolean => {
+    const receivers = [...(handlers.get(subject) ?? [])];
+    for (const handler of receivers) handler({ subject, data, headers: {}, respond });
+    return receivers.length > 0;
+  };
+  const bus: SharedBus = {
+    loses: () => false,
+    underWay: () => bytesUnderWay,
+    publish: (subject, data) => {
+      if (!bus.loses(subject)) queueMicrotask(() => tell(subject, data, () => undefined));
+    },
+    subscribe: (subject, handler) => {
+      const receivers = handlers.get(subject) ?? new Set<(message: BusMessage) => void>();
+      handlers.set(subject, receivers.add(handler));
+      return { unsubscribe: () => receivers.delete(handler) };
+    },
+    request: async (subject, data): Promise<RequestOutcome> => {
+      bytesUnderWay += data.length;
+      await Promise.resolve();
+      let outcome: RequestOutcome = { kind: "timeout" };
+      if (!bus.loses(subject)) {
+        const isHeard = tell(subject, data, (answer) => (outcome = { kind: "reply", data: answer }));
+        if (!isHeard) outcome = { kind: "no-responders" };
+      }
+      bytesUnderWay -= data.length;
+      return outcome;
+    },
+    isUp: () => true,
+    onLink: () => ({ unsubscribe: () => undefined }),
+  };
+  return bus;
+}

@@ -1,0 +1,347 @@
+// Subscriptions to task output across managers: who is asked, how output travels, and what a slow follower does.
+import test, { type ExecutionContext } from "ava";
+import { createLogBroker, stalledStreamsMax, type LogBroker } from "../../actors/log-broker.ts";
+import { followerBytesMax, followerStalledMsMax, noticeAttribute } from "../../actors/log-home.ts";
+import {
+  ListenSubscriptionsRequest,
+  LogContext,
+  LogMessage,
+  LogSelector,
+  LogStream,
+  LogSubscriptionOptions,
+  Node,
+  NodeStatus,
+  NodeStatus_State,
+  PublishLogsMessage,
+  Service,
+  Session,
+  SubscribeLogsRequest,
+  Task,
+  TaskState,
+  TaskStatus,
+  Timestamp,
+  type SubscribeLogsMessage,
+  type SubscriptionMessage,
+} from "../../proto/gen/messages.ts";
+import { Status } from "../../runtime/rpc.ts";
+import { call, collectedStream, refusalOf, testManager, type CollectedStream } from "../support/manager.ts";
+import { sharedBus } from "../support/shared-bus.ts";
+
+/** Two managers that know the same: service s1 with task t1 on n1 and t2 on n2; n1's session is with the first. */
+function cluster(t: ExecutionContext) {
+  const bus = sharedBus();
+  const managers = ["m1", "m2"].map((id) => testManager(id));
+  const brokers = managers.map(({ env }) => createLogBroker({ ...env, bus }));
+  const ready = NodeStatus.create({ state: NodeStatus_State.READY });
+  const running = TaskStatus.create({ state: TaskState.RUNNING });
+  for (const { seed } of managers) {
+    seed("node", Node.create({ id: "n1", status: ready }), Node.create({ id: "n2", status: ready }));
+    seed("session", Session.create({ id: "n1", managerId: "m1" }), Session.create({ id: "n2", managerId: "m2" }));
+    seed("service", Service.create({ id: "s1" }));
+    seed("task", Task.create({ id: "t1", serviceId: "s1", nodeId: "n1", status: running }));
+    seed("task", Task.create({ id: "t2", serviceId: "s1", nodeId: "n2", status: running }));
+  }
+  t.teardown(() => brokers.forEach((broker) => broker.stop()));
+  const clocks = managers.map(({ clock }) => clock);
+  const pass = async (ms: number): Promise<void> => {
+    for (let passed = 0; passed < ms; passed += 50)
+      for (const clock of clocks) await clock.run({ untilMs: clock.now() + 50 });
+  };
+  return { bus, managers, brokers: brokers as [LogBroker, LogBroker], pass };
+}
+
+/** A node's side: what it is asked, and one stream that it publishes on. */
+function node(broker: LogBroker, nodeId: string) {
+  const aborts = new AbortController();
+  const context = call({ identity: { nodeId, role: "swarm-worker", organization: "c" }, local: false }, aborts.signal);
+  const asked: CollectedStream<SubscriptionMessage> = collectedStream();
+  broker.handlers.ListenSubscriptions(ListenSubscriptionsRequest.create(), asked, context);
+  return {
+    asked,
+    leave: () => aborts.abort(),
+    publish(subscriptionId: string) {
+      const waiting: PublishLogsMessage[] = [];
+      let wake: (() => void) | null = null;
+      let isOver = false;
+      let taken = 0;
+      async function* stream(): AsyncGenerator<PublishLogsMessage> {
+        for (;;) {
+          const next = waiting.shift();
+          if (next !== undefined) {
+            taken += 1;
+            yield next;
+          } else if (isOver || aborts.signal.aborted) return;
+          else await new Promise<void>((resolve) => (wake = resolve));
+        }
+      }
+      aborts.signal.addEventListener("abort", () => wake?.());
+      const done = refusalOf(() => broker.handlers.PublishLogs(stream(), context));
+      const put = (message: Partial<PublishLogsMessage>): void => {
+        waiting.push(PublishLogsMessage.create({ subscriptionId, ...message }));
+        wake?.();
+      };
+      return {
+        done,
+        taken: () => taken,
+        line: (text: string, at = 1, from = nodeId) =>
+          put({
+            messages: [
+              LogMessage.create({
+                context: LogContext.create({ nodeId: from, serviceId: "s1", taskId: `t${nodeId.slice(1)}` }),
+                timestamp: Timestamp.create({ seconds: at }),
+                stream: LogStream.LOG_STREAM_STDOUT,
+                data: Buffer.from(`${text}\n`),
+              }),
+            ],
+          }),
+        close: () => {
+          put({ close: true });
+          isOver = true;
+        },
+      };
+    },
+  };
+}
+
+function subscribe(broker: LogBroker, options: Partial<LogSubscriptionOptions> = {}) {
+  const sink: CollectedStream<SubscribeLogsMessage> = collectedStream();
+  const aborts = new AbortController();
+  const request = SubscribeLogsRequest.create({
+    selector: LogSelector.create({ serviceIds: ["s1"] }),
+    options: LogSubscriptionOptions.create(options),
+  });
+  broker.logs.SubscribeLogs(request, sink, call({}, aborts.signal));
+  const text = (): readonly string[] =>
+    sink.messages.flatMap(({ messages }) => messages.map(({ data }) => Buffer.from(data).toString().trimEnd()));
+  return { sink, text, leave: () => aborts.abort() };
+}
+
+const idOf = ({ asked }: { asked: CollectedStream<SubscriptionMessage> }): string => asked.messages.at(-1)?.id ?? "";
+
+test("a subscription taken at one manager reaches the nodes of all, and ends when all have sent", async (t) => {
+  const { brokers, pass } = cluster(t);
+  const [n1, n2] = [node(brokers[0], "n1"), node(brokers[1], "n2")];
+  const reader = subscribe(brokers[0], { tail: -3 });
+  await pass(100);
+  for (const { asked } of [n1, n2]) {
+    t.is(asked.messages.length, 1);
+    t.deepEqual(asked.messages[0]?.selector?.serviceIds, ["s1"]);
+    t.is(asked.messages[0]?.options?.tail, -3);
+  }
+  t.is(idOf(n1), idOf(n2));
+  const [first, second] = [n1.publish(idOf(n1)), n2.publish(idOf(n2))];
+  for (let at = 1; at <= 100; at += 1) second.line(`b${at}`);
+  first.line("a");
+  first.close();
+  await pass(200);
+  t.is(reader.sink.ended, undefined);
+  second.close();
+  await pass(200);
+  t.is(reader.sink.ended, null);
+  t.deepEqual(
+    reader.text().filter((line) => line !== "a"),
+    Array.from({ length: 100 }, (_, at) => `b${at + 1}`),
+  );
+  t.is(reader.text().filter((line) => line === "a").length, 1);
+  t.is(await first.done, null);
+  t.is(await second.done, null);
+});
+
+test("LO1: requests and answers that are lost neither lose nor repeat a line", async (t) => {
+  const { brokers, bus, pass } = cluster(t);
+  node(brokers[0], "n1").publish("none").close();
+  const n2 = node(brokers[1], "n2");
+  const reader = subscribe(brokers[0], { follow: true });
+  await pass(100);
+  const stream = n2.publish(idOf(n2));
+  let count = 0;
+  bus.loses = (subject) => subject.includes(".out.") && (count += 1) % 3 !== 0;
+  for (let at = 1; at <= 20; at += 1) {
+    stream.line(`b${at}`, at);
+    await pass(100);
+  }
+  await pass(3_000);
+  t.deepEqual(
+    reader.text(),
+    Array.from({ length: 20 }, (_, at) => `b${at + 1}`),
+  );
+});
+
+test("LB1: what a follower does not read stops the node, not the manager's memory; and is passed on when it reads", async (t) => {
+  const { brokers, pass } = cluster(t);
+  node(brokers[0], "n1");
+  const n2 = node(brokers[1], "n2");
+  const reader = subscribe(brokers[0], { follow: true });
+  await pass(100);
+  reader.sink.buffered = followerBytesMax + 1;
+  const stream = n2.publish(idOf(n2));
+  for (let at = 1; at <= 2_000; at += 1) stream.line("x".repeat(10_000), at);
+  await pass(5_000);
+  t.is(reader.text().length, 0);
+  t.true(stream.taken() < 100, `${stream.taken()} messages of 10 kB were read from the node`);
+  reader.sink.buffered = 0;
+  await pass(10_000);
+  t.is(reader.text().length, 2_000);
+});
+
+test("LS3: a follower that goes on not reading is cut with RESOURCE_EXHAUSTED and the limit", async (t) => {
+  const { brokers, pass } = cluster(t);
+  const n2 = node(brokers[1], "n2");
+  const reader = subscribe(brokers[0], { follow: true });
+  await pass(100);
+  const stream = n2.publish(idOf(n2));
+  reader.sink.buffered = followerBytesMax + 1;
+  stream.line("x");
+  await pass(followerStalledMsMax - 2_000);
+  t.is(reader.sink.ended, undefined);
+  await pass(5_000);
+  t.is(reader.sink.ended?.code, Status.RESOURCE_EXHAUSTED);
+  t.is(reader.sink.ended?.message, "the follower reads too slowly: it has not read for 120 s");
+  t.true(n2.asked.messages.at(-1)?.close, "the node is told");
+  stream.line("y");
+  await pass(1_000);
+  t.is(await stream.done, null);
+});
+
+test("LB2: of a node's streams only so many stand still: the one that has for longest is given up", async (t) => {
+  const { brokers, pass } = cluster(t);
+  const n1 = node(brokers[0], "n1");
+  const readers = Array.from({ length: stalledStreamsMax + 1 }, () => subscribe(brokers[0], { follow: true }));
+  await pass(100);
+  const ids = n1.asked.messages.map(({ id }) => id);
+  for (const [at, id] of ids.entries()) {
+    const reader = readers[at];
+    if (reader !== undefined) reader.sink.buffered = followerBytesMax + 1;
+    n1.publish(id).line("x");
+    await pass(500);
+  }
+  await pass(5_000);
+  t.deepEqual(
+    readers.map(({ sink }) => sink.ended?.code),
+    [Status.RESOURCE_EXHAUSTED, ...Array<undefined>(stalledStreamsMax).fill(undefined)],
+  );
+});
+
+test("a node that leaves with something unsent is named at the end; a follower hears of it at once", async (t) => {
+  const { brokers, pass } = cluster(t);
+  const [n1, n2] = [node(brokers[0], "n1"), node(brokers[1], "n2")];
+  const reader = subscribe(brokers[0]);
+  const follower = subscribe(brokers[0], { follow: true });
+  await pass(100);
+  for (const { id } of n1.asked.messages) n1.publish(id).close();
+  const stream = n2.publish(n2.asked.messages[0]?.id ?? "");
+  stream.line("b1");
+  await pass(100);
+  n2.leave();
+  await pass(300);
+  t.is(reader.sink.ended?.code, Status.UNKNOWN);
+  t.is(
+    reader.sink.ended?.message,
+    "warning: incomplete log stream. some logs could not be retrieved for the following reasons: node n2 disconnected unexpectedly",
+  );
+  t.deepEqual(reader.text(), ["b1"]);
+  t.deepEqual(follower.text(), ["node n2 disconnected unexpectedly"]);
+  t.is(follower.sink.messages[0]?.messages[0]?.attrs[0]?.key, noticeAttribute);
+  t.is(follower.sink.ended, undefined);
+});
+
+test("LH2: a node that comes back is asked for what is new, and what it repeats is not passed on", async (t) => {
+  const { brokers, pass } = cluster(t);
+  node(brokers[0], "n1");
+  const before = node(brokers[1], "n2");
+  const reader = subscribe(brokers[0], { follow: true, tail: -11 });
+  await pass(100);
+  const stream = before.publish(idOf(before));
+  stream.line("b1", 1);
+  stream.line("b2", 2);
+  await pass(100);
+  before.leave();
+  const after = node(brokers[1], "n2");
+  await pass(1_500);
+  t.is(idOf(after), idOf(before));
+  const { since, tail } = after.asked.messages[0]?.options ?? {};
+  t.is(since?.seconds, 2);
+  t.is(tail, 0);
+  const again = after.publish(idOf(after));
+  again.line("b2", 2);
+  again.line("b3", 3);
+  await pass(200);
+  t.deepEqual(
+    reader.text().filter((line) => line.startsWith("b")),
+    ["b1", "b2", "b3"],
+  );
+});
+
+test("new tasks of a followed service join, and following ends with the service", async (t) => {
+  const { brokers, managers, pass } = cluster(t);
+  const n1 = node(brokers[0], "n1");
+  const n3 = node(brokers[0], "n3");
+  const reader = subscribe(brokers[0], { follow: true });
+  await pass(200);
+  t.is(n3.asked.messages.length, 0);
+  const [manager] = managers;
+  manager?.seed("node", Node.create({ id: "n3", status: NodeStatus.create({ state: NodeStatus_State.READY }) }));
+  manager?.seed("task", Task.create({ id: "t3", serviceId: "s1", nodeId: "n3" }));
+  await pass(300);
+  t.is(n3.asked.messages.length, 1);
+  n3.publish(idOf(n3)).line("c1");
+  await pass(100);
+  t.deepEqual(reader.text(), ["c1"]);
+  reader.leave();
+  await pass(100);
+  for (const { asked } of [n1, n3]) t.true(asked.messages.at(-1)?.close);
+});
+
+test("a manager that has heard nothing of a home for a while forgets its subscriptions, and tells its nodes", async (t) => {
+  const { brokers, bus, pass } = cluster(t);
+  const n2 = node(brokers[1], "n2");
+  subscribe(brokers[0], { follow: true });
+  await pass(100);
+  t.is(n2.asked.messages.length, 1);
+  bus.loses = () => true;
+  const stream = n2.publish(idOf(n2));
+  stream.line("x");
+  await pass(8_000);
+  t.true(n2.asked.messages.at(-1)?.close);
+  stream.line("y");
+  await pass(1_000);
+  t.is(await stream.done, null, "its stream ends");
+});
+
+test("a node publishes only of itself, for what it was asked, and one subscription a stream", async (t) => {
+  const { brokers, pass } = cluster(t);
+  const n1 = node(brokers[0], "n1");
+  subscribe(brokers[0], { follow: true });
+  await pass(100);
+  const forged = n1.publish(idOf(n1));
+  forged.line("x", 1, "n2");
+  t.deepEqual(await forged.done, { code: Status.PERMISSION_DENIED, message: "log message for a different node" });
+  const unknown = n1.publish("nonsense");
+  unknown.line("x");
+  t.is((await unknown.done)?.code, Status.NOT_FOUND);
+});
+
+test("a selector that selects nothing, and a tail that engines refuse, are refused", async (t) => {
+  const { brokers } = cluster(t);
+  const refused = (fields: Partial<SubscribeLogsRequest>) =>
+    refusalOf(() => brokers[0].logs.SubscribeLogs(SubscribeLogsRequest.create(fields), collectedStream(), call()));
+  t.deepEqual(await refused({}), { code: Status.INVALID_ARGUMENT, message: "log selector must be provided" });
+  t.deepEqual(await refused({ selector: LogSelector.create({}) }), {
+    code: Status.INVALID_ARGUMENT,
+    message: "log selector must not be empty",
+  });
+  const selector = LogSelector.create({ taskIds: ["t1"] });
+  t.is(
+    (await refused({ selector, options: LogSubscriptionOptions.create({ tail: 5 }) }))?.code,
+    Status.INVALID_ARGUMENT,
+  );
+});
+
+test("a broker that stops tells its followers", async (t) => {
+  const { brokers, pass } = cluster(t);
+  const reader = subscribe(brokers[0], { follow: true });
+  await pass(100);
+  brokers[0].stop();
+  t.is(reader.sink.ended?.code, Status.UNAVAILABLE);
+  t.is(reader.sink.ended?.message, "log broker is stopped");
+});
