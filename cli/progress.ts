@@ -98,15 +98,22 @@ function uponInterrupt(shell: Shell, name: () => string, end: () => void): () =>
   return () => void process.off("SIGINT", onInterrupt);
 }
 
+function uponAbort(signal: AbortSignal, end: () => void): () => void {
+  if (signal.aborted) end();
+  signal.addEventListener("abort", end, { once: true });
+  return () => signal.removeEventListener("abort", end);
+}
+
 /**
  * Resolves when the service has converged and its tasks have run for the monitoring time of its update settings (an update
  * was watched by the manager, a job needs no watching); rejects with UserError when it cannot. Nothing is printed when `quiet`.
+ * With a `signal` interrupts are the caller's business: aborting it ends the waiting.
  */
 export async function untilConverged(
   client: ManagerClient,
   shell: Shell,
   serviceId: string,
-  options: { readonly quiet: boolean; readonly isRollback?: boolean },
+  options: { readonly quiet: boolean; readonly isRollback?: boolean; readonly signal?: AbortSignal },
 ): Promise<void> {
   const picture: Picture = { service: null, tasks: new Map(), nodes: new Map() };
   const early: WatchMessage[] = [];
@@ -195,11 +202,11 @@ export async function untilConverged(
     apply(picture, message);
     judge();
   });
-  const forget = uponInterrupt(
-    shell,
-    () => (picture.service === null ? serviceId : serviceName(picture.service)),
-    () => done.resolve("interrupted"),
-  );
+  const end = (): void => done.resolve("interrupted");
+  const forget =
+    options.signal === undefined
+      ? uponInterrupt(shell, () => (picture.service === null ? serviceId : serviceName(picture.service)), end)
+      : uponAbort(options.signal, end);
   let outcome: "converged" | "interrupted";
   try {
     await watching.started;

@@ -1,4 +1,5 @@
 /** `muster stack`: deploy, ls, ps, services, config and rm. What is behind them is in `stack/`. */
+import { setMaxListeners } from "node:events";
 import { ListTasksRequest_Filters } from "../proto/gen/messages.ts";
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
 import { listServices, listTasks, serviceName, withManager, type ManagerClient } from "./manager-client.ts";
@@ -53,19 +54,30 @@ function project(values: FileValues, shell: Shell, isInterpolationSkipped = fals
   });
 }
 
-/** Resolves when each of the services is where it should be; all are waited for at once. */
+/** Resolves when each of the services is where it should be; all are waited for at once. An interrupt ends the waiting. */
 async function untilAllConverged(
   client: ManagerClient,
   shell: Shell,
+  stack: string,
   ids: readonly string[],
   isQuiet: boolean,
 ): Promise<void> {
   const names = new Map((await listServices(client)).map((service) => [service.id, serviceName(service)]));
+  const interrupt = new AbortController();
+  // Each service listens to it, and stacks have many.
+  setMaxListeners(0, interrupt.signal);
+  const onInterrupt = (): void => {
+    shell.remark("Operation continuing in background.");
+    shell.remark(`Use 'muster stack ps ${stack}' to check progress.`);
+    interrupt.abort();
+  };
+  process.once("SIGINT", onInterrupt);
   const waits = ids.map(async (id) => {
-    await untilConverged(client, shell, id, { quiet: true });
-    if (!isQuiet) shell.remark(`${names.get(id) ?? id}: running as wanted`);
+    await untilConverged(client, shell, id, { quiet: true, signal: interrupt.signal });
+    if (!isQuiet && !interrupt.signal.aborted) shell.remark(`${names.get(id) ?? id}: converged`);
   });
   const outcomes = await Promise.allSettled(waits);
+  process.off("SIGINT", onInterrupt);
   const failures = outcomes.flatMap((outcome, at) => {
     if (outcome.status === "fulfilled") return [];
     const { reason } = outcome as { readonly reason: unknown };
@@ -114,7 +126,7 @@ const deploy = command({
     };
     return withManager(shell, async (client) => {
       const changed = await deployProject(client, loaded, options);
-      if (values.detach !== true) await untilAllConverged(client, shell, changed, isQuiet);
+      if (values.detach !== true) await untilAllConverged(client, shell, stack, changed, isQuiet);
     });
   },
 });

@@ -44,6 +44,7 @@ const packageHomes: Record<string, string> = {
   "prom-client": "runtime/telemetry/",
   pino: "runtime/telemetry/",
   croner: "machines/jobs/",
+  yaml: "cli/stack/",
 };
 
 test("folders import only what the layering allows", (t) => {
