@@ -10,29 +10,23 @@
  * U3: only slots that had a task of another spec are the rollout's: what scaling adds neither holds it up nor fails it.
  * U4: of what ended while nobody led, what may have ended early counts as failed.
  */
-import {
-  TaskState,
-  UpdateConfig_FailureAction,
-  type Rollout,
-  type Service,
-  type Task,
-} from "../../proto/gen/messages.ts";
+import { TaskState, type Rollout, type Service, type Task } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
 import type { Currency } from "../task-currency.ts";
 import { timeMs } from "../time.ts";
 import type { NodeOf } from "../restart.ts";
 import type { RolloutDescription } from "./explain.ts";
-import { Heap } from "./heap.ts";
+import { Failures } from "./failures.ts";
 import { shownMs, type RolloutSettings } from "./settings.ts";
 import { factsOf, freeSinceMs, isFailure, reachedMs, slotName, type SlotFacts, type SlotWorld } from "./slot.ts";
-import { dueTo } from "./status.ts";
+import { SlotsUnderWay } from "./slots-under-way.ts";
+import { isWaiting, trackedSlot, type TrackedSlot } from "./tracked-slot.ts";
+import { TurnQueue } from "./turn-queue.ts";
 import { blockerText, words, type Admission, type Blocker, type Verdict } from "./verdict.ts";
 
 /** A task holds the rollout up when it has not run so long after it could, in milliseconds: most do within seconds. */
 const noticeMs = 10_000;
-/** Ids of failed tasks that the record keeps: some 13 KiB. Older ones could be counted twice after a change of leader. */
-const failedTasksMax = 512;
 
 export interface TrackerOptions {
   readonly service: Service;
@@ -45,45 +39,18 @@ export interface TrackerOptions {
   readonly tasksAt: (slot: number, nodeId: string) => readonly Task[];
 }
 
-interface Entry {
-  readonly name: string;
-  readonly slot: number;
-  readonly nodeId: string;
-  state: SlotFacts["state"];
-  /** The task that the state speaks of. */
-  taskId: string;
-  /** Since when it runs (done), or could (changing; 0: not yet), in milliseconds since the epoch. */
-  sinceMs: number;
-  /** A task of the target has failed here and was tolerated. */
-  hasFailed: boolean;
-}
-
-interface Due {
-  readonly atMs: number;
-  readonly entry: Entry;
-  readonly taskId: string;
-}
-
 export class RolloutTracker {
   #options: TrackerOptions;
   readonly #world: SlotWorld;
-  readonly #entries = new Map<string, Entry>();
-  /** Slots that were outdated when they were put in. */
-  readonly #queue = new Heap<Entry>((a, b) => (a.slot === b.slot ? a.nodeId < b.nodeId : a.slot < b.slot));
-  readonly #changing = new Set<Entry>();
-  readonly #admitted = new Set<string>();
-  /** Slots within their delay. */
-  readonly #resting = new Map<Entry, number>();
-  readonly #rests = new Heap<Due>((a, b) => a.atMs < b.atMs);
-  readonly #deadlines = new Heap<Due>((a, b) => a.atMs < b.atMs);
+  readonly #slots = new Map<string, TrackedSlot>();
+  readonly #queue = new TurnQueue();
+  readonly #underWay = new SlotsUnderWay();
+  readonly #failures: Failures;
   /** By the slot's name: any task of it. */
   readonly #dirty = new Map<string, Task>();
   readonly #ends: Task[] = [];
-  readonly #failed: Set<string>;
   /** Slots to be tended: see takeTurns. */
   #turns: string[] = [];
-  #failures: number;
-  #lastFailure = "";
   #outdated = 0;
   #watchedUntilMs = 0;
 
@@ -91,16 +58,8 @@ export class RolloutTracker {
   constructor(options: TrackerOptions, tasks: Iterable<Task>, nowMs: number) {
     this.#options = options;
     this.#world = { service: options.service, currency: options.currency, nodeOf: options.nodeOf };
-    this.#failures = options.record?.failures ?? 0;
-    this.#failed = new Set(options.record?.failedTasks);
-    const slots = new Map<string, Task[]>();
-    for (const task of tasks) {
-      const name = slotName(task);
-      const slot = slots.get(name);
-      if (slot === undefined) slots.set(name, [task]);
-      else slot.push(task);
-    }
-    for (const [name, slot] of slots) this.#load(name, slot, nowMs);
+    this.#failures = new Failures(options.record);
+    for (const [name, slot] of Map.groupBy(tasks, slotName)) this.#load(name, slot, nowMs);
   }
 
   /** The rollout has begun with what was found here: slots need not be looked at anew. */
@@ -110,7 +69,7 @@ export class RolloutTracker {
   }
 
   get failures(): number {
-    return this.#failures;
+    return this.#failures.count;
   }
 
   /** Slots whose turn has not come or has just come, without those that were given up. */
@@ -120,17 +79,16 @@ export class RolloutTracker {
 
   /** Slots whose new task is on its way. */
   get changing(): number {
-    return this.#changing.size;
+    return this.#underWay.size;
   }
 
   mayReplace(slot: string): boolean {
-    return this.#admitted.has(slot);
+    return this.#queue.has(slot);
   }
 
   /** For the record: the newest failed tasks that the store still has. */
   failedTasks(isStored: (id: string) => boolean): readonly string[] {
-    for (const id of this.#failed) if (!isStored(id)) this.#failed.delete(id);
-    return [...this.#failed].slice(-failedTasksMax);
+    return this.#failures.kept(isStored);
   }
 
   /** Answers whether the change can matter; most reports are steps on the way to RUNNING. */
@@ -167,36 +125,34 @@ export class RolloutTracker {
   look(nowMs: number, admission: Admission): Verdict {
     this.#catchUp(nowMs);
     const { record, settings } = this.#options;
-    const ratio = Math.fround(this.#failures / Math.max(1, record?.total ?? 0));
-    const mayFail = settings.action === UpdateConfig_FailureAction.CONTINUE || this.#failures === 0;
-    // Ratios come as single-precision numbers.
-    if (!mayFail && ratio > Math.fround(settings.failureRatio)) return { kind: "failed", why: this.#lastFailure };
+    if (this.#failures.areTooMany(settings, record?.total ?? 0)) return { kind: "failed", why: this.#failures.last };
     const remainingMs = record === null ? Number.POSITIVE_INFINITY : timeMs(record.deadline) - nowMs;
-    if (remainingMs <= 0 && this.#outdated + this.#busy() > 0) return { kind: "expired", why: this.#expiry() };
-    if (admission.kind === "choose" && this.#outdated > 0) return { kind: "choose", batch: this.#nextBatch() };
+    if (remainingMs <= 0 && this.#outdated + this.#underWay.size > 0) return { kind: "expired", why: this.#expiry() };
+    if (admission.kind === "choose" && this.#outdated > 0)
+      return { kind: "choose", batch: this.#queue.first(settings.parallelism) };
     this.#admit(admission.kind === "batch" ? admission.slots : null);
     if (admission.kind === "batch" && this.#outdated > 0 && this.#isBatchOver(admission.slots))
       return { kind: "stepped" };
-    if (this.#outdated === 0 && this.#busy() === 0) {
+    if (this.#outdated === 0 && this.#underWay.size === 0) {
       if (this.#watchedUntilMs <= nowMs) return { kind: "finished" };
       return { kind: "watching", nextMs: Math.ceil(this.#watchedUntilMs - nowMs) };
     }
-    const isDelayed = this.#busy() + this.#admitted.size === 0 && this.#resting.size > 0;
+    const isDelayed = this.#underWay.size + this.#queue.admitted === 0 && this.#queue.resting > 0;
     return { kind: isDelayed ? "delayed" : "busy", nextMs: this.#nextMs(nowMs, remainingMs) };
   }
 
   /** The task that has held the rollout up for longest, once it has for a while. */
   blocker(nowMs: number): Blocker | null {
-    const due = this.#firstDeadline();
-    if (due === undefined || nowMs - due.entry.sinceMs < noticeMs) return null;
-    return this.#blockerOf(due.entry);
+    const due = this.#underWay.firstDeadline();
+    if (due === undefined || nowMs - due.slot.sinceMs < noticeMs) return null;
+    return this.#blockerOf(due.slot);
   }
 
   describe(nowMs: number): RolloutDescription {
     this.#catchUp(nowMs);
     let [done, failed] = [0, 0];
-    const blocking: Entry[] = [];
-    for (const entry of this.#entries.values()) {
+    const blocking: TrackedSlot[] = [];
+    for (const entry of this.#slots.values()) {
       if (entry.hasFailed && entry.state !== "done") failed += 1;
       else if (entry.state === "done") done += 1;
       if (entry.state === "changing") blocking.push(entry);
@@ -205,7 +161,7 @@ export class RolloutTracker {
       .map((entry) => this.#blockerOf(entry))
       .filter((one) => one !== null)
       .sort((a, b) => a.sinceMs - b.sinceMs);
-    return { waiting: this.#outdated, changing: this.#busy(), done, failed, blockers };
+    return { waiting: this.#outdated, changing: this.#underWay.size, done, failed, blockers };
   }
 
   #load(name: string, tasks: readonly Task[], nowMs: number): void {
@@ -215,28 +171,21 @@ export class RolloutTracker {
     if (!facts.isPart || any === undefined) return;
     const entry = this.#enter(name, any);
     if (this.#options.record !== null) for (const task of tasks) this.#countMissed(entry, task);
-    if (facts.isGivenUp && this.#failed.has(tasks.at(-1)?.id ?? "") && this.#failures > 0) entry.hasFailed = true;
+    if (facts.isGivenUp && this.#failures.has(tasks.at(-1)?.id ?? "") && this.#failures.count > 0)
+      entry.hasFailed = true;
     this.#place(entry, facts, tasks, nowMs, true);
   }
 
-  #enter(name: string, { nodeId, slot }: Task): Entry {
-    const entry: Entry = {
-      name,
-      slot,
-      nodeId: slot === 0 ? nodeId : "",
-      state: "empty",
-      taskId: "",
-      sinceMs: 0,
-      hasFailed: false,
-    };
-    this.#entries.set(name, entry);
+  #enter(name: string, some: Task): TrackedSlot {
+    const entry = trackedSlot(name, some);
+    this.#slots.set(name, entry);
     return entry;
   }
 
   /** U4 */
-  #countMissed(entry: Entry, task: Task): void {
+  #countMissed(entry: TrackedSlot, task: Task): void {
     const { record, service, settings } = this.#options;
-    if (this.#failed.has(task.id)) {
+    if (this.#failures.has(task.id)) {
       entry.hasFailed = (record?.failures ?? 0) > 0;
       return;
     }
@@ -252,47 +201,41 @@ export class RolloutTracker {
     for (const task of this.#ends.splice(0)) this.#noteEnd(task, nowMs);
     for (const [name, task] of this.#dirty) this.#refresh(name, task, nowMs);
     this.#dirty.clear();
-    for (let due = this.#firstDeadline(); due !== undefined && due.atMs <= nowMs; due = this.#firstDeadline()) {
-      this.#deadlines.dropFirst();
-      const task = this.#blockerOf(due.entry)?.task;
+    for (let due = this.#underWay.takeDue(nowMs); due !== undefined; due = this.#underWay.takeDue(nowMs)) {
+      const task = this.#blockerOf(due.slot)?.task;
       if (task === undefined) continue;
       const reason = words(task);
       const late = `it did not run within ${shownMs(this.#options.settings.progressMs)}`;
-      this.#count(due.entry, task, reason === "" ? late : `${late}: ${reason}`, nowMs);
+      this.#count(due.slot, task, reason === "" ? late : `${late}: ${reason}`, nowMs);
     }
-    for (let due = this.#rests.first(); due !== undefined && due.atMs <= nowMs; due = this.#rests.first()) {
-      this.#rests.dropFirst();
-      if (this.#resting.get(due.entry) === due.atMs) this.#resting.delete(due.entry);
-    }
+    this.#queue.endRests(nowMs);
   }
 
   /** U2 */
   #noteEnd(task: Task, nowMs: number): void {
-    const entry = this.#entries.get(slotName(task));
+    const entry = this.#slots.get(slotName(task));
     const { service, settings } = this.#options;
-    if (entry === undefined || !isFailure(task) || this.#failed.has(task.id)) return;
+    if (entry === undefined || !isFailure(task) || this.#failures.has(task.id)) return;
     if (this.#world.currency.isOutdated(task, service, this.#world.nodeOf)) return;
     const ranFor = entry.state === "done" && entry.taskId === task.id ? nowMs - entry.sinceMs : 0;
     if (ranFor <= settings.monitorMs) this.#count(entry, task, words(task), nowMs);
   }
 
-  #count(entry: Entry, task: Task, reason: string, atMs: number): void {
-    this.#failed.add(task.id);
+  #count(entry: TrackedSlot, task: Task, reason: string, atMs: number): void {
     // What follows it may fail as well; but a slot that fails again and again is not watched for ever.
     if (!entry.hasFailed) {
       this.#watchedUntilMs = Math.max(this.#watchedUntilMs, atMs + this.#options.settings.monitorMs);
     }
-    this.#failures += 1;
-    this.#lastFailure = dueTo(task.id, reason);
+    this.#failures.add(task, reason);
     if (entry.state === "outdated" && !entry.hasFailed) this.#outdated -= 1;
     entry.hasFailed = true;
-    this.#changing.delete(entry);
+    this.#underWay.delete(entry);
   }
 
   #refresh(name: string, some: Task, nowMs: number): void {
     const tasks = this.#options.tasksAt(some.slot, some.nodeId);
     const facts = factsOf(tasks, this.#world);
-    let entry = this.#entries.get(name);
+    let entry = this.#slots.get(name);
     if (entry === undefined) {
       if (!facts.isPart) return;
       entry = this.#enter(name, some);
@@ -301,21 +244,21 @@ export class RolloutTracker {
   }
 
   /** `isLoading`: what the store says of times counts, and not the moment in which this is seen. */
-  #place(entry: Entry, facts: SlotFacts, tasks: readonly Task[], nowMs: number, isLoading: boolean): void {
+  #place(entry: TrackedSlot, facts: SlotFacts, tasks: readonly Task[], nowMs: number, isLoading: boolean): void {
     const taskId = facts.task?.id ?? "";
     const before = entry.state;
     const isSame = before === facts.state && entry.taskId === taskId;
     if (before === "outdated" && !entry.hasFailed) this.#outdated -= 1;
     entry.state = facts.state;
     entry.taskId = taskId;
-    if (facts.state !== "outdated") this.#admitted.delete(entry.name);
+    if (facts.state !== "outdated") this.#queue.leave(entry);
     // Given up unless the restart supervisor goes on with it; then a new task is on its way, and the slot is not outdated.
     if (facts.state === "outdated" && before !== "outdated" && !facts.isGivenUp) entry.hasFailed &&= isLoading;
     switch (facts.state) {
       case "outdated":
         if (entry.hasFailed) break;
         this.#outdated += 1;
-        if (before !== "outdated") this.#queue.push(entry);
+        if (before !== "outdated") this.#queue.enter(entry);
         break;
       case "changing":
         this.#setOut(entry, facts.task as Task, tasks, nowMs, isLoading, isSame);
@@ -328,14 +271,21 @@ export class RolloutTracker {
       case "deferred":
         break;
       case "empty":
-        this.#entries.delete(entry.name);
+        this.#slots.delete(entry.name);
     }
-    if (facts.state !== "changing") this.#changing.delete(entry);
-    if (facts.state !== "done") this.#resting.delete(entry);
+    if (facts.state !== "changing") this.#underWay.delete(entry);
+    if (facts.state !== "done") this.#queue.endRest(entry);
   }
 
-  #setOut(entry: Entry, task: Task, tasks: readonly Task[], nowMs: number, isLoading: boolean, isSame: boolean): void {
-    if (!entry.hasFailed) this.#changing.add(entry);
+  #setOut(
+    entry: TrackedSlot,
+    task: Task,
+    tasks: readonly Task[],
+    nowMs: number,
+    isLoading: boolean,
+    isSame: boolean,
+  ): void {
+    if (!entry.hasFailed) this.#underWay.add(entry);
     // While it waits for its predecessor it can do nothing for its progress.
     const isFree = task.desiredState === TaskState.RUNNING;
     if (!isFree || (isSame && entry.sinceMs > 0)) {
@@ -345,105 +295,49 @@ export class RolloutTracker {
     const countedMs = timeMs(this.#options.record?.countedSince ?? null);
     entry.sinceMs = isLoading ? Math.min(Math.max(freeSinceMs(task, tasks), countedMs), nowMs) : nowMs;
     if (entry.hasFailed) return;
-    this.#deadlines.push({ atMs: entry.sinceMs + this.#options.settings.progressMs, entry, taskId: task.id });
+    this.#underWay.expect(entry, entry.sinceMs + this.#options.settings.progressMs);
   }
 
-  #arrive(entry: Entry, task: Task, nowMs: number, isLoading: boolean): void {
+  #arrive(entry: TrackedSlot, task: Task, nowMs: number, isLoading: boolean): void {
     const { delayMs, monitorMs } = this.#options.settings;
     entry.hasFailed = false;
     // A clock that was ahead prolongs no wait.
     entry.sinceMs = isLoading ? Math.min(reachedMs(task), nowMs) : nowMs;
     this.#watchedUntilMs = Math.max(this.#watchedUntilMs, entry.sinceMs + monitorMs);
     const untilMs = entry.sinceMs + delayMs;
-    if (untilMs <= nowMs) return;
-    this.#resting.set(entry, untilMs);
-    this.#rests.push({ atMs: untilMs, entry, taskId: task.id });
+    if (untilMs > nowMs) this.#queue.rest(entry, untilMs);
   }
 
-  /** U1: slots on their way; those whose turn has come and which have not been tended yet are `#admitted`. */
-  #busy(): number {
-    return this.#changing.size;
-  }
-
-  /** `isStep`: an operator sets the pace, so that no delay is waited for. */
-  #room(isStep: boolean): number {
-    const resting = isStep ? 0 : this.#resting.size;
-    return this.#options.settings.parallelism - this.#busy() - this.#admitted.size - resting;
-  }
-
+  /** U1. `batch`: an operator sets the pace, so that no delay is waited for. */
   #admit(batch: ReadonlySet<string> | null): void {
-    const passed: Entry[] = [];
-    for (let room = this.#room(batch !== null); room > 0;) {
-      const entry = this.#firstOutdated();
-      if (entry === undefined) break;
-      this.#queue.dropFirst();
-      if (this.#admitted.has(entry.name)) continue;
-      if (batch !== null && !batch.has(entry.name)) {
-        passed.push(entry);
-        continue;
-      }
-      this.#admitted.add(entry.name);
-      this.#turns.push(entry.name);
-      room -= 1;
-    }
-    for (const entry of passed) this.#queue.push(entry);
-  }
-
-  #firstOutdated(): Entry | undefined {
-    for (;;) {
-      const entry = this.#queue.first();
-      if (entry === undefined) return undefined;
-      if (entry.state === "outdated" && !entry.hasFailed && this.#entries.get(entry.name) === entry) return entry;
-      this.#queue.dropFirst();
-    }
-  }
-
-  #nextBatch(): readonly string[] {
-    const taken = new Set<Entry>();
-    while (taken.size < this.#options.settings.parallelism) {
-      const entry = this.#firstOutdated();
-      if (entry === undefined) break;
-      this.#queue.dropFirst();
-      taken.add(entry);
-    }
-    for (const entry of taken) this.#queue.push(entry);
-    return [...taken].map(({ name }) => name);
+    const resting = batch === null ? this.#queue.resting : 0;
+    const room = this.#options.settings.parallelism - this.#underWay.size - this.#queue.admitted - resting;
+    this.#turns.push(...this.#queue.admit(room, batch));
   }
 
   #isBatchOver(batch: ReadonlySet<string>): boolean {
-    if (this.#busy() > 0) return false;
+    if (this.#underWay.size > 0) return false;
     for (const name of batch) {
-      const entry = this.#entries.get(name);
-      if (entry?.state === "outdated" && !entry.hasFailed) return false;
+      const entry = this.#slots.get(name);
+      if (entry !== undefined && isWaiting(entry)) return false;
     }
     return true;
   }
 
-  /** The progress deadline that comes first, of those that still mean something. */
-  #firstDeadline(): Due | undefined {
-    for (;;) {
-      const due = this.#deadlines.first();
-      if (due === undefined) return undefined;
-      const { entry, taskId } = due;
-      if (entry.state === "changing" && entry.taskId === taskId && this.#changing.has(entry)) return due;
-      this.#deadlines.dropFirst();
-    }
-  }
-
   #nextMs(nowMs: number, remainingMs: number): number {
     let nextMs = remainingMs;
-    const due = this.#firstDeadline();
+    const due = this.#underWay.firstDeadline();
     if (due !== undefined) {
       nextMs = Math.min(nextMs, due.atMs - nowMs);
-      const noticeInMs = due.entry.sinceMs + noticeMs - nowMs;
+      const noticeInMs = due.slot.sinceMs + noticeMs - nowMs;
       if (noticeInMs > 0) nextMs = Math.min(nextMs, noticeInMs);
     }
-    const rest = this.#rests.first();
-    if (rest !== undefined) nextMs = Math.min(nextMs, rest.atMs - nowMs);
+    const restMs = this.#queue.firstRestMs();
+    if (restMs !== null) nextMs = Math.min(nextMs, restMs - nowMs);
     return Number.isFinite(nextMs) ? Math.max(0, Math.ceil(nextMs)) : -1;
   }
 
-  #blockerOf(entry: Entry): Blocker | null {
+  #blockerOf(entry: TrackedSlot): Blocker | null {
     const task = this.#options.tasksAt(entry.slot, entry.nodeId).find(({ id }) => id === entry.taskId);
     if (task === undefined) return null;
     const isFree = entry.sinceMs > 0;
@@ -456,7 +350,7 @@ export class RolloutTracker {
   }
 
   #expiry(): string {
-    const first = [...this.#changing][0];
+    const first = this.#underWay.first();
     const blocker = first === undefined ? null : this.#blockerOf(first);
     const held = blocker === null ? "" : `; ${blockerText(blocker)}`;
     return `: its deadline has passed with ${this.#outdated} slots to go${held}`;
