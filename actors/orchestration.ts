@@ -27,7 +27,7 @@ import { startRebalance } from "./rebalance.ts";
 import { startReplicated } from "./replicated.ts";
 import { startRestart } from "./restart.ts";
 import { startSchedules } from "./schedule.ts";
-import { startRollouts } from "./rollout.ts";
+import { startRollouts } from "./rollouts.ts";
 import { whyRollout } from "./rollout-view.ts";
 import { startScheduler } from "./scheduler.ts";
 import { answerPlan } from "./service-plan.ts";
