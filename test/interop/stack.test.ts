@@ -1,5 +1,5 @@
 // The same Compose files deployed by Docker's client and by ours, on one stock dockerd manager: services, networks, secrets
-// and configs that it then holds are the same.
+// and configs that it then holds are the same. And a stack of ours on stock engines.
 import { execFile } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,8 +19,12 @@ import {
   ServiceSpec,
   type Annotations,
 } from "../../proto/gen/messages.ts";
-import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
+import { engineMissing, startEngine, type DockerEngine } from "../fixtures/docker-engine.ts";
+import { labMissing } from "../fixtures/lab.ts";
+import { tempDir } from "../fixtures/muster.ts";
 import { plainControlSocket } from "../fixtures/stock-control.ts";
+import { labSwarm } from "../fixtures/swarm.ts";
+import { until } from "../fixtures/until.ts";
 import { composeFiles, overrideFile } from "../fixtures/compose-files.ts";
 
 const missing = engineMissing();
@@ -158,3 +162,93 @@ test("a second deployment changes nothing on a stock manager, whoever made the f
   const said = (await ours("both", ...deploy)).trim().split("\n");
   t.true(said.length > 0 && said.every((line) => line.startsWith("Unchanged service both_")), said.join("\n"));
 });
+
+const labTest = (engineMissing() ?? labMissing()) === null ? anyTest.serial : anyTest.serial.skip;
+
+const shop = `
+services:
+  web:
+    image: bb:1
+    command: ["sh", "-c", "mkdir -p /www && cat /run/secrets/key /etc/settings > /www/index.html && exec httpd -f -p 80 -h /www"]
+    stop_signal: SIGKILL
+    networks: [back]
+    secrets: [key]
+    configs: [{source: settings, target: /etc/settings}]
+    deploy: {replicas: 2, endpoint_mode: dnsrr, update_config: {monitor: 1s}}
+  client:
+    image: bb:1
+    command: sleep 1000
+    stop_signal: SIGKILL
+    depends_on: [web]
+    networks: {back: {aliases: [visitor]}}
+    deploy: {update_config: {monitor: 1s}}
+  each:
+    image: bb:1
+    command: ["sleep", "1000"]
+    stop_signal: SIGKILL
+    volumes: ["scratch:/scratch"]
+    tmpfs: /t:size=1m
+    deploy: {mode: global, update_config: {monitor: 1s}}
+networks:
+  back: {attachable: true}
+volumes:
+  scratch: {labels: {a: b}}
+secrets:
+  key: {file: key.txt}
+configs:
+  settings: {content: "; colour = \${COLOUR:-green}"}
+`;
+
+labTest(
+  "three services of a Compose file run on two stock engines, and reach each other, secret and config",
+  async (t) => {
+    t.timeout(170_000);
+    const { manager, members } = await labSwarm(t);
+    const folder = tempDir(t, "shop");
+    writeFileSync(join(folder, "compose.yaml"), shop);
+    writeFileSync(join(folder, "key.txt"), "open sesame");
+    const deployed = await manager.muster("stack", "deploy", "-c", join(folder, "compose.yaml"), "shop");
+    const made = deployed
+      .trim()
+      .split("\n")
+      .map((line) => line.replace("Creating ", ""));
+    t.deepEqual(made.slice(0, 4), [
+      "network shop_back",
+      "network shop_default",
+      "secret shop_key",
+      "config shop_settings",
+    ]);
+    t.deepEqual(made.slice(4), ["service shop_web", "service shop_client", "service shop_each"]);
+    t.regex(await manager.muster("stack", "services", "shop"), /shop_each +global +2\/2[^]*shop_web +replicated +2\/2/);
+
+    const containers = async (label: string): Promise<{ engine: DockerEngine; id: string }[]> => {
+      const all = await Promise.all(
+        members.map(async ({ engine }) => {
+          const ids = await engine.docker("ps", "-q", "--filter", `label=${label}`);
+          return ids.split("\n").flatMap((id) => (id === "" ? [] : { engine, id }));
+        }),
+      );
+      return all.flat();
+    };
+    const [client] = await containers("com.docker.swarm.service.name=shop_client");
+    if (client === undefined) throw new Error("no client");
+    // By the addresses of its tasks: not every kernel has ip_vs, which a virtual address needs.
+    const ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 web 80";
+    const page = await until("the page by the service's name", async () => {
+      const answer = await client.engine.docker("exec", client.id, "sh", "-c", ask).catch(() => "");
+      return answer.includes("200 OK") ? answer : false;
+    });
+    t.true(page.endsWith("open sesame; colour = green"), page);
+    const [each] = await containers("com.docker.swarm.service.name=shop_each");
+    const mounts = (await each?.engine.docker("exec", each.id, "cat", "/proc/mounts")) ?? "";
+    t.regex(mounts, / \/scratch /);
+    t.regex(mounts, /^tmpfs \/t tmpfs .*size=1024k/m);
+    const volume = await each?.engine.docker("volume", "inspect", "--format", "{{json .Labels}}", "shop_scratch");
+    t.deepEqual(JSON.parse(volume ?? ""), { a: "b", "com.docker.stack.namespace": "shop" });
+
+    await manager.muster("stack", "rm", "shop");
+    t.deepEqual(await containers("com.docker.stack.namespace=shop"), []);
+    t.false(/shop_/.test(await manager.muster("network", "ls")));
+    t.is(await manager.muster("secret", "ls", "-q"), "");
+  },
+);
