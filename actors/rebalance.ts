@@ -1,5 +1,5 @@
 /**
- * Hosts the rebalancing chart: keeps what a look needs at hand, looks with the pure decisions of `machines/rebalancing.ts`,
+ * Hosts the rebalancing chart: keeps what a look needs at hand, looks with the pure decisions of `machines/rebalancing/`,
  * and has the moves written. A move is what an update does to a slot, but for the spec, which stays: the old task is
  * desired SHUTDOWN and its successor READY in one transaction, or with start-first the successor comes first and the
  * orchestrator ends the old one when it runs.
@@ -9,23 +9,11 @@
  */
 import { newTask, taskTemplate } from "../machines/new-task.ts";
 import { rebalanceMachine, type RebalanceEvent } from "../machines/rebalance.ts";
-import { planRound, type Candidate, type RoundMove } from "../machines/rebalance-round.ts";
-import {
-  incidentOf,
-  isRebalanced,
-  judgeService,
-  lastNodeChangeMs,
-  movedFrom,
-  openMove,
-  rebalanceLabels,
-  settingsOf,
-  settlingOf,
-  spentMoves,
-  steadyLoads,
-  type ClusterView,
-  type Hold,
-  type RebalanceSettings,
-} from "../machines/rebalancing.ts";
+import { planRound, type Candidate, type RoundMove } from "../machines/rebalancing/round.ts";
+import { incidentOf, lastNodeChangeMs, settlingOf, type ClusterView, type Hold } from "../machines/rebalancing/hold.ts";
+import { movedFrom, openMove, spentMoves, steadyLoads } from "../machines/rebalancing/moves.ts";
+import { judgeService } from "../machines/rebalancing/service.ts";
+import { isRebalanced, rebalanceLabels, settingsOf, type RebalanceSettings } from "../machines/rebalancing/settings.ts";
 import { WhatIf } from "../machines/scheduling/what-if.ts";
 import { timestampOf } from "../machines/service-update.ts";
 import { Currency } from "../machines/task-currency.ts";

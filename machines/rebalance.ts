@@ -1,6 +1,6 @@
 /**
  * Rebalancing, on the leader: moves tasks to better nodes when a node has joined or come back, where that was asked for.
- * The chart says when it looks; `machines/rebalancing.ts` says whether it may, and `machines/scheduling/moves.ts` what.
+ * The chart says when it looks; `machines/rebalancing/` says whether it may, and `machines/scheduling/moves.ts` what.
  *
  *   off ──▶ gathering ──▶ looking ──▶ watching | settling | paused | watchingMoves ──touched, nextLook──▶ gathering …
  *                            └──▶ moving ──▶ gathering

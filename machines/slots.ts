@@ -15,7 +15,7 @@
 import { TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
 import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeOf } from "./restart.ts";
 import { isSameMessage } from "./same-message.ts";
-import { movedFrom } from "./rebalancing.ts";
+import { movedFrom } from "./rebalancing/moves.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
 import type { Currency } from "./task-currency.ts";
 import { isEnded, isWanted, observedState } from "./task.ts";

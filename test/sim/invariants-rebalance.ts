@@ -9,16 +9,10 @@
  * B6: once nothing fails any more, nothing is left to be moved: moves come to an end, and do not lead back.
  */
 import { placementView } from "../../actors/placement-view.ts";
-import {
-  isRebalanced,
-  judgeService,
-  movedFrom,
-  runningSinceMs,
-  settingsOf,
-  spentMoves,
-  steadyLoads,
-} from "../../machines/rebalancing.ts";
-import { planRound, type Candidate } from "../../machines/rebalance-round.ts";
+import { movedFrom, runningSinceMs, spentMoves, steadyLoads } from "../../machines/rebalancing/moves.ts";
+import { judgeService } from "../../machines/rebalancing/service.ts";
+import { isRebalanced, settingsOf } from "../../machines/rebalancing/settings.ts";
+import { planRound, type Candidate } from "../../machines/rebalancing/round.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
 import { Currency } from "../../machines/task-currency.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";

@@ -9,7 +9,7 @@
  * S5: the desired state of a task never falls.
  * S6: versions grow.
  */
-import { movedFrom } from "../../machines/rebalancing.ts";
+import { movedFrom } from "../../machines/rebalancing/moves.ts";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { isHopeless, startsFirst } from "./invariants-rollout.ts";
 import type { Commit, Store, TableName } from "../../runtime/store/store.ts";

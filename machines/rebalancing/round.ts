@@ -1,9 +1,9 @@
 /** The moves of one round, and of as many rounds as it would take: what the leader does, and what a dry run shows. */
-import type { Service, Task } from "../proto/gen/messages.ts";
-import { paceOf } from "./rebalancing.ts";
-import type { SteadyLoads } from "./scheduling/balance.ts";
-import { ServiceMoves, type Move } from "./scheduling/moves.ts";
-import type { WhatIf } from "./scheduling/what-if.ts";
+import type { Service, Task } from "../../proto/gen/messages.ts";
+import { paceOf } from "./moves.ts";
+import type { SteadyLoads } from "../scheduling/balance.ts";
+import { ServiceMoves, type Move } from "../scheduling/moves.ts";
+import type { WhatIf } from "../scheduling/what-if.ts";
 
 export interface Candidate {
   readonly service: Service;
