@@ -7,8 +7,11 @@ import { watchTimes } from "../../machines/watch.ts";
 import {
   Annotations,
   CreateSecretRequest,
+  Extension,
+  Resource,
   SecretSpec,
   SelectBy,
+  Session,
   Task,
   TaskState,
   TaskStatus,
@@ -131,6 +134,34 @@ test("a watch that cannot mean anything is refused", async (t) => {
   const entry = WatchRequest_WatchEntry.create({ kind: "task", action: 7 as never });
   const many = WatchRequest.create({ entries: Array.from({ length: watchEntriesMax + 1 }, () => entry) });
   t.regex((await refusal(many))?.message ?? "", /1001 entries: a watch may have 1000 at most/);
+});
+
+test("kinds that an extension registered are watched by name, all of their resources by 'resource'", async (t) => {
+  const { open, seed, drop } = watched();
+  const kind = "backup";
+  t.regex((await refusalOf(() => open(watching(kind))))?.message ?? "", /nor registered by an extension/);
+  seed("extension", Extension.create({ id: "x1", annotations: Annotations.create({ name: kind }) }));
+  t.regex((await refusalOf(() => open(watching("Backup"))))?.message ?? "", /unknown kind 'Backup'/);
+  const own = open(watching(kind));
+  const all = open(watching("resource"));
+  const one = open(watching("resource", { filters: [SelectBy.create({ kind })] }));
+  const schedules = open(watching("muster.schedule"));
+  seed("resource", Resource.create({ id: "r1", kind }), Resource.create({ id: "r2", kind: "muster.schedule" }));
+  drop("resource", "r1");
+  const ids = (stream: CollectedStream<WatchMessage>) =>
+    stream.messages.flatMap(({ events }) => events.map(({ action, object }) => `${object?.resource?.id} ${action}`));
+  t.deepEqual(ids(own), ["r1 1", "r1 4"]);
+  t.deepEqual(ids(one), ["r1 1", "r1 4"]);
+  t.deepEqual(ids(all), ["r1 1", "r2 1", "r1 4"]);
+  t.deepEqual(ids(schedules), ["r2 1"]);
+});
+
+test("records that are Muster's own are nobody's to watch", (t) => {
+  const { open, seed } = watched();
+  const entries = ["node", "service", "task", "resource", "cluster"].flatMap((kind) => watching(kind).entries);
+  const stream = open(WatchRequest.create({ entries }));
+  seed("session", Session.create({ id: "n1" }));
+  t.is(stream.messages.length, 1);
 });
 
 test("a stopping manager ends its watches, and takes no more", async (t) => {
