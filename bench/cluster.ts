@@ -17,6 +17,8 @@ const run = promisify(execFile);
 export interface Manager {
   readonly process: Spawned;
   readonly address: string;
+  /** Path of its control socket. */
+  readonly socket: string;
   ask<Request, Response>(method: MethodDescriptor<Request, Response>, request: Request): Promise<Response>;
   muster(...args: string[]): Promise<string>;
 }
@@ -132,6 +134,7 @@ export class Cluster {
     return {
       process: spawned,
       address,
+      socket,
       muster,
       ask: async (method, request) => {
         const channel = await connectUnix(socket);

@@ -1,11 +1,12 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
 import { failoverTable } from "./failover.ts";
 import { loadTables, type Load } from "./load.ts";
+import { logsTable } from "./logs.ts";
 import { microTables } from "./micro.ts";
 import { schedulerTable } from "./scheduler.ts";
 import { watchTable } from "./watch.ts";
@@ -29,6 +30,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   micro: () => microTables(short),
   scheduler: () => schedulerTable(short),
   watch: () => watchTable(short),
+  logs: () => logsTable(short),
 };
 
 if (only !== undefined && groups[only] === undefined) {

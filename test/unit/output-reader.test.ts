@@ -1,0 +1,192 @@
+// Reading what tasks have written, from the files that the kernel writes.
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import fc from "fast-check";
+import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent-ports.ts";
+import { OutputMarks } from "../../drivers/exec/output-marks.ts";
+import { OutputFiles } from "../../drivers/exec/output-reader.ts";
+import { beginMarks, rotate } from "../../drivers/exec/output.ts";
+import { SystemClock } from "../../runtime/system/clock.ts";
+import { until } from "../fixtures/until.ts";
+
+const clock = new SystemClock();
+const everything: OutputRequest = {
+  stdout: true,
+  stderr: true,
+  tail: null,
+  sinceMs: 0,
+  follow: false,
+  from: null,
+  isOver: () => false,
+};
+
+function task(t: ExecutionContext) {
+  const home = mkdtempSync(join(tmpdir(), "muster-output-"));
+  t.teardown(() => rmSync(home, { recursive: true, force: true }));
+  const marked = { stdout: 0, stderr: 0 };
+  return {
+    home,
+    begin: async (nowMs: number): Promise<void> => {
+      await beginMarks(home, nowMs);
+      for (const name of ["stdout", "stderr"]) writeFileSync(join(home, name), "");
+    },
+    write: (text: string, name: "stdout" | "stderr" = "stdout") => appendFileSync(join(home, name), text),
+    rotate: (bytesMax: number) => rotate(home, { bytesMax, marked, nowMs: Date.now() }),
+    read: (request: Partial<OutputRequest> = {}): OutputReader =>
+      new OutputFiles(home, { ...everything, ...request }, clock),
+  };
+}
+
+const textOf = (lines: readonly OutputLine[]): string => lines.map(({ data }) => Buffer.from(data).toString()).join("");
+
+async function all(reader: OutputReader): Promise<string> {
+  let text = "";
+  for (;;) {
+    const lines = await reader.next();
+    if (lines === null) return text;
+    text += textOf(lines);
+  }
+}
+
+/** Reads on in the background. */
+function reading(t: ExecutionContext, reader: OutputReader) {
+  const got = { text: "", isOver: false };
+  t.teardown(() => reader.close());
+  void (async () => {
+    for (;;) {
+      const lines = await reader.next();
+      if (lines === null) break;
+      got.text += textOf(lines);
+    }
+    got.isOver = true;
+  })();
+  return got;
+}
+
+const numbered = (from: number, to: number): string =>
+  Array.from({ length: to - from + 1 }, (_, at) => `line ${from + at}\n`).join("");
+
+test("everything is read, what was rotated away first", async (t) => {
+  const { begin, read, rotate: turn, write } = task(t);
+  await begin(1_000);
+  write(numbered(1, 50));
+  await turn(10);
+  write(numbered(51, 90));
+  t.is(await all(read()), numbered(1, 90));
+});
+
+test("the tail is that of both outputs together, and reaches into what was rotated away", async (t) => {
+  const { begin, read, rotate: turn, write } = task(t);
+  await begin(Date.now() - 1_000);
+  write(numbered(1, 20_000));
+  await turn(10);
+  write("line 20001\nwithout an end");
+  await until("a later moment", () => new Promise((resolve) => setTimeout(() => resolve(true), 20)));
+  write("last\n", "stderr");
+  t.is(await all(read({ tail: 1 })), "last\n");
+  t.is(await all(read({ tail: 0 })), "");
+  t.is(await all(read({ tail: 4, stderr: false })), "line 19999\nline 20000\nline 20001\nwithout an end");
+  t.is((await all(read({ tail: 15_000, stderr: false }))).split("\n").length, 15_000);
+  t.is((await all(read({ tail: 1e6 }))).length, numbered(1, 20_001).length + "without an endlast\n".length);
+});
+
+test("a follower gets each line once and whole, through a rotation, and the rest when the task ends", async (t) => {
+  const { begin, read, rotate: turn, write } = task(t);
+  await begin(1_000);
+  write(numbered(1, 10));
+  let isOver = false;
+  const got = reading(t, read({ follow: true, tail: 2, isOver: () => isOver }));
+  await until("the tail", () => got.text === numbered(9, 10));
+  write("line 1");
+  write("1\nline 12");
+  await until("the line that was completed", () => got.text === numbered(9, 11));
+  write("\n");
+  await turn(10);
+  write(numbered(13, 20));
+  await until("what came after the rotation", () => got.text === numbered(9, 20));
+  write("no end");
+  isOver = true;
+  await until("the end", () => got.isOver);
+  t.is(got.text, `${numbered(9, 20)}no end`);
+});
+
+test("a follower of a task that has not begun waits for it, and one whose task is removed gets what was written", async (t) => {
+  const { begin, home, read, write } = task(t);
+  let isOver = false;
+  const got = reading(t, read({ follow: true, isOver: () => isOver }));
+  await begin(1_000);
+  write("first\n");
+  await until("the first line", () => got.text === "first\n");
+  write("last\n");
+  rmSync(home, { recursive: true });
+  isOver = true;
+  await until("the end", () => got.isOver);
+  t.is(got.text, "first\nlast\n");
+});
+
+test("a reader goes on where another stood", async (t) => {
+  const { begin, read, rotate: turn, write } = task(t);
+  await begin(1_000);
+  write(numbered(1, 5));
+  const first = read();
+  t.is(await all(first), numbered(1, 5));
+  write(numbered(6, 8));
+  await turn(10);
+  write(numbered(9, 10));
+  t.is(await all(read({ from: first.position(), tail: 1 })), numbered(6, 10));
+});
+
+test("lines before the time are left out, as near as marks tell", async (t) => {
+  const { begin, home, read, write } = task(t);
+  await begin(1_000);
+  write("a\nb\n");
+  const mtime = Date.now();
+  writeFileSync(join(home, "stdout.marks"), "1000 0\n2000 2\n3000 4\n");
+  write("c\n");
+  t.is(await all(read({ sinceMs: 2_500 })), "b\nc\n");
+  t.is(await all(read({ sinceMs: mtime + 60_000 })), "");
+  const reader = read();
+  const lines = (await reader.next()) ?? [];
+  reader.close();
+  t.deepEqual(
+    lines.slice(0, 2).map(({ atMs }) => atMs),
+    [2_000, 3_000],
+  );
+  t.regex(readFileSync(join(home, "stdout.marks"), "utf8"), /^1000 0\n/);
+});
+
+test("a line that never ends is handed out in pieces of bounded size", async (t) => {
+  const { begin, read, write } = task(t);
+  await begin(1_000);
+  write("x".repeat(300_000));
+  const reader = read();
+  let bytes = 0;
+  for (;;) {
+    const lines = await reader.next();
+    if (lines === null) break;
+    for (const { data } of lines) {
+      t.true(data.length <= 128 * 1024);
+      bytes += data.length;
+    }
+  }
+  t.is(bytes, 300_000);
+});
+
+test("times of marks grow with the size, whatever the marks say", (t) => {
+  const mark = fc.tuple(fc.nat(10_000), fc.nat(10_000));
+  fc.assert(
+    fc.property(fc.array(mark), fc.nat(10_000), (marks, endSize) => {
+      const text = marks.map(([time, size]) => `${time} ${size}\n`).join("");
+      const times = new OutputMarks(text, 20_000, endSize);
+      let before = 0;
+      for (let size = 0; size <= endSize; size += 97) {
+        const time = times.timeOf(size);
+        t.true(Number.isFinite(time) && time >= before && times.latestOf(size) >= time);
+        before = time;
+      }
+    }),
+    { numRuns: 50 },
+  );
+});
