@@ -1,9 +1,13 @@
+import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { ExecSpec, Network, NetworkSpec, Annotations, type Service } from "../../proto/gen/messages.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { served, type Served } from "../support/served.ts";
+
+const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
 interface Stage extends Served {
   readonly folder: string;
@@ -131,13 +135,18 @@ test("an image that was pinned, a forced restart and a login survive a deploymen
   const { muster, service, write } = await stage(t);
   const file = write("compose.yaml", "services: {web: {image: 'nginx:1'}}");
   await muster("stack", "deploy", "-d", "-c", file, "s");
+  // Nobody logged in to this registry: an empty login.
+  await muster("stack", "deploy", "-d", "--with-registry-auth", "-c", file, "s");
   const pinned = `nginx:1@sha256:${"a".repeat(64)}`;
   await muster("service", "update", "-d", "--force", "--image", pinned, "s_web");
   const again = await muster("stack", "deploy", "-d", "--resolve-image", "changed", "-c", file, "s");
   t.regex(again.lines.join("\n"), /^Unchanged service s_web/);
   write("compose.yaml", "services: {web: {image: 'nginx:1', user: u}}");
   await muster("stack", "deploy", "-d", "--resolve-image", "changed", "-c", file, "s");
-  t.like(service("s_web").spec?.task, { forceUpdate: 1, container: { image: pinned, user: "u" } });
+  t.like(service("s_web").spec?.task, {
+    forceUpdate: 1,
+    container: { image: pinned, user: "u", pullOptions: { registryAuth: "e30=" } },
+  });
   await muster("stack", "deploy", "-d", "-c", file, "s");
   t.is(service("s_web").spec?.task?.container?.image, "nginx:1");
 });
@@ -276,4 +285,22 @@ test("names that no stack can have, and commands without files, are refused", as
     remarks: ["muster: cannot read the Compose file /nowhere/x.yaml: there is no such file"],
   });
   t.like(await muster("stack", "deploy", "--resolve-image", "often", "-c", "x", "s"), { status: 125 });
+});
+
+test("a Compose file comes from standard input, and stack config prints what may be deployed again", async (t) => {
+  const folder = tempDir(t, "stdin");
+  const run = (input: string, ...args: readonly string[]): string =>
+    execFileSync(process.execPath, [main, ...args], {
+      input,
+      cwd: folder,
+      encoding: "utf8",
+      env: { ...process.env, A: "x" },
+    });
+  const text = "services: {a: {image: 'bb:$A', command: echo $$HOME, ports: ['80:80'], volumes: ['./d:/d']}}";
+  const yaml = run(text, "stack", "config", "-c", "-");
+  t.regex(yaml, /image: bb:x\n[^]*- \$\$HOME\n[^]*published: 80\n[^]*source: .*stdin.*\/d\n/);
+  t.is(run(yaml, "stack", "config", "-c", "-"), yaml);
+  t.like(JSON.parse(run(text, "stack", "config", "--format", "json", "--skip-interpolation", "-c", "-")), {
+    services: { a: { image: "bb:$A", command: ["echo", "$$HOME"] } },
+  });
 });

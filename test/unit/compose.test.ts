@@ -3,10 +3,13 @@ import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import fc from "fast-check";
 import { parseEnvFile } from "../../cli/stack/env-file.ts";
+import { serviceSpecOf } from "../../cli/stack/convert-service.ts";
+import { ignoredOptions } from "../../cli/stack/ignored.ts";
 import { interpolated, InterpolationError } from "../../cli/stack/interpolate.ts";
 import { plainOf } from "../../cli/stack/located.ts";
 import { inOrderOfDependence } from "../../cli/stack/order.ts";
 import { loadProject } from "../../cli/stack/project.ts";
+import { service as serviceShape } from "../../cli/stack/schema-service.ts";
 import { View } from "../../cli/stack/view.ts";
 import { parseYaml } from "../../cli/stack/yaml.ts";
 import { UserError } from "../../cli/user-error.ts";
@@ -351,4 +354,63 @@ test("services are made behind what they depend on, and a circle ends", (t) => {
     "f",
   );
   t.deepEqual(inOrderOfDependence(new View(tree, "").children("s")), ["b", "z", "y", "a", "d", "c"]);
+});
+
+/** What may stand in the place of a value. */
+const values = fc.letrec<{ value: unknown }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 3, depthSize: "small" },
+    fc.constantFrom(
+      "",
+      "a",
+      "a=b",
+      "80:80",
+      "1s",
+      "64m",
+      "true",
+      "/x:/y:ro",
+      "none",
+      "[::1]:1:2",
+      "1-0",
+      "a:b:c",
+      "-1",
+    ),
+    fc.constantFrom(null, true, 0, 1, -1, 1.5, 1e300),
+    fc.array(tie("value"), { maxLength: 2 }),
+    fc.dictionary(
+      fc.constantFrom("source", "target", "type", "mode", "soft", "hard", "a", "cpus", "test"),
+      tie("value"),
+      {
+        maxKeys: 3,
+      },
+    ),
+  ),
+})).value;
+
+test("any service is a spec or a mistake with its place", (t) => {
+  const folder = tempDir(t, "fuzz");
+  const file = join(folder, "c.yaml");
+  const service = fc.dictionary(fc.constantFrom(...Object.keys(serviceShape.keys)), values, { maxKeys: 3 });
+  const lookups = { network: String, secret: String, config: String };
+  let made = 0;
+  fc.assert(
+    fc.property(service, service, (one, other) => {
+      writeFileSync(file, JSON.stringify({ services: { a: { image: "bb", ...one } } }));
+      writeFileSync(join(folder, "d.yaml"), JSON.stringify({ services: { a: other } }));
+      try {
+        const files = [file, join(folder, "d.yaml")];
+        const { tree } = loadProject({ files, environment: {}, warn: () => undefined });
+        const project = new View(tree, "");
+        for (const [name, view] of project.children("services")) {
+          serviceSpecOf(name, view, { stack: "s", project, lookups });
+          made += 1;
+        }
+        ignoredOptions(project);
+      } catch (error) {
+        if (!(error instanceof UserError) || !/(?:^\/.*\.yaml:\d+: |^cannot read )/.test(error.message)) throw error;
+      }
+    }),
+    { numRuns: 500 },
+  );
+  t.true(made > 20, `${made} made`);
 });
