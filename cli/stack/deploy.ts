@@ -22,6 +22,7 @@ import {
   UpdateSecretRequest,
   UpdateServiceRequest,
   Version,
+  type IPAMConfig,
   type NetworkSpec,
   type Service,
 } from "../../proto/gen/messages.ts";
@@ -103,8 +104,19 @@ function isSameNetwork(there: NetworkSpec, wanted: NetworkSpec): boolean {
     there.internal === wanted.internal &&
     there.attachable === wanted.attachable &&
     there.ipv6Enabled === wanted.ipv6Enabled &&
-    (wanted.ipam === null || isSameMessage(there.ipam?.configs ?? [], wanted.ipam.configs))
+    (wanted.ipam === null || areSameRanges(there.ipam?.configs ?? [], wanted.ipam.configs))
   );
+}
+
+/** A stock manager writes the gateway that it chose into the spec. */
+function areSameRanges(there: readonly IPAMConfig[], wanted: readonly IPAMConfig[]): boolean {
+  const isSame = (range: IPAMConfig, held: IPAMConfig | undefined): boolean =>
+    held !== undefined &&
+    held.subnet === range.subnet &&
+    held.range === range.range &&
+    (range.gateway === "" || held.gateway === range.gateway) &&
+    Object.entries(range.reserved).every(([name, address]) => held.reserved[name] === address);
+  return there.length === wanted.length && wanted.every((range, at) => isSame(range, there[at]));
 }
 
 const otherContent = (kind: string, name: string): UserError =>

@@ -117,8 +117,8 @@ async function stocks(t: ExecutionContext): Promise<Stocks> {
   const at = `unix://${join(engine.dir, "docker.sock")}`;
   const call = async (stack: string, command: string, args: readonly string[]): Promise<string> => {
     const env = { ...process.env, STACK: stack, SET: "yes", EMPTY: "", COUNT: "3" };
-    const { stdout } = await run(command, [...args], { cwd: folder, env, timeout: 60_000 });
-    return stdout;
+    const { stdout, stderr } = await run(command, [...args], { cwd: folder, env, timeout: 60_000 });
+    return stdout + stderr;
   };
   return {
     socket,
@@ -155,12 +155,14 @@ test("stack deploy makes what Docker's client makes of the same files", async (t
 test("a second deployment changes nothing on a stock manager, whoever made the first", async (t) => {
   t.timeout(120_000);
   const { docker, muster: ours, folder } = await stocks(t);
-  const [text = ""] = Object.values(composeFiles);
-  writeFileSync(join(folder, "compose.yaml"), text);
-  const deploy = ["stack", "deploy", "--detach", "--resolve-image", "never", "-c", "compose.yaml", "both"];
-  await docker("both", ...deploy);
-  const said = (await ours("both", ...deploy)).trim().split("\n");
-  t.true(said.length > 0 && said.every((line) => line.startsWith("Unchanged service both_")), said.join("\n"));
+  for (const title of ["plain", "container", "deploy", "networks", "secrets and configs"]) {
+    writeFileSync(join(folder, "compose.yaml"), composeFiles[title] ?? "");
+    const stack = `both-${title.charAt(0)}`;
+    const deploy = ["stack", "deploy", "--detach", "--resolve-image", "never", "-c", "compose.yaml", stack];
+    await docker(stack, ...deploy);
+    const said = (await ours(stack, ...deploy)).trim().split("\n");
+    t.true(said.length > 0 && said.every((line) => line.startsWith(`Unchanged service ${stack}_`)), said.join("\n"));
+  }
 });
 
 const labTest = (engineMissing() ?? labMissing()) === null ? anyTest.serial : anyTest.serial.skip;

@@ -304,3 +304,18 @@ test("a Compose file comes from standard input, and stack config prints what may
     services: { a: { image: "bb:$A", command: ["echo", "$$HOME"] } },
   });
 });
+
+test("a network that differs from the file is said, and stays", async (t) => {
+  const { muster, manager, write } = await stage(t);
+  const text = (ipam: string): string =>
+    `services: {a: {image: bb, networks: [n]}}\nnetworks: {n: {ipam: {config: [{${ipam}}]}}}`;
+  const file = write("c.yaml", text("subnet: 10.9.0.0/24, aux_addresses: {r: 10.9.0.9}"));
+  t.deepEqual((await muster("stack", "deploy", "-d", "-c", file, "s")).remarks, []);
+  t.deepEqual((await muster("stack", "deploy", "-d", "-c", file, "s")).remarks, []);
+  t.deepEqual(manager.store.byName("network", "s_n")?.spec?.ipam?.configs[0]?.reserved, { r: "10.9.0.9" });
+  write("c.yaml", text("subnet: 10.8.0.0/24"));
+  t.deepEqual((await muster("stack", "deploy", "-d", "-c", file, "s")).remarks, [
+    "warning: network s_n has other settings than the file says, and keeps them: networks cannot be changed",
+  ]);
+  t.is(manager.store.byName("network", "s_n")?.spec?.ipam?.configs[0]?.subnet, "10.9.0.0/24");
+});
