@@ -50,6 +50,7 @@ interface Live {
   /** Readers under way. */
   reading: number;
   follow: boolean;
+  isClosing: boolean;
   isOver: boolean;
 }
 
@@ -79,7 +80,9 @@ export class AgentLogs {
       if (known !== undefined) this.#close(known);
       return;
     }
-    if (known !== undefined) return;
+    if (known?.isClosing === false) return;
+    // Asked anew before the end of what it was asked before.
+    if (known !== undefined) this.#end(known);
     const options = message.options ?? LogSubscriptionOptions.create({});
     const live: Live = {
       id: message.id,
@@ -90,6 +93,7 @@ export class AgentLogs {
       places: this.#placesOf(message.id),
       reading: 0,
       follow: options.follow,
+      isClosing: false,
       isOver: false,
     };
     this.#live.set(live.id, live);
@@ -171,6 +175,7 @@ export class AgentLogs {
 
   #close(live: Live): void {
     live.follow = false;
+    live.isClosing = true;
     for (const reader of live.readers.values()) reader?.stopFollowing();
     this.#endIfDone(live);
     if (live.isOver) return;

@@ -65,6 +65,8 @@ class Broker implements LogBroker {
   readonly logs: ServiceHandlers<typeof LogsService>;
   readonly #env: Environment;
   readonly #ids;
+  /** Tells what this process holds from what an earlier life of the manager did. */
+  readonly #life: string;
   readonly #holder: LogHolder;
   readonly #homes = new Map<string, LogHome>();
   /** By node; each by its subscription. */
@@ -80,7 +82,9 @@ class Broker implements LogBroker {
     const { bus, managerId, telemetry } = env;
     this.#gauge = telemetry.metrics.gauge("muster_log_subscriptions", "Log subscriptions that this manager serves.");
     this.#cut = telemetry.metrics.counter("muster_log_cut_total", "Followers that were cut because they did not read.");
+    this.#life = newId(this.#ids);
     this.#holder = new LogHolder(env, {
+      life: this.#life,
       report: (home, holding) => {
         if (home === managerId) this.#onHolding(holding);
         else bus.publish(subjects.logsHeld(home), LogHolding.encode(holding));
@@ -171,10 +175,10 @@ class Broker implements LogBroker {
     this.#announce(home, [], true);
   }
 
-  #onHolding({ held, left, subscriptionId }: LogHolding): void {
+  #onHolding({ held, holder, left, subscriptionId }: LogHolding): void {
     const home = this.#homes.get(subscriptionId);
     if (home === undefined) return;
-    home.held(held);
+    home.held(held, holder);
     for (const { attempt, nodeId } of left)
       home.send({ type: "node.ended", nodeId, attempt, error: disconnected(nodeId) });
   }
@@ -225,6 +229,7 @@ class Broker implements LogBroker {
       subscriptionId,
       nodeId,
       attempt,
+      holder: this.#life,
       streamId: newId(this.#ids),
       deliver: (delivery) => (home === this.#env.managerId ? this.#take(delivery) : this.#carry(home, delivery)),
       onStalled: () => this.#limitStalled(nodeId),

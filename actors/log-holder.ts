@@ -43,6 +43,8 @@ interface Known {
 }
 
 export interface HolderOptions {
+  /** Names this life of the manager. */
+  readonly life: string;
   /** Carries a holding to the home. */
   readonly report: (home: string, holding: LogHolding) => void;
   /** Whether what the node has published for it is still on its way: its end will say what there is to say. */
@@ -106,7 +108,7 @@ export class LogHolder {
       const listener = this.#listeners.get(ask.nodeId);
       if (listener === undefined) continue;
       if (this.#holds(subscriptionId, known, ask)) held.push(ask);
-      else if (this.#isLost(listener, subscriptionId, ask.attempt)) left.push(ask);
+      else if (this.#isLost(listener, subscriptionId, ask)) left.push(ask);
     }
     if (held.length + left.length > 0) this.#report(known, held, left);
   }
@@ -145,8 +147,11 @@ export class LogHolder {
       if (told?.isClosed === false) this.#close(listener, id, known);
       return told?.attempt === ask.attempt;
     }
-    if (told !== undefined) return told.attempt === ask.attempt;
+    if (told !== undefined && told.attempt >= ask.attempt) return told.attempt === ask.attempt;
+    if (ask.holder !== "" && ask.holder !== this.#options.life) return false;
     if ((known.over.get(ask.nodeId) ?? 0) >= ask.attempt) return false;
+    // What it was told before no longer counts: it begins anew.
+    if (told?.isClosed === false) this.#close(listener, id, known);
     listener.told.set(id, { attempt: ask.attempt, isClosed: false });
     // What came before the node was lost is not asked for again, and what came meanwhile is not counted against the tail.
     const again = ask.since === null ? {} : { since: ask.since, tail: 0 };
@@ -162,9 +167,10 @@ export class LogHolder {
     this.#tell(listener, SubscriptionMessage.patch(messageOf(id, known), { close: true }));
   }
 
-  /** It was told, and its session has moved elsewhere since. */
-  #isLost({ nodeId, told }: Listener, id: string, attempt: number): boolean {
-    return told.get(id)?.attempt === attempt && !this.#options.isPublishing(nodeId, id);
+  /** It was told, and its session has moved elsewhere since; or it was told elsewhere, and its session has moved here. */
+  #isLost({ nodeId, told }: Listener, id: string, { attempt, holder }: LogAsk): boolean {
+    if (told.get(id)?.attempt === attempt) return !this.#options.isPublishing(nodeId, id);
+    return holder !== "" && holder !== this.#options.life && this.#isHere(nodeId);
   }
 
   #tell(listener: Listener, message: SubscriptionMessage): void {
@@ -195,7 +201,7 @@ export class LogHolder {
 
   #report({ announcement }: Known, held: readonly LogAsk[], left: readonly LogAsk[]): void {
     const { home, subscriptionId } = announcement;
-    const holding = LogHolding.create({ subscriptionId, holder: this.#env.managerId, held, left });
+    const holding = LogHolding.create({ subscriptionId, holder: this.#options.life, held, left });
     this.#options.report(home, holding);
   }
 

@@ -34,6 +34,8 @@ export const followerBytesMax = 4 * 1024 * 1024;
 export const followerStalledMsMax = 120_000;
 /** Tasks come in crowds: the selection is looked up once for all that came in this time, in milliseconds. */
 const selectionMs = 100;
+/** Of how many of nodes' streams the last delivery is remembered: more than a follower sees while one message is on its way. */
+const streamsMax = 10_000;
 /** Of how many outputs the last time is remembered, before those of tasks that are gone are dropped. */
 const lastTimesMax = 4_096;
 
@@ -103,17 +105,20 @@ export class LogHome {
     if (!this.#isEnded) this.#actor.actor.send(event);
   }
 
-  held(nodes: readonly HeldNode[]): void {
-    if (nodes.length > 0) this.send({ type: "nodes.held", held: nodes });
+  held(nodes: readonly HeldNode[], holder: string): void {
+    if (nodes.length > 0) this.send({ type: "nodes.held", held: nodes, holder });
   }
 
   /** LH1 */
   take(delivery: LogDelivery): Fate {
-    const { attempt, end, error, messages, nodeId, number, probe, slow, streamId } = delivery;
+    const { attempt, end, error, holder, messages, nodeId, number, probe, slow, streamId } = delivery;
     if (this.#isEnded) return "gone";
     const node = this.#actor.actor.getSnapshot().context.nodes[nodeId];
     if (node === undefined || node.attempt !== attempt || node.phase === "ended" || node.phase === "lost")
       return "gone";
+    // What it publishes tells sooner than its manager's answer that it is held; of two managers the first counts.
+    if (node.holder === "") this.held([{ nodeId, attempt }], holder);
+    else if (node.holder !== holder) return "gone";
     const isFull = this.#home.sink.bufferedBytes() > followerBytesMax;
     if (probe || (isFull && !end)) {
       if (isFull) this.#fullSince ??= this.#env.clock.now();
@@ -122,9 +127,10 @@ export class LogHome {
     this.#fullSince = null;
     if (number <= (this.#taken.get(streamId) ?? 0)) return "taken";
     this.#taken.set(streamId, number);
+    // A repeated message of a stream that is long over must not look new, but it need not be known for ever.
+    if (this.#taken.size > streamsMax) this.#taken.delete(this.#taken.keys().next().value ?? "");
     if (messages.length > 0) this.#pass(nodeId, attempt, messages);
     if (!end) return "taken";
-    this.#taken.delete(streamId);
     if (slow) this.send({ type: "follower.stalled", limit: "nodes wait for it with all that their connections hold" });
     else this.send({ type: "node.ended", nodeId, attempt, error });
     return "taken";
@@ -161,9 +167,9 @@ export class LogHome {
 
   #announce(nodes: LogNodes, close: boolean): void {
     const asks: LogAsk[] = [];
-    for (const [nodeId, { attempt, phase }] of Object.entries(nodes)) {
+    for (const [nodeId, { attempt, holder, phase }] of Object.entries(nodes)) {
       if (phase === "ended" || phase === "lost") continue;
-      asks.push(LogAsk.create({ nodeId, attempt, since: attempt === 1 ? null : this.#since(nodeId) }));
+      asks.push(LogAsk.create({ nodeId, attempt, holder, since: attempt === 1 ? null : this.#since(nodeId) }));
     }
     const { clock } = this.#env;
     // Not from within the transition: an answer of this process would come before it is over.

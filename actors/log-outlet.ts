@@ -33,6 +33,7 @@ export interface OutletOptions {
   readonly subscriptionId: string;
   readonly nodeId: string;
   readonly attempt: number;
+  readonly holder: string;
   readonly streamId: string;
   readonly deliver: (delivery: LogDelivery) => Fate | Promise<Fate>;
   /** The follower has not read for a while: asked again at each probe. */
@@ -173,7 +174,7 @@ export class LogOutlet {
   }
 
   #delivery(fields: Partial<LogDelivery>): LogDelivery {
-    const { attempt, nodeId, streamId, subscriptionId } = this.#options;
-    return LogDelivery.create({ subscriptionId, nodeId, attempt, streamId, ...fields });
+    const { attempt, holder, nodeId, streamId, subscriptionId } = this.#options;
+    return LogDelivery.create({ subscriptionId, nodeId, attempt, holder, streamId, ...fields });
   }
 }

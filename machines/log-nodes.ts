@@ -2,6 +2,7 @@
  * The nodes of one log subscription, as its home keeps them: pure steps that `log-subscription.ts` takes.
  *
  * LN1: of a node that has ended or is lost, nothing that an earlier attempt says counts any more.
+ * LN3: an attempt is one manager's, in one life of it: a node that another one has told again would repeat itself.
  * LN2: without `follow` a node is asked once; with it, a lost node is asked again, with the next attempt.
  */
 import type { SelectedNode } from "./log-selection.ts";
@@ -21,6 +22,8 @@ export interface LogNode {
   readonly attempt: number;
   /** Announcements since it was last heard of. */
   readonly silentTicks: number;
+  /** The life of a manager that answered first for this attempt; empty before. LN3 */
+  readonly holder: string;
 }
 
 export type LogNodes = Readonly<Record<string, LogNode>>;
@@ -32,7 +35,7 @@ export interface LogStep {
 }
 
 const nothing: readonly string[] = [];
-const asked: LogNode = { phase: "asked", attempt: 1, silentTicks: 0 };
+const asked: LogNode = { phase: "asked", attempt: 1, silentTicks: 0, holder: "" };
 
 const unavailable = (id: string): string => `node ${id} is not available`;
 export const disconnected = (id: string): string => `node ${id} disconnected unexpectedly`;
@@ -54,13 +57,14 @@ export interface HeldNode {
   readonly attempt: number;
 }
 
-/** All that one manager holds, at once: a subscription may have a thousand nodes. LN1 */
-export function holdNodes(before: LogNodes, held: readonly HeldNode[]): LogStep {
+/** All that one manager holds, at once: a subscription may have a thousand nodes. LN1, LN3 */
+export function holdNodes(before: LogNodes, held: readonly HeldNode[], holder: string): LogStep {
   const nodes: Record<string, LogNode> = { ...before };
   for (const { nodeId, attempt } of held) {
     const node = nodes[nodeId];
     if (node === undefined || node.attempt !== attempt || isOver(node)) continue;
-    nodes[nodeId] = { phase: "held", attempt, silentTicks: 0 };
+    if (node.holder === "" || node.holder === holder)
+      nodes[nodeId] = { phase: "held", attempt, silentTicks: 0, holder };
   }
   return { nodes, missing: nothing };
 }
@@ -101,9 +105,7 @@ export function ageNodes(before: LogNodes, follow: boolean): LogStep {
 }
 
 function lost(node: LogNode, follow: boolean): LogNode {
-  return follow
-    ? { phase: "asked", attempt: node.attempt + 1, silentTicks: 0 }
-    : { phase: "lost", attempt: node.attempt, silentTicks: 0 };
+  return follow ? { ...asked, attempt: node.attempt + 1 } : { ...node, phase: "lost", silentTicks: 0 };
 }
 
 export function isOver({ phase }: LogNode): boolean {

@@ -34,7 +34,7 @@ export type LogSubscriptionEvent =
       readonly exists: boolean;
     }
   /** A manager says that it has told these. */
-  | { readonly type: "nodes.held"; readonly held: readonly HeldNode[] }
+  | { readonly type: "nodes.held"; readonly held: readonly HeldNode[]; readonly holder: string }
   /** `error` is empty when everything has come. */
   | { readonly type: "node.ended"; readonly nodeId: string; readonly attempt: number; readonly error: string }
   | { readonly type: "follower.left" }
@@ -91,8 +91,8 @@ export const logSubscriptionMachine = setup({
         { nodes, unscheduled }: { nodes: readonly SelectedNode[]; unscheduled: readonly string[]; exists: boolean },
       ) => ({ ...taken(context, selectNodes(context.nodes, nodes, context.follow)), unscheduled }),
     ),
-    hold: assign(({ context }, { held }: { held: readonly HeldNode[] }) =>
-      taken(context, holdNodes(context.nodes, held)),
+    hold: assign(({ context }, { held, holder }: { held: readonly HeldNode[]; holder: string }) =>
+      taken(context, holdNodes(context.nodes, held, holder)),
     ),
     end: assign(({ context }, ended: { nodeId: string; attempt: number; error: string }) =>
       taken(context, endNode(context.nodes, ended, context.follow)),

@@ -15,6 +15,7 @@ import type { SimClock, ProcessClock } from "../../runtime/sim/clock.ts";
 import type { SimDisk } from "../../runtime/sim/disk.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
+import { linePeriodMs, simOutput, type SimLine } from "./output.ts";
 import { refusedPayload, stuckMs, stuckPayload } from "./workload-rollout.ts";
 
 /** How the tasks of a simulation behave. Changed while it runs: when faults stop, tasks stop failing too. */
@@ -34,6 +35,9 @@ export const jobPayload = new Uint8Array([2]);
 
 interface Run {
   readonly pid: number;
+  /** Virtual time; from then on it writes a line every `linePeriodMs`. */
+  readonly startedAt: number;
+  endedAt: number | null;
   exit: TaskExit | null;
   readonly waiting: ((exit: TaskExit) => void)[];
 }
@@ -121,6 +125,12 @@ export class SimMachine {
           this.#end(taskId, { code: 143, signal: "SIGTERM", reason: "", lastOutput: "" });
           return this.#runs.get(taskId)?.exit ?? null;
         }),
+      output: (taskId, request) =>
+        simOutput(
+          () => this.#written(taskId),
+          request,
+          (resolve) => clock.after(linePeriodMs, resolve),
+        ),
       remove: (taskId: string): Promise<void> =>
         inOrder(taskId, async () => {
           if (this.#runs.get(taskId)?.exit !== null) return;
@@ -130,9 +140,20 @@ export class SimMachine {
     };
   }
 
+  /** The lines of a run so far, by when they were written. */
+  #written(taskId: string): readonly SimLine[] {
+    const run = this.#runs.get(taskId);
+    if (run === undefined) return [];
+    const count = Math.floor(((run.endedAt ?? this.#clock.now()) - run.startedAt) / linePeriodMs) + 1;
+    return Array.from({ length: count }, (_, at) => ({
+      atMs: run.startedAt + at * linePeriodMs,
+      text: `${taskId} ${at + 1}`,
+    }));
+  }
+
   #start(taskId: string, isJob: boolean): number {
     const pid = this.#nextPid++;
-    this.#runs.set(taskId, { pid, exit: null, waiting: [] });
+    this.#runs.set(taskId, { pid, startedAt: this.#clock.now(), endedAt: null, exit: null, waiting: [] });
     this.#trace.write(this.name, `run ${taskId} begins`);
     const isFailing = this.#random.chance(this.#habits.failure);
     if (isFailing || isJob) {
@@ -147,6 +168,7 @@ export class SimMachine {
     const run = this.#runs.get(taskId);
     if (run === undefined || run.exit !== null) return;
     run.exit = exit;
+    run.endedAt = this.#clock.now();
     this.#trace.write(this.name, `run ${taskId} ends ${exit.code}`);
     for (const tell of run.waiting.splice(0)) tell(exit);
   }

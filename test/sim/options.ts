@@ -43,6 +43,8 @@ export interface SimOptions {
   readonly rebalanceOperations: number;
   /** Clients that watch; 0: there are none. */
   readonly watchers: number;
+  /** Subscriptions to the output of services; 0: there are none. */
+  readonly logOperations: number;
   /** Agents that join when the others have run for a while. */
   readonly lateAgents: number;
 }
@@ -96,6 +98,7 @@ export function drawOptions(seed: number): SimOptions {
     rolloutOperations: drawRolloutOperations(new SimRandom(`${seed}/options.rollouts`)),
     placementOperations: drawGlobalOperations(new SimRandom(`${seed}/options.placement`)),
     watchers: drawWatchers(new SimRandom(`${seed}/options.watchers`)),
+    logOperations: drawGlobalOperations(new SimRandom(`${seed}/options.logs`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
 }
@@ -126,6 +129,7 @@ export function describeOptions(options: SimOptions): string {
     `placementOperations=${options.placementOperations}`,
     `rebalanceOperations=${options.rebalanceOperations}`,
     `watchers=${options.watchers}`,
+    `logOperations=${options.logOperations}`,
     `lateAgents=${options.lateAgents}`,
     `faultsMs=${options.faultsMs}`,
   ];

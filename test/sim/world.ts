@@ -37,6 +37,7 @@ import { NetworkWorkload } from "./workload-networks.ts";
 import { checkPlacements, findUnsettled } from "./invariants-placement.ts";
 import { PlacementWorkload } from "./workload-placement.ts";
 import { WatchWorkload } from "./workload-watch.ts";
+import { LogWorkload } from "./workload-logs.ts";
 import { Workload } from "./workload.ts";
 
 /** Virtual time in which the first manager must have founded the cluster. */
@@ -97,6 +98,7 @@ class World {
   #rebalance: RebalanceWorkload | null = null;
   #placement: PlacementWorkload | null = null;
   readonly #watches: WatchWorkload;
+  #logs: LogWorkload | null = null;
   readonly #runs: RunCreations = new Map();
   #failure: string | null = null;
   #newest = 0;
@@ -185,6 +187,12 @@ class World {
     this.#placement = new PlacementWorkload({ ...access, operations: this.#options.placementOperations });
     this.#placement.start();
     this.#watches.start();
+    this.#logs = new LogWorkload({
+      ...access,
+      operations: this.#options.logOperations,
+      onWrong: (claim) => this.#fail(claim),
+    });
+    this.#logs.start();
     this.#rebalanceNodes(access);
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
@@ -274,6 +282,7 @@ class World {
     if (this.#rollouts?.isDone === false) return "the client of rollouts is not done";
     if (this.#placement?.isDone === false) return "the client of choosy services is not done";
     if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
+    if (this.#logs?.isDone === false) return `O3: a subscription to output does not end: ${this.#logs.whyOpen()}`;
     const behind = this.#watches.whyBehind();
     if (behind !== null) return behind;
     const { nats } = this.#simulation;

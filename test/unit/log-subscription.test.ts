@@ -71,7 +71,7 @@ test("LS1: without following, it ends once every node has sent what it had", (t)
   const run = life(false);
   run.send(selected(["n1", "n2"]));
   t.is(run.state(), "gathering");
-  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 1 }] });
+  run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
   run.send(ended("n1"));
   t.is(run.state(), "gathering");
   run.send(ended("n2"));
@@ -88,10 +88,10 @@ test("LS1: nothing selected is nothing to wait for", (t) => {
 test("LS2: what is missing is said at the end, in SwarmKit's words", (t) => {
   const run = life(false);
   run.send(selected(["down1", "n2", "n3"], ["t9"]));
-  run.send({ type: "nodes.held", held: [{ nodeId: "n2", attempt: 1 }] });
+  run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n2", attempt: 1 }] });
   for (let ticks = 0; ticks < logLimits.silentTicksMax; ticks += 1) {
     run.tick();
-    run.send({ type: "nodes.held", held: [{ nodeId: "n2", attempt: 1 }] });
+    run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n2", attempt: 1 }] });
   }
   t.is(run.state(), "gathering");
   run.tick();
@@ -108,7 +108,7 @@ test("LS2: what is missing is said at the end, in SwarmKit's words", (t) => {
 test("a node whose manager falls silent is lost", (t) => {
   const run = life(false);
   run.send(selected(["n1"]));
-  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 1 }] });
+  run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
   for (let ticks = 0; ticks <= logLimits.silentTicksMax; ticks += 1) run.tick();
   t.regex((run.finish() as { warning: string }).warning, /node n1 disconnected unexpectedly$/);
 });
@@ -117,23 +117,36 @@ test("LN2: a follower is told of a lost node at once, and asks for it again", (t
   const run = life(true);
   run.send(selected(["n1", "n2"]));
   t.is(run.state(), "following");
-  run.send({ type: "nodes.held", held: nodes("n1", "n2").map(({ id }) => ({ nodeId: id, attempt: 1 })) });
+  run.send({ type: "nodes.held", holder: "m1", held: nodes("n1", "n2").map(({ id }) => ({ nodeId: id, attempt: 1 })) });
   run.send(ended("n1", "node n1 disconnected unexpectedly"));
   t.deepEqual(run.told(), ["node n1 disconnected unexpectedly"]);
-  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0 });
+  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0, holder: "" });
   // LN1: what the first attempt still says does not count.
   run.send(ended("n1", "node n1 disconnected unexpectedly"));
-  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 1 }] });
-  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0 });
+  run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
+  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0, holder: "" });
   t.is(run.told().length, 1);
   for (let ticks = 0; ticks < 10; ticks += 1) {
     run.tick();
-    run.send({ type: "nodes.held", held: [{ nodeId: "n2", attempt: 1 }] });
+    run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n2", attempt: 1 }] });
   }
   t.deepEqual(run.told().slice(1), ["node n1 is not available"], "told once");
-  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 2 }] });
+  run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 2 }] });
   t.is(run.nodes()["n1"]?.phase, "held");
   t.is(run.finish(), undefined);
+});
+
+test("LN3: what another life of a manager holds is not what was held: its nodes are lost, and asked for again", (t) => {
+  const run = life(true);
+  run.send(selected(["n1"]));
+  run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
+  for (let ticks = 0; ticks <= logLimits.silentTicksMax; ticks += 1) {
+    run.tick();
+    run.send({ type: "nodes.held", holder: "m1 again", held: [{ nodeId: "n1", attempt: 1 }] });
+  }
+  t.deepEqual(run.told(), ["node n1 disconnected unexpectedly"]);
+  run.send({ type: "nodes.held", holder: "m1 again", held: [{ nodeId: "n1", attempt: 2 }] });
+  t.is(run.nodes()["n1"]?.holder, "m1 again");
 });
 
 test("new nodes of what is followed are asked", (t) => {
@@ -146,7 +159,7 @@ test("new nodes of what is followed are asked", (t) => {
 test("following ends when nothing is left to follow, once the nodes have sent the rest", (t) => {
   const run = life(true);
   run.send(selected(["n1"]));
-  run.send({ type: "nodes.held", held: [{ nodeId: "n1", attempt: 1 }] });
+  run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
   const effects = run.send({ type: "selection.changed", nodes: [], unscheduled: [], exists: false });
   t.is(run.state(), "closing");
   t.true(announced(effects).close);

@@ -272,6 +272,35 @@ test("LH2: a node that comes back is asked for what is new, and what it repeats 
   );
 });
 
+test("LN3: a manager that is started anew under its nodes leaves no gap and repeats no line unsaid", async (t) => {
+  const { brokers, bus, managers, pass } = cluster(t);
+  node(brokers[0], "n1");
+  const before = node(brokers[1], "n2");
+  const reader = subscribe(brokers[0], { follow: true });
+  await pass(100);
+  before.publish(idOf(before)).line("b1", 1);
+  await pass(100);
+  // A crash: nobody says anything, and the node is back before anybody has noticed.
+  bus.loses = () => true;
+  brokers[1].stop();
+  before.leave();
+  await pass(100);
+  bus.loses = () => false;
+  const env = managers[1]?.env;
+  if (env === undefined) return t.fail();
+  const reborn = createLogBroker({ ...env, bus, random: env.random.fork("again") });
+  t.teardown(() => reborn.stop());
+  const after = node(reborn, "n2");
+  await pass(3_000);
+  t.is(after.asked.messages.length, 1);
+  t.is(after.asked.messages[0]?.options?.since?.seconds, 1);
+  const again = after.publish(idOf(after));
+  again.line("b1", 1);
+  again.line("b2", 2);
+  await pass(200);
+  t.deepEqual(reader.text(), ["b1", "node n2 disconnected unexpectedly", "b2"]);
+});
+
 test("new tasks of a followed service join, and following ends with the service", async (t) => {
   const { brokers, managers, pass } = cluster(t);
   const n1 = node(brokers[0], "n1");

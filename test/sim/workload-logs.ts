@@ -1,0 +1,143 @@
+/**
+ * People who read the output of services, at any manager, while nodes and managers fail.
+ *
+ * O1: of each task the lines come in order, and none twice, whatever fails.
+ * O2: a line is left out only where the reader was told that something is missing, or before the first that it got.
+ * O3: who does not follow is answered in the end: with everything, with what is missing, or by a broken connection.
+ */
+import {
+  ControlService,
+  ListServicesRequest,
+  LogSelector,
+  LogsService,
+  LogSubscriptionOptions,
+  SubscribeLogsRequest,
+  type SubscribeLogsMessage,
+} from "../../proto/gen/messages.ts";
+import { Status, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { SimClient, type ClientOptions } from "./client.ts";
+
+export interface LogWorkloadOptions extends ClientOptions {
+  readonly operations: number;
+  /** The operations are spread over so many milliseconds. */
+  readonly withinMs: number;
+  /** Something that must hold does not. */
+  readonly onWrong: (claim: string) => void;
+}
+
+const followMsMax = 15_000;
+
+export class LogWorkload {
+  readonly #options: LogWorkloadOptions;
+  readonly #random: SimRandom;
+  readonly #client: SimClient;
+  readonly #open = new Set<string>();
+  #done = 0;
+
+  constructor(options: LogWorkloadOptions) {
+    this.#options = options;
+    this.#random = options.ports.random.fork("workload.logs");
+    this.#client = new SimClient(options, this.#random);
+  }
+
+  get isDone(): boolean {
+    return this.#done === this.#options.operations;
+  }
+
+  whyOpen(): string {
+    return [...this.#open].join("; ");
+  }
+
+  start(): void {
+    const { operations, ports, withinMs } = this.#options;
+    for (let operation = 0; operation < operations; operation += 1) {
+      const name = `reader ${operation + 1}`;
+      const at = this.#random.between(0, withinMs);
+      ports.clock.after(at, () => {
+        void this.#client.attempt(() => this.#read(name)).then(() => (this.#done += 1));
+      });
+    }
+  }
+
+  async #read(name: string): Promise<void> {
+    const { addresses, identity, ports } = this.#options;
+    const list = ListServicesRequest.create();
+    const { services } = await this.#client.call(ControlService.methods.ListServices, list, "list services to read");
+    if (services.length === 0) return;
+    const follow = this.#random.chance(0.6);
+    const options = LogSubscriptionOptions.create({ follow, tail: this.#random.pick([0, 0, -1, -4]) });
+    const serviceIds = [this.#random.pick(services).id];
+    const address = this.#random.pick(addresses);
+    const followMs = this.#random.between(500, followMsMax);
+    const channel = await ports.rpc.connect(address, identity);
+    this.#open.add(`${name} of ${serviceIds.join()} at ${address}`);
+    try {
+      const request = SubscribeLogsRequest.create({ selector: LogSelector.create({ serviceIds }), options });
+      await this.#subscribe(name, channel, request, follow ? followMs : null);
+    } finally {
+      this.#open.delete(`${name} of ${serviceIds.join()} at ${address}`);
+      channel.close();
+    }
+  }
+
+  /** `followMs`: how long to follow; null: until it ends. */
+  #subscribe(name: string, channel: RpcChannel, request: SubscribeLogsRequest, followMs: number | null): Promise<void> {
+    const { ports, trace } = this.#options;
+    const reading = new Reading();
+    return new Promise((resolve) => {
+      const stream = channel.serverStream(LogsService.methods.SubscribeLogs, request, {
+        onMessage: (message) => {
+          const wrong = reading.take(message);
+          if (wrong !== null) this.#options.onWrong(`${wrong} (${name}, follow ${followMs !== null})`);
+        },
+        onEnd: (error) => {
+          trace.write("client", `${name} ends after ${reading.lines} lines: ${error?.message ?? "OK"}`);
+          trace.mark(endMark(error));
+          resolve();
+        },
+      });
+      if (followMs === null) return;
+      ports.clock.after(followMs, () => {
+        stream.cancel();
+        trace.write("client", `${name} leaves after ${reading.lines} lines`);
+        if (reading.lines > 0) trace.mark("logs.followed");
+        if (reading.isIncomplete) trace.mark("logs.missing.told");
+        resolve();
+      });
+    });
+  }
+}
+
+function endMark(error: RpcError | null): string {
+  if (error === null) return "logs.ended";
+  return error.code === Status.UNKNOWN ? "logs.ended.incomplete" : "logs.cut.off";
+}
+
+/** What one reader has got. */
+class Reading {
+  readonly #last = new Map<string, number>();
+  isIncomplete = false;
+  lines = 0;
+
+  /** O1, O2 */
+  take({ messages }: SubscribeLogsMessage): string | null {
+    for (const { context, data } of messages) {
+      const taskId = context?.taskId ?? "";
+      if (taskId === "") {
+        this.isIncomplete = true;
+        continue;
+      }
+      this.lines += 1;
+      const [from = "", text = ""] = new TextDecoder().decode(data).trimEnd().split(" ");
+      const number = Number(text);
+      if (from !== taskId) return `O1: a line of task ${from} is told as one of ${taskId}`;
+      const last = this.#last.get(taskId);
+      if (last !== undefined && number <= last) return `O1: line ${number} of task ${taskId} follows line ${last}`;
+      if (last !== undefined && number > last + 1 && !this.isIncomplete)
+        return `O2: line ${number} of task ${taskId} follows line ${last}, and nothing was said to be missing`;
+      this.#last.set(taskId, number);
+    }
+    return null;
+  }
+}
