@@ -14,6 +14,7 @@ import {
   list,
   mapping,
   mistake,
+  placeText,
   scalar,
   textOf,
   under,
@@ -65,7 +66,7 @@ export function readText(path: string, what: string, at?: Place): string {
   } catch (error) {
     const { code = "", message } = error as NodeJS.ErrnoException;
     const why = code === "ENOENT" ? "there is no such file" : code === "EISDIR" ? "it is a folder" : message;
-    const place = at === undefined ? "" : `${at.file}:${at.line}: `;
+    const place = at === undefined ? "" : `${placeText(at)}: `;
     throw new UserError(`${place}cannot read ${what} ${path}: ${why}`, { cause: error });
   }
 }
@@ -147,8 +148,8 @@ function extended(name: string, tree: MappingNode, loading: Loading, seen: reado
   if (child(section(base, "services") ?? undefined, extension.service)?.kind !== "mapping") {
     throw mistake(at, path, `names the service '${extension.service}', which is not there`);
   }
-  const under_ = extended(extension.service, base, inside, [...seen, step]);
-  return mergedService(under_, withValues(service, { extends: undefined }), name);
+  const beneath = extended(extension.service, base, inside, [...seen, step]);
+  return mergedService(beneath, withValues(service, { extends: undefined }), name);
 }
 
 function withExtensions(tree: MappingNode, loading: Loading): MappingNode {
