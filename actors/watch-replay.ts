@@ -15,8 +15,6 @@ import { sleep } from "../runtime/store/wait.ts";
 import { Fanout, type Listener } from "./watch-fanout.ts";
 import type { RecentCommits } from "./watch-recent.ts";
 
-/** A pass waits while one of its readers has more than this before it. */
-export const replayBufferBytesMax = 4 * 1024 * 1024;
 /** Between two looks at a reader that has too much before it, in milliseconds. */
 const paceMs = 20;
 /** How long the log may take to tell its bounds, in milliseconds; and between two tries. */
@@ -28,7 +26,8 @@ const attemptsMax = 8;
 export interface ReplayReader extends Listener {
   /** The last version that it knows; moved on by the pass. */
   position: number;
-  bufferedBytes(): number;
+  /** It has enough before it for now. */
+  isFull(): boolean;
   onBegun(): void;
   /** The pass waits for it, or no longer does. */
   onHeld(isHeld: boolean): void;
@@ -164,7 +163,7 @@ export class Replays {
   }
 
   #isHeld(): boolean {
-    for (const reader of this.#reading) if (reader.bufferedBytes() > replayBufferBytesMax) return true;
+    for (const reader of this.#reading) if (reader.isFull()) return true;
     return false;
   }
 
@@ -173,7 +172,7 @@ export class Replays {
     const held = new Set<ReplayReader>();
     for (;;) {
       for (const reader of this.#reading) {
-        const isHeld = reader.bufferedBytes() > replayBufferBytesMax;
+        const isHeld = reader.isFull();
         if (isHeld === held.has(reader)) continue;
         if (isHeld) held.add(reader);
         else held.delete(reader);

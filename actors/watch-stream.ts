@@ -8,7 +8,7 @@ import type { Store } from "../runtime/store/store.ts";
 import { hosted } from "./hosted.ts";
 import { answerOf, type Fanout, type Question } from "./watch-fanout.ts";
 import type { RecentCommits } from "./watch-recent.ts";
-import { replayBufferBytesMax, type ReplayReader, type Replays } from "./watch-replay.ts";
+import type { ReplayReader, Replays } from "./watch-replay.ts";
 
 /** Some 10,000 task events: more than any burst that a client in good order leaves unread, and little beside a replica. */
 export const watchBufferBytesMax = 16 * 1024 * 1024;
@@ -44,6 +44,8 @@ export interface WatchShared {
   readonly recent: RecentCommits;
   readonly live: Fanout;
   readonly replays: Replays;
+  /** How many bytes one that replays may have before it. */
+  roomBytes(): number;
   /** Those that wait for the replica to come to a version. */
   readonly ahead: Set<WatchStream>;
   /** Called once, when it has ended. */
@@ -54,6 +56,8 @@ export class WatchStream implements ReplayReader {
   readonly question: Question;
   /** The version up to which it was told everything. */
   position: number;
+  /** What it is told is told to others too, in the same bytes. */
+  isLive = false;
   readonly #shared: WatchShared;
   readonly #sink: Sink<WatchMessage>;
   #actor: HostedActor<typeof watchMachine> | null = null;
@@ -91,6 +95,10 @@ export class WatchStream implements ReplayReader {
 
   bufferedBytes(): number {
     return this.#sink.bufferedBytes();
+  }
+
+  isFull(): boolean {
+    return this.bufferedBytes() > this.#shared.roomBytes();
   }
 
   tell(message: WatchMessage, version: number): void {
@@ -162,8 +170,14 @@ export class WatchStream implements ReplayReader {
       stopAwaitingRoom: () => this.#stopTimer(),
       joinReplay: () => replays.join(this),
       leaveReplay: () => replays.leave(this),
-      joinLive: () => live.add(this),
-      leaveLive: () => live.remove(this),
+      joinLive: () => {
+        this.isLive = true;
+        live.add(this);
+      },
+      leaveLive: () => {
+        this.isLive = false;
+        live.remove(this);
+      },
       endStream: ({ ending }: { ending: WatchEnding }) => this.#end(ending),
       release: () => this.#release(),
     };
@@ -189,7 +203,7 @@ export class WatchStream implements ReplayReader {
       if (message !== null) this.tell(message, commit.version);
       if (this.#isOver) return;
       this.position = commit.version;
-      if (this.bufferedBytes() > replayBufferBytesMax) break;
+      if (this.isFull()) break;
     }
     this.#send({ type: "recent.held" });
   }
@@ -205,11 +219,11 @@ export class WatchStream implements ReplayReader {
     const look = (waitMs: number): void => {
       this.#timer = clock.setTimeout(() => {
         this.#timer = null;
-        if (this.bufferedBytes() > replayBufferBytesMax / 2) look(paceMs);
+        if (this.bufferedBytes() > this.#shared.roomBytes() / 2) look(paceMs);
         else this.#send({ type: "room.made" });
       }, waitMs);
     };
-    look(this.bufferedBytes() > replayBufferBytesMax ? paceMs : 0);
+    look(this.isFull() ? paceMs : 0);
   }
 
   #stopTimer(): void {

@@ -21,10 +21,15 @@ export { watchBufferBytesMax } from "./watch-stream.ts";
 
 /** Ten times what the largest clusters are known to have; each costs some 10 kB. */
 export const watchersMax = 10_000;
-/** What all watchers together may have waiting, equal questions counted once since they queue the same bytes. */
+/** What all watchers together may have waiting; those of one question queue the same bytes, which count once. */
 export const watchersBufferBytesMax = 256 * 1024 * 1024;
 /** How often that is added up, in milliseconds, while there are commits. */
 const budgetEveryMs = 100;
+/**
+ * What one that replays may have before it, in bytes: enough to be busy with between two looks at it, and, where many replay
+ * at once as after the crash of a manager, its share of a quarter of what all may have.
+ */
+const roomBytes = { min: 16 * 1024, max: 1024 * 1024, all: watchersBufferBytesMax / 4 } as const;
 
 /** Where the past is kept. */
 export interface Retained {
@@ -72,6 +77,8 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
     live,
     replays,
     ahead,
+    roomBytes: () =>
+      Math.max(roomBytes.min, Math.min(roomBytes.max, roomBytes.all / Math.max(1, streams.size - live.size))),
     onReleased: (stream, ending) => {
       streams.delete(stream);
       open.set(streams.size);
@@ -107,6 +114,11 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
     for (const stream of streams) {
       const bytes = stream.bufferedBytes();
       if (bytes === 0) continue;
+      if (!stream.isLive) {
+        // Paced by its room; what it is told, it alone is told.
+        total += bytes;
+        continue;
+      }
       const before = waiting.get(stream.question.key) ?? 0;
       if (bytes <= before) continue;
       waiting.set(stream.question.key, bytes);

@@ -312,6 +312,23 @@ test("a replay waits for a watcher that reads slowly, and cuts off one that does
   }
 });
 
+test("many that replay at once share what may wait for them, and all come to the end", async (t) => {
+  const { open, seed, runs, watch } = watched();
+  for (let at = 1; at <= 50; at += 1) seed("task", task("t1", at));
+  const half = 512 * 1024;
+  // Alone it has room for more.
+  const alone = open(resuming("task", 1), undefined, half);
+  t.is(alone.messages.length, 50);
+  const streams = Array.from({ length: 1_000 }, () => open(resuming("task", 1), undefined, 4 * half));
+  for (const stream of streams) stream.buffered = half;
+  await runs(100);
+  t.true(streams.every(({ messages }) => messages.length < 5));
+  for (const stream of streams) stream.buffered = 0;
+  await runs(1_000);
+  t.true(streams.every(({ messages, ended }) => messages.length === 50 && ended === undefined));
+  t.is(watch.size(), 1_001);
+});
+
 test("who is live when the replica takes a snapshot in place of records is told that it was", async (t) => {
   const { open, seed, store, runs, records, retained, clock } = watched();
   seed("task", task("t1", 1));
