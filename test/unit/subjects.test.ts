@@ -5,6 +5,8 @@ import * as subjects from "../../runtime/subjects.ts";
 test("every builder of a subject is undone by its parser", (t) => {
   for (const id of ["m1", "a_b-C9", "x".repeat(25)]) {
     t.is(subjects.parseManagerBeat(subjects.managerBeat(id)), id);
+    t.is(subjects.parseLogsHeld(subjects.logsHeld(id)), id);
+    t.is(subjects.parseLogsDelivered(subjects.logsDelivered(id)), id);
     t.deepEqual(subjects.parseInspect(subjects.inspect(id, "session/n1")), { nodeId: id, actorId: "session/n1" });
     t.deepEqual(subjects.parseInspect(subjects.inspect(id, "dispatcher")), { nodeId: id, actorId: "dispatcher" });
   }
@@ -23,6 +25,8 @@ test("a parser answers null for another's subject", (t) => {
     "",
   ]) {
     t.is(subjects.parseManagerBeat(subject), null);
+    t.is(subjects.parseLogsHeld(subject), null);
+    t.is(subjects.parseLogsDelivered(subject), null);
     t.is(subjects.parseInspect(subject), null);
   }
 });
@@ -52,6 +56,9 @@ test("every subject has Muster's shape, in lower case and without two the same",
     subjects.leaderBeat,
     subjects.managerBeat("x"),
     subjects.sessionRegistered,
+    subjects.logsAnnounced,
+    subjects.logsHeld("x"),
+    subjects.logsDelivered("x"),
     subjects.log,
     subjects.inspect("x", "y/z"),
   ];
