@@ -16,155 +16,114 @@ import {
   isSameToSlots,
   mattersToSlot,
   type Decision,
-  type Step,
   type World,
 } from "../machines/slots.ts";
 import { isWanted } from "../machines/task.ts";
-import { Operation, StoreObject, TaskState, type Node, type Service, type Task } from "../proto/gen/messages.ts";
-import type { HostedActor } from "../runtime/host.ts";
-import { newId } from "../runtime/ids.ts";
+import { TaskState, type Node, type Operation, type Service, type Task } from "../proto/gen/messages.ts";
+import { Attention } from "./attention.ts";
 import type { Environment } from "./environment.ts";
 import { hosted } from "./hosted.ts";
 import { desire, now, type Part, type Writer } from "./orchestration-part.ts";
+import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 
-const orchestrator = hosted(replicatedMachine, ["gather", "decide", "removeTasks"]);
+const chart = hosted(replicatedMachine, ["gather", "decide", "removeTasks"]);
 
-interface Entry {
-  readonly serviceId: string;
-  actor: HostedActor<typeof replicatedMachine> | null;
+interface ReplicatedOrchestrator extends Orchestrator {
   readonly currency: Currency;
-  /** Slots to look at; null: all of them. */
-  slots: Set<number> | null;
-  /** Ids of tasks that a decision made and the store has not shown yet. */
-  readonly creating: Set<string>;
+  readonly attention: Attention<number>;
   isRemoved: boolean;
-  /** When something is due, in milliseconds since the epoch; null: nothing is. */
-  lookAgainMs: number | null;
 }
 
 /** `turnsOf`: what the rollout of a service says to its slots. */
 export function startReplicated(env: Environment, writer: Writer, turnsOf: (service: Service) => Turns): Part {
   const { store } = env;
-  const random = env.random.fork("replicated");
-  const entries = new Map<string, Entry>();
-  /** To be told at the end of the commit. */
-  const touched = new Set<Entry>();
-  let isStopped = false;
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
+  const all = new Orchestrators<ReplicatedEvent, ReplicatedOrchestrator>({
+    env,
+    writer,
+    noun: "replicated",
+    machine: chart,
+    touched: { type: "service.touched" },
+    effects: (one) => ({ decide: () => decide(one), removeTasks: () => removeTasks(one) }),
+  });
 
-  function send(entry: Entry, event: ReplicatedEvent): void {
-    if (!isStopped && entries.get(entry.serviceId) === entry) entry.actor?.actor.send(event);
-  }
-
-  function start(serviceId: string, isRemoved: boolean): Entry {
-    const entry: Entry = {
+  function start(serviceId: string, isRemoved: boolean): void {
+    const one: ReplicatedOrchestrator = {
       serviceId,
-      actor: null,
-      currency: new Currency(),
-      slots: null,
       creating: new Set(),
+      currency: new Currency(),
+      attention: new Attention(),
       isRemoved,
-      lookAgainMs: null,
     };
-    entries.set(serviceId, entry);
-    entry.actor = orchestrator.start(
-      env.host,
-      `replicated/${serviceId}`,
-      { serviceId },
-      {
-        effects: {
-          gather: () => env.clock.soon(() => send(entry, { type: "round.due" })),
-          decide: () => decide(entry),
-          removeTasks: () => removeTasks(entry),
-        },
-      },
-    );
-    if (isRemoved) send(entry, { type: "service.removed" });
-    return entry;
+    all.start(one);
+    if (isRemoved) all.send(one, { type: "service.removed" });
   }
 
-  function touch(entry: Entry, slot: number | null): void {
-    if (slot === null) entry.slots = null;
-    else entry.slots?.add(slot);
-    touched.add(entry);
+  function touch(one: ReplicatedOrchestrator, slot: number): void {
+    one.attention.add(slot);
+    all.touch(one);
   }
 
-  function decide(entry: Entry): void {
-    const service = store.get("service", entry.serviceId);
+  function touchAll(one: ReplicatedOrchestrator): void {
+    one.attention.addAll();
+    all.touch(one);
+  }
+
+  function decide(one: ReplicatedOrchestrator): void {
+    const service = store.get("service", one.serviceId);
     if (service === undefined || service.spec?.replicated == null) {
-      send(entry, { type: "decision.empty", nextMs: -1 });
+      all.send(one, { type: "decision.empty", nextMs: -1 });
       return;
     }
-    const world: World = { nowMs: env.clock.now(), nodeOf, currency: entry.currency, turns: turnsOf(service) };
-    const isDue = entry.lookAgainMs !== null && entry.lookAgainMs <= world.nowMs;
-    const slots = isDue ? null : entry.slots;
-    entry.slots = new Set();
-    let decision: Decision;
-    if (slots === null) {
-      decision = decideService(
-        service,
-        groupBySlot(store.tasksByService(service.id)),
-        service.spec.replicated.replicas,
-        world,
-      );
-      entry.lookAgainMs = decision.lookAgainMs;
-    } else {
-      const some = new Map([...slots].map((slot) => [slot, [...store.tasksBySlot(service.id, slot)]]));
-      decision = decideSlots(service, some, world);
-      // What other slots wait for is still to come.
-      const waits = [entry.lookAgainMs, decision.lookAgainMs].filter((time) => time !== null);
-      entry.lookAgainMs = waits.length === 0 ? null : Math.min(...waits);
-    }
-    const nextMs = entry.lookAgainMs === null ? -1 : Math.max(0, Math.ceil(entry.lookAgainMs - world.nowMs));
-    if (decision.steps.length === 0) send(entry, { type: "decision.empty", nextMs });
+    const world: World = { nowMs: env.clock.now(), nodeOf, currency: one.currency, turns: turnsOf(service) };
+    const { replicas } = service.spec.replicated;
+    const slots = one.attention.take(world.nowMs);
+    const decision =
+      slots === null
+        ? decideService(service, groupBySlot(store.tasksByService(service.id)), replicas, world)
+        : decideSlots(
+            service,
+            new Map([...slots].map((slot) => [slot, [...store.tasksBySlot(service.id, slot)]])),
+            world,
+          );
+    const nextMs = one.attention.waitUntil(decision.lookAgainMs, slots, world.nowMs);
+    if (decision.steps.length === 0) all.send(one, { type: "decision.empty", nextMs });
     else {
-      send(entry, { type: "decision.made", nextMs });
-      write(entry, service, decision);
+      all.send(one, { type: "decision.made", nextMs });
+      write(one, service, decision);
     }
   }
 
-  function write(entry: Entry, service: Service, { steps, isPartial }: Decision): void {
+  function write(one: ReplicatedOrchestrator, service: Service, decision: Decision): void {
     const [cluster] = store.all("cluster");
     const templateFor = templatesFor(taskTemplate(service, cluster, now(env)));
-    const operationOf = (step: Step): Operation => {
-      if (step.kind === "desire") return desire(step.task, step.state);
-      const id = newId(random);
-      entry.creating.add(id);
-      return Operation.create({
-        create: StoreObject.create({ task: newTask(templateFor(step.like), id, step.slot, step.desired) }),
-      });
-    };
-    writer.writeSteps(steps, operationOf, () => {
-      const isAllThere = !isPartial && entry.creating.size === 0;
-      entry.creating.clear();
-      if (!isAllThere) {
-        entry.slots = null;
-        send(entry, { type: "service.touched" });
-      }
-      send(entry, { type: "decision.written" });
-    });
+    all.writeSteps(
+      one,
+      decision,
+      (step, id) => newTask(templateFor(step.like), id, step.slot, step.desired),
+      () => one.attention.addAll(),
+    );
   }
 
-  function removeTasks(entry: Entry): void {
+  function removeTasks(one: ReplicatedOrchestrator): void {
     const operations: Operation[] = [];
     let count = 0;
-    for (const task of store.tasksByService(entry.serviceId)) {
+    for (const task of store.tasksByService(one.serviceId)) {
       count += 1;
       if (task.desiredState < TaskState.REMOVE) operations.push(desire(task, TaskState.REMOVE));
     }
     // What a decision made is on its way still.
-    if (count === 0 && entry.creating.size === 0) {
-      send(entry, { type: "tasks.gone" });
-      entries.delete(entry.serviceId);
-      env.clock.soon(() => entry.actor?.stop());
-    } else if (operations.length > 0) writer.write(operations, () => send(entry, { type: "decision.written" }));
+    if (count === 0 && one.creating.size === 0) {
+      all.send(one, { type: "tasks.gone" });
+      all.forget(one);
+    } else if (operations.length > 0) writer.write(operations, () => all.send(one, { type: "decision.written" }));
   }
 
   function removed(serviceId: string): void {
-    const entry = entries.get(serviceId);
-    if (entry !== undefined) {
-      entry.isRemoved = true;
-      send(entry, { type: "service.removed" });
+    const one = all.get(serviceId);
+    if (one !== undefined) {
+      one.isRemoved = true;
+      all.send(one, { type: "service.removed" });
     } else if (hasTasks(serviceId)) start(serviceId, true);
   }
 
@@ -176,7 +135,7 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
   for (const service of store.all("service")) if (service.spec?.replicated != null) start(service.id, false);
   const left = new Set<string>();
   for (const { serviceId } of store.all("task")) {
-    if (serviceId !== "" && !entries.has(serviceId) && store.get("service", serviceId) === undefined)
+    if (serviceId !== "" && all.get(serviceId) === undefined && store.get("service", serviceId) === undefined)
       left.add(serviceId);
   }
   for (const serviceId of left) start(serviceId, true);
@@ -184,20 +143,20 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
   return {
     taskChanged(old, task) {
       const { serviceId, slot } = (task ?? old) as Task;
-      const entry = entries.get(serviceId);
-      if (entry === undefined) {
+      const one = all.get(serviceId);
+      if (one === undefined) {
         if (old === null && serviceId !== "" && store.get("service", serviceId) === undefined) start(serviceId, true);
         return;
       }
-      if (entry.isRemoved) {
-        const isOwn = old === null && entry.creating.delete((task as Task).id);
-        if (old === null || (task === null && !hasTasks(serviceId)) || isOwn) touch(entry, null);
+      if (one.isRemoved) {
+        const isOwn = old === null && one.creating.delete((task as Task).id);
+        if (old === null || (task === null && !hasTasks(serviceId)) || isOwn) touchAll(one);
       } else if (old === null) {
-        if (!entry.creating.delete((task as Task).id)) touch(entry, slot);
+        if (!one.creating.delete((task as Task).id)) touch(one, slot);
       } else if (task === null) {
-        if (isWanted(old)) touch(entry, null);
+        if (isWanted(old)) touchAll(one);
       } else if (mattersToSlot(old, task, nodeOf) || endsPair(old, task, () => store.tasksBySlot(serviceId, slot))) {
-        touch(entry, slot);
+        touch(one, slot);
       }
     },
 
@@ -205,39 +164,29 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
       const isSame = old !== null && node !== null && old.status === node.status && old.spec === node.spec;
       if (isSame) return;
       for (const task of store.tasksByNode(((node ?? old) as Node).id)) {
-        const entry = isWanted(task) ? entries.get(task.serviceId) : undefined;
-        if (entry !== undefined && faultOf(task, nodeOf) !== null) touch(entry, task.slot);
+        const one = isWanted(task) ? all.get(task.serviceId) : undefined;
+        if (one !== undefined && faultOf(task, nodeOf) !== null) touch(one, task.slot);
       }
     },
 
     serviceChanged(old, service) {
       if (service === null) removed((old as Service).id);
       else if (service.spec?.replicated != null) {
-        const entry = entries.get(service.id);
-        if (entry === undefined) start(service.id, false);
+        const one = all.get(service.id);
+        if (one === undefined) start(service.id, false);
         // What a rollout, or the allocator, says about the service is no reason to look at all of its slots.
-        else if (old === null || !isSameToSlots(old, service)) touch(entry, null);
+        else if (old === null || !isSameToSlots(old, service)) touchAll(one);
       }
     },
 
     turnsCame(serviceId, slots) {
-      const entry = entries.get(serviceId);
-      if (entry === undefined || entry.isRemoved) return;
-      for (const slot of slots) entry.slots?.add(Number(slot));
-      send(entry, { type: "service.touched" });
+      const one = all.get(serviceId);
+      if (one === undefined || one.isRemoved) return;
+      for (const slot of slots) one.attention.add(Number(slot));
+      all.touchNow(one);
     },
 
-    commitEnded() {
-      if (touched.size === 0) return;
-      const told = [...touched];
-      touched.clear();
-      for (const entry of told) send(entry, { type: "service.touched" });
-    },
-
-    stop() {
-      isStopped = true;
-      for (const entry of entries.values()) entry.actor?.stop();
-      entries.clear();
-    },
+    commitEnded: () => all.commitEnded(),
+    stop: () => all.stop(),
   };
 }
