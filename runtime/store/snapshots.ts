@@ -1,9 +1,10 @@
 /**
  * Writes snapshots and drops old history, while this manager leads: every so many records or bytes the state goes to the
- * blobs, the newest few are kept, and the log is purged of what neither they nor the promised history need.
+ * blobs, the newest few are kept and some older ones, and the log is purged of what precedes them all.
  *
  * N1: the log keeps every record after the oldest kept snapshot, so each of them can be brought up to date.
  * N2: a blob is removed and a record purged only after a newer snapshot is stored whole.
+ * N3: every version of the promised history can be rebuilt: a snapshot from before it is kept, and the records since.
  */
 import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports.ts";
 import { sleep } from "./wait.ts";
@@ -16,7 +17,7 @@ export interface SnapshotOptions {
   /** Bytes of records after which one is written sooner. */
   readonly everyBytes: number;
   readonly snapshotsKept: number;
-  /** Newest records that the log keeps in any case, for watchers that resume and for looking back. */
+  /** Newest records from each of which the state can be rebuilt, for watchers that resume and for looking back. */
   readonly historyRecordsKept: number;
 }
 
@@ -30,6 +31,29 @@ export const snapshotDefaults: SnapshotOptions = {
   // At one transaction a second more than a day.
   historyRecordsKept: 100_000,
 };
+
+/** Of a history, snapshots are kept in steps of this part of it: a rebuild replays at most that many records. */
+const historySteps = 4;
+
+/**
+ * Which of the stored snapshots stay, newest first (N3): the newest `snapshotsKept`; the newest that is as old as the whole
+ * history, or the oldest while none is; and between them one for each step. Whatever is dropped, those that stay are the
+ * ones that a later call finds at the same steps.
+ */
+export function snapshotsToKeep(sequences: readonly number[], newest: number, options: SnapshotOptions): number[] {
+  // One that is ahead of this log belongs to a log that was lost; it would never be loaded.
+  const usable = sequences.filter((sequence) => sequence <= newest).toSorted((a, b) => b - a);
+  const recent = usable.slice(0, options.snapshotsKept);
+  const base = usable.find((sequence) => sequence <= newest - options.historyRecordsKept) ?? usable.at(-1);
+  if (base === undefined) return [];
+  const step = options.historyRecordsKept / historySteps;
+  const kept = [base];
+  for (const sequence of usable.toReversed()) {
+    const isNextStep = sequence - (kept.at(-1) as number) >= step;
+    if (sequence > base && (isNextStep || recent.includes(sequence))) kept.push(sequence);
+  }
+  return kept.reverse();
+}
 
 const namePattern = /^snapshot-(\d+)$/;
 
@@ -109,17 +133,14 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
 
   /** N1, N2 */
   const retire = async (newest: number): Promise<void> => {
-    // One that is ahead of this log belongs to a log that was lost; it would never be loaded.
     const sequences = await listSnapshots(blobs);
-    const usable = sequences.filter((sequence) => sequence <= newest);
-    const kept = usable.slice(0, options.snapshotsKept);
-    for (const sequence of usable.slice(options.snapshotsKept)) {
+    const kept = new Set(snapshotsToKeep(sequences, newest, options));
+    for (const sequence of sequences) {
       if (isStopped) return;
-      await blobs.remove(snapshotName(sequence));
+      if (sequence <= newest && !kept.has(sequence)) await blobs.remove(snapshotName(sequence));
     }
-    const oldest = kept.at(-1);
-    const firstKept = Math.min((oldest ?? 0) + 1, newest - options.historyRecordsKept + 1);
-    if (isStopped || firstKept <= 1) return;
+    const firstKept = Math.min(...kept) + 1;
+    if (isStopped || kept.size === 0 || firstKept <= 1) return;
     await log.purgeBefore(firstKept);
   };
 

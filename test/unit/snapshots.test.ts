@@ -1,0 +1,38 @@
+import test from "ava";
+import fc from "fast-check";
+import { snapshotDefaults, snapshotsToKeep } from "../../runtime/store/snapshots.ts";
+
+const options = { ...snapshotDefaults, snapshotsKept: 2, historyRecordsKept: 1_000 };
+
+test("N3: however often snapshots are written, the whole history can be rebuilt from a handful of them", (t) => {
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 1, max: 400 }), { minLength: 1, maxLength: 200 }), (gaps) => {
+      let newest = 0;
+      let stored: number[] = [];
+      const first = gaps[0] as number;
+      for (const gap of gaps) {
+        newest += gap;
+        stored = snapshotsToKeep([...stored, newest], newest, options);
+        const oldest = stored.at(-1) as number;
+        t.is(stored[0], newest);
+        t.true(oldest === first || oldest <= newest - options.historyRecordsKept, "it reaches back far enough");
+        t.true(stored.length <= 8, `${stored.length} are kept`);
+        // What a rebuild replays: a step, and what the snapshots themselves were apart.
+        for (const [at, sequence] of stored.entries()) {
+          const older = stored[at + 1];
+          if (older !== undefined) t.true(sequence - older <= 250 + 400, `${older} and ${sequence}`);
+        }
+      }
+    }),
+  );
+});
+
+test("of snapshots that are ahead of the log none is kept, and without any there is none to keep", (t) => {
+  t.deepEqual(snapshotsToKeep([9_000, 100, 200], 300, options), [200, 100]);
+  t.deepEqual(snapshotsToKeep([], 300, options), []);
+});
+
+test("the newest few stay beside the steps", (t) => {
+  const all = Array.from({ length: 30 }, (_, at) => (at + 1) * 100);
+  t.deepEqual(snapshotsToKeep(all, 3_000, options), [3_000, 2_900, 2_600, 2_300, 2_000]);
+});
