@@ -8,7 +8,8 @@
  */
 import { schedulerLimits, schedulerMachine } from "../machines/scheduler.ts";
 import { groupKey, NodeSet } from "../machines/scheduling/node-set.ts";
-import { Backlog, isWanting, type Assignment, type Explanation } from "../machines/scheduling/place.ts";
+import { Backlog, isWanting } from "../machines/scheduling/place.ts";
+import type { Assignment, Explanation } from "../machines/scheduling/round.ts";
 import type { Tracked } from "../machines/scheduling/tracked.ts";
 import { timeMs } from "../machines/time.ts";
 import {

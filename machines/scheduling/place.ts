@@ -6,113 +6,18 @@
  * a limit stops is gone on with where it stood, as long as nobody else has changed a node.
  *
  * B1: a task waits here, or is decided, never both: whoever decides it takes it out.
- * B2: an explanation goes out only when it differs from what the task's status says or was last told to say.
+ * B2: see round.ts.
  * B3: a decision is charged to its node at once, so the next one sees it.
  */
-import {
-  TaskState,
-  type GenericResource,
-  type PlacementPreference,
-  type Task,
-  type VolumeAttachment,
-} from "../../proto/gen/messages.ts";
+import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { describeVerdict, presetText, Tally } from "./explain.ts";
 import { demandKey, demandOf, judge, judgeRoom, Verdict, type Demand } from "./filters.ts";
 import { groupKey, type NodeInfo, type NodeSet } from "./node-set.ts";
+import { Group, Station } from "./queues.ts";
+import { isFull, tell, type Round, type RoundDraft, type RoundLimits } from "./round.ts";
 import { poolOf } from "./spread.ts";
-import { noGeneric, noVolumes, TaskQueue, type Tracked } from "./tracked.ts";
+import { noGeneric, noVolumes, type Tracked } from "./tracked.ts";
 import { volumeWantsOf } from "./volumes.ts";
-
-export interface Assignment {
-  readonly task: Task;
-  readonly nodeId: string;
-  readonly generic: readonly GenericResource[];
-  readonly volumes: readonly VolumeAttachment[];
-  /** The task was made for that node. */
-  readonly isPreassigned: boolean;
-  /** Says whether the store has it yet. */
-  readonly tracked: Tracked;
-}
-
-export interface Explanation {
-  readonly task: Task;
-  /** For Status.err. */
-  readonly text: string;
-}
-
-export interface RoundLimits {
-  /** Assignments and explanations together. */
-  readonly operationsMax: number;
-  /** Explanations that replace another one. */
-  readonly retellingsMax: number;
-  /** After so many looks at a node for a group (about 0.2 µs each) no further group is begun: a round holds up everything else. */
-  readonly judgementsMax: number;
-}
-
-export interface Round {
-  readonly assignments: readonly Assignment[];
-  readonly explanations: readonly Explanation[];
-  /** Work is left that a limit stopped; another round can go on at once. */
-  readonly hasMore: boolean;
-  /** Explanations have changed that may wait. */
-  readonly hasStale: boolean;
-}
-
-/** Tasks that ask the same of a node and count as one service's. */
-class Group extends TaskQueue {
-  readonly key: string;
-  readonly demand: Demand;
-  readonly preferences: readonly PlacementPreference[];
-  /** What the nodes said when none of them took the rest; null: they must be asked. */
-  tally: Tally | null = null;
-  /** Changes of nodes that the tally knows of (a place in the Backlog's list of them). */
-  seen = 0;
-  /** The text that all its tasks were told; null: some may have to be told. */
-  said: string | null = null;
-  /** One of its tasks. */
-  readonly #example: Task;
-
-  constructor(key: string, task: Task) {
-    super();
-    this.key = key;
-    this.demand = demandOf(task);
-    this.preferences = task.spec?.placement?.preferences ?? [];
-    this.#example = task;
-  }
-
-  /** True only for a task of this group; it says so of most, without making a key. */
-  isLike({ spec, serviceId, specVersion, endpoint, logDriver, networks }: Task): boolean {
-    const example = this.#example;
-    if (
-      example.spec !== spec ||
-      example.serviceId !== serviceId ||
-      example.specVersion !== specVersion ||
-      example.endpoint !== endpoint ||
-      example.logDriver !== logDriver ||
-      example.networks.length !== networks.length
-    )
-      return false;
-    // Their addresses differ; the networks are what they have in common.
-    for (let at = 0; at < networks.length; at += 1)
-      if (networks[at]?.network !== example.networks[at]?.network) return false;
-    return true;
-  }
-
-  get wantsVolumes(): boolean {
-    return this.demand.volumes.length > 0;
-  }
-}
-
-/** Tasks that were made for one node. */
-class Station extends TaskQueue {
-  readonly nodeId: string;
-  wantsVolumes = false;
-
-  constructor(nodeId: string) {
-    super();
-    this.nodeId = nodeId;
-  }
-}
 
 /** A group that a limit stopped in the middle, as long as nothing but its own decisions has changed the nodes. */
 interface Opened {
@@ -427,7 +332,7 @@ export class Backlog {
       const demand = demandOf(tracked.task);
       const verdict = info === undefined ? Verdict.notReady : judge(demand, info);
       if (info !== undefined && verdict === Verdict.fits) this.#assign(tracked, info, demand, true, round);
-      else this.#tell(tracked, presetText(verdict, demand, info), round);
+      else tell(tracked, presetText(verdict, demand, info), round);
     }
     return true;
   }
@@ -450,34 +355,8 @@ export class Backlog {
     const text = tally.text();
     if (group.said === text) return true;
     for (let tracked = group.first; tracked !== null; tracked = tracked.next)
-      if (isFull(round) || !this.#tell(tracked, text, round)) return false;
+      if (isFull(round) || !tell(tracked, text, round)) return false;
     group.said = text;
     return true;
   }
-
-  /** B2. False when it must wait: it only replaces another explanation, and this round has replaced enough. */
-  #tell(tracked: Tracked, text: string, round: RoundDraft): boolean {
-    const before = tracked.told ?? tracked.task.status?.err ?? "";
-    if (before === text) return true;
-    if (before !== "") {
-      if (round.retellings <= 0) return false;
-      round.retellings -= 1;
-    }
-    tracked.told = text;
-    round.explanations.push({ task: tracked.task, text });
-    return true;
-  }
-}
-
-interface RoundDraft {
-  readonly now: number;
-  readonly limits: RoundLimits;
-  readonly assignments: Assignment[];
-  readonly explanations: Explanation[];
-  retellings: number;
-  judgements: number;
-}
-
-function isFull({ limits, assignments, explanations }: RoundDraft): boolean {
-  return assignments.length + explanations.length >= limits.operationsMax;
 }

@@ -4,7 +4,8 @@
  */
 import { Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
 import type { NodeSet } from "./node-set.ts";
-import { Backlog, type RoundLimits } from "./place.ts";
+import { Backlog } from "./place.ts";
+import type { RoundLimits } from "./round.ts";
 
 export type Placed =
   | { readonly kind: "placed"; readonly nodeId: string }

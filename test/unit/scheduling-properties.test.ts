@@ -5,7 +5,8 @@
 import { equal, ok } from "node:assert/strict";
 import test from "ava";
 import fc from "fast-check";
-import { Backlog, type Assignment } from "../../machines/scheduling/place.ts";
+import { Backlog } from "../../machines/scheduling/place.ts";
+import type { Assignment } from "../../machines/scheduling/round.ts";
 import { NodeSet } from "../../machines/scheduling/node-set.ts";
 import {
   ContainerSpec,
