@@ -3,7 +3,8 @@
  * happen, and every node is taken to do what it is told.
  *
  * P1: new tasks get their nodes while those that they follow still hold theirs; what then waits gets another look when
- *     those have stopped.
+ *     those have stopped, all together. In truth one node is faster than another, so of tasks that change in one moment
+ *     the plan foretells how many run, and not always where.
  * P2: nodes are chosen by the scheduler's own code (WhatIf).
  */
 import {
