@@ -23,14 +23,12 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
+import { Operations, type OperationsOptions } from "./operations.ts";
 import { taskKind } from "./workload.ts";
 
 const zones = ["a", "b"] as const;
 
-export interface GlobalWorkloadOptions extends ClientOptions {
-  readonly operations: number;
-  /** The operations are spread over so many milliseconds. */
-  readonly withinMs: number;
+export interface GlobalWorkloadOptions extends ClientOptions, OperationsOptions {
   /** Host name of the node that always takes tasks. */
   readonly spared: string;
 }
@@ -39,26 +37,23 @@ export class GlobalWorkload {
   readonly #options: GlobalWorkloadOptions;
   readonly #random: SimRandom;
   readonly #client: SimClient;
+  readonly #operations: Operations;
   readonly #services: string[] = [];
   #names = 0;
-  #done = 0;
 
   constructor(options: GlobalWorkloadOptions) {
     this.#options = options;
     this.#random = options.ports.random.fork("workload.global");
     this.#client = new SimClient(options, this.#random);
+    this.#operations = new Operations(options, this.#random, this.#client);
   }
 
   get isDone(): boolean {
-    return this.#done === this.#options.operations;
+    return this.#operations.areDone;
   }
 
   start(): void {
-    const { operations, ports, withinMs } = this.#options;
-    for (let operation = 0; operation < operations; operation += 1) {
-      const at = operation === 0 ? 0 : this.#random.between(0, withinMs);
-      ports.clock.after(at, () => void this.#client.attempt(() => this.#operate()).then(() => (this.#done += 1)));
-    }
+    this.#operations.start(() => this.#operate(), true);
   }
 
   async #operate(): Promise<void> {

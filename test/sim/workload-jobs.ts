@@ -24,14 +24,11 @@ import {
 import { RpcError } from "../../runtime/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
+import { Operations, type OperationsOptions } from "./operations.ts";
 import { jobPayload } from "./machine.ts";
 import { taskKind } from "./workload.ts";
 
-export interface JobWorkloadOptions extends ClientOptions {
-  readonly operations: number;
-  /** The operations are spread over so many milliseconds. */
-  readonly withinMs: number;
-}
+export interface JobWorkloadOptions extends ClientOptions, OperationsOptions {}
 
 const totalMax = 6;
 /** Seconds between two due times; each divides a minute. */
@@ -44,28 +41,26 @@ export class JobWorkload {
   readonly #options: JobWorkloadOptions;
   readonly #random: SimRandom;
   readonly #client: SimClient;
+  readonly #operations: Operations;
   readonly #jobs: string[] = [];
   readonly #schedules = new Set<string>();
   #names = 0;
-  #done = 0;
   #isCleared = false;
 
   constructor(options: JobWorkloadOptions) {
     this.#options = options;
     this.#random = options.ports.random.fork("workload.jobs");
     this.#client = new SimClient(options, this.#random);
+    this.#operations = new Operations(options, this.#random, this.#client);
   }
 
   get isDone(): boolean {
-    return this.#done === this.#options.operations && (this.#isCleared || this.#options.operations === 0);
+    return this.#operations.areDone && (this.#isCleared || this.#options.operations === 0);
   }
 
   start(): void {
     const { operations, ports, withinMs } = this.#options;
-    for (let operation = 0; operation < operations; operation += 1) {
-      const at = operation === 0 ? 0 : this.#random.between(0, withinMs);
-      ports.clock.after(at, () => void this.#client.attempt(() => this.#operate()).then(() => (this.#done += 1)));
-    }
+    this.#operations.start(() => this.#operate(), true);
     if (operations > 0) ports.clock.after(withinMs, () => void this.#clear());
   }
 
@@ -73,7 +68,7 @@ export class JobWorkload {
   async #clear(): Promise<void> {
     const { clock } = this.#options.ports;
     const later = (): void => void clock.after(retryMs, () => void this.#clear());
-    if (this.#done < this.#options.operations) return later();
+    if (!this.#operations.areDone) return later();
     try {
       const request = ListServicesRequest.create();
       const { services } = await this.#client.call(ControlService.methods.ListServices, request, "list services");

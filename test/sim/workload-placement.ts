@@ -26,6 +26,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
+import { Operations, type OperationsOptions } from "./operations.ts";
 import { taskKind } from "./workload.ts";
 
 /** Marks its services: they need not have all their tasks running when the cluster rests. */
@@ -39,36 +40,29 @@ export function isChoosy(service: Service): boolean {
   return service.spec?.annotations?.labels[choosyLabel] !== undefined;
 }
 
-export interface PlacementWorkloadOptions extends ClientOptions {
-  readonly operations: number;
-  /** The operations are spread over so many milliseconds. */
-  readonly withinMs: number;
-}
+export interface PlacementWorkloadOptions extends ClientOptions, OperationsOptions {}
 
 export class PlacementWorkload {
   readonly #options: PlacementWorkloadOptions;
   readonly #random: SimRandom;
   readonly #client: SimClient;
+  readonly #operations: Operations;
   readonly #services: string[] = [];
   #names = 0;
-  #done = 0;
 
   constructor(options: PlacementWorkloadOptions) {
     this.#options = options;
     this.#random = options.ports.random.fork("workload.placement");
     this.#client = new SimClient(options, this.#random);
+    this.#operations = new Operations(options, this.#random, this.#client);
   }
 
   get isDone(): boolean {
-    return this.#done === this.#options.operations;
+    return this.#operations.areDone;
   }
 
   start(): void {
-    const { operations, ports, withinMs } = this.#options;
-    for (let operation = 0; operation < operations; operation += 1) {
-      const at = this.#random.between(0, withinMs);
-      ports.clock.after(at, () => void this.#client.attempt(() => this.#operate()).then(() => (this.#done += 1)));
-    }
+    this.#operations.start(() => this.#operate(), false);
   }
 
   async #operate(): Promise<void> {

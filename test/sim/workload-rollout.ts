@@ -28,6 +28,7 @@ import {
 import { deadlineLabel, progressDeadlineLabel } from "../../machines/rollout/settings.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
+import { Operations, type OperationsOptions } from "./operations.ts";
 import { taskKind } from "./workload.ts";
 
 /** What a task's payload begins with: its start is refused, or takes longer than its progress deadline. */
@@ -46,36 +47,29 @@ const actionNames = new Map<number, string>(
   Object.entries(ControlRolloutRequest_Action).map(([name, number]) => [number, name.toLowerCase()]),
 );
 
-export interface RolloutWorkloadOptions extends ClientOptions {
-  readonly operations: number;
-  /** The operations are spread over so many milliseconds. */
-  readonly withinMs: number;
-}
+export interface RolloutWorkloadOptions extends ClientOptions, OperationsOptions {}
 
 export class RolloutWorkload {
   readonly #options: RolloutWorkloadOptions;
   readonly #random: SimRandom;
   readonly #client: SimClient;
+  readonly #operations: Operations;
   readonly #services: string[] = [];
   #names = 0;
-  #done = 0;
 
   constructor(options: RolloutWorkloadOptions) {
     this.#options = options;
     this.#random = options.ports.random.fork("workload.rollout");
     this.#client = new SimClient(options, this.#random);
+    this.#operations = new Operations(options, this.#random, this.#client);
   }
 
   get isDone(): boolean {
-    return this.#done === this.#options.operations;
+    return this.#operations.areDone;
   }
 
   start(): void {
-    const { operations, ports, withinMs } = this.#options;
-    for (let operation = 0; operation < operations; operation += 1) {
-      const at = operation === 0 ? 0 : this.#random.between(0, withinMs);
-      ports.clock.after(at, () => void this.#client.attempt(() => this.#operate()).then(() => (this.#done += 1)));
-    }
+    this.#operations.start(() => this.#operate(), true);
   }
 
   async #operate(): Promise<void> {
