@@ -3,7 +3,7 @@
  * operations. What a removed service leaves behind is stopped by `actors/replicated.ts`, whatever its mode was.
  */
 import { globalMachine, type GlobalEvent } from "../machines/global.ts";
-import { decideNodes, placesOf, type NodeDecision } from "../machines/global-nodes.ts";
+import { decideNodes, isSameToPlaces, placesOf, type NodeDecision } from "../machines/global-nodes.ts";
 import { newTask, taskTemplate } from "../machines/new-task.ts";
 import { templatesFor } from "../machines/rollout/pinned.ts";
 import type { Turns } from "../machines/rollout/turns.ts";
@@ -102,7 +102,7 @@ export function startGlobal(env: Environment, writer: Writer, turnsOf: (service:
     },
 
     nodeChanged(old, node) {
-      if (all.size === 0 || (old !== null && node !== null && looksTheSame(old, node))) return;
+      if (all.size === 0 || (old !== null && node !== null && isSameToPlaces(old, node))) return;
       const { id } = (node ?? old) as Node;
       for (const one of all.values()) touch(one, id);
     },
@@ -132,14 +132,4 @@ export function startGlobal(env: Environment, writer: Writer, turnsOf: (service:
     commitEnded: () => all.commitEnded(),
     stop: () => all.stop(),
   };
-}
-
-/** Nothing has changed that a global service asks of a node. */
-function looksTheSame(old: Node, node: Node): boolean {
-  return (
-    old.spec === node.spec &&
-    old.status === node.status &&
-    old.role === node.role &&
-    old.description === node.description
-  );
 }

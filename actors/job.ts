@@ -3,6 +3,7 @@
  * removed job leaves behind is stopped by `actors/replicated.ts`, whatever its mode was.
  */
 import { jobMachine, type JobEvent } from "../machines/job.ts";
+import { isSameToPlaces } from "../machines/global-nodes.ts";
 import { decideJob, type JobDecision } from "../machines/jobs/decide.ts";
 import { newTask, taskTemplate } from "../machines/new-task.ts";
 import { faultOf } from "../machines/restart.ts";
@@ -89,7 +90,7 @@ export function startJobs(env: Environment, writer: Writer): Part {
     },
 
     nodeChanged(old, node) {
-      if (all.size === 0 || (old !== null && node !== null && looksTheSame(old, node))) return;
+      if (all.size === 0 || (old !== null && node !== null && isSameToPlaces(old, node))) return;
       for (const one of all.values()) {
         if (store.get("service", one.serviceId)?.spec?.globalJob != null) all.touch(one);
       }
@@ -114,14 +115,4 @@ export function startJobs(env: Environment, writer: Writer): Part {
     commitEnded: () => all.commitEnded(),
     stop: () => all.stop(),
   };
-}
-
-/** Nothing has changed that a job asks of a node. */
-function looksTheSame(old: Node, node: Node): boolean {
-  return (
-    old.spec === node.spec &&
-    old.status === node.status &&
-    old.role === node.role &&
-    old.description === node.description
-  );
 }

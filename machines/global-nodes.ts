@@ -55,6 +55,16 @@ export function admissionOf(service: Service, node: Node | undefined): Admission
   return availability === NodeSpec_Availability.PAUSE ? paused : open;
 }
 
+/** Nothing has changed that decides on the node's admission. */
+export function isSameToPlaces(old: Node, node: Node): boolean {
+  return (
+    old.spec === node.spec &&
+    old.status === node.status &&
+    old.role === node.role &&
+    old.description === node.description
+  );
+}
+
 export type NodeStep = Step<string>;
 export type NodeDecision = Decision<string>;
 
