@@ -5,7 +5,7 @@
  */
 import { Allocation, type Plans } from "../machines/allocation/allocation.ts";
 import { defaultPoolsOf } from "../machines/allocation/network.ts";
-import { causes, Waiting, type Blocked, type Cause } from "../machines/allocation/waiting.ts";
+import { causes, type Blocked, type Cause } from "../machines/allocation/waiting.ts";
 import { allocatorMachine } from "../machines/allocator.ts";
 import { isEnded, observedState } from "../machines/task.ts";
 import {
@@ -24,6 +24,7 @@ import {
 } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import type { Gauge } from "../runtime/ports.ts";
+import { AllocationQueue, kinds, type Kind } from "./allocation-queue.ts";
 import type { Environment } from "./environment.ts";
 import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./orchestration-part.ts";
 
@@ -36,43 +37,15 @@ export function startAllocator(env: Environment, writer: Writer): AllocatorPart 
   return new AllocatorActor(env, writer);
 }
 
-/** In the order in which they get what is free: what tasks stand on before the tasks. */
-const kinds = ["network", "node", "service", "task"] as const;
-type Kind = (typeof kinds)[number];
-
-/** Objects of one kind: those to look at, those that wait for room, those whose write is under way. */
-class Queue {
-  readonly due = new Set<string>();
-  readonly waiting = new Waiting();
-  readonly writing = new Set<string>();
-
-  add(id: string): boolean {
-    if (this.writing.has(id)) return false;
-    this.due.add(id);
-    return true;
-  }
-
-  /** Takes what is due out. */
-  *take(most = Number.POSITIVE_INFINITY): Generator<string> {
-    let left = most;
-    for (const id of this.due) {
-      if (left === 0) return;
-      left -= 1;
-      this.due.delete(id);
-      if (!this.writing.has(id)) yield id;
-    }
-  }
-}
-
 class AllocatorActor implements AllocatorPart {
   readonly #env: Environment;
   readonly #writer: Writer;
   readonly #allocation: Allocation;
-  readonly #queues: Readonly<Record<Kind, Queue>> = {
-    network: new Queue(),
-    service: new Queue(),
-    node: new Queue(),
-    task: new Queue(),
+  readonly #queues: Readonly<Record<Kind, AllocationQueue>> = {
+    network: new AllocationQueue(),
+    service: new AllocationQueue(),
+    node: new AllocationQueue(),
+    task: new AllocationQueue(),
   };
   /** By what has been opened since the last round: how many waited for it then. */
   readonly #tried = new Map<Cause, number>();

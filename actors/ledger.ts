@@ -3,40 +3,28 @@
  * appends to the log. Holds what is too large for the machine's context: the queue and the batch that is under way.
  */
 import type { Span } from "@opentelemetry/api";
-import { assemble, type Batch, type BatchLimits, type Settlement } from "../machines/batch.ts";
+import { assemble, type BatchLimits, type Settlement } from "../machines/batch.ts";
 import { ledgerMachine, type LedgerEvent } from "../machines/ledger.ts";
 import type { RefusalCode } from "../machines/proposals.ts";
-import {
-  Cause,
-  Failure,
-  ProposeOk,
-  ProposeReply,
-  ProposeRequest,
-  Timestamp,
-  Transaction,
-} from "../proto/gen/messages.ts";
+import { Failure, ProposeOk, ProposeReply, ProposeRequest } from "../proto/gen/messages.ts";
 import { assert } from "../runtime/assert.ts";
 import { ErrorCode } from "../runtime/error-codes.ts";
 import { newId } from "../runtime/ids.ts";
 import type { AppendOutcome, Log, Subscription } from "../runtime/ports.ts";
 import type { Follower } from "../runtime/store/follow.ts";
 import { Receipts } from "../runtime/store/receipts.ts";
-import { changeFramingBytes, encodeRecord, recordOverheadBytes } from "../runtime/store/record.ts";
+import { changeFramingBytes, recordOverheadBytes } from "../runtime/store/record.ts";
 import { LogBreak, type AppliedRecord, type Replica } from "../runtime/store/replica.ts";
 import { Staging } from "../runtime/store/staging.ts";
 import * as subjects from "../runtime/subjects.ts";
-import { traceparentOf } from "../runtime/telemetry/tracing.ts";
 import type { Environment, Running } from "./environment.ts";
-import { endSpan, linksTo, startSpan } from "./tracing.ts";
+import { causesOf, headerBytesMax, startAppendSpan, transactionRecord } from "./ledger-record.ts";
+import { endSpan, startSpan } from "./tracing.ts";
 
 /** A record is at most this large even where the log takes more: it is what every replica applies in one go. */
 const recordBytesMax = 1024 * 1024;
 /** Changes in one record: some ten milliseconds to put together and as many to apply, in which heartbeats wait. */
 const recordChangesMax = 500;
-/** Traces that a transaction tells apart; the changes of further ones count as untraced. */
-const causesMax = 64;
-/** Bytes of a transaction beside changes, specs and receipts: id, writer, time, predecessor and the trace contexts (64 each). */
-const headerBytesMax = 512 + causesMax * 64;
 /** Proposals that may wait; a further one is answered `logUnavailable` at once and may come again. */
 const waitingMax = 10_000;
 /** Proposals remembered that needed no change, and so left no receipt in the log. */
@@ -175,39 +163,6 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     });
   };
 
-  const record = (
-    epoch: number,
-    assembled: Batch | null,
-    causes: readonly Cause[],
-  ): { id: string; data: Uint8Array } => {
-    const id = newId(random);
-    const now = clock.now();
-    const header = Transaction.create({
-      id,
-      epoch,
-      previous: replica.checksum,
-      time: Timestamp.create({ seconds: Math.floor(now / 1000), nanos: Math.floor(now % 1000) * 1e6 }),
-      writer: env.managerId,
-      specs: assembled?.specs ?? [],
-      statuses: assembled?.statuses ?? [],
-      receipts: assembled?.receipts ?? [],
-      traceparent: causes.find(({ traceparent }) => traceparent !== "")?.traceparent ?? "",
-      causes: causes.length > 1 ? causes : [],
-    });
-    return { id, data: encodeRecord(header, assembled?.changes ?? []) };
-  };
-
-  /** The append of the traced proposals of a batch: a child of the first, linked with the others. */
-  const startAppendSpan = (waiting: readonly Waiting[], changeCount: number): Span | null => {
-    const [parent, ...others] = waiting.flatMap(({ span }) =>
-      span?.isRecording() === true ? [traceparentOf(span)] : [],
-    );
-    if (parent === undefined) return null;
-    const span = startSpan(env, "log append", parent);
-    span.addLinks(linksTo(others));
-    return span.setAttributes({ "muster.proposals": waiting.length, "muster.changes": changeCount });
-  };
-
   const append = (attempt: number, data: Uint8Array, span: Span | null = null): void => {
     const answer = (outcome: AppendOutcome): void => {
       appends.add(1, { outcome: outcome.kind });
@@ -233,7 +188,8 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   };
 
   const appendEmpty = (attempt: number, epoch: number): void => {
-    const { id, data } = record(epoch, null, []);
+    const id = newId(random);
+    const data = transactionRecord(env, replica, id, epoch, null, []);
     underWay = { transactionId: id, data, batch: null };
     append(attempt, data);
   };
@@ -251,11 +207,15 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     const taken = queue.splice(0, assembled.settlements.length);
     batchMetAt = 0;
     if (assembled.changes.length > 0) {
-      const { id, data } = record(epoch, assembled, causesOf(taken, assembled.counts));
+      const traces = taken.map(({ request }) => request.traceparent);
+      const causes = causesOf(traces, assembled.counts);
+      const id = newId(random);
+      const data = transactionRecord(env, replica, id, epoch, assembled, causes);
       batch = { transactionId: id, data, batch: { waiting: taken, settlements: assembled.settlements } };
       underWay = batch;
       changes.add(assembled.changes.length);
-      append(attempt, data, startAppendSpan(taken, assembled.changes.length));
+      const spans = taken.map(({ span }) => span).filter((span) => span !== null);
+      append(attempt, data, startAppendSpan(env, spans, taken.length, assembled.changes.length));
       return;
     }
     if (taken.length === 0) {
@@ -410,21 +370,6 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       hosted.stop();
     },
   };
-}
-
-/** Whose the changes of a batch are: one for each run of changes of one trace; none when nothing is traced. */
-function causesOf(taken: readonly Waiting[], counts: readonly number[]): readonly Cause[] {
-  if (taken.every(({ request }) => request.traceparent === "")) return [];
-  const causes: { traceparent: string; changes: number }[] = [];
-  for (const [at, { request }] of taken.entries()) {
-    const changes = counts[at] ?? 0;
-    if (changes === 0) continue;
-    const traceparent = causes.length < causesMax - 1 ? request.traceparent : "";
-    const last = causes.at(-1);
-    if (last?.traceparent === traceparent) last.changes += changes;
-    else causes.push({ traceparent, changes });
-  }
-  return causes.map((cause) => Cause.create(cause));
 }
 
 function decodeRequest(data: Uint8Array): ProposeRequest | null {
