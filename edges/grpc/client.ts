@@ -141,9 +141,7 @@ class Http2Channel implements RpcChannel {
     return { cancel: () => call.cancel(), pause: () => call.pause(), resume: () => call.resume() };
   }
 
-  clientStream<Request, Response>(
-    method: MethodDescriptor<Request, Response>,
-  ): SendingCall<Request, Response> {
+  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response> {
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     const call = this.#start(method, new SingleResponse(method.response, resolve, reject));
     // The failure is told by `finish`; before that, nobody waits for it.

@@ -413,9 +413,7 @@ class SimChannel implements RpcChannel {
     };
   }
 
-  clientStream<Request, Response>(
-    method: MethodDescriptor<Request, Response>,
-  ): SendingCall<Request, Response> {
+  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response> {
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     promise.catch(() => {});
     const id = this.#open(
