@@ -203,10 +203,22 @@ function keeping(
   const kept = ServiceSpec.patch(wanted, {
     task: TaskSpec.patch(task, {
       forceUpdate: before?.task?.forceUpdate ?? 0,
-      container: ContainerSpec.patch(container, { image: pinned, pullOptions: held?.pullOptions ?? null }),
+      container: ContainerSpec.patch(container, {
+        image: pinned,
+        pullOptions: held?.pullOptions ?? null,
+        secrets: inOrderOf(held?.secrets ?? [], container.secrets),
+        configs: inOrderOf(held?.configs ?? [], container.configs),
+      }),
     }),
   });
   return isAuthSent ? withRegistryAuth(kept) : kept;
+}
+
+/** The held list where both hold the same: Docker's client lists secrets and configs in any order, and none matters. */
+function inOrderOf<One>(held: readonly One[], wanted: readonly One[]): One[] {
+  const isSame =
+    held.length === wanted.length && wanted.every((one) => held.some((other) => isSameMessage(one, other)));
+  return [...(isSame ? held : wanted)];
 }
 
 async function makeService(
