@@ -3,7 +3,7 @@
  *
  * B1: each period is the cluster's ± the jitter, so that nodes that came together spread out as SwarmKit's do.
  * B2: next heartbeats fall on common ticks. Waking a sleeping process costs several times what a heartbeat does, so
- *     heartbeats that arrive together are cheaper than the same number that trickle in: with a thousand nodes, by half.
+ *     heartbeats that arrive together are cheaper than the same number that trickle in: with a thousand nodes, by a third.
  */
 
 /** Each answer's period is uniform in the period ± this (worker protocol §4.1), in milliseconds, or ± a tenth of it when that is less. */

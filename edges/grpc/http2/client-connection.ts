@@ -6,7 +6,7 @@
  * L3: after a GOAWAY nothing begins, and what the peer will not answer ends as refused.
  */
 import type { Duplex } from "node:stream";
-import { Http2Connection, require, type HeaderBlock } from "./connection.ts";
+import { Http2Connection, require } from "./connection.ts";
 import { clientGreeting, headersFrame } from "./frame-writer.ts";
 import { HpackDecoder } from "./hpack-decoder.ts";
 import { ErrorCode, Flag, Setting, headerListBytesMax, headerTableBytesMax } from "./protocol.ts";
@@ -100,11 +100,11 @@ export class ClientConnection extends Http2Connection {
     return 0;
   }
 
-  protected override onHeaderBlock(streamId: number, block: HeaderBlock): void {
+  protected override onHeaderBlock(streamId: number, flags: number, bytes: Buffer, at: number, end: number): void {
     require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "HEADERS on no stream of ours");
     const fields = responseFields;
     fields.reset();
-    this.#decoder.decode(block.bytes, block.at, block.end, fields);
+    this.#decoder.decode(bytes, at, end, fields);
     const stream = this.streams.get(streamId);
     if (stream === undefined || stream.isRemoteEnded) return;
     if (fields.bytes > headerListBytesMax) {
@@ -114,7 +114,7 @@ export class ClientConnection extends Http2Connection {
     }
     // An interim answer says nothing.
     if (fields.isInformational) return;
-    const isEnd = (block.flags & Flag.END_STREAM) !== 0;
+    const isEnd = (flags & Flag.END_STREAM) !== 0;
     if (isEnd) stream.isRemoteEnded = true;
     stream.receiver?.takeHeaders(fields);
     if (isEnd && !stream.isClosed) this.onRemoteEnd(stream);

@@ -35,14 +35,6 @@ export function require(condition: boolean, code: ErrorCode, message: string): a
   if (!condition) throw new ConnectionError(code, message);
 }
 
-/** Where a header block stands, and the flags of the frame that it began with. */
-export interface HeaderBlock {
-  readonly flags: number;
-  readonly bytes: Buffer;
-  readonly at: number;
-  readonly end: number;
-}
-
 export abstract class Http2Connection implements FrameSink, StreamOwner {
   readonly streams = new Map<number, Http2Stream>();
   protected readonly sender: Sender;
@@ -90,8 +82,8 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
   protected abstract hasBegun(streamId: number): boolean;
   /** The highest stream that the peer has begun. */
   protected abstract lastStreamId(): number;
-  /** HEADERS came, for a stream that the peer may send them on or not. Throws ConnectionError. */
-  protected abstract onHeaderBlock(streamId: number, block: HeaderBlock): void;
+  /** HEADERS came, for a stream that the peer may send them on or not: the block is bytes[at..end). Throws ConnectionError. */
+  protected abstract onHeaderBlock(streamId: number, flags: number, bytes: Buffer, at: number, end: number): void;
   /** The peer's half of a stream is over. */
   protected onRemoteEnd(stream: Http2Stream): void {
     stream.takeEnd();
@@ -345,7 +337,7 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
       contentAt += 5;
     }
     if ((flags & Flag.END_HEADERS) !== 0) {
-      this.onHeaderBlock(streamId, { flags, bytes, at: contentAt, end: contentEnd });
+      this.onHeaderBlock(streamId, flags, bytes, contentAt, contentEnd);
       return;
     }
     this.#block = { streamId, flags, parts: [], bytes: 0 };
@@ -361,8 +353,7 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
       block.parts.length <= headerBlockFramesMax, ErrorCode.ENHANCE_YOUR_CALM, "a header block too large");
     if ((flags & Flag.END_HEADERS) === 0) return;
     this.#block = null;
-    const bytesOfAll = Buffer.concat(block.parts);
-    this.onHeaderBlock(block.streamId, { flags: block.flags, bytes: bytesOfAll, at: 0, end: block.bytes });
+    this.onHeaderBlock(block.streamId, block.flags, Buffer.concat(block.parts), 0, block.bytes);
   }
 
   #checkDependency(streamId: number, bytes: Buffer, at: number): void {

@@ -1,6 +1,6 @@
 /** The server's half of HTTP/2: streams begin with a request's headers and end with our trailers. */
 import type { Duplex } from "node:stream";
-import { Http2Connection, require, type HeaderBlock } from "./connection.ts";
+import { Http2Connection, require } from "./connection.ts";
 import { numberFrame, serverGreeting } from "./frame-writer.ts";
 import { HpackDecoder } from "./hpack-decoder.ts";
 import {
@@ -43,11 +43,11 @@ export class ServerConnection extends Http2Connection {
     return this.#lastStreamId;
   }
 
-  protected override onHeaderBlock(streamId: number, block: HeaderBlock): void {
+  protected override onHeaderBlock(streamId: number, flags: number, bytes: Buffer, at: number, end: number): void {
     const headers = requestHeaders;
     headers.reset();
-    this.#decoder.decode(block.bytes, block.at, block.end, headers);
-    const isEnd = (block.flags & Flag.END_STREAM) !== 0;
+    this.#decoder.decode(bytes, at, end, headers);
+    const isEnd = (flags & Flag.END_STREAM) !== 0;
     const known = this.streams.get(streamId);
     if (known !== undefined) {
       this.#onTrailers(known, isEnd, headers);
