@@ -481,6 +481,24 @@ test("all managers that live are listed, and a change of them or of the node is 
   t.is(stream.messages.length, 3);
 });
 
+test("a commit that concerns many nodes reaches each of them, and so does what comes while they are told", async (t) => {
+  const names = Array.from({ length: 100 }, (_, at) => `n${at}`);
+  const world = setUp(t, { nodes: names });
+  const streams = new Map(names.map((name) => [name, collectedStream<AssignmentsMessage>()]));
+  for (const [name, stream] of streams) {
+    const { sessionId } = await join(world, name);
+    world.dispatcher.handlers.Assignments(AssignmentsRequest.create({ sessionId }), stream, from(name));
+  }
+  const idsOf = (name: string): (string | undefined)[] =>
+    (streams.get(name)?.messages ?? []).flatMap(({ changes }) => changes.map(({ assignment }) => assignment?.task?.id));
+  world.seed("task", ...names.map((name) => task(`first-${name}`, name)));
+  // As long as one batch is gathered, and not until all of them are told.
+  await world.run(4);
+  world.seed("task", ...names.map((name) => task(`second-${name}`, name)));
+  await world.run(100);
+  for (const name of names) t.deepEqual(idsOf(name), [`first-${name}`, `second-${name}`]);
+});
+
 test("assignments start with everything and go on with what changes, in one message a batch", async (t) => {
   const world = setUp(t);
   world.seed("task", task("t1", "n1"), task("other", "n2"));
