@@ -45,6 +45,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   stack: noun("services, networks and the rest from Compose files", () => import("./stack.ts")),
   job: noun("work that is run to its end, once or on a schedule", () => import("./job.ts")),
   task: noun("attempts to run it", () => import("./task.ts")),
+  swarm: noun("the cluster as a whole: its settings and the key that unlocks it", () => import("./swarm.ts")),
   token: verb("prints the token with which a node joins", async () => (await import("./token.ts")).token),
   ca: verb("prints the cluster's root certificate", async () => (await import("./ca.ts")).ca),
   events: verb("prints what happens, as it happens", async () => (await import("./events.ts")).events),

@@ -1,0 +1,9 @@
+/** `muster swarm`: the cluster as a whole, by Docker's names. Each verb is a file of its own. */
+import type { Command } from "./command.ts";
+import { unlockKey } from "./swarm-unlock-key.ts";
+import { update } from "./swarm-update.ts";
+
+export const commands: Readonly<Record<string, Command>> = {
+  update,
+  "unlock-key": unlockKey,
+};
