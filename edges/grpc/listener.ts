@@ -4,12 +4,14 @@
  * L1: a client certificate is asked for and never required: a node that joins has none.
  * L2: ALPN offers h2 and is not required: an engine stops offering it after its first certificate renewal.
  * L3: nobody but the owner can open the control socket, at no moment.
+ * L4: on the control socket TLS is understood as well; it admits nobody whom L3 does not.
  */
 import { rmSync, statSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type SecureContextOptions, type TLSSocket } from "node:tls";
 import { constants } from "node:crypto";
 import { callerOf } from "./caller.ts";
+import { LocalTls } from "./local-tls.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
 import type { Caller } from "./roles.ts";
 
@@ -34,6 +36,8 @@ export interface TlsListener {
 }
 
 export interface UnixListener {
+  /** Until they are set, who speaks TLS is hung up on (L4). */
+  setCredentials(credentials: Credentials): void;
   close(): void;
 }
 
@@ -139,8 +143,15 @@ export async function listenUnix(path: string, onConnection: (socket: Socket) =>
   if (found === "foreign")
     throw new ListenError(`${path} exists and is not a socket: remove it or choose another data directory`);
   if (found === "stale") rmSync(path, { force: true });
-  const server = createServer(onConnection);
+  const either = new LocalTls({ handshakeTimeoutMs }, onConnection);
+  const server = createServer((socket) => either.accept(socket));
   await listenPrivately(server, path);
-  // Node removes the file when the server closes.
-  return { close: () => void server.close() };
+  return {
+    setCredentials: (credentials) => either.setContext(secureContext(credentials)),
+    close: () => {
+      either.close();
+      // Node removes the file when the server closes.
+      server.close();
+    },
+  };
 }

@@ -72,6 +72,7 @@ export class GrpcServer {
   readonly #tlsListeners: TlsListener[] = [];
   readonly #unixListeners: UnixListener[] = [];
   readonly #sweep: NodeJS.Timeout;
+  #credentials: Credentials | null = null;
   #isClosing = false;
 
   constructor(options: GrpcServerOptions) {
@@ -107,21 +108,26 @@ export class GrpcServer {
 
   /** Resolves with the port when it accepts connections. Rejects with ListenError. */
   async listenTls(options: ListenTlsOptions): Promise<{ readonly port: number }> {
+    this.#credentials = options.credentials;
     const listener = await listenTls(options, (socket, caller) => this.#serve(socket, caller, options));
     this.#tlsListeners.push(listener);
     return { port: listener.port };
   }
 
-  /** Serves the control socket: a file that only its owner may open. Rejects with ListenError. */
+  /**
+   * Serves the control socket: a file that only its owner may open, with and without TLS. TLS shows the credentials of the
+   * last `listenTls` or `setCredentials`. Rejects with ListenError.
+   */
   async listenUnix(path: string): Promise<void> {
-    this.#unixListeners.push(
-      await listenUnix(path, (socket: Socket) => this.#serve(socket, localCaller, localMembership)),
-    );
+    const listener = await listenUnix(path, (socket: Socket) => this.#serve(socket, localCaller, localMembership));
+    if (this.#credentials !== null) listener.setCredentials(this.#credentials);
+    this.#unixListeners.push(listener);
   }
 
   /** Uses other credentials, roots included, from the next connection on (G2). */
   setCredentials(credentials: Credentials): void {
-    for (const listener of this.#tlsListeners) listener.setCredentials(credentials);
+    this.#credentials = credentials;
+    for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.setCredentials(credentials);
   }
 
   /** How many connections there are. */

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
-import { createServer } from "node:net";
+import { connect as connectSocket, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTlsSocket, type TLSSocket } from "node:tls";
@@ -822,6 +822,47 @@ test("L3: the control socket is its owner's alone, and its callers are local", a
   t.deepEqual(handlers.calls[0]?.peer, { identity: null, local: true, address: "" });
   // Being local makes nobody a node.
   await refused(t, channel.unary(Heartbeat, HeartbeatRequest.create()), Status.PERMISSION_DENIED);
+});
+
+test("L4: the control socket understands TLS as well, as Docker's clients speak it there, and those are local too", async (t) => {
+  const { server, handlers } = await world(t);
+  const path = join(temporaryFolder(t), "control.sock");
+  await server.listenUnix(path);
+  const secured = connectTlsSocket({ path, rejectUnauthorized: false, ALPNProtocols: ["h2"] });
+  t.teardown(() => secured.destroy());
+  await once(secured, "secureConnect");
+  t.is(secured.alpnProtocol, "h2");
+  const client = connectHttp2("http://localhost", { createConnection: () => secured });
+  t.teardown(() => client.destroy());
+  const request = client.request({
+    ":method": "POST",
+    ":path": ListNodes.path,
+    "content-type": "application/grpc",
+    te: "trailers",
+  });
+  request.end(frame(ListNodesRequest.encode(ListNodesRequest.create())));
+  const trailers = once(request, "trailers");
+  request.resume();
+  const [{ "grpc-status": status }] = (await trailers) as [Record<string, string>];
+  t.is(status, "0");
+  t.true(handlers.calls.every(({ peer }) => peer.local));
+});
+
+test("a connection to the control socket that says nothing ends with the server", async (t) => {
+  const { server } = await world(t);
+  const path = join(temporaryFolder(t), "control.sock");
+  await server.listenUnix(path);
+  const silent = connectSocket({ path });
+  t.teardown(() => silent.destroy());
+  await once(silent, "connect");
+  // Accepted by the kernel is not yet accepted by the server: somebody who is served came after it.
+  const channel = await connectUnix(path);
+  await channel.unary(ListNodes, ListNodesRequest.create());
+  channel.close();
+  const closed = once(silent.resume(), "close");
+  await server.close(0);
+  await closed;
+  t.pass();
 });
 
 test("the socket file of a dead process is replaced, one in use or another file is not", async (t) => {
