@@ -1,6 +1,7 @@
 /**
- * Makes `proto/gen/` from the .proto files: `static.js`, protobufjs' static codecs, and `messages.ts`, the types and
- * codecs that the rest of the code imports. The types are our own output because protobufjs' describe every nested
+ * Makes `proto/gen/` from the .proto files. For each group of them: protobufjs' static codecs (`static.js` of the main
+ * group, `static-<group>.js` of the others) and the types and codecs that the rest of the code imports (`messages.ts`,
+ * `<group>.ts`). The types are our own output because protobufjs' describe every nested
  * field as optional, which its decoder never leaves it: an absent message reads `null`, an absent scalar its default.
  *
  * Run by `npm run generate`; `--check` exits 1 when the output is stale.
@@ -19,6 +20,22 @@ const protoFiles = readdirSync(here, { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".proto"))
   .sort();
 
+/**
+ * Messages are known by their last name, and foreign protocols have some in common (SwarmKit and Nomad both have a
+ * TaskStatus); also, an executable that speaks one protocol should not load them all. So such a protocol has a module of
+ * its own, from the folders named here; all others are the main group.
+ */
+const ownGroups: Readonly<Record<string, readonly string[]>> = { nomad: ["hashicorp", "grpc"] };
+
+function groupOf(file: string): string {
+  const folder = file.split("/")[0] as string;
+  return Object.entries(ownGroups).find(([, folders]) => folders.includes(folder))?.[0] ?? "messages";
+}
+
+const groups: readonly string[] = ["messages", ...Object.keys(ownGroups)];
+
+const staticName = (group: string): string => (group === "messages" ? "static" : `static-${group}`);
+
 /** Fingerprint of everything that the output depends on; kept in its first line. */
 function fingerprint(): string {
   const hash = createHash("sha256");
@@ -34,7 +51,8 @@ function fingerprint(): string {
 
 function isFresh(): boolean {
   try {
-    return readFileSync(join(genDir, "messages.ts"), "utf8").startsWith(fingerprint());
+    const wanted = fingerprint();
+    return groups.every((group) => readFileSync(join(genDir, `${group}.ts`), "utf8").startsWith(wanted));
   } catch {
     return false;
   }
@@ -58,6 +76,14 @@ const scalarTypes: Record<string, string> = {
   bytes: "Uint8Array",
 };
 
+/** Packages whose names others have too, and what theirs begin with. */
+const prefixes: Readonly<Record<string, string>> = { "csi.v1": "Csi" };
+
+function prefixOf(object: protobuf.ReflectionObject): string {
+  const name = object.fullName.slice(1);
+  return Object.entries(prefixes).find(([packageName]) => name.startsWith(`${packageName}.`))?.[1] ?? "";
+}
+
 /** `docker.swarmkit.v1.NodeStatus.State` becomes `NodeStatus_State`; google's own types keep their last part. */
 function flatName(object: protobuf.ReflectionObject): string {
   const parts: string[] = [];
@@ -68,7 +94,7 @@ function flatName(object: protobuf.ReflectionObject): string {
   ) {
     parts.unshift(at.name);
   }
-  return parts.join("_");
+  return prefixOf(object) + parts.join("_");
 }
 
 function fieldType(field: protobuf.Field): string {
@@ -99,7 +125,7 @@ function docOf(object: protobuf.ReflectionObject, indent: string): string[] {
   return object.comment ? [`${indent}/** ${object.comment.replaceAll("*/", "* /").replaceAll("\n", " ")} */`] : [];
 }
 
-function typesModule(root: protobuf.Root): string {
+function typesModule(root: protobuf.Root, group: string): string {
   const types: protobuf.Type[] = [];
   const enums: protobuf.Enum[] = [];
   const services: protobuf.Service[] = [];
@@ -107,7 +133,7 @@ function typesModule(root: protobuf.Root): string {
   const lines = [
     fingerprint(),
     `import { codec, type Codec, type MethodDescriptor } from "../codec.ts";`,
-    `import * as generated from "./static.js";`,
+    `import * as generated from "./${staticName(group)}.js";`,
     "",
     "// The static module is untyped; each codec below gives its part a type.",
     "const root = generated as any;",
@@ -137,7 +163,12 @@ function typesModule(root: protobuf.Root): string {
   }
   for (const service of services) {
     const full = service.fullName.slice(1);
-    lines.push(...docOf(service, ""), `export const ${service.name}Service = {`, `  name: "${full}",`, "  methods: {");
+    lines.push(
+      ...docOf(service, ""),
+      `export const ${prefixOf(service)}${service.name}Service = {`,
+      `  name: "${full}",`,
+      "  methods: {",
+    );
     for (const method of service.methodsArray) {
       method.resolve();
       const request = flatName(method.resolvedRequestType as protobuf.Type);
@@ -164,9 +195,9 @@ function quickened(source: string): string {
     .replaceAll(/message\.(\w+) = ("\w+");/g, "if (oneofs++ > 0) message.$1 = $2;");
 }
 
-async function generate(): Promise<void> {
-  mkdirSync(genDir, { recursive: true });
-  const files = protoFiles.map((file) => join(here, file));
+async function generateGroup(group: string): Promise<void> {
+  const files = protoFiles.filter((file) => groupOf(file) === group).map((file) => join(here, file));
+  const staticFile = join(genDir, `${staticName(group)}.js`);
   await new Promise<void>((resolve, reject) => {
     pbjs.main(
       [
@@ -178,23 +209,30 @@ async function generate(): Promise<void> {
         "--no-verify",
         "--no-delimited",
         "--no-comments",
+        // A root of its own: what two groups have of one name must not be taken for the same.
+        "-r",
+        group === "messages" ? "default" : group,
         "-p",
         here,
         "-o",
-        join(genDir, "static.js"),
+        staticFile,
         ...files,
       ],
       (error: Error | null) => (error === null ? resolve() : reject(error)),
     );
   });
-  const staticFile = join(genDir, "static.js");
   writeFileSync(staticFile, quickened(readFileSync(staticFile, "utf8")));
   const root = new protobuf.Root();
   root.resolvePath = (_origin, target) => (target.startsWith("/") ? target : join(here, target));
   root.loadSync(files, { alternateCommentMode: true });
   root.resolveAll();
-  writeFileSync(join(genDir, "static.d.ts"), "export {};\n");
-  writeFileSync(join(genDir, "messages.ts"), typesModule(root));
+  writeFileSync(join(genDir, `${staticName(group)}.d.ts`), "export {};\n");
+  writeFileSync(join(genDir, `${group}.ts`), typesModule(root, group));
+}
+
+async function generate(): Promise<void> {
+  mkdirSync(genDir, { recursive: true });
+  for (const group of groups) await generateGroup(group);
 }
 
 if (process.argv.includes("--check")) {
