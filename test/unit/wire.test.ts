@@ -1,4 +1,5 @@
-// Our .proto files against the wire table of SwarmKit's API: every message, field, enum value and method, and no other.
+// Our .proto files against the wire tables of SwarmKit's API and of Nomad's plugins: every message, field, enum value and
+// method, and no other.
 import { readFileSync, readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import test from "ava";
@@ -10,15 +11,18 @@ interface WireTable {
   readonly services: Record<string, Record<string, string>>;
 }
 
-const packageName = "docker.swarmkit.v1";
 const protoDir = fileURLToPath(new URL("../../proto/", import.meta.url));
-const table = JSON.parse(readFileSync(new URL("../fixtures/wire/swarmkit.json", import.meta.url), "utf8")) as WireTable;
 
-function load(): protobuf.Root {
+function wireTable(name: string): WireTable {
+  return JSON.parse(readFileSync(new URL(`../fixtures/wire/${name}.json`, import.meta.url), "utf8")) as WireTable;
+}
+
+function load(folder: string): protobuf.Root {
   const root = new protobuf.Root();
   root.resolvePath = (_origin, target) => (target.startsWith("/") ? target : protoDir + target);
-  const folder = `${packageName.replaceAll(".", "/")}/`;
-  const files = readdirSync(protoDir + folder).map((file) => protoDir + folder + file);
+  const files = readdirSync(protoDir + folder, { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".proto"))
+    .map((file) => protoDir + folder + file);
   root.loadSync(files, { keepCase: true });
   root.resolveAll();
   return root;
@@ -58,7 +62,15 @@ function walk(namespace: protobuf.NamespaceBase, found: WireTable): WireTable {
   return found;
 }
 
-const ours = walk(load().lookup(packageName) as protobuf.Namespace, { messages: {}, enums: {}, services: {} });
+function read(folder: string, packageName: string): WireTable {
+  const namespace = load(folder).lookup(packageName) as protobuf.Namespace;
+  return walk(namespace, { messages: {}, enums: {}, services: {} });
+}
+
+const table = wireTable("swarmkit");
+const ours = read("docker/swarmkit/v1/", "docker.swarmkit.v1");
+const pluginTable = wireTable("nomad");
+const plugins = read("hashicorp/nomad/", "hashicorp.nomad.plugins");
 
 test("every message of SwarmKit's API has the fields of the wire table, and no others", (t) => {
   t.true(Object.keys(table.messages).length > 250);
@@ -73,4 +85,13 @@ test("every enum of SwarmKit's API has the values of the wire table, and no othe
 test("every service of SwarmKit's API has the methods of the wire table, and no others", (t) => {
   t.is(Object.keys(table.services).length, 9);
   t.deepEqual(ours.services, table.services);
+});
+
+test("every message, enum and service of Nomad's task drivers is that of the wire table", (t) => {
+  t.true(Object.keys(pluginTable.messages).length > 80);
+  // The one message that the table leaves to the text of the reference (§4).
+  const retry = "hashicorp.nomad.plugins.shared.structs.RecoverableError";
+  t.deepEqual(plugins.messages, { ...pluginTable.messages, [retry]: { 1: "recoverable | bool" } });
+  t.deepEqual(plugins.enums, pluginTable.enums);
+  t.deepEqual(plugins.services, pluginTable.services);
 });
