@@ -207,8 +207,8 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     const taken = queue.splice(0, assembled.settlements.length);
     batchMetAt = 0;
     if (assembled.changes.length > 0) {
-      const traces = taken.map(({ request }) => request.traceparent);
-      const causes = causesOf(traces, assembled.counts);
+      const requests = taken.map(({ request }) => request);
+      const causes = causesOf(requests, assembled.counts);
       const id = newId(random);
       const data = transactionRecord(env, replica, id, epoch, assembled, causes);
       batch = { transactionId: id, data, batch: { waiting: taken, settlements: assembled.settlements } };

@@ -5,17 +5,18 @@
  * On every manager: the replica, leadership, membership, the dispatcher with its sessions, and the services.
  * On the leader alone, from the barrier of its epoch until it steps down: its duties.
  */
-import type {
-  CAService,
-  ControlService,
-  DispatcherService,
-  HealthService,
-  LogBrokerService,
-  LogsService,
-  NodeCAService,
-  OperatorService,
-  ResourceAllocatorService,
-  WatchService,
+import {
+  Origin,
+  type CAService,
+  type ControlService,
+  type DispatcherService,
+  type HealthService,
+  type LogBrokerService,
+  type LogsService,
+  type NodeCAService,
+  type OperatorService,
+  type ResourceAllocatorService,
+  type WatchService,
 } from "../proto/gen/messages.ts";
 import type { NetworkDefaults } from "../machines/network-defaults.ts";
 import type { Blobs, LeaseBucket, Log } from "../runtime/ports.ts";
@@ -38,6 +39,7 @@ import { startNodeWatch } from "./node-watch.ts";
 import { createOperator } from "./operator.ts";
 import { startOrchestration, type Orchestration } from "./orchestration.ts";
 import { traceOrchestration } from "./orchestration-tracing.ts";
+import { writingAs } from "./origin.ts";
 import { startProgress } from "./progress.ts";
 import { createResourceAllocator } from "./resource-allocator.ts";
 import { createWatch, type WatchOptions } from "./watch.ts";
@@ -120,14 +122,15 @@ export function startManager(parts: ManagerParts): Manager {
         tracing,
         orchestration,
         answerQuestions(termed, knowledge),
-        startNodeWatch(termed),
-        startCertificateSigner(termed, authority),
-        startKeyManager(termed),
+        startNodeWatch(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
+        startCertificateSigner(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
+        startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),
       );
     };
     // A bootstrap that cannot be written is one that the ledger took too long over: the next leader, or this one in its
     // next epoch, tries again.
-    bootstrapCluster(termed, authority, { advertise, networks: parts.networks }).then(startRest, (error: unknown) => {
+    const founding = writingAs(termed, Origin.ORIGIN_BOOTSTRAP);
+    bootstrapCluster(founding, authority, { advertise, networks: parts.networks }).then(startRest, (error: unknown) => {
       parts.telemetry.log.warn({ err: error }, "the cluster object could not be written; giving up the lead");
       leadership.stepDown();
     });

@@ -2,6 +2,7 @@
 import {
   Kind,
   Operation,
+  Origin,
   ProposeRequest_Mode,
   Removal,
   TaskPatch,
@@ -52,7 +53,16 @@ const refusalPauseMs = 1_000;
 
 interface Chunk {
   readonly operations: readonly Operation[];
+  readonly origin: Origin;
   settled(): void;
+}
+
+/** What waits to be written, of all parts in one order. */
+interface Lane {
+  readonly queue: Chunk[];
+  readonly timers: Set<TimerHandle>;
+  inFlight: number;
+  isStopped: boolean;
 }
 
 /**
@@ -64,13 +74,18 @@ interface Chunk {
  */
 export class Writer implements Running {
   readonly #env: Environment;
-  readonly #queue: Chunk[] = [];
-  readonly #timers = new Set<TimerHandle>();
-  #inFlight = 0;
-  #isStopped = false;
+  readonly #lane: Lane;
+  readonly #origin: Origin;
 
-  constructor(env: Environment) {
+  constructor(env: Environment, origin: Origin = Origin.ORIGIN_ORCHESTRATOR, lane?: Lane) {
     this.#env = env;
+    this.#origin = origin;
+    this.#lane = lane ?? { queue: [], timers: new Set(), inFlight: 0, isStopped: false };
+  }
+
+  /** For a part that writes under its own name, in one order with the others. */
+  as(origin: Origin): Writer {
+    return new Writer(this.#env, origin, this.#lane);
   }
 
   /** `settled` is called once everything is in the own replica or was refused, and not after `stop`. At least one operation. */
@@ -84,8 +99,9 @@ export class Writer implements Running {
     while (from < operations.length) {
       const to = cutAfter(operations, from, proposalOperationsMax, ({ create }) => create !== null);
       open += 1;
-      this.#queue.push({
+      this.#lane.queue.push({
         operations: from === 0 && to === operations.length ? operations : operations.slice(from, to),
+        origin: this.#origin,
         settled: chunkSettled,
       });
       from = to;
@@ -109,7 +125,7 @@ export class Writer implements Running {
       if (open === 0 && from === steps.length) settled();
     };
     const next = (): void => {
-      if (this.#isStopped) return;
+      if (this.#lane.isStopped) return;
       const to = cutAfter(steps, from, proposalOperationsMax, (step) => step.kind === "create");
       const part = steps.slice(from, to);
       from = to;
@@ -121,26 +137,27 @@ export class Writer implements Running {
   }
 
   stop(): void {
-    this.#isStopped = true;
-    this.#queue.length = 0;
-    for (const timer of this.#timers) this.#env.clock.clearTimeout(timer);
-    this.#timers.clear();
+    this.#lane.isStopped = true;
+    this.#lane.queue.length = 0;
+    for (const timer of this.#lane.timers) this.#env.clock.clearTimeout(timer);
+    this.#lane.timers.clear();
   }
 
   #send(): void {
-    while (this.#inFlight < proposalsInFlightMax && !this.#isStopped) {
-      const chunk = this.#queue.shift();
+    while (this.#lane.inFlight < proposalsInFlightMax && !this.#lane.isStopped) {
+      const chunk = this.#lane.queue.shift();
       if (chunk === undefined) return;
-      this.#inFlight += 1;
+      this.#lane.inFlight += 1;
       this.#propose(chunk);
     }
   }
 
   #propose(chunk: Chunk): void {
     const { proposer, telemetry } = this.#env;
-    const proposal = { operations: chunk.operations, mode: ProposeRequest_Mode.EACH, timeoutMs: proposalTimeoutMs };
-    void proposer.propose(proposal).then((outcome) => {
-      if (this.#isStopped) return;
+    const { operations, origin } = chunk;
+    const mode = ProposeRequest_Mode.EACH;
+    void proposer.propose({ operations, origin, mode, timeoutMs: proposalTimeoutMs }).then((outcome) => {
+      if (this.#lane.isStopped) return;
       switch (outcome.kind) {
         case "committed":
           this.#finish(chunk);
@@ -159,17 +176,17 @@ export class Writer implements Running {
   }
 
   #finish(chunk: Chunk): void {
-    this.#inFlight -= 1;
+    this.#lane.inFlight -= 1;
     chunk.settled();
     this.#send();
   }
 
   #later(ms: number, callback: () => void): void {
     const timer = this.#env.clock.setTimeout(() => {
-      this.#timers.delete(timer);
+      this.#lane.timers.delete(timer);
       callback();
     }, ms);
-    this.#timers.add(timer);
+    this.#lane.timers.add(timer);
   }
 }
 

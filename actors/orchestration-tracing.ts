@@ -6,7 +6,7 @@
  *     has not seen changing is not traced.
  */
 import type { Span } from "@opentelemetry/api";
-import { Annotations, Operation, StoreObject, Task } from "../proto/gen/messages.ts";
+import { Annotations, Operation, Origin, StoreObject, Task } from "../proto/gen/messages.ts";
 import type { Commit, Proposal, ProposeOutcome } from "../runtime/store/store.ts";
 import { traceparentLabel, traceparentOf } from "../runtime/telemetry/tracing.ts";
 import type { Environment, Running } from "./environment.ts";
@@ -46,6 +46,8 @@ function noteServices(services: Map<string, string>, { causes, changes }: Commit
     for (; at < end; at += 1) {
       const change = changes[at];
       if (change?.table !== "service") continue;
+      // What the system itself notes down in a service asks for nothing.
+      if (cause.origin !== Origin.ORIGIN_UNKNOWN && change.action !== "remove" && cause.traceparent === "") continue;
       services.delete(change.object.id);
       if (change.action !== "remove" && cause.traceparent !== "") services.set(change.object.id, cause.traceparent);
     }

@@ -6,14 +6,15 @@
 import { explainGlobal } from "../machines/explain-global.ts";
 import { readScheduleStatus } from "../machines/jobs/runs.ts";
 import { explainService, explainTask, type ExplainView } from "../machines/explain.ts";
-import type {
-  Node,
-  PlanRebalanceRequest,
-  PlanRebalanceResponse,
-  PlanServiceRequest,
-  PlanServiceResponse,
-  Reason,
-  Task,
+import {
+  Origin,
+  type Node,
+  type PlanRebalanceRequest,
+  type PlanRebalanceResponse,
+  type PlanServiceRequest,
+  type PlanServiceResponse,
+  type Reason,
+  type Task,
 } from "../proto/gen/messages.ts";
 import type { Commit } from "../runtime/store/store.ts";
 import { startAllocator } from "./allocator.ts";
@@ -22,6 +23,7 @@ import type { Environment, Running } from "./environment.ts";
 import { startGlobal } from "./global.ts";
 import { startJobs } from "./job.ts";
 import { Writer, type Part } from "./orchestration-part.ts";
+import { writingAs } from "./origin.ts";
 import { startReaper } from "./reaper.ts";
 import { startRebalance } from "./rebalance.ts";
 import { startReplicated } from "./replicated.ts";
@@ -45,25 +47,25 @@ export interface Orchestration extends Running {
 export function startOrchestration(env: Environment): Orchestration {
   const { store } = env;
   const writer = new Writer(env);
-  const rebalance = startRebalance(env);
-  const rollouts = startRollouts(env, (serviceId, slots) => {
+  const rebalance = startRebalance(writingAs(env, Origin.ORIGIN_REBALANCE));
+  const rollouts = startRollouts(writingAs(env, Origin.ORIGIN_ROLLOUT), (serviceId, slots) => {
     for (const part of parts) part.turnsCame?.(serviceId, slots);
   });
-  const allocator = startAllocator(env, writer);
+  const allocator = startAllocator(env, writer.as(Origin.ORIGIN_ALLOCATOR));
   const parts: readonly Part[] = [
     // First: whoever tends a slot after a commit asks whose turn it is.
     rollouts,
     startReplicated(env, writer, rollouts.turnsOf),
-    startGlobal(env, writer, rollouts.turnsOf),
-    startJobs(env, writer),
-    startSchedules(env),
-    startRestart(env, writer),
+    startGlobal(env, writer.as(Origin.ORIGIN_GLOBAL), rollouts.turnsOf),
+    startJobs(env, writer.as(Origin.ORIGIN_JOBS)),
+    startSchedules(writingAs(env, Origin.ORIGIN_SCHEDULE)),
+    startRestart(env, writer.as(Origin.ORIGIN_RESTART)),
     allocator,
-    startEnforcer(env, writer),
-    startReaper(env, writer),
+    startEnforcer(env, writer.as(Origin.ORIGIN_ENFORCER)),
+    startReaper(env, writer.as(Origin.ORIGIN_REAPER)),
     rebalance,
   ];
-  const scheduler = startScheduler(env);
+  const scheduler = startScheduler(writingAs(env, Origin.ORIGIN_SCHEDULER));
   const watch = store.watch((commit) => tellParts(parts, commit));
   const view = (): ExplainView => ({
     nowMs: env.clock.now(),

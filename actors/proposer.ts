@@ -3,7 +3,14 @@
  * to whoever does. Retries under one id until the answer is certain or the proposal's time is over, and answers only when
  * this process's own replica shows what was written.
  */
-import { Failure, Operation, ProposeReply, ProposeRequest, ProposeRequest_Mode } from "../proto/gen/messages.ts";
+import {
+  Failure,
+  Operation,
+  Origin,
+  ProposeReply,
+  ProposeRequest,
+  ProposeRequest_Mode,
+} from "../proto/gen/messages.ts";
 import { ErrorCode } from "../runtime/error-codes.ts";
 import { newId } from "../runtime/ids.ts";
 import type { TimerHandle } from "../runtime/ports.ts";
@@ -147,8 +154,17 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
   return {
     propose: (proposal: Proposal) => {
       const { operations, mode, traceparent = "", timeoutMs, epoch = 0 } = proposal;
+      const { caller = null, origin = Origin.ORIGIN_UNKNOWN } = proposal;
       if (operations.length === 0) return Promise.resolve({ kind: "committed", version: store.version, skipped: 0 });
-      const request = ProposeRequest.create({ id: newId(random), operations, mode, traceparent, epoch });
+      const request = ProposeRequest.create({
+        id: newId(random),
+        operations,
+        mode,
+        traceparent,
+        epoch,
+        caller,
+        origin,
+      });
       return settleParts(request, epoch === 0 ? clock.now() + timeoutMs : Number.POSITIVE_INFINITY);
     },
     stop: () => {

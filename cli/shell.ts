@@ -1,6 +1,6 @@
 /** What a command is given of the world: where its output goes, what time it is, and a connection to a manager. */
 import { connectUnix } from "../edges/grpc/client.ts";
-import type { RpcChannel } from "../runtime/rpc.ts";
+import type { CallingProcess, RpcChannel } from "../runtime/rpc.ts";
 import { lastHost } from "./last-host.ts";
 import { UserError } from "./user-error.ts";
 
@@ -19,6 +19,13 @@ export interface Shell {
   connect(): Promise<RpcChannel>;
   /** The same shell with another manager. */
   at(host: string): Shell;
+}
+
+/** Who we say we are: under sudo, who called that. */
+function thisProcess(): CallingProcess {
+  const uid = process.getuid?.() ?? 0;
+  const sudoer = process.env["SUDO_USER"] ?? "";
+  return { uid, pid: process.pid, user: sudoer !== "" ? sudoer : (process.env["USER"] ?? "") };
 }
 
 /** `unix:///path`, or a path. Throws UserError. */
@@ -47,7 +54,7 @@ export function processShell(host = process.env["MUSTER_HOST"] ?? ""): Shell {
       }
       const path = socketPath(chosen);
       try {
-        return await connectUnix(path);
+        return await connectUnix(path, thisProcess());
       } catch (error) {
         throw new UserError(`no manager answers on ${path}: is 'muster up' or 'muster manager' running?`, {
           cause: error,

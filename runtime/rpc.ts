@@ -30,9 +30,12 @@ export type Status = (typeof Status)[keyof typeof Status];
 export class RpcError extends Error {
   override readonly name = "RpcError";
   readonly code: Status;
-  constructor(code: Status, message: string, options?: ErrorOptions) {
+  /** The encoded `google.rpc.Status` that came with, or goes out with, the status; null where there is none. */
+  readonly details: Uint8Array | null;
+  constructor(code: Status, message: string, options?: ErrorOptions & { readonly details?: Uint8Array }) {
     super(message, options);
     this.code = code;
+    this.details = options?.details ?? null;
   }
 }
 
@@ -48,6 +51,16 @@ export interface Peer {
   readonly local: boolean;
   /** IP address of the caller, without port; empty on a Unix socket. */
   readonly address: string;
+  /** On the local Unix socket: which process says it is calling; absent when it says nothing. */
+  readonly process?: CallingProcess | undefined;
+}
+
+/** What a local caller says of itself. For people to read: it proves nothing. */
+export interface CallingProcess {
+  readonly uid: number;
+  readonly pid: number;
+  /** Login name; empty when there is none. */
+  readonly user: string;
 }
 
 export interface CallContext {
@@ -56,6 +69,8 @@ export interface CallContext {
   readonly signal: AbortSignal;
   /** W3C trace context of the caller; empty when there is none. */
   readonly traceparent: string;
+  /** HTTP/2 path of the method that was called. */
+  readonly method?: string | undefined;
 }
 
 /** The sending half of a server stream. Writing after the end does nothing. */
@@ -82,13 +97,22 @@ export type ClientStreamHandler<Request, Response> = (
   call: CallContext,
 ) => Promise<Response>;
 
+/** Streams both ways; the call ends with what the promise says, unless the sink was ended before. */
+export type DuplexHandler<Request, Response> = (
+  requests: AsyncIterable<Request>,
+  sink: Sink<Response>,
+  call: CallContext,
+) => Promise<void>;
+
 type HandlerOf<Method> =
   Method extends MethodDescriptor<infer Request, infer Response>
-    ? Method extends { readonly requestStream: true }
-      ? ClientStreamHandler<Request, Response>
-      : Method extends { readonly responseStream: true }
-        ? ServerStreamHandler<Request, Response>
-        : UnaryHandler<Request, Response>
+    ? Method extends { readonly requestStream: true; readonly responseStream: true }
+      ? DuplexHandler<Request, Response>
+      : Method extends { readonly requestStream: true }
+        ? ClientStreamHandler<Request, Response>
+        : Method extends { readonly responseStream: true }
+          ? ServerStreamHandler<Request, Response>
+          : UnaryHandler<Request, Response>
     : never;
 
 /** The handlers of a generated service table, such as `ServiceHandlers<typeof DispatcherService>`. */
@@ -132,4 +156,22 @@ export interface RpcChannel {
   close(): void;
   /** Called once when the connection ended for any reason but `close`. */
   onClosed(listener: () => void): void;
+}
+
+/** A call that streams both ways. */
+export interface DuplexCall<Request> extends ReceivingCall {
+  write(message: Request): void;
+  /** Nothing more will be written. */
+  finish(): void;
+  /** Bytes written but not yet taken by the peer's flow control. */
+  bufferedBytes(): number;
+}
+
+/** A channel whose peer also has methods that stream both ways, as plugins do. */
+export interface DuplexChannel extends RpcChannel {
+  /** `onEnd` is called exactly once, with null for status OK, and never after `cancel`. */
+  duplexStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+  ): DuplexCall<Request>;
 }

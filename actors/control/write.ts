@@ -5,6 +5,7 @@ import type { CallContext } from "../../runtime/rpc.ts";
 import type { ProposeOutcome, TableName, Tables } from "../../runtime/store/store.ts";
 import { codecs, kindOf } from "../../runtime/store/tables.ts";
 import type { Environment } from "../environment.ts";
+import { callerOf } from "../origin.ts";
 import { failure } from "./answer.ts";
 
 /** Longer than a change of leader takes (6 s at most), shorter than clients wait (dockerd: 20 s). */
@@ -14,7 +15,7 @@ const attemptsMax = 5;
 const retryDelayMs = 50;
 
 /** What of a call the ledger is told. */
-export type Traced = Pick<CallContext, "traceparent">;
+export type Traced = Pick<CallContext, "traceparent"> & Partial<Pick<CallContext, "peer" | "method">>;
 
 export type WriteEnvironment = Pick<Environment, "clock" | "proposer" | "store">;
 
@@ -42,11 +43,13 @@ export function atVersion<Name extends TableName>(table: Name, object: Tables[Na
 }
 
 function propose(env: WriteEnvironment, operations: readonly Operation[], call: Traced): Promise<ProposeOutcome> {
+  const caller = callerOf(call);
   return env.proposer.propose({
     operations,
     mode: ProposeRequest_Mode.ATOMIC,
     timeoutMs: proposeTimeoutMs,
     ...(call.traceparent === "" ? {} : { traceparent: call.traceparent }),
+    ...(caller === null ? {} : { caller }),
   });
 }
 

@@ -8,7 +8,15 @@
 import { connect as connectNet, type Socket } from "node:net";
 import { checkServerIdentity, connect as connectTlsSocket } from "node:tls";
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
-import { RpcError, Status, type ReceivingCall, type RpcChannel, type SendingCall } from "../../runtime/rpc.ts";
+import {
+  RpcError,
+  Status,
+  type CallingProcess,
+  type ReceivingCall,
+  type RpcChannel,
+  type SendingCall,
+} from "../../runtime/rpc.ts";
+import { callerText } from "./calling-process.ts";
 import { ClientCall, type ClientReceiver } from "./client-call.ts";
 import { isCrossSigned } from "./cross-signed.ts";
 import { ClientConnection } from "./http2/client-connection.ts";
@@ -51,7 +59,7 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
     socket,
     "secureConnect",
     `${options.host}:${options.port}`,
-    { scheme: "https", authority: serverName },
+    { scheme: "https", authority: serverName, caller: "" },
     options.timeoutMs,
     () => {
       const isTrusted = rootPem === undefined || socket.authorized || isCrossSigned(socket, rootPem, serverName);
@@ -64,16 +72,28 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
 
 const unixTimeoutMs = 5_000;
 
-/** Connects to a control socket. Rejects with RpcError UNAVAILABLE. */
-export function connectUnix(path: string): Promise<RpcChannel> {
-  return openChannel(connectNet({ path }), "connect", path, { scheme: "http", authority: "localhost" }, unixTimeoutMs);
+/** Connects to a control socket, as `process` if that is given. Rejects with RpcError UNAVAILABLE. */
+export function connectUnix(path: string, process?: CallingProcess): Promise<RpcChannel> {
+  const requests = {
+    scheme: "http",
+    authority: "localhost",
+    caller: process === undefined ? "" : callerText(process),
+  };
+  return openChannel(connectNet({ path }), "connect", path, requests, unixTimeoutMs);
+}
+
+interface Requests {
+  readonly scheme: string;
+  readonly authority: string;
+  /** As in RequestHead. */
+  readonly caller: string;
 }
 
 function openChannel(
   socket: Socket,
   readyEvent: string,
   target: string,
-  requests: { readonly scheme: string; readonly authority: string },
+  requests: Requests,
   timeoutMs: number,
   refusal: () => string | null = () => null,
 ): Promise<RpcChannel> {
@@ -106,11 +126,13 @@ function openChannel(
 class Http2Channel implements RpcChannel {
   readonly #connection: ClientConnection;
   readonly #target: string;
+  readonly #caller: string;
   readonly #listeners: (() => void)[] = [];
   #state: "open" | "closed by us" | "ended" = "open";
 
-  constructor(socket: Socket, requests: { readonly scheme: string; readonly authority: string }, target: string) {
+  constructor(socket: Socket, requests: Requests, target: string) {
     this.#target = target;
+    this.#caller = requests.caller;
     this.#connection = new ClientConnection(socket, requests, () => {
       if (this.#state !== "open") return;
       this.#state = "ended";
@@ -187,7 +209,7 @@ class Http2Channel implements RpcChannel {
   ): ClientCall {
     const call = new ClientCall(receiver, options?.timeoutMs ?? null, this);
     const timeout = options?.timeoutMs === undefined ? "" : formatTimeout(options.timeoutMs);
-    const head = { path: method.path, timeout, traceparent: options?.traceparent ?? "" };
+    const head = { path: method.path, timeout, traceparent: options?.traceparent ?? "", caller: this.#caller };
     call.begin(this.#connection.request(head, call));
     return call;
   }

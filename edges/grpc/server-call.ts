@@ -26,7 +26,7 @@ export interface ServedMethod {
   readonly encode: (message: unknown) => Uint8Array;
   /** As `encode`, in the pieces that a stream sends; made once for a message that many streams are given in a row. */
   readonly frame: (message: unknown) => readonly Uint8Array[];
-  readonly metrics: MethodMetrics;
+  readonly metrics: Pick<MethodMetrics, "started" | "ended">;
   readonly log: Logger;
   readonly handler:
     | { readonly kind: "unary"; readonly run: (request: unknown, call: CallContext) => unknown }
@@ -37,6 +37,10 @@ export interface ServedMethod {
     | {
         readonly kind: "client-stream";
         readonly run: (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown>;
+      }
+    | {
+        readonly kind: "duplex-stream";
+        readonly run: (requests: AsyncIterable<unknown>, sink: Sink<unknown>, call: CallContext) => Promise<void>;
       };
 }
 
@@ -47,10 +51,10 @@ export const sinkBytesMax = 64 * 1024 * 1024;
 const okTrailers = trailers(Status.OK, "");
 
 /** Answers a call with a status alone; a peer that is still sending is asked to stop. */
-export function refuse(stream: Http2Stream, code: Status, message: string): void {
+export function refuse(stream: Http2Stream, code: Status, message: string, details: Uint8Array | null = null): void {
   if (stream.isClosed || stream.hasResponded) return;
   stream.hasEnded = true;
-  stream.respond(trailersOnly(code, message));
+  stream.respond(trailersOnly(code, message, details));
 }
 
 export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, StreamReceiver {
@@ -84,6 +88,10 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     stream.receiver = this;
   }
 
+  get method(): string {
+    return this.#method.path;
+  }
+
   /** Made when first asked for: most calls are over before anybody does. */
   get signal(): AbortSignal {
     if (this.#controller === null) {
@@ -106,9 +114,17 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   /** A client stream's handler runs from the start, beside what arrives. */
   startClientStream(): void {
     const { handler } = this.#method;
-    if (handler.kind !== "client-stream") return;
-    this.#requests = new RequestStream<unknown>(this.#stream);
-    this.#settle(handler.run(this.#requests, this));
+    if (handler.kind === "client-stream") {
+      this.#requests = new RequestStream<unknown>(this.#stream);
+      this.#settle(handler.run(this.#requests, this));
+    } else if (handler.kind === "duplex-stream") {
+      this.#requests = new RequestStream<unknown>(this.#stream);
+      handler.run(this.#requests, this, this).then(
+        () => this.end(),
+        (error: unknown) => this.#fail(error),
+      );
+      this.#sendHeaders();
+    }
   }
 
   receive(chunk: Uint8Array): void {
@@ -213,7 +229,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   /** Turns whatever a handler threw into a status. */
   #fail(error: unknown): void {
     if (error instanceof RpcError) {
-      this.#finishWithError(error.code, error.message);
+      this.#finishWithError(error.code, error.message, error.details);
       return;
     }
     // A broken invariant ends the process, not just the call.
@@ -225,13 +241,13 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     this.#finishWithError(Status.INTERNAL, "internal error");
   }
 
-  #finishWithError(code: Status, message: string): void {
+  #finishWithError(code: Status, message: string, details: Uint8Array | null = null): void {
     if (!this.#decide(code)) return;
     this.#requests?.end(new RpcError(code, message));
     const stream = this.#stream;
     if (stream.isClosed) return;
-    if (stream.hasResponded) stream.end(trailers(code, message));
-    else refuse(stream, code, message);
+    if (stream.hasResponded) stream.end(trailers(code, message, details));
+    else refuse(stream, code, message, details);
   }
 
   /** The HTTP/2 stream is gone: after its answer, or because the peer or the connection is. */
@@ -262,7 +278,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     if (this.#status !== null) return;
     if (queued === "drop") this.#stream.dropQueued();
     if (error !== undefined) {
-      this.#finishWithError(error.code, error.message);
+      this.#finishWithError(error.code, error.message, error.details);
       return;
     }
     if (!this.#sendHeaders()) return;

@@ -13,6 +13,8 @@ import { assert } from "../../runtime/assert.ts";
 import type { Telemetry } from "../../runtime/ports.ts";
 import { Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
 import { localCaller } from "./caller.ts";
+import { parseCaller } from "./calling-process.ts";
+import { erase } from "./erase.ts";
 import { framedOnce } from "./framing.ts";
 import { ServerConnection } from "./http2/server-connection.ts";
 import type { RequestHeaders } from "./http2/request-headers.ts";
@@ -202,7 +204,9 @@ export class GrpcServer {
       refuse(stream, Status.INTERNAL, "malformed grpc-timeout"); // as grpc-go answers it
       return;
     }
-    const call = new ServerCall(stream, method, admitted, headers.traceparent, connection.calls);
+    const peer =
+      admitted.local && headers.caller !== "" ? { ...admitted, process: parseCaller(headers.caller) } : admitted;
+    const call = new ServerCall(stream, method, peer, headers.traceparent, connection.calls);
     if (timeoutMs !== null) call.startDeadline(timeoutMs);
     call.startClientStream();
   }
@@ -215,21 +219,6 @@ export class GrpcServer {
       connection.isActive = false;
     }
   }
-}
-
-function erase(method: MethodDescriptor<unknown, unknown>, handler: unknown): ServedMethod["handler"] {
-  assert(typeof handler === "function", `G1: ${method.path} has a handler`);
-  if (method.requestStream)
-    return {
-      kind: "client-stream",
-      run: handler as (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown>,
-    };
-  if (method.responseStream)
-    return {
-      kind: "server-stream",
-      run: handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void,
-    };
-  return { kind: "unary", run: handler as (request: unknown, call: CallContext) => unknown };
 }
 
 export function createGrpcServer(options: GrpcServerOptions): GrpcServer {

@@ -147,7 +147,7 @@ class ServedConnection {
       call.signal.addEventListener("abort", () => clock.clearTimeout(timer));
       call.onEnded = () => clock.clearTimeout(timer);
     }
-    call.begin(served, { peer: this.#peer, signal: call.signal, traceparent });
+    call.begin(served, { peer: this.#peer, signal: call.signal, traceparent, method: path });
   }
 
   message(id: number, bytes: Uint8Array): void {

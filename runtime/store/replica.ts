@@ -13,6 +13,7 @@
 import {
   Meta,
   NodePatch,
+  Origin,
   Timestamp,
   Version,
   type Change,
@@ -76,8 +77,16 @@ const noChecksum = new Uint8Array(0);
 const noCauses: readonly Cause[] = [];
 
 function causesOf({ traceparent, causes, changes }: Transaction): readonly Cause[] {
-  if (causes.length > 0) return causes;
-  return traceparent === "" ? noCauses : [{ traceparent, changes: changes.length }];
+  const [first] = causes;
+  if (first === undefined) {
+    if (traceparent === "") return noCauses;
+    return [{ traceparent, changes: changes.length, caller: null, origin: Origin.ORIGIN_UNKNOWN }];
+  }
+  // One for all is written without what the transaction says anyway.
+  if (first.changes === 0) {
+    return [{ traceparent, changes: changes.length, caller: first.caller, origin: first.origin }];
+  }
+  return causes;
 }
 
 export class Replica implements Store {

@@ -1,5 +1,6 @@
 /** The read side of a replica, and the way to have something written: what every actor and edge knows of the store. */
 import type {
+  Caller,
   Cluster,
   Config,
   Extension,
@@ -7,6 +8,7 @@ import type {
   Network,
   Node,
   Operation,
+  Origin,
   ProposeRequest_Mode,
   Resource,
   Rollout,
@@ -53,6 +55,10 @@ export interface Cause {
   readonly traceparent: string;
   /** How many changes. */
   readonly changes: number;
+  /** Who asked for them; null for what the system did by itself. */
+  readonly caller: Caller | null;
+  /** Which part of a manager decided them, where nobody asked. */
+  readonly origin: Origin;
 }
 
 /** All changes of one transaction. */
@@ -61,7 +67,7 @@ export interface Commit {
   /** Milliseconds since the epoch, by the writer's clock. */
   readonly time: number;
   readonly changes: readonly ObjectChange[];
-  /** In the order of `changes`, one for each traced or untraced request; empty when none is traced. For telemetry only. */
+  /** In the order of `changes`; empty when none is traced and nobody is named. For telemetry and history only. */
   readonly causes: readonly Cause[];
 }
 
@@ -97,6 +103,9 @@ export interface Proposal {
   readonly operations: readonly Operation[];
   readonly mode: ProposeRequest_Mode;
   readonly traceparent?: string;
+  /** Who asked for it, or which part of this manager decided it; for the history. At most one of the two. */
+  readonly caller?: Caller;
+  readonly origin?: Origin;
   /** How long to look for a leader before giving up, in milliseconds. */
   readonly timeoutMs: number;
   /**

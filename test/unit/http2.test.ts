@@ -311,7 +311,7 @@ function ask(): Asked {
     ask(path) {
       const log: string[] = [];
       const stream: Http2Stream | null = connection.request(
-        { path, timeout: "", traceparent: "" },
+        { path, timeout: "", traceparent: "", caller: "" },
         {
           takeHeaders: (fields) => log.push(`headers ${fields.status}/${fields.grpcStatus}`),
           receive: (chunk) => log.push(`data ${chunk.length}`),
@@ -415,7 +415,7 @@ test("a request larger than the peer's windows goes on as they open, and ends on
   asked.server.write(settings);
   await turns();
   const stream = asked.connection.request(
-    { path: "/a/Large", timeout: "", traceparent: "" },
+    { path: "/a/Large", timeout: "", traceparent: "", caller: "" },
     { takeHeaders: () => {}, receive: () => {}, received: () => {}, closed: () => {} },
   );
   stream?.send(Buffer.alloc(100_000, 7));

@@ -10,6 +10,7 @@ import { CommandTrace } from "../../cli/tracing.ts";
 import type { Shell } from "../../cli/shell.ts";
 import {
   Annotations,
+  Cause,
   Change,
   ControlService,
   CreateServiceRequest,
@@ -27,7 +28,7 @@ import { SimClock } from "../../runtime/sim/clock.ts";
 import { Host } from "../../runtime/host.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
 import { Replica } from "../../runtime/store/replica.ts";
-import type { Cause, Proposal, ProposeOutcome } from "../../runtime/store/store.ts";
+import type { Cause as KnownCause, Proposal, ProposeOutcome } from "../../runtime/store/store.ts";
 import { contextOf, createTracing, traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import { createRecorder } from "../support/recorder.ts";
 import { call } from "../support/manager.ts";
@@ -156,7 +157,7 @@ test("proposals of several traces in one append: each change of the commit knows
       onBroken: (error) => own.fail("store", error),
     },
   );
-  const causes: Cause[] = [];
+  const causes: KnownCause[] = [];
   replica.watch((commit) => causes.push(...commit.causes));
   const propose = (id: string, traceparent?: string) =>
     leadership.proposer.propose({
@@ -226,9 +227,9 @@ test("new tasks carry the trace of their service's last change, each that of its
     {
       traceparent: given,
       causes: [
-        { traceparent: given, changes: 1 },
-        { traceparent: "", changes: 1 },
-        { traceparent: other, changes: 1 },
+        Cause.create({ traceparent: given, changes: 1 }),
+        Cause.create({ traceparent: "", changes: 1 }),
+        Cause.create({ traceparent: other, changes: 1 }),
       ],
     },
   );
@@ -269,10 +270,7 @@ test("an untraced change, a removed service and the end of the lead leave nothin
   write([put({ service: service("a", "a") })], { traceparent: given });
   write([put({ node: node("n1") }), put({ service: service("a", "a") })], {
     traceparent: given,
-    causes: [
-      { traceparent: given, changes: 1 },
-      { traceparent: "", changes: 1 },
-    ],
+    causes: [Cause.create({ traceparent: given, changes: 1 }), Cause.create({ traceparent: "", changes: 1 })],
   });
   await isUntouched("an untraced change came later");
   write([put({ service: service("a", "a") })], { traceparent: given });

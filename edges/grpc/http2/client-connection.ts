@@ -19,6 +19,8 @@ export interface RequestHead {
   /** `grpc-timeout`; empty for none. */
   readonly timeout: string;
   readonly traceparent: string;
+  /** Who we say we are, to a local manager; empty for nothing. */
+  readonly caller: string;
 }
 
 export interface ResponseReceiver extends StreamReceiver {

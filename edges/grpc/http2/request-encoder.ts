@@ -4,6 +4,7 @@
  *
  * E1: the table is never filled beyond what it holds, so that nothing in it is ever evicted and each index is certain.
  */
+import { callerHeader } from "../calling-process.ts";
 import { fieldBytes, staticTable } from "./hpack-table.ts";
 import { headerTableBytesMax } from "./protocol.ts";
 import type { RequestHead } from "./client-connection.ts";
@@ -57,6 +58,7 @@ export class RequestEncoder {
     this.#repeated(":authority", authorityNameIndex, this.#authority);
     this.#repeated("content-type", contentTypeNameIndex, "application/grpc");
     this.#repeated("te", 0, "trailers");
+    if (head.caller !== "") this.#repeated(callerHeader, 0, head.caller);
     if (head.timeout !== "") this.#literal(0, 4, "grpc-timeout", 0, head.timeout);
     if (head.traceparent !== "") this.#literal(0, 4, "traceparent", 0, head.traceparent);
     return Buffer.from(scratch.subarray(0, this.#at));

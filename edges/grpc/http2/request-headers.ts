@@ -1,5 +1,6 @@
 /** Collects the fields of a request and judges them as RFC 9113 §8 does. One for each connection, used again and again. */
 import type { FieldReceiver } from "./hpack-decoder.ts";
+import { callerHeader } from "../calling-process.ts";
 import { fieldBytes, type HeaderField } from "./hpack-table.ts";
 
 /** Header names are lower case tokens; values hold no control characters but tab, and no space at their ends. */
@@ -15,6 +16,8 @@ export class RequestHeaders implements FieldReceiver {
   /** `grpc-timeout`; empty where there is none. */
   timeout = "";
   traceparent = "";
+  /** `muster-caller`: who a local caller says it is. */
+  caller = "";
   /** Null where there is none. */
   contentLength: number | null = null;
   /** As HPACK counts. */
@@ -25,7 +28,7 @@ export class RequestHeaders implements FieldReceiver {
   #isMalformed = false;
 
   reset(): void {
-    this.method = this.path = this.contentType = this.timeout = this.traceparent = this.#scheme = "";
+    this.method = this.path = this.contentType = this.timeout = this.traceparent = this.caller = this.#scheme = "";
     this.#authority = null;
     this.contentLength = null;
     this.bytes = 0;
@@ -61,6 +64,9 @@ export class RequestHeaders implements FieldReceiver {
         return;
       case "traceparent":
         this.traceparent = value;
+        return;
+      case callerHeader:
+        this.caller = value;
         return;
       case "te":
         if (value !== "trailers") this.#isMalformed = true;

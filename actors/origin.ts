@@ -1,0 +1,31 @@
+/** Who is behind a change: what the log keeps of whoever asked a manager for it, or of the part of a manager that decided it. */
+import { Caller, LocalProcess, type Origin } from "../proto/gen/messages.ts";
+import type { CallContext } from "../runtime/rpc.ts";
+import type { Environment } from "./environment.ts";
+
+/** Longer texts are cut: the log's records have a budget for what they say of callers. */
+const textMax = 64;
+
+/** `/docker.swarmkit.v1.Control/UpdateService` → `Control.UpdateService`. */
+function methodName(path: string): string {
+  const [service = "", method = ""] = path.slice(path.lastIndexOf(".") + 1).split("/");
+  return `${service}.${method}`.slice(0, textMax);
+}
+
+/** Null for a call that came over no wire. */
+export function callerOf({ peer, method }: Partial<Pick<CallContext, "peer" | "method">>): Caller | null {
+  if (peer === undefined || method === undefined) return null;
+  const { identity, address, process } = peer;
+  return Caller.create({
+    method: methodName(method),
+    nodeId: (identity?.nodeId ?? "").slice(0, textMax),
+    address: address.slice(0, textMax),
+    process: process === undefined ? null : LocalProcess.create({ ...process }),
+  });
+}
+
+/** The same environment for a part of the manager, under whose name it writes. */
+export function writingAs<Env extends Pick<Environment, "proposer">>(env: Env, origin: Origin): Env {
+  const { proposer } = env;
+  return { ...env, proposer: { propose: (proposal) => proposer.propose({ ...proposal, origin }) } };
+}
