@@ -71,11 +71,18 @@ export interface DriverTask {
   readonly nodePlatform: { readonly architecture: string; readonly os: string };
   /** The GenericRuntimeSpec's payload. */
   readonly payload: Any | null;
-  /** Payloads of the secrets and configs that the task references, by id; those not assigned are missing. */
-  readonly secrets: ReadonlyMap<string, Uint8Array>;
-  readonly configs: ReadonlyMap<string, Uint8Array>;
+  /** The secrets and configs that the task references, by id; those not assigned are missing. */
+  readonly secrets: ReadonlyMap<string, Content>;
+  readonly configs: ReadonlyMap<string, Content>;
   /** W3C trace context for the task's own environment; empty when it is not traced. */
   readonly traceparent: string;
+}
+
+/** What a secret or config holds. */
+export interface Content {
+  readonly data: Uint8Array;
+  /** Name of the language that the data is a template in; null for data that is used as it is. */
+  readonly template: string | null;
 }
 
 /** How a run ended. */

@@ -12,7 +12,7 @@ import {
 import type { HostedActor } from "../runtime/host.ts";
 import { traceparentLabel, traceparentOf } from "../runtime/telemetry/tracing.ts";
 import type { LogSource } from "./agent-logs.ts";
-import type { AgentPorts, DriverTask, TaskDriver } from "./agent-ports.ts";
+import type { AgentPorts, Content, DriverTask, TaskDriver } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
 import { hosted, type Owner } from "./hosted.ts";
 import { sentence } from "./sentence.ts";
@@ -260,23 +260,23 @@ export class TaskActor {
       nodeHostname: this.#options.nodeHostname,
       nodePlatform: { architecture: facts.architecture, os: facts.os },
       payload: spec?.generic?.payload ?? null,
-      secrets: payloads(this.#options.secrets, ids, id),
-      configs: payloads(this.#options.configs, ids, id),
+      secrets: contents(this.#options.secrets, ids, id),
+      configs: contents(this.#options.configs, ids, id),
       traceparent,
     };
   }
 }
 
 /** Only what the task references; a secret made for this one task has the task's id behind its own (worker protocol §4.6). */
-function payloads(
+function contents(
   assigned: ReadonlyMap<string, Secret | Config>,
   ids: ReadonlySet<string>,
   taskId: string,
-): ReadonlyMap<string, Uint8Array> {
-  const found = new Map<string, Uint8Array>();
+): ReadonlyMap<string, Content> {
+  const found = new Map<string, Content>();
   for (const id of ids) {
-    const data = (assigned.get(`${id}.${taskId}`) ?? assigned.get(id))?.spec?.data;
-    if (data !== undefined) found.set(id, data);
+    const spec = (assigned.get(`${id}.${taskId}`) ?? assigned.get(id))?.spec ?? null;
+    if (spec !== null) found.set(id, { data: spec.data, template: spec.templating?.name ?? null });
   }
   return found;
 }

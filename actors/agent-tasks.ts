@@ -6,6 +6,8 @@
  *     that runs is ever without an actor.
  * L2: of a task that the agent knows, its own status counts, not the manager's; of the rest, the desired state alone can
  *     still change, and only upwards.
+ * L3: secrets and configs are not on the disk, so a task that needs some and was not started in an earlier life waits
+ *     for what its manager says is assigned.
  */
 import { planAssignments } from "../machines/agent-assignments.ts";
 import { Task, TaskState, type AssignmentsMessage, type Config, type Secret } from "../proto/gen/messages.ts";
@@ -20,6 +22,8 @@ export class AgentTasks {
   readonly #actors = new Map<string, TaskActor>();
   /** Being removed: the actor ends what still runs. A task that is assigned anew meanwhile waits for that. */
   readonly #leaving = new Map<string, { readonly actor: TaskActor; successor: Task | null }>();
+  /** L3 */
+  readonly #waiting = new Map<string, Task>();
   readonly #secrets = new Map<string, Secret>();
   readonly #configs = new Map<string, Config>();
   readonly #drivers: ReadonlyMap<string, TaskDriver>;
@@ -59,7 +63,8 @@ export class AgentTasks {
       try {
         const task = Task.decode(saved);
         if (task.status !== null) this.#options.reports.know(task.id, task.status);
-        this.#actors.set(task.id, new TaskActor(this.#ports, this.#options, task));
+        if (needsContents(task)) this.#waiting.set(task.id, task);
+        else this.#actors.set(task.id, new TaskActor(this.#ports, this.#options, task));
       } catch (error) {
         telemetry.log.error({ error, record: name }, "a task's record cannot be read; the manager will assign it anew");
       }
@@ -67,13 +72,14 @@ export class AgentTasks {
   }
 
   apply(message: AssignmentsMessage): void {
-    const plan = planAssignments(message, this.#actors.keys());
+    const plan = planAssignments(message, [...this.#actors.keys(), ...this.#waiting.keys()]);
     if (plan.isComplete) {
       this.#secrets.clear();
       this.#configs.clear();
     }
     for (const secret of plan.secrets) this.#secrets.set(secret.id, secret);
     for (const config of plan.configs) this.#configs.set(config.id, config);
+    this.#resume();
     for (const task of plan.tasks) this.#assign(task);
     for (const id of plan.removedTasks) this.#remove(id);
     for (const id of plan.removedSecrets) this.#secrets.delete(id);
@@ -85,7 +91,8 @@ export class AgentTasks {
 
   /** Id and newest state of each task. */
   list(): readonly { readonly id: string; readonly state: TaskState }[] {
-    return [...this.#actors].map(([id, { state }]) => ({ id, state }));
+    const waiting = [...this.#waiting].map(([id, { status }]) => ({ id, state: status?.state ?? TaskState.ASSIGNED }));
+    return [...[...this.#actors].map(([id, { state }]) => ({ id, state })), ...waiting];
   }
 
   /** What can be read of the output of each task, those that are being removed included. */
@@ -96,6 +103,7 @@ export class AgentTasks {
 
   /** Stops and forgets every task; resolves when nothing of any is left. */
   async clear(): Promise<void> {
+    this.#resume();
     for (const id of this.#actors.keys()) this.#remove(id);
     for (const leaving of this.#leaving.values()) leaving.successor = null;
     if (this.#leaving.size === 0) return;
@@ -110,6 +118,13 @@ export class AgentTasks {
     for (const { actor } of this.#leaving.values()) actor.stop();
     this.#actors.clear();
     this.#leaving.clear();
+    this.#waiting.clear();
+  }
+
+  /** L3: the first message is a whole one, so what is needed has come, or never will. */
+  #resume(): void {
+    for (const [id, task] of this.#waiting) this.#actors.set(id, new TaskActor(this.#ports, this.#options, task));
+    this.#waiting.clear();
   }
 
   /** L2 */
@@ -153,4 +168,8 @@ export class AgentTasks {
     if (successor !== null) this.#assign(successor);
     if (this.#leaving.size === 0) this.#whenEmpty?.();
   }
+}
+
+function needsContents({ spec, status }: Task): boolean {
+  return (status?.state ?? TaskState.NEW) < TaskState.STARTING && (spec?.resourceReferences.length ?? 0) > 0;
 }

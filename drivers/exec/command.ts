@@ -4,6 +4,7 @@ import { constants as osConstants } from "node:os";
 import { isAbsolute, join } from "node:path";
 import type { DriverTask } from "../../actors/agent-ports.ts";
 import { ExecSpec } from "../../proto/gen/messages.ts";
+import { taskContext } from "./template-context.ts";
 import { expand } from "./template.ts";
 
 /** SwarmKit's default (worker protocol §5.6). */
@@ -27,7 +28,7 @@ export interface Command {
 }
 
 export type CommandOutcome =
-  | { readonly kind: "command"; readonly command: Command }
+  | { readonly kind: "command"; readonly command: Command; readonly spec: ExecSpec }
   | { readonly kind: "refused"; readonly reason: string };
 
 /** The agent's own environment, of which tasks get only PATH, HOME and LANG. */
@@ -70,6 +71,7 @@ export function commandOf(task: DriverTask, agent: AgentEnvironment): CommandOut
       : Math.max(0, stopGracePeriod.seconds * 1_000 + stopGracePeriod.nanos / 1e6);
   return {
     kind: "command",
+    spec,
     command: { path, args: spec.args, env: environment.env, directory: dir, user: user.user, stopSignal, stopGraceMs },
   };
 }
@@ -123,13 +125,14 @@ function environmentOf(
   }
   if (home !== null) env["HOME"] = home;
   if (task.traceparent !== "") env["TRACEPARENT"] = task.traceparent;
+  const context = taskContext(task);
   for (const entry of entries) {
     const [, name, text] = /^([A-Za-z_][A-Za-z0-9_]*)=([^\0]*)$/s.exec(entry) ?? [];
     if (name === undefined || text === undefined)
       return { kind: "refused", reason: `exec: '${entry}' in the environment is not NAME=value` };
-    const expansion = expand(text, task);
-    if (expansion.kind === "unknown")
-      return { kind: "refused", reason: `exec: the template {{${expansion.expression}}} of ${name} is not known` };
+    const expansion = expand(text, context);
+    if (expansion.kind === "failed")
+      return { kind: "refused", reason: `exec: the template of ${name} cannot be expanded: ${expansion.reason}` };
     env[name] = expansion.text;
   }
   return { kind: "env", env };

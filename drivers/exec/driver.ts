@@ -6,15 +6,18 @@
  *                            stdout, stderr, and after rotation stdout.1, stderr.1; each with its .marks (see output.ts)
  *                            work/     the working directory, unless the task names another
  *
+ * Secrets and configs are files in memory, elsewhere (see memory-files.ts); MUSTER_SECRETS and MUSTER_CONFIGS say where.
+ *
  * E1: a task's process is found again by any later life of the agent, with its exit code if it has ended meanwhile.
  * E2: a run has ended only when no process of its session is left; what the command leaves behind is killed.
  * E3: calls for one task happen one after the other, in the order in which they were made.
  * E4: nothing that is killed or waited for was mistaken for another process: pid, start time and boot agree.
  * E5: no byte of a task's output passes through this process but the last few of a failed one, and what somebody reads.
+ * E6: a task's secrets and configs are there before it starts, and gone before anybody is told that it has ended.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chown, mkdir, open, readFile, rm, writeFile, type FileHandle } from "node:fs/promises";
+import { chown, mkdir, open, readFile, rm, stat, writeFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import type {
   DriverOutcome,
@@ -28,6 +31,8 @@ import type {
 } from "../../actors/agent-ports.ts";
 import type { Clock, Logger, TimerHandle } from "../../runtime/ports.ts";
 import { commandOf, type AgentEnvironment, type Command } from "./command.ts";
+import { filesOf } from "./contents.ts";
+import { MemoryFiles, memoryRoots } from "./memory-files.ts";
 import { OutputFiles } from "./output-reader.ts";
 import { beginMarks, lastOutput, outputBytesMax, outputLookMs, outputNames, rotate, type Marked } from "./output.ts";
 import { bootId, hasOtherProgram, isAlive, membersOf, signal, type ProcessName } from "./process.ts";
@@ -54,6 +59,8 @@ export interface ExecDriverOptions {
   readonly environment: AgentEnvironment;
   /** Of each output file, before it is rotated. */
   readonly outputBytesMax?: number;
+  /** Where secrets and configs of tasks may be kept in memory, best first; absolute. */
+  readonly memoryRoots?: readonly string[];
 }
 
 interface StopFacts {
@@ -83,10 +90,17 @@ export class ExecDriver implements TaskDriver {
   readonly #sweeping = new Set<Run>();
   readonly #turns = new Map<string, Promise<unknown>>();
   readonly #timers = new Map<string, TimerHandle>();
+  readonly #files: MemoryFiles;
   #isClosed = false;
 
   constructor(options: ExecDriverOptions) {
     this.#options = options;
+    const { directory, environment, log } = options;
+    const roots = options.memoryRoots ?? memoryRoots(environment["XDG_RUNTIME_DIR"]);
+    this.#files = new MemoryFiles({ directory, log, roots });
+    this.#files
+      .sweep((taskId) => stat(this.#home(taskId)).then(Boolean, () => false))
+      .catch((error: unknown) => log.warn({ error }, "cannot remove secrets and configs of tasks that are gone"));
   }
 
   prepare(task: DriverTask): Promise<DriverOutcome> {
@@ -119,6 +133,8 @@ export class ExecDriver implements TaskDriver {
     return this.#inTurn(taskId, async () => {
       this.#runs.delete(taskId);
       this.#turns.delete(taskId);
+      // Before the directory: while that is there, a later life knows that there may be files.
+      await this.#files.remove(taskId);
       await rm(this.#home(taskId), { recursive: true, force: true });
     });
   }
@@ -146,7 +162,9 @@ export class ExecDriver implements TaskDriver {
   async #prepare(task: DriverTask): Promise<DriverOutcome> {
     const outcome = commandOf(task, this.#options.environment);
     if (outcome.kind === "refused") return outcome;
-    const { command } = outcome;
+    const { command, spec } = outcome;
+    const contents = filesOf(task, spec, command.env);
+    if (contents.kind === "refused") return contents;
     const home = this.#home(task.id);
     try {
       // Others may pass through to `work`, but not see what is here.
@@ -156,8 +174,10 @@ export class ExecDriver implements TaskDriver {
       await mkdir(work, { recursive: true, mode: 0o700 });
       if (command.user !== null) await chown(work, command.user.uid, command.user.gid);
       await writeFile(join(home, "stop"), `${command.stopSignal} ${command.stopGraceMs}\n`, { mode: 0o600 });
+      if (contents.files.length > 0) await this.#files.write(task.id, contents.files, command.user);
       return { kind: "done" };
     } catch (error) {
+      await this.#removeFiles(task.id);
       return { kind: "refused", reason: `exec: cannot make the task's directory: ${textOf(error)}` };
     }
   }
@@ -172,17 +192,34 @@ export class ExecDriver implements TaskDriver {
       for (const name of outputNames) files.push(await open(join(home, name), "a", 0o600));
       await beginMarks(home, this.#options.clock.now());
       files.push(await open(join(home, "run"), "w", 0o600));
+      const { command, spec } = outcome;
+      const hasFiles = spec.secrets.length + spec.configs.length > 0;
       const pid = await this.#spawn(
         task.id,
-        outcome.command,
+        hasFiles ? { ...command, env: { ...(await this.#fileVariables(task.id)), ...command.env } } : command,
         files.map(({ fd }) => fd),
       );
       return { kind: "started", pid };
     } catch (error) {
+      await this.#removeFiles(task.id);
       return { kind: "refused", reason: `exec: cannot start ${outcome.command.path}: ${textOf(error)}` };
     } finally {
       for (const file of files) await file.close();
     }
+  }
+
+  async #fileVariables(taskId: string): Promise<Readonly<Record<string, string>>> {
+    const home = await this.#files.of(taskId);
+    return { MUSTER_SECRETS: join(home, "secrets"), MUSTER_CONFIGS: join(home, "configs") };
+  }
+
+  /** E6. What cannot be removed now is tried again when the task is forgotten. */
+  async #removeFiles(taskId: string): Promise<void> {
+    await this.#files
+      .remove(taskId)
+      .catch((error: unknown) =>
+        this.#options.log.error({ error, task: taskId }, "cannot remove the secrets and configs of a task"),
+      );
   }
 
   async #spawn(
@@ -269,7 +306,10 @@ export class ExecDriver implements TaskDriver {
 
   async #stop(taskId: string): Promise<TaskExit | null> {
     const run = this.#runs.get(taskId);
-    if (run === undefined) return null;
+    if (run === undefined) {
+      await this.#removeFiles(taskId);
+      return null;
+    }
     if (run.hasEnded || run.sweptSince !== null) return run.exited;
     const { clock } = this.#options;
     const { graceMs, signal: stopSignal } = await this.#stopFacts(taskId);
@@ -338,6 +378,7 @@ export class ExecDriver implements TaskDriver {
   }
 
   async #exitOf(run: Run): Promise<TaskExit> {
+    await this.#removeFiles(run.taskId);
     const { exitCode } = await this.#runFile(run.taskId);
     const output = exitCode === 0 ? "" : await lastOutput(this.#home(run.taskId));
     if (exitCode !== null) return { code: exitCode, signal: signalOf(exitCode), reason: "", lastOutput: output };

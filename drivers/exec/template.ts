@@ -1,49 +1,61 @@
 /** The templates that SwarmKit's workers expand: a small part of Go's template language, and nothing that can run code. */
-import type { DriverTask } from "../../actors/agent-ports.ts";
+import { TemplateError, type Fields, type TemplateContext } from "./template-context.ts";
 
 export type Expansion =
   | { readonly kind: "text"; readonly text: string }
-  | { readonly kind: "unknown"; readonly expression: string };
+  /** `reason`: a sentence without its beginning. */
+  | { readonly kind: "failed"; readonly reason: string };
 
-const placeholder = /\{\{-?\s*(.*?)\s*-?\}\}/gs;
-const labelByIndex = /^index\s+\.Service\.Labels\s+"((?:[^"\\]|\\.)*)"$/;
+const placeholder = /\{\{(?:-\s)?\s*(.*?)\s*(?:\s-)?\}\}/gs;
+const words = /"((?:[^"\\]|\\.)*)"|`([^`]*)`|([^\s"`]+)/g;
 
-/** Replaces each `{{…}}`; a label that the service lacks is empty, an expression that is none of ours is an error. */
-export function expand(text: string, task: DriverTask): Expansion {
-  let unknown: string | null = null;
-  const expanded = text.replaceAll(placeholder, (_, expression: string) => {
-    const value = valueOf(expression, task);
-    if (value === null) unknown ??= expression;
-    return value ?? "";
-  });
-  return unknown === null ? { kind: "text", text: expanded } : { kind: "unknown", expression: unknown };
+/** Replaces each `{{…}}`. */
+export function expand(text: string, context: TemplateContext): Expansion {
+  try {
+    return {
+      kind: "text",
+      text: text.replaceAll(placeholder, (_, expression: string) => evaluate(expression, context)),
+    };
+  } catch (error) {
+    if (error instanceof TemplateError) return { kind: "failed", reason: error.message };
+    throw error;
+  }
 }
 
-function valueOf(expression: string, task: DriverTask): string | null {
-  switch (expression) {
-    case ".Service.ID":
-      return task.serviceId;
-    case ".Service.Name":
-      return task.serviceName;
-    case ".Node.ID":
-      return task.nodeId;
-    case ".Node.Hostname":
-      return task.nodeHostname;
-    case ".Node.Platform.Architecture":
-      return task.nodePlatform.architecture;
-    case ".Node.Platform.OS":
-      return task.nodePlatform.os;
-    case ".Task.ID":
-      return task.id;
-    case ".Task.Name":
-      return task.name;
-    case ".Task.Slot":
-      // A global service's task has no slot; its node stands for it, as in SwarmKit. The first slot of a job is told by its name.
-      if (task.slot !== 0 || task.name === `${task.serviceName}.0.${task.id}`) return String(task.slot);
-      return task.nodeId;
+function evaluate(expression: string, { fields, functions }: TemplateContext): string {
+  const unknown = new TemplateError(`the template {{${expression}}} is not known`);
+  const terms = [...expression.matchAll(words)].map(([, quoted, raw, bare]) => ({
+    literal: quoted?.replaceAll(/\\(.)/g, "$1") ?? raw ?? null,
+    bare: bare ?? "",
+  }));
+  const valueOf = (term: (typeof terms)[number]): string => {
+    const value = term.literal ?? fieldOf(term.bare, fields, unknown);
+    if (typeof value !== "string") throw unknown;
+    return value;
+  };
+  const [first, ...rest] = terms;
+  if (first === undefined) throw unknown;
+  if (first.bare === "index") {
+    const [held, key] = rest;
+    const from = held === undefined ? null : fieldOf(held.bare, fields, unknown);
+    if (from === null || typeof from === "string" || key?.literal == null || rest.length !== 2) throw unknown;
+    // Go's index of a key that is not there is the empty value, unlike the field.
+    const value = from[key.literal] ?? "";
+    if (typeof value !== "string") throw unknown;
+    return value;
   }
-  const label = expression.startsWith(".Service.Labels.")
-    ? expression.slice(".Service.Labels.".length)
-    : labelByIndex.exec(expression)?.[1]?.replaceAll(/\\(.)/g, "$1");
-  return label === undefined || label === "" ? null : (task.serviceLabels[label] ?? "");
+  const call = Object.hasOwn(functions, first.bare) ? functions[first.bare] : undefined;
+  if (call !== undefined) return call(...rest.map(valueOf));
+  if (rest.length > 0) throw unknown;
+  return valueOf(first);
+}
+
+function fieldOf(path: string, fields: Fields, unknown: TemplateError): string | Fields {
+  if (!path.startsWith(".")) throw unknown;
+  let value: string | Fields = fields;
+  for (const name of path.slice(1).split(".")) {
+    if (typeof value === "string" || !Object.hasOwn(value, name)) throw unknown;
+    value = value[name] as string | Fields;
+  }
+  return value;
 }

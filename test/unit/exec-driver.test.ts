@@ -7,7 +7,6 @@ import test, { type ExecutionContext } from "ava";
 import type { DriverTask, TaskDriver } from "../../actors/agent-ports.ts";
 import { ExecDriver } from "../../drivers/exec/driver.ts";
 import { membersOf, parseStat } from "../../drivers/exec/process.ts";
-import { expand } from "../../drivers/exec/template.ts";
 import { Any, Duration, ExecSpec } from "../../proto/gen/messages.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 
@@ -292,7 +291,7 @@ const refusals: readonly (readonly [string, Partial<ExecSpec>, RegExp])[] = [
   [
     "an unknown template",
     { command: "true", env: ["A={{.Task.Colour}}"] },
-    /template \{\{\.Task\.Colour\}\} of A is not known/,
+    /^exec: the template of A cannot be expanded: .*Colour/,
   ],
   ["a malformed environment", { command: "true", env: ["A"] }, /is not NAME=value/],
 ];
@@ -356,10 +355,6 @@ test("calls for one task happen in their order: a stop never overtakes the start
   const [, started, stopped] = await Promise.all([exec.prepare(of), exec.start(of), exec.stop("t1")]);
   t.is(started.kind, "started");
   t.is(stopped?.signal, "SIGTERM");
-});
-
-test("a global task's slot is its node", (t) => {
-  t.deepEqual(expand("{{.Task.Slot}}", task("t1", {}, { slot: 0 })), { kind: "text", text: "node1" });
 });
 
 test("a process older than a leader is not one of its members", (t) => {
