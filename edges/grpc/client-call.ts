@@ -27,21 +27,23 @@ export interface ConnectionHealth {
 }
 
 /** Assignments of a full node, and lists of a large cluster, are far over what a request may be. */
-const messageBytesMax = 64 * 1024 * 1024;
+export const messageBytesMaxDefault = 64 * 1024 * 1024;
 
 export class ClientCall implements ResponseReceiver {
   readonly #receiver: ClientReceiver;
   readonly #health: ConnectionHealth;
   readonly #reader: FrameReader;
+  readonly #messageBytesMax: number;
   /** Null until the connection has taken the call. */
   #stream: Http2Stream<ResponseReceiver> | null = null;
   #deadline: NodeJS.Timeout | null = null;
-  #status: { readonly code: Status; readonly message: string } | null = null;
+  #status: { readonly code: Status; readonly message: string; readonly details: Uint8Array | null } | null = null;
   #isEnded = false;
 
-  constructor(receiver: ClientReceiver, timeoutMs: number | null, health: ConnectionHealth) {
+  constructor(receiver: ClientReceiver, timeoutMs: number | null, health: ConnectionHealth, messageBytesMax: number) {
     this.#receiver = receiver;
     this.#health = health;
+    this.#messageBytesMax = messageBytesMax;
     this.#reader = new FrameReader(messageBytesMax, receiver);
     if (timeoutMs !== null) {
       this.#deadline = setTimeout(
@@ -115,7 +117,11 @@ export class ClientCall implements ResponseReceiver {
   takeHeaders(fields: ResponseFields): void {
     const httpStatus = fields.status === "" ? 200 : Number(fields.status); // trailers have none
     if (fields.grpcStatus !== null) {
-      this.#status = { code: parseStatus(fields.grpcStatus), message: decodeStatusMessage(fields.grpcMessage) };
+      this.#status = {
+        code: parseStatus(fields.grpcStatus),
+        message: decodeStatusMessage(fields.grpcMessage),
+        details: fields.grpcDetails === "" ? null : Buffer.from(fields.grpcDetails, "base64"),
+      };
     } else if (httpStatus !== 200) {
       this.fail(new RpcError(statusOfHttp(httpStatus), `the peer answered HTTP status ${httpStatus}`));
     }
@@ -135,15 +141,17 @@ export class ClientCall implements ResponseReceiver {
     if (problem === "compressed")
       this.fail(new RpcError(Status.UNIMPLEMENTED, "compressed messages are not supported"));
     else if (problem === "too-large")
-      this.fail(new RpcError(Status.RESOURCE_EXHAUSTED, `response longer than ${messageBytesMax} bytes`));
+      this.fail(new RpcError(Status.RESOURCE_EXHAUSTED, `response longer than ${this.#messageBytesMax} bytes`));
   }
 
   /** The peer has sent everything. Trailers came before this. */
   received(): void {
     const status = this.#status;
     if (this.#isEnded || status === null) return; // without a status, the close tells why
-    if (status.code !== Status.OK) this.#end(new RpcError(status.code, status.message));
-    else if (!this.#reader.isBetweenMessages) this.#end(new RpcError(Status.INTERNAL, "response cut short"));
+    if (status.code !== Status.OK) {
+      const { code, message, details } = status;
+      this.#end(new RpcError(code, message, details === null ? {} : { details }));
+    } else if (!this.#reader.isBetweenMessages) this.#end(new RpcError(Status.INTERNAL, "response cut short"));
     else this.#end(null);
   }
 

@@ -12,12 +12,14 @@ import {
   RpcError,
   Status,
   type CallingProcess,
+  type DuplexCall,
+  type DuplexChannel,
   type ReceivingCall,
   type RpcChannel,
   type SendingCall,
 } from "../../runtime/rpc.ts";
 import { callerText } from "./calling-process.ts";
-import { ClientCall, type ClientReceiver } from "./client-call.ts";
+import { ClientCall, messageBytesMaxDefault, type ClientReceiver } from "./client-call.ts";
 import { isCrossSigned } from "./cross-signed.ts";
 import { ClientConnection } from "./http2/client-connection.ts";
 import { formatTimeout } from "./status.ts";
@@ -82,6 +84,37 @@ export function connectUnix(path: string, process?: CallingProcess): Promise<Rpc
   return openChannel(connectNet({ path }), "connect", path, requests, unixTimeoutMs);
 }
 
+/** Where a plugin listens: a Unix socket, or a port of this machine. */
+export type PluginEndpoint = { readonly path: string } | { readonly host: string; readonly port: number };
+
+export interface ConnectPluginOptions {
+  /** For the connection and the TLS handshake together. */
+  readonly timeoutMs: number;
+  /** Largest message that is taken, in bytes. */
+  readonly messageBytesMax: number;
+  /** PEM. Absent: no TLS. The peer has to show exactly `peerCertificatePem`, in the name `localhost`. */
+  readonly tls?: { readonly certificatePem: string; readonly keyPem: string; readonly peerCertificatePem: string };
+}
+
+/** Connects to a process of this machine. Rejects with RpcError UNAVAILABLE. */
+export function connectPlugin(endpoint: PluginEndpoint, options: ConnectPluginOptions): Promise<DuplexChannel> {
+  const target = "path" in endpoint ? endpoint.path : `${endpoint.host}:${endpoint.port}`;
+  const { tls, timeoutMs, messageBytesMax } = options;
+  const requests = { scheme: tls === undefined ? "http" : "https", authority: "localhost", caller: "" };
+  if (tls === undefined)
+    return openChannel(connectNet(endpoint), "connect", target, requests, timeoutMs, undefined, messageBytesMax);
+  const socket = connectTlsSocket({
+    ...endpoint,
+    servername: "localhost",
+    ca: tls.peerCertificatePem,
+    cert: tls.certificatePem,
+    key: tls.keyPem,
+    ALPNProtocols: ["h2"],
+    minVersion: "TLSv1.2",
+  });
+  return openChannel(socket, "secureConnect", target, requests, timeoutMs, undefined, messageBytesMax);
+}
+
 interface Requests {
   readonly scheme: string;
   readonly authority: string;
@@ -96,7 +129,8 @@ function openChannel(
   requests: Requests,
   timeoutMs: number,
   refusal: () => string | null = () => null,
-): Promise<RpcChannel> {
+  messageBytesMax: number = messageBytesMaxDefault,
+): Promise<DuplexChannel> {
   return new Promise((resolve, reject) => {
     const fail = (reason: string, cause?: Error): void => {
       clearTimeout(timer);
@@ -118,20 +152,22 @@ function openChannel(
       socket.off("error", onError);
       socket.off("close", onClose);
       socket.setNoDelay(true);
-      resolve(new Http2Channel(socket, requests, target));
+      resolve(new Http2Channel(socket, requests, target, messageBytesMax));
     });
   });
 }
 
-class Http2Channel implements RpcChannel {
+class Http2Channel implements DuplexChannel {
   readonly #connection: ClientConnection;
   readonly #target: string;
+  readonly #messageBytesMax: number;
   readonly #caller: string;
   readonly #listeners: (() => void)[] = [];
   #state: "open" | "closed by us" | "ended" = "open";
 
-  constructor(socket: Socket, requests: Requests, target: string) {
+  constructor(socket: Socket, requests: Requests, target: string, messageBytesMax: number) {
     this.#target = target;
+    this.#messageBytesMax = messageBytesMax;
     this.#caller = requests.caller;
     this.#connection = new ClientConnection(socket, requests, () => {
       if (this.#state !== "open") return;
@@ -179,6 +215,21 @@ class Http2Channel implements RpcChannel {
     };
   }
 
+  duplexStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+  ): DuplexCall<Request> {
+    const call = this.#start(method, new ResponseStream(method.response, receiver));
+    return {
+      write: (message) => call.write(method.request.encode(message)),
+      finish: () => call.finishWriting(),
+      cancel: () => call.cancel(),
+      pause: () => call.pause(),
+      resume: () => call.resume(),
+      bufferedBytes: () => call.bufferedBytes(),
+    };
+  }
+
   close(): void {
     if (this.#state !== "open") return;
     this.#state = "closed by us";
@@ -207,7 +258,7 @@ class Http2Channel implements RpcChannel {
     receiver: ClientReceiver,
     options?: { timeoutMs?: number; traceparent?: string },
   ): ClientCall {
-    const call = new ClientCall(receiver, options?.timeoutMs ?? null, this);
+    const call = new ClientCall(receiver, options?.timeoutMs ?? null, this, this.#messageBytesMax);
     const timeout = options?.timeoutMs === undefined ? "" : formatTimeout(options.timeoutMs);
     const head = { path: method.path, timeout, traceparent: options?.traceparent ?? "", caller: this.#caller };
     call.begin(this.#connection.request(head, call));

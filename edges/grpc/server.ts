@@ -11,7 +11,7 @@ import type { Duplex } from "node:stream";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { assert } from "../../runtime/assert.ts";
 import type { Telemetry } from "../../runtime/ports.ts";
-import { Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
+import { Status, type ServiceHandlers } from "../../runtime/rpc.ts";
 import { localCaller } from "./caller.ts";
 import { parseCaller } from "./calling-process.ts";
 import { erase } from "./erase.ts";

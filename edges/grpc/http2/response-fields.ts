@@ -8,11 +8,13 @@ export class ResponseFields implements FieldReceiver {
   /** Null where there is none. */
   grpcStatus: string | null = null;
   grpcMessage = "";
+  /** As it came, in base64; empty where there is none. */
+  grpcDetails = "";
   /** As HPACK counts. */
   bytes = 0;
 
   reset(): void {
-    this.status = this.grpcMessage = "";
+    this.status = this.grpcMessage = this.grpcDetails = "";
     this.grpcStatus = null;
     this.bytes = 0;
   }
@@ -26,5 +28,6 @@ export class ResponseFields implements FieldReceiver {
     if (field.name === ":status") this.status = field.value;
     else if (field.name === "grpc-status") this.grpcStatus = field.value;
     else if (field.name === "grpc-message") this.grpcMessage = field.value;
+    else if (field.name === "grpc-status-details-bin") this.grpcDetails = field.value;
   }
 }

@@ -26,9 +26,17 @@ export const okHeaders: Buffer = Buffer.concat([status200, field("content-type",
 
 const byCode = Object.values(Status).map((code) => field("grpc-status", String(code)));
 
-/** The trailers of a call. */
-export function trailers(code: Status, message: string): Buffer {
+/** More than any status is worth in headers; beyond, the details are left out. In bytes before base64. */
+const statusDetailsBytesMax = 4 * 1024;
+
+/** The trailers of a call. `details`: an encoded google.rpc.Status. */
+export function trailers(code: Status, message: string, details: Uint8Array | null = null): Buffer {
   const status = byCode[code] as Buffer;
+  if (details !== null && details.length <= statusDetailsBytesMax) {
+    // Binary headers are base64, which gRPC wants without padding.
+    const text = Buffer.from(details).toString("base64").replace(/=+$/, "");
+    return Buffer.concat([trailers(code, message), field("grpc-status-details-bin", text)]);
+  }
   if (message === "") return status;
   // An escape that is cut in two would be taken for text.
   const text = encodeStatusMessage(message)
@@ -38,8 +46,8 @@ export function trailers(code: Status, message: string): Buffer {
 }
 
 /** The only headers of a refused call. */
-export function trailersOnly(code: Status, message: string): Buffer {
-  return Buffer.concat([okHeaders, trailers(code, message)]);
+export function trailersOnly(code: Status, message: string, details: Uint8Array | null = null): Buffer {
+  return Buffer.concat([okHeaders, trailers(code, message, details)]);
 }
 
 /** An answer that is no gRPC. */
