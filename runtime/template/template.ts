@@ -1,0 +1,273 @@
+/**
+ * Go's template language, as the `--format` of commands and the templates of tasks use it. Nothing of the process can be
+ * reached from a template but the data and the functions that it is given, and each comes to its end: nothing calls itself,
+ * and steps and output are bounded.
+ */
+import { TemplateError } from "./error.ts";
+import { goFunctions, type TemplateFunctions } from "./functions.ts";
+import { parse } from "./parser.ts";
+import { isMap, isStruct, isTrue, kindOf, sortedEntries, sprint, textOf } from "./print.ts";
+import type { Block, Command, Operand, Part, Pipeline } from "./tree.ts";
+
+export { TemplateError } from "./error.ts";
+export { dockerFunctions, type TemplateFunction, type TemplateFunctions } from "./functions.ts";
+export { jsonText } from "./print.ts";
+
+export interface Template {
+  /** Throws TemplateError when the data lacks what is asked of it, a function fails or a bound is met. */
+  execute(data: unknown): string;
+}
+
+/** More output than any listing's row, and less than would hurt. In characters. */
+const outputMax = 16 * 1024 * 1024;
+/** Operands evaluated; ranges within ranges multiply. About a second. */
+const stepsMax = 5_000_000;
+
+export interface TemplateOptions {
+  /** What a field of a map that lacks it is: `<no value>`, or an error as SwarmKit's templates of tasks have it. */
+  readonly missingKey?: "no value" | "error";
+}
+
+/**
+ * Parses at once, so that a mistake shows before anything is done. `added` are functions beside Go's own. Throws
+ * TemplateError.
+ */
+export function parseTemplate(text: string, added: TemplateFunctions = {}, options: TemplateOptions = {}): Template {
+  const functions: TemplateFunctions = { ...goFunctions, ...added };
+  const isFunction = (name: string): boolean => name === "and" || name === "or" || Object.hasOwn(functions, name);
+  const parts = parse(text, isFunction);
+  return { execute: (data) => new Run(text, functions, data, options).text(parts) };
+}
+
+type Flow = "on" | "break" | "continue";
+
+/** A key or field that is not there, of something that might have had it: Go prints it as `<no value>`. */
+const missing = Symbol("missing");
+
+interface Variable {
+  readonly name: string;
+  value: unknown;
+}
+
+class Run {
+  readonly #template: string;
+  readonly #functions: TemplateFunctions;
+  readonly #variables: Variable[];
+  readonly #data: unknown;
+  readonly #isMissingFatal: boolean;
+  #output = "";
+  #steps = 0;
+
+  constructor(template: string, functions: TemplateFunctions, data: unknown, { missingKey }: TemplateOptions) {
+    this.#isMissingFatal = missingKey === "error";
+    this.#template = template;
+    this.#functions = functions;
+    this.#data = data;
+    this.#variables = [{ name: "", value: data }];
+  }
+
+  text(parts: readonly Part[]): string {
+    this.#parts(parts, this.#data);
+    return this.#output;
+  }
+
+  #error(at: number, reason: string, cause?: unknown): TemplateError {
+    return new TemplateError(this.#template, at, reason, { cause });
+  }
+
+  #step(at: number): void {
+    this.#steps += 1;
+    if (this.#steps > stepsMax) throw this.#error(at, `more than ${stepsMax} steps`);
+  }
+
+  #write(text: string, at: number): void {
+    if (this.#output.length + text.length > outputMax)
+      throw this.#error(at, `more than ${outputMax} characters of output`);
+    this.#output += text;
+  }
+
+  #parts(parts: readonly Part[], dot: unknown): Flow {
+    for (const part of parts) {
+      if (part.kind === "text") {
+        this.#write(part.text, 0);
+        continue;
+      }
+      if (part.kind === "break" || part.kind === "continue") return part.kind;
+      if (part.kind === "pipeline") {
+        const { commands, variables } = part.pipeline;
+        const value = this.#pipeline(part.pipeline, dot);
+        // A declaration prints nothing.
+        if (variables.length === 0) this.#write(printed(value), commands[0]?.at ?? 0);
+        continue;
+      }
+      const held = this.#variables.length;
+      const flow = part.kind === "range" ? this.#range(part, dot) : this.#choice(part as Block, dot);
+      this.#variables.length = held;
+      if (flow !== "on") return flow;
+    }
+    return "on";
+  }
+
+  #choice(part: Block, dot: unknown): Flow {
+    const value = this.#pipeline(part.pipeline, dot);
+    if (value === missing || !isTrue(value)) return this.#parts(part.otherwise, dot);
+    return this.#parts(part.body, part.kind === "with" ? value : dot);
+  }
+
+  #range(part: Block, dot: unknown): Flow {
+    const { pipeline } = part;
+    const value = this.#value(pipeline.commands, dot);
+    const entries = this.#entries(value, pipeline.at);
+    if (entries.length === 0) return this.#parts(part.otherwise, dot);
+    const held = this.#variables.length;
+    for (const [key, item] of entries) {
+      this.#step(pipeline.at);
+      const { variables, isAssignment } = pipeline;
+      const values = variables.length === 2 ? [key, item] : [item];
+      for (const [at, name] of variables.entries()) this.#bind(name, values[at], isAssignment);
+      const flow = this.#parts(part.body, item);
+      this.#variables.length = held;
+      if (flow === "break") break;
+    }
+    return "on";
+  }
+
+  #entries(value: unknown, at: number): readonly (readonly [unknown, unknown])[] {
+    if (Array.isArray(value)) return value.map((item: unknown, key) => [key, item]);
+    if (isMap(value)) return sortedEntries(value);
+    if (value === null || value === undefined || value === missing) return [];
+    if (typeof value === "number" && Number.isInteger(value)) {
+      if (value > stepsMax) throw this.#error(at, `more than ${stepsMax} steps`);
+      return Array.from({ length: Math.max(0, value) }, (_, key) => [key, key]);
+    }
+    throw this.#error(at, `range can't iterate over ${kindOf(value)}`);
+  }
+
+  #bind(name: string, value: unknown, isAssignment: boolean): void {
+    const found = isAssignment ? this.#variables.findLast((variable) => variable.name === name) : undefined;
+    if (found === undefined) this.#variables.push({ name, value });
+    else found.value = value;
+  }
+
+  #pipeline({ commands, isAssignment, variables }: Pipeline, dot: unknown): unknown {
+    const value = this.#value(commands, dot);
+    for (const name of variables) this.#bind(name, value === missing ? null : value, isAssignment);
+    return value;
+  }
+
+  #value(commands: readonly Command[], dot: unknown): unknown {
+    let value: unknown;
+    for (const [at, command] of commands.entries()) value = this.#command(command, dot, at === 0 ? [] : [value]);
+    return value;
+  }
+
+  #command({ at, operands }: Command, dot: unknown, piped: readonly unknown[]): unknown {
+    const [first, ...rest] = operands;
+    if (first === undefined || first.kind === "nil") throw this.#error(at, "nil is not a command");
+    const values = (): readonly unknown[] =>
+      [...rest.map((operand) => this.#operand(operand, dot)), ...piped].map((value) =>
+        value === missing ? undefined : value,
+      );
+    if (first.kind === "function") return this.#call(first.name, first.at, rest, dot, piped, values);
+    const value = this.#operand(first, dot);
+    if (typeof value === "function")
+      return this.#invoke(value as (...values: readonly unknown[]) => unknown, "method", first.at, values());
+    if (rest.length > 0 || piped.length > 0) throw this.#error(first.at, "can't give argument to non-function");
+    return value;
+  }
+
+  #call(
+    name: string,
+    at: number,
+    rest: readonly Operand[],
+    dot: unknown,
+    piped: readonly unknown[],
+    values: () => readonly unknown[],
+  ): unknown {
+    this.#step(at);
+    if (name !== "and" && name !== "or") return this.#invoke(this.#functions[name], name, at, values());
+    if (rest.length + piped.length === 0)
+      throw this.#error(at, `wrong number of arguments for ${name}: want at least 1, got 0`);
+    let value: unknown;
+    for (const operand of rest) {
+      value = this.#operand(operand, dot);
+      if (value === missing) value = undefined;
+      if (isTrue(value) === (name === "or")) return value;
+    }
+    return piped.length > 0 ? piped[0] : value;
+  }
+
+  #invoke(
+    call: ((...values: readonly unknown[]) => unknown) | undefined,
+    name: string,
+    at: number,
+    values: readonly unknown[],
+  ): unknown {
+    try {
+      return call?.(...values);
+    } catch (error) {
+      throw this.#error(at, `error calling ${name}: ${(error as Error).message}`, error);
+    }
+  }
+
+  #operand(operand: Operand, dot: unknown): unknown {
+    this.#step(operand.at);
+    switch (operand.kind) {
+      case "dot":
+        return dot;
+      case "nil":
+        return null;
+      case "literal":
+        return operand.value;
+      case "fields":
+        return this.#fields(dot, operand.names, operand.at);
+      case "variable": {
+        const found = this.#variables.findLast(({ name }) => name === operand.name);
+        return this.#fields(found?.value, operand.names, operand.at);
+      }
+      case "group": {
+        const held = this.#variables.length;
+        const value = this.#pipeline(operand.pipeline, dot);
+        this.#variables.length = held;
+        return this.#fields(value === missing ? undefined : value, operand.names, operand.at);
+      }
+      case "function":
+        return this.#call(operand.name, operand.at, [], dot, [], () => []);
+    }
+  }
+
+  #fields(from: unknown, names: readonly string[], at: number): unknown {
+    let value = from;
+    for (const [place, name] of names.entries()) {
+      value = this.#field(value, name, at);
+      // A method in the middle of a chain takes no arguments.
+      if (typeof value === "function" && place < names.length - 1) {
+        value = this.#invoke(value as (...values: readonly unknown[]) => unknown, name, at, []);
+      }
+    }
+    return value;
+  }
+
+  #field(value: unknown, name: string, at: number): unknown {
+    if (isMap(value)) {
+      if (value.has(name)) return value.get(name);
+      if (this.#isMissingFatal) throw this.#error(at, `map has no entry for key "${name}"`);
+      return missing;
+    }
+    if (value === missing || value === null || value === undefined) {
+      throw this.#error(at, `nil pointer evaluating .${name}`);
+    }
+    if (!isStruct(value)) throw this.#error(at, `can't evaluate field ${name} in type ${kindOf(value)}`);
+    // Only what the object itself holds: nothing of JavaScript's.
+    if (!Object.hasOwn(value, name)) throw this.#error(at, `can't evaluate field ${name}: there is no such field`);
+    return value[name];
+  }
+}
+
+function printed(value: unknown): string {
+  return value === missing
+    ? "<no value>"
+    : Array.isArray(value) || typeof value === "object"
+      ? textOf(value)
+      : sprint([value]);
+}
