@@ -7,21 +7,16 @@
  * P1: a reader is told each commit after its position, in order, and leaves as soon as memory has the rest.
  * P2: a pass never runs ahead of the replica, and waits for its slowest reader; who is stalled is cut off by its chart.
  */
-import type { Blobs, Clock, Log, Telemetry } from "../runtime/ports.ts";
-import { LogBreak, Replica } from "../runtime/store/replica.ts";
-import { SnapshotError } from "../runtime/store/snapshot.ts";
-import { listSnapshots, snapshotName } from "../runtime/store/snapshots.ts";
+import { LogBreak, type Replica } from "../runtime/store/replica.ts";
 import { sleep } from "../runtime/store/wait.ts";
+import { loadBase, type Base, type PastParts } from "./history/base.ts";
 import { Fanout, type Listener } from "./watch-fanout.ts";
 import type { RecentCommits } from "./watch-recent.ts";
 
 /** Between two looks at a reader that has too much before it, in milliseconds. */
 const paceMs = 20;
-/** How long the log may take to tell its bounds, in milliseconds; and between two tries. */
-const boundsTimeoutMs = 2_000;
+/** Between two looks at whether anybody still reads, in milliseconds. */
 const retryMs = 250;
-/** Tries to find and load a snapshot before those that wait for it are turned away. */
-const attemptsMax = 8;
 
 export interface ReplayReader extends Listener {
   /** The last version that it knows; moved on by the pass. */
@@ -37,19 +32,9 @@ export interface ReplayReader extends Listener {
   onUnreadable(): void;
 }
 
-export interface ReplayParts {
-  readonly log: Log;
-  readonly blobs: Blobs;
-  readonly clock: Clock;
-  readonly telemetry: Telemetry;
+export interface ReplayParts extends PastParts {
   readonly recent: RecentCommits;
 }
-
-type Base =
-  | { readonly kind: "base"; readonly replica: Replica }
-  /** The oldest version from which can be resumed. */
-  | { readonly kind: "compacted"; readonly oldest: number }
-  | { readonly kind: "unreadable" };
 
 export class Replays {
   readonly #parts: ReplayParts;
@@ -222,41 +207,10 @@ export class Replays {
   }
 
   /** The state at the version of whoever is furthest behind, or at an earlier one. Null when nobody waits any more. */
-  async #rebuild(): Promise<Base | null> {
-    const { log, blobs, clock, telemetry } = this.#parts;
-    for (let attempt = 0; attempt < attemptsMax && !this.#isStopped; attempt += 1) {
-      if (attempt > 0) await sleep(clock, retryMs);
-      const bounds = await log.bounds(boundsTimeoutMs);
-      if (bounds === null) continue;
-      let sequences: readonly number[];
-      try {
-        sequences = await listSnapshots(blobs);
-      } catch {
-        continue;
-      }
-      if (this.#waiting.size === 0) return null;
-      const position = Math.min(...[...this.#waiting].map((reader) => reader.position));
-      // A snapshot must be continued by the log. Without any, the log itself begins with nothing.
-      const usable = sequences.filter((sequence) => sequence >= bounds.first - 1 && sequence <= bounds.last);
-      if (bounds.first <= 1) usable.push(0);
-      const sequence = usable.find((each) => each <= position);
-      if (sequence === undefined) {
-        const oldest = usable.at(-1);
-        return { kind: "compacted", oldest: oldest ?? Number.POSITIVE_INFINITY };
-      }
-      const replica = new Replica();
-      if (sequence === 0) return { kind: "base", replica };
-      try {
-        const bytes = await blobs.get(snapshotName(sequence));
-        // A newer one has taken its place meanwhile.
-        if (bytes === null) continue;
-        replica.load(bytes);
-        return { kind: "base", replica };
-      } catch (error) {
-        if (!(error instanceof SnapshotError)) continue;
-        telemetry.log.error({ sequence, error: error.message }, "snapshot is not usable for a replay");
-      }
-    }
-    return { kind: "unreadable" };
+  #rebuild(): Promise<Base | null> {
+    return loadBase(this.#parts, () => {
+      if (this.#isStopped || this.#waiting.size === 0) return null;
+      return Math.min(...[...this.#waiting].map((reader) => reader.position));
+    });
   }
 }

@@ -29,7 +29,7 @@ import { copyTask, patchNode, patchTask } from "./patch.ts";
 import { Receipts, type Completed } from "./receipts.ts";
 import { decodeRecord, equalBytes, toHex } from "./record.ts";
 import { detached } from "./sharing.ts";
-import { captureHash, decodeSnapshot, encodeSnapshot, type Capture, type LoadedSnapshot } from "./snapshot.ts";
+import { captureHash, decodingSteps, encodeSnapshot, lastOf, type Capture, type LoadedSnapshot } from "./snapshot.ts";
 import { State } from "./state.ts";
 import type { Cause, Commit, ObjectChange, Store, TableName, Tables } from "./store.ts";
 import { codecs, tableNames, tableOf, unwrap } from "./tables.ts";
@@ -75,6 +75,8 @@ interface Shared {
 
 const noChecksum = new Uint8Array(0);
 const noCauses: readonly Cause[] = [];
+/** Objects of a snapshot that become part of the state in one step of its loading: a few milliseconds. */
+const stepObjectsMax = 2_000;
 
 function causesOf({ traceparent, causes, changes }: Transaction): readonly Cause[] {
   const [first] = causes;
@@ -236,10 +238,15 @@ export class Replica implements Store {
    * between. Throws SnapshotError, with nothing changed, for bytes that are no whole snapshot; never goes back in version.
    */
   load(bytes: Uint8Array): void {
-    const loaded = decodeSnapshot(bytes);
+    lastOf(this.loadingSteps(bytes));
+  }
+
+  /** As `load`, in steps of some milliseconds: for a replica that nobody reads or applies to before the last of them. */
+  *loadingSteps(bytes: Uint8Array): Generator<void, void> {
+    const loaded = yield* decodingSteps(bytes);
     if (loaded.version < this.#version)
       throw new LogBreak(loaded.version, `the snapshot is older than the replica's ${this.#version}`);
-    const changes = this.#replaceState(loaded);
+    const changes = yield* this.#replacingSteps(loaded);
     this.#version = loaded.version;
     this.#checksum = loaded.checksum;
     this.#epoch = loaded.epoch;
@@ -345,7 +352,7 @@ export class Replica implements Store {
     return task;
   }
 
-  #replaceState(loaded: LoadedSnapshot): ObjectChange[] {
+  *#replacingSteps(loaded: LoadedSnapshot): Generator<void, ObjectChange[]> {
     const before = new Map<string, ObjectChange>();
     for (const table of tableNames) {
       for (const old of this.#state.all(table)) {
@@ -354,7 +361,8 @@ export class Replica implements Store {
     }
     this.#state.clear();
     const changes: ObjectChange[] = [];
-    for (const { table, object: decoded } of loaded.objects) {
+    for (const [at, { table, object: decoded }] of loaded.objects.entries()) {
+      if (at % stepObjectsMax === stepObjectsMax - 1) yield;
       const object = table === "task" ? this.#asTask(decoded as Task) : decoded;
       this.#state.put(table, object, undefined);
       const known = before.get(`${table}/${object.id}`);

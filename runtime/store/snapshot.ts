@@ -138,11 +138,7 @@ export function* encodingSteps(capture: Capture): Generator<void, Uint8Array<Arr
 }
 
 export function encodeSnapshot(capture: Capture): Uint8Array<ArrayBuffer> {
-  const steps = encodingSteps(capture);
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-  }
+  return lastOf(encodingSteps(capture));
 }
 
 function encodePart(table: TableName, slice: readonly AnyObject[], places: Map<TaskSpec, number>): Uint8Array {
@@ -171,15 +167,29 @@ function encodePart(table: TableName, slice: readonly AnyObject[], places: Map<T
 
 /** Throws SnapshotError unless the bytes are a whole snapshot whose objects have the hash that it states. */
 export function decodeSnapshot(bytes: Uint8Array): LoadedSnapshot {
+  return lastOf(decodingSteps(bytes));
+}
+
+/** Runs all steps in one go. */
+export function lastOf<Result>(steps: Generator<void, Result>): Result {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** As decodeSnapshot, in steps: each `next` does a part's work, the last returns what was loaded. */
+export function* decodingSteps(bytes: Uint8Array): Generator<void, LoadedSnapshot> {
   const parts = splitDelimited(bytes);
   if (parts === null) throw new SnapshotError("the snapshot ends inside a part");
-  const [first, ...rest] = parts.map(decodePart);
-  const header = first?.header ?? null;
+  const [first, ...rest] = parts;
+  const header = first === undefined ? null : decodePart(first).header;
   if (header === null) throw new SnapshotError("the snapshot has no header");
   const objects: { table: TableName; object: AnyObject }[] = [];
   const specs: TaskSpec[] = [];
   const hasher = new StateHasher();
-  for (const part of rest) {
+  for (const encoded of rest) {
+    const part = decodePart(encoded);
     for (const spec of part.specs) specs.push(detached(TaskSpec, spec));
     for (const [at, wrapped] of part.objects.entries()) {
       const found = unwrap(wrapped);
@@ -189,6 +199,7 @@ export function decodeSnapshot(bytes: Uint8Array): LoadedSnapshot {
       hasher.add(found.table, object);
       objects.push({ table: found.table, object });
     }
+    yield;
   }
   if (objects.length !== header.records) {
     throw new SnapshotError(`the snapshot holds ${objects.length} objects of ${header.records}`);
