@@ -18,7 +18,7 @@ const yes = (help: Help) => ({ type: "boolean", ...help }) as const;
 const general = "Service";
 const runs = "What runs";
 const system = "System (containers)";
-const files = "Files (containers)";
+const files = "Files";
 const health = "Health (containers)";
 const network = "Network";
 const placed = "Placement and resources";
@@ -129,8 +129,8 @@ export const createFlags = {
   sysctl: texts({ group: system, value: "KEY=VALUE", help: "kernel parameter", containers: true }),
   ulimit: texts({ group: system, value: "NAME=SOFT[:HARD]", help: "resource limit", containers: true }),
   mount: texts({ group: files, value: "type=…,target=…", help: "file system made visible", containers: true }),
-  secret: texts({ group: files, value: "NAME|source=…", help: "secret as a file", containers: true }),
-  config: texts({ group: files, value: "NAME|source=…", help: "config as a file", containers: true }),
+  secret: texts({ group: files, value: "NAME|source=…", help: "secret as a file" }),
+  config: texts({ group: files, value: "NAME|source=…", help: "config as a file" }),
   network: texts({ group: network, value: "NAME|name=…,alias=…", help: "network to be on" }),
   publish: texts({ group: network, value: "PORT:PORT|target=…", help: "port that answers on nodes", short: "p" }),
   host: texts({ group: network, value: "NAME:IP", help: "line of /etc/hosts", containers: true }),
@@ -168,10 +168,10 @@ export const updateFlags = {
   "ulimit-rm": less(system, "NAME"),
   "mount-add": more(files, "type=…,target=…", "adds or changes a mount, by target"),
   "mount-rm": less(files, "TARGET"),
-  "secret-add": more(files, "NAME|source=…", "adds or changes a secret"),
-  "secret-rm": less(files, "NAME"),
-  "config-add": more(files, "NAME|source=…", "adds or changes a config"),
-  "config-rm": less(files, "NAME"),
+  "secret-add": added(files, "NAME|source=…", "adds or changes a secret"),
+  "secret-rm": removed(files, "NAME"),
+  "config-add": added(files, "NAME|source=…", "adds or changes a config"),
+  "config-rm": removed(files, "NAME"),
   "network-add": added(network, "NAME|name=…,alias=…", "adds a network"),
   "network-rm": removed(network, "NAME"),
   "publish-add": added(network, "PORT:PORT|target=…", "adds a port"),

@@ -150,16 +150,22 @@ function containerLines(container: ContainerSpec): Lines {
         ...field("Type", word(Mount_Type, type), 2),
       ]),
     ),
+    ...fileLines(container),
+  ];
+}
+
+function fileLines({ configs, secrets }: Pick<ContainerSpec, "configs" | "secrets">): Lines {
+  return [
     ...section(
       "Configs",
-      container.configs.flatMap(({ file, configName }) => [
+      configs.flatMap(({ file, configName }) => [
         ...field("Target", file?.name ?? "(the runtime)"),
         ...field("Source", configName, 2),
       ]),
     ),
     ...section(
       "Secrets",
-      container.secrets.flatMap(({ file, secretName }) => [
+      secrets.flatMap(({ file, secretName }) => [
         ...field("Target", file?.name ?? ""),
         ...field("Source", secretName, 2),
       ]),
@@ -170,7 +176,7 @@ function containerLines(container: ContainerSpec): Lines {
 function execLines(task: TaskSpec): Lines {
   const exec = execOf(task);
   if (exec === null) return field("Runtime", task.generic?.kind ?? "", 0);
-  return section("Process", [
+  const process = section("Process", [
     ...field("Command", exec.command),
     ...field("Args", exec.args.join(" ")),
     ...field("Env", exec.env.join(" ")),
@@ -179,6 +185,7 @@ function execLines(task: TaskSpec): Lines {
     ...field("Stop signal", exec.stopSignal),
     ...field("Stop grace period", positive(exec.stopGracePeriod)),
   ]);
+  return [...process, ...fileLines(exec)];
 }
 
 function logLines({ logDriver }: TaskSpec): Lines {

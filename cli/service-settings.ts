@@ -13,8 +13,10 @@ import {
   Placement,
   ReplicatedJob,
   ReplicatedService,
+  ResourceReference,
   ResourceRequirements,
   Resources,
+  ResourceType,
   RestartPolicy,
   RestartPolicy_RestartCondition,
   ServiceSpec,
@@ -146,11 +148,28 @@ function execAfter(before: ExecSpec, flags: SettingValues): ExecSpec {
   });
 }
 
-export function withExec(spec: ExecSpec): GenericRuntimeSpec {
+function withExec(spec: ExecSpec): GenericRuntimeSpec {
   return GenericRuntimeSpec.create({
     kind: "exec",
     payload: Any.create({ type_url: execTypeUrl, value: ExecSpec.encode(spec) }),
   });
+}
+
+/** What a task of processes is: the process itself, and what has to be sent to its nodes. `before`: references of other sorts stay. */
+export function execTask(spec: ExecSpec, before: TaskSpec | null = null): Partial<TaskSpec> {
+  const others = (before?.resourceReferences ?? []).filter(({ resourceType }) => resourceType === ResourceType.TASK);
+  const reference = (resourceType: ResourceType) => (resourceId: string) =>
+    ResourceReference.create({ resourceId, resourceType });
+  const secrets = new Set(spec.secrets.map(({ secretId }) => secretId));
+  const configs = new Set(spec.configs.map(({ configId }) => configId));
+  return {
+    generic: withExec(spec),
+    resourceReferences: [
+      ...others,
+      ...[...secrets].map(reference(ResourceType.SECRET)),
+      ...[...configs].map(reference(ResourceType.CONFIG)),
+    ],
+  };
 }
 
 export function execOf(task: TaskSpec): ExecSpec | null {

@@ -22,8 +22,16 @@ import { parsePublish, portsAfter } from "./publish-flag.ts";
 import { containerAfter, newContainer, pairsAfter } from "./service-container.ts";
 import { environmentAfter, newEnvironment } from "./service-environment.ts";
 import { containerFlagIn, type CreateValues, type UpdateValues } from "./service-flags.ts";
-import { networksAfter, noLookups, parseNetwork, sortedNetworks, type Lookups } from "./service-references.ts";
-import { execOf, genericResources, withExec, withSettings } from "./service-settings.ts";
+import {
+  configReferences,
+  networksAfter,
+  noLookups,
+  parseNetwork,
+  secretReferences,
+  sortedNetworks,
+  type Lookups,
+} from "./service-references.ts";
+import { execOf, execTask, genericResources, withSettings } from "./service-settings.ts";
 import { UserError } from "./user-error.ts";
 import { parseCount, parseLabels, shellWords } from "./values.ts";
 
@@ -86,7 +94,9 @@ function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups
     refuseContainerFlags(flags);
     // A process has the variables that are set; a name alone sets nothing.
     const env = newEnvironment(flags).filter((entry) => entry.includes("="));
-    return { generic: withExec(ExecSpec.create({ command: program, args, env })) };
+    const secrets = secretReferences(flags.secret ?? [], lookups);
+    const configs = configReferences(flags.config ?? [], lookups);
+    return execTask(ExecSpec.create({ command: program, args, env, secrets, configs }));
   }
   if (driver !== "container") throw new UsageError(`--driver takes container or exec, not '${driver}'`);
   const [image, ...args] = words;
@@ -174,8 +184,16 @@ function runtimeAfter(before: TaskSpec, flags: UpdateValues, lookups: Lookups): 
   const changed = ExecSpec.patch(exec, {
     env: environmentAfter(exec.env, flags).filter((entry) => entry.includes("=")),
     args: flags.args === undefined ? exec.args : shellWords(flags.args, "args"),
+    secrets: [
+      ...exec.secrets.filter(({ secretName }) => !(flags["secret-rm"] ?? []).includes(secretName)),
+      ...secretReferences(flags["secret-add"] ?? [], lookups, "secret-add"),
+    ],
+    configs: [
+      ...exec.configs.filter(({ configName }) => !(flags["config-rm"] ?? []).includes(configName)),
+      ...configReferences(flags["config-add"] ?? [], lookups, "config-add"),
+    ],
   });
-  return { generic: withExec(changed) };
+  return execTask(changed, before);
 }
 
 /** The networks of the task; those of a spec of before 2017 move there as soon as one changes. */

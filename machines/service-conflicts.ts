@@ -12,7 +12,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { isSameMessage } from "./same-message.ts";
 import { checkNetworkRemoval } from "./validation/network.ts";
-import { checkNetworksExist, checkReferencesExist } from "./validation/reference.ts";
+import { checkNetworksExist, checkReferencesExist, mentionsSame } from "./validation/reference.ts";
 import { checkNotReferenced } from "./validation/secret.ts";
 import { checkPortConflicts } from "./validation/service.ts";
 
@@ -53,17 +53,14 @@ export function serviceConflict(view: ServiceView, next: Service, before: Servic
     isSameMessage(spec.networks, old.networks);
   const missing = isSameNetworks ? null : checkNetworksExist(spec, (target) => view.network(target) !== undefined);
   if (missing !== null) return { code: "referenceMissing", message: missing.message };
-  const [container, oldContainer] = [spec.task?.container, old?.task?.container];
-  const isSameFiles =
-    isSameMessage(container?.secrets ?? [], oldContainer?.secrets ?? []) &&
-    isSameMessage(container?.configs ?? [], oldContainer?.configs ?? []);
-  const lost = isSameFiles
-    ? null
-    : checkReferencesExist(
-        spec,
-        (id) => view.get("secret", id)?.spec?.annotations?.name,
-        (id) => view.get("config", id)?.spec?.annotations?.name,
-      );
+  const lost =
+    old !== null && mentionsSame(spec, old)
+      ? null
+      : checkReferencesExist(
+          spec,
+          (id) => view.get("secret", id)?.spec?.annotations?.name,
+          (id) => view.get("config", id)?.spec?.annotations?.name,
+        );
   return lost === null ? null : { code: "referenceMissing", message: lost.message };
 }
 

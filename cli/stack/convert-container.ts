@@ -8,22 +8,17 @@ import {
   ContainerSpec_Isolation,
   ContainerSpec_Ulimit,
   Duration,
-  FileTarget,
   HealthConfig,
   Privileges,
   Privileges_CredentialSpec,
   RuntimeTarget,
-  SecretReference,
 } from "../../proto/gen/messages.ts";
 import { newCapabilities } from "../service-capabilities.ts";
-import type { Lookups } from "../service-references.ts";
 import { pidsLimitOf } from "./convert-deploy.ts";
+import { clusterName, filesOf, type Surroundings } from "./convert-files.ts";
 import { mountsOf } from "./convert-mounts.ts";
-import { scoped, withStackLabel } from "./names.ts";
+import { withStackLabel } from "./names.ts";
 import type { View } from "./view.ts";
-
-/** Readable by all in the container, owned by its root: Docker's choice. */
-const fileModeDefault = 0o444;
 
 const isolations: Readonly<Record<string, ContainerSpec_Isolation>> = {
   "": ContainerSpec_Isolation.ISOLATION_DEFAULT,
@@ -31,14 +26,6 @@ const isolations: Readonly<Record<string, ContainerSpec_Isolation>> = {
   process: ContainerSpec_Isolation.ISOLATION_PROCESS,
   hyperv: ContainerSpec_Isolation.ISOLATION_HYPERV,
 };
-
-/** The whole project, where a service names what is defined elsewhere in it. */
-export interface Surroundings {
-  readonly stack: string;
-  readonly project: View;
-  /** Ids of what the cluster holds. */
-  readonly lookups: Lookups;
-}
 
 function environment(service: View): readonly string[] {
   const entries = [...service.variables("environment")].map(([name, value]) =>
@@ -104,41 +91,6 @@ function ulimits(service: View): readonly ContainerSpec_Ulimit[] {
   return limits.toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** The name in the cluster of a secret or config that the project calls `key`. */
-export function clusterName(project: View, kind: "secrets" | "configs", key: string, stack: string): string | null {
-  const held = project.child(kind);
-  if (!held.has(key)) return null;
-  const own = held.child(key);
-  return own.text("name") || (own.truth("external") === true ? key : scoped(stack, key));
-}
-
-interface Grant {
-  readonly name: string;
-  readonly view: View;
-  readonly file: FileTarget;
-}
-
-function grants(service: View, kind: "secrets" | "configs", { project, stack }: Surroundings): readonly Grant[] {
-  const taken = new Set<string>();
-  const found = service.items(kind).map((view) => {
-    const source = view.text("source");
-    if (source === "") throw view.mistake("", "needs 'source'");
-    const name = clusterName(project, kind, source, stack);
-    if (name === null) throw view.mistake("source", `names '${source}', which is not under '${kind}'`);
-    const target = view.text("target") || source;
-    if (taken.has(target)) throw view.mistake("target", `is '${target}' a second time`);
-    taken.add(target);
-    const file = FileTarget.create({
-      name: target,
-      uid: view.text("uid") || "0",
-      gid: view.text("gid") || "0",
-      mode: view.mode("mode") ?? fileModeDefault,
-    });
-    return { name, view, file };
-  });
-  return found.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
-}
-
 function credential(
   service: View,
   { project, stack, lookups }: Surroundings,
@@ -164,12 +116,13 @@ function credential(
 
 /** Throws UserError for what cannot be meant, and for secrets and configs that the cluster lacks. */
 export function containerOf(service: View, around: Surroundings): ContainerSpec {
-  const { stack, project, lookups } = around;
+  const { stack, project } = around;
   if (!service.has("image")) {
     throw service.mistake("", "needs 'image': a cluster runs images and builds none");
   }
   const init = service.truth("init");
   const { spec: credentialSpec, reference } = credential(service, around);
+  const { secrets, configs } = filesOf(service, around);
   const isolation = isolations[service.text("isolation").toLowerCase()];
   if (isolation === undefined) throw service.mistake("isolation", "must be one of default, process, hyperv");
   return ContainerSpec.create({
@@ -191,15 +144,8 @@ export function containerOf(service: View, around: Surroundings): ContainerSpec 
     tty: service.truth("tty") ?? false,
     openStdin: service.truth("stdin_open") ?? false,
     readOnly: service.truth("read_only") ?? false,
-    secrets: grants(service, "secrets", around).map(({ name, file }) =>
-      SecretReference.create({ secretId: lookups.secret(name), secretName: name, file }),
-    ),
-    configs: [
-      ...grants(service, "configs", around).map(({ name, file }) =>
-        ConfigReference.create({ configId: lookups.config(name), configName: name, file }),
-      ),
-      ...(reference === null ? [] : [reference]),
-    ],
+    secrets,
+    configs: reference === null ? configs : [...configs, reference],
     privileges: Privileges.create({ credentialSpec }),
     isolation,
     init: init === null ? null : BoolValue.create({ value: init }),

@@ -2,8 +2,9 @@
  * A service of plain processes, which the Compose Specification does not know: `x-muster: {driver: exec}` in a service makes
  * its `command` the program that nodes run themselves, as `muster service create --driver exec` does.
  */
-import { ExecSpec, type GenericRuntimeSpec } from "../../proto/gen/messages.ts";
-import { withExec } from "../service-settings.ts";
+import { ExecSpec, type TaskSpec } from "../../proto/gen/messages.ts";
+import { execTask } from "../service-settings.ts";
+import { filesOf, type Surroundings } from "./convert-files.ts";
 import type { View } from "./view.ts";
 
 const extension = "x-muster";
@@ -11,6 +12,7 @@ const extension = "x-muster";
 /** What means something without a container. */
 const known = new Set([
   "command",
+  "configs",
   "depends_on",
   "deploy",
   "environment",
@@ -19,6 +21,7 @@ const known = new Set([
   "profiles",
   "restart",
   "scale",
+  "secrets",
   "stop_grace_period",
   "stop_signal",
   "user",
@@ -37,7 +40,7 @@ export function isProcess(service: View): boolean {
   return driver === "exec";
 }
 
-export function processOf(service: View): GenericRuntimeSpec {
+export function processOf(service: View, around: Surroundings): Partial<TaskSpec> {
   const other = service.keys.find((key) => !known.has(key));
   if (other !== undefined) throw service.mistake(other, "fits containers only, and this is a service of processes");
   const [program, ...args] = service.texts("command");
@@ -46,7 +49,7 @@ export function processOf(service: View): GenericRuntimeSpec {
   const env = [...service.variables("environment")].flatMap(([name, value]) =>
     value === null ? [] : `${name}=${value}`,
   );
-  return withExec(
+  return execTask(
     ExecSpec.create({
       command: program,
       args,
@@ -55,6 +58,7 @@ export function processOf(service: View): GenericRuntimeSpec {
       user: service.text("user"),
       stopSignal: service.text("stop_signal"),
       stopGracePeriod: service.duration("stop_grace_period"),
+      ...filesOf(service, around),
     }),
   );
 }

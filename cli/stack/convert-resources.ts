@@ -10,7 +10,7 @@ import {
   SecretSpec,
 } from "../../proto/gen/messages.ts";
 import { UserError } from "../user-error.ts";
-import { clusterName } from "./convert-container.ts";
+import { clusterName } from "./convert-files.ts";
 import { networkKeys, networkName } from "./convert-service.ts";
 import type { Variables } from "./interpolate.ts";
 import { placeText } from "./located.ts";

@@ -11,8 +11,9 @@ import {
   ServiceSpec,
   TaskSpec,
 } from "../../proto/gen/messages.ts";
-import { containerOf, type Surroundings } from "./convert-container.ts";
+import { containerOf } from "./convert-container.ts";
 import { modeOf, placementOf, resourcesOf, restartOf, rolloutOf } from "./convert-deploy.ts";
+import type { Surroundings } from "./convert-files.ts";
 import { isProcess, processOf } from "./convert-process.ts";
 import { defaultNetwork, imageLabel, scoped, withStackLabel } from "./names.ts";
 import type { View } from "./view.ts";
@@ -105,7 +106,7 @@ export function serviceSpecOf(name: string, service: View, around: Surroundings)
       },
     }),
     task: TaskSpec.create({
-      ...(container === null ? { generic: processOf(service) } : { container }),
+      ...(container === null ? processOf(service, around) : { container }),
       resources: resourcesOf(service),
       restart: restartOf(service),
       placement: placementOf(service),

@@ -1,6 +1,16 @@
 /** Secrets, configs and networks that a service mentions: the references themselves, and whether their objects exist. */
-import type { ConfigReference, ContainerSpec, FileTarget, ServiceSpec } from "../../proto/gen/messages.ts";
+import {
+  ExecSpec,
+  ResourceType,
+  type ConfigReference,
+  type ContainerSpec,
+  type FileTarget,
+  type SecretReference,
+  type ServiceSpec,
+  type TaskSpec,
+} from "../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../refusal.ts";
+import { isSameMessage } from "../same-message.ts";
 
 interface Reference {
   readonly id: string;
@@ -8,6 +18,12 @@ interface Reference {
   readonly file: FileTarget | null;
   /** True when it may do without a file: what it is for is read by the runtime itself. */
   readonly runtime: boolean;
+}
+
+/** What a container and a process have alike. */
+interface Files {
+  readonly secrets: readonly SecretReference[];
+  readonly configs: readonly ConfigReference[];
 }
 
 function checkReferences(noun: "secret" | "config", references: readonly Reference[]): Refusal | null {
@@ -29,15 +45,33 @@ function checkReferences(noun: "secret" | "config", references: readonly Referen
   return null;
 }
 
-export function checkSecretReferences(container: ContainerSpec | null): Refusal | null {
+export function checkSecretReferences(files: Pick<Files, "secrets"> | null): Refusal | null {
   return checkReferences(
     "secret",
-    (container?.secrets ?? []).map(({ secretId, secretName, file }) => ({
+    (files?.secrets ?? []).map(({ secretId, secretName, file }) => ({
       id: secretId,
       name: secretName,
       file,
       runtime: false,
     })),
+  );
+}
+
+/**
+ * The files of a process: what a container's are checked for, and that each stands among the task's resource references
+ * too, since that is what brings it to the node.
+ */
+export function checkProcessFiles(spec: ExecSpec, task: TaskSpec): Refusal | null {
+  const runtime = spec.configs.find((config) => config.runtime !== null);
+  if (runtime !== undefined) return invalid(`config '${runtime.configName}' of a process needs a file as its target`);
+  const sent = new Set(task.resourceReferences.map(({ resourceId, resourceType }) => `${resourceType}/${resourceId}`));
+  const unsent =
+    spec.secrets.find(({ secretId }) => !sent.has(`${ResourceType.SECRET}/${secretId}`))?.secretName ??
+    spec.configs.find(({ configId }) => !sent.has(`${ResourceType.CONFIG}/${configId}`))?.configName;
+  return (
+    checkSecretReferences(spec) ??
+    checkReferences("config", spec.configs.map(asReference)) ??
+    (unsent === undefined ? null : invalid(`'${unsent}' is not among the resource references of the task`))
   );
 }
 
@@ -61,18 +95,73 @@ function asReference({ configId, configName, file, runtime }: ConfigReference): 
 /** Name of the secret or config with that id; undefined when there is none. */
 export type NameOf = (id: string) => string | undefined;
 
-function missing(noun: string, references: readonly { id: string; name: string }[], nameOf: NameOf): Refusal | null {
-  const names = references.filter(({ id, name }) => nameOf(id) !== name).map(({ name }) => name);
+function missing(noun: string, references: NamedReferences["secrets"], nameOf: NameOf): Refusal | null {
+  const isThere = (id: string, name: string | null): boolean => {
+    const stored = nameOf(id);
+    return stored !== undefined && (name === null || stored === name);
+  };
+  const names = references.filter(({ id, name }) => !isThere(id, name)).map(({ id, name }) => name ?? id);
   if (names.length === 0) return null;
   return invalid(`${noun}${names.length > 1 ? "s" : ""} not found: ${names.join(", ")}`);
 }
 
 /** The last look before a service is written: everything that it mentions must exist under the id and name given. */
 export function checkReferencesExist(spec: ServiceSpec, secretName: NameOf, configName: NameOf): Refusal | null {
-  const container = spec.task?.container;
-  const secrets = (container?.secrets ?? []).map(({ secretId, secretName: name }) => ({ id: secretId, name }));
-  const configs = (container?.configs ?? []).map(({ configId, configName: name }) => ({ id: configId, name }));
+  const { configs, secrets } = filesOf(spec.task);
   return missing("secret", secrets, secretName) ?? missing("config", configs, configName);
+}
+
+interface NamedReferences {
+  readonly secrets: readonly { readonly id: string; readonly name: string | null }[];
+  readonly configs: readonly { readonly id: string; readonly name: string | null }[];
+}
+
+/** A resource reference has no name: null. */
+function filesOf(task: TaskSpec | null): NamedReferences {
+  const files = task?.container ?? processFiles(task);
+  const secrets = (files?.secrets ?? []).map(({ secretId: id, secretName: name }) => ({ id, name }));
+  const configs = (files?.configs ?? []).map(({ configId: id, configName: name }) => ({ id, name }));
+  const others = (type: ResourceType, named: readonly { readonly id: string }[]) =>
+    (task?.resourceReferences ?? [])
+      .filter(({ resourceId, resourceType }) => resourceType === type && !named.some(({ id }) => id === resourceId))
+      .map(({ resourceId: id }) => ({ id, name: null }));
+  return {
+    secrets: [...secrets, ...others(ResourceType.SECRET, secrets)],
+    configs: [...configs, ...others(ResourceType.CONFIG, configs)],
+  };
+}
+
+function processFiles(task: TaskSpec | null): Files | null {
+  const payload = task?.generic?.kind === "exec" ? task.generic.payload : null;
+  if (payload === null) return null;
+  try {
+    return ExecSpec.decode(payload.value);
+  } catch {
+    return null; // refused before, with a text of its own
+  }
+}
+
+/** Whether two specs ask for the same secrets and configs. Says no where that would take long to find out. */
+export function mentionsSame(spec: ServiceSpec, old: ServiceSpec): boolean {
+  const [task, oldTask] = [spec.task, old.task];
+  return (
+    isSameMessage(task?.container?.secrets ?? [], oldTask?.container?.secrets ?? []) &&
+    isSameMessage(task?.container?.configs ?? [], oldTask?.container?.configs ?? []) &&
+    isSameMessage(task?.resourceReferences ?? [], oldTask?.resourceReferences ?? []) &&
+    isSameMessage(task?.generic ?? null, oldTask?.generic ?? null)
+  );
+}
+
+/** Whether the service's tasks are sent the object, whatever they are. */
+export function mentions(task: TaskSpec | null, noun: "secret" | "config", id: string): boolean {
+  if (task === null) return false;
+  const type = noun === "secret" ? ResourceType.SECRET : ResourceType.CONFIG;
+  return (
+    task.resourceReferences.some(({ resourceId, resourceType }) => resourceType === type && resourceId === id) ||
+    (noun === "secret"
+      ? task.container?.secrets.some(({ secretId }) => secretId === id) === true
+      : task.container?.configs.some(({ configId }) => configId === id) === true)
+  );
 }
 
 /** A service on a network that is not there would run without it, which nobody would notice: Docker's words. */

@@ -1,7 +1,15 @@
 /** Whether secrets and configs may be, change and go. */
-import type { Config, ConfigSpec, Secret, SecretSpec, Service } from "../../proto/gen/messages.ts";
+import {
+  Annotations,
+  type Config,
+  type ConfigSpec,
+  type Secret,
+  type SecretSpec,
+  type Service,
+} from "../../proto/gen/messages.ts";
 import { checkSecretName } from "../names.ts";
 import { invalid, type Refusal } from "../refusal.ts";
+import { mentions } from "./reference.ts";
 
 /** SwarmKit's: below these, in bytes. */
 const secretBytesLimit = 512_000;
@@ -36,10 +44,15 @@ function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
 export function checkLabelsOnly(stored: Secret | Config, spec: SecretSpec | ConfigSpec): Refusal | null {
   const before = stored.spec;
   const isDataKept = spec.data.length === 0 || isSameBytes(spec.data, before?.data ?? new Uint8Array());
-  if (before?.annotations?.name !== spec.annotations?.name || !isDataKept) {
+  if ((before?.annotations?.name ?? "") !== (spec.annotations?.name ?? "") || !isDataKept) {
     return invalid("only updates to Labels are allowed");
   }
   return null;
+}
+
+/** What is stored, with the labels that are asked for: nothing else of a secret or config can be changed. */
+export function relabelled(before: Annotations | null | undefined, spec: SecretSpec | ConfigSpec): Annotations {
+  return Annotations.patch(before ?? Annotations.create({}), { labels: spec.annotations?.labels ?? {} });
 }
 
 /** The names of the services whose spec mentions it, in order of name. */
@@ -50,12 +63,7 @@ export function checkNotReferenced(
 ): Refusal | null {
   const names: string[] = [];
   for (const { spec } of services) {
-    const container = spec?.task?.container;
-    const isMentioned =
-      noun === "secret"
-        ? container?.secrets.some(({ secretId }) => secretId === object.id)
-        : container?.configs.some(({ configId }) => configId === object.id);
-    if (isMentioned === true) names.push(spec?.annotations?.name ?? "");
+    if (mentions(spec?.task ?? null, noun, object.id)) names.push(spec?.annotations?.name ?? "");
   }
   if (names.length === 0) return null;
   const plural = names.length > 1 ? "services" : "service";

@@ -12,7 +12,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { isImageReference } from "../image-reference.ts";
 import { checkPlacement } from "./placement.ts";
-import { checkConfigReferences, checkSecretReferences } from "./reference.ts";
+import { checkConfigReferences, checkProcessFiles, checkSecretReferences } from "./reference.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
 import { checkTemplate } from "./template.ts";
 
@@ -118,7 +118,7 @@ function checkContainer(container: ContainerSpec): Refusal | null {
 }
 
 /** The one generic runtime whose payload is ours to read: plain processes. */
-function checkExec(payload: Uint8Array): Refusal | null {
+function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   let spec: ExecSpec;
   try {
     spec = ExecSpec.decode(payload);
@@ -129,22 +129,22 @@ function checkExec(payload: Uint8Array): Refusal | null {
   if (isNegative(spec.stopGracePeriod)) return invalid("Generic runtime: stop-grace-period cannot be negative");
   const malformed = spec.env.find((entry) => entry.indexOf("=") < 1);
   if (malformed !== undefined) return invalid(`Generic runtime: environment variable "${malformed}" is not NAME=value`);
-  return null;
+  return checkProcessFiles(spec, task) ?? firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)));
 }
 
-function checkGeneric({ kind, payload }: GenericRuntimeSpec): Refusal | null {
+function checkGeneric({ kind, payload }: GenericRuntimeSpec, task: TaskSpec): Refusal | null {
   if (kind.length < genericKindLengthMin) return invalid(`Generic runtime: Invalid name "${kind}"`);
   if (kind === "container" || kind === "attachment") return invalid(`Generic runtime: "${kind}" is a reserved name`);
   if (payload === null) return invalid("Generic runtime is missing payload");
   if (payload.type_url === "") return invalid("Generic runtime is missing payload type");
   if (payload.value.length === 0) return invalid("Generic runtime has an empty payload");
-  return kind === "exec" ? checkExec(payload.value) : null;
+  return kind === "exec" ? checkExec(payload.value, task) : null;
 }
 
 export function checkRuntime(task: TaskSpec): Refusal | null {
   if (task.attachment !== null) return refuse("unimplemented", "RuntimeSpec: unimplemented runtime in service spec");
   if (task.container !== null) return checkContainer(task.container);
-  if (task.generic !== null) return checkGeneric(task.generic);
+  if (task.generic !== null) return checkGeneric(task.generic, task);
   return invalid("TaskSpec: missing runtime");
 }
 
