@@ -3,32 +3,28 @@
  * the content of secrets and configs also the task's environment and its other files.
  */
 import type { DriverTask } from "../../actors/agent-ports.ts";
+import type { TemplateFunctions } from "../../runtime/template/template.ts";
 
 export interface TemplateContext {
   /** What `.` is: fields by Go's names. */
-  readonly fields: Fields;
-  /** Each takes and gives texts; a refusal is thrown as TemplateError. */
-  readonly functions: Readonly<Record<string, (...args: readonly string[]) => string>>;
+  readonly data: unknown;
+  readonly functions: TemplateFunctions;
 }
 
-export interface Fields {
-  readonly [name: string]: string | Fields;
+function text(value: unknown, what: string): string {
+  if (typeof value !== "string") throw new Error(`${what} must be a text`);
+  return value;
 }
 
-/** Why a template cannot be expanded, as a sentence without its beginning. */
-export class TemplateError extends Error {
-  override readonly name = "TemplateError";
-}
-
-/** Go's `strings.Join` with the separator first, as SwarmKit has it. */
-const functions: TemplateContext["functions"] = {
-  join: (separator = "", ...texts) => texts.join(separator),
+/** `join` takes the separator first, as SwarmKit's does. */
+const functions: TemplateFunctions = {
+  join: (separator, ...texts) => texts.map((each) => text(each, "each value")).join(text(separator, "the separator")),
 };
 
 /** For the environment. */
 export function taskContext(task: DriverTask): TemplateContext {
-  const fields: Fields = {
-    Service: { ID: task.serviceId, Name: task.serviceName, Labels: task.serviceLabels },
+  const data = {
+    Service: { ID: task.serviceId, Name: task.serviceName, Labels: new Map(Object.entries(task.serviceLabels)) },
     Node: {
       ID: task.nodeId,
       Hostname: task.nodeHostname,
@@ -36,7 +32,7 @@ export function taskContext(task: DriverTask): TemplateContext {
     },
     Task: { ID: task.id, Name: task.name, Slot: slotOf(task) },
   };
-  return { fields, functions };
+  return { data, functions };
 }
 
 /** A global service's task has no slot; its node stands for it, as in SwarmKit. The first slot of a job is told by its name. */
@@ -58,18 +54,19 @@ export interface PayloadSources {
  * here they are told.
  */
 export function payloadContext(task: DriverTask, { config, env, secret }: PayloadSources): TemplateContext {
-  const found = (noun: string, target: string, content: string | null): string => {
-    if (content === null) throw new TemplateError(`the task has no ${noun} with the target '${target}'`);
+  const { data } = taskContext(task);
+  const target = (noun: string, of: (target: string) => string | null) => (name: unknown) => {
+    const content = of(text(name, "the target"));
+    if (content === null) throw new Error(`the task has no ${noun} with the target '${String(name)}'`);
     return content;
   };
+  const variable = (name: unknown): string => {
+    const named = text(name, "the name");
+    // A variable that the task lacks is empty, as in SwarmKit.
+    return Object.hasOwn(env, named) ? (env[named] ?? "") : "";
+  };
   return {
-    fields: taskContext(task).fields,
-    functions: {
-      ...functions,
-      // A variable that the task lacks is empty, as in SwarmKit.
-      env: (name = "") => env[name] ?? "",
-      secret: (target = "") => found("secret", target, secret(target)),
-      config: (target = "") => found("config", target, config(target)),
-    },
+    data,
+    functions: { ...functions, env: variable, secret: target("secret", secret), config: target("config", config) },
   };
 }
