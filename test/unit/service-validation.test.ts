@@ -3,6 +3,9 @@ import { checkServiceSpec, checkPortConflicts } from "../../machines/validation/
 import { isSameMessage } from "../../machines/same-message.ts";
 import { checkConstraint } from "../../machines/validation/placement.ts";
 import { isImageReference } from "../../machines/image-reference.ts";
+import { checkReferencesExist } from "../../machines/validation/reference.ts";
+import { checkNotReferenced } from "../../machines/validation/secret.ts";
+import { checkRuntime } from "../../machines/validation/task-spec.ts";
 import { checkTemplate } from "../../machines/validation/template.ts";
 import { parseCidr, parseAddress, containsAddress } from "../../machines/ip-address.ts";
 import {
@@ -32,9 +35,13 @@ import {
   ReplicatedJob,
   ReplicatedService,
   Resources,
+  ResourceReference,
   ResourceRequirements,
+  ResourceType,
   RestartPolicy,
+  Secret,
   SecretReference,
+  SecretSpec,
   Service,
   ServiceSpec,
   SpreadOver,
@@ -274,7 +281,7 @@ const moreRefusals: typeof refusals = [
   [
     "a template in its environment that nobody can expand",
     withContainer({ env: ["A={{.Service.Colour}}"] }),
-    'expanding template "A={{.Service.Colour}}" failed: "{{.Service.Colour}}" is not known',
+    `expanding template "A={{.Service.Colour}}" failed: template:1:4: can't evaluate field Colour: there is no such field`,
   ],
   [
     "a job of fewer than no completions",
@@ -422,11 +429,57 @@ test("image references follow the distribution grammar", (t) => {
   }
 });
 
+test("a process may ask for secrets and configs that its nodes are sent, and each must be there when the service is written", (t) => {
+  const task = (files: Partial<ExecSpec>, sent: readonly (readonly [ResourceType, string])[]) =>
+    TaskSpec.create({
+      generic: GenericRuntimeSpec.create({
+        kind: "exec",
+        payload: Any.create({
+          type_url: "muster.v1.ExecSpec",
+          value: ExecSpec.encode(ExecSpec.create({ command: "true", ...files })),
+        }),
+      }),
+      resourceReferences: sent.map(([resourceType, resourceId]) =>
+        ResourceReference.create({ resourceType, resourceId }),
+      ),
+    });
+  const files = {
+    secrets: [secret({ secretId: "1", secretName: "a", file: file("f") })],
+    configs: [ConfigReference.create({ configId: "2", configName: "b", file: file("f") })],
+  };
+  const [aSecret, aConfig] = [[ResourceType.SECRET, "1"] as const, [ResourceType.CONFIG, "2"] as const];
+  t.is(checkRuntime(task(files, [aSecret, aConfig])), null);
+  t.is(
+    checkRuntime(task(files, [aConfig, [ResourceType.CONFIG, "1"]]))?.message,
+    "'a' is not among the resource references of the task",
+  );
+  const twice = { secrets: [...files.secrets, secret({ secretId: "1", secretName: "a", file: file("f") })] };
+  t.is(checkRuntime(task(twice, [aSecret]))?.message, "secret references 'a' and 'a' have a conflicting target: 'f'");
+  t.regex(checkRuntime(task({ env: ["A={{.Nothing}}"] }, []))?.message ?? "", /expanding template "A=/);
+  const spec = ServiceSpec.create({ task: task(files, [aSecret, aConfig]) });
+  const names = (id: string) =>
+    new Map([
+      ["1", "a"],
+      ["2", "b"],
+    ]).get(id);
+  t.is(checkReferencesExist(spec, names, names), null);
+  t.is(checkReferencesExist(spec, names, () => undefined)?.message, "config not found: b");
+  t.is(checkReferencesExist(spec, () => "other", names)?.message, "secret not found: a");
+  const bare = ServiceSpec.create({ task: task({}, [aSecret]) });
+  t.is(checkReferencesExist(bare, () => undefined, names)?.message, "secret not found: 1");
+  const user = Service.create({ spec: ServiceSpec.patch(spec, { annotations: Annotations.create({ name: "web" }) }) });
+  const used = Secret.create({ id: "1", spec: SecretSpec.create({ annotations: Annotations.create({ name: "a" }) }) });
+  t.is(checkNotReferenced("secret", used, [user])?.message, "secret 'a' is in use by the following service: web");
+  t.is(checkNotReferenced("secret", Secret.patch(used, { id: "2" }), [user]), null);
+});
+
 test("templates that no task could expand are refused", (t) => {
   t.is(checkTemplate("x-{{.Task.Slot}}-{{ .Node.Hostname }}"), null);
   t.is(checkTemplate('{{index .Service.Labels "a.b"}}'), null);
   t.regex(checkTemplate("{{.Task.Slot")?.message ?? "", /unclosed/);
-  t.regex(checkTemplate("{{.Task.Color}}")?.message ?? "", /not known/);
+  t.regex(checkTemplate("{{.Task.Color}}")?.message ?? "", /no such field/);
+  t.is(checkTemplate('{{if eq .Task.Slot "1"}}{{.Service.Labels.anything}}{{else}}{{join "-" "a" "b"}}{{end}}'), null);
+  t.regex(checkTemplate('{{secret "s"}}')?.message ?? "", /function "secret" not defined/);
 });
 
 test("addresses of both families are read, and nothing else", (t) => {

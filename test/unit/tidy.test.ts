@@ -31,7 +31,7 @@ const sources: readonly Source[] = folders.flatMap((folder) =>
 /** Who may import whom, by the folder of the importer; a longer prefix wins. Tests, benchmarks and cli may import all but tests. */
 const mayImport: Record<string, readonly string[]> = {
   "proto/": ["proto/"],
-  "machines/": ["machines/", "proto/", "runtime/assert.ts"],
+  "machines/": ["machines/", "proto/", "runtime/assert.ts", "runtime/template/"],
   "runtime/": ["runtime/", "proto/"],
   "actors/": ["actors/", "machines/", "proto/", "runtime/"],
   "edges/": ["edges/", "proto/", "runtime/"],
