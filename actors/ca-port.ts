@@ -2,6 +2,8 @@
  * The certificate authority as actors see it. `runtime/pki/index.ts` as a whole is one (`import * as pki`); a simulation
  * hands in another, whose certificates are plain text and whose every byte comes from the seed.
  */
+import type { ExternalCrossRequest } from "./external-ca-port.ts";
+
 export type NodeRoleName = "swarm-worker" | "swarm-manager";
 
 export type CsrOutcome = { readonly kind: "csr" } | { readonly kind: "refused"; readonly reason: string };
@@ -31,7 +33,25 @@ export interface IssueRequest {
   readonly organization: string;
   readonly validitySeconds: number;
   readonly nowMs: number;
+  /** Cross-certificates to deliver after the leaf while a root is being rotated; none when absent. */
+  readonly intermediatesPem?: string;
 }
+
+/** Who signs: DER of its name and of its public key, which together tell issuers apart. */
+export interface IssuerNameRead {
+  readonly subjectDer: Uint8Array;
+  readonly publicKeyDer: Uint8Array;
+}
+
+export type RootCheck =
+  | {
+      readonly kind: "root";
+      /** In the one form in which certificates are compared and told to nodes. */
+      readonly certificatePem: string;
+      readonly count: number;
+      readonly notAfterMs: number;
+    }
+  | { readonly kind: "refused"; readonly reason: string };
 
 export interface CertificateAuthority {
   createRoot(options: {
@@ -46,6 +66,16 @@ export interface CertificateAuthority {
     pem: string,
     rootPem?: string,
   ): CertificateFactsRead | { readonly kind: "malformed"; readonly reason: string };
+  /** Whether certificates can be a cluster's root, with the key where there is one. Never throws. */
+  checkRoot(certificatePem: string, keyPem: string | null, nowMs: number): RootCheck;
+  /** The first root, with the second one's signature. Throws when the latter's certificate and key do not fit. */
+  crossSign(newRootPem: string, oldRootPem: string, oldKeyPem: string): string;
+  /** What an external CA is asked for instead. Throws when certificate and key do not fit. */
+  crossSignRequest(newRootPem: string, newKeyPem: string): ExternalCrossRequest;
+  /** Of the first certificate; null when there is none. Never throws. */
+  issuerName(rootPem: string): IssuerNameRead | null;
+  /** The certificates of a PEM text in one form; empty when there are none. Never throws. */
+  normalizePem(pem: string): string;
   /** When to renew, in milliseconds since the epoch. `fraction` is uniform in [0, 1). */
   renewalInstant(validity: { readonly notBeforeMs: number; readonly notAfterMs: number }, fraction: number): number;
   makeJoinToken(rootPem: Uint8Array, secret: Uint8Array): string;

@@ -3,7 +3,7 @@
  * join together cost tens of appends, not a thousand.
  */
 import { certificateMachine, type CertificateEvent } from "../machines/certificate.ts";
-import { isUnsigned, issuanceState, roleName, validitySecondsOf } from "../machines/issuance.ts";
+import { isUnsigned, issuanceState, roleName } from "../machines/issuance.ts";
 import {
   Certificate,
   IssuanceStatus,
@@ -16,13 +16,19 @@ import type { HostedActor } from "../runtime/host.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { proposeTimeoutMs, replacement } from "./control/write.ts";
 import type { Environment, Running } from "./environment.ts";
+import { noExternalCa, type ExternalCa } from "./external-ca-port.ts";
+import { signNode } from "./node-signing.ts";
 
 /** Nodes in one transaction: some 3 kB each, so well below the largest record. */
 const batchMax = 100;
 
 type Signed = { readonly node: Node; readonly pem: string };
 
-export function startCertificateSigner(env: Environment, authority: CertificateAuthority): Running {
+export function startCertificateSigner(
+  env: Environment,
+  authority: CertificateAuthority,
+  external: ExternalCa = noExternalCa,
+): Running {
   const { store, host } = env;
   const log = env.telemetry.log;
   const issued = env.telemetry.metrics.counter(
@@ -59,10 +65,16 @@ export function startCertificateSigner(env: Environment, authority: CertificateA
     const isRotating = issuanceState(node) === IssuanceStatus_State.ROTATE;
     if (live.has(node.id)) {
       if (isUnsigned(node)) tell(node.id, { type: "csr.received" });
+      // Managers sign for themselves: nobody asks here for what they were told to renew.
+      else if (!isRotating && isRotatingHere(node.id)) tell(node.id, { type: "certificate.stored" });
       return;
     }
     if (!isRotating && !isUnsigned(node)) return;
     live.set(node.id, host.start(machine, `certificate/${node.id}`, { nodeId: node.id, isRotating }));
+  }
+
+  function isRotatingHere(nodeId: string): boolean {
+    return live.get(nodeId)?.actor.getSnapshot().value === "rotating";
   }
 
   async function signQueue(): Promise<void> {
@@ -107,17 +119,8 @@ export function startCertificateSigner(env: Environment, authority: CertificateA
       return null;
     }
     try {
-      const text = new TextDecoder();
-      const pem = await authority.issue({
-        csrPem: csr,
-        rootCertificatePem: text.decode(cluster.rootCa?.caCert),
-        rootKeyPem: text.decode(cluster.rootCa?.caKey),
-        nodeId,
-        role: roleName(node.certificate?.role ?? node.role),
-        organization: cluster.id,
-        validitySeconds: validitySecondsOf(cluster),
-        nowMs: env.clock.now(),
-      });
+      const role = roleName(node.certificate?.role ?? node.role);
+      const pem = await signNode(cluster, { csr, nodeId, role, nowMs: env.clock.now() }, authority, external);
       return { node, pem };
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);

@@ -41,6 +41,8 @@ import { startOrchestration, type Orchestration } from "./orchestration.ts";
 import { traceOrchestration } from "./orchestration-tracing.ts";
 import { writingAs } from "./origin.ts";
 import { startProgress } from "./progress.ts";
+import { startRootRotation } from "./root-rotation.ts";
+import type { ExternalCa } from "./external-ca-port.ts";
 import { createResourceAllocator } from "./resource-allocator.ts";
 import { createWatch, type WatchOptions } from "./watch.ts";
 
@@ -49,6 +51,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly leases: LeaseBucket;
   readonly blobs: Blobs;
   readonly authority: CertificateAuthority;
+  /** Where certificates outside of the cluster are signed; nowhere when absent. */
+  readonly externalCa?: ExternalCa;
   /** host:port that workers reach this manager at. */
   readonly advertise: string;
   /** What a cluster that this manager founds has for its networks; Swarm's defaults when absent. */
@@ -123,7 +127,8 @@ export function startManager(parts: ManagerParts): Manager {
         orchestration,
         answerQuestions(termed, knowledge),
         startNodeWatch(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
-        startCertificateSigner(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
+        startCertificateSigner(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority, parts.externalCa),
+        startRootRotation(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
         startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),
       );
     };
@@ -194,7 +199,11 @@ export function startManager(parts: ManagerParts): Manager {
       logBroker: logBroker.handlers,
       logs: logBroker.logs,
       health: createHealth(environment, () => progress.isHealthy()).handlers,
-      control: createControl(environment, { leaderId: () => leadership.leader()?.managerId ?? "", authority }).handlers,
+      control: createControl(environment, {
+        leaderId: () => leadership.leader()?.managerId ?? "",
+        authority,
+        ...(parts.externalCa === undefined ? {} : { externalCa: parts.externalCa }),
+      }).handlers,
       watch: watch.handlers,
       operator: operator.handlers,
       resourceAllocator: createResourceAllocator(environment).handlers,

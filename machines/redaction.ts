@@ -16,6 +16,15 @@ function redactedRoot(root: RootCA): RootCA {
   });
 }
 
+/** The spec as it is stored: a key that was handed in is kept in the root alone, where signers look. */
+export function withoutSigningKey(spec: ClusterSpec): ClusterSpec {
+  const { caConfig } = spec;
+  if (caConfig === null || (caConfig.signingCaCert.length === 0 && caConfig.signingCaKey.length === 0)) return spec;
+  return ClusterSpec.patch(spec, {
+    caConfig: CAConfig.patch(caConfig, { signingCaCert: nothing, signingCaKey: nothing }),
+  });
+}
+
 export function redactedCluster(cluster: Cluster): Cluster {
   const { spec, rootCa } = cluster;
   const caConfig = spec?.caConfig ?? null;

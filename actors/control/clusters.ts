@@ -2,7 +2,7 @@
 import { checkClusterSpec } from "../../machines/validation/cluster.ts";
 import { matchesCommon } from "../../machines/list-filters.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
-import { redactedCluster } from "../../machines/redaction.ts";
+import { redactedCluster, withoutSigningKey } from "../../machines/redaction.ts";
 import {
   Cluster,
   GetClusterResponse,
@@ -15,12 +15,16 @@ import {
 import type { Environment } from "../environment.ts";
 import { demand, demandGiven, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers, ControlSources } from "./handlers.ts";
+import { noExternalCa } from "../external-ca-port.ts";
+import { rootChanges } from "./root-ca.ts";
 import { atVersion, commit, replacement, stored } from "./write.ts";
 
 type ClusterHandlers = Pick<ControlHandlers, "GetCluster" | "ListClusters" | "UpdateCluster">;
 
-export function clusterHandlers(env: Environment, { authority }: ControlSources): ClusterHandlers {
+export function clusterHandlers(env: Environment, sources: ControlSources): ClusterHandlers {
+  const { authority } = sources;
   const { store } = env;
+  const changedRoot = rootChanges(env, authority, sources.externalCa ?? noExternalCa);
   const random = env.random.fork("control/clusters");
 
   function clusterOf(id: string): Cluster {
@@ -62,14 +66,15 @@ export function clusterHandlers(env: Environment, { authority }: ControlSources)
       demandGiven(clusterId, clusterVersion, spec);
       if (clusterVersion === null || spec === null) throw rejection(invalid("invalid argument"));
       const before = clusterOf(clusterId);
-      demand(checkClusterSpec(before, spec));
+      demand(checkClusterSpec(spec));
       if (rotation?.managerUnlockKey === true) {
         throw rejection(refuse("unimplemented", "there is no unlock key to rotate: managers cannot be locked"));
       }
-      const rootCa = before.rootCa;
+      const { rootCa } = before;
+      const root = rootCa === null || spec.caConfig === null ? rootCa : await changedRoot(rootCa, spec.caConfig);
       const after = Cluster.patch(before, {
-        spec,
-        ...(rotation === null || rootCa === null ? {} : { rootCa: rotated(rootCa, rotation) }),
+        spec: withoutSigningKey(spec),
+        rootCa: rotation === null || root === null ? root : rotated(root, rotation),
       });
       await commit(env, call, replacement("cluster", atVersion("cluster", after, clusterVersion)));
       return UpdateClusterResponse.create({ cluster: redactedCluster(stored(env, "cluster", after)) });

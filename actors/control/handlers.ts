@@ -2,6 +2,7 @@
 import type { ControlService } from "../../proto/gen/messages.ts";
 import type { ServiceHandlers } from "../../runtime/rpc.ts";
 import type { CertificateAuthority } from "../ca-port.ts";
+import type { ExternalCa } from "../external-ca-port.ts";
 
 export type ControlHandlers = ServiceHandlers<typeof ControlService>;
 
@@ -10,4 +11,6 @@ export interface ControlSources {
   /** Node id of the present leader; empty when none is known. */
   leaderId(): string;
   readonly authority: CertificateAuthority;
+  /** None can be reached when absent. */
+  readonly externalCa?: ExternalCa;
 }

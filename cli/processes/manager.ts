@@ -4,9 +4,13 @@
  */
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { ensureManagerCertificate, type ManagerCertificate, type ManagerIdentity } from "../../actors/bootstrap.ts";
+import {
+  startManagerCertificate,
+  type ManagerCertificate,
+  type ManagerIdentity,
+} from "../../actors/manager-certificate.ts";
 import { startManager, type Manager } from "../../actors/manager.ts";
-import { createGrpcServer, type GrpcServer } from "../../edges/grpc/server.ts";
+import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
 import { ListenError } from "../../edges/grpc/listener.ts";
 import {
   CAService,
@@ -144,10 +148,15 @@ export async function startManagerProcess(
       "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
     );
 
+    const identity = {
+      load: () => readIdentity(dataDir),
+      save: ({ certificatePem, keyPem }: ManagerIdentity) =>
+        dataDir.write(identityFile, certificatePem.trimEnd() + "\n" + keyPem),
+    };
     const server = serve(manager, telemetry);
     undo.push(() => server.close(closeGraceMs));
     await unlessEnding(
-      keepCertificate(manager, dataDir, advertise, server, listen, (cancel) => undo.push(cancel)),
+      keepCertificate(manager, identity, advertise, server, listen, (cancel) => undo.push(cancel)),
       ending,
     );
     const controlSocket = join(dataDir.path, "control.sock");
@@ -188,16 +197,25 @@ function serve(manager: Manager, telemetry: ProcessTelemetry): GrpcServer {
   return server;
 }
 
-/** Opens the TLS port with this manager's certificate, and renews that for as long as the process lives. */
+/** Certificate and key as one file, so that they always belong together. */
+const identityFile = "node.pem";
+const keyStart = "-----BEGIN PRIVATE KEY-----";
+
+function readIdentity(dataDir: DataDir): ManagerIdentity | null {
+  const saved = dataDir.read(identityFile);
+  const at = saved?.indexOf(keyStart) ?? -1;
+  return saved === null || at < 0 ? null : { certificatePem: saved.slice(0, at), keyPem: saved.slice(at) };
+}
+
+/** Opens the TLS port with this manager's certificate, and keeps that for as long as the process lives. */
 async function keepCertificate(
-  manager: Manager,
-  dataDir: DataDir,
+  { environment: env, replica }: Manager,
+  identity: { readonly load: () => ManagerIdentity | null; readonly save: (identity: ManagerIdentity) => void },
   advertise: string,
   server: GrpcServer,
   listen: HostPort,
-  onStop: (cancel: () => void) => void,
+  onStop: (stop: () => void) => void,
 ): Promise<void> {
-  const { environment: env } = manager;
   const facts = {
     hostname: hostname(),
     advertise,
@@ -205,58 +223,30 @@ async function keepCertificate(
     architecture: process.arch === "x64" ? "x86_64" : process.arch === "arm64" ? "aarch64" : process.arch,
     os: process.platform,
   };
-  const stopping = new AbortController();
-  onStop(() => stopping.abort());
-  const obtain = async (): Promise<ManagerCertificate> => {
-    const keyPem = dataDir.read("node.key");
-    const certificatePem = dataDir.read("node.crt");
-    const identity: ManagerIdentity | null =
-      keyPem === null || certificatePem === null ? null : { keyPem, certificatePem };
-    const certificate = await ensureManagerCertificate(env, pki, identity, facts, stopping.signal);
-    if (certificate.isNew) {
-      dataDir.write("node.key", certificate.keyPem);
-      dataDir.write("node.crt", certificate.certificatePem);
-    }
-    return certificate;
-  };
-  let current = await obtain();
+  let current: ManagerCertificate | null = null;
+  const first = await new Promise<ManagerCertificate>((resolve) => {
+    const keeper = startManagerCertificate(env, pki, {
+      facts,
+      ...identity,
+      onCertificate: (certificate) => {
+        if (current === null) resolve(certificate);
+        else server.setCredentials(credentialsOf(certificate));
+        current = certificate;
+      },
+    });
+    onStop(() => keeper.stop());
+  });
   await server.listenTls({
     ...listen,
-    credentials: current,
-    organization: () => current.organization,
-    isRemoved: (nodeId) => isRemoved(manager, nodeId),
+    credentials: credentialsOf(current ?? first),
+    organization: () => first.organization,
+    isRemoved: (nodeId) =>
+      [...replica.all("cluster")].some((each) => Object.hasOwn(each.blacklistedCertificates, nodeId)),
   });
-  const renewLater = (): void => {
-    // Timers of Node hold at most 2^31-1 ms; a later renewal is looked at again then.
-    const waitMs = Math.min(Math.max(0, current.renewAtMs - env.clock.now()), 2 ** 31 - 1);
-    const timer = env.clock.setTimeout(() => {
-      if (env.clock.now() < current.renewAtMs) return renewLater();
-      obtain().then(
-        (renewed) => {
-          current = renewed;
-          server.setCredentials(renewed);
-          renewLater();
-        },
-        (error: unknown) => {
-          if (stopping.signal.aborted) return;
-          env.telemetry.log.warn(
-            { err: error },
-            "the manager's certificate could not be renewed; trying again in a minute",
-          );
-          current = { ...current, renewAtMs: env.clock.now() + 60_000 };
-          renewLater();
-        },
-      );
-    }, waitMs);
-    stopping.signal.addEventListener("abort", () => env.clock.clearTimeout(timer), { once: true });
-  };
-  renewLater();
 }
 
-function isRemoved(manager: Manager, nodeId: string): boolean {
-  for (const cluster of manager.replica.all("cluster"))
-    if (cluster.blacklistedCertificates[nodeId] !== undefined) return true;
-  return false;
+function credentialsOf({ acceptedPem, certificatePem, keyPem }: ManagerCertificate): Credentials {
+  return { certificatePem, keyPem, rootPem: acceptedPem };
 }
 
 async function withTimeout<Result>(promise: Promise<Result>, timeoutMs: number, sentence: string): Promise<Result> {

@@ -1,5 +1,5 @@
 /** What may be changed of the cluster object. What is not built is refused by name rather than stored and ignored. */
-import type { AcceptancePolicy, Cluster, ClusterSpec } from "../../proto/gen/messages.ts";
+import type { AcceptancePolicy, ClusterSpec } from "../../proto/gen/messages.ts";
 import { clusterName } from "../names.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
 import { isNegative } from "./task-spec.ts";
@@ -10,34 +10,25 @@ export const certificateExpirySecondsMin = 3_600;
 function checkAcceptance(policy: AcceptancePolicy | null): Refusal | null {
   for (const { secret } of policy?.policies ?? []) {
     if (secret !== null && secret.alg.toLowerCase() !== "bcrypt") {
-      return invalid(`hashing algorithm "${secret.alg}" is not supported for acceptance secrets`);
+      return invalid(`hashing algorithm is not supported: ${secret.alg}`);
     }
   }
   return null;
 }
 
-export function checkClusterSpec(stored: Cluster, spec: ClusterSpec): Refusal | null {
+/** But for the root certificate: `root-ca.ts`. */
+export function checkClusterSpec(spec: ClusterSpec): Refusal | null {
   const { caConfig, dispatcher } = spec;
   const expiry = caConfig?.nodeCertExpiry ?? null;
   if (expiry !== null && expiry.seconds < certificateExpirySecondsMin) {
     return invalid("minimum certificate expiry time is: 1h0m0s");
   }
+  const acceptance = checkAcceptance(spec.acceptancePolicy);
+  if (acceptance !== null) return acceptance;
   if (isNegative(dispatcher?.heartbeatPeriod ?? null)) {
     return invalid("heartbeat time period cannot be a negative duration");
   }
-  if ((spec.annotations?.name ?? clusterName) !== (stored.spec?.annotations?.name ?? clusterName)) {
-    return invalid("modification of cluster name is not allowed");
-  }
-  const acceptance = checkAcceptance(spec.acceptancePolicy);
-  if (acceptance !== null) return acceptance;
-  if (
-    (caConfig?.forceRotate ?? 0) !== (stored.spec?.caConfig?.forceRotate ?? 0) ||
-    (caConfig?.signingCaCert.length ?? 0) > 0 ||
-    (caConfig?.signingCaKey.length ?? 0) > 0 ||
-    (caConfig?.externalCas.length ?? 0) > 0
-  ) {
-    return refuse("unimplemented", "the root certificate cannot be rotated or replaced yet");
-  }
+  if ((spec.annotations?.name ?? "") !== clusterName) return invalid("modification of cluster name is not allowed");
   if (spec.encryptionConfig?.autoLockManagers === true) {
     return refuse("unimplemented", "managers cannot be locked: their keys are protected by file permissions alone");
   }

@@ -46,7 +46,7 @@ const serialBytes = 20;
 
 const trueDer = element(Tag.boolean, Uint8Array.of(0xff));
 
-function extension(dotted: string, isCritical: boolean, value: Uint8Array): Uint8Array {
+export function extension(dotted: string, isCritical: boolean, value: Uint8Array): Uint8Array {
   const octets = element(Tag.octetString, value);
   return isCritical ? sequence(oid(dotted), trueDer, octets) : sequence(oid(dotted), octets);
 }
@@ -68,22 +68,22 @@ const oidCommonName = oid("2.5.4.3");
 const oidOrganization = oid("2.5.4.10");
 const oidOrganizationalUnit = oid("2.5.4.11");
 
-function nameAttribute(type: Uint8Array, value: string): Uint8Array {
+export function nameAttribute(type: Uint8Array, value: string): Uint8Array {
   return element(Tag.set, sequence(type, directoryString(value)));
 }
 
 /** Hash of the key's bits, without tag and unused-bits byte (RFC 5280 §4.2.1.2, method 1: an identifier, not a protection). */
-function keyIdentifier(publicKeyDer: Uint8Array): Uint8Array {
+export function keyIdentifier(publicKeyDer: Uint8Array): Uint8Array {
   const spki = new DerReader(publicKeyDer).enter();
   spki.read(Tag.sequence);
   return createHash("sha1").update(spki.read(Tag.bitString).contents.subarray(1)).digest();
 }
 
-function subjectKeyIdentifier(id: Uint8Array): Uint8Array {
+export function subjectKeyIdentifier(id: Uint8Array): Uint8Array {
   return extension("2.5.29.14", false, element(Tag.octetString, id));
 }
 
-interface Template {
+export interface Template {
   readonly issuerDer: Uint8Array;
   readonly subjectDer: Uint8Array;
   readonly publicKeyDer: Uint8Array;
@@ -92,7 +92,7 @@ interface Template {
   readonly extensions: readonly Uint8Array[];
 }
 
-function signCertificate(template: Template, key: KeyObject, algorithm: SignatureAlgorithm): Uint8Array {
+export function signCertificate(template: Template, key: KeyObject, algorithm: SignatureAlgorithm): Uint8Array {
   const serial = randomBytes(serialBytes);
   serial[0] = ((serial[0] as number) & 0x7f) | 0x01;
   const body = sequence(
@@ -139,7 +139,7 @@ export async function createRoot(
 }
 
 /** Everything of a signer that does not change from one certificate to the next. */
-interface Signer {
+export interface Signer {
   readonly certificatePem: string;
   readonly keyPem: string;
   readonly key: KeyObject;
@@ -148,7 +148,8 @@ interface Signer {
   readonly authorityKeyIdentifier: Uint8Array;
 }
 
-function loadSigner(certificatePem: string, keyPem: string): Signer {
+/** Throws when certificate and key are not PEM, or do not belong together. */
+export function loadSigner(certificatePem: string, keyPem: string): Signer {
   const der = pemBlocks(certificatePem, certificateLabel)[0];
   if (der === undefined) throw new Error("the root certificate is not PEM");
   const key = createPrivateKey(keyPem);

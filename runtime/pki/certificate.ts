@@ -36,6 +36,18 @@ export interface CertificateParts {
   readonly subjectDer: Uint8Array;
   readonly publicKeyDer: Uint8Array;
   readonly subjectKeyId: Uint8Array | null;
+  /** Every extension as it stands, in order. */
+  readonly extensions: readonly CertificateExtension[];
+}
+
+export interface CertificateExtension {
+  /** The whole Extension. */
+  readonly der: Uint8Array;
+  /** Contents of its OBJECT IDENTIFIER. */
+  readonly oid: Uint8Array;
+  /** What its octet string holds. */
+  readonly value: Uint8Array;
+  readonly isCritical: boolean;
 }
 
 const subjectKeyIdOid = Buffer.from([0x55, 0x1d, 0x0e]);
@@ -50,20 +62,24 @@ export function certificateParts(der: Uint8Array): CertificateParts {
   fields.read(Tag.sequence);
   const subjectDer = Uint8Array.from(fields.read(Tag.sequence).raw);
   const publicKeyDer = Uint8Array.from(fields.read(Tag.sequence).raw);
-  let subjectKeyId: Uint8Array | null = null;
+  const extensions: CertificateExtension[] = [];
   while (!fields.isAtEnd) {
     const field = fields.read();
     if (field.tag !== contextTag(3)) continue;
-    const extensions = new DerReader(field.contents).enter();
-    while (!extensions.isAtEnd) {
-      const extension = extensions.enter();
-      const isSubjectKeyId = subjectKeyIdOid.equals(extension.read(Tag.oid).contents);
-      if (extension.peekTag() === Tag.boolean) extension.read();
-      const value = extension.read(Tag.octetString).contents;
-      if (isSubjectKeyId) subjectKeyId = Uint8Array.from(new DerReader(value).read(Tag.octetString).contents);
-    }
+    const list = new DerReader(field.contents).enter();
+    while (!list.isAtEnd) extensions.push(certificateExtension(Uint8Array.from(list.read(Tag.sequence).raw)));
   }
-  return { issuerDer, subjectDer, publicKeyDer, subjectKeyId };
+  const keyId = extensions.find(({ oid }) => subjectKeyIdOid.equals(oid));
+  const subjectKeyId =
+    keyId === undefined ? null : Uint8Array.from(new DerReader(keyId.value).read(Tag.octetString).contents);
+  return { issuerDer, subjectDer, publicKeyDer, subjectKeyId, extensions };
+}
+
+function certificateExtension(der: Uint8Array): CertificateExtension {
+  const fields = new DerReader(der).enter();
+  const oid = fields.read(Tag.oid).contents;
+  const isCritical = fields.peekTag() === Tag.boolean && fields.read().contents[0] !== 0;
+  return { der, oid, value: fields.read(Tag.octetString).contents, isCritical };
 }
 
 /** The value of the first attribute of a kind in a name as `X509Certificate.subject` writes it, one `KEY=value` a line. */

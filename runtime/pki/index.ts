@@ -8,6 +8,7 @@ export {
   type NodeRoleName,
 } from "./certificate.ts";
 export { createKeyAndCsr, readCsr, type CsrOutcome } from "./csr.ts";
+export { createLocalIdentity, type LocalIdentity } from "./localhost.ts";
 export {
   isSameToken,
   joinSecretBytes,
@@ -16,3 +17,13 @@ export {
   rootMatches,
   type JoinToken,
 } from "./join-token.ts";
+export {
+  checkRoot,
+  crossSign,
+  crossSignRequest,
+  issuerName,
+  normalizePem,
+  type CrossSignRequest,
+  type IssuerName,
+  type RootOutcome,
+} from "./root.ts";

@@ -20,6 +20,31 @@ interface Claims {
 }
 
 const label = "SIMULATED CERTIFICATE ";
+const crossLabel = "SIMULATED CROSS ";
+const rootLabel = "SIMULATED ROOT ";
+const lifeMs = 20 * 365 * 86_400_000;
+
+/** A certificate in which one root vouches for another; both as they stand in their PEM. */
+interface Cross {
+  readonly root: string;
+  readonly by: string;
+}
+
+function linesOf(pem: string, prefix: string): readonly string[] {
+  return pem.split("\n").filter((line) => line.startsWith(prefix));
+}
+
+/** Whether a certificate of `root` leads to one of `roots`, through those in which others vouch for it. */
+function leads(root: string, chain: string, roots: string): boolean {
+  const trusted = linesOf(roots, rootLabel);
+  const reached = [root.trimEnd()];
+  const crosses = linesOf(chain, crossLabel).map((line) => JSON.parse(line.slice(crossLabel.length)) as Cross);
+  for (const at of reached) {
+    if (trusted.includes(at)) return true;
+    for (const { by, root: vouchedFor } of crosses) if (vouchedFor === at && !reached.includes(by)) reached.push(by);
+  }
+  return false;
+}
 const text = new TextEncoder();
 
 /** `random` is the process's own: keys differ from process to process. */
@@ -40,11 +65,11 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
       issuerSubjectDer: text.encode("swarm-ca"),
       issuerPublicKeyDer: text.encode(claims.root),
       verify: (rootPem: string, nowMs: number) =>
-        claims.root === rootPem && nowMs >= claims.notBeforeMs && nowMs <= claims.notAfterMs,
+        leads(claims.root, pem, rootPem) && nowMs >= claims.notBeforeMs && nowMs <= claims.notAfterMs,
     } as const;
   };
   return {
-    createRoot: async () => ({ certificatePem: `SIMULATED ROOT ${serial()}\n`, keyPem: `SIMULATED KEY ${serial()}\n` }),
+    createRoot: async () => ({ certificatePem: `${rootLabel}${serial()}\n`, keyPem: `SIMULATED KEY ${serial()}\n` }),
     createKeyAndCsr: async () => ({ keyPem: `SIMULATED KEY ${serial()}\n`, csrPem: `SIMULATED REQUEST ${serial()}\n` }),
     readCsr: (pem) => {
       const request = typeof pem === "string" ? pem : new TextDecoder().decode(pem);
@@ -61,8 +86,24 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
         notAfterMs: request.nowMs + request.validitySeconds * 1_000,
         root: request.rootCertificatePem,
       };
-      return `${label}${JSON.stringify(claims)}\n`;
+      return `${label}${JSON.stringify(claims)}\n${request.intermediatesPem ?? ""}`;
     },
+    checkRoot: (pem, _keyPem, nowMs) => {
+      const roots = linesOf(pem, rootLabel);
+      return roots.length === 0
+        ? { kind: "refused", reason: "no valid root CA certificates found" }
+        : { kind: "root", certificatePem: `${roots.join("\n")}\n`, count: roots.length, notAfterMs: nowMs + lifeMs };
+    },
+    crossSign: (newRootPem, oldRootPem) => {
+      const cross: Cross = { root: newRootPem.trimEnd(), by: oldRootPem.trimEnd() };
+      return `${crossLabel}${JSON.stringify(cross)}\n`;
+    },
+    crossSignRequest: () => {
+      throw new Error("simulations have no external CA");
+    },
+    issuerName: (rootPem) =>
+      rootPem === "" ? null : { subjectDer: text.encode("swarm-ca"), publicKeyDer: text.encode(rootPem) },
+    normalizePem: (pem) => pem,
     describeCertificate: describe,
     describe,
     renewalInstant: pki.renewalInstant,
@@ -82,4 +123,11 @@ export function identityOf(
   if (!line.startsWith(label)) return null;
   const { nodeId, role, organization, notAfterMs } = JSON.parse(line.slice(label.length)) as Claims;
   return nowMs > notAfterMs ? null : { nodeId, role, organization };
+}
+
+/** Whether somebody who trusts these roots takes the certificate for one of the cluster's. */
+export function isTrusted(certificatePem: string, rootsPem: string): boolean {
+  const [line = ""] = certificatePem.split("\n");
+  if (!line.startsWith(label)) return false;
+  return leads((JSON.parse(line.slice(label.length)) as Claims).root, certificatePem, rootsPem);
 }

@@ -1,5 +1,9 @@
 /** One life of a simulated manager: the real manager on simulated ports, started as `cli/processes/manager.ts` does. */
-import { ensureManagerCertificate, type ManagerIdentity } from "../../actors/bootstrap.ts";
+import {
+  startManagerCertificate,
+  type ManagerCertificate,
+  type ManagerIdentity,
+} from "../../actors/manager-certificate.ts";
 import { startManager } from "../../actors/manager.ts";
 import {
   CAService,
@@ -42,6 +46,8 @@ export interface RunningManager {
   readonly store: Replica;
   /** True once it listens. */
   isServing(): boolean;
+  /** What it shows, and whom it trusts; null before it serves. */
+  certificate(): ManagerCertificate | null;
   /** The worker token; null while there is no cluster. */
   joinToken(): string | null;
   /** The cluster's id; empty while there is none. */
@@ -77,13 +83,23 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
   });
   const cluster = (): Cluster | undefined => [...manager.replica.all("cluster")][0];
   let isServing = false;
+  let held: ManagerCertificate | null = null;
 
   async function serve(): Promise<void> {
     const deadline = clock.setTimeout(() => onGivenUp(new Error("not ready in time")), readyTimeoutMs);
     await manager.ready();
     const facts = { hostname: ports.name, advertise: address, version: "sim", architecture: "x86_64", os: "linux" };
-    const certificate = await ensureManagerCertificate(manager.environment, authority, readIdentity(ports), facts);
-    if (certificate.isNew) writeIdentity(ports, certificate);
+    await new Promise<void>((resolve) => {
+      startManagerCertificate(manager.environment, authority, {
+        facts,
+        load: () => readIdentity(ports),
+        save: (identity) => writeIdentity(ports, identity),
+        onCertificate: (certificate) => {
+          held = certificate;
+          resolve();
+        },
+      });
+    });
     clock.clearTimeout(deadline);
     const { services } = manager;
     const peerOf = (identity: SimIdentity, client: string): Peer => ({ identity, local: false, address: client });
@@ -110,6 +126,7 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
   return {
     store: manager.replica,
     isServing: () => isServing,
+    certificate: () => held,
     joinToken: () => cluster()?.rootCa?.joinTokens?.worker ?? null,
     organization: () => cluster()?.id ?? "",
     // The ingress network's own subnet is held at least.
