@@ -281,7 +281,7 @@ const moreRefusals: typeof refusals = [
   [
     "a template in its environment that nobody can expand",
     withContainer({ env: ["A={{.Service.Colour}}"] }),
-    `expanding template "A={{.Service.Colour}}" failed: template:1:4: can't evaluate field Colour: there is no such field`,
+    `expanding template "A={{.Service.Colour}}" failed: template:1:5: can't evaluate field Colour: there is no such field`,
   ],
   [
     "a job of fewer than no completions",
