@@ -4,6 +4,8 @@
  * somebody else's command line.
  */
 import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
+import { examplesOf } from "./help/examples.ts";
+import { groupHelp, helpText } from "./help/text.ts";
 import type { Shell } from "./shell.ts";
 import { CommandTrace } from "./tracing.ts";
 
@@ -33,13 +35,23 @@ export interface CommandSpec<Options extends ParseArgsOptionsConfig> {
   readonly options: Options;
   /** From the first operand on everything is an operand. */
   readonly stopsAtOperand?: boolean;
+  /** Shown at the end of the help; those of `help/examples.ts` where there are none. */
+  readonly examples?: readonly Example[];
+  /** What the operands are, for completion; guessed from how they are shown where it is not said. Empty: nothing. */
+  readonly completes?: readonly Completable[];
   run(invocation: Invocation<Options>): Promise<void>;
 }
 
 /** A command whose options are known only to itself. */
 export interface Command {
   readonly summary: string;
+  /** Of a command that is a word for others, such as `service plan`: those, by their word. */
+  readonly commands?: Readonly<Record<string, Command>>;
+  /** What help, completion and the reference page are made of. */
+  describe(name: string): CommandDescription;
   help(name: string): string;
+  /** Reads the arguments and does nothing more. Throws UsageError. */
+  check(name: string, args: readonly string[]): void;
   run(name: string, args: readonly string[], shell: Shell): Promise<void>;
 }
 
@@ -48,10 +60,53 @@ export interface FlagHelp {
   readonly group?: string;
   /** What the value is, in capitals. */
   readonly value?: string;
+  /** What it does; its default stands in parentheses at the end. */
   readonly help?: string;
+  /** What the value may be, for completion. */
+  readonly completes?: Completable | readonly string[];
 }
 
 type FlagTable = Readonly<Record<string, ParseArgsOptionsConfig[string] & FlagHelp>>;
+
+/** What a shell can complete: an object of the cluster by its name, a file, or a command. */
+export type Completable =
+  | "config"
+  | "file"
+  | "network"
+  | "node"
+  | "secret"
+  | "service"
+  | "stack"
+  | "subject"
+  | "task"
+  | "verb"
+  | "volume";
+
+export interface Example {
+  /** The command line, as it would be typed. */
+  readonly line: string;
+  /** What it is for, as half a sentence. */
+  readonly does: string;
+}
+
+export interface FlagDescription extends FlagHelp {
+  /** Without its dashes. */
+  readonly name: string;
+  readonly short: string | null;
+  readonly takesValue: boolean;
+  readonly isRepeated: boolean;
+}
+
+export interface CommandDescription {
+  readonly name: string;
+  readonly operands: string;
+  readonly summary: string;
+  readonly flags: readonly FlagDescription[];
+  readonly examples: readonly Example[];
+  readonly stopsAtOperand: boolean;
+  /** Null: it is for completion to guess. */
+  readonly completes: readonly Completable[] | null;
+}
 
 const control = { type: "string", short: "H", value: "SOCKET", help: "the manager to ask" } as const;
 const help = { type: "boolean", short: "h", help: "shows this" } as const;
@@ -63,8 +118,18 @@ function commonTo(options: ParseArgsOptionsConfig): FlagTable {
 
 /** `--format` and `--quiet`, which every listing takes. */
 export const listingOptions = {
-  format: { type: "string" },
-  quiet: { type: "boolean", short: "q" },
+  format: { type: "string", value: "FORMAT", help: "table, json, a Go template, or 'table TEMPLATE' (table)" },
+  quiet: { type: "boolean", short: "q", help: "shows ids alone" },
+} as const;
+
+/** `--format`, which every `inspect` takes. */
+export const inspectOptions = {
+  format: {
+    type: "string",
+    short: "f",
+    value: "FORMAT",
+    help: "json, a Go template, or 'wire' for SwarmKit's own fields",
+  },
 } as const;
 
 /** `table` or `json`; throws UsageError for anything else. */
@@ -128,78 +193,114 @@ export function truthOf(text: string): boolean | null {
   return /^(?:0|f|F|false|False|FALSE)$/.test(text) ? false : null;
 }
 
-/** One line a flag; flags of a group beneath its name, groups in the order of their first flag. */
-function helpLines(options: FlagTable): readonly string[] {
-  const entries = Object.entries(options).map(([flag, { type, short, multiple, value, help: text, group }]) => {
-    const shown = type === "string" ? ` ${value ?? "VALUE"}${multiple === true ? " …" : ""}` : "";
-    return {
-      group: group ?? "Options",
-      left: `  ${short === undefined ? "    " : `-${short}, `}--${flag}${shown}`,
-      text: text ?? "",
-    };
-  });
-  const width = Math.min(helpColumnMax, Math.max(...entries.map(({ left }) => left.length)) + 2);
-  const lines: string[] = [];
-  for (const [group, members] of Map.groupBy(entries, (entry) => entry.group)) {
-    lines.push("", `${group}:`);
-    for (const { left, text } of members) lines.push(text === "" ? left : `${left.padEnd(width - 1)} ${text}`);
-  }
-  return lines;
-}
-
 function longName(short: string, options: ParseArgsOptionsConfig): string {
   const found = Object.entries(options).find(([, option]) => option.short === short);
   return `--${found?.[0] ?? short}`;
 }
 
-/** Wider than this the explanations would start too far right; the few longer flags push theirs along. */
-const helpColumnMax = 44;
-
 function count(min: number): string {
   return min === 1 ? "one argument" : `${min} arguments`;
+}
+
+/** Words that scripts know from Docker. */
+const aliases: Readonly<Record<string, string>> = { list: "ls", remove: "rm" };
+
+/** The command of that word, or of what the word is another for; undefined when there is none. */
+export function commandOf(commands: Readonly<Record<string, Command>>, word: string): Command | undefined {
+  if (Object.hasOwn(commands, word)) return commands[word];
+  const other = Object.hasOwn(aliases, word) ? (aliases[word] ?? "") : "";
+  return Object.hasOwn(commands, other) ? commands[other] : undefined;
+}
+
+/** A word for several commands, within a noun. */
+export function commandGroup(summary: string, commands: Readonly<Record<string, Command>>): Command {
+  const words = Object.keys(commands).join("|");
+  const find = (name: string, word: string | undefined): Command => {
+    const found = word === undefined ? undefined : commandOf(commands, word);
+    if (found === undefined) throw new UsageError(`'muster ${name}' takes ${words}: see 'muster ${name} --help'`);
+    return found;
+  };
+  return {
+    summary,
+    commands,
+    describe: (name) => ({
+      name,
+      operands: words,
+      summary,
+      flags: [],
+      examples: [],
+      stopsAtOperand: true,
+      completes: [],
+    }),
+    help: (name) => groupHelp(name, summary, commands),
+    check: (name, [word, ...rest]) => find(name, word).check(`${name} ${word}`, rest),
+    async run(name, [word, ...rest], shell) {
+      if (word === "--help" || word === "-h") shell.print(this.help(name).trimEnd());
+      else await find(name, word).run(`${name} ${word}`, rest, shell);
+    },
+  };
 }
 
 export function command<const Options extends ParseArgsOptionsConfig>(spec: CommandSpec<Options>): Command {
   const options: FlagTable = { ...spec.options, ...commonTo(spec.options) };
   const { min = 0, max = spec.operands === undefined ? 0 : Number.POSITIVE_INFINITY, stopsAtOperand = false } = spec;
+
+  const describe = (name: string): CommandDescription => ({
+    name,
+    operands: spec.operands ?? "",
+    summary: spec.summary,
+    flags: Object.entries(options).map(([flag, { help: text, multiple, short, type, ...rest }]) => ({
+      ...rest,
+      name: flag,
+      short: short ?? null,
+      takesValue: type === "string",
+      isRepeated: multiple === true,
+      ...(text === undefined ? {} : { help: text }),
+    })),
+    examples: spec.examples ?? examplesOf(name),
+    stopsAtOperand,
+    completes: spec.completes ?? null,
+  });
+
+  /** Flags and operands, and how many of these there are. Throws UsageError. */
+  const parsed = (name: string, args: readonly string[]) => {
+    const truths = new Map<string, boolean>();
+    const words = normalized(args, options, stopsAtOperand, truths);
+    let values: Record<string, unknown>;
+    let positionals: readonly string[];
+    try {
+      ({ positionals, values } = parseArgs({ args: words, options, allowPositionals: true, strict: true }));
+    } catch (error) {
+      // Its sentences end in advice on quoting that has no place here.
+      const message = (error as Error).message.split(". ")[0]?.replace(/\n.*/s, "") ?? "";
+      throw new UsageError(`${message.charAt(0).toLowerCase()}${message.slice(1)}: see 'muster ${name} --help'`);
+    }
+    for (const [flag, truth] of truths) values[flag] = truth;
+    if (values["help"] === true) return { values, positionals };
+    if (positionals.length < min)
+      throw new UsageError(`'muster ${name}' needs at least ${count(min)}: see 'muster ${name} --help'`);
+    if (positionals.length > max)
+      throw new UsageError(`'muster ${name}' takes at most ${count(max)}: see 'muster ${name} --help'`);
+    return { values, positionals };
+  };
+
   return {
     summary: spec.summary,
-    help: (name) => {
-      const usage = `Usage: muster ${name} [OPTIONS]${spec.operands === undefined ? "" : ` ${spec.operands}`}`;
-      return `${usage}\n\n${spec.summary}\n${helpLines(options).join("\n")}\n`;
-    },
+    describe,
+    help: (name) => helpText(describe(name)),
+    check: (name, args) => void parsed(name, args),
     async run(name, args, shell) {
-      let parsed: { values: Record<string, unknown>; positionals: string[] };
-      const truths = new Map<string, boolean>();
-      const words = normalized(args, options, stopsAtOperand, truths);
-      try {
-        parsed = parseArgs({
-          args: words,
-          options,
-          allowPositionals: true,
-          strict: true,
-        });
-      } catch (error) {
-        // Its sentences end in advice on quoting that has no place here.
-        const message = (error as Error).message.split(". ")[0]?.replace(/\n.*/s, "") ?? "";
-        throw new UsageError(`${message.charAt(0).toLowerCase()}${message.slice(1)}: see 'muster ${name} --help'`);
-      }
-      for (const [flag, truth] of truths) parsed.values[flag] = truth;
-      if (parsed.values["help"] === true) {
+      const { positionals, values } = parsed(name, args);
+      if (values["help"] === true) {
         shell.print(this.help(name).trimEnd());
         return;
       }
-      const { positionals } = parsed;
-      if (positionals.length < min)
-        throw new UsageError(`'muster ${name}' needs at least ${count(min)}: see 'muster ${name} --help'`);
-      if (positionals.length > max)
-        throw new UsageError(`'muster ${name}' takes at most ${count(max)}: see 'muster ${name} --help'`);
-      const host = parsed.values["host" in spec.options ? "control" : "host"] as string | undefined;
+      const host = values["host" in spec.options ? "control" : "host"] as string | undefined;
       const trace = new CommandTrace(name, shell.now());
       let failure: unknown = null;
       try {
         await spec.run({
-          values: parsed.values as Values<Options>,
+          values: values as Values<Options>,
           operands: positionals,
           shell: trace.shell(host === undefined ? shell : shell.at(host)),
         });

@@ -1,21 +1,9 @@
 /** From arguments to an exit status: 0, 1 with one sentence, or 125 for a command line that cannot be understood. */
 import { RpcError, Status } from "../runtime/rpc.ts";
-import { UsageError } from "./command.ts";
+import { commandOf, UsageError } from "./command.ts";
 import type { Shell } from "./shell.ts";
 import { UserError } from "./user-error.ts";
 import { verbs, type Verb } from "./verbs.ts";
-
-function overview(): string {
-  const width = Math.max(...Object.keys(verbs).map((name) => name.length)) + 3;
-  const lines = Object.entries(verbs).map(([name, { summary }]) => `  ${name.padEnd(width)}${summary}`);
-  return [
-    "Usage: muster [--host SOCKET] VERB …",
-    "",
-    ...lines,
-    "",
-    "'muster VERB --help' says more. MUSTER_HOST or --host chooses the manager; else it is the one started last here.",
-  ].join("\n");
-}
 
 function isHelp(arg: string | undefined): boolean {
   return arg === "--help" || arg === "-h" || arg === "help";
@@ -33,32 +21,29 @@ function withHost(args: readonly string[], shell: Shell): { readonly args: reado
 async function runVerb(name: string, loaded: Verb, args: readonly string[], shell: Shell): Promise<void> {
   if (loaded.kind === "command") return loaded.command.run(name, args, shell);
   const [sub, ...rest] = args;
-  if (sub === undefined || isHelp(sub)) {
-    const lines = Object.entries(loaded.commands).map(([word, { summary }]) => `  ${word.padEnd(10)}${summary}`);
-    shell.print([`Usage: muster ${name} COMMAND`, "", ...lines].join("\n"));
-    return undefined;
-  }
-  const found = Object.hasOwn(loaded.commands, sub) ? loaded.commands[sub] : undefined;
+  if (sub === undefined || isHelp(sub)) return printHelp([name, ...rest.filter((word) => !isHelp(word))], shell);
+  const found = commandOf(loaded.commands, sub);
   if (found === undefined)
     throw new UsageError(`'${sub}' is not a command of 'muster ${name}': see 'muster ${name} --help'`);
   return found.run(`${name} ${sub}`, rest, shell);
 }
 
+async function printHelp(words: readonly string[], shell: Shell): Promise<void> {
+  const { helpOf } = await import("./help/tree.ts");
+  shell.print((await helpOf(words)).trimEnd());
+}
+
 async function dispatch(given: readonly string[], outer: Shell): Promise<void> {
   const { args, shell } = withHost(given, outer);
   const [name, ...rest] = args;
-  if (name === undefined || isHelp(name)) {
-    shell.print(overview());
-    return;
-  }
-  if (name === "--version" || name === "version") {
+  if (name === undefined || isHelp(name)) return printHelp(name === "help" ? rest : [], shell);
+  if (name === "--version" || name === "-v" || name === "version") {
     const { version } = await import("./version.ts");
-    shell.print(`muster ${version}`);
-    return;
+    return shell.print(`muster ${version}`);
   }
   const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
   if (entry === undefined) throw new UsageError(`'${name}' is not a muster command: see 'muster --help'`);
-  await runVerb(name, await entry.load(), rest, shell);
+  return runVerb(name, await entry.load(), rest, shell);
 }
 
 /** One sentence for what went wrong; null for a fault of ours, whose stack somebody will want. */

@@ -9,7 +9,7 @@ import {
   ServiceSpec,
   type PlannedStep,
 } from "../proto/gen/messages.ts";
-import { command, formatOf, UsageError, type Command } from "./command.ts";
+import { command, commandGroup, formatOf, type Command } from "./command.ts";
 import { findService, withManager, type ManagerClient } from "./manager-client.ts";
 import { parseScale, scaledTo } from "./scaled-spec.ts";
 import { createFlags, updateFlags } from "./service-flags.ts";
@@ -130,28 +130,7 @@ const scale = command({
   },
 });
 
-const plans: Readonly<Record<string, Command>> = { create, update, rollback, scale };
-const words = Object.keys(plans).join("|");
-
-export const plan: Command = {
-  summary: "Shows what creating or changing a service would do, and where each task would go.",
-  help: (name) =>
-    [
-      `Usage: muster ${name} ${words} …`,
-      "",
-      `${plan.summary} Nothing is done.`,
-      "",
-      ...Object.entries(plans).map(([word, { summary }]) => `  ${word.padEnd(10)}${summary}`),
-      "",
-    ].join("\n"),
-  async run(name, args, shell) {
-    const [word, ...rest] = args;
-    if (word === "--help" || word === "-h") {
-      shell.print(this.help(name).trimEnd());
-      return;
-    }
-    const found = word !== undefined && Object.hasOwn(plans, word) ? plans[word] : undefined;
-    if (found === undefined) throw new UsageError(`'muster ${name}' takes ${words}: see 'muster ${name} --help'`);
-    await found.run(`${name} ${word}`, rest, shell);
-  },
-};
+export const plan: Command = commandGroup(
+  "Shows what creating or changing a service would do, and where each task would go; nothing is done.",
+  { create, update, rollback, scale },
+);

@@ -1,0 +1,92 @@
+/** All that `muster` can be asked, as a tree: for the help, for completion and for the reference page. */
+import { commandOf, UsageError, type Command } from "../command.ts";
+import { verbs } from "../verbs.ts";
+import { groupHelp } from "./text.ts";
+
+/** A command with its whole name, such as `service plan create`. */
+export interface NamedCommand {
+  readonly name: string;
+  readonly command: Command;
+}
+
+/** The words that may follow `words`, with what each is for; null where a command takes operands instead. */
+export async function wordsAfter(words: readonly string[]): Promise<ReadonlyMap<string, string> | null> {
+  const [name, ...rest] = words;
+  if (name === undefined) return new Map(Object.entries(verbs).map(([word, { summary }]) => [word, summary]));
+  const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
+  if (entry === undefined) return null;
+  const loaded = await entry.load();
+  let commands = loaded.kind === "noun" ? loaded.commands : (loaded.command.commands ?? null);
+  for (const word of rest) {
+    const found = commands === null ? undefined : commandOf(commands, word);
+    if (found === undefined) return null;
+    commands = found.commands ?? null;
+  }
+  return commands === null ? null : new Map(Object.entries(commands).map(([word, { summary }]) => [word, summary]));
+}
+
+/** The command that `words` begin with, and how many of them are its name; null when there is none. */
+export async function commandAt(
+  words: readonly string[],
+): Promise<{ readonly found: NamedCommand; readonly length: number } | null> {
+  const [name, ...rest] = words;
+  const entry = name !== undefined && Object.hasOwn(verbs, name) ? verbs[name] : undefined;
+  if (name === undefined || entry === undefined) return null;
+  const loaded = await entry.load();
+  let command: Command | null = loaded.kind === "command" ? loaded.command : null;
+  let commands = loaded.kind === "noun" ? loaded.commands : loaded.command.commands;
+  let length = 1;
+  for (const word of rest) {
+    const next: Command | undefined = commands === undefined ? undefined : commandOf(commands, word);
+    if (next === undefined) break;
+    command = next;
+    commands = next.commands;
+    length += 1;
+  }
+  if (command === null) return null;
+  return { found: { name: words.slice(0, length).join(" "), command }, length };
+}
+
+/** Every command that does something, in the order of the help. */
+export async function allCommands(): Promise<readonly NamedCommand[]> {
+  const found: NamedCommand[] = [];
+  const add = (name: string, command: Command): void => {
+    if (command.commands === undefined) found.push({ name, command });
+    else for (const [word, each] of Object.entries(command.commands)) add(`${name} ${word}`, each);
+  };
+  for (const [name, entry] of Object.entries(verbs)) {
+    const loaded = await entry.load();
+    if (loaded.kind === "command") add(name, loaded.command);
+    else for (const [word, command] of Object.entries(loaded.commands)) add(`${name} ${word}`, command);
+  }
+  return found;
+}
+
+export function overview(): string {
+  const width = Math.max(...Object.keys(verbs).map((name) => name.length)) + 3;
+  const lines = Object.entries(verbs).map(([name, { summary }]) => `  ${name.padEnd(width)}${summary}`);
+  return [
+    "Usage: muster [--host SOCKET] VERB …",
+    "",
+    ...lines,
+    "",
+    "'muster VERB --help' says more. MUSTER_HOST or --host chooses the manager; else it is the one started last here.",
+  ].join("\n");
+}
+
+/** Of what `words` name: nothing is the whole. Throws UsageError. */
+export async function helpOf(words: readonly string[]): Promise<string> {
+  const [name] = words;
+  if (name === undefined) return overview();
+  const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
+  if (entry === undefined) throw new UsageError(`'${name}' is not a muster command: see 'muster --help'`);
+  const at = await commandAt(words);
+  const missing = words.slice(at?.length ?? 1)[0];
+  if (missing !== undefined) {
+    const known = at?.found.name ?? name;
+    throw new UsageError(`'${missing}' is not a command of 'muster ${known}': see 'muster ${known} --help'`);
+  }
+  if (at !== null) return at.found.command.help(at.found.name);
+  const loaded = await entry.load();
+  return loaded.kind === "noun" ? groupHelp(name, entry.summary, loaded.commands) : loaded.command.help(name);
+}
