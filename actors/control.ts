@@ -5,6 +5,7 @@
 import { clusterHandlers } from "./control/clusters.ts";
 import { configHandlers } from "./control/configs.ts";
 import type { ControlHandlers, ControlSources } from "./control/handlers.ts";
+import { extensionHandlers } from "./control/extensions.ts";
 import { networkHandlers } from "./control/networks.ts";
 import { nodeHandlers } from "./control/nodes.ts";
 import { resourceHandlers } from "./control/resources.ts";
@@ -28,6 +29,7 @@ export function createControl(env: Environment, sources: ControlSources): { read
       ...secretHandlers(env),
       ...configHandlers(env),
       ...volumeHandlers(env),
+      ...extensionHandlers(env),
       ...resourceHandlers(env),
     }),
   };

@@ -4,10 +4,12 @@ import {
   NodeSpec_Membership,
   TaskState,
   type ListNodesRequest_Filters,
+  type ListResourcesRequest_Filters,
   type ListServicesRequest_Filters,
   type ListTasksRequest_Filters,
   type ListVolumesRequest_Filters,
   type Node,
+  type Resource,
   type Service,
   type Task,
   type TaskSpec,
@@ -54,15 +56,22 @@ export function matchesCommon(filters: CommonFilters, { id, name, labels }: Name
   );
 }
 
-/** For secrets and configs names, prefixes and ids are alternatives of each other. */
-export function matchesSecret(filters: CommonFilters, { id, name, labels }: Named): boolean {
+/** For secrets, configs and resources names, prefixes and ids are alternatives of each other, and case does not matter. */
+export function matchesEither(filters: CommonFilters, { id, name, labels }: Named): boolean {
   const { names, namePrefixes, idPrefixes } = filters;
   const isAny = names.length + namePrefixes.length + idPrefixes.length === 0;
+  const lower = name.toLowerCase();
   const isFound =
-    names.includes(name) ||
-    namePrefixes.some((prefix) => name.startsWith(prefix)) ||
+    names.some((wanted) => wanted.toLowerCase() === lower) ||
+    namePrefixes.some((prefix) => lower.startsWith(prefix.toLowerCase())) ||
     idPrefixes.some((prefix) => id.startsWith(prefix));
   return (isAny || isFound) && hasLabels(filters.labels, labels);
+}
+
+export function matchesResource(filters: ListResourcesRequest_Filters, resource: Resource): boolean {
+  const { name = "", labels = {} } = resource.annotations ?? {};
+  const isOfKind = filters.kind === "" || filters.kind === resource.kind;
+  return isOfKind && matchesEither(filters, { id: resource.id, name, labels });
 }
 
 /** `container`, `attachment`, or the kind of a generic runtime. */

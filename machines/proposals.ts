@@ -12,6 +12,7 @@
  * P7: of the tasks that a service has made for one node, at most one of each spec version is wanted.
  * P8: a decision that names what it rests on is carried out only while that is as it was.
  * P9: no two services want one port of all nodes, and no service names a network, secret or config that is not there.
+ * P10: each resource is of a kind that is registered.
  */
 import type { Codec } from "../proto/codec.ts";
 import {
@@ -35,12 +36,15 @@ import {
   type Node,
   type NodeStatus,
   type Operation,
+  type Extension,
+  type Resource,
   type Service,
   type Task,
   type TaskStatus,
 } from "../proto/gen/messages.ts";
 import { meetsPlacement } from "./scheduling/constraints.ts";
 import { isVolumeReady } from "./scheduling/volumes.ts";
+import { extensionRemovalConflict, resourceConflict, type ResourceView } from "./resource-conflicts.ts";
 import { removalConflict, serviceConflict, type RemovedObject, type ServiceView } from "./service-conflicts.ts";
 
 /** Name of a table: of its field in StoreObject. */
@@ -48,7 +52,7 @@ export type TableName = keyof StoreObject;
 export type TableObject<Name extends TableName> = NonNullable<StoreObject[Name]>;
 
 /** The state that an operation meets: the replica's, with what the same append changes before it. */
-export interface StateView extends ServiceView {
+export interface StateView extends ServiceView, ResourceView {
   get<Name extends TableName>(table: Name, id: string): TableObject<Name> | undefined;
   /** Id of another object of the table with this one's name, case aside; undefined when the name is free or empty. */
   nameHolder<Name extends TableName>(table: Name, object: TableObject<Name>): string | undefined;
@@ -196,9 +200,13 @@ function decideRemove(view: StateView, removal: Removal, version: number, sessio
   const stored = view.get(table, removal.id);
   if (stored === undefined) return refused("notFound", "object does not exist");
   if (version !== 0 && versionOf(stored) !== version) return refused("outOfSequence", "update out of sequence");
-  // P9 from the other side.
+  // P9 and P10 from the other side.
   const isNamed = table === "network" || table === "secret" || table === "config";
-  const conflict = isNamed ? removalConflict(view, { table, object: stored } as RemovedObject) : null;
+  const conflict = isNamed
+    ? removalConflict(view, { table, object: stored } as RemovedObject)
+    : table === "extension"
+      ? extensionRemovalConflict(view, stored as Extension)
+      : null;
   if (conflict !== null) return refused(conflict.code, conflict.message);
   return change({ remove: removal });
 }
@@ -219,14 +227,17 @@ function refuseTakenName(view: StateView, { table, object }: Wrapped): Refused |
   }
 }
 
-/** P9 */
+/** P9, P10 */
 function refuseConflict(
   view: StateView,
   { table, object }: Wrapped,
   stored: TableObject<TableName> | undefined,
 ): Refused | null {
-  if (table !== "service") return null;
-  const conflict = serviceConflict(view, object as Service, (stored as Service | undefined) ?? null);
+  if (table !== "service" && table !== "resource") return null;
+  const conflict =
+    table === "resource"
+      ? resourceConflict(view, object as Resource)
+      : serviceConflict(view, object as Service, (stored as Service | undefined) ?? null);
   return conflict === null ? null : refused(conflict.code, conflict.message);
 }
 

@@ -49,6 +49,11 @@ export function demandGiven(...fields: readonly unknown[]): void {
   }
 }
 
+/** For what is told by name what it lacks. */
+export function demandId(id: string, message: string): void {
+  if (id === "") throw new RpcError(Status.INVALID_ARGUMENT, message);
+}
+
 export function notFound(noun: string, id: string): RpcError {
   return new RpcError(Status.NOT_FOUND, `${noun} ${id} not found`);
 }

@@ -1,7 +1,7 @@
 /** Control's config methods. Unlike a secret's, the data may be read. */
-import { matchesSecret } from "../../machines/list-filters.ts";
+import { matchesEither } from "../../machines/list-filters.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
-import { checkLabelsOnly, checkNotReferenced, checkConfigSpec } from "../../machines/validation/secret.ts";
+import { checkConfigSpec, checkLabelsOnly, checkNotReferenced, relabelled } from "../../machines/validation/secret.ts";
 import {
   CreateConfigResponse,
   GetConfigResponse,
@@ -43,7 +43,7 @@ export function configHandlers(env: Environment): ConfigHandlers {
       const configs: Config[] = [];
       for (const config of store.all("config")) {
         const { name = "", labels = {} } = config.spec?.annotations ?? {};
-        const isShown = filters === null || matchesSecret(filters, { id: config.id, name, labels });
+        const isShown = filters === null || matchesEither(filters, { id: config.id, name, labels });
         if (isShown) configs.push(config);
       }
       return ListConfigsResponse.create({ configs });
@@ -64,13 +64,13 @@ export function configHandlers(env: Environment): ConfigHandlers {
     },
 
     async UpdateConfig({ configId, configVersion, spec }, call) {
-      demandGiven(configVersion, spec);
+      demandGiven(configId, configVersion, spec);
       if (configVersion === null || spec === null) throw rejection(invalid("invalid argument"));
       const before = configOf(configId);
       if (before === undefined) throw notFound("config", configId);
       demand(checkLabelsOnly(before, spec));
       const after = Config.patch(before, {
-        spec: ConfigSpec.patch(before.spec ?? spec, { annotations: spec.annotations }),
+        spec: ConfigSpec.patch(before.spec ?? spec, { annotations: relabelled(before.spec?.annotations, spec) }),
       });
       await commit(env, call, replacement("config", atVersion("config", after, configVersion)));
       return UpdateConfigResponse.create({ config: stored(env, "config", after) });

@@ -1,8 +1,8 @@
 /** Control's secret methods. The data goes in and never comes out. */
-import { matchesSecret } from "../../machines/list-filters.ts";
+import { matchesEither } from "../../machines/list-filters.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
 import { redactedSecret } from "../../machines/redaction.ts";
-import { checkLabelsOnly, checkNotReferenced, checkSecretSpec } from "../../machines/validation/secret.ts";
+import { checkLabelsOnly, checkNotReferenced, checkSecretSpec, relabelled } from "../../machines/validation/secret.ts";
 import {
   CreateSecretResponse,
   GetSecretResponse,
@@ -44,7 +44,7 @@ export function secretHandlers(env: Environment): SecretHandlers {
       const secrets: Secret[] = [];
       for (const secret of store.all("secret")) {
         const { name = "", labels = {} } = secret.spec?.annotations ?? {};
-        const isShown = filters === null || matchesSecret(filters, { id: secret.id, name, labels });
+        const isShown = filters === null || matchesEither(filters, { id: secret.id, name, labels });
         if (isShown && !secret.internal) secrets.push(redactedSecret(secret));
       }
       return ListSecretsResponse.create({ secrets });
@@ -65,13 +65,13 @@ export function secretHandlers(env: Environment): SecretHandlers {
     },
 
     async UpdateSecret({ secretId, secretVersion, spec }, call) {
-      demandGiven(secretVersion, spec);
+      demandGiven(secretId, secretVersion, spec);
       if (secretVersion === null || spec === null) throw rejection(invalid("invalid argument"));
       const before = secretOf(secretId);
       if (before === undefined) throw notFound("secret", secretId);
       demand(checkLabelsOnly(before, spec));
       const after = Secret.patch(before, {
-        spec: SecretSpec.patch(before.spec ?? spec, { annotations: spec.annotations }),
+        spec: SecretSpec.patch(before.spec ?? spec, { annotations: relabelled(before.spec?.annotations, spec) }),
       });
       await commit(env, call, replacement("secret", atVersion("secret", after, secretVersion)));
       return UpdateSecretResponse.create({ secret: redactedSecret(stored(env, "secret", after)) });

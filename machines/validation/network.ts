@@ -1,5 +1,5 @@
 /** Whether a network may be, and may go. */
-import type { Cluster, IPAMOptions, Network, NetworkSpec, Service, Task } from "../../proto/gen/messages.ts";
+import type { Cluster, Driver, IPAMOptions, Network, NetworkSpec, Service, Task } from "../../proto/gen/messages.ts";
 import {
   allocationProblem,
   defaultPoolsOf,
@@ -40,13 +40,18 @@ function checkIpam(ipam: IPAMOptions | null): Refusal | null {
   return null;
 }
 
-/** No manager runs network plugins, so drivers beside Docker's own cannot be served. */
+/** No manager runs plugins, so drivers beside Docker's own cannot be served. */
+function checkDriver(driver: Driver | null, isKnown: (name: string) => boolean): Refusal | null {
+  if (driver === null) return null;
+  if (driver.name === "") return invalid("driver name: if driver is specified name is required");
+  return isKnown(driver.name) ? null : invalid(`error during lookup of plugin ${driver.name}`);
+}
+
 function checkDrivers(spec: NetworkSpec): Refusal | null {
-  const driver = spec.driverConfig?.name ?? "";
-  if (driver !== "" && driver !== overlayDriver && !nodeLocalDrivers.has(driver))
-    return invalid(`error during lookup of plugin ${driver}`);
-  const management = spec.ipam?.driver?.name ?? "";
-  if (management !== "" && management !== ipamDriver) return invalid(`error during lookup of plugin ${management}`);
+  const refusal =
+    checkDriver(spec.driverConfig, (name) => name === overlayDriver || nodeLocalDrivers.has(name)) ??
+    checkDriver(spec.ipam?.driver ?? null, (name) => name.toLowerCase() === ipamDriver);
+  if (refusal !== null) return refusal;
   for (const id of vxlanIdsOf(spec.driverConfig))
     if (!isVxlanId(id)) return invalid(`driver option ${vxlanIdOption}: ids are numbers from 1 to ${vxlanIdLast}`);
   return null;
@@ -54,21 +59,20 @@ function checkDrivers(spec: NetworkSpec): Refusal | null {
 
 export function checkNetworkSpec(spec: NetworkSpec | null): Refusal | null {
   if (spec === null) return invalid("invalid argument");
-  const driver = spec.driverConfig?.name ?? "";
   return firstRefusal(
-    () => checkDnsName(spec.annotations),
+    () =>
+      spec.ingress && spec.driverConfig !== null && spec.driverConfig.name !== overlayDriver
+        ? refuse("unimplemented", "only overlay driver is currently supported for ingress network")
+        : null,
     () => (spec.ingress && spec.attachable ? invalid("ingress network cannot be attachable") : null),
+    () => checkDnsName(spec.annotations),
     () =>
       spec.annotations?.labels[predefinedLabel] === undefined
         ? null
         : refuse(
             "permission-denied",
-            `label ${predefinedLabel} is for internally created predefined networks, so user cannot set it`,
+            `label ${predefinedLabel} is for internally created predefined networks and cannot be applied by users`,
           ),
-    () =>
-      spec.ingress && driver !== "" && driver !== overlayDriver
-        ? refuse("unimplemented", `driver '${driver}' is not supported for ingress networks`)
-        : null,
     () => checkDrivers(spec),
     () => checkIpam(spec.ipam),
   );

@@ -74,20 +74,35 @@ export class Staging {
 
   /** The network with this id, else the one with this name. */
   network(target: string): Tables["network"] | undefined {
-    const exact = this.get("network", target);
-    if (exact !== undefined || target === "") return exact;
-    const name = target.toLowerCase();
-    for (const id of [...(this.#names.get(`network/${name}`) ?? []), this.#base.byName("network", target)?.id]) {
-      const found = id === undefined ? undefined : this.get("network", id);
-      if (found?.spec?.annotations?.name.toLowerCase() === name) return found;
+    return this.get("network", target) ?? this.#named("network", target);
+  }
+
+  extension(name: string): Tables["extension"] | undefined {
+    return this.#named("extension", name);
+  }
+
+  services(): Iterable<Tables["service"]> {
+    return this.#all("service");
+  }
+
+  resources(): Iterable<Tables["resource"]> {
+    return this.#all("resource");
+  }
+
+  #named<Name extends Exclude<TableName, "task">>(table: Name, name: string): Tables[Name] | undefined {
+    if (name === "") return undefined;
+    const key = name.toLowerCase();
+    for (const id of [...(this.#names.get(`${table}/${key}`) ?? []), this.#base.byName(table, name)?.id]) {
+      const found = id === undefined ? undefined : this.get(table, id);
+      if (found !== undefined && nameKey(table, found) === key) return found;
     }
     return undefined;
   }
 
-  *services(): Iterable<Tables["service"]> {
-    const staged = this.#objects.get("service");
-    for (const service of this.#base.all("service")) if (staged?.has(service.id) !== true) yield service;
-    for (const service of staged?.values() ?? []) if (service !== null) yield service as Tables["service"];
+  *#all<Name extends Exclude<TableName, "task">>(table: Name): Iterable<Tables[Name]> {
+    const staged = this.#objects.get(table);
+    for (const object of this.#base.all(table)) if (staged?.has(object.id) !== true) yield object;
+    for (const object of staged?.values() ?? []) if (object !== null) yield object as Tables[Name];
   }
 
   /** Takes a change that was decided against this view. */

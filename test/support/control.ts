@@ -1,8 +1,15 @@
 /** A manager with Control, and services and nodes to ask it about. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ExecutionContext } from "ava";
+import { bootstrapCluster } from "../../actors/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
+import { createGrpcServer } from "../../edges/grpc/server.ts";
 import {
   Annotations,
   ContainerSpec,
+  ControlService,
   CreateServiceRequest,
   Node,
   NodeDescription,
@@ -22,6 +29,22 @@ export function world() {
   const manager = testManager();
   const control = createControl(manager.env, { leaderId: () => "manager1", authority: pki }).handlers;
   return { ...manager, manager, control };
+}
+
+/** The same for a cluster that was founded, with Control on a socket: for who asks as a client does. */
+export async function servedControl(t: ExecutionContext) {
+  const founded = world();
+  await bootstrapCluster(founded.env, pki, { advertise: "192.0.2.1:2377" });
+  const server = createGrpcServer({ telemetry: founded.env.telemetry });
+  server.add(ControlService, founded.control);
+  const folder = mkdtempSync(join(tmpdir(), "muster-"));
+  const socket = join(folder, "control.sock");
+  await server.listenUnix(socket);
+  t.teardown(async () => {
+    await server.close(0);
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return { ...founded, socket };
 }
 
 export function spec(name: string, replicas = 1, image = "bb:1"): ServiceSpec {

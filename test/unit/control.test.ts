@@ -39,6 +39,7 @@ import {
   PortConfig_PublishMode,
   RemoveExtensionRequest,
   RemoveNodeRequest,
+  RemoveResourceRequest,
   RemoveSecretRequest,
   RemoveServiceRequest,
   SecretReference,
@@ -456,5 +457,35 @@ test("resources need a registered kind, and an extension stays while there are s
   );
   await control.CreateResource(resource, call());
   const removal = RemoveExtensionRequest.create({ extensionId: extension?.id ?? "" });
-  t.is((await refusalOf(() => control.RemoveExtension(removal, call())))?.code, Status.FAILED_PRECONDITION);
+  t.deepEqual(await refusalOf(() => control.RemoveExtension(removal, call())), {
+    code: Status.INVALID_ARGUMENT,
+    message: "extension 'policy' is in use by the following resource: r",
+  });
+});
+
+test("P10: of a resource and the removal of its extension at once, one is refused", async (t) => {
+  const { control, store } = world();
+  const { extension } = await control.CreateExtension(
+    CreateExtensionRequest.create({ annotations: Annotations.create({ name: "policy" }) }),
+    call(),
+  );
+  const removal = RemoveExtensionRequest.create({ extensionId: extension?.id ?? "" });
+  const resource = (name: string) =>
+    CreateResourceRequest.create({ annotations: Annotations.create({ name }), kind: "policy" });
+  // Both look before either has written.
+  const [made, removed] = await Promise.all([
+    refusalOf(() => control.CreateResource(resource("r"), call())),
+    refusalOf(() => control.RemoveExtension(removal, call())),
+  ]);
+  t.is(made, null);
+  t.is(removed?.message, "extension 'policy' is in use by the following resource: r");
+  const [resourceR] = [...store.all("resource")];
+  await control.RemoveResource(RemoveResourceRequest.create({ resourceId: resourceR?.id ?? "" }), call());
+  const [gone, late] = await Promise.all([
+    refusalOf(() => control.RemoveExtension(removal, call())),
+    refusalOf(() => control.CreateResource(resource("s"), call())),
+  ]);
+  t.is(gone, null);
+  t.deepEqual(late, { code: Status.INVALID_ARGUMENT, message: "Kind policy is not registered" });
+  t.is(store.count("resource"), 0);
 });

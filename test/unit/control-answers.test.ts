@@ -1,0 +1,27 @@
+// What Control answers, as a transcript that can be read: test/model/control-answers.txt. REWRITE=1 writes it anew, and the
+// difference is what gets looked at; whether a stock manager says the same is asked in test/interop.
+import { readFileSync, writeFileSync } from "node:fs";
+import test from "ava";
+import { servedControl } from "../support/control.ts";
+import { controlSteps, sideAt } from "../support/control-steps.ts";
+
+const transcript = new URL("../model/control-answers.txt", import.meta.url);
+/** Characters of a request that are shown: data of secrets is long. */
+const shownMax = 160;
+
+test("Control answers each request as it did when its answers were last looked at", async (t) => {
+  const lines: string[] = [];
+  for (const { title, steps } of controlSteps) {
+    lines.push(`# ${title}`, "");
+    const side = await sideAt(t, (await servedControl(t)).socket);
+    for (const { method, request } of steps) {
+      const asked = side.unnamed(JSON.stringify(request(side)));
+      lines.push(`${method} ${asked.slice(0, shownMax)}`);
+      lines.push(`  ${side.unnamed(await side.ask(method, request(side)))}`);
+    }
+    lines.push("");
+  }
+  const said = lines.join("\n");
+  if (process.env["REWRITE"] === "1") writeFileSync(transcript, said);
+  t.deepEqual(said.split("\n"), readFileSync(transcript, "utf8").split("\n"));
+});
