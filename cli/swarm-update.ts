@@ -3,16 +3,17 @@ import { ClusterSpec, EncryptionConfig } from "../proto/gen/messages.ts";
 import { updateCluster } from "./cluster-update.ts";
 import { command, type Command } from "./command.ts";
 import { withManager } from "./manager-client.ts";
+import { clusterSettingOptions, withSettings, type ClusterSettings } from "./swarm-settings.ts";
 import { currentUnlockKey, printUnlockKey } from "./swarm-unlock-key.ts";
 
 /** The values of the flags; `parseArgs` leaves out those that were not given. */
-interface UpdateFlags {
+interface UpdateFlags extends ClusterSettings {
   readonly autolock?: boolean | undefined;
 }
 
 /** One step for each flag, in their order. */
-function changed(spec: ClusterSpec, { autolock }: UpdateFlags): ClusterSpec {
-  let next = spec;
+function changed(spec: ClusterSpec, { autolock, ...settings }: UpdateFlags): ClusterSpec {
+  let next = withSettings(spec, settings);
   if (autolock !== undefined) {
     const encryptionConfig = next.encryptionConfig ?? EncryptionConfig.create({});
     next = ClusterSpec.patch(next, {
@@ -26,6 +27,7 @@ export const update: Command = command({
   summary: "Changes settings of the cluster.",
   options: {
     autolock: { type: "boolean", help: "a manager that restarts has to be unlocked; --autolock=false ends that" },
+    ...clusterSettingOptions,
   },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {

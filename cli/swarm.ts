@@ -1,9 +1,13 @@
 /** `muster swarm`: the cluster as a whole, by Docker's names. Each verb is a file of its own. */
 import type { Command } from "./command.ts";
+import { ca } from "./swarm-ca.ts";
+import { joinToken } from "./swarm-join-token.ts";
 import { unlockKey } from "./swarm-unlock-key.ts";
 import { update } from "./swarm-update.ts";
 
 export const commands: Readonly<Record<string, Command>> = {
+  ca,
+  "join-token": joinToken,
   update,
   "unlock-key": unlockKey,
 };

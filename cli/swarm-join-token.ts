@@ -1,0 +1,53 @@
+/** `muster swarm join-token worker|manager`: how a node joins, in one line to paste. */
+import { KeyRotation, type Cluster } from "../proto/gen/messages.ts";
+import { updateCluster } from "./cluster-update.ts";
+import { command, UsageError, type Command } from "./command.ts";
+import { cluster, listNodes, withManager } from "./manager-client.ts";
+import { UserError } from "./user-error.ts";
+
+function tokenOf({ rootCa }: Cluster, role: "worker" | "manager"): string {
+  const token = rootCa?.joinTokens?.[role] ?? "";
+  if (token === "") throw new UserError(`the cluster has no ${role} token: make one with --rotate`);
+  return token;
+}
+
+export const joinToken: Command = command({
+  operands: "worker|manager",
+  min: 1,
+  max: 1,
+  summary: "Prints how a node joins; --rotate makes a new token first, and the old one is void.",
+  options: {
+    rotate: { type: "boolean", help: "makes a new token" },
+    quiet: { type: "boolean", short: "q", help: "prints the token alone" },
+  },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const [role] = operands;
+      if (role !== "worker" && role !== "manager") throw new UsageError(`unknown role ${role}`);
+      const isQuiet = values.quiet === true;
+      if (values.rotate === true) {
+        const rotation = KeyRotation.create({
+          workerJoinToken: role === "worker",
+          managerJoinToken: role === "manager",
+        });
+        await updateCluster(client, { rotation });
+        if (!isQuiet) shell.print(`Successfully rotated ${role} join token.\n`);
+      }
+      const token = tokenOf(await cluster(client), role);
+      if (isQuiet) return shell.print(token);
+      const nodes = await listNodes(client);
+      const address =
+        nodes.find(({ managerStatus }) => managerStatus?.leader === true)?.managerStatus?.addr ??
+        nodes.find(({ managerStatus }) => managerStatus !== null)?.managerStatus?.addr ??
+        "";
+      shell.print(
+        role === "worker"
+          ? `To add a worker to this swarm, run one of the following commands:\n\n` +
+              `    docker swarm join --token ${token} ${address}\n` +
+              `    muster agent --token ${token} --join ${address}\n`
+          : "To add a manager to this swarm, run the following command where the cluster's NATS can be reached, " +
+              "without a token:\n\n    muster manager --nats URL\n\n" +
+              `Nodes that joined with the manager token can ask managers for anything:\n\n    ${token}\n`,
+      );
+    }),
+});
