@@ -22,6 +22,8 @@ export interface LeaderKnowledge {
   explainTask(id: string): readonly Reason[];
   /** Empty when there is no such service. */
   explainService(id: string): readonly Reason[];
+  /** Empty when there is no such volume. */
+  explainVolume(id: string): readonly Reason[];
   planService(request: PlanServiceRequest): PlanServiceResponse;
   planRebalance(request: PlanRebalanceRequest): PlanRebalanceResponse;
 }
@@ -108,11 +110,22 @@ export function answerQuestions(
   return { stop: () => subscription.unsubscribe() };
 }
 
+function reasonsFor(knowledge: LeaderKnowledge, kind: string, id: string): readonly Reason[] {
+  switch (kind) {
+    case "task":
+      return knowledge.explainTask(id);
+    case "volume":
+      return knowledge.explainVolume(id);
+    default:
+      return knowledge.explainService(id);
+  }
+}
+
 function answer(leader: string, knowledge: LeaderKnowledge, question: LeaderQuestion): LeaderAnswer {
   try {
     if (question.why !== null) {
       const [kind = "", id = ""] = question.why.subject.split("/");
-      const reasons = kind === "task" ? knowledge.explainTask(id) : knowledge.explainService(id);
+      const reasons = reasonsFor(knowledge, kind, id);
       return LeaderAnswer.create({ leader, why: WhyResponse.create({ kind, id, reasons }) });
     }
     if (question.planService !== null) {

@@ -34,6 +34,7 @@ import { startKeyManager } from "./key-manager.ts";
 import { answerQuestions, askLeader, type LeaderKnowledge } from "./leader-questions.ts";
 import { startLeadership, type Leadership } from "./leadership.ts";
 import { createLogBroker } from "./log-broker.ts";
+import { noCsiSockets, type CsiSockets } from "../runtime/csi-sockets.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "./node-watch.ts";
 import { createOperator } from "./operator.ts";
@@ -50,6 +51,7 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly log: Log;
   readonly leases: LeaseBucket;
   readonly blobs: Blobs;
+import { startVolumes, type Volumes } from "./volumes.ts";
   readonly authority: CertificateAuthority;
   /** Where certificates outside of the cluster are signed; nowhere when absent. */
   readonly externalCa?: ExternalCa;
@@ -70,6 +72,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
 export interface ManagerServices {
   readonly ca: ServiceHandlers<typeof CAService>;
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
+  /** Controllers of storage plugins that this manager reaches; none when absent. */
+  readonly csi?: CsiSockets;
   readonly dispatcher: ServiceHandlers<typeof DispatcherService>;
   readonly logBroker: ServiceHandlers<typeof LogBrokerService>;
   readonly logs: ServiceHandlers<typeof LogsService>;
@@ -121,7 +125,8 @@ export function startManager(parts: ManagerParts): Manager {
       if (stopped) return;
       const tracing = traceOrchestration(termed);
       const orchestration = startOrchestration(tracing.environment);
-      knowledge = knowledgeOf(orchestration);
+      const volumes = startVolumes(writingAs(termed, Origin.ORIGIN_VOLUMES), parts.csi ?? noCsiSockets);
+      knowledge = knowledgeOf(orchestration, volumes);
       duties.push(
         tracing,
         orchestration,
@@ -143,16 +148,17 @@ export function startManager(parts: ManagerParts): Manager {
       stop: () => {
         stopped = true;
         knowledge = null;
+        volumes,
         for (const duty of duties.splice(0).reverse()) duty.stop();
       },
     };
   }
 
-  function knowledgeOf(orchestration: Orchestration): LeaderKnowledge {
+  function knowledgeOf(orchestration: Orchestration, volumes: Volumes): LeaderKnowledge {
     return {
       explainTask: (id) => {
         const task = replica.get("task", id);
-        return task === undefined ? [] : orchestration.explainTask(task);
+        return task === undefined ? [] : [...orchestration.explainTask(task), ...volumes.explainTask(task)];
       },
       explainService: (id) => orchestration.explainService(id),
       planService: (request) => orchestration.planService(request),
@@ -173,6 +179,7 @@ export function startManager(parts: ManagerParts): Manager {
   const logBroker = createLogBroker(environment);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority);
+      explainVolume: (id) => volumes.explain(id),
   const operator = createOperator(environment, {
     ask: (question) =>
       askLeader(environment, { own: () => knowledge, leader: () => leadership.leader()?.managerId ?? null }, question),

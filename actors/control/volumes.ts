@@ -1,7 +1,12 @@
 /** Control's volume methods. Publishing volumes to nodes is not theirs. */
 import { matchesVolume } from "../../machines/list-filters.ts";
-import { invalid, refuse } from "../../machines/refusal.ts";
-import { checkVolumeRemoval, checkVolumeSpec, checkVolumeUpdate } from "../../machines/validation/volume.ts";
+import { refuse } from "../../machines/refusal.ts";
+import {
+  checkVolumeRemoval,
+  checkVolumeSpec,
+  checkVolumeUpdate,
+  checkVolumeUpdateRequest,
+} from "../../machines/validation/volume.ts";
 import {
   CreateVolumeResponse,
   GetVolumeResponse,
@@ -12,7 +17,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Environment } from "../environment.ts";
-import { demand, demandGiven, notFound, rejection } from "./answer.ts";
+import { demand, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers } from "./handlers.ts";
 import { atVersion, commit, creation, removal, replacement, stored, transact } from "./write.ts";
 
@@ -26,7 +31,6 @@ export function volumeHandlers(env: Environment): VolumeHandlers {
   const random = env.random.fork("control/volumes");
 
   function volumeOf(id: string): Volume {
-    demandGiven(id);
     const volume = store.get("volume", id);
     if (volume === undefined) throw notFound("volume", id);
     return volume;
@@ -57,8 +61,8 @@ export function volumeHandlers(env: Environment): VolumeHandlers {
     },
 
     async UpdateVolume({ volumeId, volumeVersion, spec }, call) {
-      demandGiven(volumeId, volumeVersion, spec);
-      if (volumeVersion === null || spec === null) throw rejection(invalid("invalid argument"));
+      demand(checkVolumeUpdateRequest(volumeId, spec, volumeVersion));
+      if (volumeVersion === null || spec === null) return UpdateVolumeResponse.create();
       const before = volumeOf(volumeId);
       demand(checkVolumeUpdate(before, spec));
       const after = Volume.patch(before, { spec });

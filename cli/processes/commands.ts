@@ -9,6 +9,7 @@ import { command, UsageError, type Command } from "../command.ts";
 import { UserError } from "../user-error.ts";
 import { parseLabels } from "../values.ts";
 import { formatHostPort, parseHostPort, type HostPort } from "./addresses.ts";
+import { csiSocketPaths } from "./csi.ts";
 import { cannotWrite, defaultDataDir } from "./data-dir.ts";
 import { startManagerProcess } from "./manager.ts";
 import { serveMetrics } from "./metrics-server.ts";
@@ -30,6 +31,7 @@ const serving = {
   "default-addr-pool": { type: "string", multiple: true },
   "default-addr-pool-mask-length": { type: "string" },
   "data-path-port": { type: "string" },
+  "csi-plugin": { type: "string", multiple: true, value: "NAME=unix:///PATH" },
   ...logging,
 } as const;
 
@@ -141,6 +143,7 @@ export const manager: Command = command({
       nats: values.nats ?? null,
       metrics: address(values.metrics, null),
       networks: networksOf(values),
+      csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
       telemetry,
     };
     await runUntilEnd(telemetry, (starting) => startManagerProcess(options, starting));
@@ -216,6 +219,7 @@ export const up: Command = command({
           withAgent: values["no-agent"] !== true,
           metrics: address(values.metrics, null),
           networks: networksOf(values),
+          csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
           telemetry,
         },
         starting,
@@ -250,6 +254,7 @@ export const start: Command = command({
       withAgent: true,
       metrics: address(values.metrics, null),
       networks: networksOf(values),
+      csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
       telemetry,
     };
     const end = await runUntilEnd(

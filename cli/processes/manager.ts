@@ -37,6 +37,7 @@ import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { UserError } from "../user-error.ts";
 import { version } from "../version.ts";
 import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
+import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
 import type { NetworkDefaults } from "../../machines/network-defaults.ts";
 import { serveMetrics } from "./metrics-server.ts";
@@ -52,6 +53,8 @@ export interface ManagerProcessOptions {
   readonly metrics: HostPort | null;
   /** What a cluster that this manager founds has for its networks. */
   readonly networks: NetworkDefaults;
+  /** Storage plugins beside those of the data dir. */
+  readonly csiPlugins?: CsiSocketPaths;
   readonly telemetry: ProcessTelemetry;
 }
 
@@ -122,6 +125,8 @@ export async function startManagerProcess(
       onCrash: (actorId, error) => onBroken(new Error(`actor ${actorId} failed`, { cause: error })),
     });
     undo.push(() => host.stopAll());
+    const csi = openCsi(dataDir.path, options.csiPlugins ?? new Map());
+    undo.push(() => csi.close());
     const manager = startManager({
       managerId,
       clock,
@@ -136,6 +141,7 @@ export async function startManagerProcess(
       advertise,
       networks: options.networks,
       warnings: link.abilities,
+      csi,
       onBroken,
     });
     undo.push(async () => {

@@ -7,6 +7,7 @@ import type { NetworkDefaults } from "../../machines/network-defaults.ts";
 import { rememberHost } from "../last-host.ts";
 import { UserError } from "../user-error.ts";
 import type { HostPort } from "./addresses.ts";
+import type { CsiSocketPaths } from "./csi.ts";
 import { startManagerProcess, type ManagerProcess } from "./manager.ts";
 import type { Starting } from "./signals.ts";
 
@@ -17,6 +18,8 @@ export interface UpOptions {
   readonly withAgent: boolean;
   readonly metrics: HostPort | null;
   readonly networks: NetworkDefaults;
+  /** Storage plugins for the manager and for the agent, beside those of their data dirs. */
+  readonly csiPlugins: CsiSocketPaths;
   readonly telemetry: ProcessTelemetry;
 }
 

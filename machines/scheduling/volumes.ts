@@ -229,21 +229,30 @@ function liesIn(own: Topology | null, { segments }: Topology): boolean {
   return Object.keys(segments).every((domain) => own?.segments[domain] === segments[domain]);
 }
 
+/** What follows where the last user has gone: a node that was never told of the volume has nothing to give up. */
+function leftState(state: VolumePublishStatus_State): VolumePublishStatus_State | null {
+  switch (state) {
+    case VolumePublishStatus_State.PENDING_PUBLISH:
+      return VolumePublishStatus_State.PENDING_UNPUBLISH;
+    case VolumePublishStatus_State.PUBLISHED:
+      return VolumePublishStatus_State.PENDING_NODE_UNPUBLISH;
+    default:
+      return null;
+  }
+}
+
 /**
  * C3. The volume's publish status as its users want it: a node that uses it gets it published, one that no longer does gives it
  * up. What is being given up is left alone until it is gone; only then can it be published there again.
  */
 function publishing(volume: Volume, users: ReadonlySet<string>): readonly VolumePublishStatus[] | null {
   const listed = new Set(volume.publishStatus.map(({ nodeId }) => nodeId));
-  const isLeft = (status: VolumePublishStatus): boolean =>
-    status.state === VolumePublishStatus_State.PUBLISHED && !users.has(status.nodeId);
+  const isLeft = ({ nodeId, state }: VolumePublishStatus): boolean => leftState(state) !== null && !users.has(nodeId);
   const missing = [...users].filter((nodeId) => !listed.has(nodeId)).sort();
   if (missing.length === 0 && !volume.publishStatus.some(isLeft)) return null;
   return [
     ...volume.publishStatus.map((status) =>
-      isLeft(status)
-        ? VolumePublishStatus.patch(status, { state: VolumePublishStatus_State.PENDING_NODE_UNPUBLISH })
-        : status,
+      isLeft(status) ? VolumePublishStatus.patch(status, { state: leftState(status.state) ?? status.state }) : status,
     ),
     ...missing.map((nodeId) =>
       VolumePublishStatus.create({ nodeId, state: VolumePublishStatus_State.PENDING_PUBLISH }),

@@ -70,6 +70,7 @@ export async function served(t: ExecutionContext): Promise<Served> {
   const knowledge: LeaderKnowledge = {
     explainTask: () => reasons,
     explainService: () => [],
+    explainVolume: () => [],
     planService: (request) => answerPlan(env, request),
     planRebalance: (request) => {
       const rebalance = startRebalance(env);

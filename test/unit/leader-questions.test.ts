@@ -16,6 +16,7 @@ import { addManager, type TestManager } from "./store-kit.ts";
 const knowledge = {
   explainTask: (id: string) => [Reason.create({ waitingFor: `a node for ${id}` })],
   explainService: (id: string) => [Reason.create({ waitingFor: `tasks of ${id}` })],
+  explainVolume: (id: string) => [Reason.create({ waitingFor: `plugin of ${id}` })],
   planService: () => PlanServiceResponse.create({ name: "planned", created: 3 }),
   planRebalance: (): never => {
     throw new RpcError(Status.NOT_FOUND, "service nobody not found");

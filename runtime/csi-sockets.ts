@@ -1,0 +1,19 @@
+/** Where storage plugins are found. The real ones listen on Unix sockets (`edges/csi/`); the simulator has its own. */
+import type { Subscription } from "./ports.ts";
+import type { RpcChannel } from "./rpc.ts";
+
+export interface CsiSockets {
+  /** Names of the plugins that there are now: what volumes name as their driver. */
+  names(): readonly string[];
+  /** Tells each change of `names()`. */
+  onChange(listener: () => void): Subscription;
+  /** Rejects with RpcError UNAVAILABLE when nobody listens. */
+  dial(name: string): Promise<RpcChannel>;
+}
+
+/** For managers and agents without plugins. */
+export const noCsiSockets: CsiSockets = {
+  names: () => [],
+  onChange: () => ({ unsubscribe: () => {} }),
+  dial: () => Promise.reject(new Error("there are no storage plugins")),
+};
