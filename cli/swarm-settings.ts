@@ -3,11 +3,11 @@
  * former alone. A flag that is not given changes nothing.
  */
 import { readFileSync } from "node:fs";
+import type { Duration } from "../proto/gen/messages.ts";
 import {
   CAConfig,
   ClusterSpec,
   DispatcherConfig,
-  Duration,
   ExternalCA,
   ExternalCA_CAProtocol,
   OrchestrationConfig,
