@@ -26,10 +26,11 @@ import { bootstrapCluster, whenCluster } from "./bootstrap.ts";
 import { createCa } from "./ca.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { startCertificateSigner } from "./certificate-signer.ts";
-import { createControl } from "./control.ts";
+import { createControl, type ControlSources } from "./control.ts";
 import { createDispatcher } from "./dispatcher.ts";
 import type { Environment, Running } from "./environment.ts";
 import { createHealth } from "./health.ts";
+import { createHistory } from "./history/history.ts";
 import { startKeyManager } from "./key-manager.ts";
 import { answerQuestions, askLeader, type LeaderKnowledge } from "./leader-questions.ts";
 import { startLeadership, type Leadership } from "./leadership.ts";
@@ -180,6 +181,16 @@ export function startManager(parts: ManagerParts): Manager {
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority);
       explainVolume: (id) => volumes.explain(id),
+  const controlSources: ControlSources = {
+    leaderId: () => leadership.leader()?.managerId ?? "",
+    authority,
+    ...(parts.externalCa === undefined ? {} : { externalCa: parts.externalCa }),
+  };
+  const history = createHistory(environment, {
+    log,
+    blobs,
+    controlAt: (past, leaderId) => createControl(past, { ...controlSources, leaderId: () => leaderId }).handlers,
+  });
   const operator = createOperator(environment, {
     ask: (question) =>
       askLeader(environment, { own: () => knowledge, leader: () => leadership.leader()?.managerId ?? null }, question),
@@ -189,12 +200,13 @@ export function startManager(parts: ManagerParts): Manager {
       return leader === null ? null : { id: leader.managerId, epoch: leader.epoch };
     },
     log,
+    history,
     addr: advertise,
     warnings: () => parts.warnings,
     health: () => ({ healthy: progress.isHealthy(), progressAgeMs: progress.ageMs() }),
     sessions: () => [...dispatcher.sessions()].length,
   });
-  const running: readonly Running[] = [leadership, progress, membership, dispatcher, ca, logBroker, watch];
+  const running: readonly Running[] = [leadership, progress, membership, dispatcher, ca, logBroker, watch, history];
   return {
     environment,
     replica,
@@ -206,11 +218,7 @@ export function startManager(parts: ManagerParts): Manager {
       logBroker: logBroker.handlers,
       logs: logBroker.logs,
       health: createHealth(environment, () => progress.isHealthy()).handlers,
-      control: createControl(environment, {
-        leaderId: () => leadership.leader()?.managerId ?? "",
-        authority,
-        ...(parts.externalCa === undefined ? {} : { externalCa: parts.externalCa }),
-      }).handlers,
+      control: createControl(environment, controlSources).handlers,
       watch: watch.handlers,
       operator: operator.handlers,
       resourceAllocator: createResourceAllocator(environment).handlers,

@@ -2,8 +2,6 @@
  * The Operator service: what the muster command asks beyond SwarmKit's API. It only passes on what others know, and asks
  * the leader for what only the leader knows.
  */
-import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain-network.ts";
-import { taskName } from "../machines/list-filters.ts";
 import {
   Certificate,
   IssuanceStatus,
@@ -14,9 +12,7 @@ import {
   RotateCertificateResponse,
   StatusResponse,
   WhyRequest,
-  WhyResponse,
   type LeaderQuestion,
-  type Network,
   type Node,
   type OperatorService,
   type Service,
@@ -26,6 +22,8 @@ import type { Log } from "../runtime/ports.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
 import { transact } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
+import { explainSubject } from "./explain-subject.ts";
+import type { HistoryPort } from "./history/history.ts";
 import { demandAnswer, type Asked } from "./leader-questions.ts";
 import { controlRollout } from "./rollout-control.ts";
 import { findVersion } from "./version-at.ts";
@@ -35,6 +33,7 @@ export interface OperatorSources {
   ask(question: Partial<LeaderQuestion>): Promise<Asked>;
   explainNode(node: Node): readonly Reason[];
   readonly log: Log;
+  readonly history: HistoryPort;
   /** The present leader; null when none is known. */
   leader(): { readonly id: string; readonly epoch: number } | null;
   /** host:port that workers use. */
@@ -47,63 +46,13 @@ export interface OperatorSources {
   sessions(): number;
 }
 
-type Subject =
-  | { readonly kind: "task"; readonly object: Task; readonly name: string }
-  | { readonly kind: "service"; readonly object: Service; readonly name: string }
-  | { readonly kind: "node"; readonly object: Node; readonly name: string }
-  | { readonly kind: "network"; readonly object: Network; readonly name: string };
-
 export function createOperator(
   env: Environment,
   sources: OperatorSources,
 ): { readonly handlers: ServiceHandlers<typeof OperatorService> } {
   const { store } = env;
 
-  function* subjects(): Iterable<Subject> {
-    for (const object of store.all("service")) {
-      yield { kind: "service", object, name: object.spec?.annotations?.name ?? "" };
-    }
-    for (const object of store.all("node")) yield { kind: "node", object, name: object.description?.hostname ?? "" };
-    for (const object of store.all("network")) yield { kind: "network", object, name: nameOfNetwork(object) };
-    for (const object of store.all("task")) yield { kind: "task", object, name: taskName(object) };
-  }
-
-  /** By id, then by name, then by unique prefix of an id; `web.2` also means the newest task of that slot. */
-  function find(text: string): Subject {
-    if (text === "")
-      throw new RpcError(Status.INVALID_ARGUMENT, "say which task, service, node or network: its id or name");
-    let named: Subject | null = null;
-    let slot: Subject | null = null;
-    const prefixed: Subject[] = [];
-    for (const subject of subjects()) {
-      if (subject.object.id === text) return subject;
-      if (subject.name === text) named ??= subject;
-      if (subject.object.id.startsWith(text)) prefixed.push(subject);
-      // Tasks come in order of creation, so the last one is the newest.
-      if (subject.kind === "task" && subject.name.startsWith(`${text}.`)) slot = subject;
-    }
-    const found = named ?? slot;
-    if (found !== null) return found;
-    if (prefixed.length > 1) {
-      throw new RpcError(Status.INVALID_ARGUMENT, `${text} is ambiguous (${prefixed.length} matches found)`);
-    }
-    const only = prefixed[0];
-    if (only === undefined) throw new RpcError(Status.NOT_FOUND, `no task, service, node or network is called ${text}`);
-    return only;
-  }
-
-  async function reasonsFor(subject: Subject): Promise<readonly Reason[]> {
-    if (subject.kind === "node") {
-      const { object: node } = subject;
-      const lacking = explainNodeNetworks(node, store.tasksByNode(node.id), store.all("network"));
-      return [...sources.explainNode(node), ...lacking];
-    }
-    if (subject.kind === "network") {
-      const [cluster] = store.all("cluster");
-      const all = { networks: store.all("network"), services: store.all("service"), tasks: store.all("task") };
-      return explainNetwork(subject.object, { ...all, nodes: store.all("node"), cluster });
-    }
-    const { kind, object } = subject;
+  async function askAbout(kind: "task" | "service", object: Task | Service): Promise<readonly Reason[]> {
     const asked = await sources.ask({ why: WhyRequest.create({ subject: `${kind}/${object.id}` }) });
     const since = object.meta?.updatedAt ?? null;
     if (asked.kind === "unanswered") {
@@ -112,7 +61,7 @@ export function createOperator(
           waitingFor: `the leader: ${asked.reason}`,
           since,
           wokenBy: asked.wokenBy,
-          tried: kind === "task" ? lastWords(object) : [],
+          tried: "status" in object ? lastWords(object) : [],
         }),
       ];
     }
@@ -124,11 +73,12 @@ export function createOperator(
 
   return {
     handlers: {
-      async Why({ subject: text }) {
-        const subject = find(text);
-        const { kind, name, object } = subject;
-        return WhyResponse.create({ kind, id: object.id, name, reasons: await reasonsFor(subject) });
-      },
+      Why: ({ subject }) =>
+        explainSubject(store, subject, {
+          explainNode: (node) => sources.explainNode(node),
+          explainTask: (task) => askAbout("task", task),
+          explainService: (service) => askAbout("service", service),
+        }),
 
       async PlanService(request) {
         return demandAnswer(await sources.ask({ planService: request }), "planService");
@@ -142,6 +92,10 @@ export function createOperator(
         if (time === null) throw new RpcError(Status.INVALID_ARGUMENT, "a time is required");
         return findVersion({ log: sources.log, clock: env.clock }, time);
       },
+
+      ReadAt: (request, call) => sources.history.readAt(request, call),
+
+      History: (request, sink, call) => sources.history.tell(request, sink, call),
 
       ControlRollout: (request, call) => controlRollout(env, request, call),
 

@@ -12,7 +12,7 @@ function unreadable(): RpcError {
 }
 
 /** When the record was written, by its writer's clock; null when the log no longer has it. */
-function timeOf(log: Log, clock: Clock, sequence: number): Promise<Timestamp | null> {
+export function timeOf(log: Log, clock: Clock, sequence: number): Promise<Timestamp | null> {
   return new Promise((resolve, reject) => {
     const timer = clock.setTimeout(() => end(() => reject(unreadable())), answerTimeoutMs);
     let isOver = false;
@@ -68,9 +68,11 @@ export async function findVersion(
     }
   }
   if (low === bounds.first && bounds.first > 1) {
+    const oldest = await timeOf(log, clock, bounds.first);
+    const when = oldest === null ? "" : `, of ${new Date(oldest.seconds * 1_000 + oldest.nanos / 1e6).toISOString()}`;
     throw new RpcError(
       Status.OUT_OF_RANGE,
-      `nothing is kept of that time: the oldest version in the log is ${bounds.first}`,
+      `nothing is kept of that time: the oldest version in the log is ${bounds.first}${when}`,
     );
   }
   return FindVersionResponse.create({ version: low - 1, time: found });

@@ -126,6 +126,11 @@ export class Replica implements Store {
     return this.#writer;
   }
 
+  /** When the last record applied was written, by its writer's clock; null before the first. */
+  get time(): Timestamp | null {
+    return this.#time;
+  }
+
   /** Bytes of all records that this replica has applied itself; those before a loaded snapshot do not count. */
   get recordBytes(): number {
     return this.#recordBytes;

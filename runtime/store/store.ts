@@ -66,6 +66,8 @@ export interface Commit {
   readonly version: number;
   /** Milliseconds since the epoch, by the writer's clock. */
   readonly time: number;
+  /** Node id of the manager that wrote it; absent where a snapshot took the place of what was missed. */
+  readonly writer?: string;
   readonly changes: readonly ObjectChange[];
   /** In the order of `changes`; empty when none is traced and nobody is named. For telemetry and history only. */
   readonly causes: readonly Cause[];

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
+import { createHistory } from "../../actors/history/history.ts";
 import { askLeader, type LeaderKnowledge } from "../../actors/leader-questions.ts";
 import { createOperator } from "../../actors/operator.ts";
 import { startRebalance } from "../../actors/rebalance.ts";
@@ -79,12 +80,18 @@ export async function served(t: ExecutionContext): Promise<Served> {
       return plan;
     },
   };
+  const history = createHistory(env, {
+    ...retained,
+    controlAt: (past, leaderId) => createControl(past, { leaderId: () => leaderId, authority: pki }).handlers,
+  });
+  t.teardown(() => history.stop());
   server.add(
     OperatorService,
     createOperator(env, {
       ask: (question) => askLeader(env, { own: () => knowledge, leader: () => "manager1" }, question),
       explainNode: () => [],
       log: retained.log,
+      history,
       leader: () => ({ id: "manager1", epoch: 1 }),
       addr: "192.0.2.1:2377",
       warnings: () => [],

@@ -27,6 +27,7 @@ test("why finds a task by slot, a service by name and a node by id prefix", asyn
       Promise.resolve({ kind: "answered", answer: LeaderAnswer.create({ why: WhyResponse.create({ reasons }) }) }),
     explainNode: () => [],
     log: retainedOf(manager).log,
+    history: { readAt: () => Promise.reject(new Error("not asked")), tell: () => undefined },
     leader: () => ({ id: "manager1", epoch: 4 }),
     addr: "192.0.2.1:2377",
     warnings: () => [],

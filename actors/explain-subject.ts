@@ -1,0 +1,78 @@
+/** What is asked about with `why`: a task, service, node or network of a store, and what it waits for. */
+import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain-network.ts";
+import { taskName } from "../machines/list-filters.ts";
+import { WhyResponse, type Network, type Node, type Reason, type Service, type Task } from "../proto/gen/messages.ts";
+import { RpcError, Status } from "../runtime/rpc.ts";
+import type { Store } from "../runtime/store/store.ts";
+
+type Subject =
+  | { readonly kind: "task"; readonly object: Task; readonly name: string }
+  | { readonly kind: "service"; readonly object: Service; readonly name: string }
+  | { readonly kind: "node"; readonly object: Node; readonly name: string }
+  | { readonly kind: "network"; readonly object: Network; readonly name: string };
+
+/** Who knows more than the store says. */
+export interface Explainers {
+  explainNode(node: Node): readonly Reason[];
+  explainTask(task: Task): readonly Reason[] | Promise<readonly Reason[]>;
+  explainService(service: Service): readonly Reason[] | Promise<readonly Reason[]>;
+}
+
+/** `text`: id, unique id prefix or name. Rejects with NOT_FOUND or INVALID_ARGUMENT. */
+export async function explainSubject(store: Store, text: string, explainers: Explainers): Promise<WhyResponse> {
+  const subject = find(store, text);
+  const { kind, name, object } = subject;
+  return WhyResponse.create({ kind, id: object.id, name, reasons: await reasonsFor(store, subject, explainers) });
+}
+
+function* subjects(store: Store): Iterable<Subject> {
+  for (const object of store.all("service")) {
+    yield { kind: "service", object, name: object.spec?.annotations?.name ?? "" };
+  }
+  for (const object of store.all("node")) yield { kind: "node", object, name: object.description?.hostname ?? "" };
+  for (const object of store.all("network")) yield { kind: "network", object, name: nameOfNetwork(object) };
+  for (const object of store.all("task")) yield { kind: "task", object, name: taskName(object) };
+}
+
+/** By id, then by name, then by unique prefix of an id; `web.2` also means the newest task of that slot. */
+function find(store: Store, text: string): Subject {
+  if (text === "")
+    throw new RpcError(Status.INVALID_ARGUMENT, "say which task, service, node or network: its id or name");
+  let named: Subject | null = null;
+  let slot: Subject | null = null;
+  const prefixed: Subject[] = [];
+  for (const subject of subjects(store)) {
+    if (subject.object.id === text) return subject;
+    if (subject.name === text) named ??= subject;
+    if (subject.object.id.startsWith(text)) prefixed.push(subject);
+    // Tasks come in order of creation, so the last one is the newest.
+    if (subject.kind === "task" && subject.name.startsWith(`${text}.`)) slot = subject;
+  }
+  const found = named ?? slot;
+  if (found !== null) return found;
+  if (prefixed.length > 1) {
+    throw new RpcError(Status.INVALID_ARGUMENT, `${text} is ambiguous (${prefixed.length} matches found)`);
+  }
+  const only = prefixed[0];
+  if (only === undefined) throw new RpcError(Status.NOT_FOUND, `no task, service, node or network is called ${text}`);
+  return only;
+}
+
+async function reasonsFor(store: Store, subject: Subject, explainers: Explainers): Promise<readonly Reason[]> {
+  switch (subject.kind) {
+    case "node": {
+      const { object: node } = subject;
+      const lacking = explainNodeNetworks(node, store.tasksByNode(node.id), store.all("network"));
+      return [...explainers.explainNode(node), ...lacking];
+    }
+    case "network": {
+      const [cluster] = store.all("cluster");
+      const all = { networks: store.all("network"), services: store.all("service"), tasks: store.all("task") };
+      return explainNetwork(subject.object, { ...all, nodes: store.all("node"), cluster });
+    }
+    case "task":
+      return explainers.explainTask(subject.object);
+    case "service":
+      return explainers.explainService(subject.object);
+  }
+}

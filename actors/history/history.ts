@@ -1,0 +1,51 @@
+/** Looking back: reads at earlier versions and histories of objects, on every manager, one rebuild at a time. */
+import type { HistoryRequest, HistoryResponse, ReadAtRequest, ReadAtResponse } from "../../proto/gen/messages.ts";
+import type { Blobs, Log } from "../../runtime/ports.ts";
+import type { CallContext, Sink } from "../../runtime/rpc.ts";
+import type { ControlHandlers } from "../control/handlers.ts";
+import type { Environment, Running } from "../environment.ts";
+import { Pasts } from "./pasts.ts";
+import { createReadAt } from "./read-at.ts";
+import { tellHistory } from "./tell.ts";
+import { Turns } from "./turns.ts";
+
+/** What the Operator service passes on. */
+export interface HistoryPort {
+  readAt(request: ReadAtRequest, call: CallContext): Promise<ReadAtResponse>;
+  tell(request: HistoryRequest, sink: Sink<HistoryResponse>, call: CallContext): void;
+}
+
+export interface HistoryParts {
+  readonly log: Log;
+  readonly blobs: Blobs;
+  /** Control over another environment; `leaderId`: who led then. */
+  controlAt(env: Environment, leaderId: string): ControlHandlers;
+}
+
+export function createHistory(env: Environment, { log, blobs, controlAt }: HistoryParts): HistoryPort & Running {
+  const { clock, telemetry } = env;
+  const parts = { log, blobs, clock, telemetry };
+  const turns = new Turns();
+  const pasts = new Pasts(parts, turns);
+  const followers = new Set<() => void>();
+  const seconds = telemetry.metrics.histogram(
+    "muster_history_seconds",
+    "From a question about the past to its answer.",
+  );
+  const readAt = createReadAt(env, { ...parts, pasts, controlAt });
+  return {
+    async readAt(request, call) {
+      const begun = clock.now();
+      try {
+        return await readAt(request, call);
+      } finally {
+        seconds.observe((clock.now() - begun) / 1_000);
+      }
+    },
+    tell: (request, sink, call) => tellHistory({ ...parts, env, turns, followers }, request, sink, call),
+    stop() {
+      pasts.stop();
+      for (const end of [...followers]) end();
+    },
+  };
+}

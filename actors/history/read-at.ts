@@ -1,0 +1,185 @@
+/**
+ * Answers a method that only reads as it would have answered at an earlier version: the same handlers, over a rebuilt
+ * state and with a clock that stands still at that moment.
+ *
+ * A1: nothing is written: only methods that read are let through, and what they run on has no way to the ledger.
+ */
+import { explainService, explainTask, type ExplainView } from "../../machines/explain.ts";
+import { explainGlobal } from "../../machines/explain-global.ts";
+import { readScheduleStatus } from "../../machines/jobs/runs.ts";
+import type { MethodDescriptor } from "../../proto/codec.ts";
+import {
+  ControlRolloutRequest,
+  ControlService,
+  NodeStatus_State,
+  OperatorService,
+  ReadAtResponse,
+  Reason,
+  Timestamp,
+  type Node,
+  type ReadAtRequest,
+} from "../../proto/gen/messages.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import { RpcError, Status, type CallContext } from "../../runtime/rpc.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import type { Store } from "../../runtime/store/store.ts";
+import type { ControlHandlers } from "../control/handlers.ts";
+import type { Environment } from "../environment.ts";
+import { explainSubject } from "../explain-subject.ts";
+import { controlRollout } from "../rollout-control.ts";
+import { whyRollout } from "../rollout-view.ts";
+import type { PastParts } from "./base.ts";
+import { versionOf } from "./moment.ts";
+import type { Pasts } from "./pasts.ts";
+
+export interface ReadAtParts extends PastParts {
+  readonly pasts: Pasts;
+  /** Control over another environment; `leaderId`: who led then. */
+  controlAt(env: Environment, leaderId: string): ControlHandlers;
+}
+
+type AnyMethod = MethodDescriptor<unknown, unknown>;
+type Answerer = (past: PastEnvironment, request: unknown, call: CallContext) => unknown;
+
+interface PastEnvironment {
+  readonly env: Environment;
+  readonly control: ControlHandlers;
+}
+
+interface Reading {
+  readonly method: AnyMethod;
+  readonly answer: Answerer;
+}
+
+/** By HTTP/2 path: what may be read at an earlier version (A1). */
+const readings: ReadonlyMap<string, Reading> = new Map([
+  ...Object.entries(ControlService.methods as unknown as Readonly<Record<string, AnyMethod>>)
+    .filter(([name]) => /^(?:Get|List)/.test(name))
+    .map(([name, method]): [string, Reading] => [
+      method.path,
+      {
+        method,
+        answer: ({ control }, request, call) =>
+          (control as unknown as Readonly<Record<string, (request: unknown, call: CallContext) => unknown>>)[name]?.(
+            request,
+            call,
+          ),
+      },
+    ]),
+  reading(OperatorService.methods.Why, ({ env }, { subject }) =>
+    explainSubject(env.store, subject, {
+      explainNode: (node) => whyNode(node),
+      explainTask: (task) => explainTask(task, viewOf(env)),
+      explainService: (service) =>
+        service.spec?.global == null ? explainService(service, viewOf(env)) : explainGlobal(service, viewOf(env)),
+    }),
+  ),
+  reading(OperatorService.methods.ControlRollout, ({ env }, request, call) => {
+    if (request.action !== ControlRolloutRequest.create({}).action) {
+      throw new RpcError(Status.INVALID_ARGUMENT, "a rollout of the past can only be looked at");
+    }
+    return controlRollout(env, request, call);
+  }),
+]);
+
+function reading<Request, Response>(
+  method: MethodDescriptor<Request, Response>,
+  answer: (past: PastEnvironment, request: Request, call: CallContext) => Response | Promise<Response>,
+): [string, Reading] {
+  return [method.path, { method: method as unknown as AnyMethod, answer: answer as Answerer }];
+}
+
+/** What a node said and what was said of it; what its manager had in memory then is not kept. */
+function whyNode({ status, meta }: Node): readonly Reason[] {
+  if (status?.state === NodeStatus_State.READY) return [];
+  const names = new Map<number, string>(Object.entries(NodeStatus_State).map(([name, number]) => [number, name]));
+  const state = (names.get(status?.state ?? 0) ?? "UNKNOWN").toLowerCase();
+  return [
+    Reason.create({
+      waitingFor: `its registration: it was ${state}`,
+      since: meta?.updatedAt ?? null,
+      tried: [status?.message ?? ""].filter((text) => text !== ""),
+    }),
+  ];
+}
+
+function viewOf({ store, clock }: Environment): ExplainView {
+  return {
+    nowMs: clock.now(),
+    service: (id) => store.get("service", id),
+    node: (id) => store.get("node", id),
+    slot: (serviceId, slot, nodeId) => [...store.tasksAt(serviceId, slot, nodeId)],
+    tasks: (serviceId) => store.tasksByService(serviceId),
+    nodes: () => store.all("node"),
+    schedule: (serviceId) => readScheduleStatus(store.get("resource", serviceId)),
+    placement: ({ status }) => [
+      Reason.create({
+        waitingFor: "a node that takes it",
+        since: status?.timestamp ?? null,
+        tried: [status?.err ?? ""].filter((text) => text !== ""),
+      }),
+    ],
+    rollout: (service) => whyRollout(store, service, clock.now()),
+  };
+}
+
+export function createReadAt(
+  env: Environment,
+  parts: ReadAtParts,
+): (request: ReadAtRequest, call: CallContext) => Promise<ReadAtResponse> {
+  const known = new WeakMap<Replica, { readonly version: number; readonly past: PastEnvironment }>();
+
+  function environmentAt(replica: Replica): PastEnvironment {
+    const before = known.get(replica);
+    if (before?.version === replica.version) return before.past;
+    const store: Store = replica;
+    const past = pastEnvironment(env, store, millisecondsOf(replica.time));
+    const made = { env: past, control: parts.controlAt(past, replica.writer) };
+    known.set(replica, { version: replica.version, past: made });
+    return made;
+  }
+
+  return async ({ version, time, method, request }, call) => {
+    const moment = time === null ? { version: version ?? 0 } : { time };
+    if (time === null && version === null) throw new RpcError(Status.INVALID_ARGUMENT, "say which version or time");
+    const found = method === "" ? null : readings.get(method);
+    if (found === undefined) {
+      throw new RpcError(Status.INVALID_ARGUMENT, `${method} cannot be asked of the past: it does more than read`);
+    }
+    const wanted = await versionOf({ ...parts, store: env.store }, moment);
+    const replica = await parts.pasts.at(wanted, call.signal);
+    const shown = { version: replica.version, time: replica.time };
+    if (found === null) return ReadAtResponse.create(shown);
+    let decoded: unknown;
+    try {
+      decoded = found.method.request.decode(request);
+    } catch {
+      throw new RpcError(Status.INVALID_ARGUMENT, `malformed request of ${method}`);
+    }
+    const response = await found.answer(environmentAt(replica), decoded, call);
+    return ReadAtResponse.create({ ...shown, response: found.method.response.encode(response) });
+  };
+}
+
+/** A1: time stands still and nothing can be written. */
+function pastEnvironment(env: Environment, store: Store, nowMs: number): Environment {
+  const { clock } = env;
+  return {
+    ...env,
+    store,
+    clock: {
+      now: () => nowMs,
+      setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
+      clearTimeout: (timer) => clock.clearTimeout(timer),
+      soon: (callback) => clock.soon(callback),
+    },
+    proposer: {
+      propose: () =>
+        Promise.resolve({ kind: "refused", code: ErrorCode.malformed, message: "the past cannot be changed" }),
+    },
+  };
+}
+
+function millisecondsOf(time: Timestamp | null): number {
+  return time === null ? 0 : time.seconds * 1_000 + time.nanos / 1e6;
+}

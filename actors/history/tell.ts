@@ -1,0 +1,258 @@
+/**
+ * Tells the history of an object: rebuilds the oldest state that is wanted, applies the log to it up to now, and sends what
+ * the story makes of it (`machines/history/story.ts`). With `follow` it then goes on with what this manager's replica sees.
+ *
+ * H1: the replay has its turn with the other rebuilds, and stops reading while its caller has too much before it.
+ * H2: between the last record of the replay and the first live one nothing is missed: both are at one version when it changes over.
+ */
+import { Story, type Attribution } from "../../machines/history/story.ts";
+import { subjectOf, toldKinds, type StoreChange, type Subject, type ToldKind } from "../../machines/history/objects.ts";
+import {
+  HistoryResponse,
+  Origin,
+  type HistoryEntry,
+  type HistoryRequest,
+  type Timestamp,
+} from "../../proto/gen/messages.ts";
+import { RpcError, Status, type CallContext, type Sink } from "../../runtime/rpc.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+import { sleep } from "../../runtime/store/wait.ts";
+import type { Environment } from "../environment.ts";
+import { findVersion } from "../version-at.ts";
+import { loadBase, type Extent, type PastParts } from "./base.ts";
+import { unreadable } from "./moment.ts";
+import { replayTo } from "./replay.ts";
+import type { Turns } from "./turns.ts";
+
+/** Entries of one message, at most; and what a caller may have before it while more is read for it, in bytes. */
+const entriesPerMessage = 100;
+const bufferedBytesMax = 1024 * 1024;
+/** Between two looks at a caller that has too much before it, in milliseconds. */
+const paceMs = 20;
+/** A follower that does not take this much is cut off, in bytes. */
+const followerBytesMax = 8 * 1024 * 1024;
+/** How long what follows is added up before a follower is told, in milliseconds. */
+const followEveryMs = 500;
+/** `last` is this at most: so many entries may wait in memory. */
+const lastMax = 10_000;
+/** Those who follow at once; each is asked about every change. */
+const followersMax = 200;
+
+export interface Telling extends PastParts {
+  readonly env: Environment;
+  readonly turns: Turns;
+  /** Who follows now. */
+  readonly followers: Set<() => void>;
+}
+
+const unknown: Attribution = { caller: null, origin: Origin.ORIGIN_UNKNOWN };
+
+/** Returns at once; rejects nothing: what is wrong ends the stream. */
+export function tellHistory(
+  telling: Telling,
+  request: HistoryRequest,
+  sink: Sink<HistoryResponse>,
+  call: CallContext,
+): void {
+  const work = async (): Promise<void> => {
+    const asked = read(telling.env, request);
+    const live = await telling.turns.take(() => replay(telling, request, asked, sink, call), call.signal);
+    if (live === null) sink.end();
+  };
+  work().catch((error: unknown) => {
+    const known = error instanceof RpcError ? error : new RpcError(Status.INTERNAL, "the history could not be told");
+    if (known !== error) telling.telemetry.log.error({ err: error }, "a history could not be told");
+    sink.end(known);
+  });
+}
+
+interface Asked {
+  readonly kind: ToldKind;
+  readonly subject: Subject;
+}
+
+function read({ store, managerId }: Environment, request: HistoryRequest): Asked {
+  const { follow, until, since } = request;
+  const kind = toldKinds.find((each) => each === request.kind);
+  if (kind === undefined) {
+    throw new RpcError(
+      Status.INVALID_ARGUMENT,
+      `there is no history of '${request.kind}': ask for ${toldKinds.join(", ")}`,
+    );
+  }
+  const text = kind === "node" && request.subject === "self" ? managerId : request.subject;
+  if (text === "") throw new RpcError(Status.INVALID_ARGUMENT, `say which ${kind}: its id or name`);
+  if (follow && until !== null) throw new RpcError(Status.INVALID_ARGUMENT, "what is followed has no end: no 'until'");
+  if (since !== null && until !== null && milliseconds(since, 0) > milliseconds(until, 0)) {
+    throw new RpcError(Status.INVALID_ARGUMENT, "'since' is after 'until'");
+  }
+  const subject = subjectOf(kind, text, store.all(kind));
+  if (subject === "ambiguous") throw new RpcError(Status.INVALID_ARGUMENT, `${kind} ${text} is ambiguous`);
+  return { kind, subject };
+}
+
+/** Sends all up to now; null when that is the end, else what follows goes on by itself. */
+async function replay(
+  telling: Telling,
+  request: HistoryRequest,
+  { kind, subject }: Asked,
+  sink: Sink<HistoryResponse>,
+  call: CallContext,
+): Promise<"live" | null> {
+  const { env, clock } = telling;
+  const { store } = env;
+  const from = await versionAt(telling, request.since);
+  // What is written later belongs to those who follow.
+  const to = request.until === null ? store.version : await versionAt(telling, request.until);
+  const replica = await baseBefore(telling, Math.min(from, to));
+  // A telling whose end is before all that is kept has nothing to tell.
+  const names = { store: replica as Store };
+  const story = new Story(
+    {
+      kind,
+      subject,
+      sinceMs: milliseconds(request.since, 0),
+      untilMs: milliseconds(request.until, Number.POSITIVE_INFINITY),
+      nodeName: (id) => names.store.get("node", id)?.description?.hostname ?? id,
+    },
+    replica.all(kind),
+  );
+  const writer = new EntryWriter(sink, request.last, replica);
+  const listening = replica.watch((commit) => takeCommit(story, commit));
+  const isGone = (): boolean => call.signal.aborted;
+  const isEnough = (): boolean =>
+    isGone() || story.size >= entriesPerMessage || sink.bufferedBytes() > bufferedBytesMax;
+  for (let target = to; ; target = store.version) {
+    while (replica.version < target) {
+      const outcome = await replayTo(telling, replica, target, isEnough);
+      if (isGone()) return null;
+      writer.take(story.flush());
+      if (outcome === "gap") throw new RpcError(Status.OUT_OF_RANGE, "the history was shortened just now: ask again");
+      if (outcome === "broken") {
+        throw new RpcError(Status.DATA_LOSS, `the log cannot be read on from version ${replica.version}`);
+      }
+      if (outcome === "silent") throw unreadable();
+      while (sink.bufferedBytes() > bufferedBytesMax && !isGone()) await sleep(clock, paceMs);
+    }
+    if (!request.follow || replica.version >= store.version) break;
+  }
+  listening.unsubscribe();
+  writer.take(story.flush());
+  writer.end();
+  if (!story.hasSubject && !request.follow) {
+    throw new RpcError(Status.NOT_FOUND, `no such ${kind}: ${request.subject}, also not in the history that is kept`);
+  }
+  if (!request.follow) return null;
+  // H2: no wait between here and the look at the versions above.
+  names.store = store;
+  follow(telling, story, sink, call);
+  return "live";
+}
+
+function follow(
+  { env, clock, followers }: Telling,
+  story: Story,
+  sink: Sink<HistoryResponse>,
+  { signal }: CallContext,
+): void {
+  if (followers.size >= followersMax) throw new RpcError(Status.RESOURCE_EXHAUSTED, "too many follow histories");
+  const watching = env.store.watch((commit) => takeCommit(story, commit));
+  let timer = clock.setTimeout(look, followEveryMs);
+  const end = (error?: RpcError): void => {
+    if (!followers.delete(stop)) return;
+    watching.unsubscribe();
+    clock.clearTimeout(timer);
+    sink.end(error, "drop");
+  };
+  const stop = (): void => end(new RpcError(Status.UNAVAILABLE, "this manager is stopping"));
+  followers.add(stop);
+  signal.addEventListener("abort", () => end());
+  function look(): void {
+    const entries = story.flush();
+    if (entries.length > 0) sink.write(HistoryResponse.create({ entries }));
+    if (sink.bufferedBytes() > followerBytesMax) {
+      end(new RpcError(Status.RESOURCE_EXHAUSTED, "the history was read too slowly"));
+      return;
+    }
+    timer = clock.setTimeout(look, followEveryMs);
+  }
+}
+
+function takeCommit(story: Story, { version, time, writer = "", changes, causes }: Commit): void {
+  const commit = { version, timeMs: time, writer };
+  let at = 0;
+  for (const cause of causes) {
+    const end = Math.min(changes.length, at + cause.changes);
+    for (; at < end; at += 1) story.take(commit, changes[at] as StoreChange, cause);
+  }
+  for (; at < changes.length; at += 1) story.take(commit, changes[at] as StoreChange, unknown);
+}
+
+/** The version at a time; of a time before all that is kept, 0. */
+async function versionAt(parts: PastParts, time: Timestamp | null): Promise<number> {
+  if (time === null) return 0;
+  try {
+    return (await findVersion(parts, time)).version;
+  } catch (error) {
+    if (error instanceof RpcError && error.code === Status.OUT_OF_RANGE) return 0;
+    throw error;
+  }
+}
+
+/** The newest state that can be rebuilt and is no later than `version`; the oldest of all if there is none. */
+async function baseBefore(parts: PastParts, version: number): Promise<Replica> {
+  const base = await loadBase(parts, ({ bases }: Extent) =>
+    bases.some((each) => each <= version) ? version : (bases.at(-1) ?? 0),
+  );
+  if (base === null || base.kind !== "base") throw unreadable();
+  return base.replica;
+}
+
+function milliseconds(time: Timestamp | null, otherwise: number): number {
+  return time === null ? otherwise : time.seconds * 1_000 + time.nanos / 1e6;
+}
+
+/** Sends entries as they come, or only the last of them. */
+class EntryWriter {
+  readonly #sink: Sink<HistoryResponse>;
+  readonly #last: number;
+  readonly #oldest: Partial<HistoryResponse>;
+  #waiting: HistoryEntry[] = [];
+  #omitted = 0;
+  #isBegun = false;
+
+  constructor(sink: Sink<HistoryResponse>, last: number, { version, time }: Replica) {
+    this.#sink = sink;
+    this.#last = last === 0 ? 0 : Math.min(last, lastMax);
+    this.#oldest = { oldestVersion: version, oldestTime: time };
+  }
+
+  take(entries: readonly HistoryEntry[]): void {
+    if (this.#last === 0) {
+      for (let at = 0; at < entries.length; at += entriesPerMessage) {
+        this.#write(entries.slice(at, at + entriesPerMessage));
+      }
+      return;
+    }
+    this.#waiting.push(...entries);
+    const over = this.#waiting.length - this.#last;
+    if (over <= 0) return;
+    this.#omitted += over;
+    this.#waiting = this.#waiting.slice(over);
+  }
+
+  end(): void {
+    const waiting = this.#waiting;
+    for (let at = 0; at < waiting.length; at += entriesPerMessage) {
+      this.#write(waiting.slice(at, at + entriesPerMessage));
+    }
+    if (!this.#isBegun) this.#write([]);
+  }
+
+  #write(entries: readonly HistoryEntry[]): void {
+    const begin = this.#isBegun ? {} : { ...this.#oldest, omitted: this.#omitted };
+    this.#isBegun = true;
+    this.#sink.write(HistoryResponse.create({ ...begin, entries }));
+  }
+}

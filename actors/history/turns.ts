@@ -1,0 +1,37 @@
+/**
+ * One at a time: whoever rebuilds an earlier state may need as much memory as the present one takes, and its share of the
+ * processor.
+ */
+import { RpcError, Status } from "../../runtime/rpc.ts";
+
+/** Who waits beyond this many is refused. At a second each, the last waits about as long as a command does (25 s). */
+export const waitingMax = 16;
+
+export class Turns {
+  #last: Promise<unknown> = Promise.resolve();
+  #waiting = 0;
+
+  /** How many have their turn, or wait for it. */
+  get size(): number {
+    return this.#waiting;
+  }
+
+  /** Rejects as `work` does, and with RESOURCE_EXHAUSTED when too many wait. Who gave up by then has no turn. */
+  async take<Result>(work: () => Promise<Result>, signal?: AbortSignal): Promise<Result> {
+    if (this.#waiting > waitingMax) {
+      throw new RpcError(Status.RESOURCE_EXHAUSTED, "too many look back at once: try again in a moment");
+    }
+    this.#waiting += 1;
+    const before = this.#last;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#last = promise;
+    try {
+      await before;
+      if (signal?.aborted === true) throw new RpcError(Status.CANCELLED, "cancelled");
+      return await work();
+    } finally {
+      this.#waiting -= 1;
+      resolve();
+    }
+  }
+}

@@ -1,0 +1,195 @@
+/**
+ * Tells the history of an object from the commits of the log: each change of it is an entry, and what changed elsewhere
+ * because of it is added up beneath. Fed with every commit from some version on, in order.
+ *
+ * T1: entries come in the order of their versions; what follows an entry after a later one has come is told in an entry of
+ *     the same version without fields.
+ */
+import { HistoryEntry, type Caller, type Origin, type Service, type Task } from "../../proto/gen/messages.ts";
+import { Consequences, countTask, timestampOf } from "./consequences.ts";
+import { differenceOf } from "./fields.ts";
+import { isMeant, nameOf, type StoreChange, type Subject, type ToldKind, type ToldObjects } from "./objects.ts";
+import { differentReferences, rolloutWord } from "./references.ts";
+
+export interface ToldCommit {
+  readonly version: number;
+  readonly timeMs: number;
+  /** Node id of the manager that wrote it. */
+  readonly writer: string;
+}
+
+export interface Attribution {
+  readonly caller: Caller | null;
+  readonly origin: Origin;
+}
+
+type Told = Extract<StoreChange, { readonly action: string }>;
+
+interface Tracked {
+  readonly id: string;
+  name: string;
+  /** The entry that what follows belongs to; null: its change came before what is told. */
+  entry: Pick<HistoryEntry, "version" | "time"> | null;
+  readonly followed: Consequences;
+}
+
+export interface StoryOptions {
+  readonly kind: ToldKind;
+  readonly subject: Subject;
+  /** Changes before this time, in milliseconds, are only kept in mind. */
+  readonly sinceMs: number;
+  /** Later ones are not told. */
+  readonly untilMs: number;
+  nodeName(id: string): string;
+}
+
+export class Story {
+  readonly #options: StoryOptions;
+  readonly #tracked = new Map<string, Tracked>();
+  #ready: HistoryEntry[] = [];
+
+  /** `present`: the objects of its kind in the state that the first commit follows. */
+  constructor(options: StoryOptions, present: Iterable<ToldObjects[ToldKind]>) {
+    this.#options = options;
+    for (const object of present) this.#find(object);
+  }
+
+  /** Whether any object was meant so far. */
+  get hasSubject(): boolean {
+    return this.#tracked.size > 0;
+  }
+
+  /** Entries to be told. */
+  get size(): number {
+    return this.#ready.length;
+  }
+
+  take(commit: ToldCommit, change: StoreChange, by: Attribution): void {
+    const { kind, sinceMs, untilMs } = this.#options;
+    if (!("action" in change)) return;
+    const isTold = commit.timeMs >= sinceMs && commit.timeMs <= untilMs;
+    if (change.table === kind) {
+      const tracked = this.#find(change.object as ToldObjects[ToldKind]);
+      if (tracked !== undefined && isTold) this.#takeOwn(tracked, commit, change, by);
+    }
+    if (isTold && this.#tracked.size > 0 && change.table !== kind) this.#takeOther(commit, change, by);
+  }
+
+  /** What is to be told now, with what followed so far. */
+  flush(): readonly HistoryEntry[] {
+    for (const tracked of this.#tracked.values()) this.#tellFollowed(tracked);
+    const ready = this.#ready;
+    this.#ready = [];
+    return ready;
+  }
+
+  #find(object: ToldObjects[ToldKind]): Tracked | undefined {
+    const { kind, subject } = this.#options;
+    const name = nameOf(kind, object);
+    const known = this.#tracked.get(object.id);
+    if (known !== undefined) {
+      if (name !== "") known.name = name;
+      return known;
+    }
+    if (!isMeant(subject, kind, object.id, name)) return undefined;
+    const tracked = { id: object.id, name, entry: null, followed: new Consequences() };
+    this.#tracked.set(object.id, tracked);
+    return tracked;
+  }
+
+  #takeOwn(tracked: Tracked, { version, timeMs, writer }: ToldCommit, change: Told, by: Attribution): void {
+    const { kind } = this.#options;
+    const [object, old] = [change.object as ToldObjects[ToldKind], change.old as ToldObjects[ToldKind] | null];
+    const isUpdate = change.action === "update" && old !== null;
+    const { fields, omitted } =
+      change.action === "remove" ? { fields: [], omitted: 0 } : differenceOf(kind, isUpdate ? old : null, object);
+    if (isUpdate && fields.length === 0) {
+      this.#takeNotes(tracked, object, old, by, timeMs);
+      return;
+    }
+    for (const other of this.#tracked.values()) this.#tellFollowed(other);
+    const time = timestampOf(timeMs);
+    const entry = HistoryEntry.create({
+      version,
+      time,
+      kind,
+      objectId: tracked.id,
+      name: tracked.name,
+      action: change.action,
+      fields,
+      fieldsOmitted: omitted,
+      caller: by.caller,
+      origin: by.origin,
+      writer,
+    });
+    this.#ready.push(entry);
+    tracked.entry = { version, time };
+    if (isUpdate) this.#takeNotes(tracked, object, old, by, timeMs);
+  }
+
+  /** What the system notes down in an object itself is something that follows. */
+  #takeNotes(
+    tracked: Tracked,
+    object: ToldObjects[ToldKind],
+    old: ToldObjects[ToldKind],
+    by: Attribution,
+    atMs: number,
+  ): void {
+    if (this.#options.kind !== "service") return;
+    const [now, before] = [object as Service, old as Service];
+    const word = rolloutWord(now);
+    if (word === rolloutWord(before) || word === "") return;
+    tracked.followed.say(`rollout ${word}`, by.origin, atMs, now.updateStatus?.message ?? "");
+  }
+
+  #takeOther({ timeMs }: ToldCommit, change: Told, { origin }: Attribution): void {
+    const { kind, nodeName } = this.#options;
+    if (change.table === "task" && (kind === "service" || kind === "node")) {
+      const task: Task = change.object;
+      const tracked = this.#tracked.get(kind === "service" ? task.serviceId : task.nodeId);
+      if (tracked === undefined) return;
+      const where =
+        kind === "node"
+          ? (task.serviceAnnotations?.name ?? task.serviceId)
+          : task.nodeId === ""
+            ? ""
+            : nodeName(task.nodeId);
+      const isGone = change.action === "remove";
+      countTask(tracked.followed, change.old, isGone ? null : task, where, origin, timeMs);
+    } else if (change.table === "service" && (kind === "secret" || kind === "config" || kind === "network")) {
+      const service = change.action === "remove" ? null : change.object;
+      const { begun, ended } = differentReferences(kind, change.old, service);
+      const name = nameOf("service", change.object);
+      for (const id of begun) this.#tracked.get(id)?.followed.say(`service ${name} began to use it`, origin, timeMs);
+      for (const id of ended) this.#tracked.get(id)?.followed.say(`service ${name} uses it no more`, origin, timeMs);
+    } else if (change.table === "manager" && kind === "node") {
+      const isAlive = change.action !== "remove" && change.object.alive;
+      if (isAlive === (change.old?.alive ?? false)) return;
+      const tracked = this.#tracked.get(change.object.id);
+      tracked?.followed.say(isAlive ? "its manager serves" : "its manager is gone", origin, timeMs);
+    }
+  }
+
+  /** T1 */
+  #tellFollowed(tracked: Tracked): void {
+    if (tracked.followed.isEmpty) return;
+    const followed = tracked.followed.take();
+    const { entry, id, name } = tracked;
+    const last = this.#ready.at(-1);
+    if (entry !== null && last?.objectId === id && last.version === entry.version && last.followed.length === 0) {
+      this.#ready[this.#ready.length - 1] = HistoryEntry.patch(last, { followed });
+      return;
+    }
+    this.#ready.push(
+      HistoryEntry.create({
+        version: entry?.version ?? 0,
+        time: entry?.time ?? null,
+        kind: this.#options.kind,
+        objectId: id,
+        name,
+        action: entry === null ? "before" : "",
+        followed,
+      }),
+    );
+  }
+}
