@@ -6,6 +6,7 @@
  * A2: who shows a valid certificate renews that node, whatever token it sends.
  */
 import { isSettled, joiningNode, renewal } from "../machines/issuance.ts";
+import { unlockKeyOf } from "../machines/unlock-key.ts";
 import {
   GetRootCACertificateResponse,
   GetUnlockKeyResponse,
@@ -27,9 +28,6 @@ import { RpcError, Status, type CallContext, type ServiceHandlers } from "../run
 import type { CertificateAuthority } from "./ca-port.ts";
 import { commit, creation } from "./control/write.ts";
 import type { Environment, Running } from "./environment.ts";
-
-/** Subsystem of the unlock key among the cluster's keys (SwarmKit's name). */
-const unlockSubsystem = "manager";
 
 export interface Ca extends Running {
   readonly ca: ServiceHandlers<typeof CAService>;
@@ -122,9 +120,9 @@ export function createCa(env: Environment, authority: CertificateAuthority): Ca 
       },
 
       GetUnlockKey() {
-        const { unlockKeys, meta } = cluster();
-        const key = unlockKeys.find(({ subsystem }) => subsystem === unlockSubsystem)?.key;
-        return GetUnlockKeyResponse.create({ unlockKey: key ?? new Uint8Array(), version: meta?.version ?? null });
+        const present = cluster();
+        const unlockKey = unlockKeyOf(present) ?? new Uint8Array();
+        return GetUnlockKeyResponse.create({ unlockKey, version: present.meta?.version ?? null });
       },
     },
 

@@ -9,6 +9,7 @@ import {
   Origin,
   type CAService,
   type ControlService,
+  type DataKeysService,
   type DispatcherService,
   type HealthService,
   type LogBrokerService,
@@ -21,13 +22,19 @@ import {
 import type { NetworkDefaults } from "../machines/network-defaults.ts";
 import type { Blobs, LeaseBucket, Log } from "../runtime/ports.ts";
 import type { ServiceHandlers } from "../runtime/rpc.ts";
+import { Keyring } from "../runtime/store/keyring.ts";
 import { Replica } from "../runtime/store/replica.ts";
+import { SealedBlobs } from "../runtime/store/sealed-blobs.ts";
+import { SealedLog } from "../runtime/store/sealed-log.ts";
+import type { Vault } from "../runtime/store/vault.ts";
 import { bootstrapCluster, whenCluster } from "./bootstrap.ts";
 import { createCa } from "./ca.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { startCertificateSigner } from "./certificate-signer.ts";
 import { createControl, type ControlSources } from "./control.ts";
+import { createDataKeys, startKeyFetch, startKeyRotation, type FetchKeys } from "./data-keys.ts";
 import { createDispatcher } from "./dispatcher.ts";
+import { noCsiSockets, type CsiSockets } from "../runtime/csi-sockets.ts";
 import type { Environment, Running } from "./environment.ts";
 import { createHealth } from "./health.ts";
 import { createHistory } from "./history/history.ts";
@@ -35,7 +42,6 @@ import { startKeyManager } from "./key-manager.ts";
 import { answerQuestions, askLeader, type LeaderKnowledge } from "./leader-questions.ts";
 import { startLeadership, type Leadership } from "./leadership.ts";
 import { createLogBroker } from "./log-broker.ts";
-import { noCsiSockets, type CsiSockets } from "../runtime/csi-sockets.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "./node-watch.ts";
 import { createOperator } from "./operator.ts";
@@ -46,22 +52,29 @@ import { startProgress } from "./progress.ts";
 import { startRootRotation } from "./root-rotation.ts";
 import type { ExternalCa } from "./external-ca-port.ts";
 import { createResourceAllocator } from "./resource-allocator.ts";
+import { startVolumes, type Volumes } from "./volumes.ts";
 import { createWatch, type WatchOptions } from "./watch.ts";
 
 export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly log: Log;
   readonly leases: LeaseBucket;
   readonly blobs: Blobs;
-import { startVolumes, type Volumes } from "./volumes.ts";
   readonly authority: CertificateAuthority;
   /** Where certificates outside of the cluster are signed; nowhere when absent. */
   readonly externalCa?: ExternalCa;
+  /** This manager's own keys: all that goes to the log and to the blobs is sealed under them. */
+  readonly vault: Vault;
+  readonly fetchKeys: FetchKeys;
+  /** Managers to ask for keys that nobody known here has: what the operator named. */
+  readonly seeds?: readonly string[];
   /** host:port that workers reach this manager at. */
   readonly advertise: string;
   /** What a cluster that this manager founds has for its networks; Swarm's defaults when absent. */
   readonly networks?: NetworkDefaults;
   /** What the NATS server cannot promise, in sentences for the operator. */
   readonly warnings: readonly string[];
+  /** Controllers of storage plugins that this manager reaches; none when absent. */
+  readonly csi?: CsiSockets;
   /** How much Watch remembers; its own bounds when absent. */
   readonly watch?: WatchOptions;
   /** Encodes even the proposals that stay in this process: for simulations. */
@@ -73,8 +86,7 @@ import { startVolumes, type Volumes } from "./volumes.ts";
 export interface ManagerServices {
   readonly ca: ServiceHandlers<typeof CAService>;
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
-  /** Controllers of storage plugins that this manager reaches; none when absent. */
-  readonly csi?: CsiSockets;
+  readonly dataKeys: ServiceHandlers<typeof DataKeysService>;
   readonly dispatcher: ServiceHandlers<typeof DispatcherService>;
   readonly logBroker: ServiceHandlers<typeof LogBrokerService>;
   readonly logs: ServiceHandlers<typeof LogsService>;
@@ -88,6 +100,7 @@ export interface ManagerServices {
 export interface Manager extends Running {
   readonly environment: Environment;
   readonly replica: Replica;
+  readonly keyring: Keyring;
   readonly leadership: Leadership;
   readonly services: ManagerServices;
   /** Resolves when the replica has caught up and there is a cluster: from then on it can serve. */
@@ -96,7 +109,12 @@ export interface Manager extends Running {
 }
 
 export function startManager(parts: ManagerParts): Manager {
-  const { log, leases, blobs, authority, advertise, onBroken } = parts;
+  const { leases, authority, advertise, onBroken, vault } = parts;
+  const keyring = new Keyring(vault, parts.random.fork("keyring"));
+  // Whoever reads or writes the log or a snapshot does it through these, and never sees a sealed byte.
+  const sealing = parts.random.fork("seal");
+  const log = new SealedLog(parts.log, keyring, sealing);
+  const blobs = new SealedBlobs(parts.blobs, keyring, { random: sealing, clock: parts.clock });
   const replica = new Replica();
   let knowledge: LeaderKnowledge | null = null;
   const leadership: Leadership = startLeadership(
@@ -112,6 +130,7 @@ export function startManager(parts: ManagerParts): Manager {
     },
   );
   const environment: Environment = { ...parts, store: replica, proposer: leadership.proposer };
+  const keys = { vault, keyring, fetchKeys: parts.fetchKeys, addr: advertise, seeds: parts.seeds ?? [] };
 
   function startDuties(epoch: number): Running {
     const duties: Running[] = [];
@@ -131,10 +150,12 @@ export function startManager(parts: ManagerParts): Manager {
       duties.push(
         tracing,
         orchestration,
+        volumes,
         answerQuestions(termed, knowledge),
         startNodeWatch(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
         startCertificateSigner(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority, parts.externalCa),
         startRootRotation(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
+        startKeyRotation(termed, keys),
         startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),
       );
     };
@@ -149,7 +170,6 @@ export function startManager(parts: ManagerParts): Manager {
       stop: () => {
         stopped = true;
         knowledge = null;
-        volumes,
         for (const duty of duties.splice(0).reverse()) duty.stop();
       },
     };
@@ -161,6 +181,7 @@ export function startManager(parts: ManagerParts): Manager {
         const task = replica.get("task", id);
         return task === undefined ? [] : [...orchestration.explainTask(task), ...volumes.explainTask(task)];
       },
+      explainVolume: (id) => volumes.explain(id),
       explainService: (id) => orchestration.explainService(id),
       planService: (request) => orchestration.planService(request),
       planRebalance: (request) => orchestration.planRebalance(request),
@@ -175,12 +196,13 @@ export function startManager(parts: ManagerParts): Manager {
   const membership = startMembership(environment, {
     addr: advertise,
     checksum: () => replica.checksum,
+    keyring,
     trouble: () => dispatcher.trouble(),
   });
+  const keyFetch = startKeyFetch(environment, keys);
   const logBroker = createLogBroker(environment);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority);
-      explainVolume: (id) => volumes.explain(id),
   const controlSources: ControlSources = {
     leaderId: () => leadership.leader()?.managerId ?? "",
     authority,
@@ -206,14 +228,26 @@ export function startManager(parts: ManagerParts): Manager {
     health: () => ({ healthy: progress.isHealthy(), progressAgeMs: progress.ageMs() }),
     sessions: () => [...dispatcher.sessions()].length,
   });
-  const running: readonly Running[] = [leadership, progress, membership, dispatcher, ca, logBroker, watch, history];
+  const running: readonly Running[] = [
+    leadership,
+    progress,
+    keyFetch,
+    membership,
+    dispatcher,
+    ca,
+    logBroker,
+    watch,
+    history,
+  ];
   return {
     environment,
     replica,
+    keyring,
     leadership,
     services: {
       ca: ca.ca,
       nodeCa: ca.nodeCa,
+      dataKeys: createDataKeys(keys),
       dispatcher: dispatcher.handlers,
       logBroker: logBroker.handlers,
       logs: logBroker.logs,

@@ -5,6 +5,7 @@
 import { Manager, ManagerBeat, Operation, ProposeRequest_Mode, StoreObject } from "../proto/gen/messages.ts";
 import { membershipMachine } from "../machines/membership.ts";
 import { sameBytes } from "../machines/session-message.ts";
+import type { Keyring } from "../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../runtime/subjects.ts";
 import type { Environment, Running } from "./environment.ts";
 
@@ -13,6 +14,8 @@ export interface MembershipOptions {
   readonly addr: string;
   /** Checksum of the last record that the own replica applied; empty before the first. Without it replicas are not compared. */
   readonly checksum?: () => Uint8Array;
+  /** The data keys that this manager has, which it tells the leader of. */
+  readonly keyring?: Keyring;
   /** What the own dispatcher thinks of its nodes: the leader moves nothing while a manager misses some. */
   readonly trouble?: () => { readonly missing: number; readonly isHolding: boolean };
 }
@@ -28,7 +31,9 @@ export function startMembership(env: Environment, options: MembershipOptions): R
 
   const isRight = (): boolean => {
     const record = store.get("manager", managerId);
-    return record !== undefined && record.alive && record.addr === options.addr;
+    if (record === undefined || !record.alive || record.addr !== options.addr) return false;
+    const held = options.keyring?.keys ?? [];
+    return record.heldKeys.length === held.length && record.heldKeys.every(({ id }, at) => id === held[at]?.id);
   };
   const tell = (): void => hosted.actor.send({ type: isRight() ? "record.right" : "record.wrong" });
 
@@ -48,7 +53,12 @@ export function startMembership(env: Environment, options: MembershipOptions): R
       },
       announce: () => {
         if (isRight()) return;
-        const manager = Manager.create({ id: managerId, addr: options.addr, alive: true });
+        const manager = Manager.create({
+          id: managerId,
+          addr: options.addr,
+          alive: true,
+          heldKeys: options.keyring?.held ?? [],
+        });
         const operations = [Operation.create({ put: StoreObject.create({ manager }) })];
         // What failed is tried again by the chart; the store tells what became of it.
         void proposer.propose({ operations, mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposeTimeoutMs });
@@ -60,6 +70,7 @@ export function startMembership(env: Environment, options: MembershipOptions): R
     if (options.checksum !== undefined) remember(checksums, commit.version, options.checksum());
     if (commit.changes.some((change) => change.table === "manager" && change.object.id === managerId)) tell();
   });
+  const keys = options.keyring?.onChange(tell);
   const heard = bus.subscribe(managerBeats, ({ data }) => {
     const beat = decodeBeat(data);
     if (beat === null || beat.managerId === managerId || beat.checksum.length === 0) return;
@@ -83,6 +94,7 @@ export function startMembership(env: Environment, options: MembershipOptions): R
       if (stopped) return;
       stopped = true;
       watch.unsubscribe();
+      keys?.unsubscribe();
       heard.unsubscribe();
       hosted.stop();
     },

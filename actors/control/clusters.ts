@@ -1,8 +1,9 @@
 /** Control's cluster methods: reading (without keys), changing the spec, and rotating what joining rests on. */
 import { checkClusterSpec } from "../../machines/validation/cluster.ts";
 import { matchesCommon } from "../../machines/list-filters.ts";
-import { invalid, refuse } from "../../machines/refusal.ts";
+import { invalid } from "../../machines/refusal.ts";
 import { redactedCluster, withoutSigningKey } from "../../machines/redaction.ts";
+import { unlockKeyBytes, unlockKeysAfter } from "../../machines/unlock-key.ts";
 import {
   Cluster,
   GetClusterResponse,
@@ -67,13 +68,14 @@ export function clusterHandlers(env: Environment, sources: ControlSources): Clus
       if (clusterVersion === null || spec === null) throw rejection(invalid("invalid argument"));
       const before = clusterOf(clusterId);
       demand(checkClusterSpec(spec));
-      if (rotation?.managerUnlockKey === true) {
-        throw rejection(refuse("unimplemented", "there is no unlock key to rotate: managers cannot be locked"));
-      }
       const { rootCa } = before;
       const root = rootCa === null || spec.caConfig === null ? rootCa : await changedRoot(rootCa, spec.caConfig);
       const after = Cluster.patch(before, {
         spec: withoutSigningKey(spec),
+        unlockKeys: unlockKeysAfter(before, spec, {
+          rotates: rotation?.managerUnlockKey === true,
+          draw: () => random.bytes(unlockKeyBytes),
+        }),
         rootCa: rotation === null || root === null ? root : rotated(root, rotation),
       });
       await commit(env, call, replacement("cluster", atVersion("cluster", after, clusterVersion)));

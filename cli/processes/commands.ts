@@ -6,12 +6,14 @@ import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { networkDefaults, networkDefaultsProblem, type NetworkDefaults } from "../../machines/network-defaults.ts";
 import { runAgent } from "../agent-process.ts";
 import { command, UsageError, type Command } from "../command.ts";
+import type { Shell } from "../shell.ts";
 import { UserError } from "../user-error.ts";
 import { parseLabels } from "../values.ts";
 import { formatHostPort, parseHostPort, type HostPort } from "./addresses.ts";
 import { csiSocketPaths } from "./csi.ts";
 import { cannotWrite, defaultDataDir } from "./data-dir.ts";
 import { startManagerProcess } from "./manager.ts";
+import type { ManagerInvitation } from "./manager-join.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { Interrupted, settled, untilSignal, type Starting } from "./signals.ts";
 import { startHello } from "./start.ts";
@@ -34,6 +36,13 @@ const serving = {
   "csi-plugin": { type: "string", multiple: true, value: "NAME=unix:///PATH" },
   ...logging,
 } as const;
+
+function tellLocked(shell: Shell): (controlSocket: string) => void {
+  return (controlSocket) =>
+    shell.remark(
+      `The manager is locked: its keys are encrypted. It goes on when it gets the unlock key:\n  muster swarm unlock --host unix://${controlSocket}`,
+    );
+}
 
 /** By the flags of `docker swarm init`. They count when a cluster is founded; throws UsageError. */
 function networksOf(values: {
@@ -131,7 +140,12 @@ async function runUntilEnd<Running extends { stop(): Promise<void> }>(
 
 export const manager: Command = command({
   summary: "Runs one manager; without --nats with a nats-server of its own under the data dir.",
-  options: { ...serving, nats: { type: "string" } },
+  options: {
+    ...serving,
+    nats: { type: "string", value: "URL", help: "a NATS that is there; several managers share one" },
+    join: { type: "string", value: "ADDR:PORT", help: "a manager of the cluster that this one is to join" },
+    token: { type: "string", value: "TOKEN", help: "the token with which managers join: 'muster token manager'" },
+  },
   run: async ({ values }) => {
     if (values["data-dir"] === undefined)
       throw new UsageError("--data-dir is missing: where the manager keeps its state");
@@ -141,6 +155,7 @@ export const manager: Command = command({
       listen: address(values.listen, defaultListen) as HostPort,
       advertise: advertised(values.advertise, values.listen),
       nats: values.nats ?? null,
+      join: invitation(values),
       metrics: address(values.metrics, null),
       networks: networksOf(values),
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
@@ -149,6 +164,17 @@ export const manager: Command = command({
     await runUntilEnd(telemetry, (starting) => startManagerProcess(options, starting));
   },
 });
+
+/** Throws UsageError unless both or neither are given. */
+function invitation(values: {
+  readonly join?: string | undefined;
+  readonly token?: string | undefined;
+}): ManagerInvitation | null {
+  const { join: address, token } = values;
+  if (address === undefined && token === undefined) return null;
+  if (address === undefined || token === undefined) throw new UsageError("--join and --token belong together");
+  return { address: formatHostPort(parseHostPort(address, defaultPort)), token };
+}
 
 /** An advertised address without a port has the port that is listened on. */
 function advertised(advertise: string | undefined, listen: string | undefined): HostPort | null {
@@ -216,6 +242,7 @@ export const up: Command = command({
           dataDir,
           listen: address(values.listen, defaultListen) as HostPort,
           advertise: advertised(values.advertise, values.listen),
+          onLocked: tellLocked(shell),
           withAgent: values["no-agent"] !== true,
           metrics: address(values.metrics, null),
           networks: networksOf(values),
@@ -252,6 +279,7 @@ export const start: Command = command({
       listen,
       advertise: advertised(values.advertise, values.listen),
       withAgent: true,
+      onLocked: tellLocked(shell),
       metrics: address(values.metrics, null),
       networks: networksOf(values),
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),

@@ -7,13 +7,15 @@
  */
 import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from "node:fs";
 import { homedir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { UserError } from "../user-error.ts";
 
 export interface DataDir {
   readonly path: string;
   read(name: string): string | null;
   write(name: string, text: string): void;
+  /** Nothing happens where there is no such file. */
+  remove(name: string): void;
   /** Gives up the ownership; the files stay. */
   release(): void;
 }
@@ -62,6 +64,7 @@ export function openDataDir(path: string): DataDir {
     path,
     read: (name) => readOr(join(path, name), null),
     write: (name, text) => writeWhole(join(path, name), text),
+    remove: (name) => rmSync(join(path, name), { force: true }),
     release: () => rmSync(owner, { force: true }),
   };
 }
@@ -85,4 +88,11 @@ function writeWhole(path: string, text: string): void {
     closeSync(file);
   }
   renameSync(next, path);
+  // The new name survives a power failure only when the folder is on the disk, too.
+  const folder = openSync(dirname(path), "r");
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
+  }
 }

@@ -10,13 +10,16 @@ import {
   type ManagerIdentity,
 } from "../../actors/manager-certificate.ts";
 import { startManager, type Manager } from "../../actors/manager.ts";
+import { startManagerLock, type ManagerLock } from "../../actors/manager-lock.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
 import { ListenError } from "../../edges/grpc/listener.ts";
 import {
   CAService,
   ControlService,
+  DataKeysService,
   DispatcherService,
   HealthService,
+  LockService,
   LogBrokerService,
   LogsService,
   NodeCAService,
@@ -31,6 +34,7 @@ import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { NatsServerProblem } from "../../runtime/nats/server.ts";
 import { Host } from "../../runtime/host.ts";
 import * as pki from "../../runtime/pki/index.ts";
+import type { Vault } from "../../runtime/store/vault.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
@@ -39,6 +43,9 @@ import { version } from "../version.ts";
 import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
+import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
+import { serveLocked } from "./locked.ts";
+import { joinAsManager, keyFetcher, type ManagerInvitation } from "./manager-join.ts";
 import type { NetworkDefaults } from "../../machines/network-defaults.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
@@ -51,6 +58,10 @@ export interface ManagerProcessOptions {
   /** An outside NATS; null: one of its own under the data dir. */
   readonly nats: string | null;
   readonly metrics: HostPort | null;
+  /** How it joins a cluster that is there; null: it founds one, or has joined before. */
+  readonly join: ManagerInvitation | null;
+  /** Called when it needs the unlock key to go on. */
+  readonly onLocked?: (controlSocket: string) => void;
   /** What a cluster that this manager founds has for its networks. */
   readonly networks: NetworkDefaults;
   /** Storage plugins beside those of the data dir. */
@@ -85,6 +96,30 @@ export async function startManagerProcess(
   try {
     const random = new SystemRandom();
     const clock = new SystemClock();
+    const host = new Host({
+      clock,
+      telemetry,
+      onCrash: (actorId, error) => onBroken(new Error(`actor ${actorId} failed`, { cause: error })),
+    });
+    undo.push(() => host.stopAll());
+    const controlSocket = join(dataDir.path, "control.sock");
+    const lock = startManagerLock({ host, random, telemetry, disk: keyFileDisk(dataDir) });
+    undo.push(() => lock.stop());
+    if (lock.isLocked()) {
+      const locked = await serveLocked(lock, controlSocket, telemetry);
+      undo.push(() => locked.close());
+      options.onLocked?.(controlSocket);
+      await unlessEnding(lock.opened(), ending);
+      await locked.close();
+    }
+    const vault = await lock.opened().catch((error: unknown) => {
+      throw unusable(dataDir, error);
+    });
+    adoptIdentity(dataDir, vault);
+    if (options.join !== null && vault.fields.nodeCertificate === "") {
+      const nodeId = await unlessEnding(joinAsManager(options.join, vault), ending);
+      dataDir.write("node-id", `${nodeId}\n`);
+    }
     const managerId = nodeIdOf(dataDir, random);
     const advertise = formatHostPort(options.advertise ?? { host: advertisedHost(listen.host), port: listen.port });
 
@@ -119,12 +154,6 @@ export async function startManagerProcess(
     undo.push(() => link.drain());
     for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
 
-    const host = new Host({
-      clock,
-      telemetry,
-      onCrash: (actorId, error) => onBroken(new Error(`actor ${actorId} failed`, { cause: error })),
-    });
-    undo.push(() => host.stopAll());
     const csi = openCsi(dataDir.path, options.csiPlugins ?? new Map());
     undo.push(() => csi.close());
     const manager = startManager({
@@ -138,6 +167,9 @@ export async function startManagerProcess(
       leases: link.leases,
       blobs: link.blobs,
       authority: pki,
+      vault,
+      fetchKeys: keyFetcher(vault),
+      seeds: options.join === null ? [] : [options.join.address],
       advertise,
       networks: options.networks,
       warnings: link.abilities,
@@ -149,23 +181,29 @@ export async function startManagerProcess(
       manager.stop();
     });
     await withTimeout(
-      unlessEnding(manager.ready(), ending),
+      unlessEnding(Promise.race([manager.ready(), lacksKeysForGood(manager, vault)]), ending),
       readyTimeoutMs,
       "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
     );
 
     const identity = {
-      load: () => readIdentity(dataDir),
+      load: (): ManagerIdentity | null => {
+        const { nodeKey: keyPem, nodeCertificate: certificatePem } = vault.fields;
+        return keyPem === "" || certificatePem === "" ? null : { keyPem, certificatePem };
+      },
       save: ({ certificatePem, keyPem }: ManagerIdentity) =>
-        dataDir.write(identityFile, certificatePem.trimEnd() + "\n" + keyPem),
+        vault.update({ nodeKey: keyPem, nodeCertificate: certificatePem }),
+      trust: (rootCertificate: string) => {
+        if (vault.fields.rootCertificate !== rootCertificate) vault.update({ rootCertificate });
+      },
     };
-    const server = serve(manager, telemetry);
+    lock.follow(manager.replica);
+    const server = serve(manager, lock, telemetry);
     undo.push(() => server.close(closeGraceMs));
     await unlessEnding(
       keepCertificate(manager, identity, advertise, server, listen, (cancel) => undo.push(cancel)),
       ending,
     );
-    const controlSocket = join(dataDir.path, "control.sock");
     await server.listenUnix(controlSocket);
     if (options.metrics !== null) {
       const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.isHealthy());
@@ -187,11 +225,27 @@ function nodeIdOf(dataDir: DataDir, random: SystemRandom): string {
   return id;
 }
 
-function serve(manager: Manager, telemetry: ProcessTelemetry): GrpcServer {
+/** Rejects when the log is sealed under keys that nobody will give to this manager: it has no certificate to ask with. */
+function lacksKeysForGood({ keyring }: Manager, vault: Vault): Promise<never> {
+  return new Promise((_, reject) => {
+    const look = (): void => {
+      if (keyring.lacking.length === 0 || vault.fields.nodeCertificate !== "") return;
+      const how =
+        "join its cluster with --join ADDR:PORT --token TOKEN ('muster token manager' on a manager prints it)";
+      reject(new UserError(`this NATS holds a cluster whose keys this manager does not have: ${how}`));
+    };
+    keyring.onChange(look);
+    look();
+  });
+}
+
+function serve(manager: Manager, lock: ManagerLock, telemetry: ProcessTelemetry): GrpcServer {
   const server = createGrpcServer({ telemetry });
   const { services } = manager;
   server.add(CAService, services.ca);
   server.add(NodeCAService, services.nodeCa);
+  server.add(DataKeysService, services.dataKeys);
+  server.add(LockService, lock.handlers);
   server.add(DispatcherService, services.dispatcher);
   server.add(LogBrokerService, services.logBroker);
   server.add(LogsService, services.logs);
@@ -203,20 +257,14 @@ function serve(manager: Manager, telemetry: ProcessTelemetry): GrpcServer {
   return server;
 }
 
-/** Certificate and key as one file, so that they always belong together. */
-const identityFile = "node.pem";
-const keyStart = "-----BEGIN PRIVATE KEY-----";
-
-function readIdentity(dataDir: DataDir): ManagerIdentity | null {
-  const saved = dataDir.read(identityFile);
-  const at = saved?.indexOf(keyStart) ?? -1;
-  return saved === null || at < 0 ? null : { certificatePem: saved.slice(0, at), keyPem: saved.slice(at) };
-}
-
 /** Opens the TLS port with this manager's certificate, and keeps that for as long as the process lives. */
 async function keepCertificate(
   { environment: env, replica }: Manager,
-  identity: { readonly load: () => ManagerIdentity | null; readonly save: (identity: ManagerIdentity) => void },
+  identity: {
+    readonly load: () => ManagerIdentity | null;
+    readonly save: (identity: ManagerIdentity) => void;
+    readonly trust: (rootPem: string) => void;
+  },
   advertise: string,
   server: GrpcServer,
   listen: HostPort,
@@ -235,6 +283,7 @@ async function keepCertificate(
       facts,
       ...identity,
       onCertificate: (certificate) => {
+        identity.trust(certificate.rootPem);
         if (current === null) resolve(certificate);
         else server.setCredentials(credentialsOf(certificate));
         current = certificate;

@@ -21,6 +21,8 @@ export interface UpOptions {
   /** Storage plugins for the manager and for the agent, beside those of their data dirs. */
   readonly csiPlugins: CsiSocketPaths;
   readonly telemetry: ProcessTelemetry;
+  /** Called when the manager needs the unlock key to go on. */
+  readonly onLocked?: (controlSocket: string) => void;
 }
 
 export interface Up {
@@ -32,7 +34,10 @@ export interface Up {
 /** As `startManagerProcess`. */
 export async function startUp(options: UpOptions, starting: Starting): Promise<Up> {
   const { dataDir, telemetry } = options;
-  const manager = await startManagerProcess({ ...options, dataDir: join(dataDir, "manager"), nats: null }, starting);
+  const manager = await startManagerProcess(
+    { ...options, dataDir: join(dataDir, "manager"), nats: null, join: null },
+    starting,
+  );
   let agent: AgentProcess | null = null;
   const stop = async (): Promise<void> => {
     await agent?.shutdown(true);

@@ -8,8 +8,10 @@
 import {
   CAService,
   ControlService,
+  DataKeysService,
   DispatcherService,
   HealthService,
+  LockService,
   LogBrokerService,
   LogsService,
   NodeCAService,
@@ -27,7 +29,7 @@ export type Access = "anyone" | "worker-or-manager" | "manager" | "manager-or-lo
 
 type Rows<Service extends { readonly methods: object }> = { readonly [Method in keyof Service["methods"]]: Access };
 
-const ca: Rows<typeof CAService> = { GetRootCACertificate: "anyone", GetUnlockKey: "manager" };
+const ca: Rows<typeof CAService> = { GetRootCACertificate: "anyone", GetUnlockKey: "manager-or-local" };
 
 const nodeCa: Rows<typeof NodeCAService> = { IssueNodeCertificate: "anyone", NodeCertificateStatus: "anyone" };
 
@@ -49,6 +51,10 @@ const resourceAllocator: Rows<typeof ResourceAllocatorService> = {
   AttachNetwork: "worker-or-manager",
   DetachNetwork: "worker-or-manager",
 };
+
+// Who holds these reads everything: no socket file, and no certificate but a manager's.
+const dataKeys: Rows<typeof DataKeysService> = { GetDataKeys: "manager" };
+const lock: Rows<typeof LockService> = { GetLock: "manager-or-local", Unlock: "manager-or-local" };
 
 const health: Rows<typeof HealthService> = { Check: "manager-or-local" };
 const logs: Rows<typeof LogsService> = { SubscribeLogs: "manager-or-local" };
@@ -74,6 +80,8 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(DispatcherService, dispatcher),
   ...byPath(LogBrokerService, logBroker),
   ...byPath(ResourceAllocatorService, resourceAllocator),
+  ...byPath(DataKeysService, dataKeys),
+  ...byPath(LockService, lock),
   ...byPath(HealthService, health),
   ...byPath(LogsService, logs),
   ...byPath(WatchService, watch),

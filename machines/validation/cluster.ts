@@ -1,7 +1,7 @@
-/** What may be changed of the cluster object. What is not built is refused by name rather than stored and ignored. */
+/** What may be changed of the cluster object. */
 import type { AcceptancePolicy, ClusterSpec } from "../../proto/gen/messages.ts";
 import { clusterName } from "../names.ts";
-import { invalid, refuse, type Refusal } from "../refusal.ts";
+import { invalid, type Refusal } from "../refusal.ts";
 import { isNegative } from "./task-spec.ts";
 
 /** SwarmKit's least lifetime of a node certificate; engines renew from half of it on. */
@@ -29,8 +29,5 @@ export function checkClusterSpec(spec: ClusterSpec): Refusal | null {
     return invalid("heartbeat time period cannot be a negative duration");
   }
   if ((spec.annotations?.name ?? "") !== clusterName) return invalid("modification of cluster name is not allowed");
-  if (spec.encryptionConfig?.autoLockManagers === true) {
-    return refuse("unimplemented", "managers cannot be locked: their keys are protected by file permissions alone");
-  }
   return null;
 }

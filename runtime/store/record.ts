@@ -5,7 +5,7 @@
  * R2: a transaction names the checksum of the record before it, so records form one chain that nothing can be dropped
  *     from, inserted into or swapped within unnoticed. The first record names nothing.
  */
-// The one import of node: below the edges: hashing is pure, and WebCrypto's is asynchronous, which apply must not be.
+// With seal.ts the one import of node: below the edges: hashing is pure, and WebCrypto's is asynchronous, which apply must not be.
 import { createHash, hash } from "node:crypto";
 import { LogRecord, Transaction } from "../../proto/gen/messages.ts";
 
@@ -98,23 +98,31 @@ export function joinDelimited(messages: readonly Uint8Array[]): Uint8Array<Array
 /** The opposite of joinDelimited; null when the bytes end inside a message. */
 export function splitDelimited(data: Uint8Array): Uint8Array[] | null {
   const messages: Uint8Array[] = [];
-  let at = 0;
-  while (at < data.length) {
-    let length = 0;
-    let factor = 1;
-    let byte: number;
-    do {
-      if (at >= data.length || factor > 2 ** 35) return null;
-      byte = data[at] as number;
-      at += 1;
-      length += (byte & 0x7f) * factor;
-      factor *= 128;
-    } while (byte >= 0x80);
-    if (at + length > data.length) return null;
-    messages.push(data.subarray(at, at + length));
-    at += length;
+  let rest = data;
+  while (rest.length > 0) {
+    const split = splitFirst(rest);
+    if (split === null) return null;
+    messages.push(split.first);
+    rest = split.rest;
   }
   return messages;
+}
+
+/** The first of what joinDelimited joined, and the bytes behind it; null when the bytes end before it does. */
+export function splitFirst(data: Uint8Array): { readonly first: Uint8Array; readonly rest: Uint8Array } | null {
+  let at = 0;
+  let length = 0;
+  let factor = 1;
+  let byte: number;
+  do {
+    if (at >= data.length || factor > 2 ** 35) return null;
+    byte = data[at] as number;
+    at += 1;
+    length += (byte & 0x7f) * factor;
+    factor *= 128;
+  } while (byte >= 0x80);
+  if (at + length > data.length) return null;
+  return { first: data.subarray(at, at + length), rest: data.subarray(at + length) };
 }
 
 function varintBytes(value: number): number {

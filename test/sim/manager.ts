@@ -5,10 +5,13 @@ import {
   type ManagerIdentity,
 } from "../../actors/manager-certificate.ts";
 import { startManager } from "../../actors/manager.ts";
+import { startManagerLock, type ManagerLock } from "../../actors/manager-lock.ts";
 import {
   CAService,
   ControlService,
+  DataKeysService,
   DispatcherService,
+  GetDataKeysRequest,
   HealthService,
   LogBrokerService,
   LogsService,
@@ -24,7 +27,9 @@ import type { Peer } from "../../runtime/rpc.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
+import type { Keyring } from "../../runtime/store/keyring.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
+import type { KeyFileDisk, Vault } from "../../runtime/store/vault.ts";
 import { simulatedAuthority } from "./authority.ts";
 import { traceTransitions } from "./transitions.ts";
 
@@ -32,10 +37,17 @@ import { traceTransitions } from "./transitions.ts";
 const leaseTtlMs = 3_000;
 /** A manager that is not ready by then gives up, and its supervisor starts it anew. */
 const readyTimeoutMs = 60_000;
+/** As the process has it for asking another manager. */
+const fetchTimeoutMs = 5_000;
 
 export interface ManagerOptions {
   readonly address: string;
   readonly trace: SimTrace;
+  /** Addresses of all managers. */
+  readonly peers: readonly string[];
+  /** Called first of all: whether it is locked, and how it is unlocked. */
+  readonly onLock: (lock: ManagerLock) => void;
+  readonly onRunning: (running: RunningManager) => void;
   /** The replica found a broken log: the process must end. */
   readonly onBroken: (error: unknown) => void;
   /** It could not start, as when NATS is away: the process ends in good order. */
@@ -44,6 +56,10 @@ export interface ManagerOptions {
 
 export interface RunningManager {
   readonly store: Replica;
+  readonly keyring: Keyring;
+  isLeading(): boolean;
+  /** Fingerprint of what locks its key file; empty: nothing does. */
+  lock(): string;
   /** True once it listens. */
   isServing(): boolean;
   /** What it shows, and whom it trusts; null before it serves. */
@@ -58,10 +74,27 @@ export interface RunningManager {
   readonly held: (kind: string) => number;
 }
 
-export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, trace }: ManagerOptions): RunningManager {
+/** Starts at once, or, when its key file is locked, once somebody has unlocked it. */
+export function bootManager(ports: SimPorts, options: ManagerOptions): void {
   const { clock, random, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
-  traceTransitions(host, ports.name, trace);
+  traceTransitions(host, ports.name, options.trace);
+  const lock = startManagerLock({ host, random: random.fork("lock"), telemetry, disk: keyFile(ports) });
+  options.onLock(lock);
+  const go = (vault: Vault): void => options.onRunning(runManager(ports, host, { ...options, lock, vault }));
+  if (lock.isLocked()) {
+    options.trace.mark("manager.locked");
+    lock.opened().then(go, options.onGivenUp);
+  } else if (lock.vault() !== null) go(lock.vault() as Vault);
+  else lock.opened().catch((error: unknown) => ports.fail("the key file", error));
+}
+
+function runManager(
+  ports: SimPorts,
+  host: Host,
+  { address, lock, onBroken, onGivenUp, peers, vault }: ManagerOptions & { lock: ManagerLock; vault: Vault },
+): RunningManager {
+  const { clock, random, telemetry } = ports;
   const authority = simulatedAuthority(random.fork("authority"));
   const manager = startManager({
     managerId: nodeId(ports),
@@ -74,6 +107,17 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
     leases: ports.leases("leases", leaseTtlMs),
     blobs: ports.blobs,
     authority,
+    vault,
+    fetchKeys: async (peer, keyId) => {
+      const channel = ports.rpc.dial(peer, { nodeId: nodeId(ports), role: "swarm-manager", organization: "" });
+      const request = GetDataKeysRequest.create({ keyId });
+      try {
+        return await channel.unary(DataKeysService.methods.GetDataKeys, request, { timeoutMs: fetchTimeoutMs });
+      } finally {
+        channel.close();
+      }
+    },
+    seeds: peers,
     advertise: address,
     warnings: [],
     encodesAlways: true,
@@ -88,12 +132,13 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
   async function serve(): Promise<void> {
     const deadline = clock.setTimeout(() => onGivenUp(new Error("not ready in time")), readyTimeoutMs);
     await manager.ready();
+    lock.follow(manager.replica);
     const facts = { hostname: ports.name, advertise: address, version: "sim", architecture: "x86_64", os: "linux" };
     await new Promise<void>((resolve) => {
       startManagerCertificate(manager.environment, authority, {
         facts,
-        load: () => readIdentity(ports),
-        save: (identity) => writeIdentity(ports, identity),
+        load: () => identityIn(vault),
+        save: ({ keyPem, certificatePem }) => vault.update({ nodeKey: keyPem, nodeCertificate: certificatePem }),
         onCertificate: (certificate) => {
           held = certificate;
           resolve();
@@ -108,6 +153,7 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
       [
         { service: CAService, handlers: services.ca },
         { service: NodeCAService, handlers: services.nodeCa },
+        { service: DataKeysService, handlers: services.dataKeys },
         { service: DispatcherService, handlers: services.dispatcher },
         { service: LogBrokerService, handlers: services.logBroker },
         { service: LogsService, handlers: services.logs },
@@ -125,6 +171,9 @@ export function bootManager(ports: SimPorts, { address, onBroken, onGivenUp, tra
   serve().catch(onGivenUp);
   return {
     store: manager.replica,
+    keyring: manager.keyring,
+    isLeading: () => manager.leadership.isLeading(),
+    lock: () => vault.lock,
     isServing: () => isServing,
     certificate: () => held,
     joinToken: () => cluster()?.rootCa?.joinTokens?.worker ?? null,
@@ -143,13 +192,21 @@ function nodeId(ports: SimPorts): string {
   return id;
 }
 
-function readIdentity(ports: SimPorts): ManagerIdentity | null {
-  const saved = ports.disk.read("identity");
-  return saved === null ? null : (JSON.parse(new TextDecoder().decode(saved)) as ManagerIdentity);
+function identityIn({ fields }: Vault): ManagerIdentity | null {
+  const { nodeKey: keyPem, nodeCertificate: certificatePem } = fields;
+  return keyPem === "" ? null : { keyPem, certificatePem };
 }
 
-function writeIdentity(ports: SimPorts, { certificatePem, keyPem }: ManagerIdentity): void {
-  write(ports, "identity", JSON.stringify({ certificatePem, keyPem }));
+function keyFile(ports: SimPorts): KeyFileDisk {
+  return {
+    read: () => ports.disk.read("keys"),
+    write: (data) => {
+      // A process that was killed writes nothing more.
+      if (!ports.clock.alive) throw new Error("the process is dead");
+      ports.disk.write("keys", data);
+      ports.disk.sync("keys");
+    },
+  };
 }
 
 function write(ports: SimPorts, name: string, text: string): void {

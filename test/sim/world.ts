@@ -5,6 +5,7 @@
  * more, and the cluster must come to rest within a bounded virtual time, counted anew whenever there is progress).
  */
 import type { Commit } from "../../runtime/store/store.ts";
+import type { ManagerLock } from "../../actors/manager-lock.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
@@ -80,6 +81,8 @@ interface SimManager {
   readonly process: SimProcess;
   readonly address: string;
   running: RunningManager | null;
+  /** Of the life that it has now. */
+  lock: ManagerLock | null;
 }
 
 class World {
@@ -323,12 +326,19 @@ class World {
 
   #addManager(name: string): void {
     const address = addressOf(name);
-    const manager: SimManager = { process: null as never, address, running: null };
+    const manager: SimManager = { process: null as never, address, running: null, lock: null };
     const boot: Parameters<Simulation["process"]>[1] = (ports) => {
       const { clock, trace } = this.#simulation;
-      manager.running = bootManager(ports, {
+      manager.running = null;
+      bootManager(ports, {
         address,
         trace,
+        peers: this.#managers.map((each) => each.address),
+        onLock: (lock) => (manager.lock = lock),
+        onRunning: (running) => {
+          manager.running = running;
+          this.#observe(name, running.store);
+        },
         onBroken: (error) => ports.fail("a broken log", error),
         onGivenUp: (error) => {
           if (!ports.clock.alive) return;
@@ -338,7 +348,6 @@ class World {
           clock.schedule(() => manager.process.start(), supervisorMs, null);
         },
       });
-      this.#observe(name, manager.running.store);
     };
     Object.assign(manager, { process: this.#simulation.process(name, boot, this.#processOptions(name)) });
     this.#managers.push(manager);

@@ -1,0 +1,114 @@
+/**
+ * Sealing: what nobody without the key can read, or change unnoticed. AES-256-GCM, each time under another key, which is
+ * drawn from the given one by the first half of the nonce: so neither the number of records nor two leaders that seal
+ * different records for one place of the log ever bring a nonce of GCM twice under one key.
+ *
+ * E1: what was sealed for one place (a sequence, a name) does not open at another.
+ */
+// Of node:, as in record.ts: WebCrypto is asynchronous, which applying a record must not be.
+import { createCipheriv, createDecipheriv, createHmac, hash } from "node:crypto";
+import { Sealed } from "../../proto/gen/messages.ts";
+import type { Random } from "../ports.ts";
+
+/** Of every key here: AES-256. */
+export const sealKeyBytes = 32;
+const choiceBytes = 16;
+const nonceBytes = 12;
+const tagBytes = 16;
+const cipher = "aes-256-gcm";
+
+/** What sealing adds to a record at most: nonce, tag, a key id of at most 32 characters, and the tags and lengths of both messages. */
+export const sealOverheadBytes = 112;
+
+export interface SealingKey {
+  readonly id: string;
+  readonly key: Uint8Array;
+}
+
+function keyFor(key: Uint8Array, nonce: Uint8Array, purpose: string): Uint8Array {
+  return createHmac("sha256", key).update(`muster seal 1 ${purpose}\0`).update(nonce.subarray(0, choiceBytes)).digest();
+}
+
+/** `purpose` and `place` are not kept: who opens must name the same. */
+export interface SealedFor {
+  /** What kind of thing it is. */
+  readonly purpose: "record" | "snapshot" | "key file" | "proposal";
+  /** Which of them. */
+  readonly place: string;
+}
+
+/** Sealing bit by bit, for what is too large to be done at once. */
+export class Sealer {
+  readonly nonce: Uint8Array;
+  readonly #cipher;
+
+  constructor(key: Uint8Array, random: Random, { purpose, place }: SealedFor) {
+    this.nonce = random.bytes(choiceBytes + nonceBytes);
+    this.#cipher = createCipheriv(cipher, keyFor(key, this.nonce, purpose), this.nonce.subarray(choiceBytes));
+    this.#cipher.setAAD(Buffer.from(place));
+  }
+
+  add(data: Uint8Array): Uint8Array {
+    return this.#cipher.update(data);
+  }
+
+  /** What has to stand behind all that `add` returned. */
+  end(): Uint8Array {
+    return Buffer.concat([this.#cipher.final(), this.#cipher.getAuthTag()]);
+  }
+}
+
+/** Opening bit by bit. Nothing that `add` returned counts before `end` has said true. */
+export class Opener {
+  readonly #decipher;
+
+  /** `tag`: the last 16 bytes of the ciphertext, which `add` must not be given. Throws for a nonce of another length. */
+  constructor(key: Uint8Array, nonce: Uint8Array, tag: Uint8Array, { purpose, place }: SealedFor) {
+    if (nonce.length !== choiceBytes + nonceBytes) throw new RangeError("the nonce has another length");
+    this.#decipher = createDecipheriv(cipher, keyFor(key, nonce, purpose), nonce.subarray(choiceBytes), {
+      authTagLength: tagBytes,
+    });
+    this.#decipher.setAAD(Buffer.from(place));
+    this.#decipher.setAuthTag(tag);
+  }
+
+  add(data: Uint8Array): Uint8Array {
+    return this.#decipher.update(data);
+  }
+
+  end(): boolean {
+    try {
+      this.#decipher.final();
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+export function splitTag(ciphertext: Uint8Array): { readonly body: Uint8Array; readonly tag: Uint8Array } | null {
+  if (ciphertext.length < tagBytes) return null;
+  const at = ciphertext.length - tagBytes;
+  return { body: ciphertext.subarray(0, at), tag: ciphertext.subarray(at) };
+}
+
+export function seal(key: SealingKey, data: Uint8Array, random: Random, sealedFor: SealedFor): Sealed {
+  const sealer = new Sealer(key.key, random, sealedFor);
+  const ciphertext = Buffer.concat([sealer.add(data), sealer.end()]);
+  return Sealed.create({ keyId: key.id, nonce: sealer.nonce, ciphertext });
+}
+
+/** Null when it is not what was sealed under this key for this place (E1). */
+export function open(key: Uint8Array, { nonce, ciphertext }: Sealed, sealedFor: SealedFor): Uint8Array | null {
+  const split = splitTag(ciphertext);
+  if (split === null || nonce.length !== choiceBytes + nonceBytes) return null;
+  const opener = new Opener(key, nonce, split.tag, sealedFor);
+  const data = opener.add(split.body);
+  return opener.end() ? data : null;
+}
+
+/** Tells keys apart and gives nothing of them away: 64 bits of a hash, in hex. Empty for no key. */
+export function fingerprint(key: Uint8Array): string {
+  if (key.length === 0) return "";
+  return hash("sha256", Buffer.concat([Buffer.from("muster unlock key\0"), key]), "hex").slice(0, 16);
+}

@@ -1,0 +1,145 @@
+/**
+ * The log as everything above it sees it: records go in sealed and come out open, whoever reads them. What was written
+ * before the first data key is handed over as it stands (Y3).
+ *
+ * Z1: a record that cannot be opened for want of its key stops the reading there, which goes on when the key has come.
+ * Z2: one that has its key and does not open, or stands unsealed where nothing may, is handed over as a record that R1 refuses.
+ */
+import { LogRecord, Sealed } from "../../proto/gen/messages.ts";
+import type { AppendOutcome, Log, LogReader, Random, Subscription } from "../ports.ts";
+import type { Keyring } from "./keyring.ts";
+import { open, seal, sealOverheadBytes, type SealedFor } from "./seal.ts";
+
+/** Z2: its checksum is not that of its transaction. */
+const refused = LogRecord.encode(LogRecord.create({ sealed: Sealed.create({}) }));
+
+function place(sequence: number): SealedFor {
+  return { purpose: "record", place: String(sequence) };
+}
+
+/** Tag of LogRecord.sealed: field 3, length-delimited. Nothing else is in a sealed record, so it is the first byte. */
+const sealedTag = (3 << 3) | 2;
+
+export class SealedLog implements Log {
+  readonly recordBytesMax: number;
+  readonly #log: Log;
+  readonly #keyring: Keyring;
+  readonly #random: Random;
+
+  constructor(log: Log, keyring: Keyring, random: Random) {
+    this.#log = log;
+    this.#keyring = keyring;
+    this.#random = random;
+    this.recordBytesMax = log.recordBytesMax - sealOverheadBytes;
+  }
+
+  append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome> {
+    let sealed: Sealed;
+    try {
+      sealed = seal(this.#keyring.forAppend(expectedLast), data, this.#random, place(expectedLast + 1));
+    } catch (error) {
+      return Promise.resolve({ kind: "refused", reason: `the data key could not be saved: ${String(error)}` });
+    }
+    return this.#log.append(LogRecord.encode(LogRecord.create({ sealed })), expectedLast);
+  }
+
+  read(fromSequence: number, reader: LogReader): Subscription {
+    return new SealedReading(this.#log, this.#keyring, fromSequence, reader);
+  }
+
+  bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
+    return this.#log.bounds(timeoutMs);
+  }
+
+  purgeBefore(sequence: number): Promise<void> {
+    return this.#log.purgeBefore(sequence);
+  }
+}
+
+class SealedReading implements Subscription {
+  readonly #log: Log;
+  readonly #keyring: Keyring;
+  readonly #reader: LogReader;
+  #next: number;
+  #reading: Subscription | null = null;
+  /** Counts the readings of the log below, so that a given-up one is not heard any more. */
+  #turn = 0;
+  #waiting: Subscription | null = null;
+  #isActive = true;
+
+  constructor(log: Log, keyring: Keyring, fromSequence: number, reader: LogReader) {
+    this.#log = log;
+    this.#keyring = keyring;
+    this.#next = fromSequence;
+    this.#reader = reader;
+    this.#begin();
+  }
+
+  unsubscribe(): void {
+    this.#isActive = false;
+    this.#turn += 1;
+    this.#waiting?.unsubscribe();
+    this.#reading?.unsubscribe();
+  }
+
+  #begin(): void {
+    const turn = (this.#turn += 1);
+    const isCurrent = (): boolean => this.#isActive && this.#turn === turn;
+    const reading = this.#log.read(this.#next, {
+      onRecord: (sequence, data) => {
+        if (!isCurrent()) return;
+        const opened = openRecord(this.#keyring, sequence, data);
+        if (opened.kind === "lacking") {
+          this.#wait(opened.keyId);
+          return;
+        }
+        this.#next = sequence + 1;
+        this.#reader.onRecord(sequence, opened.data);
+      },
+      onCaughtUp: (sequence) => {
+        if (isCurrent()) this.#reader.onCaughtUp(sequence);
+      },
+      onGap: (firstKept) => {
+        if (isCurrent()) this.#reader.onGap(firstKept);
+      },
+    });
+    // It may have handed over, and been given up, before it returned.
+    if (isCurrent()) this.#reading = reading;
+    else reading.unsubscribe();
+  }
+
+  /** Z1 */
+  #wait(keyId: string): void {
+    this.#turn += 1;
+    this.#reading?.unsubscribe();
+    this.#reading = null;
+    this.#waiting = this.#keyring.onChange(() => {
+      if (this.#keyring.find(keyId) === undefined) return;
+      this.#waiting?.unsubscribe();
+      this.#waiting = null;
+      this.#begin();
+    });
+    this.#keyring.lack(keyId);
+  }
+}
+
+type Opened =
+  | { readonly kind: "open"; readonly data: Uint8Array }
+  | { readonly kind: "lacking"; readonly keyId: string };
+
+/** The record as it was before it was sealed. */
+function openRecord(keyring: Keyring, sequence: number, data: Uint8Array): Opened {
+  if (data[0] !== sealedTag) return { kind: "open", data: sequence <= keyring.plainThrough ? data : refused };
+  let sealed: Sealed | null;
+  try {
+    ({ sealed } = LogRecord.decode(data));
+  } catch {
+    return { kind: "open", data: refused };
+  }
+  if (sealed === null) return { kind: "open", data: refused };
+  const { keyId } = sealed;
+  const key = keyring.find(keyId);
+  if (key === undefined) return { kind: "lacking", keyId };
+  keyring.met(sequence, keyId);
+  return { kind: "open", data: open(key.key, sealed, place(sequence)) ?? refused };
+}

@@ -1,0 +1,126 @@
+/**
+ * A manager's own keys on its own disk: its TLS key, the data keys, and with whom to talk when a key is lacking. One file,
+ * always written whole, so that after a crash at any moment it is the old one or the new one.
+ *
+ *   absent ─▶ open ◀─▶ open, kept locked on the disk ─(restart)─▶ locked ─(the unlock key)─▶ open …
+ *
+ * V1: at every moment one key opens what is on the disk: the one it was written under last, old or new, never neither.
+ * V2: while it is locked on the disk, nothing of it stands there readable.
+ */
+import { DataKey, KeyFile, KeyFileContents, Sealed } from "../../proto/gen/messages.ts";
+import type { Random } from "../ports.ts";
+import type { KeyStore } from "./keyring.ts";
+import { fingerprint, open, seal, type SealedFor } from "./seal.ts";
+
+/** The disk's part. `write` returns when the bytes survive a power failure, or throws with the old ones still there. */
+export interface KeyFileDisk {
+  read(): Uint8Array | null;
+  write(data: Uint8Array): void;
+}
+
+export type OpenedVault =
+  | { readonly kind: "open"; readonly vault: Vault }
+  | { readonly kind: "locked"; readonly vault: LockedVault }
+  | { readonly kind: "broken"; readonly reason: string };
+
+const sealedFor: SealedFor = { purpose: "key file", place: "" };
+
+/** What of its contents is not the keyring's. */
+export type VaultFields = Pick<KeyFileContents, "nodeKey" | "nodeCertificate" | "rootCertificate" | "peers">;
+
+/** Absent files are open and empty. */
+export function openVault(disk: KeyFileDisk, random: Random): OpenedVault {
+  const bytes = disk.read();
+  if (bytes === null) return { kind: "open", vault: new Vault(disk, random, KeyFileContents.create({}), null) };
+  let file: KeyFile;
+  try {
+    file = KeyFile.decode(bytes);
+  } catch {
+    return { kind: "broken", reason: "it is not a key file" };
+  }
+  if (file.locked !== null) return { kind: "locked", vault: new LockedVault(disk, random, file.locked) };
+  if (file.open === null) return { kind: "broken", reason: "it has no contents" };
+  return { kind: "open", vault: new Vault(disk, random, file.open, null) };
+}
+
+export class LockedVault {
+  readonly #disk: KeyFileDisk;
+  readonly #random: Random;
+  readonly #sealed: Sealed;
+
+  constructor(disk: KeyFileDisk, random: Random, sealed: Sealed) {
+    this.#disk = disk;
+    this.#random = random;
+    this.#sealed = sealed;
+  }
+
+  /** Changes nothing on the disk. */
+  unlock(
+    unlockKey: Uint8Array,
+  ): { readonly kind: "open"; readonly vault: Vault } | { readonly kind: "wrong key" | "broken" } {
+    if (fingerprint(unlockKey) !== this.#sealed.keyId) return { kind: "wrong key" };
+    const bytes = open(unlockKey, this.#sealed, sealedFor);
+    if (bytes === null) return { kind: "broken" };
+    try {
+      return { kind: "open", vault: new Vault(this.#disk, this.#random, KeyFileContents.decode(bytes), unlockKey) };
+    } catch {
+      return { kind: "broken" };
+    }
+  }
+}
+
+export class Vault implements KeyStore {
+  readonly #disk: KeyFileDisk;
+  readonly #random: Random;
+  #contents: KeyFileContents;
+  /** What locks it on the disk; null: nothing does. */
+  #unlockKey: Uint8Array | null;
+
+  constructor(disk: KeyFileDisk, random: Random, contents: KeyFileContents, unlockKey: Uint8Array | null) {
+    this.#disk = disk;
+    this.#random = random;
+    this.#contents = contents;
+    this.#unlockKey = unlockKey;
+  }
+
+  get dataKeys(): readonly DataKey[] {
+    return this.#contents.dataKeys;
+  }
+
+  get plainThrough(): number {
+    return this.#contents.plainThrough;
+  }
+
+  get fields(): VaultFields {
+    return this.#contents;
+  }
+
+  /** Fingerprint of what locks it on the disk; empty: nothing does. */
+  get lock(): string {
+    return this.#unlockKey === null ? "" : fingerprint(this.#unlockKey);
+  }
+
+  /** Written when this returns. Throws what the disk throws, with nothing changed. */
+  update(change: Partial<KeyFileContents>): void {
+    this.#write(KeyFileContents.patch(this.#contents, change), this.#unlockKey);
+  }
+
+  /** V1. From now on the disk has it under this key, or open for null. Throws what the disk throws, with nothing changed. */
+  relock(unlockKey: Uint8Array | null): void {
+    const isSame = (unlockKey === null ? "" : fingerprint(unlockKey)) === this.lock;
+    if (!isSame) this.#write(this.#contents, unlockKey);
+  }
+
+  #write(contents: KeyFileContents, unlockKey: Uint8Array | null): void {
+    this.#disk.write(KeyFile.encode(fileOf(contents, unlockKey, this.#random)));
+    this.#contents = contents;
+    this.#unlockKey = unlockKey;
+  }
+}
+
+/** V2 */
+function fileOf(contents: KeyFileContents, unlockKey: Uint8Array | null, random: Random): KeyFile {
+  if (unlockKey === null) return KeyFile.create({ open: contents });
+  const key = { id: fingerprint(unlockKey), key: unlockKey };
+  return KeyFile.create({ locked: seal(key, KeyFileContents.encode(contents), random, sealedFor) });
+}
