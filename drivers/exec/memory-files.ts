@@ -38,8 +38,11 @@ export interface MemoryFilesOptions {
 export function memoryRoots(runtimeDirectory: string | undefined): readonly string[] {
   const uid = process.getuid?.() ?? 0;
   return uid === 0
-    ? ["/run/muster", "/dev/shm/muster-0"]
-    : [...(runtimeDirectory === undefined ? [] : [join(runtimeDirectory, "muster")]), `/dev/shm/muster-${uid}`];
+    ? ["/run/muster-files", "/dev/shm/muster-files-0"]
+    : [
+        ...(runtimeDirectory === undefined ? [] : [join(runtimeDirectory, "muster-files")]),
+        `/dev/shm/muster-files-${uid}`,
+      ];
 }
 
 export class MemoryFiles {
