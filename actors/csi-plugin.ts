@@ -59,11 +59,8 @@ export class CsiPlugin {
           dial: () => void this.#dial(),
           identify: () => void this.#identify(),
           close: () => this.#close(),
-          announce: () => {
-            const { pluginName, version } = this.facts;
-            parts.telemetry.log.info({ plugin: parts.name, pluginName, version }, "a storage plugin serves");
-            parts.onServing();
-          },
+          // The chart serves once its step is done, and so not before this effect has returned.
+          announce: () => void Promise.resolve().then(() => this.#announce()),
         },
         // Half of it is certain, so that managers that wait for one plugin do not come together.
         draw: (boundMs) => boundMs / 2 + parts.random.next() * (boundMs / 2),
@@ -128,6 +125,14 @@ export class CsiPlugin {
     } catch (error) {
       if (isCurrent()) this.#send({ type: "link.lost", reason: sentence(error) });
     }
+  }
+
+  #announce(): void {
+    if (!this.isServing) return;
+    const { name, onServing, telemetry } = this.#parts;
+    const { pluginName, version } = this.facts;
+    telemetry.log.info({ plugin: name, pluginName, version }, "a storage plugin serves");
+    onServing();
   }
 
   #close(): void {

@@ -196,7 +196,7 @@ test("a task that waits for a volume says so, and is placed as soon as the volum
   t.is(backlog.round(0, limits).assignments.length, 1);
 });
 
-test("a volume is published where the store says that it is used, and given up elsewhere; what is on its way is left alone", (t) => {
+test("a volume is published where the store says that it is used, and given up elsewhere; what is being given up is left alone", (t) => {
   const { PUBLISHED, PENDING_PUBLISH, PENDING_NODE_UNPUBLISH, PENDING_UNPUBLISH } = VolumePublishStatus_State;
   const { set } = world(
     [storageNode("n0"), storageNode("n1")],
@@ -211,7 +211,8 @@ test("a volume is published where the store says that it is used, and given up e
     [
       ["n2", PENDING_NODE_UNPUBLISH],
       ["n3", PENDING_UNPUBLISH],
-      ["n4", PENDING_PUBLISH],
+      // Never told of it, so it has nothing to give up.
+      ["n4", PENDING_UNPUBLISH],
     ],
   ]);
   const assigned = Task.patch(used, {
