@@ -65,7 +65,7 @@ const commands: readonly string[] = [
   "service create --name all --image bb:1 --mode global --update-parallelism 2 --update-delay 3s --label team=a",
   "service inspect all",
   "service inspect nobody",
-  "service update web --replicas 3 --image bb:2",
+  "service update web --replicas 3",
   "service update nobody --replicas 3",
   "service ls",
   "network remove back",
@@ -146,9 +146,8 @@ test("swarmctl sees tasks run on an agent, follows their lines, removes one and 
     t.is(code, 0, `${args.join(" ")}: ${stderr}`);
     return stdout;
   };
-  await manager.muster(
-    ...["service", "create", "--detach", "--name", "talk", "--driver", "exec", "sh", "-c", "echo said; sleep 600"],
-  );
+  const talk = ["sh", "-c", "echo said; sleep 600"];
+  await manager.muster(..."service create --detach --name talk --driver exec".split(" "), ...talk);
   const [task] = await until("a running task", async () => {
     const tasks = await runningTasks(manager);
     return tasks.length === 1 ? tasks : null;
