@@ -1,7 +1,16 @@
-/** What is asked about with `why`: a task, service, node or network of a store, and what it waits for. */
+/** What is asked about with `why`: a task, service, node, network or volume of a store, and what it waits for. */
+import { volumeName } from "../machines/csi/stages.ts";
 import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain-network.ts";
 import { taskName } from "../machines/list-filters.ts";
-import { WhyResponse, type Network, type Node, type Reason, type Service, type Task } from "../proto/gen/messages.ts";
+import {
+  WhyResponse,
+  type Network,
+  type Node,
+  type Reason,
+  type Service,
+  type Task,
+  type Volume,
+} from "../proto/gen/messages.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
 import type { Store } from "../runtime/store/store.ts";
 
@@ -9,13 +18,15 @@ type Subject =
   | { readonly kind: "task"; readonly object: Task; readonly name: string }
   | { readonly kind: "service"; readonly object: Service; readonly name: string }
   | { readonly kind: "node"; readonly object: Node; readonly name: string }
-  | { readonly kind: "network"; readonly object: Network; readonly name: string };
+  | { readonly kind: "network"; readonly object: Network; readonly name: string }
+  | { readonly kind: "volume"; readonly object: Volume; readonly name: string };
 
 /** Who knows more than the store says. */
 export interface Explainers {
   explainNode(node: Node): readonly Reason[];
   explainTask(task: Task): readonly Reason[] | Promise<readonly Reason[]>;
   explainService(service: Service): readonly Reason[] | Promise<readonly Reason[]>;
+  explainVolume(volume: Volume): readonly Reason[] | Promise<readonly Reason[]>;
 }
 
 /** `text`: id, unique id prefix or name. Rejects with NOT_FOUND or INVALID_ARGUMENT. */
@@ -31,13 +42,14 @@ function* subjects(store: Store): Iterable<Subject> {
   }
   for (const object of store.all("node")) yield { kind: "node", object, name: object.description?.hostname ?? "" };
   for (const object of store.all("network")) yield { kind: "network", object, name: nameOfNetwork(object) };
+  for (const object of store.all("volume")) yield { kind: "volume", object, name: volumeName(object) };
   for (const object of store.all("task")) yield { kind: "task", object, name: taskName(object) };
 }
 
 /** By id, then by name, then by unique prefix of an id; `web.2` also means the newest task of that slot. */
 function find(store: Store, text: string): Subject {
   if (text === "")
-    throw new RpcError(Status.INVALID_ARGUMENT, "say which task, service, node or network: its id or name");
+    throw new RpcError(Status.INVALID_ARGUMENT, "say which task, service, node, network or volume: its id or name");
   let named: Subject | null = null;
   let slot: Subject | null = null;
   const prefixed: Subject[] = [];
@@ -54,7 +66,8 @@ function find(store: Store, text: string): Subject {
     throw new RpcError(Status.INVALID_ARGUMENT, `${text} is ambiguous (${prefixed.length} matches found)`);
   }
   const only = prefixed[0];
-  if (only === undefined) throw new RpcError(Status.NOT_FOUND, `no task, service, node or network is called ${text}`);
+  if (only === undefined)
+    throw new RpcError(Status.NOT_FOUND, `no task, service, node, network or volume is called ${text}`);
   return only;
 }
 
@@ -74,5 +87,7 @@ async function reasonsFor(store: Store, subject: Subject, explainers: Explainers
       return explainers.explainTask(subject.object);
     case "service":
       return explainers.explainService(subject.object);
+    case "volume":
+      return explainers.explainVolume(subject.object);
   }
 }

@@ -17,6 +17,7 @@ import {
   type OperatorService,
   type Service,
   type Task,
+  type Volume,
 } from "../proto/gen/messages.ts";
 import type { Log } from "../runtime/ports.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
@@ -52,7 +53,10 @@ export function createOperator(
 ): { readonly handlers: ServiceHandlers<typeof OperatorService> } {
   const { store } = env;
 
-  async function askAbout(kind: "task" | "service", object: Task | Service): Promise<readonly Reason[]> {
+  async function askAbout(
+    kind: "task" | "service" | "volume",
+    object: Task | Service | Volume,
+  ): Promise<readonly Reason[]> {
     const asked = await sources.ask({ why: WhyRequest.create({ subject: `${kind}/${object.id}` }) });
     const since = object.meta?.updatedAt ?? null;
     if (asked.kind === "unanswered") {
@@ -78,6 +82,7 @@ export function createOperator(
           explainNode: (node) => sources.explainNode(node),
           explainTask: (task) => askAbout("task", task),
           explainService: (service) => askAbout("service", service),
+          explainVolume: (volume) => askAbout("volume", volume),
         }),
 
       async PlanService(request) {

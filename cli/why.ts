@@ -1,4 +1,4 @@
-/** `muster why`: what a task, service, node or network is waiting for. */
+/** `muster why`: what a task, service, node, network or volume is waiting for. */
 import { OperatorService, WhyRequest, WhyResponse, type Reason } from "../proto/gen/messages.ts";
 import { command, formatOf, type Command } from "./command.ts";
 import { withManager } from "./manager-client.ts";
@@ -17,10 +17,10 @@ function lines(reason: Reason, now: number): readonly string[] {
 }
 
 export const why: Command = command({
-  operands: "TASK|SERVICE|NODE|NETWORK",
+  operands: "TASK|SERVICE|NODE|NETWORK|VOLUME",
   min: 1,
   max: 1,
-  summary: "Explains what a task, service, node or network is waiting for, since when, and what would wake it.",
+  summary: "Explains what a task, service, node, network or volume is waiting for, since when, and what would wake it.",
   options: { format: { type: "string" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

@@ -4,6 +4,7 @@
  *
  * A1: nothing is written: only methods that read are let through, and what they run on has no way to the ledger.
  */
+import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "../../machines/csi/explain.ts";
 import { explainService, explainTask, type ExplainView } from "../../machines/explain.ts";
 import { explainGlobal } from "../../machines/explain-global.ts";
 import { readScheduleStatus } from "../../machines/jobs/runs.ts";
@@ -69,9 +70,10 @@ const readings: ReadonlyMap<string, Reading> = new Map([
   reading(OperatorService.methods.Why, ({ env }, { subject }) =>
     explainSubject(env.store, subject, {
       explainNode: (node) => whyNode(node),
-      explainTask: (task) => explainTask(task, viewOf(env)),
+      explainTask: (task) => [...explainTask(task, viewOf(env)), ...explainTaskVolumes(task, volumesOf(env))],
       explainService: (service) =>
         service.spec?.global == null ? explainService(service, viewOf(env)) : explainGlobal(service, viewOf(env)),
+      explainVolume: (volume) => explainVolume(volume, volumesOf(env)),
     }),
   ),
   reading(OperatorService.methods.ControlRollout, ({ env }, request, call) => {
@@ -101,6 +103,14 @@ function whyNode({ status, meta }: Node): readonly Reason[] {
       tried: [status?.message ?? ""].filter((text) => text !== ""),
     }),
   ];
+}
+
+function volumesOf({ store }: Environment): CsiView {
+  return storedCsiView({
+    volumes: () => store.all("volume"),
+    volume: (id) => store.get("volume", id),
+    node: (id) => store.get("node", id),
+  });
 }
 
 function viewOf({ store, clock }: Environment): ExplainView {

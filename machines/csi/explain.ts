@@ -3,12 +3,22 @@ import {
   Reason,
   TaskState,
   VolumePublishStatus_State as PublishState,
+  type Node,
   type Task,
   type Volume,
 } from "../../proto/gen/messages.ts";
 import { isWanted, observedState } from "../task.ts";
 import { isVolumeReady, volumeWantsOf } from "../scheduling/volumes.ts";
-import { blockers, driverOf, publicationOf, volumeName } from "./stages.ts";
+import {
+  blockers,
+  driverOf,
+  publicationOf,
+  publicationStage,
+  volumeName,
+  volumeStage,
+  type PublicationStage,
+  type VolumeStage,
+} from "./stages.ts";
 
 /** Of a chart: the state that it is in, and why its last try failed (empty when none has). */
 export interface Standing {
@@ -151,3 +161,44 @@ function explainWant(source: string, view: CsiView): readonly Reason[] {
 function named(volume: Volume, reason: Reason): Reason {
   return Reason.patch(reason, { waitingFor: `cluster volume ${volumeName(volume)}: ${reason.waitingFor}` });
 }
+
+/** What the store alone tells of a moment that nobody's charts are left of: reasons of failed tries beside what it keeps of them. */
+export function storedCsiView(
+  store: Pick<CsiView, "volumes" | "volume"> & { node(id: string): Node | undefined },
+): CsiView {
+  return {
+    volumes: () => store.volumes(),
+    volume: (id) => store.volume(id),
+    nodeName: (id) => store.node(id)?.description?.hostname || id,
+    life(id) {
+      const volume = store.volume(id);
+      const state = lifeStates[volumeStage(volume, false)];
+      return state === null ? null : { state, reason: "" };
+    },
+    publication(id, nodeId) {
+      const state = publicationStates[publicationStage(store.volume(id), nodeId, store.node(nodeId) !== undefined)];
+      return state === null ? null : { state, reason: "" };
+    },
+  };
+}
+
+const lifeStates: Readonly<Record<VolumeStage, string | null>> = {
+  new: "creating",
+  asked: "creating",
+  created: "created",
+  "unwanted-used": "inUse",
+  "unwanted-new": "removing",
+  "unwanted-asked": "deleting",
+  "unwanted-created": "deleting",
+  gone: null,
+};
+
+const publicationStates: Readonly<Record<PublicationStage, string | null>> = {
+  blocked: "blocked",
+  wanted: "publishing",
+  published: "published",
+  leaving: "leaving",
+  abandoned: "abandoning",
+  left: "unpublishing",
+  gone: null,
+};

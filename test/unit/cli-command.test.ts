@@ -32,7 +32,7 @@ test("nodes are found by id, host name, unique prefix and self", async (t) => {
   manager.seed("node", readyNode("n1aa", "alpha"), readyNode("n1ab", "beta"));
   const idOf = async (...args: string[]) => {
     const { lines, remarks } = await muster("node", "inspect", "--format", "json", ...args);
-    return lines.length === 0 ? remarks[0] : (JSON.parse(lines[0] ?? "") as { id: string }).id;
+    return lines.length === 0 ? remarks[0] : (JSON.parse(lines[0] ?? "") as [{ ID: string }])[0].ID;
   };
   t.is(await idOf("n1aa"), "n1aa");
   t.is(await idOf("beta"), "n1ab");
@@ -93,13 +93,13 @@ test("tasks are listed and found by slot", async (t) => {
     ["t1"],
   );
   t.is((await muster("task", "ls", "--filter", "colour=red")).status, 125);
-  t.regex((await muster("task", "inspect", "t1")).lines.join(""), /"id": "t1"/);
+  t.regex((await muster("task", "inspect", "t1")).lines.join(""), /"ID": "t1"/);
   const why = (await muster("why", "web.1")).lines;
   t.regex(why[0] ?? "", /^task web\.1\.t\d \(t\d\)$/);
   t.is(why[1], "  waiting for: a node");
   t.true(why.includes("  woken by:    node.ready"));
   t.deepEqual((await muster("why", "web")).lines[1], "  waiting for: nothing: it is where it should be");
-  t.regex((await muster("why", "nobody")).remarks[0] ?? "", /no task, service, node or network is called nobody/);
+  t.regex((await muster("why", "nobody")).remarks[0] ?? "", /no task, service, node, network or volume is called nobody/);
 });
 
 test("events prints a line for each change until the manager goes", async (t) => {
