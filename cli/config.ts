@@ -1,4 +1,5 @@
 /** `muster config`: create, ls, inspect, rm. Unlike a secret's, the content can be read again. */
+import { configObject } from "../edges/engine-api/objects/index.ts";
 import {
   Annotations,
   Config,
@@ -10,11 +11,12 @@ import {
   ListConfigsRequest,
   RemoveConfigRequest,
 } from "../proto/gen/messages.ts";
-import { command, listingOptions, UsageError, type Command } from "./command.ts";
-import { contentFrom, contentListing, findNamed, matchingNamed } from "./content.ts";
+import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
+import { contentFrom, contentListing, findNamed, matchingNamed, prettyContent } from "./content.ts";
 import { withManager, type ManagerClient } from "./manager-client.ts";
-import { printListing, printObjects } from "./table.ts";
-import { ago, parseLabels } from "./values.ts";
+import { eachOperand, inspectEach } from "./operands.ts";
+import { printListing } from "./table.ts";
+import { parseLabels } from "./values.ts";
 
 const methods = ControlService.methods;
 
@@ -28,7 +30,7 @@ const create = command({
   max: 2,
   summary: "Creates a config from a file, or from standard input.",
   options: {
-    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE" },
+    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "of the config" },
     "template-driver": { type: "string", value: "DRIVER", help: "golang: the content is a template" },
   },
   run: ({ values, operands: [name = "", path = "-"], shell }) => {
@@ -63,41 +65,38 @@ const ls = command({
 });
 
 /** For people: the content as the text that it mostly is. */
-function pretty({ id, meta, spec }: Config, now: number): string {
-  const { name = "", labels = {} } = spec?.annotations ?? {};
-  const lines = [`ID:\t\t${id}`, `Name:\t\t${name}`];
-  const entries = Object.entries(labels).toSorted(([a], [b]) => (a < b ? -1 : 1));
-  if (entries.length > 0) lines.push("Labels:", ...entries.map(([key, value]) => ` - ${key}=${value}`));
-  lines.push(`Created:\t${ago(meta?.createdAt ?? null, now)}`, `Updated:\t${ago(meta?.updatedAt ?? null, now)}`);
-  return [...lines, "Data:", Buffer.from(spec?.data ?? new Uint8Array()).toString("utf8")].join("\n");
+function pretty(config: Config, now: number): string {
+  const content = Buffer.from(config.spec?.data ?? new Uint8Array()).toString("utf8");
+  return [...prettyContent(config, now), "Data:", content].join("\n");
 }
 
 const inspect = command({
   operands: "CONFIG [CONFIG...]",
   min: 1,
   summary: "Shows everything that the cluster knows about configs.",
-  options: { format: { type: "string" }, pretty: { type: "boolean", help: "for people rather than programs" } },
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       if (values.pretty === true && values.format !== undefined) {
         throw new UsageError("--format is incompatible with --pretty");
       }
       const all = await listConfigs(client);
-      const found: Config[] = [];
-      for (const operand of operands) {
+      const find = async (operand: string): Promise<Config | null> => {
         const { id } = findNamed("config", operand, all);
-        const { config } = await client.call(methods.GetConfig, GetConfigRequest.create({ configId: id }));
-        if (config !== null) found.push(config);
-      }
+        return (await client.call(methods.GetConfig, GetConfigRequest.create({ configId: id }))).config;
+      };
       if (values.pretty === true) {
-        shell.print(found.map((config) => pretty(config, shell.now())).join("\n\n"));
+        const found: string[] = [];
+        await eachOperand(operands, async (operand) => {
+          const config = await find(operand);
+          if (config !== null) found.push(pretty(config, shell.now()));
+        }).finally(() => found.length > 0 && shell.print(found.join("\n\n")));
         return;
       }
-      printObjects(
-        shell,
-        found.map((config) => Config.toJson(config)),
-        values.format,
-      );
+      await inspectEach({ shell, operands, format: values.format }, find, (config) => ({
+        docker: configObject(config),
+        wire: () => Config.toJson(config),
+      }));
     }),
 });
 
@@ -107,13 +106,13 @@ const rm = command({
   summary: "Removes configs that no service uses.",
   options: {},
   run: ({ operands, shell }) =>
-    withManager(shell, async (client) => {
-      for (const operand of operands) {
+    withManager(shell, (client) =>
+      eachOperand(operands, async (operand) => {
         const { id } = findNamed("config", operand, await listConfigs(client));
         await client.call(methods.RemoveConfig, RemoveConfigRequest.create({ configId: id }));
         shell.print(operand);
-      }
-    }),
+      }),
+    ),
 });
 
 export const commands: Readonly<Record<string, Command>> = { create, ls, inspect, rm };

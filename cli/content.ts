@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import type { Annotations, Meta } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
-import type { Listing } from "./table.ts";
+import { keyOf, labelFields, type Listing } from "./table.ts";
 import { UserError } from "./user-error.ts";
 import { ago } from "./values.ts";
 
@@ -61,6 +61,15 @@ export function matchingNamed(texts: readonly string[]): (item: Content) => bool
   return (item) => [...byKey].every(([key, wanted]) => wanted.some(({ value }) => meets(item, key, value)));
 }
 
+/** For people: who it is, its labels, and when it was made. */
+export function prettyContent(item: Content, now: number): readonly string[] {
+  const lines = [`ID:\t\t${item.id}`, `Name:\t\t${contentName(item)}`];
+  const entries = Object.entries(item.spec?.annotations?.labels ?? {}).toSorted(([a], [b]) => (a < b ? -1 : 1));
+  if (entries.length > 0) lines.push("Labels:", ...entries.map(([key, value]) => ` - ${key}=${value}`));
+  const { createdAt = null, updatedAt = null } = item.meta ?? {};
+  return [...lines, `Created:\t${ago(createdAt, now)}`, `Updated:\t${ago(updatedAt, now)}`];
+}
+
 /** Docker's columns. */
 export function contentListing<Item extends Content>(
   items: readonly Item[],
@@ -70,6 +79,7 @@ export function contentListing<Item extends Content>(
 ): Listing {
   return {
     headings: ["ID", "NAME", ...(extra === undefined ? [] : [extra.heading]), "CREATED", "UPDATED"],
+    keys: ["ID", "Name", ...(extra === undefined ? [] : [keyOf(extra.heading)]), "CreatedAt", "UpdatedAt"],
     rows: items
       .toSorted((a, b) => byName.compare(contentName(a), contentName(b)))
       .map((item) => ({
@@ -82,6 +92,7 @@ export function contentListing<Item extends Content>(
           ago(item.meta?.updatedAt ?? null, now),
         ],
         object: () => json(item),
+        fields: () => labelFields(item.spec?.annotations?.labels),
       })),
   };
 }

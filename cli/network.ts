@@ -1,4 +1,5 @@
 /** `muster network`: create, ls, inspect, rm. Networks of the cluster only; those of one engine are its own business. */
+import { networkObject, timeText } from "../edges/engine-api/objects/index.ts";
 import {
   ControlService,
   CreateNetworkRequest,
@@ -6,10 +7,11 @@ import {
   Network,
   RemoveNetworkRequest,
 } from "../proto/gen/messages.ts";
-import { command, listingOptions, type Command } from "./command.ts";
+import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
 import { findNetwork, listNetworks, networkName, withManager } from "./manager-client.ts";
 import { networkFlags, networkSpec } from "./network-spec.ts";
-import { printListing, printObjects } from "./table.ts";
+import { eachOperand, inspectEach } from "./operands.ts";
+import { labelFields, printListing } from "./table.ts";
 
 const methods = ControlService.methods;
 
@@ -51,10 +53,18 @@ const ls = command({
         shell,
         {
           headings: ["NETWORK ID", "NAME", "DRIVER", "SCOPE"],
+          keys: ["ID", "Name", "Driver", "Scope"],
           rows: networks.map((network) => ({
             id: network.id,
             cells: [idOf(network), networkName(network), driverOf(network), "swarm"],
             object: () => Network.toJson(network),
+            fields: () => ({
+              ...labelFields(network.spec?.annotations?.labels),
+              CreatedAt: timeText(network.meta?.createdAt ?? null),
+              IPv4: "true",
+              IPv6: String(network.spec?.ipv6Enabled ?? false),
+              Internal: String(network.spec?.internal ?? false),
+            }),
           })),
         },
         values,
@@ -66,20 +76,17 @@ const inspect = command({
   operands: "NETWORK [NETWORK...]",
   min: 1,
   summary: "Shows everything that the cluster knows about networks: addresses, driver state, options.",
-  options: { format: { type: "string" } },
+  options: inspectOptions,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
-      const networks: Network[] = [];
-      for (const operand of operands) {
+      const find = async (operand: string): Promise<Network | null> => {
         const { id } = await findNetwork(client, operand);
-        const { network } = await client.call(methods.GetNetwork, GetNetworkRequest.create({ networkId: id }));
-        if (network !== null) networks.push(network);
-      }
-      printObjects(
-        shell,
-        networks.map((network) => Network.toJson(network)),
-        values.format,
-      );
+        return (await client.call(methods.GetNetwork, GetNetworkRequest.create({ networkId: id }))).network;
+      };
+      await inspectEach({ shell, operands, format: values.format }, find, (network) => ({
+        docker: networkObject(network),
+        wire: () => Network.toJson(network),
+      }));
     }),
 });
 
@@ -89,13 +96,13 @@ const rm = command({
   summary: "Removes networks that nothing uses.",
   options: {},
   run: ({ operands, shell }) =>
-    withManager(shell, async (client) => {
-      for (const operand of operands) {
+    withManager(shell, (client) =>
+      eachOperand(operands, async (operand) => {
         const { id } = await findNetwork(client, operand);
         await client.call(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: id }));
         shell.print(operand);
-      }
-    }),
+      }),
+    ),
 });
 
 export const commands: Readonly<Record<string, Command>> = { create, ls, inspect, rm };

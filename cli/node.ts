@@ -1,7 +1,9 @@
 /** `muster node`: ls, inspect, update, rm, ps. */
+import { nodeObject } from "../edges/engine-api/objects/index.ts";
 import {
   Annotations,
   ControlService,
+  IssuanceStatus_State,
   ListTasksRequest_Filters,
   Node,
   NodeRole,
@@ -16,9 +18,13 @@ import {
   TaskState,
   UpdateNodeRequest,
 } from "../proto/gen/messages.ts";
-import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
 import { findNode, listNodes, listTasks, nodeName, retryingConflicts, withManager } from "./manager-client.ts";
-import { printListing, printObjects } from "./table.ts";
+import { matchingNodes, nodeFilterKeys } from "./node-filters.ts";
+import { prettyNode } from "./node-pretty.ts";
+import { eachOperand, inspectEach } from "./operands.ts";
+import { filterFlag, tasksWanted } from "./service-listing.ts";
+import { printListing } from "./table.ts";
 import { taskListing } from "./task-table.ts";
 import { parseChoice, parseLabels } from "./values.ts";
 
@@ -42,11 +48,27 @@ function managerColumn({ managerStatus }: Node): string {
   return managerStatus.reachability === RaftMemberStatus_Reachability.REACHABLE ? "Reachable" : "Unreachable";
 }
 
+/** Whether the node's certificate is one that it may keep. */
+function tlsStatus({ certificate }: Node): string {
+  if (certificate?.status == null) return "Unknown";
+  return certificate.status.state === IssuanceStatus_State.ISSUED ? "Ready" : "Needs Rotation";
+}
+
 const ls = command({
   summary: "Lists the nodes of the cluster.",
-  options: listingOptions,
+  options: {
+    ...listingOptions,
+    filter: {
+      type: "string",
+      multiple: true,
+      short: "f",
+      value: "KEY=VALUE",
+      help: `${nodeFilterKeys.map((key) => `${key}=`).join(", ")}`,
+    },
+  },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
+      const isWanted = matchingNodes(values.filter ?? []);
       const [nodes, { managerId }] = await Promise.all([
         listNodes(client),
         client.call(OperatorService.methods.Status, StatusRequest.create({})),
@@ -55,7 +77,7 @@ const ls = command({
         shell,
         {
           headings: ["ID", "HOSTNAME", "STATUS", "AVAILABILITY", "MANAGER STATUS", "ENGINE VERSION"],
-          rows: nodes.map((node) => ({
+          rows: nodes.filter(isWanted).map((node) => ({
             id: node.id,
             cells: [
               node.id === managerId ? `${node.id} *` : node.id,
@@ -65,7 +87,8 @@ const ls = command({
               managerColumn(node),
               node.description?.engine?.engineVersion ?? "",
             ],
-            object: () => ({ ...Node.toJson(node), Self: node.id === managerId }),
+            object: () => Node.toJson(node),
+            fields: () => ({ ID: node.id, Self: node.id === managerId, TLSStatus: tlsStatus(node) }),
           })),
         },
         values,
@@ -77,16 +100,21 @@ const inspect = command({
   operands: "self|NODE [NODE...]",
   min: 1,
   summary: "Shows everything that the cluster knows about nodes.",
-  options: { format: { type: "string" } },
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
-      const nodes: Node[] = [];
-      for (const operand of operands) nodes.push(await findNode(client, operand));
-      printObjects(
-        shell,
-        nodes.map((node) => Node.toJson(node)),
-        values.format,
-      );
+      if (values.pretty === true) {
+        if (values.format !== undefined) throw new UsageError("--format is incompatible with --pretty");
+        const nodes: Node[] = [];
+        for (const operand of operands) nodes.push(await findNode(client, operand));
+        shell.print(nodes.map(prettyNode).join("\n\n"));
+        return;
+      }
+      const find = (operand: string): Promise<Node> => findNode(client, operand);
+      await inspectEach({ shell, operands, format: values.format }, find, (node) => ({
+        docker: nodeObject(node),
+        wire: () => Node.toJson(node),
+      }));
     }),
 });
 
@@ -96,11 +124,16 @@ const update = command({
   max: 1,
   summary: "Changes a node's availability, role or labels, or has it get a new certificate.",
   options: {
-    availability: { type: "string" },
-    role: { type: "string" },
-    "label-add": { type: "string", multiple: true },
-    "label-rm": { type: "string", multiple: true },
-    "rotate-certificate": { type: "boolean" },
+    availability: {
+      type: "string",
+      value: "active|pause|drain",
+      help: "whether it takes tasks; drain also moves those it has",
+      completes: ["active", "pause", "drain"],
+    },
+    role: { type: "string", value: "worker|manager", help: "what it is to be", completes: ["worker", "manager"] },
+    "label-add": { type: "string", multiple: true, value: "KEY=VALUE", help: "adds or changes a label" },
+    "label-rm": { type: "string", multiple: true, value: "KEY", help: "takes a label away" },
+    "rotate-certificate": { type: "boolean", help: "has it get a new certificate now" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -152,30 +185,39 @@ const rm = command({
   operands: "NODE [NODE...]",
   min: 1,
   summary: "Removes nodes from the cluster; their certificates are refused from then on.",
-  options: { force: { type: "boolean", short: "f" } },
+  options: { force: { type: "boolean", short: "f", help: "also one that is not down" } },
   run: ({ values, operands, shell }) =>
-    withManager(shell, async (client) => {
-      for (const operand of operands) {
+    withManager(shell, (client) =>
+      eachOperand(operands, async (operand) => {
         const { id } = await findNode(client, operand);
         await client.call(methods.RemoveNode, RemoveNodeRequest.create({ nodeId: id, force: values.force ?? false }));
         shell.print(operand);
-      }
-    }),
+      }),
+    ),
 });
 
 const ps = command({
   operands: "[self|NODE...]",
   summary: "Lists the tasks of nodes.",
-  options: { ...listingOptions, all: { type: "boolean", short: "a" }, "no-trunc": { type: "boolean" } },
+  options: {
+    ...listingOptions,
+    all: { type: "boolean", short: "a", help: "those of the past, too" },
+    filter: { ...filterFlag, help: "id=, name=, label= or desired-state=" },
+    "no-trunc": { type: "boolean", help: "whole ids and errors" },
+    "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
+  },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
+      const isWanted = await tasksWanted(client, values.filter ?? []);
+      const isEvery = values.all === true || (values.filter ?? []).some((text) => text.startsWith("desired-state="));
       const ids: string[] = [];
       for (const operand of operands.length === 0 ? ["self"] : operands) ids.push((await findNode(client, operand)).id);
       const filters = ListTasksRequest_Filters.create({ nodeIds: ids });
       const tasks = (await listTasks(client, filters)).filter(
-        ({ desiredState }) => values.all === true || desiredState <= TaskState.COMPLETE,
+        (task) => isWanted(task) && (isEvery || task.desiredState <= TaskState.COMPLETE),
       );
-      printListing(shell, await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false), values);
+      const listing = await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false, values["no-resolve"]);
+      printListing(shell, listing, values);
     }),
 });
 

@@ -1,4 +1,5 @@
 /** `muster secret`: create, ls, inspect, rm. The content goes in and is never shown. */
+import { secretObject } from "../edges/engine-api/objects/index.ts";
 import {
   Annotations,
   ControlService,
@@ -10,10 +11,11 @@ import {
   Secret,
   SecretSpec,
 } from "../proto/gen/messages.ts";
-import { command, listingOptions, UsageError, type Command } from "./command.ts";
-import { contentFrom, contentListing, findNamed, matchingNamed } from "./content.ts";
+import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
+import { contentFrom, contentListing, findNamed, matchingNamed, prettyContent } from "./content.ts";
 import { withManager, type ManagerClient } from "./manager-client.ts";
-import { printListing, printObjects } from "./table.ts";
+import { eachOperand, inspectEach } from "./operands.ts";
+import { printListing } from "./table.ts";
 import { parseLabels } from "./values.ts";
 
 const methods = ControlService.methods;
@@ -28,7 +30,7 @@ const create = command({
   max: 2,
   summary: "Creates a secret from a file, or from standard input.",
   options: {
-    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE" },
+    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "of the secret" },
     driver: { type: "string", short: "d", value: "DRIVER", help: "a plugin that has the content" },
     "template-driver": { type: "string", value: "DRIVER", help: "golang: the content is a template" },
   },
@@ -78,21 +80,27 @@ const inspect = command({
   operands: "SECRET [SECRET...]",
   min: 1,
   summary: "Shows everything that the cluster tells about secrets, which is all but their content.",
-  options: { format: { type: "string" } },
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const all = await listSecrets(client);
-      const found: Secret[] = [];
-      for (const operand of operands) {
+      const find = async (operand: string): Promise<Secret | null> => {
         const { id } = findNamed("secret", operand, all);
-        const { secret } = await client.call(methods.GetSecret, GetSecretRequest.create({ secretId: id }));
-        if (secret !== null) found.push(secret);
+        return (await client.call(methods.GetSecret, GetSecretRequest.create({ secretId: id }))).secret;
+      };
+      if (values.pretty === true) {
+        if (values.format !== undefined) throw new UsageError("--format is incompatible with --pretty");
+        const found: string[] = [];
+        await eachOperand(operands, async (operand) => {
+          const secret = await find(operand);
+          if (secret !== null) found.push(prettyContent(secret, shell.now()).join("\n"));
+        }).finally(() => found.length > 0 && shell.print(found.join("\n\n")));
+        return;
       }
-      printObjects(
-        shell,
-        found.map((secret) => Secret.toJson(secret)),
-        values.format,
-      );
+      await inspectEach({ shell, operands, format: values.format }, find, (secret) => ({
+        docker: secretObject(secret),
+        wire: () => Secret.toJson(secret),
+      }));
     }),
 });
 
@@ -102,13 +110,13 @@ const rm = command({
   summary: "Removes secrets that no service uses.",
   options: {},
   run: ({ operands, shell }) =>
-    withManager(shell, async (client) => {
-      for (const operand of operands) {
+    withManager(shell, (client) =>
+      eachOperand(operands, async (operand) => {
         const { id } = findNamed("secret", operand, await listSecrets(client));
         await client.call(methods.RemoveSecret, RemoveSecretRequest.create({ secretId: id }));
         shell.print(operand);
-      }
-    }),
+      }),
+    ),
 });
 
 export const commands: Readonly<Record<string, Command>> = { create, ls, inspect, rm };

@@ -1,4 +1,5 @@
 /** `muster service ls`, `ps` and `inspect`: Docker's columns. */
+import { serviceObject } from "../edges/engine-api/objects/index.ts";
 import { taskName } from "../machines/list-filters.ts";
 import { modeOf, type ServiceMode } from "../machines/validation/service.ts";
 import {
@@ -13,7 +14,7 @@ import {
   type PortConfig,
   type Task,
 } from "../proto/gen/messages.ts";
-import { command, listingOptions, UsageError } from "./command.ts";
+import { command, inspectOptions, listingOptions, UsageError } from "./command.ts";
 import {
   findNode,
   findService,
@@ -26,7 +27,8 @@ import {
   type ManagerClient,
 } from "./manager-client.ts";
 import { prettyService } from "./service-pretty.ts";
-import { printListing, printObjects, type Listing } from "./table.ts";
+import { inspectEach } from "./operands.ts";
+import { labelFields, printListing, type Listing } from "./table.ts";
 import { desiredStates, imageOf, taskListing } from "./task-table.ts";
 
 const methods = ControlService.methods;
@@ -121,6 +123,13 @@ function pairOf(text: string, flag: string): readonly [string, string] {
   return [text.slice(0, at), text.slice(at + 1)];
 }
 
+/** `key` or `key=value`. */
+function hasLabel(labels: Readonly<Record<string, string>>, text: string): boolean {
+  const [label, wanted] = text.includes("=") ? pairOf(text, "filter") : [text, null];
+  const held = labels[label];
+  return held !== undefined && (wanted === null || held === wanted);
+}
+
 /** Values of one key are alternatives, keys are demands: Docker's way. */
 export function matching(texts: readonly string[]): (service: Service) => boolean {
   const keys = Map.groupBy(
@@ -136,9 +145,7 @@ export function matching(texts: readonly string[]): (service: Service) => boolea
     if (key === "id") return service.id.startsWith(value);
     if (key === "name") return serviceName(service).startsWith(value);
     if (key === "mode") return modeOf(service.spec) === value;
-    const [label, wanted] = value.includes("=") ? pairOf(value, "filter") : [value, null];
-    const held = service.spec?.annotations?.labels[label];
-    return held !== undefined && (wanted === null || held === wanted);
+    return hasLabel(service.spec?.annotations?.labels ?? {}, value);
   };
   return (service) => [...keys].every(([key, pairs]) => pairs.some(([, value]) => meets(service, key, value)));
 }
@@ -163,6 +170,7 @@ export async function serviceListing(client: ManagerClient, unordered: readonly 
         ingressPorts(service.endpoint?.ports ?? service.spec?.endpoint?.ports ?? []),
       ],
       object: () => Service.toJson(service),
+      fields: () => labelFields(service.spec?.annotations?.labels),
     })),
   };
 }
@@ -182,17 +190,20 @@ export async function tasksWanted(client: ManagerClient, texts: readonly string[
   const nodes = new Set<string>();
   const states = new Set<number>();
   const starts: string[] = [];
+  const labels: string[] = [];
   for (const text of texts) {
     const [key, value] = pairOf(text, "filter");
     const state = desiredStates[value];
     if (key === "node") nodes.add((await findNode(client, value)).id);
     else if (key === "desired-state" && state !== undefined) states.add(state);
     else if (key === "id" || key === "name") starts.push(value);
-    else throw new UsageError(`--filter takes id=, name=, node= or desired-state=, not '${text}'`);
+    else if (key === "label") labels.push(value);
+    else throw new UsageError(`--filter takes id=, name=, node=, label= or desired-state=, not '${text}'`);
   }
   return (task) =>
     (nodes.size === 0 || nodes.has(task.nodeId)) &&
     (states.size === 0 || states.has(task.desiredState)) &&
+    labels.every((label) => hasLabel(task.serviceAnnotations?.labels ?? {}, label)) &&
     (starts.length === 0 || starts.some((start) => task.id.startsWith(start) || taskName(task).startsWith(start)));
 }
 
@@ -221,29 +232,28 @@ export const inspect = command({
   operands: "SERVICE [SERVICE...]",
   min: 1,
   summary: "Shows everything that the cluster knows about services, defaults filled in.",
-  options: { format: { type: "string" }, pretty: { type: "boolean", help: "for people rather than programs" } },
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const isPretty = values.pretty === true || values.format === "pretty";
       if (values.pretty === true && values.format !== undefined) {
         throw new UsageError("--format is incompatible with --pretty");
       }
-      const services: Service[] = [];
-      for (const operand of operands) {
+      const find = async (operand: string): Promise<Service | null> => {
         const { id } = await findService(client, operand);
         const request = GetServiceRequest.create({ serviceId: id, insertDefaults: true });
-        const { service } = await client.call(methods.GetService, request);
-        if (service !== null) services.push(service);
-      }
+        return (await client.call(methods.GetService, request)).service;
+      };
       if (isPretty) {
+        const services: Service[] = [];
+        for (const operand of operands) services.push(...[await find(operand)].filter((service) => service !== null));
         const names = new Map((await listNetworks(client)).map((network) => [network.id, networkName(network)]));
         shell.print(services.map((service) => prettyService(service, names, shell.now())).join("\n\n"));
         return;
       }
-      printObjects(
-        shell,
-        services.map((service) => Service.toJson(service)),
-        values.format,
-      );
+      await inspectEach({ shell, operands, format: values.format }, find, (service) => ({
+        docker: serviceObject(service),
+        wire: () => Service.toJson(service),
+      }));
     }),
 });

@@ -10,11 +10,12 @@ import {
 } from "../proto/gen/messages.ts";
 import { command, type Command } from "./command.ts";
 import { findService, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
+import { eachOperand } from "./operands.ts";
 import { untilConverged } from "./progress.ts";
 import { inspect, ls, ps } from "./service-listing.ts";
 import { rebalance } from "./rebalance.ts";
 import { parseScale, scaledTo } from "./scaled-spec.ts";
-import { createFlags, updateFlags, type UpdateValues } from "./service-flags.ts";
+import { behaviourFlags, createFlags, updateFlags, type UpdateValues } from "./service-flags.ts";
 import { plan } from "./service-plan.ts";
 import { lookupsFor } from "./service-references.ts";
 import { withRegistryAuth } from "./service-registry-auth.ts";
@@ -95,7 +96,7 @@ const rollback = command({
   min: 1,
   max: 1,
   summary: "Takes a service back to the spec before its present one.",
-  options: { detach: { type: "boolean", short: "d" }, quiet: { type: "boolean", short: "q" } },
+  options: { detach: behaviourFlags.detach, quiet: behaviourFlags.quiet },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const operand = operands[0] as string;
@@ -111,7 +112,7 @@ const scale = command({
   operands: "SERVICE=REPLICAS [SERVICE=REPLICAS...]",
   min: 1,
   summary: "Sets how many replicas services have.",
-  options: { detach: { type: "boolean", short: "d" } },
+  options: { detach: behaviourFlags.detach },
   run: ({ values, operands, shell }) => {
     const wanted = operands.map(parseScale);
     return withManager(shell, async (client) => {
@@ -132,13 +133,13 @@ const rm = command({
   summary: "Removes services; their tasks are stopped.",
   options: {},
   run: ({ operands, shell }) =>
-    withManager(shell, async (client) => {
-      for (const operand of operands) {
+    withManager(shell, (client) =>
+      eachOperand(operands, async (operand) => {
         const { id } = await findService(client, operand);
         await client.call(methods.RemoveService, RemoveServiceRequest.create({ serviceId: id }));
         shell.print(operand);
-      }
-    }),
+      }),
+    ),
 });
 
 export const commands: Readonly<Record<string, Command>> = {

@@ -13,6 +13,8 @@ export interface Shell {
   remark(text: string): void;
   /** True where standard error is a terminal that can be drawn on. */
   readonly isInteractive: boolean;
+  /** Columns of the terminal that standard output is; absent or null where it is none. */
+  readonly width?: number | null;
   /** Milliseconds since the epoch. */
   now(): number;
   /** Connects to the manager that was chosen. Rejects with UserError when nobody is there. */
@@ -35,6 +37,14 @@ export function socketPath(host: string): string {
   throw new UserError(`'${host}' is not a control socket: write unix:///PATH/control.sock`);
 }
 
+/** COLUMNS counts before what the terminal says, as for other programs; what is piped has no width. */
+function terminalWidth(): number | null {
+  if (!process.stdout.isTTY) return null;
+  const said = Number(process.env["COLUMNS"] ?? "");
+  if (Number.isInteger(said) && said > 0) return said;
+  return process.stdout.columns > 0 ? process.stdout.columns : null;
+}
+
 export function processShell(host = process.env["MUSTER_HOST"] ?? ""): Shell {
   return {
     print: (text) => void process.stdout.write(`${text}\n`),
@@ -44,6 +54,7 @@ export function processShell(host = process.env["MUSTER_HOST"] ?? ""): Shell {
     },
     remark: (text) => void process.stderr.write(`${text}\n`),
     isInteractive: process.stderr.isTTY,
+    width: terminalWidth(),
     now: () => Date.now(),
     async connect() {
       const chosen = host === "" ? lastHost() : host;

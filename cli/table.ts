@@ -1,10 +1,14 @@
-/** Listings as Docker prints them: columns by tab stops, one JSON object a line, or ids alone. */
-import { formatOf } from "./command.ts";
+/** Listings as Docker prints them: columns by tab stops, one JSON object a line, ids alone, or by a template. */
+import { jsonText } from "../runtime/template/template.ts";
+import { filled, readFormat, type TemplateFormat } from "./format.ts";
 import type { Shell } from "./shell.ts";
+import { cutTo, padEndTo, printable, textWidth } from "./text-width.ts";
 
 /** Docker's tab writer: a column is at least 10 wide and has 3 blanks after it. */
 const columnWidthMin = 10;
 const padding = 3;
+/** Less of a cell than this says nothing. */
+const cellWidthMin = 8;
 
 export interface Row {
   readonly id: string;
@@ -12,31 +16,66 @@ export interface Row {
   readonly cells: readonly string[];
   /** The object behind the row, as its own JSON. */
   readonly object: () => Record<string, unknown>;
+  /** What a template can name beside the columns, and columns that it gets in another form. */
+  readonly fields?: () => Readonly<Record<string, unknown>>;
 }
 
 export interface Listing {
   /** Headings in capitals, such as `CURRENT STATE`. */
   readonly headings: readonly string[];
+  /** What templates call the columns; by default the headings as one word: `CurrentState`. */
+  readonly keys?: readonly string[];
   readonly rows: readonly Row[];
 }
 
-export function formatTable(headings: readonly string[], rows: readonly (readonly string[])[]): string {
-  const lines = [headings, ...rows];
-  const widths = headings.map((_, column) =>
-    Math.max(columnWidthMin, ...lines.map((cells) => (cells[column] ?? "").length + padding)),
+export interface ListingOptions {
+  readonly format?: string | undefined;
+  readonly quiet?: boolean | undefined;
+  readonly "no-trunc"?: boolean | undefined;
+}
+
+/**
+ * The widths that columns of these widths may have in so many columns of a terminal: the widest are cut first, the first,
+ * which is the id, never, and none below its heading.
+ */
+function fitted(widths: readonly number[], least: readonly number[], available: number): readonly number[] {
+  const total = (cap: number): number =>
+    widths.reduce((sum, width, column) => sum + capped(width, column, cap), padding * (widths.length - 1));
+  const capped = (width: number, column: number, cap: number): number =>
+    column === 0 ? width : Math.min(width, Math.max(cap, least[column] ?? 0));
+  let cap = Math.max(...widths);
+  while (cap > cellWidthMin && total(cap) > available) cap -= 1;
+  return widths.map((width, column) => capped(width, column, cap));
+}
+
+/** `width`: columns of the terminal; null where it is none, and nothing is cut. */
+export function formatTable(
+  headings: readonly string[],
+  rows: readonly (readonly string[])[],
+  width: number | null = null,
+): string {
+  const lines = [headings, ...rows].map((cells) => cells.map(printable));
+  const columns = Math.max(...lines.map((cells) => cells.length));
+  const widths = Array.from({ length: columns }, (_, column) =>
+    Math.max(...lines.map((cells) => textWidth(cells[column] ?? ""))),
   );
+  const least = widths.map((_, column) => Math.max(cellWidthMin, textWidth(headings[column] ?? "")));
+  const most = width === null ? widths : fitted(widths, least, width);
   return lines
     .map((cells) =>
       cells
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .map((cell, column) => {
+          const room = most[column] ?? 0;
+          return padEndTo(cutTo(cell, room), Math.max(columnWidthMin, room + padding));
+        })
         .join("")
         .trimEnd(),
     )
     .join("\n");
 }
 
-/** `CURRENT STATE` → `CurrentState`, `ID` → `ID`: the names of Docker's own JSON listings. */
-function jsonKey(heading: string): string {
+/** `CURRENT STATE` → `CurrentState`, `ID` → `ID`: the names of Docker's own listings. */
+export function keyOf(heading: string): string {
   if (heading === "ID") return heading;
   return heading
     .split(" ")
@@ -44,36 +83,137 @@ function jsonKey(heading: string): string {
     .join("");
 }
 
+/** `CurrentState` → `CURRENT STATE`: what stands above a column that a template asks for. */
+function headingOf(key: string): string {
+  return key.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toUpperCase();
+}
+
+/** Fields in the order of their names, as Docker prints `{{json .}}`. */
+function sorted(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** Names of SwarmKit's fields (`{{.spec.annotations.name}}`) are known too, but are no part of the whole. */
+function withHidden(
+  shown: Readonly<Record<string, unknown>>,
+  hidden: () => Readonly<Record<string, unknown>>,
+  { usesWire }: TemplateFormat,
+): object {
+  if (!usesWire) return shown;
+  const known = Object.entries(hidden()).filter(([key]) => !Object.hasOwn(shown, key));
+  return Object.defineProperties(
+    { ...shown },
+    Object.fromEntries(known.map(([key, value]) => [key, { value, enumerable: false }])),
+  );
+}
+
 export function printListing(
   shell: Shell,
-  { headings, rows }: Listing,
-  { format, quiet }: { readonly format?: string | undefined; readonly quiet?: boolean | undefined },
+  { headings, keys = headings.map(keyOf), rows }: Listing,
+  { format, quiet, "no-trunc": isWhole }: ListingOptions,
 ): void {
-  const chosen = formatOf(format);
+  const chosen = readFormat(format);
+  const columnsOf = ({ cells }: Row): Record<string, unknown> =>
+    Object.fromEntries(keys.map((key, at) => [key, (cells[at] ?? "").trim()]));
+  const fieldsOf = (row: Row): Record<string, unknown> => sorted({ ...columnsOf(row), ...row.fields?.() });
+  const width = isWhole === true ? null : (shell.width ?? null);
   if (quiet === true) {
     for (const { id } of rows) shell.print(id);
-  } else if (chosen === "json") {
-    for (const { id, cells, object } of rows) {
-      const columns = Object.fromEntries(headings.map((heading, at) => [jsonKey(heading), (cells[at] ?? "").trim()]));
-      shell.print(JSON.stringify({ ...object(), ...columns, ID: id }));
+    return;
+  }
+  switch (chosen.kind) {
+    case "json":
+      for (const row of rows) {
+        const texts = Object.entries(fieldsOf(row)).filter(([, value]) => typeof value !== "function");
+        shell.print(jsonText({ ...row.object(), ...Object.fromEntries(texts), ID: row.id }));
+      }
+      return;
+    case "wire":
+      for (const { object } of rows) shell.print(JSON.stringify(object()));
+      return;
+    case "template":
+      for (const row of rows)
+        shell.print(filled(chosen.template, withHidden(fieldsOf(row), row.object, chosen.template)));
+      return;
+    case "table": {
+      if (chosen.template === null) {
+        const cells = rows.map((row) => row.cells);
+        shell.print(formatTable(headings, cells, width));
+        return;
+      }
+      const { template } = chosen;
+      const [first] = rows;
+      const names = first === undefined ? keys : Object.keys(fieldsOf(first));
+      const heads = Object.fromEntries(names.map((key) => [key, headings[keys.indexOf(key)] ?? headingOf(key)]));
+      const cells = rows.map((row) => filled(template, withHidden(fieldsOf(row), row.object, template)).split("\t"));
+      shell.print(formatTable(headOf(template, heads).split("\t"), cells, width));
     }
-  } else {
-    shell.print(
-      formatTable(
-        headings,
-        rows.map(({ cells }) => cells),
-      ),
-    );
   }
 }
 
-/** Docker's `inspect`: an array, indented; with `--format json` one object a line. */
+/** What the template makes of the headings; nothing where it wants more of a cell than its text. */
+function headOf(template: TemplateFormat, heads: Readonly<Record<string, unknown>>): string {
+  try {
+    return filled(template, { ...heads, Label: (name: unknown) => String(name) });
+  } catch {
+    return "";
+  }
+}
+
+/** `Labels`, as Docker's listings write them, and `{{.Label "key"}}`. */
+export function labelFields(labels: Readonly<Record<string, string>> | undefined): Readonly<Record<string, unknown>> {
+  const held = labels ?? {};
+  return {
+    Labels: Object.entries(held)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, value]) => `${key}=${value}`)
+      .join(","),
+    Label: (key: unknown) => (typeof key === "string" && Object.hasOwn(held, key) ? held[key] : ""),
+  };
+}
+
+/** What an `inspect` prints: the object by Docker's names, and by SwarmKit's. */
+export interface Inspected {
+  readonly docker: Readonly<Record<string, unknown>>;
+  readonly wire: () => Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Docker's `inspect`: an array, indented; with `--format json` the array on one line; with `--format wire` SwarmKit's own
+ * fields, one object a line; with a template a line for each object.
+ */
+export function printInspected(shell: Shell, objects: readonly Inspected[], format: string | undefined): void {
+  const chosen = readFormat(format);
+  const all = objects.map(({ docker }) => docker);
+  switch (chosen.kind) {
+    case "json":
+      shell.print(jsonText(all));
+      return;
+    case "wire":
+      for (const { wire } of objects) shell.print(JSON.stringify(wire()));
+      return;
+    case "template":
+      for (const { docker, wire } of objects) {
+        // Docker's networks have an Id where all else has an ID; its templates take both.
+        const hidden = (): Record<string, unknown> => ({ ID: docker["Id"], ...wire() });
+        const needed = { ...chosen.template, usesWire: chosen.template.usesWire || !Object.hasOwn(docker, "ID") };
+        shell.print(filled(chosen.template, withHidden(docker, hidden, needed)));
+      }
+      return;
+    case "table":
+      shell.print(jsonText(all, 4));
+  }
+}
+
+/** Objects that have no form but their own. */
 export function printObjects(
   shell: Shell,
   objects: readonly Record<string, unknown>[],
   format: string | undefined,
 ): void {
-  if (format !== undefined && formatOf(format) === "json")
-    for (const object of objects) shell.print(JSON.stringify(object));
-  else shell.print(JSON.stringify(objects, null, 4));
+  printInspected(
+    shell,
+    objects.map((object) => ({ docker: object, wire: () => object })),
+    format,
+  );
 }

@@ -1,8 +1,10 @@
 /** `muster task`: ls, inspect. */
+import { taskObject } from "../edges/engine-api/objects/index.ts";
 import { ListTasksRequest_Filters, Task, TaskState } from "../proto/gen/messages.ts";
-import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
 import { findNode, findService, findTask, listTasks, withManager, type ManagerClient } from "./manager-client.ts";
-import { printListing, printObjects } from "./table.ts";
+import { inspectEach } from "./operands.ts";
+import { printListing } from "./table.ts";
 import { desiredStates, taskListing } from "./task-table.ts";
 
 /** `service=web`, `node=n1`, `desired-state=running`, each as often as wanted. */
@@ -24,9 +26,15 @@ const ls = command({
   summary: "Lists tasks: those that are wanted, or with --all also those of the past.",
   options: {
     ...listingOptions,
-    all: { type: "boolean", short: "a" },
-    filter: { type: "string", multiple: true, short: "f" },
-    "no-trunc": { type: "boolean" },
+    all: { type: "boolean", short: "a", help: "those of the past, too" },
+    filter: {
+      type: "string",
+      multiple: true,
+      short: "f",
+      value: "KEY=VALUE",
+      help: "service=, node= or desired-state=; values of one key are alternatives",
+    },
+    "no-trunc": { type: "boolean", help: "whole ids and errors" },
   },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
@@ -43,16 +51,14 @@ const inspect = command({
   operands: "TASK [TASK...]",
   min: 1,
   summary: "Shows everything that the cluster knows about tasks.",
-  options: { format: { type: "string" } },
+  options: inspectOptions,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
-      const tasks: Task[] = [];
-      for (const operand of operands) tasks.push(await findTask(client, operand));
-      printObjects(
-        shell,
-        tasks.map((task) => Task.toJson(task)),
-        values.format,
-      );
+      const find = (operand: string): Promise<Task> => findTask(client, operand);
+      await inspectEach({ shell, operands, format: values.format }, find, (task) => ({
+        docker: taskObject(task),
+        wire: () => Task.toJson(task),
+      }));
     }),
 });
 

@@ -64,7 +64,7 @@ for (const noun of ["secret", "config"] as const) {
     const id = manager.store.byName(noun, "key")?.id ?? "";
     for (const text of ["key", id, id.slice(0, 10)]) {
       const { lines } = await muster(noun, "inspect", text);
-      t.like(JSON.parse(lines.join("\n")), [{ id, spec: { annotations: { name: "key" } } }]);
+      t.like(JSON.parse(lines.join("\n")), [{ ID: id, Spec: { Name: "key" } }]);
       const isTold = lines.join("\n").includes(Buffer.from("hidden\n").toString("base64"));
       t.is(isTold, noun === "config");
     }

@@ -71,8 +71,8 @@ test("network ls hides what stands for each engine's own network, inspect and rm
     json.find((object) => (object as { ID: string }).ID === id),
     { ID: id, Name: "back", Driver: "overlay", Scope: "swarm" },
   );
-  const [shown] = JSON.parse((await muster("network", "inspect", id.slice(0, 8))).lines.join("\n")) as [{ id: string }];
-  t.is(shown.id, id);
+  const [shown] = JSON.parse((await muster("network", "inspect", id.slice(0, 8))).lines.join("\n")) as [{ Id: string }];
+  t.is(shown.Id, id);
   t.deepEqual((await muster("network", "rm", "nothing")).remarks, ["muster: no such network: nothing"]);
   t.deepEqual((await muster("network", "rm", "back")).lines, ["back"]);
   t.is(manager.store.get("network", id), undefined);

@@ -1,0 +1,57 @@
+/** `--format`: a table, JSON, or a Go template by Docker's names, alone or as a table's columns. */
+import { dockerFunctions, parseTemplate, TemplateError, type Template } from "../runtime/template/template.ts";
+import { UsageError } from "./command.ts";
+import { UserError } from "./user-error.ts";
+
+export interface TemplateFormat {
+  readonly template: Template;
+  /** It names fields in small letters, which are SwarmKit's own. */
+  readonly usesWire: boolean;
+}
+
+export type Format =
+  | { readonly kind: "table"; readonly template: TemplateFormat | null }
+  | { readonly kind: "json" }
+  /** SwarmKit's own fields. */
+  | { readonly kind: "wire" }
+  | { readonly kind: "template"; readonly template: TemplateFormat };
+
+/** A backslash and a letter, as it is typed in single quotes. */
+function unescaped(text: string): string {
+  return text.replaceAll(String.raw`\t`, "\t").replaceAll(String.raw`\n`, "\n");
+}
+
+function read(text: string): TemplateFormat {
+  try {
+    return { template: parseTemplate(text, dockerFunctions), usesWire: /\.[a-z]/.test(text) };
+  } catch (error) {
+    if (error instanceof TemplateError) throw new UsageError(`--format: ${error.message}`);
+    throw error;
+  }
+}
+
+/** Throws UsageError for a template that cannot be read. */
+export function readFormat(text: string | undefined): Format {
+  const given = text?.trim() ?? "";
+  if (given === "" || given === "table") return { kind: "table", template: null };
+  if (given === "json") return { kind: "json" };
+  if (given === "wire") return { kind: "wire" };
+  if (given.startsWith("table ")) {
+    return { kind: "table", template: read(unescaped(given.slice("table ".length).trim())) };
+  }
+  // A word without braces is a mistyped one far more often than a text to be printed again and again.
+  if (/^[\w-]+$/.test(given)) {
+    throw new UsageError(`--format takes 'table', 'json', 'wire' or a template such as '{{.ID}}', not '${given}'`);
+  }
+  return { kind: "template", template: read(unescaped(given)) };
+}
+
+/** Throws UserError when the object has not what the template asks for. */
+export function filled({ template }: TemplateFormat, data: unknown): string {
+  try {
+    return template.execute(data);
+  } catch (error) {
+    if (error instanceof TemplateError) throw new UserError(`--format: ${error.message}`, { cause: error });
+    throw error;
+  }
+}

@@ -1,0 +1,100 @@
+/** A node for people: `docker node inspect --pretty`'s sections, in its order and with its words. */
+import {
+  NodeSpec_Availability,
+  NodeStatus_State,
+  RaftMemberStatus_Reachability,
+  type Node,
+} from "../proto/gen/messages.ts";
+import { bytesText, millisecondsOf } from "./values.ts";
+
+type Lines = readonly string[];
+
+const nameColumn = 23;
+
+/** `Name:  value`; nothing when there is no value. */
+function field(name: string, value: string, indent = 0): Lines {
+  return value === "" ? [] : [`${" ".repeat(indent)}${`${name}:`.padEnd(nameColumn - indent)}${value}`];
+}
+
+/** A heading over its lines; nothing when there are none. */
+function section(name: string, lines: Lines): Lines {
+  return lines.length === 0 ? [] : [`${name}:`, ...lines];
+}
+
+/** `READY` → `Ready`. */
+function word(names: Readonly<Record<string, number>>, value: number): string {
+  const found = Object.keys(names).find((name) => names[name] === value) ?? String(value);
+  return found.charAt(0) + found.slice(1).toLowerCase();
+}
+
+function labelLines(labels: Readonly<Record<string, string>>): Lines {
+  return Object.entries(labels)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, value]) => ` - ${key}${value === "" ? "" : `=${value}`}`);
+}
+
+function pluginLines(node: Node): Lines {
+  const byType = Map.groupBy(node.description?.engine?.plugins ?? [], ({ type }) => type);
+  return [...byType].flatMap(([type, plugins]) =>
+    field(
+      type,
+      plugins
+        .map(({ name }) => name)
+        .toSorted()
+        .join(", "),
+      1,
+    ),
+  );
+}
+
+function managerLines({ managerStatus }: Node): Lines {
+  if (managerStatus === null) return [];
+  return [
+    ...field("Address", managerStatus.addr, 1),
+    ...field("Raft Status", word(RaftMemberStatus_Reachability, managerStatus.reachability), 1),
+    ...field("Leader", managerStatus.leader ? "Yes" : "No", 1),
+  ];
+}
+
+function tlsLines({ description }: Node): Lines {
+  const tls = description?.tlsInfo;
+  if (tls == null || tls.trustRoot.length === 0) return [];
+  return [
+    " TrustRoot:",
+    new TextDecoder().decode(tls.trustRoot).trimEnd(),
+    ...field("Issuer Subject", Buffer.from(tls.certIssuerSubject).toString("base64"), 1),
+    ...field("Issuer Public Key", Buffer.from(tls.certIssuerPublicKey).toString("base64"), 1),
+  ];
+}
+
+export function prettyNode(node: Node): string {
+  const { description, meta, spec, status } = node;
+  const joined = millisecondsOf(meta?.createdAt ?? null);
+  const { nanoCpus = 0, memoryBytes = 0 } = description?.resources ?? {};
+  return [
+    ...field("ID", node.id),
+    ...field("Name", spec?.annotations?.name ?? ""),
+    ...section("Labels", labelLines(spec?.annotations?.labels ?? {})),
+    ...field("Hostname", description?.hostname ?? ""),
+    ...field("Joined at", joined === null ? "" : new Date(joined).toISOString()),
+    ...section("Status", [
+      ...field("State", word(NodeStatus_State, status?.state ?? NodeStatus_State.UNKNOWN), 1),
+      ...field("Message", status?.message ?? "", 1),
+      ...field("Availability", word(NodeSpec_Availability, spec?.availability ?? NodeSpec_Availability.ACTIVE), 1),
+      ...field("Address", status?.addr ?? "", 1),
+    ]),
+    ...section("Manager Status", managerLines(node)),
+    ...section("Platform", [
+      ...field("Operating System", description?.platform?.os ?? "", 1),
+      ...field("Architecture", description?.platform?.architecture ?? "", 1),
+    ]),
+    ...section("Resources", [
+      ...field("CPUs", nanoCpus === 0 ? "" : String(nanoCpus / 1e9), 1),
+      ...field("Memory", memoryBytes === 0 ? "" : bytesText(memoryBytes), 1),
+    ]),
+    ...section("Plugins", pluginLines(node)),
+    ...field("Engine Version", description?.engine?.engineVersion ?? ""),
+    ...section("Engine Labels", labelLines(description?.engine?.labels ?? {})),
+    ...section("TLS Info", tlsLines(node)),
+  ].join("\n");
+}

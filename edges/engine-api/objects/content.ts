@@ -1,0 +1,30 @@
+/** Secrets and configs as Docker's API has them. */
+import type { Config, Secret } from "../../../proto/gen/messages.ts";
+import { base64, driverObject, head, ifThere, mapOf, type DockerObject } from "./values.ts";
+
+/** Without the content, which the manager does not tell either. */
+export function secretObject(secret: Secret): DockerObject {
+  const { spec } = secret;
+  return {
+    ...head(secret),
+    Spec: {
+      Name: spec?.annotations?.name ?? "",
+      Labels: mapOf(spec?.annotations?.labels),
+      Driver: ifThere(spec?.driver, driverObject),
+      Templating: ifThere(spec?.templating, driverObject),
+    },
+  };
+}
+
+export function configObject(config: Config): DockerObject {
+  const { spec } = config;
+  return {
+    ...head(config),
+    Spec: {
+      Name: spec?.annotations?.name ?? "",
+      Labels: mapOf(spec?.annotations?.labels),
+      Data: spec === null || spec.data.length === 0 ? undefined : base64(spec.data),
+      Templating: ifThere(spec?.templating, driverObject),
+    },
+  };
+}

@@ -1,0 +1,7 @@
+/** The objects of a cluster by the names and in the order of Docker's API. */
+export { configObject, secretObject } from "./content.ts";
+export { networkObject } from "./network.ts";
+export { nodeObject } from "./node.ts";
+export { serviceObject } from "./service.ts";
+export { taskObject } from "./task.ts";
+export { timeText, type DockerObject } from "./values.ts";

@@ -1,0 +1,94 @@
+/** What a service's tasks are made from, as Docker's API has it. */
+import {
+  RestartPolicy_RestartCondition,
+  type GenericResource,
+  type NetworkAttachmentConfig,
+  type Placement,
+  type ResourceRequirements,
+  type RestartPolicy,
+  type TaskSpec,
+} from "../../../proto/gen/messages.ts";
+import { containerObject } from "./container.ts";
+import {
+  driverObject,
+  enumWord,
+  ifThere,
+  mapUnlessEmpty,
+  nanosOf,
+  unlessEmpty,
+  unlessNone,
+  type DockerObject,
+} from "./values.ts";
+
+export function genericObjects(resources: readonly GenericResource[]): readonly DockerObject[] | undefined {
+  return unlessNone(
+    resources.map(({ discreteResourceSpec: discrete, namedResourceSpec: named }) => ({
+      NamedResourceSpec: ifThere(named, ({ kind, value }) => ({ Kind: kind, Value: value })),
+      DiscreteResourceSpec: ifThere(discrete, ({ kind, value }) => ({ Kind: kind, Value: value })),
+    })),
+  );
+}
+
+/** Docker's limit of processes stands among the limits, SwarmKit's within the container. */
+function resourcesObject({ limits, reservations }: ResourceRequirements, pidsLimit: number): DockerObject {
+  return {
+    Limits: ifThere(limits, ({ memoryBytes, nanoCpus }) => ({
+      NanoCPUs: unlessEmpty(nanoCpus),
+      MemoryBytes: unlessEmpty(memoryBytes),
+      Pids: unlessEmpty(pidsLimit),
+    })),
+    Reservations: ifThere(reservations, ({ generic, memoryBytes, nanoCpus }) => ({
+      NanoCPUs: unlessEmpty(nanoCpus),
+      MemoryBytes: unlessEmpty(memoryBytes),
+      GenericResources: genericObjects(generic),
+    })),
+  };
+}
+
+function restartObject({ condition, delay, maxAttempts, window }: RestartPolicy): DockerObject {
+  return {
+    Condition: enumWord(RestartPolicy_RestartCondition, condition),
+    Delay: ifThere(delay, nanosOf),
+    MaxAttempts: maxAttempts,
+    Window: ifThere(window, nanosOf),
+  };
+}
+
+function placementObject({ constraints, maxReplicas, platforms, preferences }: Placement): DockerObject {
+  return {
+    Constraints: unlessNone(constraints),
+    Preferences: unlessNone(
+      preferences.map(({ spread }) => ({ Spread: { SpreadDescriptor: spread?.spreadDescriptor ?? "" } })),
+    ),
+    MaxReplicas: unlessEmpty(maxReplicas),
+    Platforms: unlessNone(
+      platforms.map(({ architecture, os }) => ({ Architecture: unlessEmpty(architecture), OS: unlessEmpty(os) })),
+    ),
+  };
+}
+
+export function attachmentObject({ aliases, driverAttachmentOpts, target }: NetworkAttachmentConfig): DockerObject {
+  return {
+    Target: unlessEmpty(target),
+    Aliases: unlessNone(aliases),
+    DriverOpts: mapUnlessEmpty(driverAttachmentOpts),
+  };
+}
+
+export function taskSpecObject(spec: TaskSpec): DockerObject {
+  const kind = spec.generic?.kind ?? "";
+  return {
+    ContainerSpec: ifThere(spec.container, containerObject),
+    PluginSpec: undefined,
+    NetworkAttachmentSpec: ifThere(spec.attachment, ({ containerId }) => ({ ContainerID: containerId })),
+    // Docker has plugins alone here; a process of ours is told by its kind.
+    GenericSpec: ifThere(spec.generic, ({ payload }) => ({ Kind: kind, TypeURL: payload?.type_url ?? "" })),
+    Resources: ifThere(spec.resources, (resources) => resourcesObject(resources, spec.container?.pidsLimit ?? 0)),
+    RestartPolicy: ifThere(spec.restart, restartObject),
+    Placement: ifThere(spec.placement, placementObject),
+    Networks: unlessNone(spec.networks.map(attachmentObject)),
+    LogDriver: ifThere(spec.logDriver, driverObject),
+    ForceUpdate: spec.forceUpdate,
+    Runtime: spec.container === null ? unlessEmpty(kind) : "container",
+  };
+}

@@ -1,0 +1,72 @@
+/**
+ * The values of Docker's API types. A field that its API leaves away when it is empty is `undefined` here: known to
+ * templates, and no part of the JSON. A label map is a `Map`, so that a template may ask for any key.
+ */
+import type { Driver, Duration, Meta, Timestamp } from "../../../proto/gen/messages.ts";
+
+export type DockerObject = Readonly<Record<string, unknown>>;
+
+/** Undefined for the value that a field of its type has when nobody set it. */
+export function unlessEmpty<Value extends string | number | boolean>(value: Value): Value | undefined {
+  return value === "" || value === 0 || value === false ? undefined : value;
+}
+
+export function unlessNone<Item>(items: readonly Item[]): readonly Item[] | undefined {
+  return items.length === 0 ? undefined : items;
+}
+
+export function mapOf(of: Readonly<Record<string, string>> | undefined): ReadonlyMap<string, string> {
+  return new Map(Object.entries(of ?? {}));
+}
+
+export function mapUnlessEmpty(of: Readonly<Record<string, string>>): ReadonlyMap<string, string> | undefined {
+  return Object.keys(of).length === 0 ? undefined : mapOf(of);
+}
+
+/** Undefined for null. */
+export function ifThere<Value, Result>(
+  value: Value | null | undefined,
+  convert: (value: Value) => Result,
+): Result | undefined {
+  return value === null || value === undefined ? undefined : convert(value);
+}
+
+/** What Go writes for a time that was never set. */
+const never = "0001-01-01T00:00:00Z";
+
+/** RFC 3339, with as many digits of a second as there are. */
+export function timeText(time: Timestamp | null): string {
+  if (time === null) return never;
+  const whole = new Date(time.seconds * 1_000).toISOString().slice(0, "2026-01-01T00:00:00".length);
+  const fraction = String(time.nanos).padStart(9, "0").replace(/0+$/, "");
+  return `${whole}${fraction === "" ? "" : `.${fraction}`}Z`;
+}
+
+/** Nanoseconds. */
+export function nanosOf(duration: Duration): number {
+  return duration.seconds * 1e9 + duration.nanos;
+}
+
+/** An enum's value as Docker writes it: `ON_FAILURE` → `on-failure`. */
+export function enumWord(names: Readonly<Record<string, number>>, value: number, separator: "-" | "_" = "-"): string {
+  const found = Object.keys(names).find((name) => names[name] === value) ?? String(value);
+  return found.toLowerCase().replaceAll("_", separator);
+}
+
+/** What every object begins with. */
+export function head({ id, meta }: { readonly id: string; readonly meta: Meta | null }): DockerObject {
+  return {
+    ID: id,
+    Version: { Index: unlessEmpty(meta?.version?.index ?? 0) },
+    CreatedAt: timeText(meta?.createdAt ?? null),
+    UpdatedAt: timeText(meta?.updatedAt ?? null),
+  };
+}
+
+export function driverObject({ name, options }: Driver): DockerObject {
+  return { Name: unlessEmpty(name), Options: mapUnlessEmpty(options) };
+}
+
+export function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("base64");
+}
