@@ -1,0 +1,192 @@
+/**
+ * A driver for tests: its tasks are timers, and fail, hang or take the driver down as their configuration says. What is told
+ * of them is true all the same: a task that was started goes on when the driver dies, and is found again by `recover`.
+ */
+import { spawn } from "node:child_process";
+import {
+  flag,
+  number,
+  retryable,
+  text,
+  type ConfigOf,
+  type Driver,
+  type ExecRequest,
+  type ExecSession,
+  type RunningTask,
+  type TaskExit,
+  type TaskRequest,
+} from "../../edges/plugin/server/index.ts";
+import { parseDuration } from "./duration.ts";
+
+const config = {
+  /** `healthy`, `unhealthy` or `undetected`. */
+  health: text({ default: "healthy" }),
+  /** What configuring fails with. */
+  refuse: text(),
+  /** Where the driver's process ends without a word: `configure`, `start`, `started`, `recover`, `stop`. */
+  crash_at: text({ default: "" }),
+  /** Where it never answers: as crash_at. */
+  hang_at: text({ default: "" }),
+  /** The process ends this long after it was configured. */
+  crash_after: text(),
+};
+
+const task = {
+  run_for: text({ default: "1h" }),
+  exit_code: number({ default: 0 }),
+  exit_signal: number({ default: 0 }),
+  oom_killed: flag({ default: false }),
+  /** Why nobody knows how the task ended. */
+  exit_err: text(),
+  start_delay: text({ default: "0" }),
+  /** What the start fails with, and whether to try again. */
+  start_error: text(),
+  start_error_retryable: flag({ default: false }),
+  /** The stop signal does nothing: only the kill ends it. */
+  ignores_stop: flag({ default: false }),
+  /** Told as an event of the task once it runs. */
+  event: text(),
+  crash_at: text({ default: "" }),
+  hang_at: text({ default: "" }),
+};
+
+type MockConfig = ConfigOf<typeof config>;
+type MockTask = ConfigOf<typeof task>;
+
+/** What `recover` needs: the rest is in the task's configuration. */
+interface MockState {
+  readonly startedAtMs: number;
+}
+
+const signalNumbers: Readonly<Record<string, number>> = { SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGKILL: 9, SIGTERM: 15 };
+
+class MockRun implements RunningTask {
+  readonly state: MockState;
+  readonly startedAtMs: number;
+  readonly exited: Promise<TaskExit>;
+  readonly attributes = { mock: "true" };
+  readonly #config: MockTask;
+  readonly #pass: (place: string) => Promise<void>;
+  #end!: (exit: TaskExit) => void;
+  readonly #timer: NodeJS.Timeout;
+  #signals = 0;
+
+  constructor(mock: MockTask, startedAtMs: number, pass: (place: string) => Promise<void>) {
+    this.#config = mock;
+    this.#pass = pass;
+    this.startedAtMs = startedAtMs;
+    this.state = { startedAtMs };
+    this.exited = new Promise((resolve) => (this.#end = resolve));
+    const left = startedAtMs + parseDuration(mock.run_for) - Date.now();
+    this.#timer = setTimeout(() => this.#finish(mock.exit_code, mock.exit_signal), Math.max(0, left));
+  }
+
+  #finish(exitCode: number, signal: number): void {
+    clearTimeout(this.#timer);
+    const { oom_killed: oomKilled, exit_err: err } = this.#config;
+    this.#end({ exitCode: signal === 0 ? exitCode : 128 + signal, signal, oomKilled, err: err ?? "" });
+  }
+
+  async stop(signal: string, timeoutMs: number): Promise<void> {
+    await this.#pass("stop");
+    if (this.#config.ignores_stop && signal !== "SIGKILL") {
+      await new Promise((resolve) => setTimeout(resolve, timeoutMs));
+      this.#finish(0, 9);
+      return;
+    }
+    this.#finish(0, signalNumbers[signal] ?? 15);
+  }
+
+  signal(signal: string): void {
+    if (signalNumbers[signal] === undefined) throw new Error(`${signal} is no signal`);
+    this.#signals += 1;
+    if (signal === "SIGKILL") this.#finish(0, 9);
+  }
+
+  stats(): { cpuPercent: number; memoryRss: number } {
+    return { cpuPercent: 1, memoryRss: 1024 * (1 + this.#signals) };
+  }
+
+  /** The one thing that is real: the task has no process of its own to run a command in, so it runs beside the driver. */
+  exec({ command, terminal, output, onDrain }: ExecRequest): ExecSession {
+    if (terminal !== null) throw new Error("the mock driver has no terminals");
+    const [file = "", ...args] = command;
+    const child = spawn(file, args, { stdio: "pipe" });
+    for (const stream of ["stdout", "stderr"] as const) {
+      child[stream].on("data", (bytes: Buffer) => {
+        if (output(stream, bytes)) return;
+        child[stream].pause();
+        onDrain(() => child[stream].resume());
+      });
+    }
+    child.stdin.on("error", () => {}); // a command that does not read its input
+    const exited = new Promise<TaskExit>((resolve) => {
+      child.once("error", (error) => resolve({ exitCode: -2, signal: 0, oomKilled: false, err: error.message }));
+      child.once("close", (code, signal) => {
+        const number = signal === null ? 0 : (signalNumbers[signal] ?? 9);
+        resolve({ exitCode: code ?? 128 + number, signal: number, oomKilled: false });
+      });
+    });
+    return {
+      exited,
+      write: (bytes) => void child.stdin.write(bytes),
+      closeInput: () => void child.stdin.end(),
+      resize: () => {},
+      kill: () => void child.kill("SIGKILL"),
+    };
+  }
+}
+
+export class MockDriver implements Driver<typeof config, typeof task> {
+  readonly name = "mock";
+  readonly version = "0.1.0";
+  readonly config = config;
+  readonly task = task;
+  #settings: MockConfig | null = null;
+
+  /** Comes to a place where the driver, or one of its tasks, may have been told to crash or to hang. */
+  readonly #pass = async (place: string, mock?: MockTask): Promise<void> => {
+    if (this.#settings?.crash_at === place || mock?.crash_at === place) process.kill(process.pid, "SIGKILL");
+    if (this.#settings?.hang_at === place || mock?.hang_at === place) await new Promise(() => {});
+  };
+
+  async configure(settings: MockConfig): Promise<void> {
+    if (settings.refuse !== null) throw new Error(settings.refuse);
+    this.#settings = settings;
+    await this.#pass("configure");
+    if (settings.crash_after !== null) setTimeout(() => process.exit(3), parseDuration(settings.crash_after));
+  }
+
+  fingerprint(): {
+    health: "healthy" | "unhealthy" | "undetected";
+    description: string;
+    attributes: { "driver.mock": true };
+  } {
+    const health = this.#settings?.health ?? "healthy";
+    if (health !== "healthy" && health !== "unhealthy" && health !== "undetected")
+      throw new Error(`'${health}' is no health`);
+    return { health, description: `told to be ${health}`, attributes: { "driver.mock": true } };
+  }
+
+  async start(request: TaskRequest<MockTask>): Promise<MockRun> {
+    const mock = request.config;
+    await this.#pass("start", mock);
+    await new Promise((resolve) => setTimeout(resolve, parseDuration(mock.start_delay)));
+    if (mock.start_error !== null) {
+      throw mock.start_error_retryable ? retryable(mock.start_error) : new Error(mock.start_error);
+    }
+    const run = new MockRun(mock, Date.now(), (place) => this.#pass(place, mock));
+    if (mock.event !== null) request.tell(mock.event);
+    // Once the answer has left.
+    setTimeout(() => void this.#pass("started", mock), 20);
+    return run;
+  }
+
+  async recover(request: TaskRequest<MockTask>, state: unknown): Promise<MockRun> {
+    const mock = request.config;
+    await this.#pass("recover", mock);
+    const startedAtMs = (state as Partial<MockState> | null)?.startedAtMs;
+    if (typeof startedAtMs !== "number") throw new Error("the handle's state is not of this driver");
+    return new MockRun(mock, startedAtMs, (place) => this.#pass(place, mock));
+  }
+}

@@ -1,0 +1,329 @@
+/**
+ * Starts plugins, and finds again those that an earlier agent started (docs/reference/nomad-driver-protocol.md §1.1-1.6).
+ *
+ * L1: a launch ends within its time, whatever the plugin does, and a failed one leaves no process behind.
+ * L2: what a plugin prints before its handshake costs bounded memory, and what it prints afterwards none.
+ * L3: an outcome that is not `running` says in one sentence what the plugin did.
+ */
+import { spawn, type ChildProcess } from "node:child_process";
+import { chmodSync, closeSync, mkdirSync, mkdtempSync, openSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { createLocalIdentity, type LocalIdentity } from "../../../runtime/pki/localhost.ts";
+import type { LaunchOutcome, PluginAddress, PluginBinary, PluginLauncher } from "../../../runtime/plugins.ts";
+import type { Logger } from "../../../runtime/ports.ts";
+import type { DuplexChannel } from "../../../runtime/rpc.ts";
+import { connectPlugin, type PluginEndpoint } from "../../grpc/client.ts";
+import { Variable, appVersion, magicCookie, parseHandshake, portRange, type Handshake } from "../handshake.ts";
+import { LogTail } from "./log-tail.ts";
+import { signalProcess, startTicksOf } from "./process-watch.ts";
+import { HostedPlugin, socketDirOf, type PluginProcess } from "./running-plugin.ts";
+
+export interface LauncherOptions {
+  readonly log: Logger;
+  /** A folder for logs, one file for each plugin. Made when it is missing. */
+  readonly logDir: string;
+  /** A folder for sockets: a short path, since a socket's has 107 bytes at most. Made when it is missing. */
+  readonly socketDir: string;
+  /** What plugins inherit. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Milliseconds for handshake and connection; go-plugin's minute unless said. */
+  readonly startTimeoutMs?: number;
+}
+
+const startTimeoutMsDefault = 60_000;
+const connectTimeoutMs = 5_000;
+const healthTimeoutMs = 5_000;
+/** A handshake line has 2 KiB with a certificate. L2 */
+const handshakeBytesMax = 64 * 1024;
+/** Between two looks at a process that is not our child: go-plugin's too. */
+const pollMs = 1_000;
+
+/** No answer of a driver comes near it: an exec's has 8 KiB, a fingerprint a few. A larger one ends its call or its stream
+ *  with RESOURCE_EXHAUSTED, and is not taken in. */
+export const messageBytesMax = 16 * 1024 * 1024;
+
+export function createPluginLauncher(options: LauncherOptions): PluginLauncher {
+  const { log } = options;
+  for (const folder of [options.logDir, options.socketDir]) mkdirSync(folder, { recursive: true, mode: 0o700 });
+  return {
+    async launch(binary, onSpawned) {
+      const identity = binary.autoMtls ? await createLocalIdentity(Date.now()) : null;
+      const launch = new Launch(binary, options, identity);
+      try {
+        const outcome = await launch.run(onSpawned);
+        if (outcome.kind === "failed")
+          log.warn({ plugin: binary.name, reason: outcome.reason }, "a plugin did not start");
+        return outcome;
+      } catch (error) {
+        launch.abandon();
+        return {
+          kind: "failed",
+          reason: `plugin ${binary.name}: ${error instanceof Error ? error.message : String(error)}`,
+        };
+      }
+    },
+    reattach: (name, address) => reattach(name, address, options),
+  };
+}
+
+function exitText(code: number | null, signal: NodeJS.Signals | null): string {
+  return signal === null ? `exit code ${code ?? "unknown"}` : `signal ${signal}`;
+}
+
+/** One start of one plugin. */
+class Launch {
+  readonly #binary: PluginBinary;
+  readonly #options: LauncherOptions;
+  readonly #identity: LocalIdentity | null;
+  readonly #socketDir: string;
+  readonly #logFile: string;
+  #child: ChildProcess | null = null;
+  #tail: LogTail | null = null;
+  #exit: string | null = null;
+  readonly #exitListeners: ((how: string) => void)[] = [];
+
+  constructor(binary: PluginBinary, options: LauncherOptions, identity: LocalIdentity | null) {
+    this.#binary = binary;
+    this.#options = options;
+    this.#identity = identity;
+    this.#socketDir = mkdtempSync(join(options.socketDir, "p"));
+    chmodSync(this.#socketDir, 0o700);
+    this.#logFile = join(options.logDir, `${binary.name.replaceAll(/[^\w.-]/g, "_")}.log`);
+  }
+
+  async run(onSpawned: (pid: number) => void): Promise<LaunchOutcome> {
+    const { startTimeoutMs = startTimeoutMsDefault } = this.#options;
+    const child = this.#spawn();
+    const line = this.#firstLine(child);
+    const spawnError = await new Promise<Error | null>((resolve) => {
+      child.once("spawn", () => resolve(null));
+      child.once("error", resolve);
+    });
+    if (spawnError !== null || child.pid === undefined) {
+      this.abandon();
+      return this.#failed(`it cannot be started: ${spawnError?.message ?? "no process"}`);
+    }
+    onSpawned(child.pid);
+    const startTicks = startTicksOf(child.pid) ?? "";
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<null>((resolve) => (timer = setTimeout(() => resolve(null), startTimeoutMs)));
+    const first = await Promise.race([line, late]);
+    clearTimeout(timer);
+    if (first === null) return this.#abort(`it did not shake hands within ${startTimeoutMs} ms`);
+    if (first.kind !== "line") {
+      return this.#abort(
+        first.kind === "ended"
+          ? "it ended before it shook hands"
+          : `it printed ${handshakeBytesMax} bytes and no handshake`,
+      );
+    }
+    const handshake = parseHandshake(first.line);
+    if (handshake.kind === "refused") return this.#abort(handshake.reason);
+    if (this.#identity !== null && handshake.certificateDer === null)
+      return this.#abort("it was asked for TLS and shows no certificate");
+    return this.#connect(child.pid, startTicks, handshake);
+  }
+
+  async #connect(pid: number, startTicks: string, handshake: Handshake): Promise<LaunchOutcome> {
+    let channel: DuplexChannel;
+    try {
+      channel = await connectTo(handshake.endpoint, this.#identity, handshake.certificateDer);
+    } catch (error) {
+      return this.#abort(`it cannot be reached: ${error instanceof Error ? error.message : String(error)}`);
+    }
+    const { name, autoMtls } = this.#binary;
+    const { network, address } = handshake;
+    const plugin = new HostedPlugin({
+      name,
+      process: this.#process(pid),
+      channel,
+      log: this.#options.log,
+      tail: this.#tail as LogTail,
+      address: autoMtls ? null : { network, address, pid, startTicks, logFile: this.#logFile },
+      socketDir: this.#socketDir,
+    });
+    if (!(await plugin.isAnswering(healthTimeoutMs))) {
+      await plugin.stop(0);
+      return this.#failed("it does not answer its health check");
+    }
+    plugin.followOutput();
+    return { kind: "running", plugin };
+  }
+
+  #spawn(): ChildProcess {
+    const { binary, env } = { binary: this.#binary, env: this.#options.env };
+    // Emptied by the new process's start: what an earlier one wrote was read, or is past interest.
+    const log = openSync(this.#logFile, "w", 0o600);
+    closeSync(log);
+    const append = openSync(this.#logFile, "a", 0o600);
+    this.#tail = new LogTail(binary.name, this.#options.log, this.#logFile, "beginning");
+    const child = spawn(binary.path, [...binary.args], {
+      env: {
+        ...env,
+        // A host's own; a plugin that takes them for its would speak another protocol with us.
+        [Variable.clientCertificate]: undefined,
+        [Variable.multiplex]: undefined,
+        ...binary.env,
+        [magicCookie.name]: magicCookie.value,
+        [Variable.versions]: String(appVersion),
+        [Variable.minPort]: String(portRange.min),
+        [Variable.maxPort]: String(portRange.max),
+        [Variable.socketDir]: this.#socketDir,
+        ...(this.#identity === null ? {} : { [Variable.clientCertificate]: this.#identity.certificatePem }),
+      },
+      stdio: ["ignore", "pipe", append],
+      // In a session of its own: Ctrl-C on our terminal is for us, and we end our plugins in order.
+      detached: true,
+    });
+    closeSync(append);
+    this.#child = child;
+    child.once("exit", (code, signal) => {
+      this.#exit = exitText(code, signal);
+      for (const listener of this.#exitListeners.splice(0)) listener(this.#exit);
+    });
+    return child;
+  }
+
+  /** The first line of standard output; what follows is thrown away, or the plugin would block on a full pipe. L2 */
+  #firstLine(
+    child: ChildProcess,
+  ): Promise<{ readonly kind: "line"; readonly line: string } | { readonly kind: "ended" | "too-long" }> {
+    return new Promise((resolve) => {
+      let text = "";
+      let isFirst = true;
+      child.stdout?.on("error", () => {});
+      child.stdout?.on("data", (chunk: Buffer) => {
+        if (!isFirst) return;
+        text += chunk.toString("latin1");
+        const end = text.indexOf("\n");
+        if (end === -1 && text.length <= handshakeBytesMax) return;
+        isFirst = false;
+        resolve(end === -1 ? { kind: "too-long" } : { kind: "line", line: text.slice(0, end) });
+        text = "";
+      });
+      // The process's end, rather than the pipe's: a grandchild may hold the pipe. But what it printed is read first.
+      child.once("exit", () =>
+        setTimeout(() => {
+          if (!isFirst) return;
+          isFirst = false;
+          resolve(text.trim() === "" ? { kind: "ended" } : { kind: "line", line: text });
+        }, 20),
+      );
+    });
+  }
+
+  #process(pid: number): PluginProcess {
+    const child = this.#child as ChildProcess;
+    return {
+      pid,
+      onExit: (listener) => {
+        const how = this.#exit;
+        if (how === null) this.#exitListeners.push(listener);
+        else queueMicrotask(() => listener(how));
+      },
+      kill: () => void child.kill("SIGKILL"),
+      release: () => {
+        child.stdout?.destroy();
+        child.unref();
+      },
+    };
+  }
+
+  /** Kills what there is, waits for its end, and says what happened. L1 */
+  async #abort(reason: string): Promise<LaunchOutcome> {
+    const child = this.#child;
+    const wasGone = this.#exit !== null;
+    if (child !== null && !wasGone) {
+      await new Promise<void>((resolve) => {
+        this.#exitListeners.push(() => resolve());
+        child.kill("SIGKILL");
+      });
+    }
+    const said = this.#tail?.lastLines().at(-1) ?? "";
+    this.abandon();
+    const exit = wasGone ? ` (${this.#exit})` : "";
+    return this.#failed(`${reason}${exit}${said === "" ? "" : `; it said: ${said}`}`);
+  }
+
+  #failed(reason: string): LaunchOutcome {
+    return { kind: "failed", reason: `plugin ${this.#binary.name}: ${reason}` };
+  }
+
+  /** Lets go of everything of a launch that came to nothing. */
+  abandon(): void {
+    if (this.#exit === null) this.#child?.kill("SIGKILL");
+    this.#child?.stdout?.destroy();
+    this.#tail?.close();
+    rmSync(this.#socketDir, { recursive: true, force: true });
+  }
+}
+
+function connectTo(
+  endpoint: PluginEndpoint,
+  identity: LocalIdentity | null,
+  certificateDer: Buffer | null,
+): Promise<DuplexChannel> {
+  const plain = { timeoutMs: connectTimeoutMs, messageBytesMax };
+  if (identity === null || certificateDer === null) return connectPlugin(endpoint, plain);
+  const lines = certificateDer.toString("base64").replaceAll(/.{64}/g, "$&\n");
+  const peerCertificatePem = `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`;
+  const { certificatePem, keyPem } = identity;
+  return connectPlugin(endpoint, { ...plain, tls: { certificatePem, keyPem, peerCertificatePem } });
+}
+
+/** Watches a process that is not our child. */
+function foundProcess(address: PluginAddress): PluginProcess {
+  const listeners: ((how: string) => void)[] = [];
+  let isGone = false;
+  const timer = setInterval(() => look(), pollMs);
+  timer.unref();
+  const look = (): void => {
+    if (isGone || startTicksOf(address.pid) === address.startTicks) return;
+    isGone = true;
+    clearInterval(timer);
+    for (const listener of listeners.splice(0)) listener("an exit that nobody saw");
+  };
+  return {
+    pid: address.pid,
+    onExit: (listener) => {
+      if (isGone) queueMicrotask(() => listener("an exit that nobody saw"));
+      else listeners.push(listener);
+    },
+    kill: () => {
+      signalProcess(address.pid, address.startTicks, "SIGKILL");
+      // Sooner than the next look: a killed process is gone in no time.
+      setTimeout(look, 20).unref();
+    },
+    release: () => clearInterval(timer),
+  };
+}
+
+async function reattach(name: string, address: PluginAddress, options: LauncherOptions): Promise<LaunchOutcome> {
+  const failed = (reason: string): LaunchOutcome => ({ kind: "failed", reason: `plugin ${name}: ${reason}` });
+  if (startTicksOf(address.pid) !== address.startTicks) return failed(`process ${address.pid} is gone`);
+  const colon = address.address.lastIndexOf(":");
+  const endpoint: PluginEndpoint =
+    address.network === "unix"
+      ? { path: address.address }
+      : { host: address.address.slice(0, colon), port: Number(address.address.slice(colon + 1)) };
+  try {
+    const channel = await connectTo(endpoint, null, null);
+    const plugin = new HostedPlugin({
+      name,
+      process: foundProcess(address),
+      channel,
+      log: options.log,
+      tail: new LogTail(name, options.log, address.logFile, "end"),
+      address,
+      socketDir: socketDirOf(address, options.socketDir),
+    });
+    if (!(await plugin.isAnswering(healthTimeoutMs))) {
+      plugin.release();
+      return failed("it runs and does not answer its health check");
+    }
+    plugin.followOutput();
+    return { kind: "running", plugin };
+  } catch (error) {
+    return failed(`it runs and cannot be reached: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}

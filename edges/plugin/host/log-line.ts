@@ -1,0 +1,68 @@
+/**
+ * A line of a plugin's standard error as a line of our log (docs/reference/nomad-driver-protocol.md §1.5): JSON where the
+ * plugin writes it, else text whose beginning may tell its level. Whatever it is, it is a line: nothing here throws.
+ */
+
+export type LogLevel = "debug" | "info" | "warn" | "error";
+
+export interface PluginLogLine {
+  readonly level: LogLevel;
+  readonly message: string;
+  /** What else the line says, without what we say ourselves. */
+  readonly fields: Readonly<Record<string, unknown>>;
+  /** True for the first line of a Go panic: what follows belongs to it. */
+  readonly isPanic: boolean;
+}
+
+const levels: Readonly<Record<string, LogLevel>> = {
+  trace: "debug",
+  debug: "debug",
+  info: "info",
+  warn: "warn",
+  error: "error",
+};
+
+/** How much of a message or a field is kept, in characters: a log line, not a document. */
+const textMax = 4_096;
+
+function shortened(value: unknown): unknown {
+  if (typeof value === "string") return value.length > textMax ? `${value.slice(0, textMax)}…` : value;
+  if (typeof value !== "object" || value === null) return value;
+  const text = JSON.stringify(value);
+  return text.length > textMax ? `${text.slice(0, textMax)}…` : value;
+}
+
+function parsed(line: string): Readonly<Record<string, unknown>> | null {
+  if (!line.startsWith("{")) return null;
+  try {
+    const value: unknown = JSON.parse(line);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}
+
+export function parseLogLine(line: string): PluginLogLine {
+  const json = parsed(line);
+  const level = typeof json?.["@level"] === "string" ? levels[json["@level"].toLowerCase()] : undefined;
+  if (json !== null && level !== undefined) {
+    const message = json["@message"];
+    const fields: Record<string, unknown> = {};
+    for (const [key, value] of Object.entries(json)) {
+      if (key === "@level" || key === "@message" || key === "@timestamp") continue;
+      // `@module` and `@caller` without their mark; a field cannot hide one of the log's own.
+      fields[key === "level" || key === "time" || key === "msg" ? `${key}_` : key.replace(/^@/, "")] = shortened(value);
+    }
+    const text = typeof message === "string" ? message : JSON.stringify(message ?? "");
+    return { level, message: String(shortened(text)), fields, isPanic: false };
+  }
+  const isPanic = line.startsWith("panic: ") || line.startsWith("fatal error: ");
+  const tag = /^\[(TRACE|DEBUG|INFO|WARN|ERROR)\]\s*/.exec(line);
+  const tagged = tag === null ? undefined : levels[(tag[1] as string).toLowerCase()];
+  return {
+    level: isPanic ? "error" : (tagged ?? "debug"),
+    message: String(shortened(tag === null ? line : line.slice(tag[0].length))),
+    fields: {},
+    isPanic,
+  };
+}

@@ -1,0 +1,127 @@
+/**
+ * Reads what a plugin writes to its standard error and puts it into our log. The plugin writes into a file rather than into
+ * a pipe of ours: a Go plugin whose host has died is killed by the first line that it logs into a broken pipe, and then
+ * there is nothing left to find again.
+ *
+ * G1: what is kept in memory is bounded, whatever the plugin writes: one line's first bytes.
+ * G2: the file is bounded while somebody reads it: it is emptied when it is large and all of it is read.
+ * G3: a plugin that floods its log costs a bounded share of the CPU; what is left out is counted and said.
+ */
+import { closeSync, fstatSync, ftruncateSync, openSync, readSync } from "node:fs";
+import type { Logger } from "../../../runtime/ports.ts";
+import { parseLogLine, type LogLevel } from "./log-line.ts";
+
+/** Between two looks at the file. Nobody waits for a log line, and twenty plugins looked at cost nothing to speak of. */
+const pollMs = 200;
+/** go-plugin's line buffer; the rest of a longer line is a line of its own. */
+const lineBytesMax = 64 * 1024;
+/** G3: taken at one look, that is 5 MiB/s. */
+const lookBytesMax = 1024 * 1024;
+const lookLinesMax = 500;
+/** G2 */
+const fileBytesMax = 1024 * 1024;
+/** G3: unread bytes beyond which everything but the newest is given up. */
+const backlogBytesMax = 16 * 1024 * 1024;
+
+const chunk = Buffer.allocUnsafeSlow(64 * 1024);
+
+export class LogTail {
+  readonly #plugin: string;
+  readonly #log: Logger;
+  readonly #fd: number;
+  readonly #timer: NodeJS.Timeout;
+  #at: number;
+  #rest: Buffer = Buffer.alloc(0);
+  #isPanicking = false;
+  #linesLeft = 0;
+  #dropped = 0;
+  #isClosed = false;
+  /** The last lines, for whoever has to say why the plugin died. */
+  readonly #last: string[] = [];
+
+  /** Follows the file from its end (of a plugin that is found again), or from its beginning. */
+  constructor(plugin: string, log: Logger, path: string, from: "beginning" | "end") {
+    this.#plugin = plugin;
+    this.#log = log;
+    this.#fd = openSync(path, "r+");
+    this.#at = from === "end" ? fstatSync(this.#fd).size : 0;
+    this.#timer = setInterval(() => this.#look(), pollMs);
+    this.#timer.unref();
+  }
+
+  /** The newest lines, oldest first. */
+  lastLines(): readonly string[] {
+    this.#look();
+    return [...this.#last, ...(this.#rest.length > 0 ? [this.#rest.toString("utf8")] : [])];
+  }
+
+  /** Reads what is there and lets go of the file. */
+  close(): void {
+    if (this.#isClosed) return;
+    clearInterval(this.#timer);
+    this.#look();
+    if (this.#rest.length > 0) this.#line(this.#rest);
+    this.#isClosed = true;
+    closeSync(this.#fd);
+  }
+
+  #look(): void {
+    if (this.#isClosed) return;
+    this.#linesLeft = lookLinesMax;
+    const { size } = fstatSync(this.#fd);
+    if (size - this.#at > backlogBytesMax) {
+      this.#log.warn(
+        { plugin: this.#plugin, bytes: size - this.#at },
+        "a plugin's log is left out: it writes too fast",
+      );
+      this.#at = size;
+      this.#rest = Buffer.alloc(0);
+    }
+    let taken = 0;
+    for (let read; taken < lookBytesMax; taken += read) {
+      read = readSync(this.#fd, chunk, 0, chunk.length, this.#at);
+      if (read === 0) break;
+      this.#at += read;
+      this.#cut(chunk.subarray(0, read));
+    }
+    if (this.#dropped > 0) {
+      this.#log.warn({ plugin: this.#plugin, lines: this.#dropped }, "lines of a plugin's log are left out");
+      this.#dropped = 0;
+    }
+    // The plugin appends, so that its next line begins the emptied file. What it wrote since the read is lost (G2).
+    if (this.#at > fileBytesMax && taken < lookBytesMax) {
+      ftruncateSync(this.#fd, 0);
+      this.#at = 0;
+    }
+  }
+
+  #cut(bytes: Buffer): void {
+    let from = 0;
+    for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, from)) {
+      this.#line(Buffer.concat([this.#rest, bytes.subarray(from, end)]));
+      this.#rest = Buffer.alloc(0);
+      from = end + 1;
+    }
+    this.#rest = Buffer.concat([this.#rest, bytes.subarray(from)]);
+    while (this.#rest.length > lineBytesMax) {
+      this.#line(this.#rest.subarray(0, lineBytesMax));
+      this.#rest = Buffer.from(this.#rest.subarray(lineBytesMax));
+    }
+  }
+
+  #line(bytes: Buffer): void {
+    const text = bytes.toString("utf8").trimEnd();
+    if (text === "") return;
+    if (this.#linesLeft <= 0) {
+      this.#dropped += 1;
+      return;
+    }
+    this.#linesLeft -= 1;
+    this.#last.push(text.slice(0, 256));
+    if (this.#last.length > 5) this.#last.shift();
+    const line = parseLogLine(text);
+    this.#isPanicking ||= line.isPanic;
+    const level: LogLevel = this.#isPanicking ? "error" : line.level;
+    this.#log[level]({ ...line.fields, plugin: this.#plugin }, line.message);
+  }
+}

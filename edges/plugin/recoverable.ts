@@ -1,0 +1,33 @@
+/** The one detail that statuses of the driver protocol carry: whether to try again (reference §4, §5.3). */
+import { Any, RecoverableError, Status as StatusMessage } from "../../proto/gen/nomad.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+
+const typeUrl = "type.googleapis.com/hashicorp.nomad.plugins.shared.structs.RecoverableError";
+
+/** A failure after which the same task may be started again by the host's restart policy. */
+export function recoverableError(message: string): RpcError {
+  const details = StatusMessage.encode(
+    StatusMessage.create({
+      code: Status.FAILED_PRECONDITION,
+      message,
+      details: [
+        Any.create({
+          type_url: typeUrl,
+          value: RecoverableError.encode(RecoverableError.create({ recoverable: true })),
+        }),
+      ],
+    }),
+  );
+  return new RpcError(Status.FAILED_PRECONDITION, message, { details });
+}
+
+/** Whether a plugin says of a failure that it may be gone the next time. Only the first detail counts. */
+export function isRecoverable(error: RpcError): boolean {
+  if (error.details === null) return false;
+  try {
+    const [first] = StatusMessage.decode(error.details).details;
+    return first?.type_url === typeUrl && RecoverableError.decode(first.value).recoverable;
+  } catch {
+    return false;
+  }
+}

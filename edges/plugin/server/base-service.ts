@@ -1,0 +1,37 @@
+/** What every plugin answers: the BasePlugin service over a driver written in TypeScript. */
+import {
+  ConfigSchemaResponse,
+  PluginInfoResponse,
+  PluginType,
+  SetConfigResponse,
+  type BasePluginService,
+} from "../../../proto/gen/nomad.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../../runtime/rpc.ts";
+import type { Driver } from "./driver.ts";
+import { objectSpec, readConfig } from "./fields.ts";
+
+/** The only one that there is for drivers. */
+export const driverApiVersion = "v0.1.0";
+
+export function baseHandlers(driver: Driver): ServiceHandlers<typeof BasePluginService> {
+  return {
+    PluginInfo: () =>
+      PluginInfoResponse.create({
+        type: PluginType.DRIVER,
+        pluginApiVersions: [driverApiVersion],
+        pluginVersion: driver.version,
+        name: driver.name,
+      }),
+    ConfigSchema: () =>
+      ConfigSchemaResponse.create({ spec: driver.config === undefined ? null : objectSpec(driver.config) }),
+    async SetConfig({ msgpackConfig, nomadConfig }) {
+      try {
+        await driver.configure?.(readConfig(driver.config ?? {}, msgpackConfig) as never, nomadConfig?.driver ?? null);
+      } catch (error) {
+        if (error instanceof RpcError) throw error;
+        throw new RpcError(Status.UNKNOWN, error instanceof Error ? error.message : String(error));
+      }
+      return SetConfigResponse.create();
+    },
+  };
+}

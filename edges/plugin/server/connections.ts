@@ -1,0 +1,85 @@
+/**
+ * Serves a plugin's methods to its one host: gRPC as in `edges/grpc/server.ts`, without its roles (whoever has the socket,
+ * or the host's certificate, may call everything) and without its messages, which a driver has no use for.
+ */
+import type { Duplex } from "node:stream";
+import type { MethodDescriptor } from "../../../proto/codec.ts";
+import type { Logger } from "../../../runtime/ports.ts";
+import { Status, type Peer, type ServiceHandlers } from "../../../runtime/rpc.ts";
+import { erase } from "../../grpc/erase.ts";
+import { framedOnce } from "../../grpc/framing.ts";
+import { ServerConnection } from "../../grpc/http2/server-connection.ts";
+import { httpError } from "../../grpc/http2/response-headers.ts";
+import { ServerCall, refuse, type ServedMethod } from "../../grpc/server-call.ts";
+import { parseTimeout } from "../../grpc/status.ts";
+
+/** The configuration of a task may hold whole files. Go's plugins take 4 MiB. */
+const requestBytesMax = 64 * 1024 * 1024;
+
+const host: Peer = { identity: null, local: true, address: "" };
+const uncounted = { started: () => 0, ended: () => {} };
+
+export class PluginConnections {
+  readonly #log: Logger;
+  readonly #methods = new Map<string, ServedMethod>();
+  readonly #connections = new Map<ServerConnection, Set<ServerCall>>();
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  /** Serves a generated service. */
+  add<Service extends { readonly methods: object }>(service: Service, handlers: ServiceHandlers<Service>): void {
+    const table = handlers as Readonly<Record<string, unknown>>;
+    const methods = service.methods as Readonly<Record<string, MethodDescriptor<unknown, unknown>>>;
+    for (const [name, method] of Object.entries(methods)) {
+      this.#methods.set(method.path, {
+        path: method.path,
+        messageBytesMax: requestBytesMax,
+        decode: (bytes) => method.request.decode(bytes),
+        encode: (message) => method.response.encode(message),
+        frame: framedOnce((message) => method.response.encode(message)),
+        metrics: uncounted,
+        log: this.#log,
+        handler: erase(method, table[name]),
+      });
+    }
+  }
+
+  /** Takes a connection whose handshake is done. */
+  serve(socket: Duplex): void {
+    const calls = new Set<ServerCall>();
+    const connection = new ServerConnection(socket, {
+      onRequest: (stream, headers) => {
+        if (headers.method !== "POST" || !headers.contentType.startsWith("application/grpc")) {
+          stream.hasEnded = true;
+          stream.respond(httpError(headers.method === "POST" ? 415 : 405));
+          return;
+        }
+        const method = this.#methods.get(headers.path);
+        if (method === undefined) {
+          refuse(stream, Status.UNIMPLEMENTED, `unknown method ${headers.path}`);
+          return;
+        }
+        const timeoutMs = headers.timeout === "" ? null : parseTimeout(headers.timeout);
+        const call = new ServerCall(stream, method, host, headers.traceparent, calls);
+        if (timeoutMs !== null) call.startDeadline(timeoutMs);
+        call.startClientStream();
+      },
+      onClose: () => this.#connections.delete(connection),
+    });
+    this.#connections.set(connection, calls);
+  }
+
+  get count(): number {
+    return this.#connections.size;
+  }
+
+  /** Ends every call with UNAVAILABLE, and the connections. */
+  close(): void {
+    for (const [connection, calls] of this.#connections) {
+      for (const call of calls) call.shutDown(false);
+      connection.close();
+    }
+  }
+}

@@ -1,0 +1,150 @@
+/** Commands run in a task: one that is waited for, with the end of its output, and one that streams both ways. */
+import {
+  ExecTaskResponse,
+  ExecTaskStreamingIOOperation,
+  ExecTaskStreamingResponse,
+  ExitResult,
+  type ExecTaskRequest,
+  type ExecTaskStreamingRequest,
+} from "../../../proto/gen/nomad.ts";
+import { RpcError, Status, type CallContext, type Sink } from "../../../runtime/rpc.ts";
+import type { ExecRequest, ExecSession, RunningTask, TaskExit, TerminalSize } from "./driver.ts";
+
+/** What is kept of each stream's output: its last bytes, as many as Nomad's own drivers keep. */
+const tailBytes = 4_096;
+/** Beyond these bytes that the host has not taken, a session is asked to wait. */
+const unreadBytesMax = 256 * 1024;
+/** How often a waiting session's host is looked at. */
+const drainPollMs = 10;
+
+const unsupported = (): RpcError => new RpcError(Status.UNKNOWN, "driver does not support exec");
+
+export function exitResult({ exitCode, signal, oomKilled }: TaskExit): ExitResult {
+  return ExitResult.create({ exitCode, signal, oomKilled });
+}
+
+/** The last bytes of a stream. */
+class Tail {
+  #bytes = Buffer.alloc(0);
+
+  push(more: Uint8Array): void {
+    this.#bytes = Buffer.concat([this.#bytes, more]).subarray(-tailBytes);
+  }
+
+  take(): Uint8Array {
+    return Uint8Array.from(this.#bytes);
+  }
+}
+
+/** Runs a command and waits for it; it is killed when the time is over, and that is a failure of the call. */
+export async function execTask(
+  task: RunningTask,
+  request: ExecTaskRequest,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<ExecTaskResponse> {
+  if (task.exec === undefined) throw unsupported();
+  const tails = { stdout: new Tail(), stderr: new Tail() };
+  const session = await task.exec({
+    command: request.command,
+    terminal: null,
+    output: (stream, bytes) => {
+      tails[stream].push(bytes);
+      return true;
+    },
+    onDrain: () => {},
+  });
+  session.closeInput();
+  let isLate = false;
+  const timer = setTimeout(() => {
+    isLate = true;
+    session.kill();
+  }, timeoutMs);
+  const kill = (): void => session.kill();
+  signal.addEventListener("abort", kill);
+  try {
+    const exit = await session.exited;
+    if (isLate) throw new RpcError(Status.DEADLINE_EXCEEDED, `the command did not end within ${timeoutMs} ms`);
+    return ExecTaskResponse.create({
+      stdout: tails.stdout.take(),
+      stderr: tails.stderr.take(),
+      result: exitResult(exit),
+    });
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", kill);
+  }
+}
+
+function sizeOf(size: { readonly height: number; readonly width: number }): TerminalSize {
+  return { rows: size.height, columns: size.width };
+}
+
+const close = ExecTaskStreamingIOOperation.create({ close: true });
+
+/** What the host sees of a session: output as it comes, each stream's close once, then the result. */
+function openSession(
+  exec: (request: ExecRequest) => ExecSession | Promise<ExecSession>,
+  command: readonly string[],
+  terminal: TerminalSize | null,
+  sink: Sink<ExecTaskStreamingResponse>,
+): ExecSession | Promise<ExecSession> {
+  return exec({
+    command,
+    terminal,
+    output: (stream, bytes) => {
+      const data = ExecTaskStreamingIOOperation.create({ data: bytes });
+      sink.write(ExecTaskStreamingResponse.create(stream === "stdout" ? { stdout: data } : { stderr: data }));
+      return sink.bufferedBytes() < unreadBytesMax;
+    },
+    onDrain: (listener) => {
+      const poll = setInterval(() => {
+        if (sink.bufferedBytes() > unreadBytesMax / 2) return;
+        clearInterval(poll);
+        listener();
+      }, drainPollMs);
+      poll.unref();
+    },
+  });
+}
+
+export async function execTaskStreaming(
+  find: (taskId: string) => RunningTask,
+  requests: AsyncIterable<ExecTaskStreamingRequest>,
+  sink: Sink<ExecTaskStreamingResponse>,
+  call: CallContext,
+): Promise<void> {
+  const messages = requests[Symbol.asyncIterator]();
+  const first = await messages.next();
+  const setup = first.done === true ? null : first.value.setup;
+  if (setup === null) throw new RpcError(Status.UNKNOWN, "first message should always be setup");
+  const task = find(setup.taskId);
+  if (task.exec === undefined) throw unsupported();
+  const firstSize = first.done === true ? null : first.value.ttySize;
+  const terminal = setup.tty ? sizeOf(firstSize ?? { height: 24, width: 80 }) : null;
+  const session = await openSession((request) => task.exec?.(request) as ExecSession, setup.command, terminal, sink);
+  if (call.signal.aborted) session.kill();
+  call.signal.addEventListener("abort", () => session.kill());
+  // Not waited for: Nomad leaves its half open until it has our result.
+  void forward(messages, session);
+  const exit = await session.exited;
+  sink.write(ExecTaskStreamingResponse.create({ stdout: close }));
+  if (!setup.tty) sink.write(ExecTaskStreamingResponse.create({ stderr: close }));
+  sink.write(ExecTaskStreamingResponse.create({ exited: true, result: exitResult(exit) }));
+}
+
+async function forward(messages: AsyncIterator<ExecTaskStreamingRequest>, session: ExecSession): Promise<void> {
+  try {
+    for (;;) {
+      const next = await messages.next();
+      if (next.done === true) break;
+      const { stdin, ttySize } = next.value;
+      if (ttySize !== null) session.resize(sizeOf(ttySize));
+      if (stdin !== null && stdin.data.length > 0) session.write(stdin.data);
+      if (stdin?.close === true) session.closeInput();
+    }
+    session.closeInput();
+  } catch {
+    // The call was cancelled, which kills the session.
+  }
+}

@@ -1,0 +1,16 @@
+/** Writing a task driver in TypeScript: all that one needs (docs/drivers.md). */
+export {
+  retryable,
+  type Driver,
+  type ExecRequest,
+  type ExecSession,
+  type Fingerprint,
+  type RunningTask,
+  type TaskExit,
+  type TaskRequest,
+  type TaskSample,
+  type TerminalSize,
+} from "./driver.ts";
+export { block, blocks, flag, labelledBlocks, list, map, number, text, type ConfigOf, type Fields } from "./fields.ts";
+export { pluginLog } from "./log.ts";
+export { serveDriver } from "./serve.ts";

@@ -1,0 +1,81 @@
+/**
+ * The tasks of a driver, by id: from `start` or `recover` until they are destroyed.
+ *
+ * Stages of one: starting → running → exited → destroyed (forgotten).
+ *
+ * T1: of two starts of one id the second is refused, also while the first is under way.
+ * T2: a task is forgotten only by `destroy`; until then its end can be asked for again and again.
+ * T3: stopping or destroying a task that is not known succeeds: a host asks for it again where it does not know whether its
+ *     last call arrived.
+ */
+import { RpcError, Status } from "../../../runtime/rpc.ts";
+import { unknownTask } from "../../../runtime/plugins.ts";
+import type { RunningTask, TaskExit } from "./driver.ts";
+import type { TaskConfig } from "../../../proto/gen/nomad.ts";
+
+export interface KnownTask {
+  readonly config: TaskConfig;
+  readonly running: RunningTask;
+  readonly startedAtMs: number;
+  /** Null while it runs. */
+  exit: TaskExit | null;
+  /** 0 while it runs. */
+  exitedAtMs: number;
+}
+
+export class TaskTable {
+  readonly #tasks = new Map<string, KnownTask | "starting">();
+
+  /** Adds what `begin` starts. Rejects with what it rejects with. */
+  async add(config: TaskConfig, begin: () => RunningTask | Promise<RunningTask>): Promise<KnownTask> {
+    const { id } = config;
+    if (this.#tasks.has(id)) throw new RpcError(Status.UNKNOWN, `task with ID "${id}" already started`);
+    this.#tasks.set(id, "starting");
+    try {
+      const running = await begin();
+      const startedAtMs = running.startedAtMs ?? Date.now();
+      const task: KnownTask = { config, running, startedAtMs, exit: null, exitedAtMs: 0 };
+      this.#tasks.set(id, task);
+      void running.exited
+        .catch((error: unknown): TaskExit => ({ exitCode: -1, signal: 0, oomKilled: false, err: String(error) }))
+        .then((exit) => {
+          task.exit = exit;
+          task.exitedAtMs = Date.now();
+        });
+      return task;
+    } catch (error) {
+      this.#tasks.delete(id);
+      throw error;
+    }
+  }
+
+  has(id: string): boolean {
+    return this.#tasks.has(id);
+  }
+
+  /** Throws for one that is not known, or has not begun. */
+  get(id: string): KnownTask {
+    const task = this.#tasks.get(id);
+    if (task === undefined || task === "starting") throw unknownTask();
+    return task;
+  }
+
+  async stop(id: string, signal: string, timeoutMs: number): Promise<void> {
+    const task = this.#tasks.get(id);
+    if (task === undefined || task === "starting" || task.exit !== null) return;
+    await task.running.stop(signal, timeoutMs);
+    await task.running.exited.catch(() => {});
+  }
+
+  async destroy(id: string, force: boolean): Promise<void> {
+    const task = this.#tasks.get(id);
+    if (task === undefined || task === "starting") return;
+    if (task.exit === null) {
+      if (!force) throw new RpcError(Status.UNKNOWN, "cannot destroy running task");
+      await this.stop(id, "SIGKILL", 0);
+    }
+    await task.running.destroy?.();
+    // A second call that waited for the same stop has done it already.
+    if (this.#tasks.get(id) === task) this.#tasks.delete(id);
+  }
+}
