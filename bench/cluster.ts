@@ -115,12 +115,13 @@ export class Cluster {
     return server.url.replace("//", `//${server.user}:${server.pass}@`);
   }
 
-  /** Default settings. Without `nats` it runs a nats-server of its own. */
-  async manager(nats?: string): Promise<Manager> {
+  /** Default settings. Without `nats` it runs a nats-server of its own; on one that is there it joins `first`, if given. */
+  async manager(nats?: string, first?: Manager): Promise<Manager> {
     const dir = this.#folder("manager");
     const socket = join(dir, "control.sock");
     const address = `127.0.0.1:${await freePort()}`;
     const args = ["manager", "--data-dir", dir, "--listen", address, "--advertise", "127.0.0.1"];
+    if (first !== undefined) args.push("--join", first.address, "--token", await first.muster("token", "manager"));
     const spawned = this.#spawn(dir, nats === undefined ? args : [...args, "--nats", nats]);
     const muster = async (...verb: string[]): Promise<string> =>
       (await run(process.execPath, [main, "--host", `unix://${socket}`, ...verb], { timeout: 60_000 })).stdout.trim();

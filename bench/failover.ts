@@ -125,7 +125,7 @@ async function leaderLoss(replicas: number): Promise<Row[]> {
   return await inCluster(async (cluster) => {
     const nats = await cluster.nats();
     const leader = await cluster.manager(nats);
-    const follower = await cluster.manager(nats);
+    const follower = await cluster.manager(nats, leader);
     await cluster.agent(leader, "near");
     const far = await cluster.agent(follower, "far");
     const status = async (manager: Manager) =>

@@ -55,7 +55,7 @@ export async function logsTable(short: boolean): Promise<string> {
   try {
     const nats = await cluster.nats();
     const near = await cluster.manager(nats);
-    const other = await cluster.manager(nats);
+    const other = await cluster.manager(nats, near);
     const agent = await cluster.agent(near, "node1");
     // The line and its end, at ten million lines a second of awk.
     const script = `awk 'BEGIN { for (i = 0; i < ${linesEach}; i++) printf "%0${lineBytes - 1}d\\n", i }'; sleep 1000`;

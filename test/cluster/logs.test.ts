@@ -23,7 +23,7 @@ async function pair(t: ExecutionContext): Promise<Pair> {
   const { server } = await natsServer(t);
   const nats = server.url.replace("//", `//${server.user}:${server.pass}@`);
   const first = await startManager(t, { nats });
-  const second = await startManager(t, { nats });
+  const second = await startManager(t, { nats, join: first });
   const near = await startAgent(t, first, { hostname: "near" });
   const far = await startAgent(t, second, { hostname: "far" });
   const { managerId } = await status(first);

@@ -53,7 +53,7 @@ test.serial("a follower explains and plans as the leader does, and tasks move to
   const { server } = await natsServer(t);
   const nats = server.url.replace("//", `//${server.user}:${server.pass}@`);
   const leader = await startManager(t, { nats });
-  const follower = await startManager(t, { nats });
+  const follower = await startManager(t, { nats, join: leader });
   const { managerId } = await status(leader);
   await until("a follower that knows its leader", async () => (await status(follower)).leaderId === managerId);
   const near = await startAgent(t, leader, { hostname: "near" });

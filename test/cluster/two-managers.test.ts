@@ -31,7 +31,7 @@ async function pair(t: ExecutionContext): Promise<Pair> {
   const { server } = await natsServer(t);
   const nats = server.url.replace("//", `//${server.user}:${server.pass}@`);
   const leader = await startManager(t, { nats });
-  const follower = await startManager(t, { nats });
+  const follower = await startManager(t, { nats, join: leader });
   const near = await startAgent(t, leader, { hostname: "near" });
   const far = await startAgent(t, follower, { hostname: "far" });
   const { managerId } = await status(leader);
