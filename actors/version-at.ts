@@ -1,4 +1,6 @@
 /** Finds the version at which the cluster was at some time, by looking at a few records of the log. */
+import { isoOf } from "../machines/jobs/runs.ts";
+import { timeMs } from "../machines/time.ts";
 import { FindVersionResponse, Timestamp } from "../proto/gen/messages.ts";
 import type { Clock, Log } from "../runtime/ports.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
@@ -68,8 +70,8 @@ export async function findVersion(
     }
   }
   if (low === bounds.first && bounds.first > 1) {
-    const oldest = await timeOf(log, clock, bounds.first);
-    const when = oldest === null ? "" : `, of ${new Date(oldest.seconds * 1_000 + oldest.nanos / 1e6).toISOString()}`;
+    const oldest = bounds.first > bounds.last ? null : await timeOf(log, clock, bounds.first);
+    const when = oldest === null ? "" : `, of ${isoOf(timeMs(oldest))}`;
     throw new RpcError(
       Status.OUT_OF_RANGE,
       `nothing is kept of that time: the oldest version in the log is ${bounds.first}${when}`,

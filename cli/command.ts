@@ -6,6 +6,7 @@
 import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
 import { examplesOf } from "./help/examples.ts";
 import { groupHelp, helpText } from "./help/text.ts";
+import { atFlag, readsThePast } from "./at-flag.ts";
 import type { Shell } from "./shell.ts";
 import { CommandTrace } from "./tracing.ts";
 
@@ -242,14 +243,17 @@ export function commandGroup(summary: string, commands: Readonly<Record<string, 
 }
 
 export function command<const Options extends ParseArgsOptionsConfig>(spec: CommandSpec<Options>): Command {
-  const options: FlagTable = { ...spec.options, ...commonTo(spec.options) };
+  const everywhere: FlagTable = { ...spec.options, ...commonTo(spec.options) };
+  const reading: FlagTable = { ...spec.options, at: atFlag, ...commonTo(spec.options) };
+  /** Only a command's name tells whether it reads, and so can show the past. */
+  const optionsOf = (name: string): FlagTable => (readsThePast(name) && !("at" in spec.options) ? reading : everywhere);
   const { min = 0, max = spec.operands === undefined ? 0 : Number.POSITIVE_INFINITY, stopsAtOperand = false } = spec;
 
   const describe = (name: string): CommandDescription => ({
     name,
     operands: spec.operands ?? "",
     summary: spec.summary,
-    flags: Object.entries(options).map(([flag, { help: text, multiple, short, type, ...rest }]) => ({
+    flags: Object.entries(optionsOf(name)).map(([flag, { help: text, multiple, short, type, ...rest }]) => ({
       ...rest,
       name: flag,
       short: short ?? null,
@@ -264,6 +268,7 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
 
   /** Flags and operands, and how many of these there are. Throws UsageError. */
   const parsed = (name: string, args: readonly string[]) => {
+    const options = optionsOf(name);
     const truths = new Map<string, boolean>();
     const words = normalized(args, options, stopsAtOperand, truths);
     let values: Record<string, unknown>;
@@ -296,13 +301,15 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
         return;
       }
       const host = values["host" in spec.options ? "control" : "host"] as string | undefined;
+      const chosen = host === undefined ? shell : shell.at(host);
+      const at = optionsOf(name)["at"] === atFlag ? (values["at"] as string | undefined) : undefined;
       const trace = new CommandTrace(name, shell.now());
       let failure: unknown = null;
       try {
         await spec.run({
           values: values as Values<Options>,
           operands: positionals,
-          shell: trace.shell(host === undefined ? shell : shell.at(host)),
+          shell: trace.shell(at === undefined ? chosen : (await import("./past.ts")).pastShell(chosen, at)),
         });
       } catch (error) {
         failure = error;

@@ -2,11 +2,11 @@
  * `muster watch KIND`: what happens to objects of a kind, from now on or from some version or time on, each line with the
  * version from which one can go on.
  */
-import { FindVersionRequest, OperatorService, Timestamp, WatchRequest_WatchEntry } from "../proto/gen/messages.ts";
+import { FindVersionRequest, OperatorService, WatchRequest_WatchEntry } from "../proto/gen/messages.ts";
 import { command, formatOf, UsageError, type Command } from "./command.ts";
 import { eventLine } from "./event-lines.ts";
 import { withManager, type ManagerClient } from "./manager-client.ts";
-import { parseDuration } from "./values.ts";
+import { parseMoment } from "./moment.ts";
 import { filterKeys, namesAt, selectorOf } from "./watch-filters.ts";
 import { everyAction, watch as startWatch } from "./watching.ts";
 
@@ -21,23 +21,6 @@ function maskOf(actions: readonly string[]): number {
     mask |= bit;
   }
   return mask;
-}
-
-/** `1234`, `2026-11-21T15:00:00Z`, or `10m`: a version, a time, or how long ago. */
-export function parseMoment(text: string, now: number): { readonly version: number } | { readonly time: Timestamp } {
-  if (/^\d+$/.test(text)) return { version: Number(text) };
-  let ms = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;
-  if (/^(?:\d+(?:\.\d+)?[a-zµ]+)+$/.test(text)) {
-    const ago = parseDuration(text, "from");
-    ms = now - ago.seconds * 1_000 - ago.nanos / 1e6;
-  }
-  if (Number.isNaN(ms)) {
-    throw new UsageError(
-      `--from takes a version, a time such as 2026-01-31T08:00:00Z, or 10m for so long ago, not '${text}'`,
-    );
-  }
-  const seconds = Math.floor(ms / 1_000);
-  return { time: Timestamp.create({ seconds, nanos: Math.round((ms - seconds * 1_000) * 1e6) }) };
 }
 
 async function versionOf(client: ManagerClient, from: string, now: number): Promise<number> {

@@ -45,7 +45,8 @@ export function createHistory(env: Environment, { log, blobs, controlAt }: Histo
     tell: (request, sink, call) => tellHistory({ ...parts, env, turns, followers }, request, sink, call),
     stop() {
       pasts.stop();
-      for (const end of [...followers]) end();
+      // Each takes itself out.
+      for (const end of followers) end();
     },
   };
 }

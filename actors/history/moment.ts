@@ -1,4 +1,6 @@
 /** Which version is meant by a version or a time, and what is answered for one that cannot be shown. */
+import { isoOf } from "../../machines/jobs/runs.ts";
+import { timeMs } from "../../machines/time.ts";
 import type { Timestamp } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
@@ -14,15 +16,6 @@ export function unreadable(): RpcError {
   return new RpcError(Status.UNAVAILABLE, "the log does not answer: try again");
 }
 
-function iso(time: Timestamp | null): string {
-  const date = new Date(time === null ? Number.NaN : time.seconds * 1_000 + Math.floor(time.nanos / 1e6));
-  return Number.isNaN(date.getTime()) ? "an unknown time" : date.toISOString();
-}
-
-function milliseconds(time: Timestamp): number {
-  return time.seconds * 1_000 + time.nanos / 1e6;
-}
-
 /** Throws OUT_OF_RANGE for a moment that is still to come or of which nothing is kept. */
 export async function versionOf(
   parts: PastParts & { readonly store: Pick<Store, "version"> },
@@ -30,9 +23,9 @@ export async function versionOf(
 ): Promise<number> {
   const { clock, store } = parts;
   if ("time" in moment) {
-    if (milliseconds(moment.time) > clock.now() + clockSkewMsMax) {
-      const now = new Date(clock.now()).toISOString();
-      throw new RpcError(Status.OUT_OF_RANGE, `${iso(moment.time)} is still to come: it is ${now}`);
+    if (timeMs(moment.time) > clock.now() + clockSkewMsMax) {
+      const [meant, now] = [isoOf(timeMs(moment.time)), isoOf(clock.now())];
+      throw new RpcError(Status.OUT_OF_RANGE, `${meant} is still to come: it is ${now}`);
     }
     return (await findVersion(parts, moment.time)).version;
   }
@@ -56,7 +49,7 @@ export async function notKept(parts: PastParts, version: number, oldest: number)
   for (const sequence of Number.isFinite(oldest) ? [oldest, oldest + 1] : []) {
     if (sequence > 0) time ??= await timeOf(parts.log, parts.clock, sequence).catch(() => null);
   }
-  const since = time === null ? "" : `, of ${iso(time)}`;
+  const since = time === null ? "" : `, of ${isoOf(timeMs(time))}`;
   const what = Number.isFinite(oldest) ? `the oldest is version ${oldest}${since}` : "no version of it is";
   return new RpcError(Status.OUT_OF_RANGE, `version ${version} is not kept any more: ${what}`);
 }

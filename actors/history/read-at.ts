@@ -8,6 +8,7 @@ import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "
 import { explainService, explainTask, type ExplainView } from "../../machines/explain.ts";
 import { explainGlobal } from "../../machines/explain-global.ts";
 import { readScheduleStatus } from "../../machines/jobs/runs.ts";
+import { timeMs } from "../../machines/time.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
   ControlRolloutRequest,
@@ -16,7 +17,6 @@ import {
   OperatorService,
   ReadAtResponse,
   Reason,
-  Timestamp,
   type Node,
   type ReadAtRequest,
 } from "../../proto/gen/messages.ts";
@@ -143,7 +143,7 @@ export function createReadAt(
     const before = known.get(replica);
     if (before?.version === replica.version) return before.past;
     const store: Store = replica;
-    const past = pastEnvironment(env, store, millisecondsOf(replica.time));
+    const past = pastEnvironment(env, store, timeMs(replica.time));
     const made = { env: past, control: parts.controlAt(past, replica.writer) };
     known.set(replica, { version: replica.version, past: made });
     return made;
@@ -188,8 +188,4 @@ function pastEnvironment(env: Environment, store: Store, nowMs: number): Environ
         Promise.resolve({ kind: "refused", code: ErrorCode.malformed, message: "the past cannot be changed" }),
     },
   };
-}
-
-function millisecondsOf(time: Timestamp | null): number {
-  return time === null ? 0 : time.seconds * 1_000 + time.nanos / 1e6;
 }

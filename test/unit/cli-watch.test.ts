@@ -1,6 +1,6 @@
 import test, { type ExecutionContext } from "ava";
 import { UsageError } from "../../cli/command.ts";
-import { parseMoment } from "../../cli/watch.ts";
+import { parseMoment } from "../../cli/moment.ts";
 import { selectorOf, type Names } from "../../cli/watch-filters.ts";
 import { NodeRole, SelectBy, TaskState } from "../../proto/gen/messages.ts";
 import { readyNode, served, taskOf, type Ran } from "../support/served.ts";

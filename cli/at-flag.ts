@@ -1,0 +1,15 @@
+/** `--at`: which commands take it, and what it says in their help. What it does: `past.ts`. */
+
+/** Last words of commands that only read. */
+const readingWords = new Set(["ls", "list", "inspect", "ps", "services", "rollout", "why"]);
+
+/** Whether a command of that name, such as `service ls`, takes `--at`. */
+export function readsThePast(name: string): boolean {
+  return readingWords.has(name.slice(name.lastIndexOf(" ") + 1));
+}
+
+export const atFlag = {
+  type: "string",
+  value: "VERSION|TIME",
+  help: "as it was at that version, at that time, or so long ago (10m)",
+} as const;

@@ -1,0 +1,52 @@
+/** Versions and times as they are typed: `1234`, `2026-11-21T15:00:00Z`, or `10m` for so long ago. */
+import { Timestamp } from "../proto/gen/messages.ts";
+import { UsageError } from "./command.ts";
+import { parseDuration } from "./values.ts";
+
+export type Moment = { readonly version: number } | { readonly time: Timestamp };
+
+const timePattern = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?)?$/i;
+const durationPattern = /^(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+$/;
+
+/** RFC 3339; a time without a zone is a local one, as in Docker's `--since`, a date alone begins in UTC. */
+function parseTime(text: string): Timestamp | null {
+  const match = timePattern.exec(text);
+  if (match === null) return null;
+  const [, year = "", month = "", day = "", hour, minute = "00", second = "00", fraction = "", zone = ""] = match;
+  const isTime = hour !== undefined;
+  const whole = `${year}-${month}-${day}T${hour ?? "00"}:${minute}:${second}${isTime ? zone.toUpperCase() : "Z"}`;
+  const ms = Date.parse(whole);
+  if (Number.isNaN(ms)) return null;
+  // Where months are shorter than 31 days, a date that does not exist would be one of the next month.
+  const exists = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day))).getUTCDate() === Number(day);
+  if (!exists) return null;
+  return Timestamp.create({ seconds: Math.floor(ms / 1_000), nanos: Number(fraction.padEnd(9, "0")) });
+}
+
+function parseAgo(text: string, now: number): Timestamp | null {
+  if (!durationPattern.test(text)) return null;
+  const ago = parseDuration(text, "at");
+  const ms = now - ago.seconds * 1_000 - ago.nanos / 1e6;
+  const seconds = Math.floor(ms / 1_000);
+  if (!Number.isSafeInteger(seconds)) return null;
+  return Timestamp.create({ seconds, nanos: Math.floor((ms - seconds * 1_000) * 1e6) });
+}
+
+/** A time alone, for flags such as `--since`. Throws UsageError. */
+export function parsePast(text: string, now: number, flag: string): Timestamp {
+  const time = parseTime(text) ?? parseAgo(text, now);
+  if (time === null) {
+    throw new UsageError(`--${flag} takes a time such as 2026-01-31T08:00:00Z, or 10m for so long ago, not '${text}'`);
+  }
+  return time;
+}
+
+/** Throws UsageError. `now`: milliseconds since the epoch. */
+export function parseMoment(text: string, now: number, flag = "from"): Moment {
+  if (/^\d+$/.test(text) && Number.isSafeInteger(Number(text))) return { version: Number(text) };
+  const time = parseTime(text) ?? parseAgo(text, now);
+  if (time !== null) return { time };
+  throw new UsageError(
+    `--${flag} takes a version, a time such as 2026-01-31T08:00:00Z, or 10m for so long ago, not '${text}'`,
+  );
+}
