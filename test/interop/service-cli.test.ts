@@ -250,22 +250,22 @@ interface Clients {
   muster(...args: readonly string[]): Promise<void>;
 }
 
+/** Docker's client writes these lists in the order of a Go map, which is another one each time. */
+const inAnyOrder = new Set(["env", "secrets", "configs", "ports", "generic"]);
+
 function comparable(spec: ServiceSpec): unknown {
-  const ordered = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(ordered);
+  const ordered = (value: unknown, key = ""): unknown => {
+    if (Array.isArray(value)) {
+      const items = value.map((item) => ordered(item));
+      if (!inAnyOrder.has(key)) return items;
+      return items.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
+    }
     if (typeof value !== "object" || value === null) return value;
-    const entries = Object.entries(value).map(([key, item]) => [key, ordered(item)] as const);
+    const entries = Object.entries(value).map(([name, item]) => [name, ordered(item, name)] as const);
     return Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
   };
   const json = ServiceSpec.toJson(spec);
   delete (json["annotations"] as Record<string, unknown>)["name"];
-  const container = (json["task"] as { container?: Record<string, unknown[]> }).container ?? {};
-  // Docker's client writes these in the order of a Go map, which is another one each time.
-  for (const list of ["env", "secrets", "configs"]) {
-    if (container[list] !== undefined) {
-      container[list] = container[list].toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
-    }
-  }
   return ordered(json);
 }
 

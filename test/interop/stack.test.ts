@@ -47,7 +47,7 @@ const nameOf = ({ spec }: Named): string => spec?.annotations?.name ?? "";
 function ordered(value: unknown, key = ""): unknown {
   if (Array.isArray(value)) {
     const items = value.map((item) => ordered(item));
-    const isUnordered = ["env", "hosts"].includes(key);
+    const isUnordered = ["env", "hosts", "secrets", "configs"].includes(key);
     return isUnordered ? items.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1)) : items;
   }
   if (typeof value !== "object" || value === null) return value;
