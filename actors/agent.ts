@@ -83,7 +83,6 @@ class NodeAgent implements Agent {
   readonly #listeners = new Set<(state: AgentState) => void>();
   #state: AgentState = { kind: "starting" };
   /** What the last session message said of the certificate and the role: a renewal is wanted when either changes. */
-  #isRotationAsked = false;
   #desiredRole: NodeRole | null = null;
   #ending: Promise<void> | null = null;
 
@@ -221,9 +220,8 @@ class NodeAgent implements Agent {
   /** What of a session message is not the session's own: the certificate, the role and the root (worker protocol §5.3). */
   #sessionMessage({ node, RootCA }: SessionMessage): void {
     if (node !== null) {
-      const isRotationAsked = node.certificate?.status?.state === IssuanceState.ROTATE;
-      if (isRotationAsked && !this.#isRotationAsked) this.#certificate.forceRenewal();
-      this.#isRotationAsked = isRotationAsked;
+      // In each message, as engines do: that an earlier demand was met may have been said over a connection that broke.
+      if (node.certificate?.status?.state === IssuanceState.ROTATE) this.#certificate.forceRenewal();
       const desiredRole = node.spec?.desiredRole ?? NodeRole.WORKER;
       if (desiredRole !== this.#desiredRole) this.#certificate.wantRole(desiredRole);
       this.#desiredRole = desiredRole;

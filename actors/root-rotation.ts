@@ -6,6 +6,7 @@ import {
   shouldBeTold,
   type RootRotationEvent,
 } from "../machines/root-rotation.ts";
+import { timeMs } from "../machines/time.ts";
 import {
   Certificate,
   Cluster,
@@ -25,6 +26,12 @@ import { sentence } from "./sentence.ts";
 
 const text = new TextDecoder();
 
+/**
+ * A node that was given a certificate and never registered is waited for so long, in milliseconds since it was last
+ * written: whoever joins registers within seconds, and one that died while joining never does. (SwarmKit waits for ever.)
+ */
+const joiningMsMax = 60_000;
+
 export function startRootRotation(env: Environment, authority: CertificateAuthority): Running {
   const { store, telemetry } = env;
   const random = env.random.fork("root-rotation");
@@ -41,7 +48,9 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
   const clusterOf = (): Cluster | undefined => [...store.all("cluster")][0];
 
   function isBehind(node: Node): boolean {
-    return present !== null && !isIssuedBy(node.description?.tlsInfo ?? null, present.issuer);
+    if (present === null) return false;
+    if (node.description !== null) return !isIssuedBy(node.description.tlsInfo, present.issuer);
+    return env.clock.now() - timeMs(node.meta?.updatedAt ?? null) < joiningMsMax;
   }
 
   /** Whether another root is to follow than was known. */
@@ -88,6 +97,11 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
 
   async function tellNodes(): Promise<void> {
     if (stopped || present === null) return;
+    for (const id of behind) {
+      const node = store.get("node", id);
+      if (node === undefined || !isBehind(node)) behind.delete(id);
+    }
+    left.set(behind.size);
     if (behind.size === 0) return send({ type: "nodes.renewed" });
     const operations: Operation[] = [];
     for (const id of behind) {

@@ -11,6 +11,8 @@
  * C2: a certificate is announced (`installed`) only after it, its key and its root are on the disk as one record.
  * C3: a node that holds a certificate never gives up renewing it, and a failed renewal disturbs nothing that runs.
  * C4: a certificate is taken only if it answers the newest request, byte for byte (the actor compares).
+ * C5: who is told to renew sends a request after that, also where an earlier one is under way: its answer may come from
+ *     the root that is being replaced.
  */
 import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
@@ -68,6 +70,8 @@ export interface AgentCertificateContext {
   readonly role: string;
   /** OU that the manager wants; empty when it never said. */
   readonly wantedRole: string;
+  /** Told to renew while a request was under way, which may be answered by whoever signed before. */
+  readonly isForcedAgain: boolean;
   /** Failures in a row of what is being tried. */
   readonly failures: number;
   readonly reason: string;
@@ -127,6 +131,8 @@ export const agentCertificateMachine = setup({
       }),
     ),
     rememberTime: assign((_, { at }: { at: number }) => ({ at })),
+    rememberForced: assign({ isForcedAgain: true }),
+    forgetForced: assign({ isForcedAgain: false }),
     rememberWantedRole: assign((_, { role }: { role: string }) => ({ wantedRole: role })),
   },
   guards: {
@@ -137,6 +143,7 @@ export const agentCertificateMachine = setup({
       context.role === "" && (definite || context.failures + 1 >= certificateTimes.joinAttemptsMax),
     mayTryAtOnce: ({ context }) => context.role !== "" && context.failures + 1 < certificateTimes.renewalBurst,
     isDue: ({ context }, { at }: { at: number }) => at >= context.renewAt,
+    isForcedAgain: ({ context }) => context.isForcedAgain,
     lacksRole: ({ context }) => context.wantedRole !== "" && context.wantedRole !== context.role,
     isAnotherRole: ({ context }, { role }: { role: string }) => context.role !== "" && role !== context.role,
   },
@@ -160,6 +167,7 @@ export const agentCertificateMachine = setup({
     nodeId: input.kind === "holding" ? input.nodeId : "",
     role: input.kind === "holding" ? input.role : "",
     wantedRole: "",
+    isForcedAgain: false,
     failures: 0,
     reason: input.kind === "failed" ? input.reason : "",
     at: input.kind === "holding" ? input.at : 0,
@@ -173,8 +181,8 @@ export const agentCertificateMachine = setup({
       guard: "isHolding",
       actions: { type: "considerRoot", params: ({ event }) => ({ rootPem: event.rootPem }) },
     },
-    // A renewal is under way already, or the node is about to get its first certificate.
-    "renewal.forced": {},
+    // A renewal is under way already. C5
+    "renewal.forced": { actions: "rememberForced" },
     "role.wanted": { actions: { type: "rememberWantedRole", params: ({ event }) => ({ role: event.role }) } },
     "clock.read": {},
     "*": { actions: "reportUnexpected" },
@@ -282,7 +290,11 @@ export const agentCertificateMachine = setup({
       description:
         "The new certificate is announced; a role that the manager wants and that it lacks is asked for again.",
       entry: "announceIdentity",
-      always: [{ guard: "lacksRole", target: "forced" }, { target: "valid" }],
+      always: [
+        { guard: "isForcedAgain", target: "forced" },
+        { guard: "lacksRole", target: "forced" },
+        { target: "valid" },
+      ],
     },
     valid: {
       description: "The certificate is good; looks at the clock now and then until it is due for renewal.",
@@ -317,7 +329,8 @@ export const agentCertificateMachine = setup({
     },
     forced: {
       description: "The manager asked for a renewal; it follows after a short pause.",
-      after: { forcedDelay: { target: "requesting", actions: "forgetFailures" } },
+      on: { "renewal.forced": {} },
+      after: { forcedDelay: { target: "requesting", actions: ["forgetFailures", "forgetForced"] } },
     },
     failed: {
       description: "The node cannot get a certificate. Nothing is tried any more.",

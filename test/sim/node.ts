@@ -1,7 +1,8 @@
 /** One life of a simulated node's agent: the real agent's actors on simulated ports. */
 import { startAgent, type Agent } from "../../actors/agent.ts";
-import type { AgentPorts, Dialer } from "../../actors/agent-ports.ts";
+import type { AgentPorts, Credentials, Dialer, TlsMaterial } from "../../actors/agent-ports.ts";
 import { Host } from "../../runtime/host.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import { identityOf, simulatedAuthority } from "./authority.ts";
 import { agentDisk, type SimMachine } from "./machine.ts";
@@ -14,17 +15,28 @@ export interface NodeOptions {
   readonly trace: SimTrace;
   /** Says that it can attach tasks to overlay networks, so that it is given some. */
   readonly hasOverlay: boolean;
+  /** What is wrong with a handshake, for either side; null when nothing is, or nobody listens there. */
+  readonly handshake: (address: string, credentials: Credentials, material: TlsMaterial) => string | null;
   /** Where and with what it joins, while its disk holds no certificate. */
   readonly join: { readonly address: string; readonly token: string };
 }
 
-export function bootNode(ports: SimPorts, { hasOverlay, join, machine, trace }: NodeOptions): Agent {
+export function bootNode(ports: SimPorts, { handshake, hasOverlay, join, machine, trace }: NodeOptions): Agent {
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
   traceTransitions(host, ports.name, trace);
   const dialer: Dialer = {
-    dial: (address, credentials, material) =>
-      rpc.connect(address, credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null),
+    dial: async (address, credentials, material) => {
+      const channel = await rpc.connect(
+        address,
+        credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null,
+      );
+      // Once there is a connection, as in TLS: who is not reached refuses nothing.
+      const problem = handshake(address, credentials, material);
+      if (problem === null) return channel;
+      channel.close();
+      throw new RpcError(Status.UNAVAILABLE, problem);
+    },
   };
   const agentPorts: AgentPorts = {
     clock,

@@ -41,10 +41,14 @@ export interface SimOptions {
   readonly placementOperations: number;
   /** Operations with rebalancing, which is on from the start; 0: it is off. */
   readonly rebalanceOperations: number;
+  /** Changes of autolock and of the unlock key; 0: managers are never locked. */
+  readonly lockOperations: number;
   /** Clients that watch; 0: there are none. */
   readonly watchers: number;
   /** Subscriptions to the output of services; 0: there are none. */
   readonly logOperations: number;
+  /** Replacements of the root certificate and of tokens; 0: there are none. */
+  readonly certificateOperations: number;
   /** Agents that join when the others have run for a while. */
   readonly lateAgents: number;
 }
@@ -97,8 +101,10 @@ export function drawOptions(seed: number): SimOptions {
     networkOperations: drawGlobalOperations(new SimRandom(`${seed}/options.networks`)),
     rolloutOperations: drawRolloutOperations(new SimRandom(`${seed}/options.rollouts`)),
     placementOperations: drawGlobalOperations(new SimRandom(`${seed}/options.placement`)),
+    lockOperations: drawLockOperations(new SimRandom(`${seed}/options.locks`)),
     watchers: drawWatchers(new SimRandom(`${seed}/options.watchers`)),
     logOperations: drawGlobalOperations(new SimRandom(`${seed}/options.logs`)),
+    certificateOperations: drawCertificateOperations(new SimRandom(`${seed}/options.certificates`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
 }
@@ -106,6 +112,14 @@ export function drawOptions(seed: number): SimOptions {
 function drawRebalance(random: SimRandom): Pick<SimOptions, "rebalanceOperations" | "lateAgents"> {
   if (!random.chance(0.4)) return { rebalanceOperations: 0, lateAgents: 0 };
   return { rebalanceOperations: 1 + random.below(4), lateAgents: 1 + random.below(2) };
+}
+
+function drawCertificateOperations(random: SimRandom): number {
+  return random.chance(0.5) ? 1 + random.below(6) : 0;
+}
+
+function drawLockOperations(random: SimRandom): number {
+  return random.chance(0.5) ? 2 + random.below(8) : 0;
 }
 
 function drawWatchers(random: SimRandom): number {
@@ -128,8 +142,10 @@ export function describeOptions(options: SimOptions): string {
     `rolloutOperations=${options.rolloutOperations}`,
     `placementOperations=${options.placementOperations}`,
     `rebalanceOperations=${options.rebalanceOperations}`,
+    `lockOperations=${options.lockOperations}`,
     `watchers=${options.watchers}`,
     `logOperations=${options.logOperations}`,
+    `certificateOperations=${options.certificateOperations}`,
     `lateAgents=${options.lateAgents}`,
     `faultsMs=${options.faultsMs}`,
   ];

@@ -6,6 +6,8 @@
  */
 import type { Commit } from "../../runtime/store/store.ts";
 import type { ManagerLock } from "../../actors/manager-lock.ts";
+import { sameBytes } from "../../machines/session-message.ts";
+import { unlockKeyOf } from "../../machines/unlock-key.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
@@ -23,6 +25,7 @@ import {
 } from "./invariants.ts";
 import { SimMachine } from "./machine.ts";
 import { bootManager, type RunningManager } from "./manager.ts";
+import type { Credentials, TlsMaterial } from "../../actors/agent-ports.ts";
 import { bootNode } from "./node.ts";
 import type { SimOptions } from "./options.ts";
 import { checkEvictions, checkNodes } from "./invariants-global.ts";
@@ -38,6 +41,10 @@ import { NetworkWorkload } from "./workload-networks.ts";
 import { checkPlacements, findUnsettled } from "./invariants-placement.ts";
 import { PlacementWorkload } from "./workload-placement.ts";
 import { WatchWorkload } from "./workload-watch.ts";
+import { CertificateWorkload } from "./workload-certificates.ts";
+import { checkHeld, checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
+import { LockWorkload, unlockWhatIsLocked } from "./workload-locks.ts";
+import { checkRoot, findUntrusting, handshakeProblem } from "./invariants-certificates.ts";
 import { LogWorkload } from "./workload-logs.ts";
 import { Workload } from "./workload.ts";
 
@@ -102,6 +109,10 @@ class World {
   #placement: PlacementWorkload | null = null;
   readonly #watches: WatchWorkload;
   #logs: LogWorkload | null = null;
+  #certificates: CertificateWorkload | null = null;
+  #locks: LockWorkload | null = null;
+  /** Every unlock key that the cluster has had, the newest first. */
+  readonly #unlockKeys: Uint8Array[] = [];
   readonly #runs: RunCreations = new Map();
   #failure: string | null = null;
   #newest = 0;
@@ -179,6 +190,7 @@ class World {
     } as const;
     this.#workload = new Workload({ ...access, operations });
     this.#workload.start();
+    this.#unlock();
     this.#globals = new GlobalWorkload({ ...access, operations: globalOperations, spared: "a1" });
     this.#globals.start();
     this.#jobs = new JobWorkload({ ...access, operations: jobOperations });
@@ -196,6 +208,10 @@ class World {
       onWrong: (claim) => this.#fail(claim),
     });
     this.#logs.start();
+    this.#certificates = new CertificateWorkload({ ...access, operations: this.#options.certificateOperations });
+    this.#certificates.start();
+    this.#locks = new LockWorkload({ ...access, operations: this.#options.lockOperations });
+    this.#locks.start();
     this.#rebalanceNodes(access);
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
@@ -271,6 +287,15 @@ class World {
       else if (why !== null && clock.elapsed - healedAt > restlessMs)
         this.#fail(`L3: no rest ${restlessMs} ms after the last fault: ${why}`);
     }
+    const { nats } = this.#simulation;
+    const stored = Array.from({ length: nats.last - nats.first + 1 }, (_, at) => nats.record(nats.first + at));
+    this.#demand(
+      "nats",
+      checkSealed(
+        stored.filter((record) => record !== null),
+        [...nats.blobs.values()],
+      ),
+    );
     for (const { running, process: each } of this.#managers) {
       if (running === null) continue;
       this.#demand(each.name, checkSameState(running.store.version, running.store.stateHash(), this.#hashes));
@@ -286,9 +311,13 @@ class World {
     if (this.#placement?.isDone === false) return "the client of choosy services is not done";
     if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
     if (this.#logs?.isDone === false) return `O3: a subscription to output does not end: ${this.#logs.whyOpen()}`;
+    if (this.#locks?.isDone === false) return "the operator of locks is not done";
+    if (this.#certificates?.isDone === false) return "the operator of certificates is not done";
     const behind = this.#watches.whyBehind();
     if (behind !== null) return behind;
     const { nats } = this.#simulation;
+    const otherwise = findUnlockedOtherwise(this.#managers.map(({ running }) => running));
+    if (otherwise !== null) return otherwise;
     for (const { running, process: each } of this.#managers) {
       if (running === null) return `${each.name} does not run`;
       const { store } = running;
@@ -298,6 +327,8 @@ class World {
         (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY,
       );
       if (why !== null) return `${each.name}: ${why}`;
+      const untrusting = findUntrusting(store);
+      if (untrusting !== null) return `${each.name}: ${untrusting}`;
       const unsettled = findUnsettled(store);
       if (unsettled !== null) return `${each.name}: ${unsettled}`;
       const unallocated = findUnallocated(store) ?? (running.allocates() ? findLost(store, running.held) : null);
@@ -364,10 +395,57 @@ class World {
     const join = { address: random.pick(this.#managers).address, token: this.#joinToken() };
     const each = this.#simulation.process(
       name,
-      (ports) => void bootNode(ports, { machine, trace, join, hasOverlay: this.#options.networkOperations > 0 }),
+      (ports) =>
+        void bootNode(ports, {
+          machine,
+          trace,
+          join,
+          hasOverlay: this.#options.networkOperations > 0,
+          handshake: (address, ...shown) => this.#handshake(name, address, ...shown),
+        }),
       this.#processOptions(name),
     );
     this.#agents.push({ process: each, machine });
+  }
+
+  /** S22 */
+  #handshake(name: string, address: string, ...shown: readonly [Credentials, TlsMaterial]): string | null {
+    const server = this.#managers.find((manager) => manager.address === address);
+    const problem = handshakeProblem(server?.running?.certificate() ?? null, ...shown);
+    // After a lost tail the roots that somebody was told of may never have been.
+    const isTailLost = (this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0;
+    if (problem !== null && !isTailLost) this.#fail(`S22: ${name} and ${address}: ${problem}`);
+    return problem;
+  }
+
+  #noteUnlockKey(store: Replica): void {
+    for (const cluster of store.all("cluster")) {
+      const key = unlockKeyOf(cluster);
+      const isKnown = key === null || this.#unlockKeys.some((known) => sameBytes(known, key));
+      if (!isKnown) this.#unlockKeys.unshift(key);
+    }
+  }
+
+  /** Whoever is locked is unlocked, sooner or later, as long as the simulation runs. */
+  #unlock(): void {
+    const { clock, random, trace } = this.#simulation;
+    unlockWhatIsLocked({
+      every: (ms, work) => {
+        const next = (): void => {
+          work();
+          clock.schedule(next, ms, null);
+        };
+        clock.schedule(next, ms, null);
+      },
+      locks: () =>
+        this.#managers.flatMap(({ process: each, lock }) =>
+          lock !== null && each.isRunning && !each.isPaused ? [lock] : [],
+        ),
+      keys: () => this.#unlockKeys,
+      random: random.fork("unlock"),
+      mark: (name) => trace.mark(name),
+      onWrong: (claim) => this.#fail(claim),
+    });
   }
 
   #joinToken(): string {
@@ -412,6 +490,7 @@ class World {
       this.#newest = Math.max(this.#newest, commit.version);
       this.#demand(name, checkVersionGrows(commit, version));
       version = commit.version;
+      this.#noteUnlockKey(replica);
       // A loaded snapshot is no transaction: what led to it was seen by another replica, or never.
       if (commit.epoch === undefined) return;
       this.#watches.observe(commit);
@@ -421,7 +500,13 @@ class World {
       this.#demand(name, checkEvictions(commit, replica));
       this.#demand(name, checkStatesGrow(commit));
       this.#demand(name, checkNetworks(commit, replica));
+      const [before, record] = [commit.version - 1, commit.version].map((each) => this.#simulation.nats.record(each));
+      if (before != null && record != null) this.#demand(name, checkHeld(record, before, commit, replica));
       this.#demand(name, checkPlacements(commit, replica));
+      this.#demand(
+        name,
+        checkRoot(commit, replica, (mark) => this.#simulation.trace.mark(mark)),
+      );
       // After a lost tail nodes run what nobody knows of any more.
       const isTailLost = (this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0;
       if (!isTailLost) this.#demand(name, rollouts.check(commit, replica));

@@ -1,0 +1,79 @@
+/**
+ * What must hold of the root certificate while it is replaced, beside `invariants.ts`.
+ *
+ * S20: another root becomes the cluster's only when each node that has ever registered has said that its certificate is
+ *      of that root.
+ * S21: both join tokens pin the root that nodes are told to trust, at every version.
+ * S22: no handshake between a node and a manager fails because one does not trust the other.
+ * S23: at rest no rotation is under way, and every node trusts the cluster's root and nothing else.
+ */
+import { isIssuedBy } from "../../machines/issuer.ts";
+import { sameBytes } from "../../machines/session-message.ts";
+import type { Cluster } from "../../proto/gen/messages.ts";
+import { parseJoinToken, rootMatches } from "../../runtime/pki/index.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+import type { Credentials, TlsMaterial } from "../../actors/agent-ports.ts";
+import type { ManagerCertificate } from "../../actors/manager-certificate.ts";
+import { isTrusted } from "./authority.ts";
+
+const text = new TextEncoder();
+
+/** S20 and S21, for a commit that touched the cluster object. */
+export function checkRoot(commit: Commit, store: Store, mark: (name: string) => void): string | null {
+  for (const change of commit.changes) {
+    if (change.table !== "cluster" || change.action === "remove") continue;
+    const { object, old } = change;
+    const wrong = checkTokens(object);
+    if (wrong !== null) return wrong;
+    const rotation = object.rootCa?.rootRotation ?? null;
+    const before = old?.rootCa?.rootRotation ?? null;
+    if (rotation !== null && before === null) mark("root.rotation.begun");
+    if (rotation !== null && before !== null && !sameBytes(rotation.caCert, before.caCert))
+      mark("root.rotation.replaced");
+    const root = object.rootCa?.caCert ?? new Uint8Array();
+    const isSwitched = old !== null && !sameBytes(root, old.rootCa?.caCert ?? new Uint8Array());
+    if (rotation === null && before !== null) mark(isSwitched ? "root.rotation.done" : "root.rotation.called.off");
+    if (!isSwitched) continue;
+    const issuer = { subjectDer: text.encode("swarm-ca"), publicKeyDer: root };
+    for (const node of store.all("node")) {
+      if (node.description !== null && !isIssuedBy(node.description.tlsInfo, issuer))
+        return `S20: the root was switched while node ${node.id} had a certificate of another one`;
+    }
+  }
+  return null;
+}
+
+function checkTokens({ rootCa }: Cluster): string | null {
+  for (const role of ["worker", "manager"] as const) {
+    const token = parseJoinToken(rootCa?.joinTokens?.[role] ?? "");
+    if (token.kind === "invalid" || !rootMatches(token, rootCa?.caCert ?? new Uint8Array()))
+      return `S21: the ${role} token does not pin the cluster's root`;
+  }
+  return null;
+}
+
+/** S22: why the two do not trust each other, or null. */
+export function handshakeProblem(
+  server: ManagerCertificate | null,
+  credentials: Credentials,
+  { certificatePem, rootPem }: TlsMaterial,
+): string | null {
+  if (server === null || credentials === "bootstrap-unverified") return null;
+  if (!isTrusted(server.certificatePem, rootPem)) return "the node does not trust the manager's certificate";
+  if (credentials === "node" && !isTrusted(certificatePem, server.acceptedPem))
+    return "the manager does not trust the node's certificate";
+  return null;
+}
+
+/** S23: why roots are not at rest, or null. */
+export function findUntrusting(store: Store): string | null {
+  for (const { rootCa } of store.all("cluster")) {
+    if (rootCa?.rootRotation != null) return "S23: the root certificate is still being rotated";
+    const root = rootCa?.caCert ?? new Uint8Array();
+    for (const { description, id } of store.all("node")) {
+      if (description !== null && !sameBytes(description.tlsInfo?.trustRoot ?? new Uint8Array(), root))
+        return `S23: node ${id} does not trust the cluster's root`;
+    }
+  }
+  return null;
+}

@@ -1,0 +1,78 @@
+/** An operator who replaces the root certificate: by a new one, by one of his own, back again, and in the middle of it all. */
+import {
+  CAConfig,
+  ClusterSpec,
+  ControlService,
+  KeyRotation,
+  ListClustersRequest,
+  UpdateClusterRequest,
+  type Cluster,
+} from "../../proto/gen/messages.ts";
+import { sameBytes } from "../../machines/session-message.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { SimClient, type ClientOptions } from "./client.ts";
+import { Operations, type OperationsOptions } from "./operations.ts";
+
+export type CertificateWorkloadOptions = ClientOptions & OperationsOptions;
+
+const text = new TextEncoder();
+
+export class CertificateWorkload {
+  readonly #random: SimRandom;
+  readonly #client: SimClient;
+  readonly #trace: ClientOptions["trace"];
+  readonly #operations: Operations;
+  /** Roots of his own, whose keys he has. */
+  readonly #own: Uint8Array[] = [];
+
+  constructor(options: CertificateWorkloadOptions) {
+    this.#random = options.ports.random.fork("workload.certificates");
+    this.#client = new SimClient(options, this.#random);
+    this.#trace = options.trace;
+    this.#operations = new Operations(options, this.#random, this.#client);
+  }
+
+  get isDone(): boolean {
+    return this.#operations.areDone;
+  }
+
+  start(): void {
+    this.#operations.start(() => this.#operate(), false);
+  }
+
+  async #operate(): Promise<void> {
+    const list = ListClustersRequest.create();
+    const { clusters } = await this.#client.call(ControlService.methods.ListClusters, list, "look at the root");
+    const [cluster] = clusters;
+    if (cluster === undefined) return;
+    const what = this.#random.pick(["forced", "forced", "own", "back", "tokens"] as const);
+    const present = cluster.rootCa?.caCert ?? new Uint8Array();
+    // Only who has the key of the present root can call a rotation off with it.
+    const isOwn = this.#own.some((root) => sameBytes(root, present));
+    if (what === "tokens") return this.#update(cluster, {}, what);
+    if (what === "back" && isOwn)
+      return this.#update(cluster, { signingCaCert: present, signingCaKey: keyOf(present) }, what);
+    if (what === "own") {
+      const root = text.encode(`SIMULATED ROOT of the operator ${this.#own.length + 1}\n`);
+      this.#own.push(root);
+      return this.#update(cluster, { signingCaCert: root, signingCaKey: keyOf(root) }, what);
+    }
+    return this.#update(cluster, { forceRotate: (cluster.spec?.caConfig?.forceRotate ?? 0) + 1 }, "forced");
+  }
+
+  async #update(cluster: Cluster, fields: Partial<CAConfig>, what: string): Promise<void> {
+    const spec = cluster.spec ?? ClusterSpec.create();
+    const request = UpdateClusterRequest.create({
+      clusterId: cluster.id,
+      clusterVersion: cluster.meta?.version ?? null,
+      spec: ClusterSpec.patch(spec, { caConfig: CAConfig.patch(spec.caConfig ?? CAConfig.create(), fields) }),
+      rotation: KeyRotation.create({ workerJoinToken: what === "tokens" }),
+    });
+    await this.#client.call(ControlService.methods.UpdateCluster, request, `replace the root (${what})`);
+    this.#trace.mark(`root.${what}`);
+  }
+}
+
+function keyOf(root: Uint8Array): Uint8Array {
+  return text.encode(`SIMULATED KEY of ${new TextDecoder().decode(root)}`);
+}
