@@ -5,30 +5,49 @@ import protobuf from "protobufjs";
 // package `long` happens to be installed, whatever the types say.
 (protobuf.util as { Long: unknown }).Long = null;
 protobuf.configure();
+// What a newer client says of a service must reach a newer engine through an older manager: fields that are not known here
+// are kept, as Go's codecs keep them.
+(protobuf.Reader as unknown as { discardUnknown: boolean }).discardUnknown = false;
 
-export interface Codec<T> {
+// Half a surrogate pair, which JSON can carry, would become bytes that no decoder takes, ours included: a record in the log
+// that stops every manager. It is written as U+FFFD, as Node writes it in texts that are long enough for it to do the work.
+const writeText = protobuf.util.utf8.write;
+protobuf.util.utf8.write = (text, buffer, offset) =>
+  writeText(text.isWellFormed() ? text : text.toWellFormed(), buffer, offset);
+
+/** What it takes to carry a message. */
+export interface WireCodec<T> {
   /** Full protobuf name, such as `docker.swarmkit.v1.Task`. */
   readonly typeName: string;
-  /** A message with the given fields; the others read as their defaults (an absent message as null). Nested messages must
-   *  themselves come from `create` or `decode`. */
-  create(fields?: Partial<T>): T;
   encode(message: T): Uint8Array<ArrayBuffer>;
   /** Throws on malformed bytes. */
   decode(bytes: Uint8Array): T;
-  /** A copy with some fields replaced; shares everything else. */
+}
+
+export interface Codec<T> extends WireCodec<T> {
+  /** A message with the given fields; the others read as their defaults (an absent message as null). Nested messages must
+   *  themselves come from `create` or `decode`. */
+  create(fields?: Partial<T>): T;
+  /** A copy with some fields replaced; shares everything else, fields that this version does not know among it. */
   patch(message: T, fields: Partial<T>): T;
   /** Plain JSON: enums as names, bytes as base64, field names in camelCase; defaults are left out. */
   toJson(message: T): Record<string, unknown>;
   fromJson(json: object): T;
 }
 
-export interface MethodDescriptor<Request, Response> {
+/** What serving a method takes. */
+export interface WireMethod<Request, Response> {
   /** HTTP/2 path of the method. */
   readonly path: string;
-  readonly request: Codec<Request>;
-  readonly response: Codec<Response>;
+  readonly request: WireCodec<Request>;
+  readonly response: WireCodec<Response>;
   readonly requestStream: boolean;
   readonly responseStream: boolean;
+}
+
+export interface MethodDescriptor<Request, Response> extends WireMethod<Request, Response> {
+  readonly request: Codec<Request>;
+  readonly response: Codec<Response>;
 }
 
 /** The part of a generated protobufjs class that codecs stand on. */
@@ -40,13 +59,23 @@ interface GeneratedType {
   fromObject(object: object): object;
 }
 
+/**
+ * What a newer writer has put into a message stays there when an older one changes something else: decoders keep the bytes of
+ * unknown fields under this name, which copying an object's properties leaves behind.
+ */
+function withUnknown<T>(from: T, to: T): T {
+  const { $unknowns } = from as { readonly $unknowns?: readonly Uint8Array[] };
+  if ($unknowns !== undefined) Object.defineProperty(to, "$unknowns", { value: $unknowns, writable: true });
+  return to;
+}
+
 export function codec<T>(typeName: string, generated: GeneratedType): Codec<T> {
   return {
     typeName,
     create: (fields) => new generated(fields) as T,
     encode: (message) => generated.encode(message as object).finish() as Uint8Array<ArrayBuffer>,
     decode: (bytes) => generated.decode(bytes) as T,
-    patch: (message, fields) => Object.assign(new generated(message as object), fields) as T,
+    patch: (message, fields) => withUnknown(message, Object.assign(new generated(message as object), fields) as T),
     toJson: (message) => generated.toObject(message as object, { enums: String, bytes: String, longs: Number }),
     fromJson: (json) => generated.fromObject(json) as T,
   };
