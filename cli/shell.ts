@@ -1,4 +1,5 @@
 /** What a command is given of the world: where its output goes, what time it is, and a connection to a manager. */
+import { userInfo } from "node:os";
 import { connectUnix } from "../edges/grpc/client.ts";
 import type { CallingProcess, RpcChannel } from "../runtime/rpc.ts";
 import { lastHost } from "./last-host.ts";
@@ -23,11 +24,20 @@ export interface Shell {
   at(host: string): Shell;
 }
 
+/** Empty where the system knows no name for this user. */
+function loginName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return "";
+  }
+}
+
 /** Who we say we are: under sudo, who called that. */
 function thisProcess(): CallingProcess {
   const uid = process.getuid?.() ?? 0;
   const sudoer = process.env["SUDO_USER"] ?? "";
-  return { uid, pid: process.pid, user: sudoer !== "" ? sudoer : (process.env["USER"] ?? "") };
+  return { uid, pid: process.pid, user: sudoer !== "" ? sudoer : loginName() };
 }
 
 /** `unix:///path`, or a path. Throws UserError. */

@@ -53,6 +53,10 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
     "prints what happens to objects of a kind, from any version on",
     async () => (await import("./watch.ts")).watch,
   ),
+  history: verb(
+    "tells what changed in an object, who asked and what followed",
+    async () => (await import("./history.ts")).history,
+  ),
   why: verb("explains what something is waiting for", async () => (await import("./why.ts")).why),
   charts: verb("shows the statecharts of the system", async () => (await import("./charts.ts")).charts),
 };

@@ -168,9 +168,17 @@ function isEnumField(name: string): boolean {
   return /^(?:availability|desiredRole|condition|failureAction|order|mode|isolation)$/.test(name);
 }
 
+/** In seconds. */
+const largeUnits = [
+  ["d", 86_400],
+  ["h", 3_600],
+  ["m", 60],
+] as const;
+
 function durationWords(record: Record_): string {
   const seconds = Number(record["seconds"] ?? 0) + Number(record["nanos"] ?? 0) / 1e9;
   if (seconds !== 0 && Math.abs(seconds) < 1) return `${Number((seconds * 1_000).toPrecision(6))}ms`;
+  for (const [unit, size] of largeUnits) if (seconds !== 0 && seconds % size === 0) return `${seconds / size}${unit}`;
   return `${seconds}s`;
 }
 

@@ -5,6 +5,7 @@
 import type { Environment } from "../../actors/environment.ts";
 import { decide } from "../../machines/proposals.ts";
 import {
+  Cause,
   Change,
   Operation,
   ProposeRequest_Mode,
@@ -66,13 +67,14 @@ export function testManager(managerId = "manager1"): TestManager {
   const records: Uint8Array[] = [];
   const manager = { leaderless: false };
 
-  function append(changes: readonly Change[]): void {
+  function append(changes: readonly Change[], causes: readonly Cause[] = []): void {
     const header = Transaction.create({
       id: `t${store.version + 1}`,
       epoch: 1,
       previous: store.checksum,
       time: Timestamp.create({ seconds: Math.floor(clock.now() / 1_000), nanos: (clock.now() % 1_000) * 1e6 }),
       writer: managerId,
+      causes,
     });
     const record = encodeRecord(
       header,
@@ -100,7 +102,9 @@ export function testManager(managerId = "manager1"): TestManager {
         skipped += 1;
       }
     }
-    if (changes.length > 0) append(changes);
+    const { caller = null, origin = 0 } = proposal;
+    const causes = caller === null && origin === 0 ? [] : [Cause.create({ caller, origin })];
+    if (changes.length > 0) append(changes, causes);
     return { kind: "committed", version: store.version, skipped };
   }
 

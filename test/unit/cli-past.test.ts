@@ -71,7 +71,7 @@ test("every command that reads shows with --at what it showed then", async (t) =
   const world = await cluster(t);
   const { manager, muster } = world;
   const { version } = manager.store;
-  const before = (await Promise.all([shown(world)]))[0];
+  const before = await shown(world);
   const then = new Date(manager.clock.now()).toISOString();
   t.is((await muster("service", "update", "-d", "--image", "bb:2", "--label-add", "a=b", "web")).status, 0);
   manager.seed(

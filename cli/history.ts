@@ -1,0 +1,76 @@
+/** `muster history KIND NAME`: what changed in an object, who asked, and what followed. */
+import { HistoryEntry, HistoryRequest, OperatorService, type HistoryResponse } from "../proto/gen/messages.ts";
+import type { RpcError } from "../runtime/rpc.ts";
+import { command, formatOf, UsageError, type Command } from "./command.ts";
+import { entryLines } from "./history-lines.ts";
+import { withManager } from "./manager-client.ts";
+import { parsePast } from "./moment.ts";
+import { UserError } from "./user-error.ts";
+import { millisecondsOf, parseCount } from "./values.ts";
+
+function lastOf(text: string | undefined): number {
+  if (text === undefined || text === "all") return 0;
+  const last = parseCount(text, "last");
+  if (last < 1) throw new UsageError(`--last takes a number above 0, or 'all', not '${text}'`);
+  return last;
+}
+
+/** The kind, and a word for each that commands know it by. */
+function kindOf(word: string): string {
+  return word === "swarm" ? "cluster" : word;
+}
+
+export const history: Command = command({
+  operands: "KIND NAME|ID",
+  min: 2,
+  max: 2,
+  summary:
+    "Tells what changed in a node, service, network, task, cluster, secret, config or volume, who asked for it and what followed, oldest first, also of what was removed: as far back as the log is kept.",
+  options: {
+    since: {
+      type: "string",
+      value: "TIME",
+      help: "only what was changed from then on: a time, or 10m for so long ago",
+    },
+    until: { type: "string", value: "TIME", help: "only what was changed until then" },
+    last: { type: "string", short: "n", value: "N", help: "only the newest N changes (all)" },
+    follow: { type: "boolean", short: "f", help: "goes on with what happens from now on" },
+    format: { type: "string", value: "FORMAT", help: "json: one object a line" },
+  },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async ({ channel }) => {
+      const asJson = formatOf(values.format) === "json";
+      const { since, until, follow = false } = values;
+      const request = HistoryRequest.create({
+        kind: kindOf(operands[0] as string),
+        subject: operands[1] as string,
+        since: since === undefined ? null : parsePast(since, shell.now(), "since"),
+        until: until === undefined ? null : parsePast(until, shell.now(), "until"),
+        last: lastOf(values.last),
+        follow,
+      });
+      const ids = new Set<string>();
+      let printed = 0;
+      const print = ({ entries, oldestVersion, oldestTime, omitted }: HistoryResponse): void => {
+        if (oldestVersion > 0 && !asJson) {
+          const time = millisecondsOf(oldestTime);
+          shell.remark(
+            `nothing is kept of what was before version ${oldestVersion}${time === null ? "" : `, written at ${new Date(time).toISOString()}`}`,
+          );
+        }
+        if (omitted > 0 && !asJson) shell.remark(`${omitted} earlier entries are left out`);
+        for (const entry of entries) {
+          ids.add(entry.objectId);
+          printed += 1;
+          if (asJson) shell.print(JSON.stringify(HistoryEntry.toJson(entry)));
+          else shell.print(entryLines(entry, { showsId: ids.size > 1 }).join("\n"));
+        }
+      };
+      const ended = Promise.withResolvers<RpcError | null>();
+      channel.serverStream(OperatorService.methods.History, request, { onMessage: print, onEnd: ended.resolve });
+      const error = await ended.promise;
+      if (error !== null) throw error;
+      if (follow) throw new UserError("the manager ended what was followed");
+      if (printed === 0 && !asJson) shell.remark("nothing of it was changed in this time");
+    }),
+});
