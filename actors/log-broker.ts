@@ -22,12 +22,9 @@ import {
   LogSubscriptionOptions,
   PublishLogsResponse,
   type LogAsk,
-  type LogBrokerService,
-  type LogsService,
-  type PublishLogsMessage,
-  type SubscribeLogsMessage,
   type SubscribeLogsRequest,
 } from "../proto/gen/messages.ts";
+import type { LogBrokerLines, LogLines, LogsLines, PublishedLines } from "../proto/log-lines.ts";
 import { newId } from "../runtime/ids.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../runtime/rpc.ts";
 import * as subjects from "../runtime/subjects.ts";
@@ -46,8 +43,8 @@ const stalledMs = 2_000;
 const deliveryTimeoutMs = 2_000;
 
 export interface LogBroker extends Running {
-  readonly handlers: ServiceHandlers<typeof LogBrokerService>;
-  readonly logs: ServiceHandlers<typeof LogsService>;
+  readonly handlers: ServiceHandlers<typeof LogBrokerLines>;
+  readonly logs: ServiceHandlers<typeof LogsLines>;
 }
 
 export function createLogBroker(env: Environment): LogBroker {
@@ -61,8 +58,8 @@ const statusOf = {
 } as const;
 
 class Broker implements LogBroker {
-  readonly handlers: ServiceHandlers<typeof LogBrokerService>;
-  readonly logs: ServiceHandlers<typeof LogsService>;
+  readonly handlers: ServiceHandlers<typeof LogBrokerLines>;
+  readonly logs: ServiceHandlers<typeof LogsLines>;
   readonly #env: Environment;
   readonly #ids;
   /** Tells what this process holds from what an earlier life of the manager did. */
@@ -124,7 +121,7 @@ class Broker implements LogBroker {
     this.#holder.stop((sink) => sink.end(new RpcError(Status.UNAVAILABLE, "log broker is stopped")));
   }
 
-  #subscribe(request: SubscribeLogsRequest, sink: Sink<SubscribeLogsMessage>, call: CallContext): void {
+  #subscribe(request: SubscribeLogsRequest, sink: Sink<LogLines>, call: CallContext): void {
     this.#checkRunning();
     const problem = selectorProblem(request.selector);
     if (problem !== null) throw new RpcError(Status.INVALID_ARGUMENT, problem);
@@ -187,7 +184,7 @@ class Broker implements LogBroker {
     return this.#homes.get(delivery.subscriptionId)?.take(delivery) ?? "gone";
   }
 
-  async #publish(requests: AsyncIterable<PublishLogsMessage>, call: CallContext): Promise<PublishLogsResponse> {
+  async #publish(requests: AsyncIterable<PublishedLines>, call: CallContext): Promise<PublishLogsResponse> {
     const nodeId = this.#callerOf(call);
     let outlet: LogOutlet | null = null;
     let subscriptionId: string | null = null;
@@ -202,7 +199,7 @@ class Broker implements LogBroker {
           isClosed = true;
           break;
         }
-        const room = outlet.push(message.messages);
+        const room = outlet.push(message.lines);
         if (room !== null) await room;
       }
     } finally {

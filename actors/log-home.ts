@@ -15,11 +15,12 @@ import {
   LogMessage,
   LogStream,
   SubscribeLogsMessage,
+  Timestamp,
   type LogDelivery,
   type LogSelector,
   type LogSubscriptionOptions,
-  type Timestamp,
 } from "../proto/gen/messages.ts";
+import { joinedLines, LineCursor, type LineContext, type LogLines } from "../proto/log-lines.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import type { Subscription, TimerHandle } from "../runtime/ports.ts";
 import { RpcError, Status, type Sink } from "../runtime/rpc.ts";
@@ -42,11 +43,22 @@ const lastTimesMax = 4_096;
 /** Marks the messages that are ours, not a task's. */
 export const noticeAttribute = "muster.notice";
 
+/** When the last line of one output was written, as far as lines say it. */
+interface LastTime {
+  context: LineContext;
+  readonly stream: number;
+  seconds: number | null;
+  nanos: number;
+  attempt: number;
+  /** The same when this attempt began: what it tells again is not later. Lines of one time are several. */
+  before: { readonly seconds: number; readonly nanos: number } | null;
+}
+
 export interface HomeOptions {
   readonly id: string;
   readonly selector: LogSelector;
   readonly options: LogSubscriptionOptions;
-  readonly sink: Sink<SubscribeLogsMessage>;
+  readonly sink: Sink<LogLines>;
   /** Tells all managers; `asks` are the nodes that are not over. */
   readonly announce: (home: LogHome, asks: readonly LogAsk[], close: boolean) => void;
   readonly onEnded: (home: LogHome, end: LogEnd) => void;
@@ -64,7 +76,7 @@ export class LogHome {
   readonly #watching: Subscription | null = null;
   readonly #taken = new Map<string, number>();
   /** By node, task and stream: when the last line was written. For followers alone. LH2 */
-  readonly #lastTimes = new Map<string, Map<string, Timestamp>>();
+  readonly #lastTimes = new Map<string, Map<string, LastTime>>();
   readonly #bytes;
   #selecting: TimerHandle | null = null;
   #fullSince: number | null = null;
@@ -111,7 +123,7 @@ export class LogHome {
 
   /** LH1 */
   take(delivery: LogDelivery): Fate {
-    const { attempt, end, error, holder, messages, nodeId, number, probe, slow, streamId } = delivery;
+    const { attempt, end, error, holder, lines, nodeId, number, probe, slow, streamId } = delivery;
     if (this.#isEnded) return "gone";
     const node = this.#actor.actor.getSnapshot().context.nodes[nodeId];
     if (node === undefined || node.attempt !== attempt || node.phase === "ended" || node.phase === "lost")
@@ -129,40 +141,59 @@ export class LogHome {
     this.#taken.set(streamId, number);
     // A repeated message of a stream that is long over must not look new, but it need not be known for ever.
     if (this.#taken.size > streamsMax) this.#taken.delete(this.#taken.keys().next().value ?? "");
-    if (messages.length > 0) this.#pass(nodeId, attempt, messages);
+    if (lines.length > 0) this.#pass(nodeId, attempt, lines as LogLines);
     if (!end) return "taken";
     if (slow) this.send({ type: "follower.stalled", limit: "nodes wait for it with all that their connections hold" });
     else this.send({ type: "node.ended", nodeId, attempt, error });
     return "taken";
   }
 
-  #pass(nodeId: string, attempt: number, messages: readonly LogMessage[]): void {
-    const fresh = this.options.follow ? this.#onlyNew(nodeId, attempt, messages) : messages;
-    if (fresh.length === 0) return;
+  #pass(nodeId: string, attempt: number, lines: LogLines): void {
+    const cursor = new LineCursor(lines);
     let bytes = 0;
-    for (const { data } of fresh) bytes += data.length;
+    let passed = lines;
+    if (this.options.follow) ({ bytes, lines: passed } = this.#onlyNew(nodeId, attempt, lines));
+    else while (cursor.next()) bytes += cursor.dataBytes;
+    if (passed.length === 0) return;
     this.#bytes.add(bytes);
-    this.#home.sink.write(SubscribeLogsMessage.create({ messages: fresh }));
+    this.#home.sink.write(passed);
   }
 
   /** LH2: an engine that is asked again tells its tasks' output again, from the time that the ask names. */
-  #onlyNew(nodeId: string, attempt: number, messages: readonly LogMessage[]): readonly LogMessage[] {
+  #onlyNew(nodeId: string, attempt: number, lines: LogLines): { readonly bytes: number; readonly lines: LogLines } {
     let times = this.#lastTimes.get(nodeId);
-    if (times === undefined) this.#lastTimes.set(nodeId, (times = new Map<string, Timestamp>()));
-    const fresh: LogMessage[] = [];
-    for (const message of messages) {
-      const { context, stream, timestamp } = message;
-      const key = `${context?.taskId ?? ""}/${stream}`;
-      const last = times.get(key);
-      if (attempt > 1 && last !== undefined && timestamp !== null && compare(timestamp, last) <= 0) continue;
-      if (timestamp !== null) times.set(key, timestamp);
-      fresh.push(message);
+    if (times === undefined) this.#lastTimes.set(nodeId, (times = new Map<string, LastTime>()));
+    const cursor = new LineCursor(lines);
+    const kept: LogLines[] = [];
+    let [bytes, from] = [0, 0];
+    let output: LastTime | undefined;
+    while (cursor.next()) {
+      const { context, nanos, seconds, stream } = cursor;
+      if (output?.context !== context || output.stream !== stream) {
+        const key = `${context.taskId}/${stream}`;
+        output = times.get(key);
+        if (output === undefined) times.set(key, (output = newTime(context, stream, attempt)));
+        output.context = context;
+        if (output.attempt !== attempt) {
+          output.attempt = attempt;
+          output.before = output.seconds === null ? null : { seconds: output.seconds, nanos: output.nanos };
+        }
+      }
+      const { before } = output;
+      if (before !== null && seconds !== null && (seconds - before.seconds || nanos - before.nanos) <= 0) {
+        if (cursor.start > from) kept.push(lines.subarray(from, cursor.start));
+        from = cursor.end;
+        continue;
+      }
+      bytes += cursor.dataBytes;
+      if (seconds !== null) [output.seconds, output.nanos] = [seconds, nanos];
     }
+    if (lines.length > from) kept.push(lines.subarray(from));
     if (times.size > lastTimesMax) {
-      for (const key of times.keys())
-        if (this.#env.store.get("task", key.split("/")[0] ?? "") === undefined) times.delete(key);
+      for (const [key, { context }] of times)
+        if (this.#env.store.get("task", context.taskId) === undefined) times.delete(key);
     }
-    return fresh;
+    return { bytes, lines: joinedLines(kept) };
   }
 
   #announce(nodes: LogNodes, close: boolean): void {
@@ -183,10 +214,10 @@ export class LogHome {
 
   /** The earliest of the last times: what was written before has come. */
   #since(nodeId: string): Timestamp | null {
-    let first: Timestamp | null = null;
+    let first: LastTime | null = null;
     for (const time of this.#lastTimes.get(nodeId)?.values() ?? [])
-      if (first === null || compare(time, first) < 0) first = time;
-    return first;
+      if (time.seconds !== null && (first === null || isEarlier(time, first))) first = time;
+    return first === null ? null : Timestamp.create({ seconds: first.seconds ?? 0, nanos: first.nanos });
   }
 
   #tellMissing(reasons: readonly string[]): void {
@@ -199,7 +230,7 @@ export class LogHome {
         attrs: [LogAttr.create({ key: noticeAttribute, value: "missing" })],
       }),
     );
-    this.#home.sink.write(SubscribeLogsMessage.create({ messages }));
+    this.#home.sink.write(SubscribeLogsMessage.encode(SubscribeLogsMessage.create({ messages })));
   }
 
   #onCommit(commit: Commit): void {
@@ -259,6 +290,10 @@ function failureOf(end: LogEnd): RpcError | null {
   }
 }
 
-function compare(a: Timestamp, b: Timestamp): number {
-  return a.seconds - b.seconds || a.nanos - b.nanos;
+function newTime(context: LineContext, stream: number, attempt: number): LastTime {
+  return { context, stream, seconds: null, nanos: 0, attempt, before: null };
+}
+
+function isEarlier(a: LastTime, b: LastTime): boolean {
+  return ((a.seconds ?? 0) - (b.seconds ?? 0) || a.nanos - b.nanos) < 0;
 }

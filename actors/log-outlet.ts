@@ -7,8 +7,9 @@
  * LO1: lines keep their order, and each is taken at most once, whatever the bus loses or repeats.
  * LO2: at most `batchBytesMax` wait beside a batch under way; whoever pushes more waits, and so does the node (flow control).
  */
-import { logMessageBytes, logPieces } from "../machines/log-publish.ts";
-import { LogDelivery, LogDeliveryAnswer_Verdict as Verdict, type LogMessage } from "../proto/gen/messages.ts";
+import { linesWithin } from "../machines/log-publish.ts";
+import { LogDelivery, LogDeliveryAnswer_Verdict as Verdict } from "../proto/gen/messages.ts";
+import { joinedLines, type LogLines } from "../proto/log-lines.ts";
 import type { Clock } from "../runtime/ports.ts";
 
 /** A quarter of NATS's default `max_payload`: room for headers, and 1 GB/s at 0.26 ms a request. */
@@ -42,7 +43,8 @@ export interface OutletOptions {
 
 export class LogOutlet {
   readonly #options: OutletOptions;
-  #pending: LogMessage[] = [];
+  /** Each fits a batch. */
+  #pending: LogLines[] = [];
   #pendingBytes = 0;
   #number = 0;
   #running: Promise<void> | null = null;
@@ -66,14 +68,10 @@ export class LogOutlet {
   }
 
   /** Null when more may come at once; otherwise resolves when it may. LO2 */
-  push(messages: readonly LogMessage[]): Promise<void> | null {
-    if (this.isGone) return null;
-    for (const message of messages) {
-      for (const piece of logPieces(message, batchBytesMax)) {
-        this.#pending.push(piece);
-        this.#pendingBytes += logMessageBytes(piece);
-      }
-    }
+  push(lines: LogLines): Promise<void> | null {
+    if (this.isGone || lines.length === 0) return null;
+    this.#pending.push(...linesWithin(lines, batchBytesMax));
+    this.#pendingBytes += lines.length;
     this.#running ??= this.#run();
     if (this.#pendingBytes < batchBytesMax) return null;
     return new Promise((resolve) => (this.#room = resolve));
@@ -123,27 +121,25 @@ export class LogOutlet {
     // Lines that come together leave together.
     await new Promise<void>((resolve) => this.#options.clock.soon(resolve));
     while (this.#pending.length > 0 && !this.isGone) {
-      const messages = this.#takeBatch();
+      const lines = this.#takeBatch();
       this.#wake();
-      const fate = await this.#send(this.#delivery({ number: (this.#number += 1), messages }));
+      const fate = await this.#send(this.#delivery({ number: (this.#number += 1), lines }));
       if (fate === "gone" && !this.#isCut) this.forget();
     }
     this.#running = null;
   }
 
-  #takeBatch(): readonly LogMessage[] {
+  #takeBatch(): LogLines {
     let bytes = 0;
     let count = 0;
-    for (const message of this.#pending) {
-      bytes += logMessageBytes(message);
-      if (count > 0 && bytes > batchBytesMax) {
-        bytes -= logMessageBytes(message);
-        break;
-      }
+    for (const part of this.#pending) {
+      if (count > 0 && bytes + part.length > batchBytesMax) break;
+      bytes += part.length;
       count += 1;
     }
-    this.#pendingBytes -= bytes;
-    return this.#pending.splice(0, count);
+    const batch = this.#pending.splice(0, count);
+    this.#pendingBytes = this.#pending.reduce((sum, part) => sum + part.length, 0);
+    return joinedLines(batch);
   }
 
   /** LO1 */

@@ -12,13 +12,12 @@ import {
   type DataKeysService,
   type DispatcherService,
   type HealthService,
-  type LogBrokerService,
-  type LogsService,
   type NodeCAService,
   type OperatorService,
   type ResourceAllocatorService,
   type WatchService,
 } from "../proto/gen/messages.ts";
+import type { LogBrokerLines, LogsLines } from "../proto/log-lines.ts";
 import type { NetworkDefaults } from "../machines/network-defaults.ts";
 import type { Blobs, LeaseBucket, Log } from "../runtime/ports.ts";
 import type { ServiceHandlers } from "../runtime/rpc.ts";
@@ -88,8 +87,8 @@ export interface ManagerServices {
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
   readonly dataKeys: ServiceHandlers<typeof DataKeysService>;
   readonly dispatcher: ServiceHandlers<typeof DispatcherService>;
-  readonly logBroker: ServiceHandlers<typeof LogBrokerService>;
-  readonly logs: ServiceHandlers<typeof LogsService>;
+  readonly logBroker: ServiceHandlers<typeof LogBrokerLines>;
+  readonly logs: ServiceHandlers<typeof LogsLines>;
   readonly health: ServiceHandlers<typeof HealthService>;
   readonly control: ServiceHandlers<typeof ControlService>;
   readonly watch: ServiceHandlers<typeof WatchService>;

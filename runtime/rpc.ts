@@ -2,7 +2,7 @@
  * What a service is made of, independent of the wire that carries it: `edges/grpc/` serves these over HTTP/2, the
  * simulator over its network.
  */
-import type { MethodDescriptor } from "../proto/codec.ts";
+import type { MethodDescriptor, WireMethod } from "../proto/codec.ts";
 
 /** gRPC's status codes. */
 export const Status = {
@@ -105,7 +105,7 @@ export type DuplexHandler<Request, Response> = (
 ) => Promise<void>;
 
 type HandlerOf<Method> =
-  Method extends MethodDescriptor<infer Request, infer Response>
+  Method extends WireMethod<infer Request, infer Response>
     ? Method extends { readonly requestStream: true; readonly responseStream: true }
       ? DuplexHandler<Request, Response>
       : Method extends { readonly requestStream: true }

@@ -20,14 +20,13 @@ import {
   DispatcherService,
   HealthService,
   LockService,
-  LogBrokerService,
-  LogsService,
   NodeCAService,
   OperatorService,
   ResourceAllocatorService,
   WatchService,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
+import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
 import { connectNats, type NatsLink } from "../../runtime/nats/connection.ts";
 import { startNatsServer, type NatsServer } from "../../runtime/nats/server.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
@@ -247,8 +246,8 @@ function serve(manager: Manager, lock: ManagerLock, telemetry: ProcessTelemetry)
   server.add(DataKeysService, services.dataKeys);
   server.add(LockService, lock.handlers);
   server.add(DispatcherService, services.dispatcher);
-  server.add(LogBrokerService, services.logBroker);
-  server.add(LogsService, services.logs);
+  server.add(LogBrokerLines, services.logBroker);
+  server.add(LogsLines, services.logs);
   server.add(HealthService, services.health);
   server.add(ControlService, services.control);
   server.add(WatchService, services.watch);

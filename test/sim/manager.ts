@@ -13,14 +13,13 @@ import {
   DispatcherService,
   GetDataKeysRequest,
   HealthService,
-  LogBrokerService,
-  LogsService,
   NodeCAService,
   OperatorService,
   ResourceAllocatorService,
   WatchService,
   type Cluster,
 } from "../../proto/gen/messages.ts";
+import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
 import { Host } from "../../runtime/host.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Peer } from "../../runtime/rpc.ts";
@@ -155,8 +154,8 @@ function runManager(
         { service: NodeCAService, handlers: services.nodeCa },
         { service: DataKeysService, handlers: services.dataKeys },
         { service: DispatcherService, handlers: services.dispatcher },
-        { service: LogBrokerService, handlers: services.logBroker },
-        { service: LogsService, handlers: services.logs },
+        { service: LogBrokerLines, handlers: services.logBroker },
+        { service: LogsLines, handlers: services.logs },
         { service: HealthService, handlers: services.health },
         { service: ControlService, handlers: services.control },
         { service: WatchService, handlers: services.watch },

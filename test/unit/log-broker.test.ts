@@ -12,13 +12,17 @@ import {
   PublishLogsMessage,
   type SubscriptionMessage,
 } from "../../proto/gen/messages.ts";
+import { publishedLines, type PublishedLines } from "../../proto/log-lines.ts";
 import { Status } from "../../runtime/rpc.ts";
 import { call, collectedStream, refusalOf, testManager } from "../support/manager.ts";
 
 const worker = call({ identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false });
 
-async function* stream(...messages: PublishLogsMessage[]): AsyncIterable<PublishLogsMessage> {
-  yield* messages;
+const unread = (message: PublishLogsMessage): PublishedLines =>
+  publishedLines.decode(PublishLogsMessage.encode(message));
+
+async function* stream(...messages: PublishLogsMessage[]): AsyncIterable<PublishedLines> {
+  yield* messages.map(unread);
 }
 
 test("the stream of subscriptions stays open until the broker stops", (t) => {
@@ -49,7 +53,7 @@ test("a node publishes for one subscription a stream, and of itself only", (t) =
       messages: [LogMessage.create({ context: LogContext.create({ nodeId }) })],
     });
   const check = (subscriptionId: string, nodeId: string, before: string | null) =>
-    checkPublish(message(subscriptionId, nodeId), { nodeId: "n1", subscriptionId: before }, () => true).kind;
+    checkPublish(unread(message(subscriptionId, nodeId)), { nodeId: "n1", subscriptionId: before }, () => true).kind;
   t.is(check("a", "n1", null), "accepted");
   t.is(check("a", "n1", "a"), "accepted");
   t.is(check("b", "n1", "a"), "invalid");

@@ -15,15 +15,16 @@ import {
   PublishLogsMessage,
   Service,
   Session,
+  SubscribeLogsMessage,
   SubscribeLogsRequest,
   Task,
   TaskState,
   TaskStatus,
   Timestamp,
-  type SubscribeLogsMessage,
   type SubscriptionMessage,
 } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { publishedLines, type LogLines, type PublishedLines } from "../../proto/log-lines.ts";
+import { Status, type Sink } from "../../runtime/rpc.ts";
 import { call, collectedStream, refusalOf, testManager, type CollectedStream } from "../support/manager.ts";
 import { sharedBus } from "../support/shared-bus.ts";
 
@@ -64,12 +65,12 @@ function node(broker: LogBroker, nodeId: string) {
       let wake: (() => void) | null = null;
       let isOver = false;
       let taken = 0;
-      async function* stream(): AsyncGenerator<PublishLogsMessage> {
+      async function* stream(): AsyncGenerator<PublishedLines> {
         for (;;) {
           const next = waiting.shift();
           if (next !== undefined) {
             taken += 1;
-            yield next;
+            yield publishedLines.decode(PublishLogsMessage.encode(next));
           } else if (isOver || aborts.signal.aborted) return;
           else await new Promise<void>((resolve) => (wake = resolve));
         }
@@ -110,7 +111,12 @@ function subscribe(broker: LogBroker, options: Partial<LogSubscriptionOptions> =
     selector: LogSelector.create({ serviceIds: ["s1"] }),
     options: LogSubscriptionOptions.create(options),
   });
-  broker.logs.SubscribeLogs(request, sink, call({}, aborts.signal));
+  const wire: Sink<LogLines> = {
+    write: (lines) => sink.write(SubscribeLogsMessage.decode(lines)),
+    end: (error) => sink.end(error),
+    bufferedBytes: () => sink.bufferedBytes(),
+  };
+  broker.logs.SubscribeLogs(request, wire, call({}, aborts.signal));
   const text = (): readonly string[] =>
     sink.messages.flatMap(({ messages }) => messages.map(({ data }) => Buffer.from(data).toString().trimEnd()));
   return { sink, text, leave: () => aborts.abort() };
@@ -265,10 +271,12 @@ test("LH2: a node that comes back is asked for what is new, and what it repeats 
   const again = after.publish(idOf(after));
   again.line("b2", 2);
   again.line("b3", 3);
+  again.line("b4", 3);
   await pass(200);
   t.deepEqual(
     reader.text().filter((line) => line.startsWith("b")),
-    ["b1", "b2", "b3"],
+    ["b1", "b2", "b3", "b4"],
+    "of two new lines of one time, too",
   );
 });
 
