@@ -83,6 +83,11 @@ export class SimNatsServer {
     return this.#first + this.#records.length - 1;
   }
 
+  /** The stored bytes of a record; null for one that it does not have. */
+  record(sequence: number): Uint8Array | null {
+    return this.#records[sequence - this.#first] ?? null;
+  }
+
   start(): void {
     if (this.#endpoint !== null) return;
     this.#endpoint = { name: this.name, clock: this.#network.clock.forProcess() };

@@ -124,7 +124,7 @@ export class Keyring {
   }
 
   #changed(): void {
-    for (const listener of [...this.#onChange]) listener();
+    for (const listener of this.#onChange) listener();
   }
 }
 

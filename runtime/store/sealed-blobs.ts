@@ -58,7 +58,11 @@ export class SealedBlobs implements Blobs {
       this.#keyring.lack(sealed.keyId);
       throw new KeyLacking(`the data key ${sealed.keyId} of ${name} is lacking`);
     }
-    return this.#opened(key, name, sealed.nonce, split.rest);
+    const opened = await this.#opened(key, name, sealed.nonce, split.rest);
+    // Where the log goes on behind it, records are under that key or under a newer one.
+    const sequence = parseSnapshotName(name);
+    if (sequence !== null) this.#keyring.met(sequence, key.id);
+    return opened;
   }
 
   list(): Promise<readonly string[]> {

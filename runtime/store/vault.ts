@@ -7,7 +7,7 @@
  * V1: at every moment one key opens what is on the disk: the one it was written under last, old or new, never neither.
  * V2: while it is locked on the disk, nothing of it stands there readable.
  */
-import { DataKey, KeyFile, KeyFileContents, Sealed } from "../../proto/gen/messages.ts";
+import { KeyFile, KeyFileContents, type DataKey, type Sealed } from "../../proto/gen/messages.ts";
 import type { Random } from "../ports.ts";
 import type { KeyStore } from "./keyring.ts";
 import { fingerprint, open, seal, type SealedFor } from "./seal.ts";

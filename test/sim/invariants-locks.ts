@@ -1,0 +1,67 @@
+/**
+ * What must hold of keys, beside `invariants.ts`.
+ *
+ * S24: a locked manager is opened by one of the unlock keys that the cluster has had, and by no other (workload-locks.ts).
+ * S25: nothing stands in the log or among the snapshots that is not sealed.
+ * S26: when records begin to be written under another key, every living manager holds it.
+ * S27: at rest each manager's key file is locked as the cluster wants it, all hold the key that the log is under, and that
+ *      was made for the unlock key in force.
+ */
+import { unlockKeyOf } from "../../machines/unlock-key.ts";
+import { LogRecord, SnapshotPart, type Cluster } from "../../proto/gen/messages.ts";
+import { splitFirst } from "../../runtime/store/record.ts";
+import { fingerprint } from "../../runtime/store/seal.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+import type { RunningManager } from "./manager.ts";
+
+function clusterOf(store: Store): Cluster | undefined {
+  for (const cluster of store.all("cluster")) return cluster;
+  return undefined;
+}
+
+/** S25 */
+export function checkSealed(records: readonly Uint8Array[], snapshots: readonly Uint8Array[]): string | null {
+  for (const bytes of records) {
+    const { sealed, transaction } = LogRecord.decode(bytes);
+    if (sealed === null || transaction.length > 0) return "S25: a record of the log is not sealed";
+  }
+  for (const bytes of snapshots) {
+    const first = splitFirst(bytes)?.first;
+    if (first === undefined || SnapshotPart.decode(first).sealed === null) return "S25: a snapshot is not sealed";
+  }
+  return null;
+}
+
+/**
+ * S26, of a record and the one before it. Whoever has told of itself in one of the last two may have done so while the
+ * other was under way.
+ */
+export function checkHeld(record: Uint8Array, before: Uint8Array, commit: Commit, store: Store): string | null {
+  const keyId = LogRecord.decode(record).sealed?.keyId ?? "";
+  if (keyId === LogRecord.decode(before).sealed?.keyId) return null;
+  for (const { id, alive, heldKeys, meta } of store.all("manager")) {
+    const isSettled = alive && (meta?.version?.index ?? 0) < commit.version - 1;
+    if (isSettled && !heldKeys.some((held) => held.id === keyId))
+      return `S26: record ${commit.version} is under the new key ${keyId}, which manager ${id} does not hold`;
+  }
+  return null;
+}
+
+/** S27: why keys are not at rest, or null. */
+export function findUnlockedOtherwise(managers: readonly (RunningManager | null)[]): string | null {
+  for (const running of managers) {
+    if (running === null) return "S27: a manager is locked";
+    const { keyring, store } = running;
+    const wanted = fingerprint(unlockKeyOf(clusterOf(store)) ?? new Uint8Array());
+    if (running.lock() !== wanted) return `S27: a key file is locked by '${running.lock()}', not by '${wanted}'`;
+    const current = keyring.current;
+    if (current === null) return "S27: a manager has no data key";
+    if (running.isLeading() && wanted !== "" && current.lock !== wanted)
+      return `S27: the log is under a key made for '${current.lock}', not for '${wanted}'`;
+    for (const other of managers) {
+      if (other !== null && running.isLeading() && other.keyring.find(current.id) === undefined)
+        return `S27: a manager lacks the data key ${current.id}`;
+    }
+  }
+  return null;
+}

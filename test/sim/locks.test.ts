@@ -1,0 +1,46 @@
+// Autolock and its keys, changed again and again while managers are killed: whatever dies when, each is opened again.
+import test from "ava";
+import { drawOptions } from "./options.ts";
+import { runSeed } from "./world.ts";
+
+const seeds = [1, 2, 3];
+
+test("managers that are killed while the unlock key changes open again, and all read the log", async (t) => {
+  t.timeout(60_000);
+  const reached = new Map<string, number>();
+  for (const seed of seeds) {
+    const drawn = drawOptions(seed);
+    const result = await runSeed(
+      {
+        ...drawn,
+        managers: 3,
+        agents: 1,
+        faultsMs: 30_000,
+        globalOperations: 0,
+        jobOperations: 0,
+        networkOperations: 0,
+        rolloutOperations: 0,
+        placementOperations: 0,
+        rebalanceOperations: 0,
+        certificateOperations: 0,
+        logOperations: 0,
+        lateAgents: 0,
+        watchers: 0,
+        lockOperations: 14,
+        rates: { ...drawn.rates, lostTail: false, managerCrashMs: 2_000 },
+      },
+      false,
+    );
+    t.is(result.failure, null, `seed ${seed}`);
+    for (const [mark, times] of result.marks) reached.set(mark, (reached.get(mark) ?? 0) + times);
+  }
+  const expected = [
+    "manager.locked",
+    "autolock.on",
+    "autolock.rotate",
+    "autolock.off",
+    "unlock.newest",
+    "unlock.older",
+  ];
+  for (const mark of expected) t.true((reached.get(mark) ?? 0) > 0, mark);
+});

@@ -1,0 +1,109 @@
+/**
+ * An operator who switches autolock on and off and rotates the unlock key, keeps every unlock key that there was, and goes
+ * to each manager that waits for one.
+ */
+import {
+  ClusterSpec,
+  ControlService,
+  EncryptionConfig,
+  KeyRotation,
+  ListClustersRequest,
+  UnlockRequest,
+  UpdateClusterRequest,
+} from "../../proto/gen/messages.ts";
+import type { ManagerLock } from "../../actors/manager-lock.ts";
+import { formatUnlockKey, unlockKeyBytes } from "../../machines/unlock-key.ts";
+import { RpcError, Status, type CallContext } from "../../runtime/rpc.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { SimClient, type ClientOptions } from "./client.ts";
+import { Operations, type OperationsOptions } from "./operations.ts";
+
+export type LockWorkloadOptions = ClientOptions & OperationsOptions;
+
+/** Between two looks at the managers, in milliseconds. */
+const roundMs = 700;
+
+const call: CallContext = {
+  peer: { identity: null, local: true, address: "" },
+  signal: new AbortController().signal,
+  traceparent: "",
+};
+
+export class LockWorkload {
+  readonly #random: SimRandom;
+  readonly #client: SimClient;
+  readonly #trace: ClientOptions["trace"];
+  readonly #operations: Operations;
+
+  constructor(options: LockWorkloadOptions) {
+    this.#random = options.ports.random.fork("workload.locks");
+    this.#client = new SimClient(options, this.#random);
+    this.#trace = options.trace;
+    this.#operations = new Operations(options, this.#random, this.#client);
+  }
+
+  get isDone(): boolean {
+    return this.#operations.areDone;
+  }
+
+  start(): void {
+    this.#operations.start(() => this.#operate(), false);
+  }
+
+  async #operate(): Promise<void> {
+    const list = ListClustersRequest.create();
+    const { clusters } = await this.#client.call(ControlService.methods.ListClusters, list, "look at the lock");
+    const [cluster] = clusters;
+    if (cluster === undefined) return;
+    const isOn = cluster.spec?.encryptionConfig?.autoLockManagers === true;
+    const what = isOn ? this.#random.pick(["rotate", "rotate", "off"] as const) : "on";
+    const spec = cluster.spec ?? ClusterSpec.create();
+    const request = UpdateClusterRequest.create({
+      clusterId: cluster.id,
+      clusterVersion: cluster.meta?.version ?? null,
+      spec: ClusterSpec.patch(spec, {
+        encryptionConfig: EncryptionConfig.create({ autoLockManagers: what !== "off" }),
+      }),
+      rotation: KeyRotation.create({ managerUnlockKey: what === "rotate" }),
+    });
+    await this.#client.call(ControlService.methods.UpdateCluster, request, `change the lock (${what})`);
+    this.#trace.mark(`autolock.${what}`);
+  }
+}
+
+/** Goes from manager to manager, for as long as the simulation runs. */
+export function unlockWhatIsLocked(options: {
+  /** Calls again and again after so many milliseconds of true time. */
+  readonly every: (ms: number, work: () => void) => void;
+  /** The lock of each manager that runs. */
+  readonly locks: () => readonly ManagerLock[];
+  /** The newest first. */
+  readonly keys: () => readonly Uint8Array[];
+  readonly random: SimRandom;
+  readonly mark: (name: string) => void;
+  readonly onWrong: (claim: string) => void;
+}): void {
+  const { keys, locks, mark, onWrong, random } = options;
+  const tryKey = (lock: ManagerLock, key: Uint8Array): number => {
+    try {
+      void lock.handlers.Unlock(UnlockRequest.create({ unlockKey: formatUnlockKey(key) }), call);
+      return Status.OK;
+    } catch (error) {
+      return error instanceof RpcError ? error.code : Status.UNKNOWN;
+    }
+  };
+  options.every(roundMs, () => {
+    for (const lock of locks()) {
+      // He comes when he comes.
+      if (!lock.isLocked() || random.chance(0.5)) continue;
+      if (random.chance(0.3)) {
+        const code = tryKey(lock, random.bytes(unlockKeyBytes));
+        if (code !== Status.PERMISSION_DENIED) onWrong(`S24: a wrong unlock key was answered ${code}`);
+        mark("unlock.wrong");
+      }
+      const opened = keys().findIndex((key) => tryKey(lock, key) === Status.OK);
+      if (opened < 0) onWrong("S24: a manager is locked by a key that the cluster never had");
+      else mark(opened === 0 ? "unlock.newest" : "unlock.older");
+    }
+  });
+}
