@@ -90,7 +90,7 @@ export class LogHome {
     this.options = home.options;
     this.#bytes = env.telemetry.metrics.counter(
       "muster_log_bytes_total",
-      "Bytes of task output that were passed on to who subscribed.",
+      "Bytes of task output that were passed on to who subscribed, with what says whose and when each line is.",
     );
     const { follow } = home.options;
     this.#actor = machine.start(
@@ -149,23 +149,19 @@ export class LogHome {
   }
 
   #pass(nodeId: string, attempt: number, lines: LogLines): void {
-    const cursor = new LineCursor(lines);
-    let bytes = 0;
-    let passed = lines;
-    if (this.options.follow) ({ bytes, lines: passed } = this.#onlyNew(nodeId, attempt, lines));
-    else while (cursor.next()) bytes += cursor.dataBytes;
+    const passed = this.options.follow ? this.#onlyNew(nodeId, attempt, lines) : lines;
     if (passed.length === 0) return;
-    this.#bytes.add(bytes);
+    this.#bytes.add(passed.length);
     this.#home.sink.write(passed);
   }
 
   /** LH2: an engine that is asked again tells its tasks' output again, from the time that the ask names. */
-  #onlyNew(nodeId: string, attempt: number, lines: LogLines): { readonly bytes: number; readonly lines: LogLines } {
+  #onlyNew(nodeId: string, attempt: number, lines: LogLines): LogLines {
     let times = this.#lastTimes.get(nodeId);
     if (times === undefined) this.#lastTimes.set(nodeId, (times = new Map<string, LastTime>()));
     const cursor = new LineCursor(lines);
     const kept: LogLines[] = [];
-    let [bytes, from] = [0, 0];
+    let from = 0;
     let output: LastTime | undefined;
     while (cursor.next()) {
       const { context, nanos, seconds, stream } = cursor;
@@ -185,7 +181,6 @@ export class LogHome {
         from = cursor.end;
         continue;
       }
-      bytes += cursor.dataBytes;
       if (seconds !== null) [output.seconds, output.nanos] = [seconds, nanos];
     }
     if (lines.length > from) kept.push(lines.subarray(from));
@@ -193,7 +188,7 @@ export class LogHome {
       for (const [key, { context }] of times)
         if (this.#env.store.get("task", context.taskId) === undefined) times.delete(key);
     }
-    return { bytes, lines: joinedLines(kept) };
+    return joinedLines(kept);
   }
 
   #announce(nodes: LogNodes, close: boolean): void {

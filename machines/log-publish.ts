@@ -1,6 +1,6 @@
 /** The checks on what a node publishes of its tasks' output (worker protocol §4.9). */
 import { LogMessage, SubscribeLogsMessage } from "../proto/gen/messages.ts";
-import { areOfNode, LineCursor, type LogLines, type PublishedLines } from "../proto/log-lines.ts";
+import { LineCursor, type LogLines, type PublishedLines } from "../proto/log-lines.ts";
 
 export type PublishVerdict =
   | { readonly kind: "accepted" }
@@ -10,7 +10,7 @@ export type PublishVerdict =
 
 /** `subscriptionId`: of the stream's first message, null before it. `isKnown`: whether a subscription of that id is active. */
 export function checkPublish(
-  { lines, subscriptionId }: PublishedLines,
+  { nodeIds, subscriptionId }: PublishedLines,
   stream: { readonly nodeId: string; readonly subscriptionId: string | null },
   isKnown: (subscriptionId: string) => boolean,
 ): PublishVerdict {
@@ -19,7 +19,8 @@ export function checkPublish(
     return { kind: "invalid", message: "different subscription IDs in the same session" };
   }
   if (!isKnown(subscriptionId)) return { kind: "unknown", message: "unknown subscription ID" };
-  if (!areOfNode(lines, stream.nodeId)) return { kind: "foreign", message: "log message for a different node" };
+  if (nodeIds.some((nodeId) => nodeId !== stream.nodeId))
+    return { kind: "foreign", message: "log message for a different node" };
   return { kind: "accepted" };
 }
 

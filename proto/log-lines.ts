@@ -14,6 +14,8 @@ export interface PublishedLines {
   readonly subscriptionId: string;
   readonly close: boolean;
   readonly lines: LogLines;
+  /** Whose the lines are, each once: one node, where nothing is wrong. */
+  readonly nodeIds: readonly string[];
 }
 
 /** LL1 */
@@ -60,6 +62,14 @@ class Reader {
       scale *= 0x80;
     }
     throw new Malformed("a number without an end");
+  }
+
+  /** Number and wire type of the next field. Readers take no more than 32 bits in five bytes. */
+  tag(): number {
+    const start = this.at;
+    const tag = this.varint();
+    if (tag < 1 << 3 || tag >= 2 ** 32 || this.at - start > 5) throw new Malformed("a field without a number");
+    return tag;
   }
 
   /** The end of a length-delimited field, whose content is next. */
@@ -120,7 +130,7 @@ export class LineCursor {
     const reader = this.#reader;
     if (reader.at >= reader.bytes.length) return false;
     this.start = reader.at;
-    if (reader.varint() !== lineTag) throw new Malformed("something between lines");
+    if (reader.tag() !== lineTag) throw new Malformed("something between lines");
     this.end = reader.length();
     this.bodyStart = reader.at;
     this.#read();
@@ -154,7 +164,7 @@ export class LineCursor {
     this.seconds = null;
     let contexts = 0;
     while (reader.at < reader.end) {
-      const tag = reader.varint();
+      const tag = reader.tag();
       switch (tag) {
         case (1 << 3) | bytesType:
           this.#contextEnd = reader.length();
@@ -178,7 +188,7 @@ export class LineCursor {
           skipAttribute(reader, reader.length());
           break;
         default:
-          skipField(reader, tag);
+          reader.skip(tag & 7);
       }
     }
     reader.end = outer;
@@ -192,10 +202,10 @@ export class LineCursor {
     reader.end = end;
     this.seconds = this.nanos = 0;
     while (reader.at < end) {
-      const tag = reader.varint();
+      const tag = reader.tag();
       if (tag === 1 << 3) this.seconds = reader.varint();
       else if (tag === 2 << 3) this.nanos = reader.varint();
-      else skipField(reader, tag);
+      else reader.skip(tag & 7);
     }
     reader.end = outer;
   }
@@ -205,11 +215,11 @@ function contextIn(bytes: Uint8Array, from: number, to: number): LineContext {
   const reader = new Reader(bytes, from, to);
   const found = { serviceId: "", nodeId: "", taskId: "" };
   while (reader.at < to) {
-    const tag = reader.varint();
+    const tag = reader.tag();
     if (tag === ((1 << 3) | bytesType)) found.serviceId = reader.text();
     else if (tag === ((2 << 3) | bytesType)) found.nodeId = reader.text();
     else if (tag === ((3 << 3) | bytesType)) found.taskId = reader.text();
-    else skipField(reader, tag);
+    else reader.skip(tag & 7);
   }
   return found;
 }
@@ -219,23 +229,11 @@ function skipAttribute(reader: Reader, end: number): void {
   const outer = reader.end;
   reader.end = end;
   while (reader.at < end) {
-    const tag = reader.varint();
+    const tag = reader.tag();
     if (tag === ((1 << 3) | bytesType) || tag === ((2 << 3) | bytesType)) reader.text();
-    else skipField(reader, tag);
+    else reader.skip(tag & 7);
   }
   reader.end = outer;
-}
-
-function skipField(reader: Reader, tag: number): void {
-  if (tag < 1 << 3) throw new Malformed("a field without a number");
-  reader.skip(tag & 7);
-}
-
-/** Whether all lines are of one node. */
-export function areOfNode(lines: LogLines, nodeId: string): boolean {
-  const cursor = new LineCursor(lines);
-  while (cursor.next()) if (cursor.context.nodeId !== nodeId) return false;
-  return true;
 }
 
 export function joinedLines(parts: readonly LogLines[]): LogLines {
@@ -263,10 +261,17 @@ const subscribedLines: WireCodec<LogLines> = {
   },
 };
 
-/** LL2 */
-function checkLines(lines: LogLines): void {
+/** LL2: throws for what is not well-formed; tells whose the lines are. */
+function checkLines(lines: LogLines): readonly string[] {
   const cursor = new LineCursor(lines);
-  while (cursor.next()) void cursor.context;
+  const nodeIds = new Set<string>();
+  let known: LineContext | null = null;
+  while (cursor.next()) {
+    if (cursor.context === known) continue;
+    known = cursor.context;
+    nodeIds.add(known.nodeId);
+  }
+  return [...nodeIds];
 }
 
 const subscriptionTag = (1 << 3) | bytesType;
@@ -295,7 +300,7 @@ export const publishedLines: WireCodec<PublishedLines> = {
     let total = 0;
     while (reader.at < reader.end) {
       const start = reader.at;
-      const tag = reader.varint();
+      const tag = reader.tag();
       if (tag === publishedTag) {
         reader.at = reader.length();
         starts.push(start);
@@ -303,11 +308,10 @@ export const publishedLines: WireCodec<PublishedLines> = {
         total += reader.at - start;
       } else if (tag === subscriptionTag) subscriptionId = reader.text();
       else if (tag === closeTag) close = reader.varint() !== 0;
-      else skipField(reader, tag);
+      else reader.skip(tag & 7);
     }
     const lines = cutOut(bytes, starts, ends, total);
-    checkLines(lines);
-    return { subscriptionId, close, lines };
+    return { subscriptionId, close, lines, nodeIds: checkLines(lines) };
   },
 };
 
