@@ -3,6 +3,8 @@
  * runs unchanged on either.
  */
 import type { Any } from "../proto/gen/messages.ts";
+import type { VolumePlaces } from "../machines/csi/node-requests.ts";
+import type { CsiSockets } from "../runtime/csi-sockets.ts";
 import type { Host } from "../runtime/host.ts";
 import type { CertificateOutcome } from "../runtime/pki/index.ts";
 import type { Clock, Random, Telemetry } from "../runtime/ports.ts";
@@ -74,6 +76,8 @@ export interface DriverTask {
   /** The secrets and configs that the task references, by id; those not assigned are missing. */
   readonly secrets: ReadonlyMap<string, Content>;
   readonly configs: ReadonlyMap<string, Content>;
+  /** The cluster volumes that it was given, ready for use; absent: none. */
+  readonly volumes?: readonly TaskVolume[];
   /** W3C trace context for the task's own environment; empty when it is not traced. */
   readonly traceparent: string;
 }
@@ -83,6 +87,16 @@ export interface Content {
   readonly data: Uint8Array;
   /** Name of the language that the data is a template in; null for data that is used as it is. */
   readonly template: string | null;
+}
+
+/** A cluster volume as a task sees it. */
+export interface TaskVolume {
+  /** As the task's mount names it: the volume's name, or `group:` and a group's. */
+  readonly source: string;
+  /** Where the task wants it. */
+  readonly target: string;
+  /** Absolute path on this node at which its storage plugin has mounted it. */
+  readonly path: string;
 }
 
 /** How a run ended. */
@@ -168,6 +182,20 @@ export interface TaskDriver {
   close(): void;
 }
 
+/** Where storage plugins mount volumes on this node. */
+export interface NodeVolumePlaces {
+  /** Always the same for one volume; a second call is harmless. */
+  make(volumeId: string): Promise<VolumePlaces>;
+  /** Takes away what `make` made; what is still mounted stays. */
+  remove(volumeId: string): Promise<void>;
+}
+
+/** The storage plugins of this node. */
+export interface AgentCsi {
+  readonly sockets: CsiSockets;
+  readonly places: NodeVolumePlaces;
+}
+
 export interface AgentPorts {
   readonly clock: Clock;
   readonly random: Random;
@@ -177,4 +205,6 @@ export interface AgentPorts {
   readonly disk: AgentDisk;
   readonly certificates: CertificateMaker;
   readonly facts: NodeFacts;
+  /** Absent: this node has no cluster volumes. */
+  readonly csi?: AgentCsi;
 }

@@ -16,6 +16,8 @@ import {
   TasksRequest,
   UpdateTaskStatusRequest,
   UpdateTaskStatusRequest_TaskStatusUpdate,
+  UpdateVolumeStatusRequest,
+  UpdateVolumeStatusRequest_VolumeStatusUpdate,
   type SessionMessage,
   type TasksMessage,
 } from "../proto/gen/messages.ts";
@@ -27,15 +29,19 @@ import type { ManagerList } from "./agent-managers.ts";
 import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
 import { hosted, type Owner } from "./hosted.ts";
+import type { NodeVolumes } from "./node-volumes.ts";
 import { sentence } from "./sentence.ts";
 
 /** Deadline of a heartbeat (worker protocol §2.1). */
 const heartbeatTimeoutMs = 5_000;
+/** In milliseconds; the manager answers once the log has it. */
+const volumeReportTimeoutMs = 20_000;
 
 export interface SessionOptions {
   readonly name: string;
   readonly managers: ManagerList;
   readonly reports: StatusReports;
+  readonly volumes: NodeVolumes;
   readonly logs: AgentLogs;
   /** The newest certificate, key and root. */
   readonly identity: () => TlsMaterial;
@@ -194,6 +200,14 @@ export class SessionActor {
         { traceparent },
       );
     });
+    this.#options.volumes.attach((volumeId) => {
+      const update = UpdateVolumeStatusRequest_VolumeStatusUpdate.create({ id: volumeId, unpublished: true });
+      return channel.unary(
+        DispatcherService.methods.UpdateVolumeStatus,
+        UpdateVolumeStatusRequest.create({ sessionId, updates: [update] }),
+        { timeoutMs: volumeReportTimeoutMs },
+      );
+    });
   }
 
   #followAssignments(link: Link, channel: RpcChannel, sessionId: string): void {
@@ -275,6 +289,7 @@ export class SessionActor {
     if (link === null || link.isClosed) return;
     link.isClosed = true;
     this.#options.reports.detach();
+    this.#options.volumes.detach();
     this.#options.logs.detach();
     this.#options.managers.observe(link.manager, sessionEndWeight);
     for (const stream of link.streams) stream.cancel();

@@ -12,9 +12,10 @@ import {
 import type { HostedActor } from "../runtime/host.ts";
 import { traceparentLabel, traceparentOf } from "../runtime/telemetry/tracing.ts";
 import type { LogSource } from "./agent-logs.ts";
-import type { AgentPorts, Content, DriverTask, TaskDriver } from "./agent-ports.ts";
+import type { AgentPorts, Content, DriverTask, TaskDriver, TaskVolume } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
 import { hosted, type Owner } from "./hosted.ts";
+import type { NodeVolumes } from "./node-volumes.ts";
 import { sentence } from "./sentence.ts";
 import { endSpan, startSpan } from "./tracing.ts";
 
@@ -29,6 +30,7 @@ export interface TaskOptions {
   /** What is assigned to this node now. */
   readonly secrets: ReadonlyMap<string, Secret>;
   readonly configs: ReadonlyMap<string, Config>;
+  readonly volumes: NodeVolumes;
   /** Nothing of the task is left on this node. */
   readonly onForgotten: (taskId: string) => void;
 }
@@ -42,6 +44,7 @@ export class TaskActor {
   readonly #driver: TaskDriver | null;
   readonly #actor: HostedActor<typeof agentTaskMachine>;
   #status: TaskStatus;
+  #volumes: readonly TaskVolume[] = [];
   /** The record's writes: one at a time, the newest status wins. */
   #saving: Promise<void> | null = null;
   #isDirty = false;
@@ -56,6 +59,7 @@ export class TaskActor {
     this.#task = task;
     this.#status = task.status ?? TaskStatus.create({ state: TaskState.ASSIGNED });
     this.#driver = options.drivers.get(task.spec?.generic?.kind ?? "") ?? null;
+    if (this.#status.state <= TaskState.RUNNING) options.volumes.hold(task);
     const input = { taskId: task.id, before: this.#status.state, desired: task.desiredState };
     this.#actor = machine.start(ports.host, `agent-task/${task.id}`, input, this.#owner());
   }
@@ -135,6 +139,7 @@ export class TaskActor {
     } catch (error) {
       return { type: "run.refused", reason: `cannot record the task on this node: ${sentence(error)}` };
     }
+    this.#volumes = await this.#options.volumes.whenReady(this.#task);
     const outcome = await this.#runtime().prepare(this.#describe(""));
     return outcome.kind === "done" ? { type: "run.prepared" } : { type: "run.refused", reason: outcome.reason };
   }
@@ -190,6 +195,7 @@ export class TaskActor {
     const { disk, telemetry } = this.#ports;
     const { id } = this.#task;
     this.#options.reports.forget(id);
+    this.#options.volumes.release(id);
     try {
       await this.#driver?.remove(id);
       this.#isDirty = false;
@@ -216,6 +222,7 @@ export class TaskActor {
       container: hasRun ? ContainerStatus.create({ pid: report.pid, exitCode: report.exitCode }) : null,
     });
     this.#options.reports.report(id, this.#status, this.#traceparent);
+    if (report.state > TaskState.RUNNING) this.#options.volumes.release(id);
     this.#save().catch((error: unknown) =>
       this.#ports.telemetry.log.error({ error, task: id }, "cannot record a task's state"),
     );
@@ -262,6 +269,7 @@ export class TaskActor {
       payload: spec?.generic?.payload ?? null,
       secrets: contents(this.#options.secrets, ids, id),
       configs: contents(this.#options.configs, ids, id),
+      volumes: this.#volumes,
       traceparent,
     };
   }

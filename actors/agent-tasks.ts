@@ -16,8 +16,10 @@ import { taskRecords, TaskActor, type TaskOptions } from "./agent-task.ts";
 import type { AgentPorts, TaskDriver } from "./agent-ports.ts";
 import type { LogSource } from "./agent-logs.ts";
 import type { StatusReports } from "./agent-reports.ts";
+import { NodeVolumes } from "./node-volumes.ts";
 
 export class AgentTasks {
+  readonly volumes: NodeVolumes;
   readonly #ports: AgentPorts;
   readonly #actors = new Map<string, TaskActor>();
   /** Being removed: the actor ends what still runs. A task that is assigned anew meanwhile waits for that. */
@@ -37,6 +39,8 @@ export class AgentTasks {
       readonly drivers: readonly TaskDriver[];
       readonly reports: StatusReports;
       readonly nodeHostname: string;
+      /** What the node's description has to say of storage plugins has changed. */
+      readonly onPlugins: () => void;
       /** A task that this agent did not have before. */
       readonly onAssigned: (source: LogSource) => void;
     },
@@ -44,12 +48,14 @@ export class AgentTasks {
     this.#ports = ports;
     this.#onAssigned = options.onAssigned;
     this.#drivers = new Map(options.drivers.map((driver) => [driver.kind, driver]));
+    this.volumes = new NodeVolumes(ports, { secrets: this.#secrets, onPlugins: options.onPlugins });
     this.#options = {
       reports: options.reports,
       drivers: this.#drivers,
       nodeHostname: options.nodeHostname,
       secrets: this.#secrets,
       configs: this.#configs,
+      volumes: this.volumes,
       onForgotten: (taskId) => this.#forgotten(taskId),
     };
   }
@@ -80,7 +86,9 @@ export class AgentTasks {
     for (const secret of plan.secrets) this.#secrets.set(secret.id, secret);
     for (const config of plan.configs) this.#configs.set(config.id, config);
     this.#resume();
+    for (const volume of plan.volumes) this.volumes.assign(volume);
     for (const task of plan.tasks) this.#assign(task);
+    for (const volume of plan.removedVolumes) this.volumes.remove(volume);
     for (const id of plan.removedTasks) this.#remove(id);
     for (const id of plan.removedSecrets) this.#secrets.delete(id);
     for (const id of plan.removedConfigs) this.#configs.delete(id);
@@ -116,6 +124,7 @@ export class AgentTasks {
   stop(): void {
     for (const actor of this.#actors.values()) actor.stop();
     for (const { actor } of this.#leaving.values()) actor.stop();
+    this.volumes.stop();
     this.#actors.clear();
     this.#leaving.clear();
     this.#waiting.clear();

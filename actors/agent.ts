@@ -7,6 +7,7 @@
  * N3: after `shutdown(true)` nothing that the agent started runs; after `shutdown(false)`, or a crash, all of it does and
  *     is found again.
  */
+import { csiInfoOf } from "../machines/csi/node-requests.ts";
 import type { SessionNews } from "../machines/agent-session.ts";
 import {
   EngineDescription,
@@ -96,6 +97,7 @@ class NodeAgent implements Agent {
       drivers,
       reports: this.#reports,
       nodeHostname: hostname,
+      onPlugins: () => this.#descriptionChanged(),
       onAssigned: (source) => this.#logs.add(source),
     });
     this.#logs = new AgentLogs(options, { nodeId: () => this.nodeId() ?? "", sources: () => this.#tasks.sources() });
@@ -115,6 +117,7 @@ class NodeAgent implements Agent {
         name,
         managers: this.#managers,
         reports: this.#reports,
+        volumes: this.#tasks.volumes,
         logs: this.#logs,
         identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
         describe: () => this.#describe(),
@@ -199,6 +202,11 @@ class NodeAgent implements Agent {
     else this.#session.identityChanged();
   }
 
+  /** Only a new session tells it. */
+  #descriptionChanged(): void {
+    if (this.#ending === null && this.#state.kind === "serving") this.#session.identityChanged();
+  }
+
   #sessionNews(news: SessionNews): void {
     const { log } = this.#options.telemetry;
     switch (news.kind) {
@@ -244,6 +252,7 @@ class NodeAgent implements Agent {
           ...networkDrivers.map((name) => PluginDescription.create({ type: "Network", name })),
         ].sort((a, b) => (a.name < b.name ? -1 : 1)),
       }),
+      csiInfo: csiInfoOf(this.#tasks.volumes.plugins.facts()),
       tlsInfo:
         identity === null
           ? null

@@ -1,11 +1,10 @@
 /** A call to a volume's storage plugin: with the volume's secrets, and its failure sorted. */
 import type { Failing } from "../machines/csi/calls.ts";
 import { secretsOf, withoutSecrets, type Secrets } from "../machines/csi/requests.ts";
-import { driverOf } from "../machines/csi/stages.ts";
-import type { Volume } from "../proto/gen/messages.ts";
+import type { VolumeSecret } from "../proto/gen/messages.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
-import type { Store } from "../runtime/store/store.ts";
 import type { CsiPlugin } from "./csi-plugin.ts";
+import type { CsiPlugins } from "./csi-plugins.ts";
 import { sentence } from "./sentence.ts";
 
 export interface CallFailure {
@@ -27,22 +26,26 @@ const refusals: ReadonlySet<Status> = new Set([
   Status.UNAUTHENTICATED,
 ]);
 
+export interface CallTarget {
+  readonly plugins: CsiPlugins;
+  /** The plugin's. */
+  readonly name: string;
+  readonly secrets: readonly VolumeSecret[];
+  secretData(id: string): Uint8Array | undefined;
+}
+
 /**
- * Asks the volume's plugin, which `ask` is handed if it serves. Never rejects: a failure is told as an event, without the
- * volume's secrets.
+ * Asks the plugin, which `ask` is handed if it serves. Never rejects: a failure is told as an event, without the secrets.
  */
 export async function callPlugin<Answer>(
-  store: Store,
-  plugin: CsiPlugin | undefined,
-  volume: Volume,
+  { plugins, name, secrets: wanted, secretData }: CallTarget,
   ask: (plugin: CsiPlugin, secrets: Secrets) => Promise<Answer>,
 ): Promise<{ readonly answer: Answer } | CallFailure> {
-  const name = driverOf(volume);
-  if (plugin === undefined)
-    return failure("unclear", `storage plugin ${name} is not known to this manager: it has no socket here`);
+  const plugin = plugins.find(name);
+  if (plugin === undefined) return failure("unclear", `storage plugin ${name} is not known here: it has no socket`);
   if (!plugin.isServing)
-    return failure("unclear", `storage plugin ${name} cannot be reached from this manager: ${plugin.trouble}`);
-  const secrets = secretsOf(volume.spec?.secrets ?? [], (id) => store.get("secret", id)?.spec?.data);
+    return failure("unclear", `storage plugin ${name} cannot be reached from here: ${plugin.trouble}`);
+  const secrets = secretsOf(wanted, secretData);
   try {
     return { answer: await ask(plugin, secrets) };
   } catch (error) {

@@ -72,6 +72,12 @@ export class CsiPlugin {
     return this.isServing ? this.#actor.actor.getSnapshot().context.facts : noFacts;
   }
 
+  /** What it said of itself last, though it may not be reached now; null: it has said nothing, or is no longer listed. */
+  get lastFacts(): PluginFacts | null {
+    const { context, value } = this.#actor.actor.getSnapshot();
+    return value === "absent" || context.facts === noFacts ? null : context.facts;
+  }
+
   get isServing(): boolean {
     return !this.#stopped && this.#actor.actor.getSnapshot().hasTag("serving");
   }

@@ -1,6 +1,7 @@
 /** The storage plugins of one process: a link to each that its sockets name, kept while it is named. */
 import type { Host } from "../runtime/host.ts";
 import type { Random, Subscription, Telemetry } from "../runtime/ports.ts";
+import type { PluginFacts } from "../machines/csi-plugin.ts";
 import { CsiPlugin, type CsiSide } from "./csi-plugin.ts";
 import type { CsiSockets } from "../runtime/csi-sockets.ts";
 import type { Running } from "./environment.ts";
@@ -13,6 +14,8 @@ export interface CsiPluginsParts {
   readonly sockets: CsiSockets;
   /** A plugin serves, again or for the first time. Not called before the constructor has returned. */
   readonly onServing: (name: string) => void;
+  /** A plugin is no longer named. */
+  readonly onUnlisted?: (name: string) => void;
 }
 
 export class CsiPlugins implements Running {
@@ -31,8 +34,11 @@ export class CsiPlugins implements Running {
     return this.#plugins.get(name);
   }
 
-  names(): readonly string[] {
-    return [...this.#plugins.keys()];
+  /** What the plugins that are named have said of themselves, also while they cannot be reached; by name. */
+  facts(): ReadonlyMap<string, PluginFacts> {
+    const known = new Map<string, PluginFacts>();
+    for (const [name, { lastFacts }] of this.#plugins) if (lastFacts !== null) known.set(name, lastFacts);
+    return known;
   }
 
   stop(): void {
@@ -44,7 +50,11 @@ export class CsiPlugins implements Running {
   #look(): void {
     const { sockets, ...parts } = this.#parts;
     const listed = new Set(sockets.names());
-    for (const [name, plugin] of this.#plugins) if (!listed.has(name)) plugin.listed(false);
+    for (const [name, plugin] of this.#plugins) {
+      if (listed.has(name)) continue;
+      plugin.listed(false);
+      parts.onUnlisted?.(name);
+    }
     for (const name of listed) {
       let plugin = this.#plugins.get(name);
       if (plugin === undefined) {

@@ -22,7 +22,7 @@ import type { CsiPlugin } from "./csi-plugin.ts";
 import type { Environment } from "./environment.ts";
 import { hosted } from "./hosted.ts";
 import { sentence } from "./sentence.ts";
-import { goneMeanwhile, type VolumeParts } from "./volume.ts";
+import { goneMeanwhile, targetOf, type VolumeParts } from "./volume.ts";
 import { writeVolume } from "./volume-write.ts";
 
 const machine = hosted(
@@ -161,8 +161,8 @@ export class PublicationActor {
   ): Promise<void> {
     const volume = this.#env.store.get("volume", this.#volumeId);
     if (volume === undefined) return this.#answer(goneMeanwhile);
-    const plugin = this.#parts.plugins.find(driverOf(volume));
-    this.#answer(await callPlugin(this.#env.store, plugin, volume, (served, secrets) => ask(volume, served, secrets)));
+    const target = targetOf(volume, this.#parts.plugins, this.#env.store);
+    this.#answer(await callPlugin(target, (plugin, secrets) => ask(volume, plugin, secrets)));
   }
 
   /** U2: what nobody wants any more has another state by now, and stays as it is. */

@@ -1,12 +1,13 @@
 /** Hosts the life of one cluster volume: asks its plugin to make and delete it, and writes what came of it. */
 import { createRequest, deleteRequest, infoByName, infoOf } from "../machines/csi/requests.ts";
-import { volumeStage, type VolumeStage } from "../machines/csi/stages.ts";
+import { driverOf, volumeStage, type VolumeStage } from "../machines/csi/stages.ts";
 import { volumeMachine, type VolumeContext, type VolumeEvent } from "../machines/volume.ts";
 import { CsiControllerService, Volume, VolumeInfo } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
+import type { Store } from "../runtime/store/store.ts";
 import { removal, replacement } from "./control/write.ts";
-import { callPlugin, unlessUnknown, type CallFailure } from "./csi-call.ts";
+import { callPlugin, unlessUnknown, type CallFailure, type CallTarget } from "./csi-call.ts";
 import type { CsiPlugins } from "./csi-plugins.ts";
 import type { Environment } from "./environment.ts";
 import { hosted } from "./hosted.ts";
@@ -22,6 +23,16 @@ const { CreateVolume, DeleteVolume } = CsiControllerService.methods;
 
 /** Removed by force while it was decided what is next; looking again finds that out. */
 export const goneMeanwhile: CallFailure = { type: "call.failed", reason: "the volume is gone", failing: "unclear" };
+
+/** On the leader, which has every secret. */
+export function targetOf(volume: Volume, plugins: CsiPlugins, store: Store): CallTarget {
+  return {
+    plugins,
+    name: driverOf(volume),
+    secrets: volume.spec?.secrets ?? [],
+    secretData: (id) => store.get("secret", id)?.spec?.data,
+  };
+}
 
 export interface VolumeParts {
   readonly plugins: CsiPlugins;
@@ -118,9 +129,8 @@ export class VolumeActor {
   async #create(): Promise<void> {
     const volume = this.#env.store.get("volume", this.#id);
     if (volume === undefined) return this.#answer(goneMeanwhile);
-    const plugin = this.#parts.plugins.find(volume.spec?.driver?.name ?? "");
     this.#answer(
-      await callPlugin(this.#env.store, plugin, volume, async (served, secrets) => {
+      await callPlugin(targetOf(volume, this.#parts.plugins, this.#env.store), async (served, secrets) => {
         if (!served.facts.makesVolumes) {
           this.#made = infoByName(volume);
           return;
@@ -146,9 +156,8 @@ export class VolumeActor {
   async #delete(): Promise<void> {
     const volume = this.#env.store.get("volume", this.#id);
     if (volume === undefined) return this.#answer(goneMeanwhile);
-    const plugin = this.#parts.plugins.find(volume.spec?.driver?.name ?? "");
     this.#answer(
-      await callPlugin(this.#env.store, plugin, volume, async (served, secrets) => {
+      await callPlugin(targetOf(volume, this.#parts.plugins, this.#env.store), async (served, secrets) => {
         if (served.facts.makesVolumes) await unlessUnknown(served.call(DeleteVolume, deleteRequest(volume, secrets)));
       }),
     );

@@ -1,9 +1,10 @@
 /** One node agent on this machine: the agent's actors on the real clock, disk, network and drivers. */
 import { cpus, machine, totalmem } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { startAgent, type Agent, type AgentState } from "../actors/agent.ts";
 import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent-ports.ts";
 import { ExecDriver } from "../drivers/exec/driver.ts";
+import { volumeDirectory } from "../edges/csi/places.ts";
 import { connectTls } from "../edges/grpc/client.ts";
 import { Host } from "../runtime/host.ts";
 import { createKeyAndCsr, describeCertificate } from "../runtime/pki/index.ts";
@@ -12,6 +13,7 @@ import { SystemClock } from "../runtime/system/clock.ts";
 import { FileDisk } from "../runtime/system/file-disk.ts";
 import { SystemRandom } from "../runtime/system/random.ts";
 import { formatHostPort, parseHostPort } from "./processes/addresses.ts";
+import { openCsi, type CsiSocketPaths } from "./processes/csi.ts";
 import { openDataDir } from "./processes/data-dir.ts";
 import { UserError } from "./user-error.ts";
 import { version } from "./version.ts";
@@ -30,6 +32,8 @@ export interface AgentProcessOptions {
   readonly hostname: string;
   /** The engine's labels: `engine.labels.k` in constraints. */
   readonly labels: Readonly<Record<string, string>>;
+  /** Storage plugins beside those of the data dir. */
+  readonly csiPlugins?: CsiSocketPaths;
 }
 
 export interface AgentProcess extends Agent {
@@ -50,6 +54,7 @@ export async function runAgent(
   const { dataDir, hostname, labels, token } = options;
   const address = options.join === "" ? null : formatHostPort(parseHostPort(options.join, defaultPort));
   const folder = openDataDir(dataDir);
+  const csi = openCsi(dataDir, options.csiPlugins ?? new Map());
   const clock = new SystemClock();
   const agent = startAgent({
     clock,
@@ -60,6 +65,7 @@ export async function runAgent(
     disk: await FileDisk.open(join(dataDir, "state")),
     certificates,
     facts: nodeFacts(),
+    csi: { sockets: csi, places: volumeDirectory(resolve(dataDir, "volumes")) },
     join: address === null ? null : { address, token },
     hostname,
     labels,
@@ -69,6 +75,7 @@ export async function runAgent(
   });
   const shutdown = async (stopTasks: boolean): Promise<void> => {
     await agent.shutdown(stopTasks);
+    csi.close();
     folder.release();
   };
   return { ...forward(agent), shutdown, stop: () => void shutdown(false), joined: () => joined(agent) };

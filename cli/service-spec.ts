@@ -6,6 +6,7 @@ import {
   ExecSpec,
   GlobalJob,
   GlobalService,
+  Mount_Type,
   Placement,
   PlacementPreference,
   ReplicatedJob,
@@ -16,6 +17,7 @@ import {
   SpreadOver,
   TaskSpec,
   type GenericResource,
+  type Mount,
 } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
 import { parsePublish, portsAfter } from "./publish-flag.ts";
@@ -31,6 +33,7 @@ import {
   sortedNetworks,
   type Lookups,
 } from "./service-references.ts";
+import { mountsAfter, parseMount } from "./service-mount-flag.ts";
 import { execOf, execTask, genericResources, withSettings } from "./service-settings.ts";
 import { UserError } from "./user-error.ts";
 import { parseCount, parseLabels, shellWords } from "./values.ts";
@@ -85,6 +88,13 @@ function refuseContainerFlags(flags: CreateValues | UpdateValues): void {
   if (flag !== null) throw new UsageError(`--${flag} fits containers only`);
 }
 
+/** A process sees the node's own files as they are; cluster volumes are what can be mounted for it. */
+function processMounts(mounts: readonly Mount[], flag: string): readonly Mount[] {
+  if (mounts.some(({ type }) => type !== Mount_Type.CLUSTER))
+    throw new UsageError(`--${flag} fits containers only, but for type=cluster`);
+  return mounts;
+}
+
 function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups): Partial<TaskSpec> {
   const driver = flags.driver ?? "container";
   if (driver === "exec") {
@@ -96,7 +106,11 @@ function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups
     const env = newEnvironment(flags).filter((entry) => entry.includes("="));
     const secrets = secretReferences(flags.secret ?? [], lookups);
     const configs = configReferences(flags.config ?? [], lookups);
-    return execTask(ExecSpec.create({ command: program, args, env, secrets, configs }));
+    const mounts = processMounts(
+      (flags.mount ?? []).map((text) => parseMount(text)),
+      "mount",
+    );
+    return execTask(ExecSpec.create({ command: program, args, env, secrets, configs, mounts }));
   }
   if (driver !== "container") throw new UsageError(`--driver takes container or exec, not '${driver}'`);
   const [image, ...args] = words;
@@ -192,6 +206,7 @@ function runtimeAfter(before: TaskSpec, flags: UpdateValues, lookups: Lookups): 
       ...exec.configs.filter(({ configName }) => !(flags["config-rm"] ?? []).includes(configName)),
       ...configReferences(flags["config-add"] ?? [], lookups, "config-add"),
     ],
+    mounts: processMounts(mountsAfter(exec.mounts, flags["mount-add"] ?? [], flags["mount-rm"] ?? []), "mount-add"),
   });
   return execTask(changed, before);
 }

@@ -190,6 +190,7 @@ export const agent: Command = command({
     "data-dir": { type: "string" },
     hostname: { type: "string" },
     label: { type: "string", multiple: true },
+    "csi-plugin": { type: "string", multiple: true, value: "NAME=unix:///PATH" },
     metrics: { type: "string" },
     ...logging,
   },
@@ -204,6 +205,7 @@ export const agent: Command = command({
       dataDir,
       hostname: values.hostname ?? hostname(),
       labels: parseLabels(values.label ?? []),
+      csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
     };
     const metrics = address(values.metrics, null);
     await runUntilEnd(

@@ -52,6 +52,7 @@ export async function startUp(options: UpOptions, starting: Starting): Promise<U
           dataDir: join(dataDir, "agent"),
           hostname: hostname(),
           labels: {},
+          csiPlugins: options.csiPlugins,
         },
         telemetry,
         starting.onBroken,

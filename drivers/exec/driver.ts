@@ -5,6 +5,7 @@
  *                            stop      how to stop it
  *                            stdout, stderr, and after rotation stdout.1, stderr.1; each with its .marks (see output.ts)
  *                            work/     the working directory, unless the task names another
+ *                            volumes/  links to its cluster volumes, by target; MUSTER_VOLUMES names it
  *
  * Secrets and configs are files in memory, elsewhere (see memory-files.ts); MUSTER_SECRETS and MUSTER_CONFIGS say where.
  *
@@ -36,6 +37,7 @@ import { MemoryFiles, memoryRoots } from "./memory-files.ts";
 import { OutputFiles } from "./output-reader.ts";
 import { beginMarks, lastOutput, outputBytesMax, outputLookMs, outputNames, rotate, type Marked } from "./output.ts";
 import { bootId, hasOtherProgram, isAlive, membersOf, signal, type ProcessName } from "./process.ts";
+import { linkVolumes } from "./volumes.ts";
 import { parseRunFile, shell, signalOf, wrapperArguments, type RunFile } from "./wrapper.ts";
 
 /** Between two looks at processes that are not this process's children, and so cannot tell it of their end. */
@@ -174,6 +176,7 @@ export class ExecDriver implements TaskDriver {
       await mkdir(work, { recursive: true, mode: 0o700 });
       if (command.user !== null) await chown(work, command.user.uid, command.user.gid);
       await writeFile(join(home, "stop"), `${command.stopSignal} ${command.stopGraceMs}\n`, { mode: 0o600 });
+      if (task.volumes !== undefined && task.volumes.length > 0) await linkVolumes(join(home, "volumes"), task.volumes);
       if (contents.files.length > 0) await this.#files.write(task.id, contents.files, command.user);
       return { kind: "done" };
     } catch (error) {
@@ -194,9 +197,13 @@ export class ExecDriver implements TaskDriver {
       files.push(await open(join(home, "run"), "w", 0o600));
       const { command, spec } = outcome;
       const hasFiles = spec.secrets.length + spec.configs.length > 0;
+      const variables = {
+        ...(hasFiles ? await this.#fileVariables(task.id) : {}),
+        ...(spec.mounts.length > 0 ? { MUSTER_VOLUMES: join(home, "volumes") } : {}),
+      };
       const pid = await this.#spawn(
         task.id,
-        hasFiles ? { ...command, env: { ...(await this.#fileVariables(task.id)), ...command.env } } : command,
+        { ...command, env: { ...variables, ...command.env } },
         files.map(({ fd }) => fd),
       );
       return { kind: "started", pid };

@@ -97,7 +97,8 @@ export function demandKey(task: Task): string {
 }
 
 /** Tasks of no service or version come by the thousand too: they are told apart by what they ask for. */
-function looseKey({ serviceId, spec }: Task): string {
+function looseKey(task: Task): string {
+  const { serviceId, spec } = task;
   if (spec === null) return `${serviceId}/`;
   let key = specKeys.get(spec);
   if (key === undefined) {
@@ -109,7 +110,13 @@ function looseKey({ serviceId, spec }: Task): string {
       readonly,
       volumeOptions?.driverConfig?.name,
     ]);
-    key = JSON.stringify([generic?.kind, mounts, resources?.reservations, placement, logDriver?.name]);
+    key = JSON.stringify([
+      generic?.kind,
+      mounts ?? volumeWantsOf(task),
+      resources?.reservations,
+      placement,
+      logDriver?.name,
+    ]);
     specKeys.set(spec, key);
   }
   return `${serviceId}/${key}`;

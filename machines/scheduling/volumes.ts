@@ -8,6 +8,7 @@
  *     store's state decides that, so a new leader goes on where the last one ended.
  */
 import {
+  ExecSpec,
   Mount_Type,
   VolumeAccessMode_Scope,
   VolumeAccessMode_Sharing,
@@ -19,6 +20,7 @@ import {
   type Mount,
   type Node,
   type Task,
+  type TaskSpec,
   type Topology,
 } from "../../proto/gen/messages.ts";
 
@@ -38,13 +40,34 @@ interface Use {
 const choicesTriedMax = 1_000;
 const groupPrefix = "group:";
 const noUses: readonly Use[] = [];
+const noMounts: readonly Mount[] = [];
+const noWants: readonly VolumeWant[] = [];
 
 /** The cluster volumes that a task mounts, in the order of its mounts. */
 export function volumeWantsOf(task: Task): readonly VolumeWant[] {
-  const mounts = task.spec?.container?.mounts ?? [];
+  const mounts = mountsOf(task);
   return mounts.some(isCluster)
     ? mounts.filter(isCluster).map(({ source, target, readonly }) => ({ source, target, isReadOnly: readonly }))
-    : [];
+    : noWants;
+}
+
+/** Of specs of processes, which have to be decoded for it; tasks of one service mostly share theirs. */
+const processMounts = new WeakMap<TaskSpec, readonly Mount[]>();
+
+function mountsOf({ spec }: Task): readonly Mount[] {
+  if (spec?.container != null) return spec.container.mounts;
+  if (spec?.generic?.kind !== "exec" || spec.generic.payload === null) return noMounts;
+  let mounts = processMounts.get(spec);
+  if (mounts === undefined) {
+    try {
+      ({ mounts } = ExecSpec.decode(spec.generic.payload.value));
+    } catch {
+      // Whoever runs it says so.
+      mounts = noMounts;
+    }
+    processMounts.set(spec, mounts);
+  }
+  return mounts;
 }
 
 function isCluster({ type }: Mount): boolean {
@@ -88,7 +111,7 @@ export class VolumeSet {
     for (const { id, source, target } of given) {
       let byTask = this.#uses.get(id);
       if (byTask === undefined) this.#uses.set(id, (byTask = new Map<string, readonly Use[]>()));
-      const mount = task.spec?.container?.mounts.find((each) => each.source === source && each.target === target);
+      const mount = mountsOf(task).find((each) => each.source === source && each.target === target);
       const use = { nodeId, isReadOnly: mount?.readonly ?? false };
       byTask.set(task.id, [...(byTask.get(task.id) ?? []), use]);
       this.touch(id);

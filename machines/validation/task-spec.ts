@@ -1,6 +1,7 @@
 /** What a task may ask for: resources, restart policy, placement, references and the runtime itself, in that order. */
 import {
   ExecSpec,
+  Mount_Type,
   type ContainerSpec,
   type Duration,
   type GenericRuntimeSpec,
@@ -117,6 +118,21 @@ function checkContainer(container: ContainerSpec): Refusal | null {
   return checkHealth(container.healthcheck) ?? checkTemplates(container);
 }
 
+/** A process sees the node's own files anyhow; what can be mounted for it is cluster volumes. */
+function checkProcessMounts({ mounts }: ExecSpec): Refusal | null {
+  const targets = new Set<string>();
+  for (const { source, target, type } of mounts) {
+    if (type !== Mount_Type.CLUSTER) return invalid("Generic runtime: a process can mount cluster volumes only");
+    if (source === "") return invalid("Generic runtime: a mount names no cluster volume");
+    const path = target.replaceAll(/^\/+|\/+$/g, "");
+    const isPath = path !== "" && path.split("/").every((part) => !["", ".", ".."].includes(part));
+    if (!isPath) return invalid(`Generic runtime: a cluster volume cannot be mounted at "${target}"`);
+    if (targets.has(path)) return invalid(`Generic runtime: duplicate mount point: ${target}`);
+    targets.add(path);
+  }
+  return null;
+}
+
 /** The one generic runtime whose payload is ours to read: plain processes. */
 function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   let spec: ExecSpec;
@@ -129,7 +145,11 @@ function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   if (isNegative(spec.stopGracePeriod)) return invalid("Generic runtime: stop-grace-period cannot be negative");
   const malformed = spec.env.find((entry) => entry.indexOf("=") < 1);
   if (malformed !== undefined) return invalid(`Generic runtime: environment variable "${malformed}" is not NAME=value`);
-  return checkProcessFiles(spec, task) ?? firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)));
+  return (
+    checkProcessMounts(spec) ??
+    checkProcessFiles(spec, task) ??
+    firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)))
+  );
 }
 
 function checkGeneric({ kind, payload }: GenericRuntimeSpec, task: TaskSpec): Refusal | null {

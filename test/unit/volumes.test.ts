@@ -123,7 +123,7 @@ test("a volume whose plugin has no socket here waits for it, and why says so", a
   seed("volume", volume("data"));
   const volumes = start();
   await settle(30_000);
-  t.regex(volumes.explain("data")[0]?.tried[0] ?? "", /storage plugin fast is not known to this manager/);
+  t.regex(volumes.explain("data")[0]?.tried[0] ?? "", /storage plugin fast is not known here: it has no socket/);
   sockets.list(pluginName);
   await settle();
   t.is(stored("data").volumeInfo?.volumeId, "vol-data");
