@@ -2,7 +2,7 @@
  * The certificate authority as actors see it. `runtime/pki/index.ts` as a whole is one (`import * as pki`); a simulation
  * hands in another, whose certificates are plain text and whose every byte comes from the seed.
  */
-import type { ExternalCrossRequest } from "./external-ca-port.ts";
+import type { ExternalCrossRequest } from "../runtime/external-ca.ts";
 
 export type NodeRoleName = "swarm-worker" | "swarm-manager";
 
@@ -74,6 +74,8 @@ export interface CertificateAuthority {
   crossSignRequest(newRootPem: string, newKeyPem: string): ExternalCrossRequest;
   /** Of the first certificate; null when there is none. Never throws. */
   issuerName(rootPem: string): IssuerNameRead | null;
+  /** What follows the first certificate of a chain, each certificate as a text of its own. Never throws. */
+  intermediatesOf(chainPem: string): readonly string[];
   /** The certificates of a PEM text in one form; empty when there are none. Never throws. */
   normalizePem(pem: string): string;
   /** When to renew, in milliseconds since the epoch. `fraction` is uniform in [0, 1). */

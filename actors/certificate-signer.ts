@@ -16,7 +16,7 @@ import type { HostedActor } from "../runtime/host.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { proposeTimeoutMs, replacement } from "./control/write.ts";
 import type { Environment, Running } from "./environment.ts";
-import { noExternalCa, type ExternalCa } from "./external-ca-port.ts";
+import { noExternalCa, type ExternalCa } from "../runtime/external-ca.ts";
 import { signNode } from "./node-signing.ts";
 
 /** Nodes in one transaction: some 3 kB each, so well below the largest record. */

@@ -3,9 +3,13 @@
  * that key it asks as every node does, through its node object, and the leader's signer answers.
  *
  * M3: key and certificate are saved as one, before they are used.
+ * M4: whoever trusts the root before the present one still accepts this manager. A node that slept through the end of a
+ *     rotation learns of the new root from a manager, which it must trust for that: so the chain keeps the certificate in
+ *     which the one root vouches for the other until every node has said that it trusts the new one.
  */
 import { issuerOf, type Issuer } from "../machines/issuer.ts";
 import { issuanceState } from "../machines/issuance.ts";
+import { sameBytes } from "../machines/session-message.ts";
 import { managerCertificateMachine, type ManagerCertificateEvent } from "../machines/manager-certificate.ts";
 import {
   Certificate,
@@ -26,7 +30,7 @@ import { clusterOf, bareManagerNode, hostOf, whenCluster } from "./bootstrap.ts"
 import type { CertificateAuthority } from "./ca-port.ts";
 import { creation, replacement, transact } from "./control/write.ts";
 import type { Environment, Running } from "./environment.ts";
-import { noExternalCa } from "./external-ca-port.ts";
+import { noExternalCa } from "../runtime/external-ca.ts";
 import { signNode } from "./node-signing.ts";
 import { sentence } from "./sentence.ts";
 
@@ -34,6 +38,9 @@ const text = new TextEncoder();
 const untraced = { traceparent: "" };
 /** How long the leader's signer, and the external CA behind it, may take. Then the request is made anew. */
 const leaderTimeoutMs = 60_000;
+
+/** No node is behind by more: a rotation ends only when each has renewed, for which it must trust the root before. */
+const olderIntermediatesMax = 2;
 
 /** What a manager keeps on its own disk; the key is nobody else's. */
 export interface ManagerIdentity {
@@ -82,15 +89,12 @@ function kept(
   const now = env.clock.now();
   if (read.organization !== cluster.id || !read.verify(issuer.trustedPem, now)) return null;
   const name = authority.issuerName(issuer.rootPem);
-  if (name === null || !sameKey(read.issuerPublicKeyDer, name.publicKeyDer)) return null;
+  if (name === null || read.issuerPublicKeyDer === null) return null;
+  if (!sameBytes(read.issuerPublicKeyDer, name.publicKeyDer)) return null;
   // Half of its life at least is left to it before a renewal is drawn, so a fresh draw here never skips one.
   const renewAtMs = authority.renewalInstant(read, env.random.next());
   if (renewAtMs <= now) return null;
   return certificateOf(identity, cluster, issuer, renewAtMs, false);
-}
-
-function sameKey(a: Uint8Array | null, b: Uint8Array): boolean {
-  return a !== null && a.length === b.length && a.every((byte, at) => byte === b[at]);
 }
 
 function certificateOf(
@@ -125,12 +129,31 @@ export async function ensureManagerCertificate(
     await writeManagerNode(env, authority, old, issuer, node?.certificate?.csr ?? new Uint8Array(), facts);
     return old;
   }
-  const signed = await newIdentity(env, authority, cluster, issuer, facts, signal);
+  const fresh = await newIdentity(env, authority, cluster, issuer, facts, signal);
+  const older = olderIntermediates(env, authority, issuer, identity);
+  const signed = { ...fresh, certificatePem: fresh.certificatePem + older.join("") };
   const read = authority.describeCertificate(signed.certificatePem, issuer.rootPem);
   if (read.kind === "malformed") throw new Error(`the certificate just signed cannot be read: ${read.reason}`);
   const result = certificateOf(signed, cluster, issuer, authority.renewalInstant(read, env.random.next()), true);
   await writeManagerNode(env, authority, result, issuer, signed.csr, facts);
   return result;
+}
+
+/** M4: what of the chain so far leads on to roots that some node still trusts. */
+function olderIntermediates(
+  env: Environment,
+  authority: CertificateAuthority,
+  { intermediatesPem, trustedPem }: Issuer,
+  identity: ManagerIdentity | null,
+): readonly string[] {
+  const trusted = text.encode(trustedPem);
+  const isBehind = ({ description }: Node): boolean =>
+    description !== null && !sameBytes(description.tlsInfo?.trustRoot ?? new Uint8Array(), trusted);
+  if (identity === null || ![...env.store.all("node")].some(isBehind)) return [];
+  return authority
+    .intermediatesOf(identity.certificatePem)
+    .filter((pem) => !intermediatesPem.includes(pem.trim()))
+    .slice(0, olderIntermediatesMax);
 }
 
 async function newIdentity(
@@ -163,7 +186,7 @@ async function signedByLeader(
     const state = certificate?.status?.state;
     return (
       certificate !== null &&
-      sameKey(certificate.csr, csr) &&
+      sameBytes(certificate.csr, csr) &&
       (state === IssuanceStatus_State.ISSUED || state === IssuanceStatus_State.FAILED)
     );
   };

@@ -49,7 +49,7 @@ import { traceOrchestration } from "./orchestration-tracing.ts";
 import { writingAs } from "./origin.ts";
 import { startProgress } from "./progress.ts";
 import { startRootRotation } from "./root-rotation.ts";
-import type { ExternalCa } from "./external-ca-port.ts";
+import type { ExternalCa } from "../runtime/external-ca.ts";
 import { createResourceAllocator } from "./resource-allocator.ts";
 import { startVolumes, type Volumes } from "./volumes.ts";
 import { createWatch, type WatchOptions } from "./watch.ts";

@@ -3,7 +3,7 @@ import { issuerOf } from "../machines/issuer.ts";
 import { validitySecondsOf } from "../machines/issuance.ts";
 import type { Cluster } from "../proto/gen/messages.ts";
 import type { CertificateAuthority, NodeRoleName } from "./ca-port.ts";
-import type { ExternalCa } from "./external-ca-port.ts";
+import type { ExternalCa } from "../runtime/external-ca.ts";
 
 export interface SignRequest {
   readonly csr: Uint8Array;

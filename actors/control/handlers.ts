@@ -2,7 +2,7 @@
 import type { ControlService } from "../../proto/gen/messages.ts";
 import type { ServiceHandlers } from "../../runtime/rpc.ts";
 import type { CertificateAuthority } from "../ca-port.ts";
-import type { ExternalCa } from "../external-ca-port.ts";
+import type { ExternalCa } from "../../runtime/external-ca.ts";
 
 export type ControlHandlers = ServiceHandlers<typeof ControlService>;
 

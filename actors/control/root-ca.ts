@@ -4,7 +4,7 @@ import { RootCA, RootRotation, type CAConfig } from "../../proto/gen/messages.ts
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { CertificateAuthority } from "../ca-port.ts";
 import type { Environment } from "../environment.ts";
-import type { ExternalCa } from "../external-ca-port.ts";
+import type { ExternalCa } from "../../runtime/external-ca.ts";
 import { sentence } from "../sentence.ts";
 import { rejection } from "./answer.ts";
 

@@ -13,6 +13,7 @@ import { startManager, type Manager } from "../../actors/manager.ts";
 import { startManagerLock, type ManagerLock } from "../../actors/manager-lock.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
 import { ListenError } from "../../edges/grpc/listener.ts";
+import { createExternalCa } from "../../edges/cfssl/client.ts";
 import {
   CAService,
   ControlService,
@@ -25,8 +26,8 @@ import {
   ResourceAllocatorService,
   WatchService,
 } from "../../proto/gen/messages.ts";
-import { newId } from "../../runtime/ids.ts";
 import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
+import { newId } from "../../runtime/ids.ts";
 import { connectNats, type NatsLink } from "../../runtime/nats/connection.ts";
 import { startNatsServer, type NatsServer } from "../../runtime/nats/server.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
@@ -166,6 +167,7 @@ export async function startManagerProcess(
       leases: link.leases,
       blobs: link.blobs,
       authority: pki,
+      externalCa: createExternalCa(() => identityIn(vault)),
       vault,
       fetchKeys: keyFetcher(vault),
       seeds: options.join === null ? [] : [options.join.address],
@@ -186,10 +188,7 @@ export async function startManagerProcess(
     );
 
     const identity = {
-      load: (): ManagerIdentity | null => {
-        const { nodeKey: keyPem, nodeCertificate: certificatePem } = vault.fields;
-        return keyPem === "" || certificatePem === "" ? null : { keyPem, certificatePem };
-      },
+      load: () => identityIn(vault),
       save: ({ certificatePem, keyPem }: ManagerIdentity) =>
         vault.update({ nodeKey: keyPem, nodeCertificate: certificatePem }),
       trust: (rootCertificate: string) => {
@@ -222,6 +221,11 @@ function nodeIdOf(dataDir: DataDir, random: SystemRandom): string {
   const id = newId(random);
   dataDir.write("node-id", `${id}\n`);
   return id;
+}
+
+function identityIn({ fields }: Vault): ManagerIdentity | null {
+  const { nodeKey: keyPem, nodeCertificate: certificatePem } = fields;
+  return keyPem === "" || certificatePem === "" ? null : { keyPem, certificatePem };
 }
 
 /** Rejects when the log is sealed under keys that nobody will give to this manager: it has no certificate to ask with. */

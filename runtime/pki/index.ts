@@ -21,6 +21,7 @@ export {
   checkRoot,
   crossSign,
   crossSignRequest,
+  intermediatesOf,
   issuerName,
   normalizePem,
   type CrossSignRequest,

@@ -39,6 +39,13 @@ export function normalizePem(pem: string): string {
     .join("");
 }
 
+/** What follows the first certificate of a chain, each certificate as a text of its own. */
+export function intermediatesOf(chainPem: string): readonly string[] {
+  return pemBlocks(chainPem, certificateLabel)
+    .slice(1)
+    .map((der) => toPem(der, certificateLabel));
+}
+
 function refused(reason: string): RootOutcome {
   return { kind: "refused", reason };
 }

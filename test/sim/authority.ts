@@ -103,6 +103,7 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
     },
     issuerName: (rootPem) =>
       rootPem === "" ? null : { subjectDer: text.encode("swarm-ca"), publicKeyDer: text.encode(rootPem) },
+    intermediatesOf: (pem) => linesOf(pem, crossLabel).map((line) => `${line}\n`),
     normalizePem: (pem) => pem,
     describeCertificate: describe,
     describe,

@@ -1,5 +1,5 @@
 /**
- * Certificate authorities outside of the cluster, as actors see them: asked over HTTPS with this manager's certificate.
+ * Certificate authorities outside of the cluster, as actors see them (a port): asked over HTTPS with this manager's certificate.
  * `edges/cfssl/client.ts` is the real one.
  */
 export interface ExternalNodeRequest {
