@@ -73,12 +73,12 @@ type FlagTable = Readonly<Record<string, ParseArgsOptionsConfig[string] & FlagHe
 export type Completable =
   | "config"
   | "file"
+  | "job"
   | "network"
   | "node"
   | "secret"
   | "service"
   | "stack"
-  | "subject"
   | "task"
   | "verb"
   | "volume";

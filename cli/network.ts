@@ -9,6 +9,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
 import { findNetwork, listNetworks, networkName, withManager } from "./manager-client.ts";
+import { matchingNetworks, networkFilterKeys } from "./network-filters.ts";
 import { networkFlags, networkSpec } from "./network-spec.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { labelFields, printListing } from "./table.ts";
@@ -42,11 +43,23 @@ const create = command({
 
 const ls = command({
   summary: "Lists networks of the cluster.",
-  options: { ...listingOptions, "no-trunc": { type: "boolean", help: "whole ids" } },
+  options: {
+    ...listingOptions,
+    filter: {
+      type: "string",
+      multiple: true,
+      short: "f",
+      value: "KEY=VALUE",
+      help: networkFilterKeys.map((key) => `${key}=`).join(", "),
+    },
+    "no-trunc": { type: "boolean", help: "whole ids" },
+  },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const idOf = ({ id }: Network): string => (values["no-trunc"] === true ? id : id.slice(0, shortIdLength));
+      const isWanted = matchingNetworks(values.filter ?? []);
       const networks = (await listNetworks(client))
+        .filter(isWanted)
         .filter(({ spec }) => spec?.annotations?.labels[predefinedLabel] === undefined)
         .toSorted((a, b) => networkName(a).localeCompare(networkName(b)));
       printListing(

@@ -58,5 +58,10 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
     async () => (await import("./history.ts")).history,
   ),
   why: verb("explains what something is waiting for", async () => (await import("./why.ts")).why),
+  info: verb("sums up the cluster and the manager that answers", async () => (await import("./info.ts")).info),
+  completion: verb(
+    "prints a script with which a shell completes what is typed",
+    async () => (await import("./completion.ts")).completion,
+  ),
   charts: verb("shows the statecharts of the system", async () => (await import("./charts.ts")).charts),
 };

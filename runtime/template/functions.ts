@@ -14,7 +14,6 @@ function wanted(values: readonly unknown[], min: number, max = min): void {
 
 function text(value: unknown): string {
   if (typeof value === "string") return value;
-  if (value === undefined) return "";
   throw new Error(`wrong type: expected string, got ${kindOf(value)}`);
 }
 
@@ -26,8 +25,7 @@ function whole(value: unknown): number {
 /** Only what is of one kind and has no parts can be compared; nothing at all with anything. */
 function equal(a: unknown, b: unknown): boolean {
   const [left, right] = [a ?? null, b ?? null];
-  if (left === null || right === null)
-    return left === right || left === "" || right === "" || left === 0 || right === 0;
+  if (left === null || right === null) return left === right;
   if (typeof left === "object" || typeof right === "object") throw new Error("incomparable types for comparison");
   if (typeof left !== typeof right) throw new Error("incompatible types for comparison");
   return left === right;
@@ -48,7 +46,6 @@ function index(values: readonly unknown[]): unknown {
     else if (Array.isArray(held)) held = (held as readonly unknown[])[within(whole(key), held.length - 1)];
     else if (typeof held === "string")
       held = Buffer.from(held, "utf8")[within(whole(key), Buffer.byteLength(held) - 1)];
-    else if (held === undefined && typeof key === "string") held = "";
     else if (held === null || held === undefined) throw new Error("index of untyped nil");
     else throw new Error(`can't index item of type ${kindOf(held)}`);
   }
@@ -77,8 +74,6 @@ function size(value: unknown): number {
   if (typeof value === "string") return Buffer.byteLength(value);
   if (Array.isArray(value)) return value.length;
   if (isMap(value)) return value.size;
-  // A field that has nothing in it: an empty list, map or text.
-  if (value === undefined) return 0;
   throw new Error(`len of type ${kindOf(value)}`);
 }
 
@@ -161,7 +156,6 @@ export const dockerFunctions: TemplateFunctions = {
   join: (...values) => {
     wanted(values, 2);
     const [items, between] = values;
-    if (items === undefined) return "";
     if (!Array.isArray(items)) throw new Error(`wrong type: expected a list, got ${kindOf(items)}`);
     return items.map(textOf).join(text(between));
   },

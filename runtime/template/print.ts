@@ -1,8 +1,10 @@
 /**
  * Values as Go prints them. Data is told apart by how it is held: a plain object is a struct, whose fields are known
- * beforehand; a `Map` is a map, which has any keys and is shown in their order; an array is a list. A field that holds
- * `undefined` is a struct's that has nothing in it.
+ * beforehand; a `Map` is a map, which has any keys and is shown in their order; an array is a list. `undefined` and `null`
+ * are pointers to nothing; an `EmptyField` is one that JSON leaves out.
  */
+
+import { fieldValue } from "./empty.ts";
 
 /** Numbers inside of maps' keys too sort as texts: what is here came through JSON. */
 export function sortedEntries(map: ReadonlyMap<unknown, unknown>): readonly (readonly [string, unknown])[] {
@@ -38,16 +40,17 @@ export function kindOf(value: unknown): string {
 
 /** `%v` */
 export function textOf(value: unknown): string {
-  if (value === null) return "<nil>";
-  // An empty field of a struct: Go would show the empty value of its type, which is most often a text.
-  if (value === undefined) return "";
+  if (value === null || value === undefined) return "<nil>";
   if (typeof value === "number") return numberText(value);
   if (Array.isArray(value)) return `[${value.map(textOf).join(" ")}]`;
   if (isMap(value))
     return `map[${sortedEntries(value)
       .map(([key, held]) => `${key}:${textOf(held)}`)
       .join(" ")}]`;
-  if (isStruct(value)) return `{${Object.values(value).map(textOf).join(" ")}}`;
+  if (isStruct(value))
+    return `{${Object.values(value)
+      .map((held) => textOf(fieldValue(held)))
+      .join(" ")}}`;
   return typeof value === "string" ? value : String(value as boolean);
 }
 

@@ -3,12 +3,14 @@
  * reached from a template but the data and the functions that it is given, and each comes to its end: nothing calls itself,
  * and steps and output are bounded.
  */
+import { fieldValue } from "./empty.ts";
 import { TemplateError } from "./error.ts";
 import { goFunctions, type TemplateFunctions } from "./functions.ts";
 import { parse } from "./parser.ts";
 import { isMap, isStruct, isTrue, kindOf, sortedEntries, sprint, textOf } from "./print.ts";
 import type { Block, Command, Operand, Part, Pipeline } from "./tree.ts";
 
+export { EmptyField } from "./empty.ts";
 export { TemplateError } from "./error.ts";
 export { dockerFunctions, type TemplateFunction, type TemplateFunctions } from "./functions.ts";
 export { jsonText } from "./print.ts";
@@ -260,7 +262,7 @@ class Run {
     if (!isStruct(value)) throw this.#error(at, `can't evaluate field ${name} in type ${kindOf(value)}`);
     // Only what the object itself holds: nothing of JavaScript's.
     if (!Object.hasOwn(value, name)) throw this.#error(at, `can't evaluate field ${name}: there is no such field`);
-    return value[name];
+    return fieldValue(value[name]);
   }
 }
 

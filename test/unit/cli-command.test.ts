@@ -99,7 +99,10 @@ test("tasks are listed and found by slot", async (t) => {
   t.is(why[1], "  waiting for: a node");
   t.true(why.includes("  woken by:    node.ready"));
   t.deepEqual((await muster("why", "web")).lines[1], "  waiting for: nothing: it is where it should be");
-  t.regex((await muster("why", "nobody")).remarks[0] ?? "", /no task, service, node, network or volume is called nobody/);
+  t.regex(
+    (await muster("why", "nobody")).remarks[0] ?? "",
+    /no task, service, node, network or volume is called nobody/,
+  );
 });
 
 test("events prints a line for each change until the manager goes", async (t) => {

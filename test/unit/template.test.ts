@@ -1,6 +1,6 @@
 import test from "ava";
 import fc from "fast-check";
-import { dockerFunctions, parseTemplate, TemplateError } from "../../runtime/template/template.ts";
+import { dockerFunctions, EmptyField, parseTemplate, TemplateError } from "../../runtime/template/template.ts";
 import { goTemplateData, goTemplates } from "../fixtures/go-templates.ts";
 
 function outcome(template: string, data: unknown = goTemplateData): string | null {
@@ -52,9 +52,10 @@ test("functions of an object take what stands behind them", (t) => {
   t.is(outcome('{{.Label "a.b"}} {{.Plain}} {{"x" | .Label}}', data), "<a.b> p <x>");
 });
 
-test("an empty field of a struct is empty, and has no fields itself", (t) => {
-  const data = { Nothing: undefined };
-  t.is(outcome("<{{.Nothing}}>{{if .Nothing}}x{{end}}{{len .Nothing}}", data), "<>0");
+test("a field that JSON leaves out is its type's empty value; a pointer to nothing has no fields", (t) => {
+  const data = { None: new EmptyField([]), Text: new EmptyField(""), Count: new EmptyField(0), Nothing: undefined };
+  t.is(outcome("<{{.Text}}>{{.Count}}{{.None}}{{len .None}}{{if .Count}}x{{end}}", data), "<>0[]0");
+  t.is(outcome("{{json .}}{{json .Count}}{{.Nothing}}{{if .Nothing}}x{{end}}", data), "{}0<nil>");
   t.is(outcome("{{.Nothing.State}}", data), null);
 });
 

@@ -91,7 +91,7 @@ function mountObject(mount: Mount): DockerObject {
 }
 
 function healthObject(health: HealthConfig): DockerObject {
-  const nanos = (duration: HealthConfig["interval"]): number | undefined =>
+  const nanos = (duration: HealthConfig["interval"]): unknown =>
     ifThere(duration, (each) => unlessEmpty(nanosOf(each)));
   return {
     Test: unlessNone(health.test),

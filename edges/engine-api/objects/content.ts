@@ -1,5 +1,6 @@
 /** Secrets and configs as Docker's API has them. */
 import type { Config, Secret } from "../../../proto/gen/messages.ts";
+import { EmptyField } from "../../../runtime/template/template.ts";
 import { base64, driverObject, head, ifThere, mapOf, type DockerObject } from "./values.ts";
 
 /** Without the content, which the manager does not tell either. */
@@ -23,7 +24,7 @@ export function configObject(config: Config): DockerObject {
     Spec: {
       Name: spec?.annotations?.name ?? "",
       Labels: mapOf(spec?.annotations?.labels),
-      Data: spec === null || spec.data.length === 0 ? undefined : base64(spec.data),
+      Data: spec === null || spec.data.length === 0 ? new EmptyField("") : base64(spec.data),
       Templating: ifThere(spec?.templating, driverObject),
     },
   };

@@ -29,12 +29,17 @@ export function attachedNetworkObject(network: Network): DockerObject {
       Attachable: unlessEmpty(spec?.attachable ?? false),
       Ingress: unlessEmpty(spec?.ingress ?? false),
       IPAMOptions: ifThere(spec?.ipam, ipamObject),
-      ConfigFrom: ifThere(unlessEmpty(spec?.network ?? ""), (name) => ({ Network: name })),
+      ConfigFrom: ifThere(spec?.network, (name) => ({ Network: name })),
       Scope: "swarm",
     },
     DriverState: ifThere(driverState, driverObject) ?? {},
     IPAMOptions: ifThere(ipam, ipamObject),
   };
+}
+
+/** Docker has null here for what was not given. */
+function mapOrNull(of: Readonly<Record<string, string>> | undefined): ReadonlyMap<string, string> | null {
+  return of === undefined || Object.keys(of).length === 0 ? null : mapOf(of);
 }
 
 /** As Docker lists and inspects networks, where a network is not an object like the others. */
@@ -46,11 +51,10 @@ export function networkObject(network: Network): DockerObject {
     Created: timeText(meta?.createdAt ?? null),
     Scope: "swarm",
     Driver: driverState?.name || spec?.driverConfig?.name || "",
-    EnableIPv4: true,
     EnableIPv6: spec?.ipv6Enabled ?? false,
     IPAM: {
       Driver: ipam?.driver?.name || spec?.ipam?.driver?.name || "default",
-      Options: mapOf(ipam?.driver?.options),
+      Options: mapOrNull(ipam?.driver?.options),
       Config: (ipam?.configs ?? spec?.ipam?.configs ?? []).map(({ gateway, range, subnet }) => ({
         Subnet: unlessEmpty(subnet),
         IPRange: unlessEmpty(range),
@@ -64,6 +68,6 @@ export function networkObject(network: Network): DockerObject {
     ConfigOnly: false,
     Containers: null,
     Options: mapOf(driverState?.options ?? spec?.driverConfig?.options),
-    Labels: mapOf(spec?.annotations?.labels),
+    Labels: mapOrNull(spec?.annotations?.labels),
   };
 }

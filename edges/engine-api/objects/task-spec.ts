@@ -20,7 +20,7 @@ import {
   type DockerObject,
 } from "./values.ts";
 
-export function genericObjects(resources: readonly GenericResource[]): readonly DockerObject[] | undefined {
+export function genericObjects(resources: readonly GenericResource[]): unknown {
   return unlessNone(
     resources.map(({ discreteResourceSpec: discrete, namedResourceSpec: named }) => ({
       NamedResourceSpec: ifThere(named, ({ kind, value }) => ({ Kind: kind, Value: value })),

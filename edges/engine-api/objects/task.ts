@@ -40,6 +40,8 @@ export function taskObject(task: Task): DockerObject {
     GenericResources: genericObjects(task.assignedGenericResources),
     JobIteration: ifThere(task.jobIteration, ({ index }) => ({ Index: unlessEmpty(index) })),
     Volumes:
-      unlessNone(task.volumes.map(({ id, source, target }) => ({ ID: id, Source: source, Target: target }))) ?? null,
+      task.volumes.length === 0
+        ? null
+        : task.volumes.map(({ id, source, target }) => ({ ID: id, Source: source, Target: target })),
   };
 }

@@ -1,26 +1,28 @@
 /**
- * The values of Docker's API types. A field that its API leaves away when it is empty is `undefined` here: known to
- * templates, and no part of the JSON. A label map is a `Map`, so that a template may ask for any key.
+ * The values of Docker's API types. A field that its API leaves away when it is empty is an `EmptyField` here, or
+ * `undefined` where Go has a pointer: known to templates, and no part of the JSON. A label map is a `Map`, so that a
+ * template may ask for any key.
  */
+import { EmptyField } from "../../../runtime/template/template.ts";
 import type { Driver, Duration, Meta, Timestamp } from "../../../proto/gen/messages.ts";
 
 export type DockerObject = Readonly<Record<string, unknown>>;
 
-/** Undefined for the value that a field of its type has when nobody set it. */
-export function unlessEmpty<Value extends string | number | boolean>(value: Value): Value | undefined {
-  return value === "" || value === 0 || value === false ? undefined : value;
+/** An empty field for the value that a field of its type has when nobody set it. */
+export function unlessEmpty<Value extends string | number | boolean>(value: Value): Value | EmptyField {
+  return value === "" || value === 0 || value === false ? new EmptyField(value) : value;
 }
 
-export function unlessNone<Item>(items: readonly Item[]): readonly Item[] | undefined {
-  return items.length === 0 ? undefined : items;
+export function unlessNone<Item>(items: readonly Item[]): readonly Item[] | EmptyField {
+  return items.length === 0 ? new EmptyField([]) : items;
 }
 
 export function mapOf(of: Readonly<Record<string, string>> | undefined): ReadonlyMap<string, string> {
   return new Map(Object.entries(of ?? {}));
 }
 
-export function mapUnlessEmpty(of: Readonly<Record<string, string>>): ReadonlyMap<string, string> | undefined {
-  return Object.keys(of).length === 0 ? undefined : mapOf(of);
+export function mapUnlessEmpty(of: Readonly<Record<string, string>>): ReadonlyMap<string, string> | EmptyField {
+  return Object.keys(of).length === 0 ? new EmptyField(new Map()) : mapOf(of);
 }
 
 /** Undefined for null. */

@@ -1,0 +1,30 @@
+/** `muster completion bash|zsh|fish`: a script that makes the shell complete verbs, flags and names of objects. */
+import { candidates } from "./completion/candidates.ts";
+import { scripts } from "./completion/scripts.ts";
+import { command, UsageError, type Command } from "./command.ts";
+
+const shells = Object.keys(scripts);
+
+export const completion: Command = command({
+  operands: `${shells.join("|")} [-- WORD...]`,
+  min: 1,
+  stopsAtOperand: true,
+  summary: "Prints a script with which a shell completes verbs, flags and the names of what is in the cluster.",
+  options: {},
+  completes: [],
+  async run({ operands: [shellName = "", ...words], shell }) {
+    // What the scripts ask: the words so far, of which the last is being typed.
+    if (shellName === "words") {
+      const given = words[0] === "--" ? words.slice(1) : words;
+      const { files, words: found } = await candidates(shell, given.slice(0, -1), given.at(-1) ?? "");
+      if (found.length > 0) shell.print(found.join("\n"));
+      if (files) shell.print(":files");
+      return;
+    }
+    const script = Object.hasOwn(scripts, shellName) ? scripts[shellName] : undefined;
+    if (script === undefined || words.length > 0) {
+      throw new UsageError(`'muster completion' takes ${shells.join(", ")}, not '${[shellName, ...words].join(" ")}'`);
+    }
+    shell.print(script.trimEnd());
+  },
+});

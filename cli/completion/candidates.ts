@@ -1,0 +1,165 @@
+/** What may stand where the cursor is, from the tables that the help is made of. */
+import type { CommandDescription, Completable, FlagDescription } from "../command.ts";
+import { commandAt, wordsAfter } from "../help/tree.ts";
+import type { Shell } from "../shell.ts";
+import { objectNames } from "./objects.ts";
+
+export interface Candidates {
+  readonly words: readonly string[];
+  /** The shell is to complete files itself. */
+  readonly files: boolean;
+}
+
+const none: Candidates = { words: [], files: false };
+const files: Candidates = { words: [], files: true };
+
+/** Words in an operand's or a value's description, and what they stand for. */
+const kinds: Readonly<Record<string, readonly Completable[]>> = {
+  CONFIG: ["config"],
+  FILE: ["file"],
+  JOB: ["job"],
+  NETWORK: ["network"],
+  NODE: ["node"],
+  SECRET: ["secret"],
+  SERVICE: ["service"],
+  STACK: ["stack"],
+  TASK: ["task"],
+  VOLUME: ["volume"],
+};
+
+/** Flags whose value is an object's name or one of a few words, whichever command has them. */
+const flagValues: Readonly<Record<string, Completable | readonly string[]>> = {
+  availability: ["active", "pause", "drain"],
+  config: "config",
+  "config-add": "config",
+  "config-rm": "config",
+  "compose-file": "file",
+  "data-dir": "file",
+  "endpoint-mode": ["vip", "dnsrr"],
+  "env-file": "file",
+  isolation: ["default", "process", "hyperv"],
+  "log-level": ["trace", "debug", "info", "warn", "error", "fatal"],
+  mode: ["replicated", "global", "replicated-job", "global-job"],
+  network: "network",
+  "network-add": "network",
+  "network-rm": "network",
+  "resolve-image": ["always", "changed", "never"],
+  "restart-condition": ["none", "on-failure", "any"],
+  "rollback-failure-action": ["pause", "continue"],
+  "rollback-order": ["start-first", "stop-first"],
+  secret: "secret",
+  "secret-add": "secret",
+  "secret-rm": "secret",
+  "update-failure-action": ["pause", "continue", "rollback"],
+  "update-order": ["start-first", "stop-first"],
+};
+
+/** Commands whose operand is a name that is yet to be given. */
+const making = /(?:^| )(?:create|run)$/;
+
+/** What operand number `at` (from 0) is; the last goes on for ever. */
+function operandKinds({ completes, name, operands }: CommandDescription, at: number): readonly Completable[] {
+  if (completes !== null) return completes;
+  const shown = operands.split(" ").filter((word) => word !== "");
+  const word = shown[Math.min(at, shown.length - 1)] ?? "";
+  const named = [...word.matchAll(/[A-Z]+/g)].flatMap(([each]) =>
+    Object.hasOwn(kinds, each) ? (kinds[each] ?? []) : [],
+  );
+  // `secret create SECRET FILE`: the name is new, the file is not.
+  return making.test(name) ? named.filter((kind) => kind === "file") : named;
+}
+
+/** Words in small letters among the operands are to be typed as they are: `worker|manager`. */
+function literals({ operands }: CommandDescription, at: number): readonly string[] {
+  const shown = operands.split(" ").filter((word) => word !== "");
+  const word = shown[Math.min(at, shown.length - 1)] ?? "";
+  return word.split(/[[\]|.=]+/).filter((each) => /^[a-z][a-z-]*$/.test(each));
+}
+
+async function ofKinds(
+  shell: Shell,
+  wanted: readonly Completable[],
+  also: readonly string[] = [],
+): Promise<Candidates> {
+  const isFiles = wanted.includes("file");
+  const asked = wanted.filter((kind) => kind !== "file" && kind !== "verb");
+  const verbs = wanted.includes("verb") ? [...((await wordsAfter([])) ?? new Map()).keys()] : [];
+  const names = asked.length === 0 ? [] : await objectNames(shell, asked);
+  return { words: [...also, ...verbs, ...names], files: isFiles };
+}
+
+async function flagValue(shell: Shell, { completes, name, value }: FlagDescription): Promise<Candidates> {
+  const known = completes ?? (Object.hasOwn(flagValues, name) ? flagValues[name] : undefined);
+  if (typeof known === "string") return ofKinds(shell, [known]);
+  if (known !== undefined) return { words: known, files: false };
+  return value === "FILE" || value === "PATH" || value === "SOCKET" ? files : none;
+}
+
+/** The operands among `words`, and the flag that waits for its value at their end. */
+function walk(
+  words: readonly string[],
+  flags: readonly FlagDescription[],
+): { readonly operands: number; readonly waiting: FlagDescription | null; readonly isEnded: boolean } {
+  let operands = 0;
+  let isEnded = false;
+  for (let at = 0; at < words.length; at += 1) {
+    const word = words[at] ?? "";
+    if (isEnded || !word.startsWith("-") || word === "-") {
+      operands += 1;
+      continue;
+    }
+    if (word === "--") isEnded = true;
+    const flag = flags.find(({ name, short }) => word === `--${name}` || (short !== null && word === `-${short}`));
+    if (flag?.takesValue !== true) continue;
+    if (at === words.length - 1) return { operands, waiting: flag, isEnded };
+    at += 1;
+  }
+  return { operands, waiting: null, isEnded };
+}
+
+/** `words` are those before the one that is being typed, without `muster`; `current` is what of it is there. */
+export async function candidates(shell: Shell, words: readonly string[], current: string): Promise<Candidates> {
+  const hasHost = words[0] === "-H" || words[0] === "--host";
+  if (hasHost && words.length === 1) return files;
+  const rest = hasHost ? words.slice(2) : words;
+  const chosen = hasHost ? shell.at(words[1] ?? "") : shell;
+  const isHelp = rest[0] === "help";
+  const next = await wordsAfter(isHelp ? rest.slice(1) : rest);
+  if (next !== null) {
+    const flags = rest.length === 0 ? ["--host", "--help", "--version"] : ["--help"];
+    return fitting({ words: current.startsWith("-") ? flags : [...next.keys()], files: false }, current);
+  }
+  const at = await commandAt(rest);
+  if (at === null || isHelp) return none;
+  const description = at.found.command.describe(at.found.name);
+  return fitting(await within(chosen, description, rest.slice(at.length), current), current);
+}
+
+async function within(
+  shell: Shell,
+  description: CommandDescription,
+  words: readonly string[],
+  current: string,
+): Promise<Candidates> {
+  const { flags, stopsAtOperand } = description;
+  const { isEnded, operands, waiting } = walk(words, flags);
+  if (waiting !== null) return flagValue(shell, waiting);
+  // From there on it is somebody else's command line.
+  if (stopsAtOperand && operands > 0) return files;
+  if (current.startsWith("--") && current.includes("=") && !isEnded) {
+    const name = current.slice(2, current.indexOf("="));
+    const flag = flags.find((each) => each.name === name && each.takesValue);
+    if (flag === undefined) return none;
+    const { files: isFiles, words: values } = await flagValue(shell, flag);
+    return { files: isFiles, words: values.map((value) => `--${name}=${value}`) };
+  }
+  if (current.startsWith("-") && !isEnded) {
+    const once = flags.filter(({ isRepeated, name }) => isRepeated || !words.includes(`--${name}`));
+    return { words: once.map(({ name }) => `--${name}`), files: false };
+  }
+  return ofKinds(shell, operandKinds(description, operands), literals(description, operands));
+}
+
+function fitting({ files: isFiles, words }: Candidates, current: string): Candidates {
+  return { words: words.filter((word) => word.startsWith(current)), files: isFiles };
+}

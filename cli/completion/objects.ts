@@ -1,0 +1,79 @@
+/** Names of objects of the cluster, for completion: asked of the manager, and none when it does not answer at once. */
+import {
+  ListConfigsRequest,
+  ListSecretsRequest,
+  ListVolumesRequest,
+  ControlService,
+} from "../../proto/gen/messages.ts";
+import { isJob } from "../../machines/validation/service.ts";
+import { taskName } from "../../machines/list-filters.ts";
+import type { Completable } from "../command.ts";
+import {
+  listNetworks,
+  listNodes,
+  listServices,
+  listTasks,
+  nodeName,
+  serviceName,
+  networkName,
+  type ManagerClient,
+} from "../manager-client.ts";
+import type { Shell } from "../shell.ts";
+import { stackLabel } from "../stack/names.ts";
+
+/** Somebody waits with a finger on the key. */
+const answerTimeoutMs = 700;
+
+const methods = ControlService.methods;
+
+type Named = { readonly spec: { readonly annotations: { readonly name: string } | null } | null };
+
+function nameOf({ spec }: Named): string {
+  return spec?.annotations?.name ?? "";
+}
+
+async function namesOf(client: ManagerClient, kind: Completable): Promise<readonly string[]> {
+  switch (kind) {
+    case "node":
+      return (await listNodes(client)).map((node) => nodeName(node) || node.id);
+    case "service":
+      return (await listServices(client)).map(serviceName);
+    case "job":
+      return (await listServices(client)).filter(({ spec }) => isJob(spec)).map(serviceName);
+    case "network":
+      return (await listNetworks(client)).map(networkName);
+    case "secret":
+      return (await client.call(methods.ListSecrets, ListSecretsRequest.create({}))).secrets.map(nameOf);
+    case "config":
+      return (await client.call(methods.ListConfigs, ListConfigsRequest.create({}))).configs.map(nameOf);
+    case "volume":
+      return (await client.call(methods.ListVolumes, ListVolumesRequest.create({}))).volumes.map(nameOf);
+    case "task":
+      return (await listTasks(client)).map(taskName);
+    case "stack":
+      return (await listServices(client)).map(({ spec }) => spec?.annotations?.labels[stackLabel] ?? "");
+    case "file":
+    case "verb":
+      return [];
+  }
+}
+
+/** In order, each once; none at all when the manager cannot be asked. */
+export async function objectNames(shell: Shell, kinds: readonly Completable[]): Promise<readonly string[]> {
+  try {
+    const channel = await shell.connect();
+    try {
+      const client: ManagerClient = {
+        channel,
+        call: (method, request) => channel.unary(method, request, { timeoutMs: answerTimeoutMs }),
+      };
+      const names = await Promise.all(kinds.map((kind) => namesOf(client, kind)));
+      return [...new Set(names.flat())].filter((name) => name !== "").toSorted();
+    } finally {
+      channel.close();
+    }
+  } catch {
+    // Nobody who presses a key wants to read why; the command itself will say it.
+    return [];
+  }
+}
