@@ -13,6 +13,8 @@ export const knownMarks = [
   "fault.pause",
   "fault.power.failure",
   "global.created",
+  "history.read",
+  "history.told",
   "info: a task may not stay where it is",
   "info: a task moves to a better node",
   "job.created",

@@ -45,6 +45,8 @@ export interface SimOptions {
   readonly lockOperations: number;
   /** Clients that watch; 0: there are none. */
   readonly watchers: number;
+  /** Looks at earlier versions and at histories; 0: there are none. */
+  readonly looksBack: number;
   /** Subscriptions to the output of services; 0: there are none. */
   readonly logOperations: number;
   /** Replacements of the root certificate and of tokens; 0: there are none. */
@@ -103,6 +105,7 @@ export function drawOptions(seed: number): SimOptions {
     placementOperations: drawGlobalOperations(new SimRandom(`${seed}/options.placement`)),
     lockOperations: drawLockOperations(new SimRandom(`${seed}/options.locks`)),
     watchers: drawWatchers(new SimRandom(`${seed}/options.watchers`)),
+    looksBack: drawLooksBack(new SimRandom(`${seed}/options.history`)),
     logOperations: drawGlobalOperations(new SimRandom(`${seed}/options.logs`)),
     certificateOperations: drawCertificateOperations(new SimRandom(`${seed}/options.certificates`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
@@ -126,6 +129,10 @@ function drawWatchers(random: SimRandom): number {
   return random.chance(0.5) ? 1 + random.below(4) : 0;
 }
 
+function drawLooksBack(random: SimRandom): number {
+  return random.chance(0.5) ? 3 + random.below(10) : 0;
+}
+
 function drawGlobalOperations(random: SimRandom): number {
   return random.chance(0.5) ? 4 + random.below(12) : 0;
 }
@@ -144,6 +151,7 @@ export function describeOptions(options: SimOptions): string {
     `rebalanceOperations=${options.rebalanceOperations}`,
     `lockOperations=${options.lockOperations}`,
     `watchers=${options.watchers}`,
+    `looksBack=${options.looksBack}`,
     `logOperations=${options.logOperations}`,
     `certificateOperations=${options.certificateOperations}`,
     `lateAgents=${options.lateAgents}`,

@@ -40,6 +40,7 @@ import { checkNetworks, findLost, findUnallocated } from "./invariants-networks.
 import { NetworkWorkload } from "./workload-networks.ts";
 import { checkPlacements, findUnsettled } from "./invariants-placement.ts";
 import { PlacementWorkload } from "./workload-placement.ts";
+import { HistoryWorkload } from "./workload-history.ts";
 import { WatchWorkload } from "./workload-watch.ts";
 import { CertificateWorkload } from "./workload-certificates.ts";
 import { checkHeld, checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
@@ -108,6 +109,7 @@ class World {
   #rebalance: RebalanceWorkload | null = null;
   #placement: PlacementWorkload | null = null;
   readonly #watches: WatchWorkload;
+  readonly #lookingBack: HistoryWorkload;
   #logs: LogWorkload | null = null;
   #certificates: CertificateWorkload | null = null;
   #locks: LockWorkload | null = null;
@@ -131,9 +133,19 @@ class World {
       withinMs: options.faultsMs,
       onViolation: (claim) => this.#fail(claim),
     });
+    this.#lookingBack = new HistoryWorkload({
+      ports: this.#simulation.ports("history"),
+      trace: this.#simulation.trace,
+      addresses: Array.from({ length: options.managers }, (_, at) => addressOf(`m${at + 1}`)),
+      organization: () => this.#managers[0]?.running?.organization() ?? "",
+      looks: options.looksBack,
+      withinMs: options.faultsMs,
+      onViolation: (claim) => this.#fail(claim),
+    });
     this.#simulation.nats.onTailLost = (kept) => {
       this.#workload?.excuseAfter(kept);
       this.#watches.excuse();
+      this.#lookingBack.excuse();
     };
   }
 
@@ -202,6 +214,7 @@ class World {
     this.#placement = new PlacementWorkload({ ...access, operations: this.#options.placementOperations });
     this.#placement.start();
     this.#watches.start();
+    this.#lookingBack.start();
     this.#logs = new LogWorkload({
       ...access,
       operations: this.#options.logOperations,
@@ -494,6 +507,7 @@ class World {
       // A loaded snapshot is no transaction: what led to it was seen by another replica, or never.
       if (commit.epoch === undefined) return;
       this.#watches.observe(commit);
+      this.#lookingBack.observe(commit, replica);
       noteAssignments(commit, commit.epoch, this.#epochs);
       this.#demand(name, checkSlots(commit, replica, this.#epochs));
       this.#demand(name, checkNodes(commit, replica, this.#epochs));

@@ -1,0 +1,159 @@
+/**
+ * A person who looks back: asks some manager for the tasks and services of an earlier version, and for the histories of
+ * services, while everything goes on and fails.
+ *
+ * S28: what a manager shows of a version is what the replicas had at that version, whichever manager shows it.
+ * S29: the history of a service names its changes in the order in which they were written, each once, and its making and
+ *      its end among them.
+ */
+import {
+  ControlService,
+  HistoryRequest,
+  ListServicesRequest,
+  ListServicesResponse,
+  ListTasksRequest,
+  ListTasksResponse,
+  OperatorService,
+  ReadAtRequest,
+  Service,
+  Task,
+  type HistoryEntry,
+} from "../../proto/gen/messages.ts";
+import { RpcError } from "../../runtime/rpc.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { sha256, toHex } from "../../runtime/store/record.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+import type { ClientOptions } from "./client.ts";
+
+export interface HistoryWorkloadOptions extends Omit<ClientOptions, "identity"> {
+  /** The cluster's id, once there is one. */
+  organization(): string;
+  readonly looks: number;
+  /** Looks are spread over so many milliseconds. */
+  readonly withinMs: number;
+  onViolation(claim: string): void;
+}
+
+/** Every so many versions are remembered as they were. */
+const rememberedEvery = 5;
+const callTimeoutMs = 20_000;
+
+type Change = { readonly version: number; readonly action: string };
+
+function digestOf(tasks: Iterable<Task>, services: Iterable<Service>): string {
+  const parts = [
+    ...[...tasks].toSorted((a, b) => (a.id < b.id ? -1 : 1)).map((task) => Task.encode(task)),
+    ...[...services].toSorted((a, b) => (a.id < b.id ? -1 : 1)).map((service) => Service.encode(service)),
+  ];
+  return toHex(sha256(Buffer.concat(parts)));
+}
+
+export class HistoryWorkload {
+  readonly #options: HistoryWorkloadOptions;
+  readonly #random: SimRandom;
+  readonly #digests = new Map<number, string>();
+  readonly #changes = new Map<string, Change[]>();
+  #seen = 0;
+  #isExcused = false;
+
+  constructor(options: HistoryWorkloadOptions) {
+    this.#options = options;
+    this.#random = options.ports.random.fork("workload.history");
+  }
+
+  start(): void {
+    const { looks, ports, withinMs } = this.#options;
+    for (let at = 0; at < looks; at += 1) {
+      ports.clock.after(this.#random.between(2_000, withinMs), () => void this.#look());
+    }
+  }
+
+  /** Told each transaction, in order, with the state after it; several replicas tell the same. */
+  observe(commit: Commit, store: Store): void {
+    if (commit.version !== this.#seen + 1 || this.#options.looks === 0) return;
+    this.#seen = commit.version;
+    if (commit.version % rememberedEvery === 0) {
+      this.#digests.set(commit.version, digestOf(store.all("task"), store.all("service")));
+    }
+    for (const { table, action, object } of commit.changes) {
+      if (table !== "service") continue;
+      const known = this.#changes.get(object.id) ?? [];
+      this.#changes.set(object.id, known);
+      known.push({ version: commit.version, action });
+    }
+  }
+
+  /** The log has lost what was acknowledged: versions mean two things. */
+  excuse(): void {
+    this.#isExcused = true;
+  }
+
+  async #look(): Promise<void> {
+    const { addresses, organization, ports, trace } = this.#options;
+    const identity = { nodeId: "historian", role: "swarm-manager", organization: organization() } as const;
+    const channel = ports.rpc.dial(this.#random.pick(addresses), identity);
+    const versions = [...this.#digests.keys()];
+    const services = [...this.#changes.keys()];
+    try {
+      if (versions.length > 0 && this.#random.chance(0.6)) {
+        const version = this.#random.pick(versions);
+        const read = async (method: { readonly path: string }, request: Uint8Array): Promise<Uint8Array> => {
+          const asked = ReadAtRequest.create({ version, method: method.path, request });
+          return (await channel.unary(OperatorService.methods.ReadAt, asked, { timeoutMs: callTimeoutMs })).response;
+        };
+        const { ListServices, ListTasks } = ControlService.methods;
+        const tasks = ListTasksResponse.decode(
+          await read(ListTasks, ListTasksRequest.encode(ListTasksRequest.create())),
+        );
+        const request = ListServicesRequest.encode(ListServicesRequest.create());
+        const found = ListServicesResponse.decode(await read(ListServices, request));
+        this.#check(version, digestOf(tasks.tasks, found.services));
+        trace.mark("history.read");
+      } else if (services.length > 0) {
+        const id = this.#random.pick(services);
+        const until = this.#seen;
+        const entries: HistoryEntry[] = [];
+        const ended = Promise.withResolvers<RpcError | null>();
+        channel.serverStream(OperatorService.methods.History, HistoryRequest.create({ kind: "service", subject: id }), {
+          onMessage: (message) => void entries.push(...message.entries),
+          onEnd: ended.resolve,
+        });
+        const error = await ended.promise;
+        if (error !== null) throw error;
+        this.#checkStory(id, until, entries);
+        trace.mark("history.told");
+      }
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+      trace.write("history", `${error.code} ${error.message}`);
+    } finally {
+      channel.close();
+    }
+  }
+
+  #check(version: number, digest: string): void {
+    if (this.#isExcused || this.#digests.get(version) === digest) return;
+    this.#options.onViolation(`S28: version ${version} was shown as it never was`);
+  }
+
+  /** `until`: what had been seen before it was asked for; the manager that told may have been behind that. */
+  #checkStory(id: string, until: number, entries: readonly HistoryEntry[]): void {
+    if (this.#isExcused) return;
+    const changes = this.#changes.get(id) ?? [];
+    let last = 0;
+    for (const { version, action } of entries) {
+      if (action === "" || action === "before") continue;
+      const isKnown = version > until || changes.some((each) => each.version === version && each.action === action);
+      if (!isKnown || version <= last) {
+        this.#options.onViolation(`S29: the history of service ${id} has ${action} at ${version} after ${last}`);
+        return;
+      }
+      last = version;
+    }
+    const first = changes[0];
+    const hasFirst = entries.some(({ version, action }) => version === first?.version && action === "create");
+    if (entries.length > 0 && first !== undefined && !hasFirst) {
+      this.#options.onViolation(`S29: the history of service ${id} lacks how it was made`);
+    }
+  }
+}
