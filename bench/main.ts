@@ -1,10 +1,11 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|list]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
 import { failoverTable } from "./failover.ts";
+import { listTasksTable } from "./list-tasks.ts";
 import { loadTables, type Load } from "./load.ts";
 import { logsTable } from "./logs.ts";
 import { microTables } from "./micro.ts";
@@ -31,6 +32,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   scheduler: () => schedulerTable(short),
   watch: () => watchTable(short),
   logs: () => logsTable(short),
+  list: () => listTasksTable(short),
 };
 
 if (only !== undefined && groups[only] === undefined) {

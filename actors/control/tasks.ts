@@ -9,14 +9,13 @@ import {
   type ListTasksRequest_Filters,
   type Task,
 } from "../../proto/gen/messages.ts";
-import type { Environment } from "../environment.ts";
 import { demandGiven, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers } from "./handlers.ts";
-import { commit, removal } from "./write.ts";
+import { commit, removal, type WriteEnvironment } from "./write.ts";
 
 type TaskHandlers = Pick<ControlHandlers, "GetTask" | "ListTasks" | "RemoveTask">;
 
-export function taskHandlers(env: Environment): TaskHandlers {
+export function taskHandlers(env: WriteEnvironment): TaskHandlers {
   const { store } = env;
 
   function taskOf(id: string): Task {
