@@ -1,0 +1,247 @@
+// Sealing, and the log and snapshots behind it: nothing readable goes in, and nothing but what was sealed comes out.
+import test from "ava";
+import fc from "fast-check";
+import { LogRecord, Sealed, Transaction, type DataKey } from "../../proto/gen/messages.ts";
+import type { AppendOutcome, Blobs, Log, LogReader } from "../../runtime/ports.ts";
+import { SimClock } from "../../runtime/sim/clock.ts";
+import { SimRandom } from "../../runtime/sim/random.ts";
+import { Keyring, newest, type KeyStore } from "../../runtime/store/keyring.ts";
+import { decodeRecord, encodeRecord } from "../../runtime/store/record.ts";
+import { open, seal, sealKeyBytes, sealOverheadBytes, type SealedFor } from "../../runtime/store/seal.ts";
+import { KeyLacking, SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
+import { SealedLog } from "../../runtime/store/sealed-log.ts";
+import { SnapshotError } from "../../runtime/store/snapshot.ts";
+
+const random = new SimRandom("seal");
+const key = { id: "k1", key: random.bytes(sealKeyBytes) };
+const here: SealedFor = { purpose: "record", place: "7" };
+const text = (bytes: Uint8Array | null): string | null => (bytes === null ? null : new TextDecoder().decode(bytes));
+const bytes = (value: string): Uint8Array => new TextEncoder().encode(value);
+
+test("what was sealed opens with its key at its place, and nowhere else", (t) => {
+  const sealed = seal(key, bytes("canary"), random, here);
+  t.is(text(open(key.key, sealed, here)), "canary");
+  t.is(open(random.bytes(sealKeyBytes), sealed, here), null, "another key");
+  t.is(open(key.key, sealed, { ...here, place: "8" }), null, "another place");
+  t.is(open(key.key, sealed, { ...here, purpose: "snapshot" }), null, "for another purpose");
+  t.notDeepEqual(seal(key, bytes("canary"), random, here).ciphertext, sealed.ciphertext, "never twice the same");
+});
+
+test("whatever is changed, cut or made up does not open, and nothing throws", (t) => {
+  const sealed = seal(key, bytes("a record of some length"), random, here);
+  fc.assert(
+    fc.property(fc.nat(sealed.ciphertext.length - 1), fc.integer({ min: 1, max: 255 }), (at, mask) => {
+      const ciphertext = Uint8Array.from(sealed.ciphertext);
+      ciphertext[at] = (ciphertext[at] as number) ^ mask;
+      return open(key.key, Sealed.patch(sealed, { ciphertext }), here) === null;
+    }),
+  );
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 80 }), fc.uint8Array({ maxLength: 40 }), (ciphertext, nonce) => {
+      return open(key.key, Sealed.create({ keyId: "k1", nonce, ciphertext }), here) === null;
+    }),
+  );
+  for (let length = 0; length < sealed.ciphertext.length; length += 1)
+    t.is(open(key.key, Sealed.patch(sealed, { ciphertext: sealed.ciphertext.subarray(0, length) }), here), null);
+});
+
+/** A key store that is as good as a disk; `fails` while that is full. */
+function keyStore(): KeyStore & { fails: boolean } {
+  const store = {
+    fails: false,
+    dataKeys: [] as readonly DataKey[],
+    plainThrough: 0,
+    update: (change: { readonly dataKeys: readonly DataKey[]; readonly plainThrough: number }) => {
+      if (store.fails) throw new Error("no space left on device");
+      Object.assign(store, change);
+    },
+  };
+  return store;
+}
+
+class MemoryLog implements Log {
+  readonly records: Uint8Array[] = [];
+  readonly readers = new Map<LogReader, number>();
+  readonly recordBytesMax = 1_000_000;
+  append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome> {
+    if (expectedLast !== this.records.length) return Promise.resolve({ kind: "conflict" });
+    this.records.push(data);
+    for (const reader of this.readers.keys()) this.#push(reader);
+    return Promise.resolve({ kind: "appended", sequence: this.records.length });
+  }
+  read(fromSequence: number, reader: LogReader) {
+    this.readers.set(reader, fromSequence);
+    this.#push(reader);
+    return { unsubscribe: () => void this.readers.delete(reader) };
+  }
+  bounds = () => Promise.resolve({ first: 1, last: this.records.length });
+  purgeBefore = () => Promise.resolve();
+  #push(reader: LogReader): void {
+    for (let next = this.readers.get(reader); next !== undefined && next <= this.records.length;) {
+      this.readers.set(reader, next + 1);
+      reader.onRecord(next, this.records[next - 1] as Uint8Array);
+      next = this.readers.get(reader);
+    }
+    reader.onCaughtUp(this.records.length);
+  }
+}
+
+function setUp() {
+  const below = new MemoryLog();
+  const store = keyStore();
+  const keyring = new Keyring(store, random);
+  return { below, store, keyring, log: new SealedLog(below, keyring, random) };
+}
+
+function collect(log: Log, from = 1) {
+  const read: { sequence: number; text: string | null; isBroken: boolean }[] = [];
+  const subscription = log.read(from, {
+    onRecord: (sequence, data) => {
+      const outcome = decodeRecord(data);
+      const id = outcome.kind === "decoded" ? outcome.record.transaction.id : null;
+      read.push({ sequence, text: id, isBroken: outcome.kind === "broken" });
+    },
+    onCaughtUp: () => {},
+    onGap: () => {},
+  });
+  return { read, ids: () => read.map(({ text: id }) => id), subscription };
+}
+
+const record = (id: string): Uint8Array => encodeRecord(Transaction.create({ id }));
+
+test("records go in sealed and come out as they were, for whoever holds the keys", async (t) => {
+  const { below, log, keyring } = setUp();
+  t.deepEqual(await log.append(record("canary-1"), 0), { kind: "appended", sequence: 1 });
+  t.deepEqual(await log.append(record("canary-2"), 1), { kind: "appended", sequence: 2 });
+  t.deepEqual(await log.append(record("canary-3"), 1), { kind: "conflict" });
+  for (const stored of below.records) {
+    t.false(Buffer.from(stored).includes("canary"));
+    t.is(LogRecord.decode(stored).transaction.length, 0);
+    t.true(stored.length - record("canary-1").length <= sealOverheadBytes);
+  }
+  t.deepEqual(collect(log).ids(), ["canary-1", "canary-2"]);
+  t.is(keyring.keys.length, 1, "the first key was made by the first append");
+  t.is(log.recordBytesMax, below.recordBytesMax - sealOverheadBytes);
+});
+
+test("a key that cannot be saved seals nothing", async (t) => {
+  const { below, log, store } = setUp();
+  store.fails = true;
+  t.like(await log.append(record("one"), 0), { kind: "refused" });
+  t.is(below.records.length, 0);
+  store.fails = false;
+  t.like(await log.append(record("one"), 0), { kind: "appended" });
+});
+
+test("an existing log that is not sealed is read on, and sealed from then on", async (t) => {
+  const { below, log } = setUp();
+  below.records.push(record("old-1"), record("old-2"));
+  t.like(await log.append(record("new"), 2), { kind: "appended" });
+  t.deepEqual(collect(log).ids(), ["old-1", "old-2", "new"]);
+  // Somebody who can write to NATS leaves the seal away.
+  below.records.push(record("forged"));
+  t.like(collect(log).read[3], { sequence: 4, isBroken: true });
+});
+
+test("a record that was moved, changed or replaced is a broken one", async (t) => {
+  const { below, log } = setUp();
+  await log.append(record("one"), 0);
+  await log.append(record("two"), 1);
+  below.records.reverse();
+  t.deepEqual(
+    collect(log).read.map(({ isBroken }) => isBroken),
+    [true, true],
+  );
+  below.records.length = 0;
+  below.records.push(Uint8Array.of(26, 200, 1));
+  t.true(collect(log).read[0]?.isBroken);
+});
+
+test("reading stops at a record whose key is lacking, and goes on from there when the key has come", async (t) => {
+  const writer = setUp();
+  await writer.log.append(record("one"), 0);
+  const reader = new Keyring(keyStore(), random);
+  const log = new SealedLog(writer.below, reader, random);
+  const { ids, subscription } = collect(log);
+  t.deepEqual(ids(), []);
+  t.deepEqual(reader.lacking, [writer.keyring.keys[0]?.id as string]);
+  await writer.log.append(record("two"), 1);
+  t.deepEqual(ids(), []);
+  reader.take(writer.keyring.keys, writer.keyring.plainThrough);
+  t.deepEqual(ids(), ["one", "two"]);
+  t.deepEqual(reader.lacking, []);
+
+  const next = writer.keyring.make("locked");
+  writer.keyring.use(next.id, 2);
+  await writer.log.append(record("three"), 2);
+  t.deepEqual(ids(), ["one", "two"]);
+  t.deepEqual(reader.lacking, [next.id]);
+  reader.take(writer.keyring.keys, writer.keyring.plainThrough);
+  t.deepEqual(ids(), ["one", "two", "three"]);
+  subscription.unsubscribe();
+  t.is(writer.below.readers.size, 0);
+});
+
+test("who looks back at old records goes on writing under the newest key", async (t) => {
+  const { log, keyring } = setUp();
+  await log.append(record("one"), 0);
+  const [first] = keyring.keys;
+  const second = keyring.make("");
+  t.is(keyring.current?.id, second.id);
+  keyring.use(second.id, 1);
+  await log.append(record("two"), 1);
+  collect(log).subscription.unsubscribe();
+  t.is(keyring.current?.id, second.id);
+  collect(log).subscription.unsubscribe();
+  t.is(keyring.current?.id, second.id);
+  t.not(first?.id, second.id);
+});
+
+test("of two keys of one generation all managers take the same for the newer one", (t) => {
+  const keys = [
+    { id: "b", generation: 2 },
+    { id: "a", generation: 2 },
+    { id: "0", generation: 1 },
+  ];
+  t.is(newest(keys)?.id, "a");
+  t.is(newest(keys.toReversed())?.id, "a");
+  t.is(newest([]), null);
+});
+
+test("snapshots are stored sealed, of any length, and open only under their own name", async (t) => {
+  const { keyring, store } = setUp();
+  keyring.forAppend(5);
+  const clock = new SimClock();
+  const stored = new Map<string, Uint8Array>();
+  const below: Blobs = {
+    put: (name, data) => Promise.resolve(void stored.set(name, data)),
+    get: (name) => Promise.resolve(stored.get(name) ?? null),
+    list: () => Promise.resolve([...stored.keys()]),
+    remove: (name) => Promise.resolve(void stored.delete(name)),
+  };
+  const blobs = new SealedBlobs(below, keyring, { random, clock });
+  const done = async <Result>(work: Promise<Result>): Promise<Result> => {
+    const all = Promise.all([work, clock.run({ untilMs: clock.now() + 1_000 })]);
+    return (await all)[0];
+  };
+  for (const length of [0, 1, 1024 * 1024, 2_500_000]) {
+    const data = Uint8Array.from({ length }, (_, at) => at % 251);
+    await done(blobs.put("snapshot-9", data));
+    t.is(Buffer.compare((await done(blobs.get("snapshot-9"))) as Uint8Array, data), 0, `${length}`);
+  }
+  await done(blobs.put("snapshot-9", bytes("canary")));
+  t.false(Buffer.from(stored.get("snapshot-9") as Uint8Array).includes("canary"));
+  stored.set("snapshot-8", stored.get("snapshot-9") as Uint8Array);
+  await t.throwsAsync(done(blobs.get("snapshot-8")), { instanceOf: SnapshotError });
+  t.is(await blobs.get("snapshot-1"), null);
+
+  // One from before the first key is taken as it stands; a later one is not.
+  stored.set("snapshot-5", record("old"));
+  stored.set("snapshot-6", record("forged"));
+  t.deepEqual(await blobs.get("snapshot-5"), record("old"));
+  await t.throwsAsync(blobs.get("snapshot-6"), { instanceOf: SnapshotError });
+
+  const other = new Keyring(keyStore(), random);
+  await t.throwsAsync(new SealedBlobs(below, other, { random, clock }).get("snapshot-9"), { instanceOf: KeyLacking });
+  t.deepEqual(other.lacking, [store.dataKeys[0]?.id as string]);
+});
