@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|list]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";
@@ -10,6 +10,7 @@ import { loadTables, type Load } from "./load.ts";
 import { logsTable } from "./logs.ts";
 import { microTables } from "./micro.ts";
 import { schedulerTable } from "./scheduler.ts";
+import { stackTable } from "./stack.ts";
 import { watchTable } from "./watch.ts";
 
 const { values } = parseArgs({ options: { short: { type: "boolean", default: false }, only: { type: "string" } } });
@@ -32,6 +33,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   scheduler: () => schedulerTable(short),
   watch: () => watchTable(short),
   logs: () => logsTable(short),
+  stack: () => stackTable(short),
   list: () => listTasksTable(short),
 };
 

@@ -17,6 +17,8 @@ export interface Peer {
   workerToken(): string;
   /** Asks for a service of so many replicas and returns at once. */
   createService(name: string, replicas: number): void;
+  /** Deploys a Compose file and returns once the manager has taken it all. */
+  deployStack(name: string, composeFile: string): void;
   /** CPU seconds of the manager with its NATS so far. */
   cpu(): number;
   memory(which: "VmRSS" | "VmHWM"): number;
@@ -96,6 +98,7 @@ export async function startMuster(): Promise<Peer> {
     workerToken: () => muster("token", "worker"),
     createService: (name, replicas) =>
       void muster("service", "create", "--detach", "--name", name, "--replicas", String(replicas), "bench:1"),
+    deployStack: (name, composeFile) => void muster("stack", "deploy", "--detach", "-c", composeFile, name),
     cpu: () => cpuSeconds(pids),
     memory: (which) => memoryMiB(pids, which),
     stop,
@@ -158,6 +161,8 @@ export async function startDockerd(): Promise<Peer> {
         String(replicas),
         "bench:1",
       ),
+    deployStack: (name, composeFile) =>
+      void docker("stack", "deploy", "--resolve-image", "never", "-c", composeFile, name),
     cpu: () => cpuSeconds([pid]),
     memory: (which) => memoryMiB([pid], which),
     stop,

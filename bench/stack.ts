@@ -1,0 +1,75 @@
+/**
+ * A Compose file of many services, from the command to all tasks RUNNING on simulated agents: `muster stack deploy`, and in
+ * the same run `docker stack deploy` at a stock dockerd manager.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { measure } from "./load.ts";
+import { hasDockerd, startDockerd, startMuster, type Peer } from "./peers.ts";
+import { mebibytes, seconds, table } from "./table.ts";
+
+interface Stack {
+  readonly services: number;
+  readonly replicas: number;
+  readonly agents: number;
+}
+
+/** Every service with a config and a secret, on one network of the stack, as stacks have them. */
+function composeFile({ replicas, services }: Stack): string {
+  const service = (at: number): string => `
+  part${at}:
+    image: bench:1
+    environment: {PART: "${at}"}
+    networks: [inner]
+    configs: [settings]
+    secrets: [password]
+    deploy: {replicas: ${replicas}, labels: {part: "${at}"}}`;
+  return `version: "3.8"
+networks: {inner: {}}
+configs: {settings: {file: ./settings}}
+secrets: {password: {file: ./password}}
+services:${Array.from({ length: services }, (_, at) => service(at)).join("")}
+`;
+}
+
+export async function stackTable(short: boolean): Promise<string> {
+  const stack: Stack = short ? { services: 5, replicas: 2, agents: 5 } : { services: 50, replicas: 4, agents: 100 };
+  const tasks = stack.services * stack.replicas;
+  const folder = mkdtempSync(join(tmpdir(), "muster-bench-stack-"));
+  const file = join(folder, "compose.yaml");
+  writeFileSync(file, composeFile(stack));
+  writeFileSync(join(folder, "settings"), "colour: green\n");
+  writeFileSync(join(folder, "password"), "not a secret\n");
+  const rows: string[][] = [];
+  try {
+    for (const start of hasDockerd() ? [startMuster, startDockerd] : [startMuster]) {
+      const peer = await start();
+      try {
+        let commandMs = 0;
+        const deploying: Peer = {
+          ...peer,
+          createService: () => {
+            const startedAt = performance.now();
+            peer.deployStack("bench", file);
+            commandMs = performance.now() - startedAt;
+          },
+        };
+        const result = await measure(deploying, { agents: stack.agents, tasks, batch: false, idleSeconds: 0 });
+        rows.push([
+          peer.name,
+          seconds(commandMs / 1_000),
+          seconds(result.runSeconds ?? 0),
+          seconds(result.cpuSeconds ?? 0),
+          mebibytes(result.memoryMiB),
+        ]);
+      } finally {
+        await peer.stop();
+      }
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  const title = `A stack of ${stack.services} services, ${tasks} tasks on ${stack.agents} simulated agents`;
+  return table(title, ["manager", "command returns", "command to all RUNNING", "manager's CPU", "memory (most)"], rows);
+}
