@@ -41,6 +41,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   }),
   network: noun("what tasks reach each other by", () => import("./network.ts")),
   secret: noun("content for tasks that nobody else may read", () => import("./secret.ts")),
+  volume: noun("storage that plugins have and tasks mount", () => import("./volume.ts")),
   config: noun("content for tasks", () => import("./config.ts")),
   stack: noun("services, networks and the rest from Compose files", () => import("./stack.ts")),
   job: noun("work that is run to its end, once or on a schedule", () => import("./job.ts")),

@@ -4,4 +4,5 @@ export { networkObject } from "./network.ts";
 export { nodeObject } from "./node.ts";
 export { serviceObject } from "./service.ts";
 export { taskObject } from "./task.ts";
+export { volumeObject } from "./volume.ts";
 export { timeText, type DockerObject } from "./values.ts";
