@@ -30,7 +30,7 @@ import { explainSubject } from "../explain-subject.ts";
 import { controlRollout } from "../rollout-control.ts";
 import { whyRollout } from "../rollout-view.ts";
 import type { PastParts } from "./base.ts";
-import { versionOf } from "./moment.ts";
+import { unreadable, versionOf } from "./moment.ts";
 import type { Pasts } from "./pasts.ts";
 
 export interface ReadAtParts extends PastParts {
@@ -167,6 +167,8 @@ export function createReadAt(
       throw new RpcError(Status.INVALID_ARGUMENT, `malformed request of ${method}`);
     }
     const response = await found.answer(environmentAt(replica), decoded, call);
+    // Whoever comes next may take the state further; an answer that waited for something may have seen that (P1).
+    if (replica.version !== shown.version) throw unreadable();
     return ReadAtResponse.create({ ...shown, response: found.method.response.encode(response) });
   };
 }

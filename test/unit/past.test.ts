@@ -1,0 +1,222 @@
+import test from "ava";
+import fc from "fast-check";
+import { Pasts } from "../../actors/history/pasts.ts";
+import { Turns, waitingMax } from "../../actors/history/turns.ts";
+import { UsageError } from "../../cli/command.ts";
+import { parseMoment } from "../../cli/moment.ts";
+import { Node, NodeSpec, Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import { snapshotName } from "../../runtime/store/snapshots.ts";
+import { testManager } from "../support/manager.ts";
+import { retainedOf } from "../support/retained.ts";
+
+function world() {
+  const manager = testManager();
+  const retained = retainedOf(manager);
+  const { clock, telemetry } = manager.env;
+  const parts = { log: retained.log, blobs: retained.blobs, clock, telemetry };
+  const turns = new Turns();
+  const pasts = new Pasts(parts, turns);
+  /** Moves the clock until it is settled. */
+  const settled = async <Value>(promise: Promise<Value>): Promise<Value | RpcError> => {
+    let outcome: { value: Value | RpcError } | null = null;
+    promise.then(
+      (value) => (outcome = { value }),
+      (error: unknown) => (outcome = { value: error as RpcError }),
+    );
+    await manager.clock.run({ until: () => outcome !== null });
+    if (outcome === null) throw new Error("never settled");
+    return (outcome as { value: Value | RpcError }).value;
+  };
+  return { manager, retained, turns, pasts, settled, at: (version: number) => settled(pasts.at(version)) };
+}
+
+/** One change of the state. */
+type Step =
+  | { readonly kind: "task"; readonly at: number; readonly state: TaskState }
+  | { readonly kind: "node"; readonly at: number; readonly drained: boolean }
+  | { readonly kind: "drop"; readonly at: number }
+  | { readonly kind: "snapshot" };
+
+const steps: fc.Arbitrary<readonly Step[]> = fc.array(
+  fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        kind: fc.constant("task" as const),
+        at: fc.nat(5),
+        state: fc.constantFrom(...Object.values(TaskState)),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant("node" as const), at: fc.nat(2), drained: fc.boolean() }) },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant("drop" as const), at: fc.nat(5) }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant("snapshot" as const) }) },
+  ),
+  { minLength: 1, maxLength: 40 },
+);
+
+test("the state rebuilt at any version is the state that was there then, wherever snapshots and the purge are", async (t) => {
+  const asked = fc.array(fc.nat(60), { minLength: 1, maxLength: 12 });
+  await fc.assert(
+    fc.asyncProperty(steps, asked, fc.nat(5), async (changes, versions, purgedTo) => {
+      const { manager, retained, at, pasts } = world();
+      const hashes = new Map<number, string>([[0, manager.store.stateHash()]]);
+      const snapshots: number[] = [];
+      for (const step of changes) {
+        if (step.kind === "task") {
+          const status = TaskStatus.create({ state: step.state });
+          manager.seed("task", Task.create({ id: `t${step.at}`, serviceId: "s", slot: step.at, status }));
+        } else if (step.kind === "node") {
+          manager.seed(
+            "node",
+            Node.create({ id: `n${step.at}`, spec: NodeSpec.create({ availability: step.drained ? 2 : 0 }) }),
+          );
+        } else if (step.kind === "drop") manager.drop("task", `t${step.at}`);
+        else if (manager.store.version > 0) {
+          retained.stored.set(snapshotName(manager.store.version), manager.store.snapshot());
+          snapshots.push(manager.store.version);
+        }
+        hashes.set(manager.store.version, manager.store.stateHash());
+      }
+      // As the writer of snapshots does it: everything before some kept one goes.
+      const base = snapshots[purgedTo];
+      if (base !== undefined) {
+        retained.first = base + 1;
+        for (const sequence of snapshots) if (sequence < base) retained.stored.delete(snapshotName(sequence));
+      }
+      for (const version of versions) {
+        const found = await at(version);
+        if (version > manager.store.version || version < (base ?? 0)) {
+          // What is still to come is refused before it gets here; nobody waits for it for ever.
+          t.true(found instanceof RpcError, `version ${version}`);
+        } else {
+          t.false(found instanceof RpcError, `version ${version}: ${found instanceof RpcError ? found.message : ""}`);
+          t.is((found as Replica).stateHash(), hashes.get(version) ?? "");
+          t.is((found as Replica).version, version);
+        }
+        t.true(pasts.size <= 2);
+      }
+      pasts.stop();
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test("a snapshot that is damaged gives way to the one before it", async (t) => {
+  const { manager, retained, at } = world();
+  const hashes: string[] = [""];
+  for (let version = 1; version <= 30; version += 1) {
+    manager.seed("task", Task.create({ id: `t${version % 7}`, slot: version }));
+    hashes.push(manager.store.stateHash());
+    if (version % 10 === 0) retained.stored.set(snapshotName(version), manager.store.snapshot());
+  }
+  retained.stored.set(snapshotName(20), (retained.stored.get(snapshotName(20)) as Uint8Array).subarray(0, 20));
+  retained.first = 11;
+  t.is(((await at(25)) as Replica).stateHash(), hashes[25] ?? "");
+});
+
+test("states are kept for a while, are taken further rather than made anew, and then forgotten", async (t) => {
+  const { manager, retained, at, pasts } = world();
+  for (let version = 1; version <= 40; version += 1) manager.seed("task", Task.create({ id: "t", slot: version }));
+  const reads: number[] = [];
+  const { read } = retained.log;
+  retained.log.read = (from, reader) => {
+    reads.push(from);
+    return read(from, reader);
+  };
+  const ten = await at(10);
+  t.is(await at(10), ten, "the same");
+  t.deepEqual(reads, [1]);
+  t.is(await at(30), ten, "taken further");
+  t.deepEqual(reads, [1, 11]);
+  await at(5);
+  await at(20);
+  t.is(pasts.size, 2);
+  manager.clock.advance(60_000);
+  t.is(pasts.size, 0);
+});
+
+test("one at a time looks back; beyond a number that waits, the next is turned away", async (t) => {
+  const { manager, settled, pasts, turns } = world();
+  for (let version = 1; version <= 40; version += 1) manager.seed("task", Task.create({ id: "t", slot: version }));
+  const gone = new AbortController();
+  const first = pasts.at(1);
+  const given = pasts.at(2, gone.signal);
+  gone.abort();
+  const more = Array.from({ length: waitingMax - 1 }, (_, at) => pasts.at(at + 3));
+  const refused = await settled(pasts.at(39));
+  t.like(refused, { code: Status.RESOURCE_EXHAUSTED });
+  t.is(((await settled(first)) as Replica).version >= 1, true);
+  t.like(await settled(given), { code: Status.CANCELLED });
+  for (const one of more) t.false((await settled(one)) instanceof RpcError);
+  t.is(turns.size, 0);
+});
+
+test("a log that does not answer keeps nobody waiting for ever", async (t) => {
+  const { manager, retained, at } = world();
+  manager.seed("task", Task.create({ id: "t" }));
+  retained.isUp = false;
+  t.like(await at(1), { code: Status.UNAVAILABLE });
+});
+
+const now = Date.UTC(2026, 0, 1, 12);
+
+test("any text is a moment, or refused as a mistake of the command line", (t) => {
+  const alphabet = fc.constantFrom(..."0123456789-:.TZ+ hmsnµu eE/\0é");
+  const texts = fc.oneof(
+    fc.string(),
+    fc.string({ unit: alphabet, maxLength: 40 }),
+    fc.tuple(fc.nat(9_999), fc.nat(99), fc.nat(99), fc.nat(99), fc.nat(99)).map(([year, month, day, hour, minute]) => {
+      const two = (value: number): string => String(value).padStart(2, "0");
+      return `${String(year).padStart(4, "0")}-${two(month)}-${two(day)}T${two(hour)}:${two(minute)}Z`;
+    }),
+  );
+  fc.assert(
+    fc.property(texts, (text) => {
+      try {
+        const moment = parseMoment(text, now, "at");
+        if ("version" in moment) return Number.isSafeInteger(moment.version) && moment.version >= 0;
+        const { seconds, nanos } = moment.time;
+        return Number.isSafeInteger(seconds) && Number.isInteger(nanos) && nanos >= 0 && nanos < 1e9;
+      } catch (error) {
+        return error instanceof UsageError;
+      }
+    }),
+    { numRuns: 3_000 },
+  );
+  t.pass();
+});
+
+test("every time is read as it was written, to the nanosecond", (t) => {
+  const times = fc.record({
+    ms: fc.integer({ min: 0, max: 4e12 }),
+    nanos: fc.nat(999_999_999),
+    zone: fc.integer({ min: -14 * 60, max: 14 * 60 }),
+  });
+  fc.assert(
+    fc.property(times, ({ ms, nanos, zone }) => {
+      const seconds = Math.floor(ms / 1_000);
+      const local = new Date((seconds + zone * 60) * 1_000).toISOString().slice(0, 19);
+      const two = (value: number): string => String(value).padStart(2, "0");
+      const offset = `${zone < 0 ? "-" : "+"}${two(Math.floor(Math.abs(zone) / 60))}:${two(Math.abs(zone) % 60)}`;
+      const moment = parseMoment(`${local}.${String(nanos).padStart(9, "0")}${offset}`, now);
+      return "time" in moment && moment.time.seconds === seconds && moment.time.nanos === nanos;
+    }),
+  );
+  for (const wrong of [
+    "2026-02-30",
+    "2026-02-30T00:00:00Z",
+    "2026-13-01",
+    "2026-01-01T25:00:00Z",
+    "99999999999999999999",
+    "1e3",
+    "9".repeat(400) + "h",
+    "-5m",
+    "5m ago",
+  ]) {
+    t.throws(() => parseMoment(wrong, now), { instanceOf: UsageError }, wrong);
+  }
+  t.like(parseMoment("2024-02-29", now), { time: { seconds: Date.UTC(2024, 1, 29) / 1_000 } });
+  t.like(parseMoment("2026-01-01 11:00Z", now), { time: { seconds: now / 1_000 - 3_600 } });
+});
