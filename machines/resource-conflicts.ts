@@ -1,10 +1,10 @@
 /**
  * K1 (machines/validation/resource.ts) once more, where writes stand in one line: of a resource that is made and the removal
- * of its extension at once, whichever comes second is refused.
+ * of its extension at once, whichever comes second is refused. What the cluster keeps for itself has no extension.
  */
 import type { Extension, Resource } from "../proto/gen/messages.ts";
 import type { ServiceConflict } from "./service-conflicts.ts";
-import { checkExtensionRemoval, checkKind } from "./validation/resource.ts";
+import { checkExtensionRemoval, checkKind, ownKinds } from "./validation/resource.ts";
 
 /** What is there when the write has its turn. */
 export interface ResourceView {
@@ -14,6 +14,7 @@ export interface ResourceView {
 }
 
 export function resourceConflict(view: ResourceView, resource: Resource): ServiceConflict | null {
+  if (ownKinds.has(resource.kind)) return null;
   const refusal = checkKind(resource.kind, view.extension(resource.kind));
   return refusal === null ? null : { code: "referenceMissing", message: refusal.message };
 }

@@ -6,7 +6,11 @@
  *     that this holds for two writers at once too.
  */
 import type { Annotations, Extension, Resource } from "../../proto/gen/messages.ts";
+import { scheduleKind } from "../jobs/runs.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
+
+/** Kinds that the cluster keeps for itself: no extension stands for them, and no client makes objects of them. */
+export const ownKinds: ReadonlySet<string> = new Set([scheduleKind]);
 
 /** SwarmKit's: of the resources that hold an extension no more are named. */
 const namedMax = 10;
@@ -16,7 +20,8 @@ export function checkExtension(annotations: Annotations | null, builtIn: readonl
   const name = annotations?.name ?? "";
   if (name === "") return invalid("extension name must be provided");
   // SwarmKit says the same of these as of a name that is taken.
-  return builtIn.includes(name.toLowerCase()) ? refuse("already-exists", `extension ${name} already exists`) : null;
+  const isTaken = builtIn.includes(name.toLowerCase()) || ownKinds.has(name.toLowerCase());
+  return isTaken ? refuse("already-exists", `extension ${name} already exists`) : null;
 }
 
 /** `resources`: all that there are. */

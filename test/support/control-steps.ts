@@ -297,6 +297,7 @@ add("extensions and resources", () => {
     step("RemoveExtension", (side) => ({ extensionId: side.id("shape") })),
     step("RemoveExtension", (side) => ({ extensionId: side.id("shape") })),
     resource("square", "shape"),
+    resource("run", "muster.schedule"),
     extension("node"),
     step(
       "CreateExtension",
