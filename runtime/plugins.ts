@@ -102,6 +102,8 @@ export interface RunningPlugin {
   /** Null for one that cannot be found again. */
   readonly address: PluginAddress | null;
   readonly driver: DriverClient;
+  /** False when calls can only fail: the process is gone, or about to be. */
+  readonly isConnected: boolean;
   /** Tells once that the process is gone, in words such as `exit code 1`; at once if it already is. */
   onExit(listener: (how: string) => void): void;
   /** Whether it answers its health check in time. One that has no such check is as healthy as it lives. */

@@ -30,7 +30,7 @@ import {
 import type { MethodDescriptor } from "../../../proto/codec.ts";
 import type { DriverClient, StreamReceiver } from "../../../runtime/plugins.ts";
 import { RpcError, Status, type DuplexChannel, type ReceivingCall } from "../../../runtime/rpc.ts";
-import { recoverableError } from "../recoverable.ts";
+import { recoverableError } from "../../../runtime/recoverable.ts";
 
 /** Milliseconds that a plugin has for what needs no work: what it is, what it can do, what its configuration looks like. */
 const questionTimeoutMs = 10_000;

@@ -5,7 +5,8 @@
  *
  * P1: the exit is told exactly once to each listener.
  * P2: when the process is gone, nothing of ours is left: connection, timers, log, socket.
- * P3: of a plugin's process nothing but the process itself is killed: its tasks are its children and go on.
+ * P3: a plugin that breaks its connection and lives on is killed: nobody could talk to it any more.
+ * P4: of a plugin's process nothing but the process itself is killed: its tasks are its children and go on.
  */
 import { rmSync } from "node:fs";
 import { dirname } from "node:path";
@@ -25,7 +26,7 @@ import type { LogTail } from "./log-tail.ts";
 
 /** For the answer to Shutdown, which often never comes (reference §0.3). */
 const farewellTimeoutMs = 1_000;
-/** After the end of the process, for what it logged at last. */
+/** What a plugin as a whole is asked for under. */
 const healthServiceName = "plugin";
 
 /** The process behind a plugin: a child of ours, or one that an earlier agent started. */
@@ -57,6 +58,7 @@ export class HostedPlugin implements RunningPlugin {
   readonly #listeners: ((how: string) => void)[] = [];
   #how: string | null = null;
   #isReleased = false;
+  #isConnected = true;
 
   constructor(parts: RunningParts) {
     this.#parts = parts;
@@ -64,6 +66,15 @@ export class HostedPlugin implements RunningPlugin {
     this.address = parts.address;
     this.driver = driverClient(parts.channel);
     parts.process.onExit((how) => this.#onExit(how));
+    // P3. The usual reason is that it has just died.
+    parts.channel.onClosed(() => {
+      this.#isConnected = false;
+      if (this.#how === null && !this.#isReleased) setTimeout(() => this.#kill(), deafMs).unref();
+    });
+  }
+
+  get isConnected(): boolean {
+    return this.#isConnected && this.#how === null && !this.#isReleased;
   }
 
   onExit(listener: (how: string) => void): void {
@@ -118,6 +129,10 @@ export class HostedPlugin implements RunningPlugin {
     tail.close();
   }
 
+  #kill(): void {
+    if (this.#how === null && !this.#isReleased) this.#parts.process.kill();
+  }
+
   #onExit(how: string): void {
     if (this.#isReleased) return;
     this.#how = how;
@@ -132,6 +147,8 @@ export class HostedPlugin implements RunningPlugin {
 }
 
 const stdioLinesMax = 10_000;
+/** How long a plugin may outlive its connection. */
+const deafMs = 1_000;
 /** A connection ends within this time of its process; after it, we end it. */
 const danglingMs = 250;
 

@@ -17,7 +17,7 @@ import type {
 import type { Logger } from "../../../runtime/ports.ts";
 import type { ConfigOf, Fields } from "./fields.ts";
 
-export { recoverableError as retryable } from "../recoverable.ts";
+export { recoverableError as retryable } from "../../../runtime/recoverable.ts";
 
 export interface Driver<Config extends Fields = Fields, Task extends Fields = Fields> {
   /** As jobs and services name it. */

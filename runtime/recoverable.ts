@@ -1,6 +1,6 @@
 /** The one detail that statuses of the driver protocol carry: whether to try again (reference §4, §5.3). */
-import { Any, RecoverableError, Status as StatusMessage } from "../../proto/gen/nomad.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { Any, RecoverableError, Status as StatusMessage } from "../proto/gen/nomad.ts";
+import { RpcError, Status } from "./rpc.ts";
 
 const typeUrl = "type.googleapis.com/hashicorp.nomad.plugins.shared.structs.RecoverableError";
 
