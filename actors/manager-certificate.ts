@@ -9,6 +9,7 @@
  */
 import { issuerOf, type Issuer } from "../machines/issuer.ts";
 import { issuanceState } from "../machines/issuance.ts";
+import { processLabel } from "../machines/manager-role.ts";
 import { sameBytes } from "../machines/session-message.ts";
 import { managerCertificateMachine, type ManagerCertificateEvent } from "../machines/manager-certificate.ts";
 import {
@@ -246,7 +247,7 @@ async function writeManagerNode(
     description: NodeDescription.create({
       hostname: facts.hostname,
       platform: Platform.create({ architecture: facts.architecture, os: facts.os }),
-      engine: EngineDescription.create({ engineVersion: facts.version }),
+      engine: EngineDescription.create({ engineVersion: facts.version, labels: { [processLabel]: "manager" } }),
       tlsInfo,
     }),
     status: NodeStatus.create({ state: NodeStatus_State.READY, addr: hostOf(facts.advertise) }),

@@ -24,14 +24,17 @@ import type { ServiceHandlers } from "../runtime/rpc.ts";
 import { Keyring } from "../runtime/store/keyring.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { SealedBlobs } from "../runtime/store/sealed-blobs.ts";
+import { SealedBus } from "../runtime/store/sealed-bus.ts";
 import { SealedLog } from "../runtime/store/sealed-log.ts";
 import type { Vault } from "../runtime/store/vault.ts";
+import * as subjects from "../runtime/subjects.ts";
 import { bootstrapCluster, whenCluster } from "./bootstrap.ts";
 import { createCa } from "./ca.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { startCertificateSigner } from "./certificate-signer.ts";
 import { createControl, type ControlSources } from "./control.ts";
 import { createDataKeys, startKeyFetch, startKeyRotation, type FetchKeys } from "./data-keys.ts";
+import { startDemotions } from "./demotions.ts";
 import { createDispatcher } from "./dispatcher.ts";
 import { noCsiSockets, type CsiSockets } from "../runtime/csi-sockets.ts";
 import type { Environment, Running } from "./environment.ts";
@@ -82,6 +85,9 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly onBroken: (error: unknown) => void;
 }
 
+/** On their way to the leader proposals carry what the log keeps, and questions the specs that are asked about. */
+const sealedSubjects: ReadonlySet<string> = new Set([subjects.ledgerPropose, subjects.leaderAsk]);
+
 export interface ManagerServices {
   readonly ca: ServiceHandlers<typeof CAService>;
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
@@ -114,10 +120,11 @@ export function startManager(parts: ManagerParts): Manager {
   const sealing = parts.random.fork("seal");
   const log = new SealedLog(parts.log, keyring, sealing);
   const blobs = new SealedBlobs(parts.blobs, keyring, { random: sealing, clock: parts.clock });
+  const bus = new SealedBus({ bus: parts.bus, keyring, random: sealing, subjects: sealedSubjects });
   const replica = new Replica();
   let knowledge: LeaderKnowledge | null = null;
   const leadership: Leadership = startLeadership(
-    { ...parts, store: replica },
+    { ...parts, bus, store: replica },
     {
       leases,
       log,
@@ -128,7 +135,7 @@ export function startManager(parts: ManagerParts): Manager {
       encodesAlways: parts.encodesAlways ?? false,
     },
   );
-  const environment: Environment = { ...parts, store: replica, proposer: leadership.proposer };
+  const environment: Environment = { ...parts, bus, store: replica, proposer: leadership.proposer };
   const keys = { vault, keyring, fetchKeys: parts.fetchKeys, addr: advertise, seeds: parts.seeds ?? [] };
 
   function startDuties(epoch: number): Running {
@@ -153,6 +160,7 @@ export function startManager(parts: ManagerParts): Manager {
         answerQuestions(termed, knowledge),
         startNodeWatch(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
         startCertificateSigner(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority, parts.externalCa),
+        startDemotions(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
         startRootRotation(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
         startKeyRotation(termed, keys),
         startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),

@@ -4,6 +4,7 @@
  */
 import { Manager, ManagerBeat, Operation, ProposeRequest_Mode, StoreObject } from "../proto/gen/messages.ts";
 import { membershipMachine } from "../machines/membership.ts";
+import { isDemoted } from "../machines/manager-role.ts";
 import { sameBytes } from "../machines/session-message.ts";
 import type { Keyring } from "../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../runtime/subjects.ts";
@@ -30,6 +31,9 @@ export function startMembership(env: Environment, options: MembershipOptions): R
   const ownChecksum = (): Uint8Array => options.checksum?.() ?? new Uint8Array();
 
   const isRight = (): boolean => {
+    const node = store.get("node", managerId);
+    // A demoted manager is about to end, and is not to be listed again meanwhile.
+    if (node !== undefined && isDemoted(node)) return true;
     const record = store.get("manager", managerId);
     if (record === undefined || !record.alive || record.addr !== options.addr) return false;
     const held = options.keyring?.keys ?? [];

@@ -24,6 +24,7 @@ import { matchingNodes, nodeFilterKeys } from "./node-filters.ts";
 import { prettyNode } from "./node-pretty.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { filterFlag, tasksWanted } from "./service-listing.ts";
+import type { Shell } from "./shell.ts";
 import { printListing } from "./table.ts";
 import { taskListing } from "./task-table.ts";
 import { parseChoice, parseLabels } from "./values.ts";
@@ -181,6 +182,51 @@ const update = command({
     }),
 });
 
+/** Docker's words for each node, whether or not its role had to be changed. */
+async function changeRoles(shell: Shell, operands: readonly string[], desiredRole: NodeRole): Promise<void> {
+  const isPromotion = desiredRole === NodeRole.MANAGER;
+  await withManager(shell, async (client) => {
+    for (const operand of operands) {
+      await retryingConflicts(async () => {
+        const { id, meta, spec } = await findNode(client, operand);
+        if (spec?.desiredRole === desiredRole) {
+          shell.remark(`Node ${operand} is already a ${isPromotion ? "manager" : "worker"}.`);
+          return;
+        }
+        await client.call(
+          methods.UpdateNode,
+          UpdateNodeRequest.create({
+            nodeId: id,
+            nodeVersion: meta?.version ?? null,
+            spec: NodeSpec.patch(spec ?? NodeSpec.create({}), { desiredRole }),
+          }),
+        );
+        shell.print(
+          isPromotion
+            ? `Node ${operand} promoted to a manager in the swarm: start its process again.`
+            : `Manager ${operand} demoted in the swarm.`,
+        );
+      });
+    }
+  });
+}
+
+const promote = command({
+  operands: "NODE [NODE...]",
+  min: 1,
+  summary: "Makes managers of nodes whose manager processes were demoted.",
+  options: {},
+  run: ({ operands, shell }) => changeRoles(shell, operands, NodeRole.MANAGER),
+});
+
+const demote = command({
+  operands: "NODE [NODE...]",
+  min: 1,
+  summary: "Makes workers of managers: their processes hand over what they do, and end.",
+  options: {},
+  run: ({ operands, shell }) => changeRoles(shell, operands, NodeRole.WORKER),
+});
+
 const rm = command({
   operands: "NODE [NODE...]",
   min: 1,
@@ -221,4 +267,4 @@ const ps = command({
     }),
 });
 
-export const commands: Readonly<Record<string, Command>> = { ls, inspect, update, rm, ps };
+export const commands: Readonly<Record<string, Command>> = { ls, inspect, update, promote, demote, rm, ps };

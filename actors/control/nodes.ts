@@ -44,7 +44,9 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
   }
 
   function managership(id: string): Managership {
-    return { manager: store.get("manager", id), count: store.count("manager") };
+    let othersAlive = 0;
+    for (const manager of store.all("manager")) if (manager.id !== id && manager.alive) othersAlive += 1;
+    return { manager: store.get("manager", id), count: store.count("manager"), othersAlive };
   }
 
   /** The cluster with the node's certificate refused from now on, and entries that no longer matter dropped. */
@@ -90,10 +92,12 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       if (nodeVersion === null || spec === null) throw rejection(invalid("invalid argument"));
       const managed = managership(nodeId);
       demand(checkNodeUpdate(before, spec, managed));
-      const isDemoted = before.spec?.desiredRole === NodeRole.MANAGER && spec.desiredRole === NodeRole.WORKER;
-      const after = Node.patch(before, isDemoted ? { spec, role: NodeRole.WORKER } : { spec });
+      const role = spec.desiredRole;
+      // A manager that runs is one until it has ended (`machines/demotion.ts`); whoever is not running changes at once.
+      const isEnding = role === NodeRole.WORKER && managed.manager?.alive === true;
+      const after = Node.patch(before, isEnding ? { spec } : { spec, role });
       const operations = [replacement("node", atVersion("node", after, nodeVersion))];
-      if (isDemoted && managed.manager !== undefined) operations.push(removal("manager", nodeId));
+      if (role === NodeRole.WORKER && managed.manager?.alive === false) operations.push(removal("manager", nodeId));
       await commit(env, call, ...operations);
       return UpdateNodeResponse.create({ node: shown(stored(env, "node", after)) });
     },

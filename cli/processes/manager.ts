@@ -22,6 +22,7 @@ import {
   HealthService,
   LockService,
   NodeCAService,
+  NodeRole,
   OperatorService,
   ResourceAllocatorService,
   WatchService,
@@ -46,6 +47,7 @@ import { openDataDir, type DataDir } from "./data-dir.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
 import { joinAsManager, keyFetcher, type ManagerInvitation } from "./manager-join.ts";
+import { isDemoted } from "../../machines/manager-role.ts";
 import type { NetworkDefaults } from "../../machines/network-defaults.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
@@ -151,6 +153,7 @@ export async function startManagerProcess(
       );
       throw error;
     });
+    const stepsOfNats = undo.length;
     undo.push(() => link.drain());
     for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
 
@@ -186,6 +189,20 @@ export async function startManagerProcess(
       readyTimeoutMs,
       "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
     );
+    const running: ManagerProcess = { manager, advertise, controlSocket, warnings: link.abilities, stop };
+    const demotion = whenDemoted(manager, managerId);
+    undo.push(() => demotion.stop());
+    /** Others may live on this process's NATS: that one stays, and nothing else. */
+    const standDown = async (): Promise<void> => {
+      for (const step of undo.splice(natsServer === null ? 0 : stepsOfNats).reverse()) await step();
+      if (natsServer === null) throw new UserError(demotedSentence(managerId));
+      telemetry.log.warn({ manager: managerId }, `${demotedSentence(managerId)}; its nats-server runs on`);
+    };
+    if (demotion.isDemoted()) {
+      await standDown();
+      return running;
+    }
+    void demotion.demoted.then(standDown).catch(onBroken);
 
     const identity = {
       load: () => identityIn(vault),
@@ -208,7 +225,7 @@ export async function startManagerProcess(
       undo.push(() => void metrics.close());
     }
     telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager serves");
-    return { manager, advertise, controlSocket, warnings: link.abilities, stop };
+    return running;
   } catch (error) {
     await stop();
     throw inOneSentence(error);
@@ -221,6 +238,32 @@ function nodeIdOf(dataDir: DataDir, random: SystemRandom): string {
   const id = newId(random);
   dataDir.write("node-id", `${id}\n`);
   return id;
+}
+
+function demotedSentence(managerId: string): string {
+  return (
+    `this manager was demoted: 'muster node promote ${managerId}' on another one makes it a manager again, ` +
+    "after which it is to be started again"
+  );
+}
+
+interface Demotion {
+  isDemoted(): boolean;
+  readonly demoted: Promise<void>;
+  stop(): void;
+}
+
+/** Resolves once somebody wants this process's node as a worker. */
+function whenDemoted({ replica }: Manager, managerId: string): Demotion {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const isDemotedNow = (): boolean => {
+    const node = replica.get("node", managerId);
+    return node !== undefined && isDemoted(node);
+  };
+  const watching = replica.watch(() => {
+    if (isDemotedNow()) resolve();
+  });
+  return { isDemoted: isDemotedNow, demoted: promise, stop: () => watching.unsubscribe() };
 }
 
 function identityIn({ fields }: Vault): ManagerIdentity | null {
@@ -300,6 +343,7 @@ async function keepCertificate(
     organization: () => first.organization,
     isRemoved: (nodeId) =>
       [...replica.all("cluster")].some((each) => Object.hasOwn(each.blacklistedCertificates, nodeId)),
+    isDemoted: (nodeId) => replica.get("node", nodeId)?.role === NodeRole.WORKER,
   });
 }
 

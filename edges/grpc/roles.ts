@@ -106,6 +106,8 @@ export interface Membership {
   /** The cluster's id. */
   organization(): string;
   isRemoved(nodeId: string): boolean;
+  /** Whether the node is a worker by now, whatever its certificate says; nobody is when absent. */
+  isDemoted?(nodeId: string): boolean;
 }
 
 function refusal(text: string): string {
@@ -122,7 +124,9 @@ const rolesOf = {
 function objection(caller: Caller, roles: readonly string[], membership: Membership): string | null {
   const identity = caller.peer.identity;
   if (!caller.isCertified) return "no client certificates in request";
-  if (identity === null || !roles.includes(identity.role))
+  const isManager = identity?.role === "swarm-manager" && membership.isDemoted?.(identity.nodeId) !== true;
+  const role = isManager ? "swarm-manager" : "swarm-worker";
+  if (identity === null || !roles.includes(role))
     return `Permission denied: remote certificate not part of OUs: [${roles.join(" ")}]`;
   const organization = membership.organization();
   if (identity.organization !== organization)

@@ -7,6 +7,7 @@ import {
   type NodeSpec,
   type Manager,
 } from "../../proto/gen/messages.ts";
+import { isManagersNode } from "../manager-role.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
 import { timestampOf } from "../service-update.ts";
 
@@ -16,28 +17,33 @@ export interface Managership {
   readonly manager: Manager | undefined;
   /** Of all managers. */
   readonly count: number;
+  /** Managers that run, without this one. */
+  readonly othersAlive: number;
 }
 
 const daySeconds = 86_400;
 /** A removed node stays refused this long after its certificate would have ended anyway (SwarmKit's). */
 const blacklistGraceMs = 7 * daySeconds * 1_000;
 
-export function checkNodeUpdate(node: Node, spec: NodeSpec, { manager, count }: Managership): Refusal | null {
+export function checkNodeUpdate(node: Node, spec: NodeSpec, managership: Managership): Refusal | null {
   if (![0, 1, 2].includes(spec.availability)) return invalid(`unknown availability ${spec.availability}`);
   const before = node.spec?.desiredRole ?? NodeRole.WORKER;
   if (spec.desiredRole === before) return null;
-  if (spec.desiredRole === NodeRole.MANAGER) {
-    return refuse(
-      "failed-precondition",
-      `node ${node.id} cannot be promoted: a manager is started with 'muster manager' against the cluster's NATS`,
-    );
-  }
+  if (spec.desiredRole !== NodeRole.MANAGER) return checkDemotion(managership);
+  if (isManagersNode(node)) return null;
+  return refuse(
+    "failed-precondition",
+    `node ${node.id} cannot be promoted: engines and agents run tasks, and a manager is a process of its own, ` +
+      "which is started with 'muster manager --join'",
+  );
+}
+
+function checkDemotion({ manager, count, othersAlive }: Managership): Refusal | null {
+  // A certificate of a manager without the process: whoever joined by the manager's token, or did not come back yet.
   if (manager === undefined) return null;
   if (count <= 1) return refuse("failed-precondition", "attempting to demote the last manager of the swarm");
-  if (manager.alive) {
-    return refuse("failed-precondition", `node ${node.id} is a running manager: stop its process before demoting it`);
-  }
-  return null;
+  if (othersAlive > 0) return null;
+  return refuse("failed-precondition", "can't remove member from the raft: this would result in a loss of quorum");
 }
 
 export function checkNodeRemoval(node: Node, force: boolean, { manager }: Managership): Refusal | null {

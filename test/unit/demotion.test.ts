@@ -1,0 +1,136 @@
+// Managers that become workers, and workers that are managers again.
+import test, { type ExecutionContext } from "ava";
+import { initialTransition } from "xstate";
+import { startDemotions } from "../../actors/demotions.ts";
+import { startMembership } from "../../actors/membership.ts";
+import { demotionMachine, demotionTimes } from "../../machines/demotion.ts";
+import { processLabel } from "../../machines/manager-role.ts";
+import {
+  EngineDescription,
+  Manager,
+  Node,
+  NodeDescription,
+  NodeRole,
+  NodeSpec,
+  UpdateNodeRequest,
+} from "../../proto/gen/messages.ts";
+import { settle } from "../../runtime/sim/clock.ts";
+import { authorize, type Caller } from "../../edges/grpc/roles.ts";
+import { call } from "../support/manager.ts";
+import { world as controlWorld } from "../support/control.ts";
+
+function managerNode(id: string): Node {
+  return Node.create({
+    id,
+    role: NodeRole.MANAGER,
+    spec: NodeSpec.create({ desiredRole: NodeRole.MANAGER }),
+    description: NodeDescription.create({
+      engine: EngineDescription.create({ labels: { [processLabel]: "manager" } }),
+    }),
+  });
+}
+
+function world(t: ExecutionContext) {
+  const all = controlWorld();
+  const { clock, control, env, seed, store } = all;
+  const managers = ["m1", "m2"];
+  seed("node", ...managers.map(managerNode));
+  seed("manager", ...managers.map((id) => Manager.create({ id, alive: true, addr: `${id}:2377` })));
+  const lead = () => {
+    const running = startDemotions(env);
+    t.teardown(() => running.stop());
+    return running;
+  };
+  const change = (id: string, desiredRole: NodeRole) => {
+    const node = store.get("node", id) as Node;
+    const spec = NodeSpec.patch(node.spec as NodeSpec, { desiredRole });
+    const request = UpdateNodeRequest.create({ nodeId: id, nodeVersion: node.meta?.version ?? null, spec });
+    return Promise.resolve(control.UpdateNode(request, call()));
+  };
+  const turn = async (ms = 0): Promise<void> => {
+    clock.advance(ms);
+    for (let step = 0; step < 5; step += 1) {
+      await settle();
+      clock.advance(0);
+    }
+  };
+  return { ...all, lead, change, turn, role: (id: string) => store.get("node", id)?.role };
+}
+
+test("a demoted manager is one until it has ended, and a worker then", async (t) => {
+  const { change, lead, role, seed, store, turn } = world(t);
+  lead();
+  await change("m1", NodeRole.WORKER);
+  await turn(1_000);
+  t.is(role("m1"), NodeRole.MANAGER);
+  t.truthy(store.get("manager", "m1"));
+  // Its beats have stopped.
+  seed("manager", Manager.create({ id: "m1", alive: false }));
+  await turn();
+  t.is(role("m1"), NodeRole.WORKER);
+  t.is(store.get("manager", "m1"), undefined);
+});
+
+test("one that does not end is a worker after the grace, also with another leader and after a failed write", async (t) => {
+  const { change, lead, manager, role, turn } = world(t);
+  await change("m1", NodeRole.WORKER);
+  const first = lead();
+  await turn(demotionTimes.graceMs / 2);
+  first.stop();
+  lead();
+  await turn(demotionTimes.graceMs - 1);
+  t.is(role("m1"), NodeRole.MANAGER);
+  manager.leaderless = true;
+  await turn(1);
+  t.is(role("m1"), NodeRole.MANAGER);
+  manager.leaderless = false;
+  await turn(demotionTimes.retryMs);
+  t.is(role("m1"), NodeRole.WORKER);
+});
+
+test("who is promoted again in time stays a manager, and a demoted one is one at once", async (t) => {
+  const { change, lead, role, seed, store, turn } = world(t);
+  lead();
+  await change("m1", NodeRole.WORKER);
+  await turn(1_000);
+  await change("m1", NodeRole.MANAGER);
+  seed("manager", Manager.create({ id: "m1", alive: false }));
+  await turn(demotionTimes.graceMs);
+  t.is(role("m1"), NodeRole.MANAGER);
+  t.truthy(store.get("manager", "m1"));
+  await change("m1", NodeRole.WORKER);
+  await turn();
+  t.is(role("m1"), NodeRole.WORKER);
+  t.is(store.get("manager", "m1"), undefined);
+  await change("m1", NodeRole.MANAGER);
+  t.is(role("m1"), NodeRole.MANAGER);
+});
+
+test("a demoted manager does not list itself again while it ends", async (t) => {
+  const { drop, env, seed, store, turn } = world(t);
+  const node = managerNode("manager1");
+  seed("node", Node.patch(node, { spec: NodeSpec.create({ desiredRole: NodeRole.WORKER }) }));
+  drop("manager", "manager1");
+  const membership = startMembership(env, { addr: "192.0.2.1:2377" });
+  t.teardown(() => membership.stop());
+  await turn(5_000);
+  t.is(store.get("manager", "manager1"), undefined);
+});
+
+test("the certificate of a demoted manager opens what workers may use, and nothing more", (t) => {
+  const peer = {
+    identity: { nodeId: "m1", role: "swarm-manager", organization: "o" },
+    local: false,
+    address: "",
+  } as const;
+  const caller: Caller = { peer, anonymous: { ...peer, identity: null }, rejection: null, isCertified: true };
+  const membership = { organization: () => "o", isRemoved: () => false, isDemoted: (id: string) => id === "m1" };
+  t.regex(String(authorize("manager", caller, membership)), /not part of OUs: \[swarm-manager\]/);
+  t.is(authorize("worker-or-manager", caller, membership), peer);
+  t.is(authorize("manager", caller, { ...membership, isDemoted: () => false }), peer);
+});
+
+test("the chart of a demotion begins with the end of a manager that is gone already", (t) => {
+  const [snapshot] = initialTransition(demotionMachine, { nodeId: "m1", isGone: true });
+  t.is(snapshot.value, "recording");
+});
