@@ -32,7 +32,7 @@ function keyFor(key: Uint8Array, nonce: Uint8Array, purpose: string): Uint8Array
 /** `purpose` and `place` are not kept: who opens must name the same. */
 export interface SealedFor {
   /** What kind of thing it is. */
-  readonly purpose: "record" | "snapshot" | "key file" | "proposal";
+  readonly purpose: "record" | "snapshot" | "key file" | "message";
   /** Which of them. */
   readonly place: string;
 }
