@@ -123,6 +123,14 @@ export const listingOptions = {
   quiet: { type: "boolean", short: "q", help: "shows ids alone" },
 } as const;
 
+/** `--format` of what is a table or JSON and nothing else. */
+export const plainFormat = {
+  type: "string",
+  value: "FORMAT",
+  help: "table or json (table)",
+  completes: ["table", "json"],
+} as const;
+
 /** `--format`, which every `inspect` takes. */
 export const inspectOptions = {
   format: {

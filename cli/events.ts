@@ -1,6 +1,6 @@
 /** `muster events`: one line for each object that is made, changed or removed. */
 import { WatchRequest_WatchEntry, type WatchActionKind } from "../proto/gen/messages.ts";
-import { command, formatOf, UsageError, type Command } from "./command.ts";
+import { command, formatOf, plainFormat, UsageError, type Command } from "./command.ts";
 import { eventKinds, eventLine, type EventKind } from "./event-lines.ts";
 import { withManager } from "./manager-client.ts";
 import { everyAction, watch } from "./watching.ts";
@@ -16,7 +16,10 @@ function wantedKinds(filters: readonly string[]): readonly EventKind[] {
 
 export const events: Command = command({
   summary: "Prints what happens in the cluster, one line for each change of an object, until it is interrupted.",
-  options: { format: { type: "string" }, filter: { type: "string", multiple: true, short: "f" } },
+  options: {
+    format: plainFormat,
+    filter: { type: "string", multiple: true, short: "f", value: "type=KIND", help: "only objects of this kind" },
+  },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const asJson = formatOf(values.format) === "json";

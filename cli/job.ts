@@ -98,7 +98,7 @@ const ps = command({
   operands: "JOB [JOB...]",
   min: 1,
   summary: "Lists the tasks of jobs; of one with a schedule those of its runs.",
-  options: { ...listingOptions, "no-trunc": { type: "boolean" } },
+  options: { ...listingOptions, "no-trunc": { type: "boolean", help: "whole ids and errors" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const services = await listServices(client);

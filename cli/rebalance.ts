@@ -15,7 +15,7 @@ import {
   UpdateServiceRequest,
   type Reason,
 } from "../proto/gen/messages.ts";
-import { command, formatOf, UsageError, type Command } from "./command.ts";
+import { command, formatOf, plainFormat, UsageError, type Command } from "./command.ts";
 import { cluster, findService, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
 import type { Shell } from "./shell.ts";
 import { formatTable } from "./table.ts";
@@ -119,7 +119,7 @@ export const rebalance: Command = command({
     round: { type: "string", value: "N", help: "moves at once, in the whole cluster (5)" },
     moves: { type: "string", value: "N", help: "moves within --window (60)" },
     window: { type: "string", value: "DURATION", help: "what --moves counts over (1h)" },
-    format: { type: "string" },
+    format: plainFormat,
   },
   run: ({ values, operands, shell }) => {
     const { "dry-run": isDryRun = false, format, off = false, on = false, ...flags } = values;

@@ -9,7 +9,7 @@ import {
   ServiceSpec,
   type PlannedStep,
 } from "../proto/gen/messages.ts";
-import { command, commandGroup, formatOf, type Command } from "./command.ts";
+import { command, commandGroup, formatOf, plainFormat, type Command } from "./command.ts";
 import { findService, withManager, type ManagerClient } from "./manager-client.ts";
 import { parseScale, scaledTo } from "./scaled-spec.ts";
 import { createFlags, updateFlags } from "./service-flags.ts";
@@ -18,7 +18,7 @@ import { changedSpec, newSpec } from "./service-spec.ts";
 import type { Shell } from "./shell.ts";
 import { formatTable } from "./table.ts";
 
-const format = { type: "string" } as const;
+const format = plainFormat;
 
 function stepCells(step: PlannedStep, name: string): readonly string[] {
   const { batch, fromNodeId, fromNodeName, kind, nodeId, nodeName, reasons, slot } = step;

@@ -5,7 +5,7 @@ import {
   ControlRolloutResponse,
   OperatorService,
 } from "../proto/gen/messages.ts";
-import { command, formatOf, UsageError, type Command } from "./command.ts";
+import { command, formatOf, plainFormat, UsageError, type Command } from "./command.ts";
 import { withManager } from "./manager-client.ts";
 import { ago, millisecondsOf } from "./values.ts";
 
@@ -41,7 +41,7 @@ export const rollout: Command = command({
   min: 2,
   max: 2,
   summary: "Pauses, resumes, steps or aborts an update or rollback, or shows how far it is and what holds it up.",
-  options: { format: { type: "string" } },
+  options: { format: plainFormat },
   run: ({ values, operands, shell }) => {
     const [verb, service] = operands as readonly [string, string];
     const action = actions[verb];

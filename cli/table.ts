@@ -39,8 +39,12 @@ export interface ListingOptions {
  * which is the id, never, and none below its heading.
  */
 function fitted(widths: readonly number[], least: readonly number[], available: number): readonly number[] {
+  const last = widths.length - 1;
   const total = (cap: number): number =>
-    widths.reduce((sum, width, column) => sum + capped(width, column, cap), padding * (widths.length - 1));
+    widths.reduce((sum, width, column) => {
+      const room = capped(width, column, cap);
+      return sum + (column === last ? room : Math.max(columnWidthMin, room + padding));
+    }, 0);
   const capped = (width: number, column: number, cap: number): number =>
     column === 0 ? width : Math.min(width, Math.max(cap, least[column] ?? 0));
   let cap = Math.max(...widths);

@@ -25,7 +25,10 @@ export const token: Command = command({
   min: 1,
   max: 1,
   summary: "Prints the token with which a node joins; --rotate makes a new one first, and the old one is void.",
-  options: { rotate: { type: "boolean" }, quiet: { type: "boolean", short: "q" } },
+  options: {
+    rotate: { type: "boolean", help: "makes a new one first; nodes cannot join with the old one any more" },
+    quiet: { type: "boolean", short: "q", help: "is always so: the token alone is printed" },
+  },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const [role] = operands;

@@ -1,6 +1,6 @@
 /** `muster why`: what a task, service, node, network or volume is waiting for. */
 import { OperatorService, WhyRequest, WhyResponse, type Reason } from "../proto/gen/messages.ts";
-import { command, formatOf, type Command } from "./command.ts";
+import { command, formatOf, plainFormat, type Command } from "./command.ts";
 import { withManager } from "./manager-client.ts";
 import { ago, millisecondsOf } from "./values.ts";
 
@@ -21,7 +21,7 @@ export const why: Command = command({
   min: 1,
   max: 1,
   summary: "Explains what a task, service, node, network or volume is waiting for, since when, and what would wake it.",
-  options: { format: { type: "string" } },
+  options: { format: plainFormat },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const request = WhyRequest.create({ subject: operands[0] as string });

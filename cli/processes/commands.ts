@@ -24,16 +24,38 @@ const defaultPort = 2377;
 const defaultListen = `0.0.0.0:${defaultPort}`;
 
 const logFile = "muster.log";
-const logging = { "log-level": { type: "string" } } as const;
+const logging = {
+  "log-level": { type: "string", value: "LEVEL", help: "trace, debug, info, warn, error or fatal (info)" },
+} as const;
+const metricsFlag = {
+  type: "string",
+  value: "ADDR:PORT",
+  help: "serves /metrics and /healthz there (nowhere)",
+} as const;
+const csiFlag = {
+  type: "string",
+  multiple: true,
+  value: "NAME=unix:///PATH",
+  help: "a CSI plugin by the socket on which it answers",
+} as const;
 const serving = {
-  "data-dir": { type: "string" },
-  listen: { type: "string" },
-  advertise: { type: "string" },
-  metrics: { type: "string" },
-  "default-addr-pool": { type: "string", multiple: true },
-  "default-addr-pool-mask-length": { type: "string" },
-  "data-path-port": { type: "string" },
-  "csi-plugin": { type: "string", multiple: true, value: "NAME=unix:///PATH" },
+  "data-dir": {
+    type: "string",
+    value: "DIR",
+    help: "where it keeps its state; up and start have a place of their own",
+  },
+  listen: { type: "string", value: "ADDR:PORT", help: "where nodes reach it (0.0.0.0:2377)" },
+  advertise: { type: "string", value: "ADDR[:PORT]", help: "the address that nodes are told (found out)" },
+  metrics: metricsFlag,
+  "default-addr-pool": {
+    type: "string",
+    multiple: true,
+    value: "CIDR",
+    help: "where subnets of networks are taken from, when the cluster is founded (10.0.0.0/8)",
+  },
+  "default-addr-pool-mask-length": { type: "string", value: "BITS", help: "how large these subnets are (24)" },
+  "data-path-port": { type: "string", value: "PORT", help: "UDP port of the engines' VXLAN traffic (4789)" },
+  "csi-plugin": csiFlag,
   ...logging,
 } as const;
 
@@ -185,13 +207,13 @@ function advertised(advertise: string | undefined, listen: string | undefined): 
 export const agent: Command = command({
   summary: "Runs one node: joins the cluster and runs the tasks that it is given.",
   options: {
-    join: { type: "string" },
-    token: { type: "string" },
-    "data-dir": { type: "string" },
-    hostname: { type: "string" },
-    label: { type: "string", multiple: true },
-    "csi-plugin": { type: "string", multiple: true, value: "NAME=unix:///PATH" },
-    metrics: { type: "string" },
+    join: { type: "string", value: "ADDR:PORT", help: "any manager; needed once, then it knows them" },
+    token: { type: "string", value: "TOKEN", help: "the token with which workers join: 'muster token worker'" },
+    "data-dir": { type: "string", value: "DIR", help: "where it keeps its identity and its tasks; always needed" },
+    hostname: { type: "string", value: "NAME", help: "what the cluster calls it (this machine's name)" },
+    label: { type: "string", multiple: true, value: "KEY=VALUE", help: "label of the engine, for constraints" },
+    "csi-plugin": csiFlag,
+    metrics: metricsFlag,
     ...logging,
   },
   run: async ({ values }) => {
@@ -234,7 +256,7 @@ export const agent: Command = command({
 
 export const up: Command = command({
   summary: "Runs a cluster on this machine: NATS, one manager and one agent.",
-  options: { ...serving, "no-agent": { type: "boolean" } },
+  options: { ...serving, "no-agent": { type: "boolean", help: "no node for process tasks on this machine" } },
   run: async ({ values, shell }) => {
     const dataDir = values["data-dir"] ?? defaultDataDir();
     const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
@@ -268,7 +290,11 @@ export const up: Command = command({
 /** What `npm start` runs. */
 export const start: Command = command({
   summary: "Runs a cluster on this machine with the sample service hello; --once ends when that has answered.",
-  options: { ...serving, once: { type: "boolean" }, port: { type: "string" } },
+  options: {
+    ...serving,
+    once: { type: "boolean", help: "ends everything when the sample service has answered" },
+    port: { type: "string", value: "PORT", help: "where the sample service answers (a free one)" },
+  },
   run: async ({ values, shell }) => {
     const dataDir = values["data-dir"] ?? defaultDataDir();
     const port = values.port === undefined ? null : Number(values.port);

@@ -84,7 +84,7 @@ test("subjects are written in runtime/subjects.ts only", (t) => {
 
 test("every source file is used by another", (t) => {
   const imported = new Set(sources.flatMap((source) => source.imports));
-  const entries = /^(cli\/(main|setup|write-charts)\.|test\/|bench\/|proto\/generate\.ts|drivers\/[^/]+\/main\.ts)/;
+  const entries = /^(cli\/(main|setup|write-charts|write-reference)\.|test\/|bench\/|proto\/generate\.ts|drivers\/[^/]+\/main\.ts)/;
   for (const { path } of sources) {
     t.true(imported.has(path) || entries.test(path), `${path} is imported by nobody: delete it or use it`);
   }

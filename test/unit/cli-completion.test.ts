@@ -1,0 +1,101 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { readyNode, served } from "../support/served.ts";
+
+const top = fileURLToPath(new URL("../..", import.meta.url));
+
+async function stage(t: Parameters<typeof served>[0]) {
+  const all = await served(t);
+  await all.muster("service", "create", "-d", "--name", "web", "bb:1");
+  await all.muster("service", "create", "-d", "--name", "worker", "bb:1");
+  await all.muster("network", "create", "back");
+  all.manager.seed("node", readyNode("n1", "alpha"));
+  /** The last word is the one being typed. */
+  const complete = async (...words: string[]) => (await all.muster("completion", "words", "--", ...words)).lines;
+  return { ...all, complete };
+}
+
+test("verbs, flags and words of flags are completed", async (t) => {
+  const { complete } = await stage(t);
+  t.deepEqual(await complete("ser"), ["service"]);
+  t.deepEqual(await complete("service", "sc"), ["scale"]);
+  t.deepEqual(await complete("service", "plan", "sc"), ["scale"]);
+  t.deepEqual(await complete("help", "service", "sc"), ["scale"]);
+  t.deepEqual(await complete("service", "ls", "--fo"), ["--format"]);
+  t.deepEqual(await complete("service", "create", "--mode", "glo"), ["global", "global-job"]);
+  t.deepEqual(await complete("service", "create", "--mode=glo"), ["--mode=global", "--mode=global-job"]);
+  t.deepEqual(await complete("token", "w"), ["worker"]);
+  t.deepEqual(await complete("nothing", "x"), []);
+});
+
+test("a flag that is there is not offered again, one that may be repeated is", async (t) => {
+  const { complete } = await stage(t);
+  t.deepEqual(await complete("node", "update", "--role", "worker", "--ro"), ["--rotate-certificate"]);
+  t.deepEqual(await complete("node", "update", "--label-add", "a=b", "--label-a"), ["--label-add"]);
+});
+
+test("names of objects come from the manager", async (t) => {
+  const { complete } = await stage(t);
+  t.deepEqual(await complete("service", "inspect", "w"), ["web", "worker"]);
+  t.deepEqual(await complete("service", "inspect", "web", "wo"), ["worker"]);
+  t.deepEqual(await complete("node", "ps", "a"), ["alpha"]);
+  t.deepEqual(await complete("node", "ps", "s"), ["self"]);
+  t.deepEqual(await complete("network", "rm", ""), ["back"]);
+  t.deepEqual(await complete("service", "create", "--network", "b"), ["back"]);
+  t.deepEqual(await complete("service", "logs", "--tail", "5", "we"), ["web"]);
+  t.deepEqual(await complete("network", "create", ""), [], "a new name is nobody's");
+});
+
+test("files are left to the shell", async (t) => {
+  const { complete } = await stage(t);
+  t.deepEqual(await complete("stack", "deploy", "-c", ""), [":files"]);
+  t.deepEqual(await complete("secret", "create", "key", ""), [":files"]);
+  t.deepEqual(await complete("service", "create", "bb:1", "sh", ""), [":files"], "somebody else's command line");
+});
+
+test("without a manager there are no names, and no complaint", (t) => {
+  const args = ["completion", "words", "--", "--host", "/nowhere/control.sock", "service", "inspect", ""];
+  const ran = spawnSync(`${top}bin/muster`, args, { encoding: "utf8" });
+  t.deepEqual([ran.status, ran.stdout, ran.stderr], [0, "", ""]);
+});
+
+test("completion prints a script for each shell it knows", async (t) => {
+  const { muster } = await stage(t);
+  for (const shell of ["bash", "zsh", "fish"]) t.regex((await muster("completion", shell)).lines[0] ?? "", /^#/);
+  t.is((await muster("completion", "tcsh")).status, 125);
+});
+
+/** Whether a shell of that name is here. */
+function has(shell: string): boolean {
+  return spawnSync(shell, ["-c", "exit 0"]).status === 0;
+}
+
+const inBash = has("bash") ? test : test.skip;
+
+inBash("a real bash completes with it", async (t) => {
+  const { socket } = await stage(t);
+  const script = `
+    PATH=${top}bin:$PATH
+    source <(muster completion bash)
+    complete -p muster
+    COMP_WORDS=(muster service inspect w) COMP_CWORD=3
+    _muster
+    printf '%s\\n' "\${COMPREPLY[@]}"`;
+  // Not execFileSync: the manager that is asked lives in this process.
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const { execFile } = await import("node:child_process");
+  const env = { ...process.env, MUSTER_HOST: `unix://${socket}` };
+  execFile("bash", ["--norc", "-c", script], { env, encoding: "utf8" }, (error, stdout) =>
+    error === null ? resolve(stdout) : reject(error),
+  );
+  t.deepEqual((await promise).trim().split("\n"), ["complete -F _muster muster", "web", "worker"]);
+});
+
+for (const shell of ["bash", "zsh", "fish"]) {
+  (has(shell) ? test : test.skip)(`${shell} reads its script without a complaint`, (t) => {
+    const script = execFileSync(`${top}bin/muster`, ["completion", shell], { encoding: "utf8" });
+    const ran = spawnSync(shell, ["-n"], { input: script, encoding: "utf8" });
+    t.deepEqual([ran.status, ran.stderr], [0, ""]);
+  });
+}

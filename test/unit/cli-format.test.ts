@@ -1,0 +1,142 @@
+import test from "ava";
+import { formatTable } from "../../cli/table.ts";
+import { cutTo, printable, textWidth } from "../../cli/text-width.ts";
+import { NodeRole, Node, NodeSpec, TaskState } from "../../proto/gen/messages.ts";
+import { readyNode, served, taskOf } from "../support/served.ts";
+
+async function withServices(t: Parameters<typeof served>[0]) {
+  const all = await served(t);
+  await all.muster("service", "create", "-d", "--name", "web", "--label", "a.b=c", "--replicas", "2", "bb:1");
+  await all.muster("service", "create", "-d", "--name", "db", "bb:2");
+  return all;
+}
+
+test("a listing is printed by a template of Docker's names", async (t) => {
+  const { muster } = await withServices(t);
+  const ls = async (format: string) => (await muster("service", "ls", "--format", format)).lines;
+  t.deepEqual(await ls("{{.Name}}: {{.Replicas}} of {{.Image}}"), ["db: 0/1 of bb:2", "web: 0/2 of bb:1"]);
+  t.deepEqual(await ls(String.raw`{{.Name}}\t{{.Mode}}`), ["db\treplicated", "web\treplicated"]);
+  t.deepEqual(await ls('{{.Name}} {{.Labels}} {{.Label "a.b"}}'), ["db  ", "web a.b=c c"]);
+  t.deepEqual(await ls("{{upper .Name}}{{if eq .Name `web`}}!{{end}}"), ["DB", "WEB!"]);
+  t.deepEqual(await ls("{{.spec.annotations.name}}"), ["db", "web"]);
+  t.like(JSON.parse((await ls("{{json .}}"))[0] ?? ""), { Name: "db", Mode: "replicated", Image: "bb:2" });
+});
+
+test("table TEMPLATE puts Docker's headings above", async (t) => {
+  const { muster } = await withServices(t);
+  t.deepEqual((await muster("service", "ls", "--format", String.raw`table {{.Name}}\t{{.Replicas}}`)).lines, [
+    "NAME      REPLICAS",
+    "db        0/1",
+    "web       0/2",
+  ]);
+  const ps = await muster("service", "ps", "web", "--format", String.raw`table {{.DesiredState}}\t{{.CurrentState}}`);
+  t.deepEqual(ps.lines, ["DESIRED STATE   CURRENT STATE"]);
+});
+
+test("a template that cannot be read is a usage error, one that does not fit the object is not", async (t) => {
+  const { muster } = await withServices(t);
+  t.deepEqual(await muster("service", "ls", "--format", "{{.Name"), {
+    status: 125,
+    lines: [],
+    remarks: ["muster: --format: template:1:1: unclosed action"],
+  });
+  const { remarks, status } = await muster("service", "ls", "--format", "{{.Nope}}");
+  t.is(status, 1);
+  t.deepEqual(remarks, ["muster: --format: template:1:3: can't evaluate field Nope: there is no such field"]);
+  t.is((await muster("service", "ls", "--format", "yaml")).status, 125);
+});
+
+test("inspect shows Docker's object, SwarmKit's with wire, and parts by templates", async (t) => {
+  const { muster } = await withServices(t);
+  const inspect = async (...args: string[]) => (await muster("service", "inspect", ...args)).lines.join("\n");
+  const [whole] = JSON.parse(await inspect("web")) as [Record<string, unknown>];
+  t.like(whole, { Spec: { Name: "web", Labels: { "a.b": "c" }, Mode: { Replicated: { Replicas: 2 } } } });
+  t.like((JSON.parse(await inspect("--format", "json", "web", "db")) as unknown[])[1], { Spec: { Name: "db" } });
+  t.like(JSON.parse(await inspect("--format", "wire", "web")), { spec: { annotations: { name: "web" } } });
+  t.is(await inspect("-f", '{{.Spec.Name}} {{index .Spec.Labels "a.b"}}', "web", "db"), "web c\ndb ");
+  t.is(await inspect("-f", "{{json .Spec.Labels}}", "web"), '{"a.b":"c"}');
+  t.is(await inspect("-f", "{{with .UpdateStatus}}{{.State}}{{else}}none{{end}}", "web"), "none");
+  t.is(await inspect("-f", "{{.Spec.TaskTemplate.ContainerSpec.Hostname}}|{{.spec.annotations.name}}", "web"), "|web");
+});
+
+test("of several objects those that are there are shown and removed, and each that is not has its sentence", async (t) => {
+  const { muster, manager } = await withServices(t);
+  const shown = await muster("service", "inspect", "--format", "{{.Spec.Name}}", "no", "web", "nor");
+  t.deepEqual(shown, {
+    status: 1,
+    lines: ["web"],
+    remarks: ["muster: no such service: no\nmuster: no such service: nor"],
+  });
+  const removed = await muster("service", "rm", "no", "web");
+  t.deepEqual(removed, { status: 1, lines: ["web"], remarks: ["muster: no such service: no"] });
+  t.is(manager.store.byName("service", "web"), undefined);
+});
+
+test("nodes are filtered, and shown for people", async (t) => {
+  const { muster, manager } = await served(t);
+  const labelled = NodeSpec.create({
+    membership: 1,
+    annotations: { name: "", labels: { zone: "eu" }, indices: [] },
+    desiredRole: NodeRole.WORKER,
+  });
+  manager.seed("node", Node.patch(readyNode("n1", "alpha"), { spec: labelled }), readyNode("n2", "beta"));
+  const names = async (...filters: string[]) =>
+    (await muster("node", "ls", "--format", "{{.Hostname}}", ...filters.flatMap((text) => ["--filter", text]))).lines;
+  t.deepEqual(await names("node.label=zone=eu"), ["alpha"]);
+  t.deepEqual(await names("role=worker"), ["alpha", "beta"]);
+  t.deepEqual(await names("name=b", "name=a", "role=worker"), ["alpha", "beta"]);
+  t.deepEqual(await names("id=n2", "node.label=zone"), []);
+  t.is((await muster("node", "ls", "--filter", "role=king")).status, 125);
+  t.is((await muster("node", "ls", "--filter", "colour=red")).status, 125);
+  const { lines } = await muster("node", "inspect", "--pretty", "alpha");
+  t.true(lines.includes("Labels:") && lines.includes(" - zone=eu"));
+  t.regex(lines.join("\n"), /^ State: +Ready$/m);
+});
+
+test("networks are filtered as Docker filters them", async (t) => {
+  const { muster } = await served(t);
+  await muster("network", "create", "--label", "tier=back", "back");
+  await muster("network", "create", "front");
+  const names = async (filter: string) =>
+    (await muster("network", "ls", "--filter", filter, "--format", "{{.Name}}")).lines;
+  t.deepEqual(await names("name=ac"), ["back"]);
+  t.deepEqual(await names("label=tier"), ["back"]);
+  t.deepEqual(await names("scope=local"), []);
+  t.is((await muster("network", "ls", "--filter", "colour=red")).status, 125);
+  t.is((await muster("network", "inspect", "--format", "{{.Name}} {{.Scope}}", "back")).lines[0], "back swarm");
+});
+
+test("info sums the cluster up, by Docker's names where it has them", async (t) => {
+  const { muster, manager } = await withServices(t);
+  manager.seed("node", readyNode("n1", "alpha"));
+  const service = manager.store.byName("service", "web");
+  if (service === undefined) throw new Error("no service");
+  manager.seed("task", taskOf(service, 1, "n1", TaskState.RUNNING));
+  const { lines } = await muster("info");
+  t.true(lines.some((line) => /^Nodes: +2 \(2 ready\)$/.test(line)));
+  t.true(lines.some((line) => /^Tasks: +1 of 1 running$/.test(line)));
+  const told = await muster("info", "--format", "{{.Swarm.LocalNodeState}} {{.Swarm.NodeID}} {{.Services}}");
+  t.deepEqual(told.lines, ["active manager1 2"]);
+});
+
+test("a table is cut to the terminal, widest columns first, ids and headings never", (t) => {
+  const headings = ["ID", "NAME", "ERROR"];
+  const rows = [["0123456789ab", "web.1", "starting container failed: no such file or directory: unknown"]];
+  const cut = formatTable(headings, rows, 50).split("\n");
+  t.true(cut.every((line) => textWidth(line) <= 50));
+  t.regex(cut[1] ?? "", /^0123456789ab {3}web\.1 +starting container .*…$/);
+  t.is(formatTable(headings, rows, null).split("\n")[1]?.endsWith("unknown"), true);
+  t.is(formatTable(headings, rows), formatTable(headings, rows, 500));
+  t.regex(formatTable(headings, rows, 1).split("\n")[1] ?? "", /^0123456789ab /);
+});
+
+test("wide characters take two columns, joined ones one, and what steers a terminal none of it", (t) => {
+  t.is(textWidth("日本"), 4);
+  t.is(textWidth("e\u0301"), 1);
+  t.is(textWidth("👩‍👩‍👧"), 2);
+  t.is(textWidth("한글ｱ"), 5);
+  t.is(cutTo("日本語", 5), "日本…");
+  t.is(cutTo("日本語", 4), "日…");
+  t.is(printable("a\u001b[2Jb\nc"), "a [2Jb c");
+  t.is(formatTable(["NAME", "X"], [["日本語日本語", "1"]]).split("\n")[1], "日本語日本語   1");
+});

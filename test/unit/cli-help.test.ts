@@ -1,0 +1,89 @@
+import { readFileSync } from "node:fs";
+import test from "ava";
+import { commandOf, UsageError } from "../../cli/command.ts";
+import { reference } from "../../cli/help/reference.ts";
+import { allCommands, commandAt } from "../../cli/help/tree.ts";
+import { run } from "../../cli/run.ts";
+import { processShell } from "../../cli/shell.ts";
+import { shellWords } from "../../cli/values.ts";
+
+/** The words of the muster command in a line, which may have a pipe before or behind it. */
+function words(line: string): readonly string[] {
+  const from = line.indexOf("muster ");
+  const all = shellWords(line.slice(from), "example");
+  const end = all.findIndex((word) => word === "|" || word === ">");
+  return (end < 0 ? all : all.slice(0, end)).map((word) => word.replace(/\)$/, "")).slice(1);
+}
+
+async function printed(...args: readonly string[]) {
+  const lines: string[] = [];
+  const remarks: string[] = [];
+  const shell = { ...processShell(""), print: (text: string) => void lines.push(text) };
+  const status = await run(args, { ...shell, remark: (text) => void remarks.push(text) });
+  return { status, text: lines.join("\n"), remarks };
+}
+
+test("each command says what it does, what each flag means, and has an example", async (t) => {
+  for (const { command, name } of await allCommands()) {
+    const { examples, flags, summary } = command.describe(name);
+    t.regex(summary, /^[A-Z].*\.$/s, name);
+    t.true(examples.length > 0, `${name} has an example in cli/help/examples.ts`);
+    for (const flag of flags) {
+      t.truthy(flag.help, `${name} --${flag.name} says what it means`);
+      if (flag.takesValue) t.truthy(flag.value, `${name} --${flag.name} says what its value is`);
+    }
+  }
+});
+
+test("each line of the examples can be typed", async (t) => {
+  for (const { command, name } of await allCommands()) {
+    for (const { line } of command.describe(name).examples) {
+      const given = words(line);
+      const found = await commandAt(given);
+      t.is(found?.found.name, name, line);
+      t.notThrows(() => found?.found.command.check(name, given.slice(found.length)), line);
+    }
+  }
+});
+
+test("docs/cli.md shows the commands as they are", async (t) => {
+  const page = readFileSync(new URL("../../docs/cli.md", import.meta.url), "utf8");
+  t.is(page, await reference(), "run npm run reference");
+});
+
+test("help is the same from either side, for the whole, a noun and a command", async (t) => {
+  for (const verb of [["service"], ["service", "create"], ["service", "plan"], ["service", "plan", "scale"], ["up"]]) {
+    const before = await printed("help", ...verb);
+    const after = await printed(...verb, "--help");
+    t.is(before.status, 0);
+    t.is(before.text, after.text);
+    t.regex(before.text, new RegExp(`^Usage: muster ${verb.join(" ")} `));
+  }
+  t.regex((await printed("help")).text, /^Usage: muster \[--host SOCKET\] VERB/);
+  t.regex((await printed("service", "help", "create")).text, /^Usage: muster service create/);
+  t.like(await printed("help", "nothing"), { status: 125 });
+  t.like(await printed("help", "node", "nothing"), { status: 125 });
+  t.like(await printed("help", "node", "ls", "nothing"), { status: 125 });
+});
+
+test("the help of a command ends in its examples", async (t) => {
+  const { text } = await printed("node", "update", "--help");
+  t.regex(
+    text,
+    /Examples:\n {2}# moves its tasks away, for maintenance\n {2}muster node update --availability drain web-1\n/,
+  );
+});
+
+test("Docker's other words for ls and rm are known", async (t) => {
+  const { text } = await printed("service", "list", "--help");
+  t.regex(text, /^Usage: muster service list/);
+  t.is(commandOf({}, "constructor"), undefined);
+  t.like(await printed("service", "constructor"), { status: 125 });
+});
+
+test("a command line is checked without anything being done", async (t) => {
+  const found = await commandAt(["service", "rm"]);
+  t.throws(() => found?.found.command.check("service rm", []), { instanceOf: UsageError });
+  t.throws(() => found?.found.command.check("service rm", ["--nothing", "a"]), { instanceOf: UsageError });
+  t.notThrows(() => found?.found.command.check("service rm", ["a", "b"]));
+});
