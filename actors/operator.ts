@@ -6,6 +6,7 @@ import {
   Certificate,
   IssuanceStatus,
   IssuanceStatus_State,
+  ListExtensionsResponse,
   NodePatch,
   Operation,
   Reason,
@@ -101,6 +102,8 @@ export function createOperator(
       ReadAt: (request, call) => sources.history.readAt(request, call),
 
       History: (request, sink, call) => sources.history.tell(request, sink, call),
+
+      ListExtensions: () => ListExtensionsResponse.create({ extensions: [...store.all("extension")] }),
 
       ControlRollout: (request, call) => controlRollout(env, request, call),
 

@@ -13,6 +13,7 @@ import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
   ControlRolloutRequest,
   ControlService,
+  ListExtensionsResponse,
   NodeStatus_State,
   OperatorService,
   ReadAtResponse,
@@ -75,6 +76,9 @@ const readings: ReadonlyMap<string, Reading> = new Map([
         service.spec?.global == null ? explainService(service, viewOf(env)) : explainGlobal(service, viewOf(env)),
       explainVolume: (volume) => explainVolume(volume, volumesOf(env)),
     }),
+  ),
+  reading(OperatorService.methods.ListExtensions, ({ env }) =>
+    ListExtensionsResponse.create({ extensions: [...env.store.all("extension")] }),
   ),
   reading(OperatorService.methods.ControlRollout, ({ env }, request, call) => {
     if (request.action !== ControlRolloutRequest.create({}).action) {

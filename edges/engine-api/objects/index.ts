@@ -1,5 +1,6 @@
 /** The objects of a cluster by the names and in the order of Docker's API. */
 export { configObject, secretObject } from "./content.ts";
+export { extensionObject, resourceObject } from "./resource.ts";
 export { networkObject } from "./network.ts";
 export { nodeObject } from "./node.ts";
 export { serviceObject } from "./service.ts";

@@ -1,0 +1,163 @@
+/** `muster resource`: create, ls, inspect, update, rm. What is in a resource is known to who made its kind alone. */
+import { resourceObject } from "../edges/engine-api/objects/index.ts";
+import {
+  Annotations,
+  Any,
+  ControlService,
+  CreateResourceRequest,
+  GetResourceRequest,
+  ListResourcesRequest,
+  ListResourcesRequest_Filters,
+  RemoveResourceRequest,
+  Resource,
+  UpdateResourceRequest,
+} from "../proto/gen/messages.ts";
+import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
+import { contentFrom, contentListing, findNamed, matchingNamed } from "./content.ts";
+import { withManager, type ManagerClient } from "./manager-client.ts";
+import { eachOperand, inspectEach } from "./operands.ts";
+import { printListing } from "./table.ts";
+import { parseLabels } from "./values.ts";
+
+const methods = ControlService.methods;
+
+/** Its name and labels stand where secrets and configs have theirs. */
+function listed(resource: Resource) {
+  return { ...resource, spec: resource };
+}
+
+async function listResources(client: ManagerClient, kind = "") {
+  const filters = ListResourcesRequest_Filters.create({ kind });
+  const { resources } = await client.call(methods.ListResources, ListResourcesRequest.create({ filters }));
+  return resources.map(listed);
+}
+
+const typeFlag = {
+  type: "string",
+  value: "URL",
+  help: "the type of what is in it (google.protobuf.Any's type_url)",
+} as const;
+
+const create = command({
+  operands: "KIND RESOURCE [FILE|-]",
+  min: 2,
+  max: 3,
+  summary: "Creates a resource of a kind that is registered, with the content of a file or of standard input.",
+  options: {
+    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "of the resource" },
+    type: typeFlag,
+  },
+  completes: [],
+  examples: [
+    { line: "muster resource create policy open ./open.json --type example.com/Policy", does: "with a file's content" },
+  ],
+  run: ({ values, operands: [kind = "", name = "", path], shell }) => {
+    const payload =
+      path === undefined && values.type === undefined
+        ? null
+        : Any.create({ type_url: values.type ?? "", value: path === undefined ? new Uint8Array() : contentFrom(path) });
+    const annotations = Annotations.create({ name, labels: parseLabels(values.label ?? []) });
+    return withManager(shell, async (client) => {
+      const request = CreateResourceRequest.create({ annotations, kind, payload });
+      const { resource } = await client.call(methods.CreateResource, request);
+      shell.print(resource?.id ?? "");
+    });
+  },
+});
+
+const ls = command({
+  summary: "Lists resources.",
+  options: {
+    ...listingOptions,
+    filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
+    kind: { type: "string", value: "KIND", help: "those of that kind alone" },
+  },
+  examples: [{ line: "muster resource ls --kind policy", does: "those of one kind" }],
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const resources = (await listResources(client, values.kind)).filter(matchingNamed(values.filter ?? []));
+      const listing = contentListing(resources, shell.now(), ({ spec }) => Resource.toJson(spec), {
+        heading: "KIND",
+        cell: ({ kind }) => kind,
+      });
+      printListing(shell, listing, values);
+    }),
+});
+
+const inspect = command({
+  operands: "RESOURCE [RESOURCE...]",
+  min: 1,
+  summary: "Shows everything that the cluster knows about resources.",
+  options: inspectOptions,
+  completes: [],
+  examples: [{ line: "muster resource inspect open", does: "one of them" }],
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const all = await listResources(client);
+      const find = async (operand: string): Promise<Resource | null> => {
+        const { id } = findNamed("resource", operand, all);
+        return (await client.call(methods.GetResource, GetResourceRequest.create({ resourceId: id }))).resource;
+      };
+      await inspectEach({ shell, operands, format: values.format }, find, (resource) => ({
+        docker: resourceObject(resource),
+        wire: () => Resource.toJson(resource),
+      }));
+    }),
+});
+
+const update = command({
+  operands: "RESOURCE [FILE|-]",
+  min: 1,
+  max: 2,
+  summary: "Changes the content or the labels of a resource; what is left out stays.",
+  options: {
+    "label-add": { type: "string", multiple: true, value: "KEY=VALUE", help: "adds or changes a label" },
+    "label-rm": { type: "string", multiple: true, value: "KEY", help: "removes a label" },
+    type: typeFlag,
+  },
+  completes: [],
+  examples: [
+    { line: "muster resource update open ./open.json --label-add reviewed=yes", does: "new content, one label more" },
+  ],
+  run: ({ values, operands: [name = "", path], shell }) =>
+    withManager(shell, async (client) => {
+      const { id, meta, annotations, payload } = findNamed("resource", name, await listResources(client));
+      const removed = new Set(values["label-rm"] ?? []);
+      const kept = Object.entries(annotations?.labels ?? {}).filter(([key]) => !removed.has(key));
+      const labels = { ...Object.fromEntries(kept), ...parseLabels(values["label-add"] ?? []) };
+      const before = payload ?? Any.create({});
+      const request = UpdateResourceRequest.create({
+        resourceId: id,
+        resourceVersion: meta?.version ?? null,
+        annotations: Annotations.patch(annotations ?? Annotations.create({}), { labels }),
+        payload:
+          path === undefined && values.type === undefined
+            ? null
+            : Any.create({
+                type_url: values.type ?? before.type_url,
+                value: path === undefined ? before.value : contentFrom(path),
+              }),
+      });
+      await client.call(methods.UpdateResource, request);
+      shell.print(name);
+    }),
+});
+
+const rm = command({
+  operands: "RESOURCE [RESOURCE...]",
+  min: 1,
+  summary: "Removes resources.",
+  options: {},
+  completes: [],
+  examples: [{ line: "muster resource rm open", does: "one of them" }],
+  run: ({ operands, shell }) =>
+    withManager(shell, (client) =>
+      eachOperand(operands, async (operand) => {
+        const { id } = findNamed("resource", operand, await listResources(client));
+        await client.call(methods.RemoveResource, RemoveResourceRequest.create({ resourceId: id }));
+        shell.print(operand);
+      }),
+    ),
+});
+
+export const commands: Readonly<Record<string, Command>> = { create, ls, inspect, update, rm };
