@@ -5,6 +5,9 @@ import { networkName } from "./manager-client.ts";
 
 export const networkFilterKeys = ["driver", "id", "label", "name", "scope", "type"] as const;
 
+/** Marks networks that stand for each engine's own of that name; Docker does not list them either. */
+export const predefinedLabel = "com.docker.swarm.predefined";
+
 type Key = (typeof networkFilterKeys)[number];
 
 function meets(network: Network, key: Key, value: string): boolean {

@@ -9,7 +9,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
 import { findNetwork, listNetworks, networkName, withManager } from "./manager-client.ts";
-import { matchingNetworks, networkFilterKeys } from "./network-filters.ts";
+import { matchingNetworks, networkFilterKeys, predefinedLabel } from "./network-filters.ts";
 import { networkFlags, networkSpec } from "./network-spec.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { labelFields, printListing } from "./table.ts";
@@ -18,8 +18,6 @@ const methods = ControlService.methods;
 
 /** As Docker shows ids in listings of networks. */
 const shortIdLength = 12;
-/** Marks networks that stand for each engine's own of that name; Docker does not list them either. */
-const predefinedLabel = "com.docker.swarm.predefined";
 
 /** What it is, or what it was asked to be while it is not allocated. */
 function driverOf(network: Network): string {

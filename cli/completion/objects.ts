@@ -18,6 +18,7 @@ import {
   networkName,
   type ManagerClient,
 } from "../manager-client.ts";
+import { predefinedLabel } from "../network-filters.ts";
 import type { Shell } from "../shell.ts";
 import { stackLabel } from "../stack/names.ts";
 
@@ -41,7 +42,10 @@ async function namesOf(client: ManagerClient, kind: Completable): Promise<readon
     case "job":
       return (await listServices(client)).filter(({ spec }) => isJob(spec)).map(serviceName);
     case "network":
-      return (await listNetworks(client)).map(networkName);
+      // Those that stand for each engine's own are not listed either.
+      return (await listNetworks(client))
+        .filter(({ spec }) => spec?.annotations?.labels[predefinedLabel] === undefined)
+        .map(networkName);
     case "secret":
       return (await client.call(methods.ListSecrets, ListSecretsRequest.create({}))).secrets.map(nameOf);
     case "config":

@@ -41,7 +41,7 @@ test("names of objects come from the manager", async (t) => {
   t.deepEqual(await complete("service", "inspect", "web", "wo"), ["worker"]);
   t.deepEqual(await complete("node", "ps", "a"), ["alpha"]);
   t.deepEqual(await complete("node", "ps", "s"), ["self"]);
-  t.deepEqual(await complete("network", "rm", ""), ["back"]);
+  t.deepEqual(await complete("network", "rm", ""), ["back", "ingress"]);
   t.deepEqual(await complete("service", "create", "--network", "b"), ["back"]);
   t.deepEqual(await complete("service", "logs", "--tail", "5", "we"), ["web"]);
   t.deepEqual(await complete("network", "create", ""), [], "a new name is nobody's");
