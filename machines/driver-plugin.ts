@@ -1,7 +1,7 @@
 /**
  * One task-driver plugin of a node: a process beside the agent, kept running.
  *
- *   absent ──▶ reattaching | launching ──▶ handshaking ──▶ configuring ──▶ running { word, pulse }
+ *   absent ──▶ reattaching | launching ──▶ handshaking ──▶ configuring ──▶ running { word, pulse, age }
  *                   ▲                                                         │
  *                   └───────────── restarting { ending, waiting } ◀───────────┘           stopping ──▶ stopped
  *
@@ -115,6 +115,11 @@ export const driverPluginMachine = setup({
   },
   guards: {
     isKnown: ({ context }) => context.isKnown,
+    /** Said before: a driver says it again and again. */
+    isSame: (
+      { context },
+      { health, description, now }: { health: DriverHealth; description: string; now: DriverHealth },
+    ) => health === now && description === context.reason,
     hasHealth: (_, { is, wanted }: { is: DriverHealth; wanted: DriverHealth }) => is === wanted,
   },
   delays: {
@@ -264,17 +269,51 @@ export const driverPluginMachine = setup({
               },
             },
             healthy: {
+              on: {
+                "fingerprint.received": {
+                  guard: {
+                    type: "isSame",
+                    params: ({ event }) => ({
+                      health: event.health,
+                      description: event.description,
+                      now: "healthy" as const,
+                    }),
+                  },
+                },
+              },
               description: "Takes tasks. D2",
               tags: ["healthy"],
               entry: { type: "announce", params: ({ context }) => ({ state: "healthy", reason: context.reason }) },
-              // D4
-              after: { held: { actions: "resetBackoff" } },
             },
             unhealthy: {
+              on: {
+                "fingerprint.received": {
+                  guard: {
+                    type: "isSame",
+                    params: ({ event }) => ({
+                      health: event.health,
+                      description: event.description,
+                      now: "unhealthy" as const,
+                    }),
+                  },
+                },
+              },
               description: "Says that it cannot run tasks now; those that run go on.",
               entry: { type: "announce", params: ({ context }) => ({ state: "unhealthy", reason: context.reason }) },
             },
             undetected: {
+              on: {
+                "fingerprint.received": {
+                  guard: {
+                    type: "isSame",
+                    params: ({ event }) => ({
+                      health: event.health,
+                      description: event.description,
+                      now: "undetected" as const,
+                    }),
+                  },
+                },
+              },
               description: "What it drives is not on this machine.",
               entry: { type: "announce", params: ({ context }) => ({ state: "undetected", reason: context.reason }) },
             },
@@ -286,6 +325,14 @@ export const driverPluginMachine = setup({
               },
               after: { fingerprintRetry: { target: "blind", reenter: true, actions: "watchFingerprint" } },
             },
+          },
+        },
+        age: {
+          description: "How long this process has held. D4",
+          initial: "young",
+          states: {
+            young: { description: "A failure now is one more in a row.", after: { held: "proven" } },
+            proven: { description: "A failure now is a first one.", entry: "resetBackoff" },
           },
         },
         pulse: {

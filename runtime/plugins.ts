@@ -122,7 +122,7 @@ export type LaunchOutcome =
 export interface PluginLauncher {
   /** Starts a plugin and shakes hands. `onSpawned` is told the pid in between. Never rejects. */
   launch(binary: PluginBinary, onSpawned: (pid: number) => void): Promise<LaunchOutcome>;
-  /** Finds one again that an earlier agent started. Never rejects; a failure leaves the process as it is. */
+  /** Finds one again that an earlier agent started. Never rejects; one that runs and does not answer is killed. */
   reattach(name: string, address: PluginAddress): Promise<LaunchOutcome>;
 }
 

@@ -1,7 +1,8 @@
 /**
  * Starts plugins, and finds again those that an earlier agent started (docs/reference/nomad-driver-protocol.md §1.1-1.6).
  *
- * L1: a launch ends within its time, whatever the plugin does, and a failed one leaves no process behind.
+ * L1: a launch, or a finding again, ends within its time, whatever the plugin does, and leaves no process behind that does
+ *     not serve.
  * L2: what a plugin prints before its handshake costs bounded memory, and what it prints afterwards none.
  * L3: an outcome that is not `running` says in one sentence what the plugin did.
  */
@@ -298,6 +299,14 @@ function foundProcess(address: PluginAddress): PluginProcess {
   };
 }
 
+/** Kills what is there and answers nobody, and waits until it is gone: another one is started next. L1 */
+async function killFound(address: PluginAddress): Promise<void> {
+  signalProcess(address.pid, address.startTicks, "SIGKILL");
+  for (let looks = 0; looks < 200 && startTicksOf(address.pid) === address.startTicks; looks += 1)
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  if (address.network === "unix") rmSync(address.address, { force: true });
+}
+
 async function reattach(name: string, address: PluginAddress, options: LauncherOptions): Promise<LaunchOutcome> {
   const failed = (reason: string): LaunchOutcome => ({ kind: "failed", reason: `plugin ${name}: ${reason}` });
   if (startTicksOf(address.pid) !== address.startTicks) return failed(`process ${address.pid} is gone`);
@@ -306,24 +315,27 @@ async function reattach(name: string, address: PluginAddress, options: LauncherO
     address.network === "unix"
       ? { path: address.address }
       : { host: address.address.slice(0, colon), port: Number(address.address.slice(colon + 1)) };
+  let channel: DuplexChannel;
   try {
-    const channel = await connectTo(endpoint, null, null);
-    const plugin = new HostedPlugin({
-      name,
-      process: foundProcess(address),
-      channel,
-      log: options.log,
-      tail: new LogTail(name, options.log, address.logFile, "end"),
-      address,
-      socketDir: socketDirOf(address, options.socketDir),
-    });
-    if (!(await plugin.isAnswering(healthTimeoutMs))) {
-      plugin.release();
-      return failed("it runs and does not answer its health check");
-    }
-    plugin.followOutput();
-    return { kind: "running", plugin };
+    channel = await connectTo(endpoint, null, null);
   } catch (error) {
-    return failed(`it runs and cannot be reached: ${error instanceof Error ? error.message : String(error)}`);
+    await killFound(address);
+    return failed(`it ran and could not be reached: ${error instanceof Error ? error.message : String(error)}`);
   }
+  const plugin = new HostedPlugin({
+    name,
+    process: foundProcess(address),
+    channel,
+    log: options.log,
+    tail: new LogTail(name, options.log, address.logFile, "end"),
+    address,
+    socketDir: socketDirOf(address, options.socketDir),
+  });
+  if (!(await plugin.isAnswering(healthTimeoutMs))) {
+    plugin.release();
+    await killFound(address);
+    return failed("it ran and did not answer its health check");
+  }
+  plugin.followOutput();
+  return { kind: "running", plugin };
 }

@@ -7,7 +7,7 @@
  * G2: the file is bounded while somebody reads it: it is emptied when it is large and all of it is read.
  * G3: a plugin that floods its log costs a bounded share of the CPU; what is left out is counted and said.
  */
-import { closeSync, fstatSync, ftruncateSync, openSync, readSync } from "node:fs";
+import { closeSync, constants, fstatSync, ftruncateSync, openSync, readSync } from "node:fs";
 import type { Logger } from "../../../runtime/ports.ts";
 import { parseLogLine, type LogLevel } from "./log-line.ts";
 
@@ -43,7 +43,7 @@ export class LogTail {
   constructor(plugin: string, log: Logger, path: string, from: "beginning" | "end") {
     this.#plugin = plugin;
     this.#log = log;
-    this.#fd = openSync(path, "r+");
+    this.#fd = openSync(path, constants.O_RDWR | constants.O_CREAT, 0o600);
     this.#at = from === "end" ? fstatSync(this.#fd).size : 0;
     this.#timer = setInterval(() => this.#look(), pollMs);
     this.#timer.unref();
