@@ -15,7 +15,7 @@ interface Stack {
   readonly agents: number;
 }
 
-/** Every service with a config and a secret, on one network of the stack, as stacks have them. */
+/** Every service with a config and a secret, on one network of the stack, which has more addresses than the default 254. */
 function composeFile({ replicas, services }: Stack): string {
   const service = (at: number): string => `
   part${at}:
@@ -26,7 +26,7 @@ function composeFile({ replicas, services }: Stack): string {
     secrets: [password]
     deploy: {replicas: ${replicas}, labels: {part: "${at}"}}`;
   return `version: "3.8"
-networks: {inner: {}}
+networks: {inner: {ipam: {config: [{subnet: 10.99.0.0/16}]}}}
 configs: {settings: {file: ./settings}}
 secrets: {password: {file: ./password}}
 services:${Array.from({ length: services }, (_, at) => service(at)).join("")}
