@@ -8,6 +8,7 @@ import { isDemoted } from "../machines/manager-role.ts";
 import { sameBytes } from "../machines/session-message.ts";
 import type { Keyring } from "../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../runtime/subjects.ts";
+import type { ObjectChange } from "../runtime/store/store.ts";
 import type { Environment, Running } from "./environment.ts";
 
 export interface MembershipOptions {
@@ -32,8 +33,8 @@ export function startMembership(env: Environment, options: MembershipOptions): R
 
   const isRight = (): boolean => {
     const node = store.get("node", managerId);
-    // A demoted manager is about to end, and is not to be listed again meanwhile.
-    if (node !== undefined && isDemoted(node)) return true;
+    // Who has not read of his own node yet does not know whether he is a manager; one that was demoted is about to end.
+    if (node === undefined || isDemoted(node)) return true;
     const record = store.get("manager", managerId);
     if (record === undefined || !record.alive || record.addr !== options.addr) return false;
     const held = options.keyring?.keys ?? [];
@@ -72,7 +73,9 @@ export function startMembership(env: Environment, options: MembershipOptions): R
   const hosted = env.host.start(machine, `membership/${managerId}`, undefined);
   const watch = store.watch((commit) => {
     if (options.checksum !== undefined) remember(checksums, commit.version, options.checksum());
-    if (commit.changes.some((change) => change.table === "manager" && change.object.id === managerId)) tell();
+    const isOwn = ({ object, table }: ObjectChange): boolean =>
+      (table === "manager" || table === "node") && object.id === managerId;
+    if (commit.changes.some(isOwn)) tell();
   });
   const keys = options.keyring?.onChange(tell);
   const heard = bus.subscribe(managerBeats, ({ data }) => {

@@ -45,9 +45,8 @@ export const joinToken: Command = command({
           ? `To add a worker to this swarm, run one of the following commands:\n\n` +
               `    docker swarm join --token ${token} ${address}\n` +
               `    muster agent --token ${token} --join ${address}\n`
-          : "To add a manager to this swarm, run the following command where the cluster's NATS can be reached, " +
-              "without a token:\n\n    muster manager --nats URL\n\n" +
-              `Nodes that joined with the manager token can ask managers for anything:\n\n    ${token}\n`,
+          : "To add a manager to this swarm, run the following command where its NATS can be reached:\n\n" +
+              `    muster manager --nats URL --join ${address} --token ${token} --data-dir PATH\n`,
       );
     }),
 });

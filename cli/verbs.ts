@@ -50,6 +50,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   task: noun("attempts to run it", () => import("./task.ts")),
   swarm: noun("the cluster as a whole: its settings and the key that unlocks it", () => import("./swarm.ts")),
   token: verb("prints the token with which a node joins", async () => (await import("./token.ts")).token),
+  cluster: noun("the cluster object, by swarmctl's verbs", () => import("./cluster.ts")),
   ca: verb("prints the cluster's root certificate", async () => (await import("./ca.ts")).ca),
   events: verb("prints what happens, as it happens", async () => (await import("./events.ts")).events),
   watch: verb(

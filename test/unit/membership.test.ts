@@ -1,7 +1,7 @@
 // A manager's own membership: its beats, its record, and whether its replica agrees with the others'.
 import test, { type ExecutionContext } from "ava";
 import { startMembership } from "../../actors/membership.ts";
-import { Manager, ManagerBeat } from "../../proto/gen/messages.ts";
+import { Manager, ManagerBeat, Node, NodeRole, NodeSpec } from "../../proto/gen/messages.ts";
 import { managerBeat } from "../../runtime/subjects.ts";
 import { testBus } from "../support/bus.ts";
 import { testManager } from "../support/manager.ts";
@@ -20,7 +20,10 @@ function setUp(t: ExecutionContext, leaderless = false) {
 test("a manager beats and keeps its record in the log as it should be", async (t) => {
   const world = setUp(t, true);
   const { seed, run, store, bus } = world;
-  await run(10_500);
+  await run(5_000);
+  t.is(world.proposals.length, 0, "not before it has read that it is a manager");
+  seed("node", Node.create({ id: "m1", spec: NodeSpec.create({ desiredRole: NodeRole.MANAGER }) }));
+  await run(5_500);
   t.is(bus.published.length, 11, "whether or not the log takes anything");
   t.is(ManagerBeat.decode(bus.published[0]?.data ?? new Uint8Array()).addr, "192.0.2.1:2377");
   t.is(store.get("manager", "m1"), undefined);

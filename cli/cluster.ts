@@ -1,0 +1,171 @@
+/** `muster cluster`: the cluster object by swarmctl's verbs: ls, inspect, update. */
+import { clusterObject } from "../edges/engine-api/objects/cluster.ts";
+import {
+  Cluster,
+  ClusterSpec,
+  ControlService,
+  Driver,
+  EncryptionConfig,
+  KeyRotation,
+  ListClustersRequest,
+  TaskDefaults,
+} from "../proto/gen/messages.ts";
+import { updateCluster } from "./cluster-update.ts";
+import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
+import { cluster, listNodes, nodeName, withManager, type ManagerClient } from "./manager-client.ts";
+import { inspectEach } from "./operands.ts";
+import { rotationProgress } from "./root-rotation.ts";
+import { withSettings } from "./swarm-settings.ts";
+import { printListing } from "./table.ts";
+import { UserError } from "./user-error.ts";
+import { ago, durationText, parseLabels } from "./values.ts";
+
+const nameOf = ({ spec }: Cluster): string => spec?.annotations?.name ?? "";
+
+/** There is one: it is named to be sure that it is the one that is meant. */
+async function findCluster(client: ManagerClient, operand: string): Promise<Cluster> {
+  const found = await cluster(client);
+  if (found.id !== operand && nameOf(found) !== operand && !found.id.startsWith(operand))
+    throw new UserError(`no such cluster: ${operand}`);
+  return found;
+}
+
+const ls = command({
+  summary: "Lists clusters, of which a manager knows one.",
+  options: listingOptions,
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const { clusters } = await client.call(ControlService.methods.ListClusters, ListClustersRequest.create({}));
+      printListing(
+        shell,
+        {
+          headings: ["ID", "NAME", "CREATED", "AUTOLOCK", "ROOT ROTATION"],
+          rows: clusters.map((each) => ({
+            id: each.id,
+            cells: [
+              each.id,
+              nameOf(each),
+              ago(each.meta?.createdAt ?? null, shell.now()),
+              each.spec?.encryptionConfig?.autoLockManagers === true ? "on" : "off",
+              each.rootCa?.rootRotation == null ? "" : "in progress",
+            ],
+            object: () => Cluster.toJson(each),
+          })),
+        },
+        values,
+      );
+    }),
+});
+
+/** For people: settings, and who holds up a rotation. */
+async function pretty(client: ManagerClient, found: Cluster): Promise<string> {
+  const { rootCa, spec } = found;
+  const progress = rotationProgress(found, await listNodes(client));
+  const waits = progress.behind.map((node) => nodeName(node) || node.id).join(", ");
+  const lines: readonly (readonly [string, string])[] = [
+    ["ID", found.id],
+    ["Name", nameOf(found)],
+    ["Task history limit", String(spec?.orchestration?.taskHistoryRetentionLimit ?? 0)],
+    ["Dispatcher heartbeat", durationText(spec?.dispatcher?.heartbeatPeriod ?? null)],
+    ["Autolock", spec?.encryptionConfig?.autoLockManagers === true ? "on" : "off"],
+    ["Certificate expiry", durationText(spec?.caConfig?.nodeCertExpiry ?? null)],
+    ...(spec?.caConfig?.externalCas ?? []).map(({ url }) => ["External CA", `cfssl: ${url}`] as const),
+    ["Root digest", rootCa?.caCertHash ?? ""],
+    [
+      "Root rotation",
+      rootCa?.rootRotation == null
+        ? "none"
+        : `in progress: ${progress.renewed}/${progress.total} nodes have renewed${waits === "" ? "" : `, waits for ${waits}`}`,
+    ],
+    ["Worker token", rootCa?.joinTokens?.worker ?? ""],
+    ["Manager token", rootCa?.joinTokens?.manager ?? ""],
+  ];
+  const width = Math.max(...lines.map(([label]) => label.length));
+  return lines.map(([label, value]) => `${`${label}:`.padEnd(width + 2)}${value}`).join("\n");
+}
+
+const inspect = command({
+  operands: "CLUSTER",
+  min: 1,
+  max: 1,
+  summary: "Shows everything that a manager tells about the cluster, its keys left out.",
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      if (values.pretty === true) {
+        if (values.format !== undefined) throw new UsageError("--format is incompatible with --pretty");
+        return shell.print(await pretty(client, await findCluster(client, operands[0] as string)));
+      }
+      await inspectEach(
+        { shell, operands, format: values.format },
+        (operand) => findCluster(client, operand),
+        (found) => ({ docker: clusterObject(found), wire: () => Cluster.toJson(found) }),
+      );
+    }),
+});
+
+/** swarmctl's names for what `swarm update` calls as Docker does. */
+const settingNames = {
+  certexpiry: "cert-expiry",
+  heartbeatperiod: "dispatcher-heartbeat",
+  taskhistory: "task-history-limit",
+  "external-ca": "external-ca",
+} as const;
+
+function logDriver(spec: ClusterSpec, name: string | undefined, options: readonly string[]): ClusterSpec {
+  if (name === undefined && options.length > 0) throw new UsageError("--log-opt goes with --log-driver");
+  if (name === undefined) return spec;
+  const taskDefaults = TaskDefaults.patch(spec.taskDefaults ?? TaskDefaults.create({}), {
+    logDriver: name === "" ? null : Driver.create({ name, options: parseLabels(options) }),
+  });
+  return ClusterSpec.patch(spec, { taskDefaults });
+}
+
+const update = command({
+  operands: "CLUSTER",
+  min: 1,
+  max: 1,
+  summary: "Changes settings of the cluster, by swarmctl's flags; 'muster swarm update' has Docker's.",
+  options: {
+    certexpiry: { type: "string", value: "DURATION", help: "how long certificates of nodes are valid" },
+    heartbeatperiod: { type: "string", value: "DURATION", help: "how often nodes say that they live" },
+    taskhistory: { type: "string", value: "NUMBER", help: "how many tasks of a slot that have ended are kept" },
+    "external-ca": { type: "string", multiple: true, value: "protocol=cfssl,url=URL", help: "who signs certificates" },
+    "rotate-join-token": { type: "string", value: "worker|manager", help: "makes a new join token" },
+    autolock: { type: "boolean", help: "a manager that restarts has to be unlocked" },
+    "rotate-unlock-key": { type: "boolean", help: "makes a new key for that" },
+    "log-driver": { type: "string", value: "DRIVER", help: "what tasks log with that do not say; empty: none" },
+    "log-opt": { type: "string", multiple: true, value: "KEY=VALUE", help: "of that driver" },
+  },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const role = values["rotate-join-token"];
+      if (role !== undefined && role !== "worker" && role !== "manager")
+        throw new UsageError(`--rotate-join-token takes worker or manager, not '${role}'`);
+      if (Object.keys(values).length === 0)
+        throw new UsageError("say what to change: see 'muster cluster update --help'");
+      await findCluster(client, operands[0] as string);
+      const settings = Object.fromEntries(
+        Object.entries(settingNames).map(([flag, name]) => [name, values[flag as never]]),
+      );
+      const { autolock } = values;
+      const { after } = await updateCluster(client, {
+        spec: (before) => {
+          const next = logDriver(withSettings(before, settings), values["log-driver"], values["log-opt"] ?? []);
+          if (autolock === undefined) return next;
+          const encryptionConfig = EncryptionConfig.patch(next.encryptionConfig ?? EncryptionConfig.create({}), {
+            autoLockManagers: autolock,
+          });
+          return ClusterSpec.patch(next, { encryptionConfig });
+        },
+        rotation: KeyRotation.create({
+          workerJoinToken: role === "worker",
+          managerJoinToken: role === "manager",
+          managerUnlockKey: values["rotate-unlock-key"] === true,
+        }),
+      });
+      shell.print(after.id);
+    }),
+});
+
+export const commands: Readonly<Record<string, Command>> = { ls, inspect, update };
