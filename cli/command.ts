@@ -212,12 +212,14 @@ function count(min: number): string {
 }
 
 /** Words that scripts know from Docker. */
-const aliases: Readonly<Record<string, string>> = { list: "ls", remove: "rm" };
+const aliases: Readonly<Record<string, string>> = { list: "ls", remove: "rm", up: "deploy" };
 
 /** The command of that word, or of what the word is another for; undefined when there is none. */
 export function commandOf(commands: Readonly<Record<string, Command>>, word: string): Command | undefined {
   if (Object.hasOwn(commands, word)) return commands[word];
-  const other = Object.hasOwn(aliases, word) ? (aliases[word] ?? "") : "";
+  // Of stacks alone: nobody who types `service down` means to remove it.
+  const isDown = word === "down" && Object.hasOwn(commands, "deploy");
+  const other = isDown ? "rm" : Object.hasOwn(aliases, word) ? (aliases[word] ?? "") : "";
   return Object.hasOwn(commands, other) ? commands[other] : undefined;
 }
 

@@ -26,7 +26,9 @@ import {
   withManager,
   type ManagerClient,
 } from "./manager-client.ts";
+import { eachOperand } from "./operands.ts";
 import { untilConverged } from "./progress.ts";
+import { filterFlag, tasksWanted } from "./service-listing.ts";
 import { lookupsFor } from "./service-references.ts";
 import { withRegistryAuth } from "./service-registry-auth.ts";
 import { printListing, type Row } from "./table.ts";
@@ -98,17 +100,24 @@ const ps = command({
   operands: "JOB [JOB...]",
   min: 1,
   summary: "Lists the tasks of jobs; of one with a schedule those of its runs.",
-  options: { ...listingOptions, "no-trunc": { type: "boolean", help: "whole ids and errors" } },
+  options: {
+    ...listingOptions,
+    filter: { ...filterFlag, help: "id=, name=, node=, label= or desired-state=" },
+    "no-trunc": { type: "boolean", help: "whole ids and errors" },
+    "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
+  },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
+      const isWanted = await tasksWanted(client, values.filter ?? []);
       const services = await listServices(client);
       const serviceIds: string[] = [];
       for (const operand of operands) {
         const { id } = await findJob(client, operand);
         serviceIds.push(id, ...services.filter((service) => scheduleOf(service) === id).map((each) => each.id));
       }
-      const tasks = await listTasks(client, ListTasksRequest_Filters.create({ serviceIds }));
-      printListing(shell, await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false), values);
+      const tasks = (await listTasks(client, ListTasksRequest_Filters.create({ serviceIds }))).filter(isWanted);
+      const listing = await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false, values["no-resolve"]);
+      printListing(shell, listing, values);
     }),
 });
 
@@ -166,8 +175,8 @@ function changing(summary: string, change: (service: Service) => ServiceSpec | n
     summary,
     options: {},
     run: ({ operands, shell }) =>
-      withManager(shell, async (client) => {
-        for (const operand of operands) {
+      withManager(shell, (client) =>
+        eachOperand(operands, async (operand) => {
           await retryingConflicts(async () => {
             const service = await findJob(client, operand);
             const spec = change(service);
@@ -177,8 +186,8 @@ function changing(summary: string, change: (service: Service) => ServiceSpec | n
             await client.call(methods.UpdateService, request);
           });
           shell.print(operand);
-        }
-      }),
+        }),
+      ),
   });
 }
 
@@ -209,13 +218,13 @@ const rm = command({
   summary: "Removes jobs, and with a schedule its runs; their tasks are stopped.",
   options: {},
   run: ({ operands, shell }) =>
-    withManager(shell, async (client) => {
-      for (const operand of operands) {
+    withManager(shell, (client) =>
+      eachOperand(operands, async (operand) => {
         const { id } = await findJob(client, operand);
         await client.call(methods.RemoveService, RemoveServiceRequest.create({ serviceId: id }));
         shell.print(operand);
-      }
-    }),
+      }),
+    ),
 });
 
 export const commands: Readonly<Record<string, Command>> = { run, ls, ps, history, pause, resume, stop, rerun, rm };

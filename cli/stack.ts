@@ -193,7 +193,7 @@ const ps = command({
     ...listingOptions,
     "no-trunc": { type: "boolean", help: "whole ids" },
     "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
-    filter: { ...filterFlag, help: "id=, name=, node= or desired-state=" },
+    filter: { ...filterFlag, help: "id=, name=, node=, label= or desired-state=" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

@@ -77,6 +77,9 @@ test("the help of a command ends in its examples", async (t) => {
 test("Docker's other words for ls and rm are known", async (t) => {
   const { text } = await printed("service", "list", "--help");
   t.regex(text, /^Usage: muster service list/);
+  t.regex((await printed("stack", "up", "--help")).text, /^Usage: muster stack up/);
+  t.regex((await printed("stack", "down", "--help")).text, /^Usage: muster stack down/);
+  t.like(await printed("service", "down", "web"), { status: 125 });
   t.is(commandOf({}, "constructor"), undefined);
   t.like(await printed("service", "constructor"), { status: 125 });
 });
