@@ -36,7 +36,7 @@ import { serviceSpecOf } from "./convert-service.ts";
 import { nameOf, surroundings, type Held } from "./held.ts";
 import { taggedImage } from "./image.ts";
 import { imageLabel } from "./names.ts";
-import { inOrderOfDependence } from "./order.ts";
+import { inOrderOfDependence, inTurn } from "./order.ts";
 import type { Project } from "./project.ts";
 import { View } from "./view.ts";
 
@@ -292,10 +292,9 @@ export async function deployProject(
 
   const specs = specsWith(lookupsOf(await surroundings(client, stack), nothingPending));
   const known = new Map(held.services.map((service) => [nameOf(service), service]));
-  const changed: string[] = [];
-  for (const spec of specs) {
-    const id = await makeService(client, spec, known.get(spec.annotations?.name ?? ""), options);
-    if (id !== null) changed.push(id);
-  }
-  return changed;
+  const changed = await inTurn(services, (_, at) => {
+    const spec = specs[at] as ServiceSpec;
+    return makeService(client, spec, known.get(spec.annotations?.name ?? ""), options);
+  });
+  return changed.filter((id) => id !== null);
 }

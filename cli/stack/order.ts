@@ -15,3 +15,38 @@ export function inOrderOfDependence(services: ReadonlyMap<string, View>): readon
   for (const name of [...services.keys()].toSorted()) visit(name);
   return order;
 }
+
+/** Writes that are under way at once share the manager's appends to the log; more would only wait there. */
+const atOnceMax = 16;
+
+/**
+ * Acts for each service in that order, several at once, but never before all that it depends on are done. After a failure
+ * nothing more begins; what is under way ends before this rejects with it.
+ */
+export async function inTurn<Result>(
+  services: ReadonlyMap<string, View>,
+  act: (name: string, at: number) => Promise<Result>,
+): Promise<readonly Result[]> {
+  const done = new Map<string, Promise<Result>>();
+  const underWay = new Set<Promise<void>>();
+  let hasFailed = false;
+  for (const [at, name] of inOrderOfDependence(services).entries()) {
+    const needed = services.get(name)?.child("depends_on").keys ?? [];
+    // In a circle, the last does not wait for the first.
+    await Promise.allSettled(needed.map((other) => done.get(other)));
+    if (underWay.size >= atOnceMax) await Promise.race([...underWay]);
+    if (hasFailed) break;
+    const acting = act(name, at);
+    const settled: Promise<void> = acting.then(
+      () => void underWay.delete(settled),
+      () => {
+        hasFailed = true;
+        underWay.delete(settled);
+      },
+    );
+    underWay.add(settled);
+    done.set(name, acting);
+  }
+  await Promise.allSettled(done.values());
+  return Promise.all(done.values());
+}

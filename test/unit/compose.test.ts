@@ -7,7 +7,7 @@ import { serviceSpecOf } from "../../cli/stack/convert-service.ts";
 import { ignoredOptions } from "../../cli/stack/ignored.ts";
 import { interpolated, InterpolationError } from "../../cli/stack/interpolate.ts";
 import { plainOf } from "../../cli/stack/located.ts";
-import { inOrderOfDependence } from "../../cli/stack/order.ts";
+import { inOrderOfDependence, inTurn } from "../../cli/stack/order.ts";
 import { loadProject } from "../../cli/stack/project.ts";
 import { service as serviceShape } from "../../cli/stack/schema-service.ts";
 import { View } from "../../cli/stack/view.ts";
@@ -354,6 +354,36 @@ test("services are made behind what they depend on, and a circle ends", (t) => {
     "f",
   );
   t.deepEqual(inOrderOfDependence(new View(tree, "").children("s")), ["b", "z", "y", "a", "d", "c"]);
+});
+
+test("services are made several at once, each once what it depends on is there; a failure ends it", async (t) => {
+  const names = Array.from({ length: 40 }, (_, at) => `s${at}: {}`).join(", ");
+  const tree = parseYaml(
+    `s: {a: {depends_on: {b: }}, b: {}, c: {depends_on: {d: }}, d: {depends_on: {c: }}, ${names}}`,
+    "f",
+  );
+  const services = new View(tree, "").children("s");
+  const made: string[] = [];
+  let [underWay, most] = [0, 0];
+  const make = async (name: string): Promise<string> => {
+    most = Math.max(most, (underWay += 1));
+    if (name === "a") t.true(made.includes("b"));
+    await new Promise((resolve) => setImmediate(resolve));
+    underWay -= 1;
+    made.push(name);
+    if (name === "s1") throw new Error("no s1");
+    return name;
+  };
+  await t.throwsAsync(inTurn(services, make), { message: "no s1" });
+  t.is(underWay, 0, "what had begun has ended");
+  t.true(made.length < 44);
+  t.true(most > 1 && most <= 16, String(most));
+  made.length = 0;
+  const all = await inTurn(services, async (name, at) => `${await make(name === "s1" ? "one" : name)} ${at}`);
+  t.deepEqual(
+    all,
+    inOrderOfDependence(services).map((name, at) => `${name === "s1" ? "one" : name} ${at}`),
+  );
 });
 
 /** What may stand in the place of a value. */
