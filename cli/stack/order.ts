@@ -33,8 +33,8 @@ export async function inTurn<Result>(
   for (const [at, name] of inOrderOfDependence(services).entries()) {
     const needed = services.get(name)?.child("depends_on").keys ?? [];
     // In a circle, the last does not wait for the first.
-    await Promise.allSettled(needed.map((other) => done.get(other)));
-    if (underWay.size >= atOnceMax) await Promise.race([...underWay]);
+    await Promise.allSettled(needed.map((other) => done.get(other) ?? Promise.resolve()));
+    if (underWay.size >= atOnceMax) await Promise.race(underWay);
     if (hasFailed) break;
     const acting = act(name, at);
     const settled: Promise<void> = acting.then(
