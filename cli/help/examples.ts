@@ -30,8 +30,8 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster node update --availability drain web-1": "moves its tasks away, for maintenance",
     "muster node update --label-add zone=eu --label-rm old web-1": "changes its labels",
   },
-  "node promote": { "muster node promote web-1": "makes a manager of it" },
-  "node demote": { "muster node demote web-1": "makes a worker of it" },
+  "node promote": { "muster node promote m2": "a manager again, once its process is started" },
+  "node demote": { "muster node demote m2": "it hands over and ends; then it can be removed" },
   "node rm": { "muster node rm --force web-1": "forgets a node that will not come back" },
   "node ps": {
     "muster node ps": "tasks of the manager that answers",
@@ -139,10 +139,30 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster task inspect --format '{{.Status.State}} {{.Status.Err}}' web.1": "how the newest task of a slot is",
   },
   "swarm update": { "muster swarm update --autolock": "asks for a key when a manager starts" },
-  "swarm ca": { "muster swarm ca --rotate": "a new root certificate; nodes renew theirs one after another" },
+  "swarm ca": {
+    "muster swarm ca": "the root certificate",
+    "muster swarm ca --rotate": "a new one; nodes renew theirs one after another",
+    "muster swarm ca --rotate --ca-cert my.pem --ca-key my.key": "one of your own",
+    "muster swarm ca --rotate --ca-cert my.pem --external-ca protocol=cfssl,url=https://ca:8888/api/v1/cfssl/sign":
+      "one whose key is with a CFSSL server",
+  },
+  "cluster ls": { "muster cluster ls": "the cluster, and whether its root is being rotated" },
+  "cluster inspect": {
+    "muster cluster inspect --pretty default": "for people; says whom a rotation waits for",
+    "muster cluster inspect --format '{{.RootRotationInProgress}}' default": "one field",
+  },
+  "cluster update": {
+    "muster cluster update --certexpiry 720h --heartbeatperiod 10s default": "by swarmctl's flags",
+    "muster cluster update --rotate-join-token worker default": "a new token for workers",
+  },
   "swarm join-token": { "muster swarm join-token --rotate worker": "a new token; the old one is void" },
   "swarm unlock": { "muster swarm unlock": "asks for the key and unlocks a manager that was started" },
   "swarm unlock-key": { "muster swarm unlock-key --quiet": "the key alone" },
+  "cluster ls": { "muster cluster ls": "the cluster, and whether its root certificate is being rotated" },
+  "cluster inspect": { "muster cluster inspect --pretty default": "its settings and tokens, for people" },
+  "cluster update": {
+    "muster cluster update --certexpiry 720h --taskhistory 3 default": "shorter certificates, less history",
+  },
   "volume create": {
     "muster volume create --driver csi.example --type mount --sharing none --scope single data":
       "a volume of a CSI plugin",
