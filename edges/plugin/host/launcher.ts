@@ -237,13 +237,24 @@ class Launch {
     if (child !== null && !wasGone) {
       await new Promise<void>((resolve) => {
         this.#exitListeners.push(() => resolve());
-        child.kill("SIGKILL");
+        this.#killAll();
       });
-    }
+    } else this.#killAll();
     const said = this.#tail?.lastLines().at(-1) ?? "";
     this.abandon();
     const exit = wasGone ? ` (${this.#exit})` : "";
     return this.#failed(`${reason}${exit}${said === "" ? "" : `; it said: ${said}`}`);
+  }
+
+  /** With what it started: a plugin that did not come to serve has no tasks that have to go on. */
+  #killAll(): void {
+    const pid = this.#child?.pid;
+    if (pid === undefined) return;
+    try {
+      process.kill(-pid, "SIGKILL");
+    } catch {
+      // Nothing of it runs.
+    }
   }
 
   #failed(reason: string): LaunchOutcome {
@@ -252,7 +263,7 @@ class Launch {
 
   /** Lets go of everything of a launch that came to nothing. */
   abandon(): void {
-    if (this.#exit === null) this.#child?.kill("SIGKILL");
+    this.#killAll();
     this.#child?.stdout?.destroy();
     this.#tail?.close();
     rmSync(this.#socketDir, { recursive: true, force: true });

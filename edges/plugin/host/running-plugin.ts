@@ -109,7 +109,7 @@ export class HostedPlugin implements RunningPlugin {
   }
 
   async stop(graceMs: number): Promise<void> {
-    if (this.#how !== null) return;
+    if (this.#how !== null || this.#isReleased) return;
     const { channel, process } = this.#parts;
     const gone = new Promise<void>((resolve) => this.onExit(() => resolve()));
     const timeoutMs = Math.max(1, Math.min(graceMs, farewellTimeoutMs));

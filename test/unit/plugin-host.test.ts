@@ -1,0 +1,267 @@
+// The host of driver plugins over real processes: what well-behaved ones do, and what the others get.
+import { spawn } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { parseHandshake } from "../../edges/plugin/handshake.ts";
+import { parseLogLine } from "../../edges/plugin/host/log-line.ts";
+import { SetConfigRequest, TaskHandle, type TaskStats } from "../../proto/gen/nomad.ts";
+import { isPluginGone, isUnknownTask, type PluginAddress, type RunningPlugin } from "../../runtime/plugins.ts";
+import { isRecoverable } from "../../runtime/recoverable.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import { packed, pluginLab, rogue, taskConfig } from "../fixtures/plugin-launch.ts";
+import { isAlive, processesOf } from "../fixtures/processes.ts";
+import { until } from "../fixtures/until.ts";
+
+async function configured(plugin: RunningPlugin, config: Record<string, string> = {}): Promise<void> {
+  const msgpackConfig = packed(await plugin.driver.configSchema(), config);
+  await plugin.driver.setConfig(SetConfigRequest.create({ msgpackConfig, pluginApiVersion: "v0.1.0" }));
+}
+
+async function mockTask(plugin: RunningPlugin, id: string, config: Record<string, string | number | boolean>) {
+  return taskConfig(id, packed(await plugin.driver.taskConfigSchema(), config));
+}
+
+test("a handshake line is read, and one that is none is refused with what is wrong", (t) => {
+  const good = parseHandshake("1|2|unix|/tmp/plugin2975624763|grpc|");
+  t.like(good, {
+    kind: "handshake",
+    network: "unix",
+    endpoint: { path: "/tmp/plugin2975624763" },
+    certificateDer: null,
+  });
+  t.like(parseHandshake("1|2|tcp|127.0.0.1:10000|grpc"), { endpoint: { host: "127.0.0.1", port: 10_000 } });
+  // A seventh field, and a certificate that is too short to be one.
+  t.like(parseHandshake("1|2|unix|/s|grpc|short|true"), { kind: "handshake", certificateDer: null });
+  const refused: readonly (readonly [string, RegExp])[] = [
+    ["hello world", /printed "hello world"/],
+    ["", /printed ""/],
+    ["2|2|unix|/s|grpc|", /handshake has version "2"/],
+    ["1|1|unix|/s|grpc|", /version "1" of the driver protocol/],
+    ["1|2|unix|/s", /speaks "netrpc"/],
+    ["1|2|pipe|/s|grpc|", /listens on "pipe"/],
+    ["1|2|unix|relative|grpc|", /address "relative"/],
+    ["1|2|tcp|nowhere|grpc|", /address "nowhere"/],
+    [`1|2|unix|/s|grpc|${"A".repeat(60)}==`, /base64/],
+  ];
+  for (const [line, reason] of refused) {
+    const outcome = parseHandshake(line);
+    t.is(outcome.kind, "refused", line);
+    if (outcome.kind === "refused") t.regex(outcome.reason, reason);
+  }
+});
+
+test("a plugin's log lines keep their level and fields, and anything else is a line too", (t) => {
+  const json = '{"@level":"WARN","@message":"low","@module":"m","@timestamp":"x","free":3,"level":"sneaky"}';
+  t.deepEqual(parseLogLine(json), {
+    level: "warn",
+    message: "low",
+    fields: { module: "m", free: 3, level_: "sneaky" },
+    isPanic: false,
+  });
+  t.like(parseLogLine('{"@level":"trace","@message":7}'), { level: "debug", message: "7" });
+  t.like(parseLogLine('{"@level":4,"@message":"x"}'), { level: "debug", message: '{"@level":4,"@message":"x"}' });
+  t.like(parseLogLine("[ERROR] broke"), { level: "error", message: "broke" });
+  t.like(parseLogLine("panic: nil map"), { level: "error", isPanic: true });
+  t.like(parseLogLine("[1,2]"), { level: "debug", message: "[1,2]" });
+  t.true(parseLogLine("x".repeat(100_000)).message.length < 5_000);
+});
+
+for (const autoMtls of [false, true]) {
+  test(`a plugin is started, used and ended${autoMtls ? " over TLS that only the two of them can speak" : ""}`, async (t) => {
+    const lab = pluginLab(t);
+    const plugin = await lab.running({ autoMtls });
+    const { driver } = plugin;
+    t.is(plugin.address === null, autoMtls);
+    t.like(await driver.pluginInfo(), { name: "mock", pluginApiVersions: ["v0.1.0"] });
+    await configured(plugin);
+    await driver.init();
+    const fingerprint = await new Promise((resolve, reject) => {
+      const call = driver.fingerprint({
+        onMessage: (message) => {
+          call.cancel();
+          resolve(message);
+        },
+        onEnd: reject,
+      });
+    });
+    t.like(fingerprint, { healthDescription: "told to be healthy" });
+    const task = await mockTask(plugin, "a1/web/1", { run_for: "50ms", exit_signal: 9, oom_killed: true });
+    const { handle } = await driver.startTask(task);
+    t.is(TaskHandle.decode(handle).config?.id, "a1/web/1");
+    t.like((await driver.waitTask("a1/web/1")).result, { exitCode: 137, signal: 9, oomKilled: true });
+    await driver.destroyTask("a1/web/1", false);
+    t.true(isUnknownTask(await t.throwsAsync(driver.waitTask("a1/web/1"))));
+    const how = new Promise<string>((resolve) => plugin.onExit(resolve));
+    await plugin.stop(2_000);
+    t.is(await how, "exit code 0");
+    t.false(isAlive(plugin.pid));
+    t.deepEqual(readdirSync(join(lab.folder, "s")), []);
+    t.true(lab.lines.some(({ message, fields }) => message === "serving" && fields["module"] === "mock"));
+  });
+}
+
+const bad: Readonly<Record<string, readonly [string, RegExp]>> = {
+  "exits at once": ["echo went wrong >&2; exit 3", /ended before it shook hands \(exit code 3\); it said: went wrong/],
+  "prints garbage": ["head -c 300 /dev/urandom; echo; sleep 60", /printed/],
+  "prints garbage without an end": ["head -c 2000000 /dev/zero; sleep 60", /printed 65536 bytes and no handshake/],
+  "prints nothing": ["exec sleep 60", /did not shake hands within 700 ms/],
+  "speaks another version": ["echo '1|7|unix|/nowhere|grpc|'; exec sleep 60", /speaks version "7"/],
+  "listens nowhere": ["echo '1|2|unix|/nowhere/at/all|grpc|'; exec sleep 60", /cannot be reached/],
+  "ends after its handshake": ["echo '1|2|unix|/nowhere/at/all|grpc|'", /cannot be reached/],
+};
+
+for (const [what, [script, reason]] of Object.entries(bad)) {
+  test(`a plugin that ${what} is refused, and nothing of it is left`, async (t) => {
+    const lab = pluginLab(t, { startTimeoutMs: 700 });
+    const outcome = await lab.launch({ name: "bad", path: lab.script(script) });
+    t.is(outcome.kind, "failed");
+    if (outcome.kind === "failed") t.regex(outcome.reason, reason);
+    await until("the end of its processes", () => processesOf(lab.folder).length === 0);
+    t.deepEqual(readdirSync(join(lab.folder, "s")), []);
+  });
+}
+
+test("a file that is no executable is refused", async (t) => {
+  const lab = pluginLab(t);
+  t.like(await lab.launch({ path: "/etc/hostname" }), { kind: "failed" });
+  t.like(await lab.launch({ path: "/nowhere" }), { kind: "failed" });
+});
+
+test("a plugin that shows no certificate where one was asked for is refused", async (t) => {
+  const outcome = await pluginLab(t).launch({ ...rogue("no-tls"), autoMtls: true });
+  t.is(outcome.kind, "failed");
+  if (outcome.kind === "failed") t.regex(outcome.reason, /asked for TLS and shows no certificate/);
+});
+
+test("a plugin that dies in the middle of StartTask fails the call as gone, and its exit is told", async (t) => {
+  const lab = pluginLab(t);
+  const plugin = await lab.running({});
+  await configured(plugin);
+  const how = new Promise<string>((resolve) => plugin.onExit(resolve));
+  const task = await mockTask(plugin, "a1/web/1", { crash_at: "start" });
+  const waiting = plugin.driver.startTask(task);
+  t.true(isPluginGone(await t.throwsAsync(waiting)));
+  t.is(await how, "signal SIGKILL");
+  t.false(plugin.isConnected);
+});
+
+test("whether a start may be tried again is read from the status's details, and from the old result too", async (t) => {
+  const lab = pluginLab(t);
+  const plugin = await lab.running({});
+  await configured(plugin);
+  const start = async (config: Record<string, string | boolean>): Promise<RpcError> =>
+    t.throwsAsync<RpcError>(plugin.driver.startTask(await mockTask(plugin, "a1/web/1", config)));
+  const again = await start({ start_error: "no image", start_error_retryable: true });
+  t.like(again, { message: "no image", code: Status.FAILED_PRECONDITION });
+  t.true(isRecoverable(again));
+  t.false(isRecoverable(await start({ start_error: "no such user" })));
+
+  for (const [mode, recoverable] of [
+    ["retry", true],
+    ["fatal", false],
+    ["no-handle", false],
+  ] as const) {
+    const rogueOne = await lab.running(rogue(mode));
+    const error = await t.throwsAsync<RpcError>(rogueOne.driver.startTask(taskConfig("a1/web/1", new Uint8Array(0))));
+    if (mode !== "fatal" && mode !== "retry") t.regex(error.message, mode === "no-handle" ? /without a handle/ : /./);
+    t.is(isRecoverable(error), recoverable, mode);
+  }
+});
+
+test("an event of 64 MB ends its stream and nothing else, and is not taken in", async (t) => {
+  const plugin = await pluginLab(t).running(rogue("event"));
+  const before = process.memoryUsage().rss;
+  const error = await new Promise<RpcError | null>((resolve) => {
+    plugin.driver.taskEvents({ onMessage: () => t.fail("it was taken in"), onEnd: resolve });
+  });
+  t.is(error?.code, Status.RESOURCE_EXHAUSTED);
+  t.true(process.memoryUsage().rss - before < 48 * 1024 * 1024);
+  t.like(await plugin.driver.pluginInfo(), { name: "rogue" });
+});
+
+test("statistics that come faster than they are wanted wait in the plugin", async (t) => {
+  const plugin = await pluginLab(t).running(rogue("flood"));
+  const heard: TaskStats[] = [];
+  const before = process.memoryUsage().rss;
+  const call = plugin.driver.taskStats("a1/web/1", 400, { onMessage: (sample) => heard.push(sample), onEnd: () => {} });
+  await until("some samples", () => heard.length >= 5);
+  call.cancel();
+  const span = Number(heard.at(-1)?.timestamp?.seconds) - Number(heard[0]?.timestamp?.seconds);
+  t.true(heard.length <= 8 + span * 10, `${heard.length} samples`);
+  t.true(process.memoryUsage().rss - before < 64 * 1024 * 1024);
+  t.like(await plugin.driver.pluginInfo(), { name: "rogue" });
+});
+
+test("a plugin that floods its log is heard in part, and serves", async (t) => {
+  const lab = pluginLab(t);
+  const plugin = await lab.running(rogue("chatty"));
+  await until("some of its log", () => lab.lines.length > 0);
+  await until("word of what was left out", () => lab.lines.some(({ message }) => message.includes("left out")));
+  t.true(lab.lines.length < 10_000);
+  t.like(await plugin.driver.pluginInfo(), { name: "rogue" });
+});
+
+test("a plugin that was let go is found again, with its tasks, and not under another process's pid", async (t) => {
+  const lab = pluginLab(t);
+  const first = await lab.running({});
+  await configured(first);
+  await first.driver.startTask(await mockTask(first, "a1/web/1", { run_for: "1h" }));
+  const { address } = first;
+  t.not(address, null);
+  if (address === null) return;
+  first.release();
+  t.true(isAlive(address.pid));
+
+  t.like(await lab.launcher.reattach("mock", { ...address, startTicks: "1" }), { kind: "failed" });
+  t.true(isAlive(address.pid));
+
+  const again = await lab.launcher.reattach("mock", address);
+  t.is(again.kind, "running");
+  if (again.kind !== "running") return;
+  const waiting = again.plugin.driver.waitTask("a1/web/1");
+  await again.plugin.driver.stopTask("a1/web/1", 1_000, "SIGTERM");
+  t.is((await waiting).result?.signal, 15);
+  await again.plugin.stop(2_000);
+  t.false(isAlive(address.pid));
+  t.deepEqual(readdirSync(join(lab.folder, "s")), []);
+});
+
+test("a plugin outlives a host that is killed, and is found again", async (t) => {
+  const lab = pluginLab(t);
+  const host = spawn(
+    process.execPath,
+    [
+      "--disable-warning=ExperimentalWarning",
+      fileURLToPath(new URL("../fixtures/plugin-owner.ts", import.meta.url)),
+      lab.folder,
+    ],
+    { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, NODE_OPTIONS: "" } },
+  );
+  const address = await new Promise<PluginAddress>((resolve) => {
+    host.stdout.once("data", (line: Buffer) => resolve(JSON.parse(line.toString("utf8")) as PluginAddress));
+  });
+  host.kill("SIGKILL");
+  await new Promise((resolve) => host.once("exit", resolve));
+  const again = await lab.launcher.reattach("mock", address);
+  t.is(again.kind, "running");
+  if (again.kind !== "running") return;
+  // It logs into a file that is still there: a broken pipe would have killed a plugin made with Go.
+  await configured(again.plugin);
+  t.like(await again.plugin.driver.pluginInfo(), { name: "mock" });
+  await again.plugin.stop(2_000);
+  t.false(isAlive(address.pid));
+});
+
+test("a plugin that hangs is killed when its grace is over", async (t) => {
+  const lab = pluginLab(t);
+  const plugin = await lab.running({});
+  const how = new Promise<string>((resolve) => plugin.onExit(resolve));
+  const path = plugin.address?.address ?? "";
+  t.true(path.startsWith(lab.folder));
+  process.kill(plugin.pid, "SIGSTOP");
+  t.false(await plugin.isAnswering(300));
+  await plugin.stop(300);
+  t.is(await how, "signal SIGKILL");
+});
