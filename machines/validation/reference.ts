@@ -82,7 +82,7 @@ export function checkConfigReferences(container: ContainerSpec | null): Refusal 
   const credential = container?.privileges?.credentialSpec?.config ?? null;
   if (credential !== null && !configs.some(({ configId, runtime }) => configId === credential && runtime !== null)) {
     return invalid(
-      `CredentialSpec references config '${credential}', which is not in the container's configs with a runtime target`,
+      `CredentialSpec references config '${credential}', but that config isn't in config references with RuntimeTarget`,
     );
   }
   return null;

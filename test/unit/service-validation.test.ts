@@ -252,7 +252,7 @@ const moreRefusals: typeof refusals = [
     withContainer({
       privileges: Privileges.create({ credentialSpec: Privileges_CredentialSpec.create({ config: "c1" }) }),
     }),
-    "CredentialSpec references config 'c1', which is not in the container's configs with a runtime target",
+    "CredentialSpec references config 'c1', but that config isn't in config references with RuntimeTarget",
   ],
   ["another reserved kind", generic("attachment", null), 'Generic runtime: "attachment" is a reserved name'],
   [
