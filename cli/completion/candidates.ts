@@ -13,6 +13,20 @@ export interface Candidates {
 const none: Candidates = { words: [], files: false };
 const files: Candidates = { words: [], files: true };
 
+/** What `watch` and `history` can be asked of; a kind that an extension registered has a name of its own. */
+const objectKinds = [
+  "cluster",
+  "config",
+  "extension",
+  "network",
+  "node",
+  "resource",
+  "secret",
+  "service",
+  "task",
+  "volume",
+];
+
 /** Words in an operand's or a value's description, and what they stand for. */
 const kinds: Readonly<Record<string, readonly Completable[]>> = {
   CONFIG: ["config"],
@@ -73,6 +87,7 @@ function operandKinds({ completes, name, operands }: CommandDescription, at: num
 function literals({ operands }: CommandDescription, at: number): readonly string[] {
   const shown = operands.split(" ").filter((word) => word !== "");
   const word = shown[Math.min(at, shown.length - 1)] ?? "";
+  if (/\bKIND\b/.test(word)) return objectKinds;
   return word.split(/[[\]|.=]+/).filter((each) => /^[a-z][a-z-]*$/.test(each));
 }
 
@@ -88,10 +103,12 @@ async function ofKinds(
   return { words: [...also, ...verbs, ...names], files: isFiles };
 }
 
-async function flagValue(shell: Shell, { completes, name, value }: FlagDescription): Promise<Candidates> {
+async function flagValue(shell: Shell, { completes, help = "", name, value }: FlagDescription): Promise<Candidates> {
   const known = completes ?? (Object.hasOwn(flagValues, name) ? flagValues[name] : undefined);
   if (typeof known === "string") return ofKinds(shell, [known]);
   if (known !== undefined) return { words: known, files: false };
+  // Its help names the keys: `id=, name= or label=`.
+  if (name === "filter") return { words: help.match(/[a-z][a-z.-]*=/g) ?? [], files: false };
   return value === "FILE" || value === "PATH" || value === "SOCKET" ? files : none;
 }
 

@@ -20,6 +20,8 @@ _muster() {
       COMPREPLY+=("$line")
     fi
   done < <("\${words[0]}" completion words -- "\${words[@]:1:cword}" 2>/dev/null)
+  # A key waits for its value.
+  [[ \${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
   declare -F __ltrim_colon_completions >/dev/null && __ltrim_colon_completions "$cur"
   return 0
 }

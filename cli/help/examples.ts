@@ -158,11 +158,6 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "swarm join-token": { "muster swarm join-token --rotate worker": "a new token; the old one is void" },
   "swarm unlock": { "muster swarm unlock": "asks for the key and unlocks a manager that was started" },
   "swarm unlock-key": { "muster swarm unlock-key --quiet": "the key alone" },
-  "cluster ls": { "muster cluster ls": "the cluster, and whether its root certificate is being rotated" },
-  "cluster inspect": { "muster cluster inspect --pretty default": "its settings and tokens, for people" },
-  "cluster update": {
-    "muster cluster update --certexpiry 720h --taskhistory 3 default": "shorter certificates, less history",
-  },
   "volume create": {
     "muster volume create --driver csi.example --type mount --sharing none --scope single data":
       "a volume of a CSI plugin",

@@ -26,6 +26,8 @@ test("verbs, flags and words of flags are completed", async (t) => {
   t.deepEqual(await complete("service", "create", "--mode", "glo"), ["global", "global-job"]);
   t.deepEqual(await complete("service", "create", "--mode=glo"), ["--mode=global", "--mode=global-job"]);
   t.deepEqual(await complete("token", "w"), ["worker"]);
+  t.deepEqual(await complete("watch", "se"), ["secret", "service"]);
+  t.deepEqual(await complete("network", "ls", "--filter", "l"), ["label="]);
   t.deepEqual(await complete("nothing", "x"), []);
 });
 
