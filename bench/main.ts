@@ -1,10 +1,11 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
 import { failoverTable } from "./failover.ts";
+import { historyTable } from "./history.ts";
 import { listTasksTable } from "./list-tasks.ts";
 import { loadTables, type Load } from "./load.ts";
 import { logsTable } from "./logs.ts";
@@ -35,6 +36,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   logs: () => logsTable(short),
   stack: () => stackTable(short),
   list: () => listTasksTable(short),
+  history: () => historyTable(short),
 };
 
 if (only !== undefined && groups[only] === undefined) {

@@ -99,17 +99,25 @@ export class Writer {
 }
 
 export interface Watchable {
+  readonly environment: Environment;
   readonly telemetry: Telemetry;
   readonly watch: Watch;
   readonly replica: Replica;
   readonly apply: (record: Uint8Array) => void;
 }
 
-export async function watchable(writer: Writer): Promise<Watchable> {
+/** `onRecord`: told each record that makes the tasks. */
+export async function watchable(
+  writer: Writer,
+  onRecord: (record: Uint8Array) => void = () => undefined,
+): Promise<Watchable> {
   const telemetry = await createTelemetry({ service: "bench", level: "silent", otlpEndpoint: undefined });
   const replica = new Replica();
   const apply = (record: Uint8Array): void => void replica.apply(replica.version + 1, record);
-  for (const record of writer.creating()) apply(record);
+  for (const record of writer.creating()) {
+    apply(record);
+    onRecord(record);
+  }
   const clock = new SystemClock();
   const host = new Host({
     clock,
@@ -148,5 +156,5 @@ export async function watchable(writer: Writer): Promise<Watchable> {
     list: () => Promise.resolve([]),
     remove: () => Promise.resolve(),
   };
-  return { telemetry, replica, apply, watch: createWatch(env, { log, blobs }) };
+  return { environment: env, telemetry, replica, apply, watch: createWatch(env, { log, blobs }) };
 }

@@ -1,9 +1,20 @@
-/** Applies records of the log to a replica of the past, up to a version or until its owner has enough for now. */
-import type { Clock, Log } from "../../runtime/ports.ts";
+/**
+ * Applies records of the log to a replica of the past, up to a version or until its owner has enough for now. What comes
+ * from the log waits here and is applied a few milliseconds at a time: a log that is read as fast as it comes would keep
+ * everything else in this process waiting for it.
+ *
+ * R1: what waits is bounded: beyond it the log is not read, and later read on from there.
+ */
+import type { Clock, Log, Subscription, TimerHandle } from "../../runtime/ports.ts";
 import { LogBreak, type Replica } from "../../runtime/store/replica.ts";
 
 /** How long the log may hand over nothing, in milliseconds. */
 const silentMsMax = 5_000;
+/** Bytes of records that may wait; reading goes on when a quarter is left. Many times what one slice applies. */
+const waitingBytesMax = 4 * 1024 * 1024;
+/** What is applied in one go: until so many milliseconds have passed, or so many records where a clock stands still. */
+const sliceMs = 5;
+const sliceRecordsMax = 250;
 
 /**
  * `gap`: the next record is no longer kept. `broken`: the log does not fit together. `silent`: it does not answer.
@@ -13,47 +24,146 @@ export type Replayed = "reached" | "gap" | "broken" | "silent" | "stopped";
 
 /** Applies the records up to and including `to`. `isEnough` is asked after each. */
 export function replayTo(
-  { log, clock }: { readonly log: Log; readonly clock: Clock },
+  parts: { readonly log: Log; readonly clock: Clock },
   replica: Replica,
   to: number,
   isEnough: () => boolean = () => false,
 ): Promise<Replayed> {
   if (replica.version >= to) return Promise.resolve("reached");
-  return new Promise((resolve) => {
-    let isOver = false;
-    let seen = replica.version;
-    const end = (outcome: Replayed): void => {
-      if (isOver) return;
-      isOver = true;
-      clock.clearTimeout(looking);
-      // `read` may hand over before it has returned.
-      clock.soon(() => reading.unsubscribe());
-      resolve(outcome);
+  return new Promise((resolve) => new Replaying(parts, replica, to, isEnough, resolve).start());
+}
+
+class Replaying {
+  readonly #log: Log;
+  readonly #clock: Clock;
+  readonly #replica: Replica;
+  readonly #to: number;
+  readonly #isEnough: () => boolean;
+  readonly #resolve: (outcome: Replayed) => void;
+  /** Those from `#from` on wait; the others are applied. */
+  #waiting: Uint8Array[] = [];
+  #from = 0;
+  #bytes = 0;
+  /** The next sequence that is wanted of the log. */
+  #next: number;
+  /** Ends the reading that is under way; null while none is. */
+  #close: (() => void) | null = null;
+  #slice: TimerHandle | null = null;
+  #silence: TimerHandle | null = null;
+  #seen: number;
+  #hasGap = false;
+  #isOver = false;
+
+  constructor(
+    { log, clock }: { readonly log: Log; readonly clock: Clock },
+    replica: Replica,
+    to: number,
+    isEnough: () => boolean,
+    resolve: (outcome: Replayed) => void,
+  ) {
+    this.#log = log;
+    this.#clock = clock;
+    this.#replica = replica;
+    this.#to = to;
+    this.#isEnough = isEnough;
+    this.#resolve = resolve;
+    this.#next = replica.version + 1;
+    this.#seen = replica.version;
+  }
+
+  start(): void {
+    this.#silence = this.#clock.setTimeout(() => this.#look(), silentMsMax);
+    this.#read();
+  }
+
+  #read(): void {
+    /** False once this reading is to hand over nothing more. */
+    let isOpen = true;
+    let reading: Subscription | null = null;
+    const close = (): void => {
+      if (!isOpen) return;
+      isOpen = false;
+      this.#close = null;
+      // Not while it hands over; and `read` may hand over before it has returned.
+      this.#clock.soon(() => reading?.unsubscribe());
     };
-    const look = (): void => {
-      if (isEnough()) end("stopped");
-      else if (replica.version === seen) end("silent");
-      else {
-        seen = replica.version;
-        looking = clock.setTimeout(look, silentMsMax);
-      }
-    };
-    let looking = clock.setTimeout(look, silentMsMax);
-    const reading = log.read(replica.version + 1, {
+    this.#close = close;
+    reading = this.#log.read(this.#next, {
       onRecord: (sequence, data) => {
-        if (isOver || sequence !== replica.version + 1) return;
-        try {
-          replica.apply(sequence, data);
-        } catch (error) {
-          if (!(error instanceof LogBreak)) throw error;
-          end("broken");
-          return;
-        }
-        if (replica.version >= to) end("reached");
-        else if (isEnough()) end("stopped");
+        if (!isOpen || sequence !== this.#next) return;
+        this.#next += 1;
+        this.#waiting.push(data);
+        this.#bytes += data.length;
+        this.#work();
+        if (this.#bytes > waitingBytesMax || sequence === this.#to) close();
       },
       onCaughtUp: () => {},
-      onGap: () => end("gap"),
+      onGap: () => {
+        if (!isOpen) return;
+        this.#hasGap = true;
+        close();
+        this.#work();
+      },
     });
-  });
+  }
+
+  #work(): void {
+    this.#slice ??= this.#clock.setTimeout(() => {
+      this.#slice = null;
+      this.#apply();
+    }, 0);
+  }
+
+  #apply(): void {
+    if (this.#isOver) return;
+    const begun = this.#clock.now();
+    for (let count = 0; count < sliceRecordsMax && this.#from < this.#waiting.length; count += 1) {
+      const data = this.#waiting[this.#from] as Uint8Array;
+      this.#from += 1;
+      this.#bytes -= data.length;
+      try {
+        this.#replica.apply(this.#replica.version + 1, data);
+      } catch (error) {
+        if (!(error instanceof LogBreak)) throw error;
+        this.#end("broken");
+        return;
+      }
+      if (this.#replica.version >= this.#to) {
+        this.#end("reached");
+        return;
+      }
+      if (this.#isEnough()) {
+        this.#end("stopped");
+        return;
+      }
+      if (this.#clock.now() - begun >= sliceMs) break;
+    }
+    if (this.#from > sliceRecordsMax && this.#from > this.#waiting.length / 2) {
+      this.#waiting = this.#waiting.slice(this.#from);
+      this.#from = 0;
+    }
+    const isEmpty = this.#from === this.#waiting.length;
+    if (!isEmpty) this.#work();
+    else if (this.#hasGap) this.#end("gap");
+    const wantsMore = this.#close === null && !this.#hasGap && this.#next <= this.#to;
+    if (wantsMore && this.#bytes < waitingBytesMax / 4) this.#read();
+  }
+
+  #look(): void {
+    if (this.#isEnough()) this.#end("stopped");
+    else if (this.#replica.version === this.#seen) this.#end("silent");
+    else {
+      this.#seen = this.#replica.version;
+      this.#silence = this.#clock.setTimeout(() => this.#look(), silentMsMax);
+    }
+  }
+
+  #end(outcome: Replayed): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    for (const timer of [this.#slice, this.#silence]) if (timer !== null) this.#clock.clearTimeout(timer);
+    this.#close?.();
+    this.#waiting = [];
+    this.#resolve(outcome);
+  }
 }

@@ -106,7 +106,7 @@ async function replay(
   // What is written later belongs to those who follow.
   const to = request.until === null ? store.version : await versionAt(telling, request.until);
   const replica = await baseBefore(telling, Math.min(from, to));
-  // A telling whose end is before all that is kept has nothing to tell.
+  // Names of nodes as they are at the time.
   const names = { store: replica as Store };
   const story = new Story(
     {
@@ -119,10 +119,12 @@ async function replay(
     replica.all(kind),
   );
   const writer = new EntryWriter(sink, request.last, replica);
-  const listening = replica.watch((commit) => takeCommit(story, commit));
+  const listening = replica.watch((commit) => {
+    takeCommit(story, commit);
+    if (story.size >= entriesPerMessage) writer.take(story.flush());
+  });
   const isGone = (): boolean => call.signal.aborted;
-  const isEnough = (): boolean =>
-    isGone() || story.size >= entriesPerMessage || sink.bufferedBytes() > bufferedBytesMax;
+  const isEnough = (): boolean => isGone() || sink.bufferedBytes() > bufferedBytesMax;
   for (let target = to; ; target = store.version) {
     while (replica.version < target) {
       const outcome = await replayTo(telling, replica, target, isEnough);

@@ -2,6 +2,7 @@
 import {
   ClusterSpec,
   ConfigSpec,
+  ExecSpec,
   IssuanceStatus_State,
   NetworkSpec,
   NodeRole,
@@ -94,7 +95,20 @@ function volume({ spec, publishStatus, volumeInfo, pendingDelete }: Volume): Pla
 function service({ spec }: Service): Plain {
   if (spec === null) return null;
   const plain = ServiceSpec.toJson(spec) as { readonly [key: string]: Plain };
-  return spec.replicated === null ? plain : { ...plain, replicated: { replicas: spec.replicated.replicas } };
+  const counted = spec.replicated === null ? plain : { ...plain, replicated: { replicas: spec.replicated.replicas } };
+  const { kind = "", payload = null } = spec.task?.generic ?? {};
+  const exec = kind === "exec" && payload !== null ? execOf(payload.value) : null;
+  const task = plain["task"] as { readonly [key: string]: Plain } | undefined;
+  return exec === null ? counted : { ...counted, task: { ...task, generic: { kind }, exec } };
+}
+
+/** What our own driver's payload says; null when it is another's. */
+function execOf(payload: Uint8Array): Plain {
+  try {
+    return ExecSpec.toJson(ExecSpec.decode(payload)) as { readonly [key: string]: Plain };
+  } catch {
+    return null;
+  }
 }
 
 export function shownOf<Kind extends ToldKind>(kind: Kind, object: ToldObjects[Kind]): Plain {

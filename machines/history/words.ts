@@ -41,7 +41,17 @@ const known: Readonly<Record<string, Words | string>> = {
   "task.container.dnsConfig.search": "dns search",
   "task.container.dnsConfig.options": "dns option",
   "task.generic.kind": "driver",
-  "task.generic.payload.value": "driver settings",
+  "task.generic.payload": "driver settings",
+  "task.exec.command": "command",
+  "task.exec.args": { field: "args", sort: "line" },
+  "task.exec.env": { field: "env", sort: "assignments" },
+  "task.exec.dir": "workdir",
+  "task.exec.user": "user",
+  "task.exec.stopSignal": "stop signal",
+  "task.exec.stopGracePeriod": "stop grace period",
+  "task.exec.secrets": "secret",
+  "task.exec.configs": "config",
+  "task.exec.mounts": "mount",
   "task.resources.limits.nanoCpus": "cpu limit",
   "task.resources.limits.memoryBytes": "memory limit",
   "task.resources.reservations.nanoCpus": "cpu reservation",
@@ -119,10 +129,12 @@ type Record_ = { readonly [key: string]: Plain };
 
 /** How objects in lists, and objects that read as one, are written. */
 const texts: Readonly<Record<string, (value: Record_) => string>> = {
-  "task.container.mounts": ({ source, target, readonly, type }) =>
-    `${text(type, "bind").toLowerCase()} ${text(source)}:${text(target)}${readonly === true ? ":ro" : ""}`,
+  "task.container.mounts": mount,
+  "task.exec.mounts": mount,
   "task.container.secrets": ({ secretName, secretId, file }) => reference(secretName, secretId, file),
+  "task.exec.secrets": ({ secretName, secretId, file }) => reference(secretName, secretId, file),
   "task.container.configs": ({ configName, configId, file }) => reference(configName, configId, file),
+  "task.exec.configs": ({ configName, configId, file }) => reference(configName, configId, file),
   "task.networks": ({ target, aliases }) =>
     `${text(target)}${Array.isArray(aliases) ? ` as ${aliases.join(", ")}` : ""}`,
   networks: ({ target }) => text(target),
@@ -133,6 +145,10 @@ const texts: Readonly<Record<string, (value: Record_) => string>> = {
   "caConfig.externalCas": ({ url }) => text(url),
   "ipam.configs": ({ subnet, gateway }) => `${text(subnet)}${gateway === undefined ? "" : ` via ${text(gateway)}`}`,
 };
+
+function mount({ source, target, readonly, type }: Record_): string {
+  return `${text(type, "bind").toLowerCase()} ${text(source)}:${text(target)}${readonly === true ? ":ro" : ""}`;
+}
 
 function reference(name: Plain, id: Plain, file: Plain): string {
   const target = text((file as Record_ | undefined)?.["name"]);

@@ -163,7 +163,7 @@ test("a log that does not answer keeps nobody waiting for ever", async (t) => {
 const now = Date.UTC(2026, 0, 1, 12);
 
 test("any text is a moment, or refused as a mistake of the command line", (t) => {
-  const alphabet = fc.constantFrom(..."0123456789-:.TZ+ hmsnµu eE/\0é");
+  const alphabet = fc.constantFrom(...Array.from("0123456789-:.TZ+ hmsnµu eE/\0é"));
   const texts = fc.oneof(
     fc.string(),
     fc.string({ unit: alphabet, maxLength: 40 }),
