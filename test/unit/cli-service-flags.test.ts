@@ -215,6 +215,25 @@ test("of two values for one variable the later counts, and a file's come first",
   t.throws(() => newEnvironment({ "env-file": [file] }), { message: /'not a name' is not the name of a variable/ });
 });
 
+test("a service of processes has its secrets and configs by name, and says to its nodes' manager what to send", (t) => {
+  const lookups: Lookups = { network: (name) => name, secret: (name) => `id-${name}`, config: (name) => `id-${name}` };
+  const flags = { name: "p", driver: "exec", secret: ["a", "source=b,target=c"], config: ["k"] } as const;
+  const made = newSpec({ ...flags, secret: [...flags.secret], config: [...flags.config] }, ["sleep", "1"], lookups);
+  const filesOf = (of: typeof made) => {
+    const { configs, secrets } = ExecSpec.decode(of.task?.generic?.payload?.value ?? new Uint8Array());
+    return [
+      ...secrets.map(({ secretName, file }) => `${secretName}:${file?.name}`),
+      ...configs.map((each) => each.configName),
+    ];
+  };
+  const sent = (of: typeof made) => of.task?.resourceReferences.map(({ resourceId }) => resourceId);
+  t.deepEqual(filesOf(made), ["a:a", "b:c", "k"]);
+  t.deepEqual(sent(made), ["id-a", "id-b", "id-k"]);
+  const after = changedSpec(made, { "secret-rm": ["b"], "secret-add": ["d"], "config-rm": ["k"] }, lookups);
+  t.deepEqual(filesOf(after), ["a:a", "d:d"]);
+  t.deepEqual(sent(after), ["id-a", "id-d"]);
+});
+
 test("a process has only variables that have values, and takes settings of its own kind", (t) => {
   const flags = { name: "p", driver: "exec", env: ["A=1", "UNSET_IN_HERE"], user: "nobody", workdir: "/w" } as const;
   const before = newSpec({ ...flags, env: [...flags.env] }, ["sleep", "1"]);

@@ -264,6 +264,36 @@ test("x-muster makes a service of plain processes", async (t) => {
   );
 });
 
+test("a service of plain processes is granted secrets and configs, which its nodes are sent", async (t) => {
+  const { muster, write, service } = await stage(t);
+  const text = [
+    "services: {a: {command: sleep 600, x-muster: {driver: exec}, secrets: [p], configs: [{source: c, target: /etc/c}]}}",
+    "secrets: {p: {file: ./p}}",
+    "configs: {c: {content: green}}",
+  ].join("\n");
+  write("p", "hidden");
+  t.is((await muster("stack", "deploy", "-d", "-c", write("c.yaml", text), "s")).status, 0);
+  const task = service("s_a").spec?.task;
+  const { configs, secrets } = ExecSpec.decode(task?.generic?.payload?.value ?? new Uint8Array());
+  t.deepEqual(
+    secrets.map(({ file, secretName }) => [secretName, file?.name, file?.mode]),
+    [["s_p", "p", 0o444]],
+  );
+  t.deepEqual(
+    configs.map(({ configName, file }) => [configName, file?.name]),
+    [["s_c", "/etc/c"]],
+  );
+  t.deepEqual(
+    task?.resourceReferences.map(({ resourceId }) => resourceId),
+    [secrets[0]?.secretId, configs[0]?.configId],
+  );
+  t.regex((await muster("secret", "rm", "s_p")).remarks.join(), /secret 's_p' is in use by the following service: s_a/);
+  t.regex(
+    (await muster("stack", "deploy", "-d", "-c", write("c.yaml", text), "s")).lines.join(),
+    /Unchanged service/,
+  );
+});
+
 test("what a cluster has no use for is named once and does no harm", async (t) => {
   const { muster, write } = await stage(t);
   const text =
