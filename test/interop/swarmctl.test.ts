@@ -15,6 +15,7 @@ function told({ code, stdout, stderr }: Awaited<ReturnType<typeof swarmctl>>): s
   const plain = (text: string): string[] =>
     text
       .replaceAll(/\b[0-9a-z]{25}\b/g, "ID")
+      .replaceAll(/SWMKEY-1-[\w+/]+/g, "KEY")
       .replaceAll(/SWMTKN-1-\w+-ID|SWMTKN-1-\w+-\w+/g, "TOKEN")
       .replaceAll(/\d{4}-\d\d-\d\d[T ][\d:.]+ ?\S*( \+0000 UTC| UTC)?/g, "TIME")
       .replaceAll(/(Less than a second|\d+ seconds?|About a minute|\d+ minutes?) ago|\bnow\b/g, "RECENTLY")
@@ -38,6 +39,12 @@ const commands: readonly string[] = [
   "cluster update default --certexpiry 59m",
   "cluster update default --rotate-join-token worker",
   "cluster inspect default",
+  "cluster unlock-key default",
+  "cluster update default --autolock",
+  "cluster unlock-key default",
+  "cluster update default --rotate-unlock-key",
+  "cluster update default --autolock=false",
+  "cluster unlock-key default",
   "network ls",
   "network create --name back --driver overlay --subnet 10.9.0.0/24 --gateway 10.9.0.1",
   "network create --name back2 --driver overlay --subnet 10.9.0.0",

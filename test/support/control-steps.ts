@@ -570,3 +570,36 @@ add("services: what is refused", () => {
     step("ListServices", {}),
   ];
 });
+
+// A swarmd ends in a panic when a volume is made: it has no plugins. What comes before that can be compared.
+add("volumes: what is refused", () => {
+  const create = (name: string, more: Json): Step =>
+    step("CreateVolume", {
+      spec: { annotations: { name }, driver: { name: "d" }, accessMode: { mount: {} }, ...more },
+    });
+  return [
+    step("CreateVolume", {}),
+    create("", {}),
+    create("v", { driver: null }),
+    create("v", { accessMode: null }),
+    create("v", { accessMode: {} }),
+    create("v", { secrets: [{ key: "k", secret: "nothing" }] }),
+    create("v", {
+      secrets: [
+        { key: "k", secret: "nothing" },
+        { key: "l", secret: "nobody" },
+      ],
+    }),
+    step("GetVolume", {}),
+    step("GetVolume", { volumeId: "x" }),
+    step("UpdateVolume", {}),
+    step("UpdateVolume", { volumeId: "x" }),
+    step("UpdateVolume", { volumeId: "x", spec: {} }),
+    step("UpdateVolume", { volumeId: "x", spec: {}, volumeVersion: {} }),
+    step("RemoveVolume", {}),
+    step("RemoveVolume", { volumeId: "x" }),
+    step("RemoveVolume", { volumeId: "x", force: true }),
+    step("ListVolumes", {}),
+    step("ListVolumes", { filters: { names: ["v"], groups: ["g"], drivers: ["d"] } }),
+  ];
+});
