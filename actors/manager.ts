@@ -22,7 +22,9 @@ import type { NetworkDefaults } from "../machines/network-defaults.ts";
 import type { Blobs, LeaseBucket, Log } from "../runtime/ports.ts";
 import type { ServiceHandlers } from "../runtime/rpc.ts";
 import { Keyring } from "../runtime/store/keyring.ts";
+import { readersLeases } from "../runtime/store/readers-leases.ts";
 import { Replica } from "../runtime/store/replica.ts";
+import { fingerprint } from "../runtime/store/seal.ts";
 import { SealedBlobs } from "../runtime/store/sealed-blobs.ts";
 import { SealedBus } from "../runtime/store/sealed-bus.ts";
 import { SealedLog } from "../runtime/store/sealed-log.ts";
@@ -114,8 +116,9 @@ export interface Manager extends Running {
 }
 
 export function startManager(parts: ManagerParts): Manager {
-  const { leases, authority, advertise, onBroken, vault } = parts;
+  const { authority, advertise, onBroken, vault } = parts;
   const keyring = new Keyring(vault, parts.random.fork("keyring"));
+  const leases = readersLeases(parts.leases, keyring);
   // Whoever reads or writes the log or a snapshot does it through these, and never sees a sealed byte.
   const sealing = parts.random.fork("seal");
   const log = new SealedLog(parts.log, keyring, sealing);
@@ -200,16 +203,25 @@ export function startManager(parts: ManagerParts): Manager {
     settled: () => parts.bus.isUp() && progress.isHealthy(),
     addr: advertise,
   });
+  let handedLock = "";
   const membership = startMembership(environment, {
     addr: advertise,
     checksum: () => replica.checksum,
     keyring,
+    handedLock: () => handedLock,
+    isCurrent: () => leadership.follower.isCaughtUp(),
     trouble: () => dispatcher.trouble(),
   });
+  void leadership.follower.caughtUp().then(() => membership.look());
   const keyFetch = startKeyFetch(environment, keys);
   const logBroker = createLogBroker(environment);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
-  const ca = createCa(environment, authority);
+  const ca = createCa(environment, authority, {
+    onUnlockKeyGiven: (unlockKey) => {
+      handedLock = fingerprint(unlockKey);
+      membership.look();
+    },
+  });
   const controlSources: ControlSources = {
     leaderId: () => leadership.leader()?.managerId ?? "",
     authority,

@@ -18,6 +18,10 @@ export interface MembershipOptions {
   readonly checksum?: () => Uint8Array;
   /** The data keys that this manager has, which it tells the leader of. */
   readonly keyring?: Keyring;
+  /** Fingerprint of the unlock key that this life of the manager gave out last; empty: none. */
+  readonly handedLock?: () => string;
+  /** Whether the replica has reached the log's end; it always has when absent. Tell of it by `look`. */
+  readonly isCurrent?: () => boolean;
   /** What the own dispatcher thinks of its nodes: the leader moves nothing while a manager misses some. */
   readonly trouble?: () => { readonly missing: number; readonly isHolding: boolean };
 }
@@ -26,17 +30,31 @@ export interface MembershipOptions {
 const checksumsMax = 4_096;
 const proposeTimeoutMs = 2_000;
 
-export function startMembership(env: Environment, options: MembershipOptions): Running {
+export interface Membership extends Running {
+  /** What the record is to say has changed. */
+  look(): void;
+}
+
+export function startMembership(env: Environment, options: MembershipOptions): Membership {
   const { bus, store, telemetry, managerId, proposer } = env;
   const checksums = new Map<number, Uint8Array>();
   const ownChecksum = (): Uint8Array => options.checksum?.() ?? new Uint8Array();
 
+  /** What an earlier life gave out stays given. */
+  const handedLock = (): string => {
+    const own = options.handedLock?.() ?? "";
+    return own === "" ? (store.get("manager", managerId)?.handedLock ?? "") : own;
+  };
+
   const isRight = (): boolean => {
+    // Who still reads the past sees what he was then.
+    if (options.isCurrent?.() === false) return true;
     const node = store.get("node", managerId);
-    // Who has not read of his own node yet does not know whether he is a manager; one that was demoted is about to end.
-    if (node === undefined || isDemoted(node)) return true;
+    // A demoted manager is about to end, and must not be listed again meanwhile.
+    if (node !== undefined && isDemoted(node)) return true;
     const record = store.get("manager", managerId);
     if (record === undefined || !record.alive || record.addr !== options.addr) return false;
+    if (record.handedLock !== handedLock()) return false;
     const held = options.keyring?.keys ?? [];
     return record.heldKeys.length === held.length && record.heldKeys.every(({ id }, at) => id === held[at]?.id);
   };
@@ -63,6 +81,7 @@ export function startMembership(env: Environment, options: MembershipOptions): R
           addr: options.addr,
           alive: true,
           heldKeys: options.keyring?.held ?? [],
+          handedLock: handedLock(),
         });
         const operations = [Operation.create({ put: StoreObject.create({ manager }) })];
         // What failed is tried again by the chart; the store tells what became of it.
@@ -97,6 +116,7 @@ export function startMembership(env: Environment, options: MembershipOptions): R
   tell();
   let stopped = false;
   return {
+    look: tell,
     stop: () => {
       if (stopped) return;
       stopped = true;

@@ -11,19 +11,21 @@ function setUp(t: ExecutionContext, leaderless = false) {
   manager.leaderless = leaderless;
   const bus = testBus();
   const env = { ...manager.env, bus };
-  const membership = startMembership(env, { addr: "192.0.2.1:2377", checksum: () => manager.store.checksum });
+  const reading = { isCurrent: true };
+  const membership = startMembership(env, {
+    addr: "192.0.2.1:2377",
+    checksum: () => manager.store.checksum,
+    isCurrent: () => reading.isCurrent,
+  });
   t.teardown(() => membership.stop());
   const run = (ms: number): Promise<unknown> => manager.clock.run({ untilMs: manager.clock.now() + ms });
-  return { ...manager, manager, env, bus, run };
+  return { ...manager, manager, env, bus, run, membership, reading };
 }
 
 test("a manager beats and keeps its record in the log as it should be", async (t) => {
   const world = setUp(t, true);
   const { seed, run, store, bus } = world;
-  await run(5_000);
-  t.is(world.proposals.length, 0, "not before it has read that it is a manager");
-  seed("node", Node.create({ id: "m1", spec: NodeSpec.create({ desiredRole: NodeRole.MANAGER }) }));
-  await run(5_500);
+  await run(10_500);
   t.is(bus.published.length, 11, "whether or not the log takes anything");
   t.is(ManagerBeat.decode(bus.published[0]?.data ?? new Uint8Array()).addr, "192.0.2.1:2377");
   t.is(store.get("manager", "m1"), undefined);
@@ -36,6 +38,25 @@ test("a manager beats and keeps its record in the log as it should be", async (t
   const written = world.proposals.length;
   await run(10_000);
   t.is(world.proposals.length, written);
+});
+
+test("who still reads the past announces nothing, and who reads there that he was demoted never does", async (t) => {
+  const { membership, proposals, reading, run, seed, store } = setUp(t);
+  reading.isCurrent = false;
+  await run(2_000);
+  const before = proposals.length;
+  seed("manager", Manager.create({ id: "m1", addr: "192.0.2.1:2377", alive: false }));
+  await run(2_000);
+  t.is(proposals.length, before);
+  seed("node", Node.create({ id: "m1", spec: NodeSpec.create({ desiredRole: NodeRole.WORKER }) }));
+  reading.isCurrent = true;
+  membership.look();
+  await run(2_000);
+  t.false(store.get("manager", "m1")?.alive);
+  seed("node", Node.create({ id: "m1", spec: NodeSpec.create({ desiredRole: NodeRole.MANAGER }) }));
+  membership.look();
+  await run(2_000);
+  t.true(store.get("manager", "m1")?.alive);
 });
 
 test("replicas that differ at one version are reported, those that agree or lag are not", async (t) => {
