@@ -69,6 +69,32 @@ export interface EventLine {
   readonly now: number;
 }
 
+/** By the names of `docker events --format`, and the object itself as `object`. Null as `eventLine`. */
+export function eventFields(event: WatchMessage_Event, version: number, now: number): Record<string, unknown> | null {
+  const line = eventLine(event, { version, now, asJson: true, showsVersion: false });
+  const kind = eventKinds.find((name) => event.object?.[name] != null);
+  if (line === null || kind === undefined || event.object === null) return null;
+  const { action, id, object, time } = JSON.parse(line) as Record<string, unknown>;
+  const ms = Date.parse(String(time));
+  return {
+    Type: kind,
+    Action: action,
+    Actor: { ID: id, Attributes: new Map([["name", nameOf(kind, event.object)]]) },
+    Scope: "swarm",
+    Time: Math.floor(ms / 1_000),
+    TimeNano: ms * 1e6,
+    Version: version,
+    object,
+  };
+}
+
+function nameOf(kind: EventKind, object: Watched): string {
+  if (kind === "task") return object.task === null ? "" : taskName(object.task);
+  if (kind === "node") return object.node?.description?.hostname ?? "";
+  if (kind === "resource") return object.resource?.annotations?.name ?? "";
+  return describe(kind, object);
+}
+
 /** Null for an object of a kind that this command does not know. */
 export function eventLine(event: WatchMessage_Event, { version, asJson, showsVersion, now }: EventLine): string | null {
   const { object, oldObject } = event;

@@ -1,7 +1,8 @@
 /** `muster events`: one line for each object that is made, changed or removed. */
-import { WatchRequest_WatchEntry, type WatchActionKind } from "../proto/gen/messages.ts";
-import { command, formatOf, plainFormat, UsageError, type Command } from "./command.ts";
-import { eventKinds, eventLine, type EventKind } from "./event-lines.ts";
+import { WatchRequest_WatchEntry, type WatchActionKind, type WatchMessage_Event } from "../proto/gen/messages.ts";
+import { command, UsageError, type Command } from "./command.ts";
+import { eventFields, eventKinds, eventLine, type EventKind } from "./event-lines.ts";
+import { filled, readFormat, type Format } from "./format.ts";
 import { withManager } from "./manager-client.ts";
 import { everyAction, watch } from "./watching.ts";
 
@@ -14,25 +15,37 @@ function wantedKinds(filters: readonly string[]): readonly EventKind[] {
   });
 }
 
+function lineOf(event: WatchMessage_Event, version: number, format: Format, now: number): string | null {
+  if (format.kind !== "template") {
+    return eventLine(event, { version, asJson: format.kind !== "table", showsVersion: false, now });
+  }
+  const fields = eventFields(event, version, now);
+  return fields === null ? null : filled(format.template, fields);
+}
+
 export const events: Command = command({
   summary: "Prints what happens in the cluster, one line for each change of an object, until it is interrupted.",
   options: {
-    format: plainFormat,
+    format: { type: "string", value: "FORMAT", help: "json: one object a line, or a Go template" },
     filter: { type: "string", multiple: true, short: "f", value: "type=KIND", help: "only objects of this kind" },
   },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
-      const asJson = formatOf(values.format) === "json";
+      const format = readFormat(values.format);
+      const failure = Promise.withResolvers<never>();
       const entries = wantedKinds(values.filter ?? []).map((kind) =>
         WatchRequest_WatchEntry.create({ kind, action: everyAction as WatchActionKind }),
       );
       const watching = watch(client, entries, ({ events: told, version }) => {
         for (const event of told) {
-          const place = { version: version?.index ?? 0, asJson, showsVersion: false, now: shell.now() };
-          const line = eventLine(event, place);
-          if (line !== null) shell.print(line);
+          try {
+            const line = lineOf(event, version?.index ?? 0, format, shell.now());
+            if (line !== null) shell.print(line);
+          } catch (error) {
+            failure.reject(error as Error);
+          }
         }
       });
-      await watching.broken;
+      await Promise.race([watching.broken, failure.promise]);
     }),
 });

@@ -171,7 +171,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster token manager --rotate": "a new one for managers",
   },
   ca: { "muster ca > root.pem": "keeps it in a file" },
-  events: { "muster events --filter type=task --filter type=node": "changes of tasks and nodes" },
+  events: {
+    "muster events --filter type=task --filter type=node": "changes of tasks and nodes",
+    "muster events --format '{{.Type}} {{.Action}} {{.Actor.Attributes.name}}'": "a line of one's own for each",
+  },
   watch: {
     "muster watch task --filter service=web --action create,remove": "tasks of a service that come and go",
     "muster watch service --from 10m --format json": "what was changed in the last ten minutes, and from now on",

@@ -106,6 +106,23 @@ test("networks are filtered as Docker filters them", async (t) => {
   t.is((await muster("network", "inspect", "--format", "{{.Name}} {{.Scope}}", "back")).lines[0], "back swarm");
 });
 
+test("events are printed by a template of Docker's names; one that does not fit ends the command", async (t) => {
+  const { musterWith, muster, manager } = await served(t);
+  const first = Promise.withResolvers<string>();
+  const format = "{{.Type}} {{.Action}} {{.Actor.Attributes.name}} {{.Actor.ID}} {{.object.id}}";
+  void musterWith((line) => first.resolve(line), "events", "--filter", "type=node", "--format", format);
+  const bad = musterWith(() => undefined, "events", "--filter", "type=node", "--format", "{{.Nope}}");
+  const failed = { done: false };
+  void bad.then(() => (failed.done = true));
+  for (let turn = 0; turn < 100 && !failed.done; turn += 1) {
+    manager.seed("node", readyNode(`n${turn}`, `host${turn}`));
+    await muster("node", "ls", "-q");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  t.regex(await first.promise, /^node create host\d+ (n\d+) \1$/);
+  t.like(await bad, { status: 1 });
+});
+
 test("info sums the cluster up, by Docker's names where it has them", async (t) => {
   const { muster, manager } = await withServices(t);
   manager.seed("node", readyNode("n1", "alpha"));
