@@ -9,7 +9,7 @@ import { parseLogLine } from "../../edges/plugin/host/log-line.ts";
 import { SetConfigRequest, TaskHandle, type TaskStats } from "../../proto/gen/nomad.ts";
 import { isPluginGone, isUnknownTask, type PluginAddress, type RunningPlugin } from "../../runtime/plugins.ts";
 import { isRecoverable } from "../../runtime/recoverable.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { Status, type RpcError } from "../../runtime/rpc.ts";
 import { packed, pluginLab, rogue, taskConfig } from "../fixtures/plugin-launch.ts";
 import { isAlive, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";

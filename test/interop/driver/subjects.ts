@@ -1,0 +1,85 @@
+/**
+ * The drivers that the conformance suite runs against: ours; one made with HashiCorp's own plugin library, built here from
+ * `go-plugin/` where Go and its modules are to be had; and any that MUSTER_TEST_DRIVERS names (a JSON list of subjects).
+ */
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { mockDriver, protoDir } from "../../fixtures/plugin-launch.ts";
+import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
+
+export interface Subject {
+  readonly name: string;
+  readonly path: string;
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Of the driver itself. */
+  readonly config?: ConfigInput;
+  /** A task that runs for a minute or longer, and one that ends by itself with exit code 3. */
+  readonly lasting: ConfigInput;
+  readonly failing: ConfigInput;
+  /** A lasting task that no signal but the kill ends. */
+  readonly stubborn: ConfigInput;
+  /** The exit code and signal with which a lasting task ends after SIGTERM. */
+  readonly terminated: { readonly exitCode: number; readonly signal: number };
+  /** Tasks are found again by another process of the driver. */
+  readonly recovers: boolean;
+  readonly terminals: boolean;
+}
+
+const mock: Subject = {
+  name: "mock",
+  path: mockDriver,
+  lasting: { run_for: "1h" },
+  failing: { run_for: "20ms", exit_code: 3 },
+  stubborn: { run_for: "1h", ignores_stop: true },
+  terminated: { exitCode: 143, signal: 15 },
+  recovers: true,
+  terminals: false,
+};
+
+const goSource = fileURLToPath(new URL("go-plugin/", import.meta.url));
+/** Outside the tree, and kept from one run to the next: building takes a minute the first time. */
+const goBinary = join(tmpdir(), "muster-test", "go-sh");
+
+function goTool(): string | null {
+  const places = (process.env["PATH"] ?? "").split(":").map((folder) => join(folder, "go"));
+  return [...places, "/usr/local/go/bin/go"].find((path) => existsSync(path)) ?? null;
+}
+
+/** Null with the reason when it cannot be built here. */
+async function goDriver(): Promise<Subject | string> {
+  const go = goTool();
+  if (go === null) return "there is no Go";
+  try {
+    await mkdir(join(tmpdir(), "muster-test"), { recursive: true });
+    const env = { ...process.env, CGO_ENABLED: "0", GOFLAGS: "-buildvcs=false" };
+    await promisify(execFile)(go, ["build", "-o", goBinary, "."], { cwd: goSource, env, timeout: 170_000 });
+  } catch (error) {
+    return `it cannot be built: ${String(error).slice(0, 300)}`;
+  }
+  return {
+    name: "go-sh",
+    path: goBinary,
+    env: { MUSTER_PROTO_DIR: protoDir },
+    lasting: { command: "sleep 60" },
+    failing: { command: "exit 3" },
+    stubborn: { command: "trap '' TERM INT; while :; do sleep 1; done" },
+    terminated: { exitCode: 143, signal: 15 },
+    recovers: false,
+    terminals: false,
+  };
+}
+
+/** With what has to be skipped, and why. */
+export async function subjects(): Promise<{ readonly found: readonly Subject[]; readonly skipped: readonly string[] }> {
+  const named = JSON.parse(process.env["MUSTER_TEST_DRIVERS"] ?? "[]") as readonly Subject[];
+  const go = await goDriver();
+  return typeof go === "string"
+    ? { found: [mock, ...named], skipped: [`go-sh: ${go}`] }
+    : { found: [mock, go, ...named], skipped: [] };
+}
