@@ -34,7 +34,12 @@ export interface Ca extends Running {
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
 }
 
-export function createCa(env: Environment, authority: CertificateAuthority): Ca {
+export interface CaOptions {
+  /** Called when the cluster's unlock key is given to somebody. */
+  readonly onUnlockKeyGiven?: (unlockKey: Uint8Array) => void;
+}
+
+export function createCa(env: Environment, authority: CertificateAuthority, options: CaOptions = {}): Ca {
   const { store } = env;
   const random = env.random.fork("ca");
   /** Calls that wait for a node's certificate, by node id. */
@@ -122,6 +127,7 @@ export function createCa(env: Environment, authority: CertificateAuthority): Ca 
       GetUnlockKey() {
         const present = cluster();
         const unlockKey = unlockKeyOf(present) ?? new Uint8Array();
+        if (unlockKey.length > 0) options.onUnlockKeyGiven?.(unlockKey);
         return GetUnlockKeyResponse.create({ unlockKey, version: present.meta?.version ?? null });
       },
     },

@@ -102,15 +102,21 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
             if (!isStopped) hosted.actor.send({ type: "round.ended", reason });
           });
         },
-        look: () => look(),
+        look: ({ self }) => self.send({ type: "keys.looked", lacking: lacking() }),
       },
     }),
     "key-fetch",
     undefined,
   );
 
+  /** What was lacking at the last look: most records of managers change nothing of it. */
+  let seen = "";
+
   function look(): void {
     const ids = lacking();
+    const now = ids.join();
+    if (now === seen) return;
+    seen = now;
     missing.set(ids.length);
     hosted.actor.send({ type: "keys.looked", lacking: ids });
   }
@@ -188,12 +194,14 @@ export function startKeyRotation(env: Environment, { keyring, vault }: DataKeyPa
   );
   const look = (): void => hosted.actor.send({ type: "keys.seen", step: step() });
   const changing = keyring.onChange(look);
+  const relocking = vault.onRelock(look);
   const watching = store.watch(({ changes }) => {
     if (changes.some(({ table }) => table === "manager" || table === "cluster")) look();
   });
   look();
   return {
     stop: () => {
+      relocking.unsubscribe();
       changing.unsubscribe();
       watching.unsubscribe();
       hosted.stop();

@@ -3,7 +3,7 @@
  * locked as the cluster wants it. Begins before anything else of a manager; the store joins when there is one.
  */
 import { managerLockMachine } from "../machines/manager-lock.ts";
-import { parseUnlockKey, unlockKeyOf } from "../machines/unlock-key.ts";
+import { lockState, parseUnlockKey, unlockKeyOf, type LockState } from "../machines/unlock-key.ts";
 import { GetLockResponse, UnlockResponse, type Cluster, type LockService } from "../proto/gen/messages.ts";
 import type { Host } from "../runtime/host.ts";
 import type { Random, Telemetry } from "../runtime/ports.ts";
@@ -58,10 +58,11 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
   };
 
   /** Null while no cluster is known. */
-  const isRight = (): boolean | null => {
+  const stateOf = (): LockState | null => {
     const cluster = clusterOf();
     if (cluster === undefined || vault === null) return null;
-    return vault.lock === fingerprint(unlockKeyOf(cluster) ?? new Uint8Array());
+    const handed = [...(store?.all("manager") ?? [])].map(({ handedLock }) => handedLock);
+    return lockState(vault.lock, fingerprint(unlockKeyOf(cluster) ?? new Uint8Array()), handed);
   };
 
   const hosted = host.start(
@@ -98,8 +99,8 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
           }
         },
         look: ({ self }) => {
-          const right = isRight();
-          if (right !== null) self.send({ type: "lock.looked", isRight: right });
+          const state = stateOf();
+          if (state !== null) self.send({ type: "lock.looked", state });
         },
         announceOpen: () => {
           if (vault !== null) resolveOpen(vault);
@@ -115,6 +116,11 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
     undefined,
   );
 
+  const look = (): void => {
+    const state = stateOf();
+    if (state !== null) hosted.actor.send({ type: "lock.looked", state });
+  };
+
   return {
     isLocked: () => hosted.actor.getSnapshot().value === "locked",
     vault: () => vault,
@@ -122,12 +128,9 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
     follow: (followed) => {
       store = followed;
       watching = followed.watch(({ changes }) => {
-        if (!changes.some(({ table }) => table === "cluster")) return;
-        const right = isRight();
-        if (right !== null) hosted.actor.send({ type: "lock.looked", isRight: right });
+        if (changes.some(({ table }) => table === "cluster" || table === "manager")) look();
       });
-      const right = isRight();
-      if (right !== null) hosted.actor.send({ type: "lock.looked", isRight: right });
+      look();
     },
     handlers: {
       GetLock: () => GetLockResponse.create({ locked: hosted.actor.getSnapshot().value === "locked" }),

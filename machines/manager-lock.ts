@@ -1,20 +1,26 @@
 /**
  * The life of a manager's key file: whether this process can read it, and whether it is locked as the cluster wants it.
  *
- *   opening ─▶ open: settled ◀─▶ relocking ─▶ retrying
- *      │         ▲
+ *   opening ─▶ open: settled ─▶ unread ─▶ closing ─▶ relocking ─▶ settled
+ *      │         ▲                                       └▶ retrying
  *      └▶ locked ◀─▶ unlocking            opening, unlocking ─▶ damaged
  *
  * U1: nothing of a locked manager runs but the answer that it is locked.
  * U2: a wrong key changes nothing.
+ * U4: the file is locked by a key only some time after somebody was given that key: who switches autolock on or rotates the
+ *     key, and loses the manager on the way, still has what opens it.
  * U3: relocking writes the whole file anew, so it always opens with the key before or the key after, whatever dies when.
  */
 import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
+import type { LockState } from "./unlock-key.ts";
 
 export const managerLockTimes = {
   /** Until the file is written again that the disk did not take, in milliseconds. */
   retryMs: 5_000,
+  /** From the moment at which somebody was given the key until the file is locked by it, in milliseconds: the answer has to
+   *  reach him, whatever dies then. */
+  closeMs: 1_000,
 } as const;
 
 /** Keys are in no event: whoever inspects a machine sees its events. */
@@ -24,8 +30,7 @@ export type ManagerLockEvent =
   | { readonly type: "file.broken"; readonly reason: string }
   | { readonly type: "unlock.requested" }
   | { readonly type: "unlock.refused" }
-  /** Whether the file is locked by the key that the cluster has now. */
-  | { readonly type: "lock.looked"; readonly isRight: boolean }
+  | { readonly type: "lock.looked"; readonly state: LockState }
   | { readonly type: "relock.done" }
   | { readonly type: "relock.failed"; readonly reason: string };
 
@@ -50,8 +55,8 @@ export const managerLockMachine = setup({
     countWrongKey: assign(({ context }) => ({ wrongKeys: context.wrongKeys + 1 })),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
   },
-  guards: { isWrong: (_, { isRight }: { isRight: boolean }) => !isRight },
-  delays: { retryDelay: managerLockTimes.retryMs },
+  guards: { is: (_, { state, kind }: { state: LockState; kind: LockState }) => state === kind },
+  delays: { retryDelay: managerLockTimes.retryMs, closeDelay: managerLockTimes.closeMs },
 }).createMachine({
   id: "managerLock",
   context: { reason: "", wrongKeys: 0 },
@@ -101,8 +106,52 @@ export const managerLockMachine = setup({
           description: "On the disk the file is locked as the cluster wants it, as far as is known.",
           entry: "look",
           on: {
-            "lock.looked": [{ guard: { type: "isWrong", params: ({ event }) => event }, target: "relocking" }, {}],
+            "lock.looked": [
+              {
+                guard: { type: "is", params: ({ event }) => ({ state: event.state, kind: "wrong" }) },
+                target: "closing",
+              },
+              {
+                guard: { type: "is", params: ({ event }) => ({ state: event.state, kind: "unread" }) },
+                target: "unread",
+              },
+              {},
+            ],
           },
+        },
+        unread: {
+          description: "The cluster has another unlock key, which nobody was given yet: the file stays as it is. U4",
+          on: {
+            "lock.looked": [
+              {
+                guard: { type: "is", params: ({ event }) => ({ state: event.state, kind: "wrong" }) },
+                target: "closing",
+              },
+              {
+                guard: { type: "is", params: ({ event }) => ({ state: event.state, kind: "right" }) },
+                target: "settled",
+              },
+              {},
+            ],
+          },
+        },
+        closing: {
+          description:
+            "The key was given to somebody, or none is needed any more: the file is locked anew in a moment. U4",
+          on: {
+            "lock.looked": [
+              {
+                guard: { type: "is", params: ({ event }) => ({ state: event.state, kind: "unread" }) },
+                target: "unread",
+              },
+              {
+                guard: { type: "is", params: ({ event }) => ({ state: event.state, kind: "right" }) },
+                target: "settled",
+              },
+              {},
+            ],
+          },
+          after: { closeDelay: "relocking" },
         },
         relocking: {
           description: "The file is being written anew, under the cluster's unlock key or under none. U3",

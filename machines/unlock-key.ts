@@ -29,6 +29,20 @@ export function parseUnlockKey(text: string): Uint8Array | null {
 /** Whose key it is among the cluster's (SwarmKit's name of the role). */
 const unlockSubsystem = "swarm-manager";
 
+/** How a manager's key file stands to the cluster's unlock key. */
+export type LockState =
+  | "right"
+  /** It is locked by another one, or not at all. */
+  | "wrong"
+  /** The same, and nobody has been given the cluster's key yet: locked by it, nobody could open the file again. */
+  | "unread";
+
+/** Fingerprints; empty stands for no key. `handed`: of the keys that managers have given to somebody. */
+export function lockState(own: string, wanted: string, handed: Iterable<string>): LockState {
+  if (own === wanted) return "right";
+  return wanted === "" || [...handed].includes(wanted) ? "wrong" : "unread";
+}
+
 /** Null while autolock is off. */
 export function unlockKeyOf(cluster: Cluster | undefined): Uint8Array | null {
   return cluster?.unlockKeys.find(({ subsystem }) => subsystem === unlockSubsystem)?.key ?? null;

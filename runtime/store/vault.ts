@@ -8,7 +8,7 @@
  * V2: while it is locked on the disk, nothing of it stands there readable.
  */
 import { KeyFile, KeyFileContents, type DataKey, type Sealed } from "../../proto/gen/messages.ts";
-import type { Random } from "../ports.ts";
+import type { Random, Subscription } from "../ports.ts";
 import type { KeyStore } from "./keyring.ts";
 import { fingerprint, open, seal, type SealedFor } from "./seal.ts";
 
@@ -72,6 +72,7 @@ export class LockedVault {
 export class Vault implements KeyStore {
   readonly #disk: KeyFileDisk;
   readonly #random: Random;
+  readonly #onRelock = new Set<() => void>();
   #contents: KeyFileContents;
   /** What locks it on the disk; null: nothing does. */
   #unlockKey: Uint8Array | null;
@@ -108,7 +109,15 @@ export class Vault implements KeyStore {
   /** V1. From now on the disk has it under this key, or open for null. Throws what the disk throws, with nothing changed. */
   relock(unlockKey: Uint8Array | null): void {
     const isSame = (unlockKey === null ? "" : fingerprint(unlockKey)) === this.lock;
-    if (!isSame) this.#write(this.#contents, unlockKey);
+    if (isSame) return;
+    this.#write(this.#contents, unlockKey);
+    for (const listener of this.#onRelock) listener();
+  }
+
+  /** Called after the file was written under another lock. */
+  onRelock(listener: () => void): Subscription {
+    this.#onRelock.add(listener);
+    return { unsubscribe: () => this.#onRelock.delete(listener) };
   }
 
   #write(contents: KeyFileContents, unlockKey: Uint8Array | null): void {

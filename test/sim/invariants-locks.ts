@@ -1,7 +1,7 @@
 /**
  * What must hold of keys, beside `invariants.ts`.
  *
- * S24: a locked manager is opened by one of the unlock keys that the cluster has had, and by no other (workload-locks.ts).
+ * S24: a locked manager is opened by one of the unlock keys that somebody was given, and by no other (workload-locks.ts).
  * S25: nothing stands in the log or among the snapshots that is not sealed.
  * S26: when records begin to be written under another key, every living manager holds it.
  * S27: at rest each manager's key file is locked as the cluster wants it, all hold the key that the log is under, and that

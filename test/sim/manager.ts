@@ -12,12 +12,14 @@ import {
   DataKeysService,
   DispatcherService,
   GetDataKeysRequest,
+  GetUnlockKeyRequest,
   HealthService,
   NodeCAService,
   OperatorService,
   ResourceAllocatorService,
   WatchService,
   type Cluster,
+  type GetUnlockKeyResponse,
 } from "../../proto/gen/messages.ts";
 import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
 import { Host } from "../../runtime/host.ts";
@@ -59,6 +61,8 @@ export interface RunningManager {
   isLeading(): boolean;
   /** Fingerprint of what locks its key file; empty: nothing does. */
   lock(): string;
+  /** The unlock key, as somebody at this manager's machine is given it; empty: there is none. */
+  unlockKey(): Uint8Array;
   /** True once it listens. */
   isServing(): boolean;
   /** What it shows, and whom it trusts; null before it serves. */
@@ -173,6 +177,15 @@ function runManager(
     keyring: manager.keyring,
     isLeading: () => manager.leadership.isLeading(),
     lock: () => vault.lock,
+    unlockKey: () => {
+      if (cluster() === undefined) return new Uint8Array();
+      const answer = manager.services.ca.GetUnlockKey(GetUnlockKeyRequest.create({}), {
+        peer: { identity: null, local: true, address: "" },
+        signal: new AbortController().signal,
+        traceparent: "",
+      });
+      return (answer as GetUnlockKeyResponse).unlockKey;
+    },
     isServing: () => isServing,
     certificate: () => held,
     joinToken: () => cluster()?.rootCa?.joinTokens?.worker ?? null,

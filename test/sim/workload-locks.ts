@@ -79,6 +79,8 @@ export function unlockWhatIsLocked(options: {
   readonly locks: () => readonly ManagerLock[];
   /** The newest first. */
   readonly keys: () => readonly Uint8Array[];
+  /** Asks the managers that run for the key that they have now. */
+  readonly ask: () => void;
   readonly random: SimRandom;
   readonly mark: (name: string) => void;
   readonly onWrong: (claim: string) => void;
@@ -93,6 +95,7 @@ export function unlockWhatIsLocked(options: {
     }
   };
   options.every(roundMs, () => {
+    if (random.chance(0.5)) options.ask();
     for (const lock of locks()) {
       // He comes when he comes.
       if (!lock.isLocked() || random.chance(0.5)) continue;
@@ -102,7 +105,7 @@ export function unlockWhatIsLocked(options: {
         mark("unlock.wrong");
       }
       const opened = keys().findIndex((key) => tryKey(lock, key) === Status.OK);
-      if (opened < 0) onWrong("S24: a manager is locked by a key that the cluster never had");
+      if (opened < 0) onWrong("S24: a manager is locked by a key that nobody was given");
       else mark(opened === 0 ? "unlock.newest" : "unlock.older");
     }
   });

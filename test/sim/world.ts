@@ -7,7 +7,6 @@
 import type { Commit } from "../../runtime/store/store.ts";
 import type { ManagerLock } from "../../actors/manager-lock.ts";
 import { sameBytes } from "../../machines/session-message.ts";
-import { unlockKeyOf } from "../../machines/unlock-key.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
@@ -113,7 +112,7 @@ class World {
   #logs: LogWorkload | null = null;
   #certificates: CertificateWorkload | null = null;
   #locks: LockWorkload | null = null;
-  /** Every unlock key that the cluster has had, the newest first. */
+  /** Every unlock key that the operator was given, the newest first. */
   readonly #unlockKeys: Uint8Array[] = [];
   readonly #runs: RunCreations = new Map();
   #failure: string | null = null;
@@ -431,10 +430,12 @@ class World {
     return problem;
   }
 
-  #noteUnlockKey(store: Replica): void {
-    for (const cluster of store.all("cluster")) {
-      const key = unlockKeyOf(cluster);
-      const isKnown = key === null || this.#unlockKeys.some((known) => sameBytes(known, key));
+  /** Asks at each machine where a manager serves: nobody knows a key that he was not given. */
+  #askForUnlockKeys(): void {
+    for (const { process: each, running } of this.#managers) {
+      if (running === null || !each.isRunning || each.isPaused || !running.isServing()) continue;
+      const key = running.unlockKey();
+      const isKnown = key.length === 0 || this.#unlockKeys.some((known) => sameBytes(known, key));
       if (!isKnown) this.#unlockKeys.unshift(key);
     }
   }
@@ -455,6 +456,7 @@ class World {
           lock !== null && each.isRunning && !each.isPaused ? [lock] : [],
         ),
       keys: () => this.#unlockKeys,
+      ask: () => this.#askForUnlockKeys(),
       random: random.fork("unlock"),
       mark: (name) => trace.mark(name),
       onWrong: (claim) => this.#fail(claim),
@@ -503,7 +505,6 @@ class World {
       this.#newest = Math.max(this.#newest, commit.version);
       this.#demand(name, checkVersionGrows(commit, version));
       version = commit.version;
-      this.#noteUnlockKey(replica);
       // A loaded snapshot is no transaction: what led to it was seen by another replica, or never.
       if (commit.epoch === undefined) return;
       this.#watches.observe(commit);
