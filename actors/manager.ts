@@ -18,6 +18,7 @@ import {
   type WatchService,
 } from "../proto/gen/messages.ts";
 import type { LogBrokerLines, LogsLines } from "../proto/log-lines.ts";
+import { explainCertificate, type CertificateView } from "../machines/explain-certificate.ts";
 import type { NetworkDefaults } from "../machines/network-defaults.ts";
 import type { Blobs, LeaseBucket, Log } from "../runtime/ports.ts";
 import type { ServiceHandlers } from "../runtime/rpc.ts";
@@ -185,6 +186,12 @@ export function startManager(parts: ManagerParts): Manager {
     };
   }
 
+  function certificateView(nodeId: string): CertificateView {
+    const next = [...replica.all("cluster")][0]?.rootCa?.rootRotation?.caCert;
+    const nextIssuer = next === undefined ? null : authority.issuerName(new TextDecoder().decode(next));
+    return { manager: replica.get("manager", nodeId), nextIssuer };
+  }
+
   function knowledgeOf(orchestration: Orchestration, volumes: Volumes): LeaderKnowledge {
     return {
       explainTask: (id) => {
@@ -235,7 +242,7 @@ export function startManager(parts: ManagerParts): Manager {
   const operator = createOperator(environment, {
     ask: (question) =>
       askLeader(environment, { own: () => knowledge, leader: () => leadership.leader()?.managerId ?? null }, question),
-    explainNode: (node) => dispatcher.explain(node.id),
+    explainNode: (node) => [...dispatcher.explain(node.id), ...explainCertificate(node, certificateView(node.id))],
     leader: () => {
       const leader = leadership.leader();
       return leader === null ? null : { id: leader.managerId, epoch: leader.epoch };
