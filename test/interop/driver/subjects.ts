@@ -4,7 +4,7 @@
  */
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
+import { mkdir, rename } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -51,20 +51,31 @@ function goTool(): string | null {
   return [...places, "/usr/local/go/bin/go"].find((path) => existsSync(path)) ?? null;
 }
 
-/** Null with the reason when it cannot be built here. */
-async function goDriver(): Promise<Subject | string> {
+export type GoPlugin =
+  | { readonly kind: "built"; readonly path: string }
+  | { readonly kind: "absent"; readonly reason: string };
+
+/** The Go program, driver and host in one. */
+export async function goPlugin(): Promise<GoPlugin> {
   const go = goTool();
-  if (go === null) return "there is no Go";
+  if (go === null) return { kind: "absent", reason: "there is no Go" };
+  // Test files run at the same time: each builds into a place of its own, and moves it in one step.
+  const fresh = `${goBinary}.${process.pid}`;
   try {
     await mkdir(join(tmpdir(), "muster-test"), { recursive: true });
     const env = { ...process.env, CGO_ENABLED: "0", GOFLAGS: "-buildvcs=false" };
-    await promisify(execFile)(go, ["build", "-o", goBinary, "."], { cwd: goSource, env, timeout: 170_000 });
+    await promisify(execFile)(go, ["build", "-o", fresh, "."], { cwd: goSource, env, timeout: 170_000 });
+    await rename(fresh, goBinary);
   } catch (error) {
-    return `it cannot be built: ${String(error).slice(0, 300)}`;
+    return { kind: "absent", reason: `it cannot be built: ${String(error).slice(0, 300)}` };
   }
+  return { kind: "built", path: goBinary };
+}
+
+function goDriver(path: string): Subject {
   return {
     name: "go-sh",
-    path: goBinary,
+    path,
     env: { MUSTER_PROTO_DIR: protoDir },
     lasting: { command: "sleep 60" },
     failing: { command: "exit 3" },
@@ -78,8 +89,8 @@ async function goDriver(): Promise<Subject | string> {
 /** With what has to be skipped, and why. */
 export async function subjects(): Promise<{ readonly found: readonly Subject[]; readonly skipped: readonly string[] }> {
   const named = JSON.parse(process.env["MUSTER_TEST_DRIVERS"] ?? "[]") as readonly Subject[];
-  const go = await goDriver();
-  return typeof go === "string"
-    ? { found: [mock, ...named], skipped: [`go-sh: ${go}`] }
-    : { found: [mock, go, ...named], skipped: [] };
+  const go = await goPlugin();
+  return go.kind === "absent"
+    ? { found: [mock, ...named], skipped: [`go-sh: ${go.reason}`] }
+    : { found: [mock, goDriver(go.path), ...named], skipped: [] };
 }

@@ -3,6 +3,8 @@
 // at run time, so that it shares no code with what it tests.
 //
 //	MUSTER_PROTO_DIR=<tree>/proto go-driver
+//
+// See host.go for its other half.
 package main
 
 import (
@@ -60,8 +62,10 @@ func field(m protoreflect.Message, name protoreflect.Name) protoreflect.FieldDes
 	return found
 }
 
-func get(m protoreflect.Message, name protoreflect.Name) protoreflect.Value { return m.Get(field(m, name)) }
-func text(m protoreflect.Message, name protoreflect.Name) string            { return get(m, name).String() }
+func get(m protoreflect.Message, name protoreflect.Name) protoreflect.Value {
+	return m.Get(field(m, name))
+}
+func text(m protoreflect.Message, name protoreflect.Name) string { return get(m, name).String() }
 func set(m protoreflect.Message, name protoreflect.Name, value any) {
 	m.Set(field(m, name), protoreflect.ValueOf(value))
 }
@@ -112,8 +116,6 @@ func (d *driver) find(id string) (*task, error) {
 
 // The schema: one required attribute, `command`.
 func schema(m protoreflect.Message) {
-	attributes := get(sub(sub(m, "spec"), "object"), "attributes")
-	_ = attributes
 	object := sub(sub(m, "spec"), "object")
 	fields := object.Mutable(field(object, "attributes")).Map()
 	attr := fields.NewValue()
@@ -536,6 +538,9 @@ func (s *servable) GRPCServer(_ *plugin.GRPCBroker, server *grpc.Server) error {
 func main() {
 	logger = hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, JSONFormat: true, Output: os.Stderr, Name: "go-sh"})
 	load()
+	if len(os.Args) > 1 && os.Args[1] == "host" {
+		host(os.Args[2:])
+	}
 	d := &driver{tasks: map[string]*task{}}
 	go func() {
 		// Comes over GRPCStdio: the library takes over what Go calls standard output.

@@ -1,0 +1,60 @@
+// Our drivers under a host made with HashiCorp's own plugin library, which is what Nomad's agent is made with.
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import test from "ava";
+import { MockDriver } from "../../../drivers/mock/driver.ts";
+import { objectSpec } from "../../../edges/plugin/server/fields.ts";
+import { mockDriver, packed, protoDir } from "../../fixtures/plugin-launch.ts";
+import { goPlugin } from "./subjects.ts";
+
+const go = await goPlugin();
+
+interface Step {
+  readonly step: string;
+  readonly value: unknown;
+}
+
+for (const tls of [false, true]) {
+  const title = `a driver of ours runs under a stock plugin host${tls ? " that asks for TLS" : ""}`;
+  if (go.kind === "absent") {
+    test.skip(`${title}: ${go.reason}`, () => {});
+    continue;
+  }
+  test(title, async (t) => {
+    const { config, task } = new MockDriver();
+    const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
+    const { stdout } = await promisify(execFile)(
+      go.path,
+      [
+        "host",
+        ...(tls ? ["tls"] : []),
+        mockDriver,
+        hex(packed(objectSpec(config), {})),
+        hex(packed(objectSpec(task), { run_for: "200ms", exit_code: 5 })),
+      ],
+      { env: { ...process.env, MUSTER_PROTO_DIR: protoDir }, timeout: 60_000 },
+    );
+    const steps = Object.fromEntries(
+      stdout
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line) as Step)
+        .map(({ step, value }) => [step, value]),
+    ) as Readonly<Record<string, Record<string, unknown>>>;
+    t.like(steps["info"], { type: "DRIVER", pluginApiVersions: ["v0.1.0"], name: "mock" });
+    t.is(steps["schema"] as unknown, true);
+    if (!tls) t.is(steps["reattached"] as unknown, true);
+    t.like(steps["fingerprint"], { health: "HEALTHY" });
+    t.like(steps["handle"], { version: 1, state: "RUNNING", config: { id: "alloc/web/1" } });
+    t.regex(String(steps["again"]), /already started/);
+    t.deepEqual(steps["exit"], { result: { exitCode: 5 } });
+    const { task: status } = steps["inspected"] as { task: Record<string, unknown> };
+    t.like(status, { state: "EXITED", result: { exitCode: 5 } });
+    t.truthy(status["startedAt"]);
+    t.truthy(status["completedAt"]);
+    t.regex(String(steps["unknown"]), /code = Unknown desc = task not found for given id/);
+    t.like(steps["ended"], { exited: true, forced: false });
+    t.true(Number(steps["ended"]?.["ms"]) < 1_900, "it ends by itself, before it would be killed");
+    t.is(steps["logged"] as unknown, true);
+  });
+}
