@@ -37,6 +37,11 @@ export const history: Command = command({
     follow: { type: "boolean", short: "f", help: "goes on with what happens from now on" },
     format: { type: "string", value: "FORMAT", help: "json: one object a line" },
   },
+  examples: [
+    { line: "muster history service web", does: "what was done to a service, by whom, and what came of it" },
+    { line: "muster history node worker-1 --since 2h", does: "why a node was away" },
+    { line: "muster history service web -n 5 -f", does: "the last five changes, and those to come" },
+  ],
   run: ({ values, operands, shell }) =>
     withManager(shell, async ({ channel }) => {
       const asJson = formatOf(values.format) === "json";
