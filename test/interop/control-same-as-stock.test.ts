@@ -3,9 +3,24 @@
 import anyTest from "ava";
 import { startSwarmd, swarmkitMissing } from "../fixtures/swarmkit.ts";
 import { servedControl } from "../support/control.ts";
-import { controlSteps, sideAt } from "../support/control-steps.ts";
+import { sideAt, type Side, type Step } from "../support/control-side.ts";
+import { controlSteps } from "../support/control-steps.ts";
 
 const test = swarmkitMissing() === null ? anyTest.serial : anyTest.serial.skip;
+
+/** A stock manager changes services and its cluster object by itself, and then knows a version that we have not seen. */
+async function settled(
+  stock: Side,
+  method: string,
+  request: Step["request"],
+  wanted: RegExp | undefined,
+): Promise<string> {
+  for (let attempt = 1; ; attempt += 1) {
+    const answer = await stock.ask(method, request(stock));
+    if (answer !== "UNKNOWN update out of sequence" || wanted?.test(answer) === true || attempt === 5) return answer;
+    await stock.ask(method.replace(/^Update(\w+)$/, "List$1s"), {});
+  }
+}
 
 for (const { title, steps } of controlSteps) {
   test(`${title}: a stock manager answers the same`, async (t) => {
@@ -15,7 +30,7 @@ for (const { title, steps } of controlSteps) {
     const different: string[] = [];
     for (const [at, { method, request, differs }] of steps.entries()) {
       // One after the other: what the two know differs in ids alone.
-      const expected = await stock.ask(method, request(stock));
+      const expected = await settled(stock, method, request, differs?.stock);
       const answer = await ours.ask(method, request(ours));
       const isAsMeant =
         differs === null ? answer === expected : differs.stock.test(expected) && differs.ours.test(answer);

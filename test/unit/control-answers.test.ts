@@ -3,7 +3,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import test from "ava";
 import { servedControl } from "../support/control.ts";
-import { controlSteps, sideAt } from "../support/control-steps.ts";
+import { sideAt } from "../support/control-side.ts";
+import { controlSteps } from "../support/control-steps.ts";
 
 const transcript = new URL("../model/control-answers.txt", import.meta.url);
 /** Characters of a request that are shown: data of secrets is long. */
