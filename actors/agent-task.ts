@@ -59,7 +59,8 @@ export class TaskActor {
     this.#task = task;
     this.#status = task.status ?? TaskStatus.create({ state: TaskState.ASSIGNED });
     this.#driver = options.drivers.get(task.spec?.generic?.kind ?? "") ?? null;
-    if (this.#status.state <= TaskState.RUNNING) options.volumes.hold(task);
+    const wasGivenVolumes = this.#status.state > TaskState.PREPARING && this.#status.state <= TaskState.RUNNING;
+    if (wasGivenVolumes) options.volumes.hold(task);
     const input = { taskId: task.id, before: this.#status.state, desired: task.desiredState };
     this.#actor = machine.start(ports.host, `agent-task/${task.id}`, input, this.#owner());
   }

@@ -89,7 +89,7 @@ export class NodeVolumes implements Running {
     else this.#start(assignment, false);
   }
 
-  /** The task has the volumes that it was given until `release`. */
+  /** The task uses its volumes, or may, until `release`: it was given them in an earlier life of the agent, or now. */
   hold(task: Task): void {
     for (const { id } of task.volumes) {
       const users = this.#users.get(id) ?? new Set<string>();
@@ -149,6 +149,7 @@ export class NodeVolumes implements Running {
     for (const [taskId, { resolve, task }] of this.#waiting) {
       if (!task.volumes.every(({ id }) => this.#live(id)?.isReady === true)) continue;
       this.#waiting.delete(taskId);
+      this.hold(task);
       void this.#places(task).then((places) => resolve(this.volumesOf(task, places)));
     }
   }

@@ -18,7 +18,7 @@ import { effect } from "./effect.ts";
 export type NodeVolumeEvent =
   | { readonly type: "volume.wanted" }
   | { readonly type: "volume.unwanted" }
-  /** Whether a task that has not ended has it. */
+  /** Whether a task that has not ended was given it; one that still waits for it was not. */
   | { readonly type: "users.changed"; readonly isUsed: boolean }
   | { readonly type: "call.answered" }
   | { readonly type: "call.failed"; readonly reason: string; readonly failing: Failing }
@@ -117,8 +117,7 @@ export const nodeVolumeMachine = setup({
       on: { "volume.unwanted": { target: "looking", actions: "unwant" } },
     },
     used: {
-      description: "No longer wanted, and waits for the last task that has it. M2",
-      tags: ["ready"],
+      description: "No longer wanted, and waits for the last task that has it; no other gets it any more. M2",
       always: { guard: "isWanted", target: "ready" },
       on: {
         "users.changed": { target: "looking", actions: { type: "rememberUse", params: ({ event }) => event } },

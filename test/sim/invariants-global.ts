@@ -34,13 +34,15 @@ export function checkNodes(commit: Commit, store: Store, epochs: AssignmentEpoch
   return null;
 }
 
-/** S8. Tasks of simulations reserve nothing, so placement is all that there is to evict for. */
+/** S8. Tasks of simulations reserve nothing, so placement and cluster volumes are all that there is to evict for. */
 export function checkEvictions(commit: Commit, store: Store): string | null {
   const changed = new Set(commit.changes.map(({ object }) => object.id));
   for (const change of commit.changes) {
     if (change.table !== "task" || change.action !== "update" || change.old === null) continue;
     const { object: task, old } = change;
     if (!wasEvicted(task) || wasEvicted(old)) continue;
+    // Because of a volume that was being drained when that was decided.
+    if (task.volumes.length > 0) continue;
     // What it rested on may have changed behind it in the same transaction.
     if (changed.has(task.nodeId) || changed.has(task.serviceId)) continue;
     const node = store.get("node", task.nodeId);

@@ -22,6 +22,7 @@ import {
   type GetUnlockKeyResponse,
 } from "../../proto/gen/messages.ts";
 import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
+import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import { Host } from "../../runtime/host.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Peer } from "../../runtime/rpc.ts";
@@ -42,6 +43,8 @@ const readyTimeoutMs = 60_000;
 const fetchTimeoutMs = 5_000;
 
 export interface ManagerOptions {
+  /** The controllers of storage plugins; null when there is no storage. */
+  readonly csi: CsiSockets | null;
   readonly address: string;
   readonly trace: SimTrace;
   /** Addresses of all managers. */
@@ -95,7 +98,7 @@ export function bootManager(ports: SimPorts, options: ManagerOptions): void {
 function runManager(
   ports: SimPorts,
   host: Host,
-  { address, lock, onBroken, onGivenUp, peers, vault }: ManagerOptions & { lock: ManagerLock; vault: Vault },
+  { address, csi, lock, onBroken, onGivenUp, peers, vault }: ManagerOptions & { lock: ManagerLock; vault: Vault },
 ): RunningManager {
   const { clock, random, telemetry } = ports;
   const authority = simulatedAuthority(random.fork("authority"));
@@ -110,6 +113,7 @@ function runManager(
     leases: ports.leases("leases", leaseTtlMs),
     blobs: ports.blobs,
     authority,
+    ...(csi === null ? {} : { csi }),
     vault,
     fetchKeys: async (peer, keyId) => {
       const channel = ports.rpc.dial(peer, { nodeId: nodeId(ports), role: "swarm-manager", organization: "" });

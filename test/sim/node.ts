@@ -1,6 +1,6 @@
 /** One life of a simulated node's agent: the real agent's actors on simulated ports. */
 import { startAgent, type Agent } from "../../actors/agent.ts";
-import type { AgentPorts, Credentials, Dialer, TlsMaterial } from "../../actors/agent-ports.ts";
+import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from "../../actors/agent-ports.ts";
 import { Host } from "../../runtime/host.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
@@ -8,9 +8,35 @@ import { identityOf, simulatedAuthority } from "./authority.ts";
 import { agentDisk, type SimMachine } from "./machine.ts";
 import { traceTransitions } from "./transitions.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
+import { nodeCsi, type SimStorage } from "./storage.ts";
 import { taskKind } from "./workload.ts";
 
+/** S31: when a task starts, its volumes are mounted on its node. */
+function mounting(
+  driver: TaskDriver,
+  node: string,
+  { storage }: SimStorage,
+  onWrong: (claim: string) => void,
+): TaskDriver {
+  return {
+    ...driver,
+    start: (task) => {
+      for (const { path, source } of task.volumes ?? []) {
+        const isMounted = [...storage.volumes.values()].some(
+          ({ mounted }) => mounted.get(node)?.paths.has(path) === true,
+        );
+        if (!isMounted) onWrong(`S31: task ${task.id} starts on ${node} without ${source}, which is not at ${path}`);
+      }
+      return driver.start(task);
+    },
+  };
+}
+
 export interface NodeOptions {
+  /** Null: there is no storage, and no task mounts any. */
+  readonly storage: SimStorage | null;
+  /** Something that must hold does not. */
+  readonly onWrong: (claim: string) => void;
   readonly machine: SimMachine;
   readonly trace: SimTrace;
   /** Says that it can attach tasks to overlay networks, so that it is given some. */
@@ -21,7 +47,10 @@ export interface NodeOptions {
   readonly join: { readonly address: string; readonly token: string };
 }
 
-export function bootNode(ports: SimPorts, { handshake, hasOverlay, join, machine, trace }: NodeOptions): Agent {
+export function bootNode(
+  ports: SimPorts,
+  { handshake, hasOverlay, join, machine, onWrong, storage, trace }: NodeOptions,
+): Agent {
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
   traceTransitions(host, ports.name, trace);
@@ -53,7 +82,11 @@ export function bootNode(ports: SimPorts, { handshake, hasOverlay, join, machine
     join,
     hostname: ports.name,
     labels: {},
-    drivers: [machine.driver(taskKind, clock)],
+    drivers: [
+      machine.driver(taskKind, clock),
+      ...(storage === null ? [] : [mounting(machine.driver("exec", clock), ports.name, storage, onWrong)]),
+    ],
+    ...(storage === null ? {} : { csi: nodeCsi(ports, ports.name) }),
     networkDrivers: hasOverlay ? ["overlay"] : [],
   });
 }

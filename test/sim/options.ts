@@ -2,6 +2,7 @@
 import { noFaults, type NetworkFaults } from "../../runtime/sim/network.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import type { TaskHabits } from "./machine.ts";
+import type { StorageFaults } from "./storage.ts";
 
 /** Mean milliseconds between two faults of a kind; 0: never. */
 export interface FaultRates {
@@ -51,6 +52,10 @@ export interface SimOptions {
   readonly logOperations: number;
   /** Replacements of the root certificate and of tokens; 0: there are none. */
   readonly certificateOperations: number;
+  /** Operations with cluster volumes and services that mount them; 0: there is no storage. */
+  readonly volumeOperations: number;
+  /** Of the storage, while there are faults. */
+  readonly storage: StorageFaults;
   /** Agents that join when the others have run for a while. */
   readonly lateAgents: number;
 }
@@ -108,7 +113,21 @@ export function drawOptions(seed: number): SimOptions {
     looksBack: drawLooksBack(new SimRandom(`${seed}/options.history`)),
     logOperations: drawGlobalOperations(new SimRandom(`${seed}/options.logs`)),
     certificateOperations: drawCertificateOperations(new SimRandom(`${seed}/options.certificates`)),
+    ...drawVolumes(new SimRandom(`${seed}/options.volumes`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
+  };
+}
+
+function drawVolumes(random: SimRandom): Pick<SimOptions, "volumeOperations" | "storage"> {
+  const on = () => random.chance(0.35);
+  return {
+    volumeOperations: random.chance(0.5) ? 4 + random.below(12) : 0,
+    storage: {
+      delayMsMax: random.between(1, on() ? 3_000 : 100),
+      failure: on() ? random.between(0.02, 0.4) : 0,
+      lostAnswer: on() ? random.between(0.02, 0.4) : 0,
+      hanging: on() ? random.between(0.01, 0.1) : 0,
+    },
   };
 }
 
@@ -148,6 +167,7 @@ export function describeOptions(options: SimOptions): string {
     `networkOperations=${options.networkOperations}`,
     `rolloutOperations=${options.rolloutOperations}`,
     `placementOperations=${options.placementOperations}`,
+    `volumeOperations=${options.volumeOperations}`,
     `rebalanceOperations=${options.rebalanceOperations}`,
     `lockOperations=${options.lockOperations}`,
     `watchers=${options.watchers}`,

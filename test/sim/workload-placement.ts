@@ -30,7 +30,7 @@ import { Operations, type OperationsOptions } from "./operations.ts";
 import { taskKind } from "./workload.ts";
 
 /** Marks its services: they need not have all their tasks running when the cluster rests. */
-const choosyLabel = "sim.choosy";
+export const choosyLabel = "sim.choosy";
 const replicasMax = 6;
 /** Simulated nodes have 4 CPUs. */
 const reservedCpus = [0, 0, 1, 2, 3, 9] as const;

@@ -45,6 +45,9 @@ import { CertificateWorkload } from "./workload-certificates.ts";
 import { checkHeld, checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
 import { LockWorkload, unlockWhatIsLocked } from "./workload-locks.ts";
 import { checkRoot, findUntrusting, handshakeProblem } from "./invariants-certificates.ts";
+import { checkStorage, findStrayVolumes, findUnpublished } from "./invariants-volumes.ts";
+import { controllerSockets, SimStorage } from "./storage.ts";
+import { VolumeWorkload } from "./workload-volumes.ts";
 import { LogWorkload } from "./workload-logs.ts";
 import { Workload } from "./workload.ts";
 
@@ -112,6 +115,9 @@ class World {
   #logs: LogWorkload | null = null;
   #certificates: CertificateWorkload | null = null;
   #locks: LockWorkload | null = null;
+  #volumes: VolumeWorkload | null = null;
+  /** Null in a run without cluster volumes. */
+  readonly #storage: SimStorage | null;
   /** Every unlock key that the operator was given, the newest first. */
   readonly #unlockKeys: Uint8Array[] = [];
   readonly #runs: RunCreations = new Map();
@@ -123,6 +129,10 @@ class World {
     this.#options = options;
     this.#habits = { ...options.tasks };
     this.#simulation = new Simulation({ seed: options.seed, keepTrace });
+    this.#storage =
+      options.volumeOperations === 0
+        ? null
+        : new SimStorage(this.#simulation.ports("storage"), this.#simulation.trace, options.storage);
     this.#watches = new WatchWorkload({
       ports: this.#simulation.ports("watcher"),
       trace: this.#simulation.trace,
@@ -224,16 +234,22 @@ class World {
     this.#certificates.start();
     this.#locks = new LockWorkload({ ...access, operations: this.#options.lockOperations });
     this.#locks.start();
+    this.#volumes = new VolumeWorkload({ ...access, operations: this.#options.volumeOperations });
+    this.#volumes.start();
     this.#rebalanceNodes(access);
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
       agents: this.#agents.map(({ process: each }) => each),
       mayLoseTail: () => this.#mayLoseTail(),
-      losePower: (agent) => this.#agents.find(({ process: each }) => each === agent)?.machine.losePower(),
+      losePower: (agent) => {
+        this.#agents.find(({ process: each }) => each === agent)?.machine.losePower();
+        this.#storage?.storage.forgetMounts(agent.name);
+      },
     });
     await this.#runUntil(() => false, faultsMs);
     if (this.#failure !== null) return;
     faults.heal();
+    this.#storage?.heal();
     // What was acknowledged and lost is told again only by those who start anew: an operator would restart everything.
     if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0) {
       for (const { process: each } of [...this.#managers, ...this.#agents]) each.restart();
@@ -308,6 +324,12 @@ class World {
         [...nats.blobs.values()],
       ),
     );
+    const [{ running: some } = { running: null }] = this.#managers;
+    // What the storage was asked for by a history that is lost stays there, and nobody knows of it.
+    if (this.#storage !== null && some !== null && !this.#isTailLost) {
+      const nameOf = (nodeId: string) => some.store.get("node", nodeId)?.description?.hostname;
+      this.#demand("storage", findStrayVolumes(some.store, this.#storage.storage, nameOf));
+    }
     for (const { running, process: each } of this.#managers) {
       if (running === null) continue;
       this.#demand(each.name, checkSameState(running.store.version, running.store.stateHash(), this.#hashes));
@@ -323,6 +345,7 @@ class World {
     if (this.#placement?.isDone === false) return "the client of choosy services is not done";
     if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
     if (this.#logs?.isDone === false) return `O3: a subscription to output does not end: ${this.#logs.whyOpen()}`;
+    if (this.#volumes?.isDone === false) return "the client of volumes is not done";
     if (this.#locks?.isDone === false) return "the operator of locks is not done";
     if (this.#certificates?.isDone === false) return "the operator of certificates is not done";
     const behind = this.#watches.whyBehind();
@@ -345,6 +368,8 @@ class World {
       if (unsettled !== null) return `${each.name}: ${unsettled}`;
       const unallocated = findUnallocated(store) ?? (running.allocates() ? findLost(store, running.held) : null);
       if (unallocated !== null) return `${each.name}: ${unallocated}`;
+      const unpublished = this.#storage === null ? null : findUnpublished(store);
+      if (unpublished !== null) return `${each.name}: ${unpublished}`;
       const moving = findMovingRollout(store, this.#simulation.clock.now());
       if (moving !== null) return `${each.name}: ${moving}`;
       const unbalanced = this.#rebalance === null ? null : findUnbalanced(store, this.#simulation.clock.now());
@@ -377,6 +402,7 @@ class World {
         address,
         trace,
         peers: this.#managers.map((each) => each.address),
+        csi: this.#storage === null ? null : controllerSockets(ports),
         onLock: (lock) => (manager.lock = lock),
         onRunning: (running) => {
           manager.running = running;
@@ -404,6 +430,7 @@ class World {
       trace,
       habits: this.#habits,
     });
+    this.#storage?.serveNode(name);
     const join = { address: random.pick(this.#managers).address, token: this.#joinToken() };
     const each = this.#simulation.process(
       name,
@@ -413,6 +440,8 @@ class World {
           trace,
           join,
           hasOverlay: this.#options.networkOperations > 0,
+          storage: this.#storage,
+          onWrong: (claim) => this.#fail(claim),
           handshake: (address, ...shown) => this.#handshake(name, address, ...shown),
         }),
       this.#processOptions(name),
@@ -525,6 +554,7 @@ class World {
       // After a lost tail nodes run what nobody knows of any more.
       const isTailLost = (this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0;
       if (!isTailLost) this.#demand(name, rollouts.check(commit, replica));
+      if (!isTailLost && this.#storage !== null) this.#demand(name, checkStorage(this.#storage.storage));
       this.#demand(name, checkJobs(commit, replica));
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
         this.#demand(name, rebalance.check(commit, replica));
@@ -541,6 +571,10 @@ class World {
       // Hashed once the listeners are done, as everything else that reads the replica does.
       this.#demand(name, checkSameState(version, replica.stateHash(), this.#hashes));
     });
+  }
+
+  get #isTailLost(): boolean {
+    return (this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0;
   }
 
   #demand(name: string, claim: string | null): void {

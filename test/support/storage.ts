@@ -75,6 +75,7 @@ export class Storage {
   weather: Weather;
   isReady = true;
   readonly #options: StorageOptions;
+  readonly #busy = new Set<string>();
 
   constructor(options: StorageOptions = {}) {
     this.#options = options;
@@ -181,13 +182,13 @@ export class Storage {
           accessibleTopology: facts.zone === undefined ? null : CsiTopology.create({ segments: { zone: facts.zone } }),
         }),
       NodeStageVolume: (request) =>
-        this.#do("NodeStageVolume", request, () => {
+        this.#do("NodeStageVolume", { ...request, nodeId }, () => {
           const volume = this.#attachedVolume(request.volumeId, nodeId, request.publishContext);
           place(volume).staged = request.stagingTargetPath;
           return CsiNodeStageVolumeResponse.create();
         }),
       NodePublishVolume: (request) =>
-        this.#do("NodePublishVolume", request, () => {
+        this.#do("NodePublishVolume", { ...request, nodeId }, () => {
           const volume = this.#attachedVolume(request.volumeId, nodeId, request.publishContext);
           const known = place(volume);
           if (isStaging && known.staged !== request.stagingTargetPath)
@@ -197,7 +198,7 @@ export class Storage {
           return CsiNodePublishVolumeResponse.create();
         }),
       NodeUnpublishVolume: (request) =>
-        this.#do("NodeUnpublishVolume", request, () => {
+        this.#do("NodeUnpublishVolume", { ...request, nodeId }, () => {
           const volume = this.#volume(request.volumeId);
           if (volume.mounted.get(nodeId)?.paths.delete(request.targetPath) === true)
             this.#options.unmount?.(request.targetPath);
@@ -205,7 +206,7 @@ export class Storage {
           return CsiNodeUnpublishVolumeResponse.create();
         }),
       NodeUnstageVolume: (request) =>
-        this.#do("NodeUnstageVolume", request, () => {
+        this.#do("NodeUnstageVolume", { ...request, nodeId }, () => {
           const volume = this.#volume(request.volumeId);
           const known = volume.mounted.get(nodeId);
           if (known !== undefined && known.paths.size > 0)
@@ -222,9 +223,19 @@ export class Storage {
     for (const volume of this.volumes.values()) volume.mounted.delete(nodeId);
   }
 
+  /** One call at a time for a volume, on a node or at the storage itself: another is told to come again, as the interface has it. */
   async #do<Response>(method: string, request: unknown, work: () => Response): Promise<Response> {
-    await this.weather.before(method, request);
-    const response = work();
+    const { name, nodeId, volumeId } = request as { name?: string; nodeId?: string; volumeId?: string };
+    const subject = `${method.startsWith("Node") ? "node " : ""}${nodeId ?? ""}/${volumeId ?? `vol-${name}`}`;
+    if (this.#busy.has(subject)) throw new RpcError(Status.ABORTED, "another call for this volume is under way");
+    this.#busy.add(subject);
+    let response: Response;
+    try {
+      await this.weather.before(method, request);
+      response = work();
+    } finally {
+      this.#busy.delete(subject);
+    }
     this.done.set(method, (this.done.get(method) ?? 0) + 1);
     await this.weather.after(method, request);
     return response;
