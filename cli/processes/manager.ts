@@ -11,6 +11,7 @@ import {
 } from "../../actors/manager-certificate.ts";
 import { startManager, type Manager } from "../../actors/manager.ts";
 import { startManagerLock, type ManagerLock } from "../../actors/manager-lock.ts";
+import { raftMembership } from "../../actors/raft-membership.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
 import { ListenError } from "../../edges/grpc/listener.ts";
 import { createExternalCa } from "../../edges/cfssl/client.ts";
@@ -24,6 +25,7 @@ import {
   NodeCAService,
   NodeRole,
   OperatorService,
+  RaftMembershipService,
   ResourceAllocatorService,
   WatchService,
 } from "../../proto/gen/messages.ts";
@@ -295,6 +297,7 @@ function serve(manager: Manager, lock: ManagerLock, telemetry: ProcessTelemetry)
   server.add(DispatcherService, services.dispatcher);
   server.add(LogBrokerLines, services.logBroker);
   server.add(LogsLines, services.logs);
+  server.add(RaftMembershipService, raftMembership);
   server.add(HealthService, services.health);
   server.add(ControlService, services.control);
   server.add(WatchService, services.watch);

@@ -16,6 +16,7 @@ import {
   LogsService,
   NodeCAService,
   OperatorService,
+  RaftMembershipService,
   ResourceAllocatorService,
   WatchService,
 } from "../../proto/gen/messages.ts";
@@ -56,6 +57,7 @@ const resourceAllocator: Rows<typeof ResourceAllocatorService> = {
 const dataKeys: Rows<typeof DataKeysService> = { GetDataKeys: "manager" };
 const lock: Rows<typeof LockService> = { GetLock: "manager-or-local", Unlock: "manager-or-local" };
 
+const raftMembership: Rows<typeof RaftMembershipService> = { Join: "manager", Leave: "manager" };
 const health: Rows<typeof HealthService> = { Check: "manager-or-local" };
 const logs: Rows<typeof LogsService> = { SubscribeLogs: "manager-or-local" };
 const watch: Rows<typeof WatchService> = { Watch: "manager-or-local" };
@@ -82,6 +84,7 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(ResourceAllocatorService, resourceAllocator),
   ...byPath(DataKeysService, dataKeys),
   ...byPath(LockService, lock),
+  ...byPath(RaftMembershipService, raftMembership),
   ...byPath(HealthService, health),
   ...byPath(LogsService, logs),
   ...byPath(WatchService, watch),

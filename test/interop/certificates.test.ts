@@ -53,10 +53,8 @@ test("the root is rotated while an engine and an agent stay READY and their task
     "three nodes that are READY",
     async () => (await nodes(manager)).filter(({ status }) => status?.state === "READY").length === 3,
   );
-  await manager.muster(
-    ...["service", "create", "--detach", "--name", "web", "--replicas", "2", "--stop-grace-period", "1s"],
-    ...["bb:1", "sleep", "1000"],
-  );
+  const service = "service create --detach --name web --replicas 2 --stop-grace-period 1s bb:1 sleep 1000";
+  await manager.muster(...service.split(" "));
   await until("two tasks on the engine", async () => (await running(manager, "web")).length === 2);
   const before = (await running(manager, "web")).map(({ id }) => id).toSorted();
   const containers = (await engine.containers()).toSorted();
@@ -101,4 +99,13 @@ test("the root is rotated while an engine and an agent stay READY and their task
   await t.throwsAsync(late.join(oldToken, manager.address), { message: /does not match fingerprint/ });
   await late.docker("swarm", "leave", "--force").catch(() => {});
   await late.join(newToken, manager.address);
+});
+
+test("an engine with the manager's token is told what to do instead", async (t) => {
+  t.timeout(90_000);
+  const manager = await startManager(t);
+  const engine = await startEngine(t);
+  const token = await manager.muster("swarm", "join-token", "-q", "manager");
+  const error = await t.throwsAsync(engine.join(token, manager.address));
+  t.regex(error.message, /a Docker Engine cannot be a manager of this cluster: join it with the worker's token/);
 });

@@ -5,13 +5,21 @@ import { startDemotions } from "../../actors/demotions.ts";
 import { startMembership } from "../../actors/membership.ts";
 import { demotionMachine, demotionTimes } from "../../machines/demotion.ts";
 import { processLabel } from "../../machines/manager-role.ts";
+import { explainCertificate } from "../../machines/explain-certificate.ts";
 import {
+  Certificate,
   EngineDescription,
+  IssuanceStatus,
+  IssuanceStatus_State,
   Manager,
   Node,
   NodeDescription,
   NodeRole,
   NodeSpec,
+  NodeSpec_Membership,
+  NodeStatus,
+  NodeStatus_State,
+  NodeTLSInfo,
   UpdateNodeRequest,
 } from "../../proto/gen/messages.ts";
 import { settle } from "../../runtime/sim/clock.ts";
@@ -134,4 +142,30 @@ test("the certificate of a demoted manager opens what workers may use, and nothi
 test("the chart of a demotion begins with the end of a manager that is gone already", (t) => {
   const [snapshot] = initialTransition(demotionMachine, { nodeId: "m1", isGone: true });
   t.is(snapshot.value, "recording");
+});
+
+test("a node says what its certificate and its role wait for", (t) => {
+  const root = { subjectDer: Uint8Array.of(1), publicKeyDer: Uint8Array.of(2) };
+  const worker = (state: IssuanceStatus_State, fields: Partial<Node> = {}): Node =>
+    Node.create({
+      spec: NodeSpec.create({ membership: NodeSpec_Membership.ACCEPTED }),
+      certificate: Certificate.create({ status: IssuanceStatus.create({ state }) }),
+      ...fields,
+    });
+  const said = (node: Node, nextIssuer: typeof root | null, manager?: Manager): string =>
+    explainCertificate(node, { manager, nextIssuer })
+      .map(({ waitingFor }) => waitingFor)
+      .join("; ");
+  t.is(said(worker(IssuanceStatus_State.ISSUED), null), "");
+  t.regex(said(worker(IssuanceStatus_State.PENDING), null), /^the leader, or an external CA, to sign/);
+  t.regex(said(worker(IssuanceStatus_State.ROTATE), null), /^the node to renew its certificate, as it was told$/);
+  t.regex(said(worker(IssuanceStatus_State.ISSUED), root), /^its turn to renew/);
+  t.regex(said(worker(IssuanceStatus_State.ROTATE), root), /the root is being rotated$/);
+  const down = NodeStatus.create({ state: NodeStatus_State.DOWN });
+  t.regex(said(worker(IssuanceStatus_State.ROTATE, { status: down }), root), /to return or to be removed/);
+  const tlsInfo = NodeTLSInfo.create({ certIssuerSubject: root.subjectDer, certIssuerPublicKey: root.publicKeyDer });
+  const renewed = worker(IssuanceStatus_State.ISSUED, { description: NodeDescription.create({ tlsInfo }) });
+  t.is(said(renewed, root), "");
+  const ending = worker(IssuanceStatus_State.ISSUED, { role: NodeRole.MANAGER });
+  t.regex(said(ending, null), /its manager process to end/);
 });
