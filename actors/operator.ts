@@ -25,6 +25,7 @@ import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
 import { transact } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
 import { explainSubject } from "./explain-subject.ts";
+import { demandPast } from "./history/moment.ts";
 import type { HistoryPort } from "./history/history.ts";
 import { demandAnswer, type Asked } from "./leader-questions.ts";
 import { controlRollout } from "./rollout-control.ts";
@@ -96,6 +97,7 @@ export function createOperator(
 
       async FindVersion({ time }) {
         if (time === null) throw new RpcError(Status.INVALID_ARGUMENT, "a time is required");
+        demandPast(env, time);
         return findVersion({ log: sources.log, clock: env.clock }, time);
       },
 

@@ -22,7 +22,15 @@ import { snapshotDefaults, snapshotName, snapshotsToKeep } from "../runtime/stor
 import { mebibytes, table } from "./table.ts";
 import { serviceOf, watchable, Writer } from "./watching.ts";
 
-const columns = ["question", "records applied", "answer after", "records/s", "longest turn, CPU", "memory above rest"];
+const columns = [
+  "question",
+  "records applied",
+  "answer after",
+  "CPU",
+  "records/CPU second",
+  "longest turn, CPU",
+  "memory above rest",
+];
 
 /** Tasks that a record changes: what a busy cluster's reports of one moment are. */
 const eventsPerRecord = 3;
@@ -119,16 +127,19 @@ export async function historyTable(short: boolean): Promise<string> {
       let most = rest;
       const watching = setInterval(() => (most = Math.max(most, process.memoryUsage.rss())), 20);
       const turns = longestTurn();
-      const startedAt = performance.now();
+      const [startedAt, before] = [performance.now(), process.cpuUsage()];
       await ask();
       const ms = performance.now() - startedAt;
+      const { user, system } = process.cpuUsage(before);
+      const cpuMs = (user + system) / 1_000;
       const longestMs = turns.stop();
       clearInterval(watching);
       rows.push([
         question,
         String(applied),
         `${ms.toFixed(ms < 10 ? 1 : 0)} ms`,
-        applied === 0 ? "-" : Math.round(applied / (ms / 1_000)).toLocaleString("en"),
+        `${cpuMs.toFixed(0)} ms`,
+        applied < 1_000 ? "-" : Math.round(applied / (cpuMs / 1_000)).toLocaleString("en"),
         `${longestMs.toFixed(0)} ms`,
         mebibytes((most - rest) / 2 ** 20),
       ]);

@@ -16,17 +16,21 @@ export function unreadable(): RpcError {
   return new RpcError(Status.UNAVAILABLE, "the log does not answer: try again");
 }
 
+/** Throws OUT_OF_RANGE for a time that is still to come. */
+export function demandPast({ clock }: Pick<PastParts, "clock">, time: Timestamp): void {
+  if (timeMs(time) <= clock.now() + clockSkewMsMax) return;
+  const [meant, now] = [isoOf(timeMs(time)), isoOf(clock.now())];
+  throw new RpcError(Status.OUT_OF_RANGE, `${meant} is still to come: it is ${now}`);
+}
+
 /** Throws OUT_OF_RANGE for a moment that is still to come or of which nothing is kept. */
 export async function versionOf(
   parts: PastParts & { readonly store: Pick<Store, "version"> },
   moment: Moment,
 ): Promise<number> {
-  const { clock, store } = parts;
+  const { store } = parts;
   if ("time" in moment) {
-    if (timeMs(moment.time) > clock.now() + clockSkewMsMax) {
-      const [meant, now] = [isoOf(timeMs(moment.time)), isoOf(clock.now())];
-      throw new RpcError(Status.OUT_OF_RANGE, `${meant} is still to come: it is ${now}`);
-    }
+    demandPast(parts, moment.time);
     return (await findVersion(parts, moment.time)).version;
   }
   if (moment.version <= store.version) return moment.version;

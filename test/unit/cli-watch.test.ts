@@ -106,6 +106,8 @@ test("watch says what the manager says of it, and what cannot be understood", as
   t.is((await refused(t, "task", "--action", "delete")).status, 125);
   const future = await refused(t, "task", "--from", "4711");
   t.regex(future.remarks[0] ?? "", /versions are out of order: version 4711 has not happened yet/);
+  const later = await refused(t, "task", "--from", "2099-01-01T00:00:00Z");
+  t.regex(later.remarks[0] ?? "", /2099-01-01T00:00:00Z is still to come: it is \d{4}-/);
 });
 
 const names: Names = { id: (noun, text) => Promise.resolve(`${noun}/${text}`) };
