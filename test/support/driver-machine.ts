@@ -1,0 +1,294 @@
+/**
+ * A machine with driver plugins, on a simulated clock: processes that may be killed, tasks that outlive them, and a disk.
+ * What an agent sees of it are the ports of `actors/driver-plugin.ts`; each life of an agent gets its own, which go dead
+ * with it.
+ *
+ * It counts what must not happen: starts of a task beyond the first (`doubleStarts`).
+ */
+import type { DriverPluginPorts } from "../../actors/driver-plugin.ts";
+import {
+  CreateNetworkResponse,
+  ExecTaskResponse,
+  ExitResult,
+  FingerprintResponse,
+  FingerprintResponse_HealthState,
+  InspectTaskResponse,
+  PluginInfoResponse,
+  PluginType,
+  TaskHandle,
+  WaitTaskResponse,
+} from "../../proto/gen/nomad.ts";
+import { Host } from "../../runtime/host.ts";
+import { unknownTask, type DriverClient, type LaunchOutcome, type RunningPlugin } from "../../runtime/plugins.ts";
+import { RpcError, Status, type ReceivingCall } from "../../runtime/rpc.ts";
+import type { SimClock } from "../../runtime/sim/clock.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
+import { SimTrace } from "../../runtime/sim/trace.ts";
+
+interface MachineTask {
+  starts: number;
+  isAlive: boolean;
+  exit: { readonly exitCode: number; readonly signal: number } | null;
+  readonly watchers: (() => void)[];
+}
+
+export interface MachineHabits {
+  /** Chances of a plugin's death: at a launch, in the middle of StartTask (before, and after the task runs). */
+  readonly dieAtLaunch: number;
+  readonly dieBeforeStart: number;
+  readonly dieAfterStart: number;
+  /** Chance that a task ends by itself when it is started, within a minute. */
+  readonly endsByItself: number;
+  /** Chance that a stop is refused, and that a destroy is. */
+  readonly refuses: number;
+}
+
+class PluginProcess {
+  isAlive = true;
+  /** Of this process: the tasks that it knows. */
+  readonly known = new Set<string>();
+  readonly onDeath: (() => void)[] = [];
+}
+
+const nothing: ReceivingCall = { cancel: () => {}, pause: () => {}, resume: () => {} };
+const lost = (): RpcError => new RpcError(Status.UNAVAILABLE, "connection to the plugin ended");
+
+export class DriverMachine {
+  readonly tasks = new Map<string, MachineTask>();
+  readonly disk = new Map<string, Uint8Array>();
+  launches = 0;
+  configurations = 0;
+  readonly #clock: SimClock;
+  readonly #random: SimRandom;
+  readonly #habits: MachineHabits;
+  readonly #processes = new Map<number, PluginProcess>();
+  #isCalm = false;
+
+  constructor(clock: SimClock, random: SimRandom, habits: MachineHabits) {
+    this.#clock = clock;
+    this.#random = random;
+    this.#habits = habits;
+  }
+
+  get doubleStarts(): number {
+    return [...this.tasks.values()].filter(({ starts }) => starts > 1).length;
+  }
+
+  get livePlugins(): number {
+    return [...this.#processes.values()].filter(({ isAlive }) => isAlive).length;
+  }
+
+  /** No faults from now on. */
+  heal(): void {
+    this.#isCalm = true;
+  }
+
+  killPlugins(): void {
+    for (const process of this.#processes.values()) this.#die(process);
+  }
+
+  /** The ports of one life of an agent, and how it ends. */
+  life(): { readonly ports: DriverPluginPorts; readonly kill: () => void } {
+    let isAlive = true;
+    const clock = this.#clock.forProcess();
+    const random = this.#random.fork("life");
+    const telemetry = createSimTelemetry({ who: "agent", clock, random, trace: new SimTrace() });
+    const host = new Host({
+      clock,
+      telemetry,
+      onCrash: (_id, error) => {
+        throw error;
+      },
+    });
+    /** Nothing reaches a dead agent, and nothing it had under way goes on. */
+    const living = <Result>(work: () => Result | Promise<Result>): Promise<Result> =>
+      new Promise((resolve, reject) => {
+        this.#later(() => {
+          if (!isAlive) return;
+          Promise.resolve()
+            .then(work)
+            .then(
+              (result) => isAlive && resolve(result),
+              (error: unknown) => isAlive && reject(error as Error),
+            );
+        });
+      });
+    const ports: DriverPluginPorts = {
+      clock,
+      random,
+      telemetry,
+      host,
+      disk: {
+        load: async (name) => this.disk.get(name) ?? null,
+        save: (name, data) => living(() => void this.disk.set(name, data)),
+        remove: (name) => living(() => void this.disk.delete(name)),
+        list: async (prefix) => [...this.disk.keys()].filter((name) => name.startsWith(prefix)),
+      },
+      launcher: {
+        launch: (_binary, onSpawned) =>
+          living((): LaunchOutcome => {
+            this.launches += 1;
+            const pid = this.launches;
+            onSpawned(pid);
+            if (this.#happens("dieAtLaunch")) return { kind: "failed", reason: "it ended before it shook hands" };
+            const process = new PluginProcess();
+            this.#processes.set(pid, process);
+            return { kind: "running", plugin: this.#plugin(pid, process, living, () => isAlive) };
+          }),
+        reattach: (_name, { pid }) =>
+          living((): LaunchOutcome => {
+            const process = this.#processes.get(pid);
+            if (process?.isAlive !== true) return { kind: "failed", reason: "it is gone" };
+            return { kind: "running", plugin: this.#plugin(pid, process, living, () => isAlive) };
+          }),
+      },
+    };
+    return {
+      ports,
+      kill: () => {
+        isAlive = false;
+        host.stopAll();
+      },
+    };
+  }
+
+  #happens(what: keyof MachineHabits): boolean {
+    return !this.#isCalm && this.#random.next() < this.#habits[what];
+  }
+
+  #later(run: () => void): void {
+    this.#clock.setTimeout(run, 1 + this.#random.below(20));
+  }
+
+  #die(process: PluginProcess): void {
+    if (!process.isAlive) return;
+    process.isAlive = false;
+    for (const listener of process.onDeath.splice(0)) this.#later(listener);
+  }
+
+  #end(task: MachineTask, exitCode: number, signal: number): void {
+    if (!task.isAlive) return;
+    task.isAlive = false;
+    task.exit = { exitCode, signal };
+    for (const watcher of task.watchers.splice(0)) watcher();
+  }
+
+  #plugin(
+    pid: number,
+    process: PluginProcess,
+    living: <Result>(work: () => Result | Promise<Result>) => Promise<Result>,
+    isHeard: () => boolean,
+  ): RunningPlugin {
+    return {
+      pid,
+      address: { network: "unix", address: `/${pid}`, pid, startTicks: "1", logFile: "/log" },
+      driver: this.#driver(process, living),
+      get isConnected() {
+        return process.isAlive;
+      },
+      onExit: (listener) => void process.onDeath.push(() => isHeard() && listener("signal SIGKILL")),
+      isAnswering: async () => process.isAlive,
+      stop: async () => this.#die(process),
+      release: () => {},
+    };
+  }
+
+  #driver(
+    process: PluginProcess,
+    living: <Result>(work: () => Result | Promise<Result>) => Promise<Result>,
+  ): DriverClient {
+    const { tasks } = this;
+    /** A call that ends as lost when the plugin dies under it. */
+    const call = <Result>(work: () => Result | Promise<Result>): Promise<Result> =>
+      living(() => {
+        if (!process.isAlive) throw lost();
+        return Promise.race([
+          Promise.resolve().then(work),
+          new Promise<never>((_, reject) => process.onDeath.push(() => reject(lost()))),
+        ]);
+      });
+    const find = (id: string): MachineTask => {
+      const task = tasks.get(id);
+      if (task === undefined || !process.known.has(id)) throw unknownTask();
+      return task;
+    };
+    const answered = async (): Promise<void> => {};
+    return {
+      pluginInfo: () =>
+        call(() =>
+          PluginInfoResponse.create({
+            type: PluginType.DRIVER,
+            pluginApiVersions: ["v0.1.0"],
+            pluginVersion: "0.1.0",
+            name: "sim",
+          }),
+        ),
+      configSchema: () => call(() => null),
+      setConfig: () => call(() => void (this.configurations += 1)),
+      init: () => call(answered),
+      shutdown: () => call(answered),
+      taskConfigSchema: () => call(() => null),
+      capabilities: () => call(() => null),
+      fingerprint: (receiver) => {
+        this.#later(() => {
+          if (!process.isAlive) return;
+          receiver.onMessage(FingerprintResponse.create({ health: FingerprintResponse_HealthState.HEALTHY }));
+        });
+        return nothing;
+      },
+      taskEvents: () => nothing,
+      taskStats: () => nothing,
+      startTask: (config) =>
+        call(() => {
+          if (this.#happens("dieBeforeStart")) {
+            this.#die(process);
+            return new Promise<never>(() => {});
+          }
+          const task = tasks.get(config.id) ?? { starts: 0, isAlive: true, exit: null, watchers: [] };
+          task.starts += 1;
+          task.isAlive = true;
+          tasks.set(config.id, task);
+          process.known.add(config.id);
+          if (this.#happens("endsByItself"))
+            this.#clock.setTimeout(() => this.#end(task, 0, 0), this.#random.below(60_000));
+          if (this.#happens("dieAfterStart")) {
+            this.#die(process);
+            return new Promise<never>(() => {});
+          }
+          return { handle: TaskHandle.encode(TaskHandle.create({ version: 1, config })), networkOverride: null };
+        }),
+      recoverTask: (handle) =>
+        call(() => {
+          const id = TaskHandle.decode(handle).config?.id ?? "";
+          if (!tasks.has(id)) throw new RpcError(Status.UNKNOWN, "nothing of it is left");
+          process.known.add(id);
+        }),
+      waitTask: (id) =>
+        call(async () => {
+          const task = find(id);
+          if (task.isAlive) await new Promise<void>((resolve) => task.watchers.push(resolve));
+          return WaitTaskResponse.create({ result: ExitResult.create(task.exit ?? {}) });
+        }),
+      stopTask: (id) =>
+        call(() => {
+          if (this.#happens("refuses")) throw new RpcError(Status.UNKNOWN, "not now");
+          if (process.known.has(id)) this.#end(find(id), 143, 15);
+        }),
+      destroyTask: (id) =>
+        call(() => {
+          if (this.#happens("refuses")) throw new RpcError(Status.UNKNOWN, "not now");
+          // Found by its name, as a container is: also by a process that never heard of it.
+          const task = tasks.get(id);
+          if (task !== undefined) this.#end(task, 137, 9);
+          process.known.delete(id);
+        }),
+      inspectTask: () => call(() => InspectTaskResponse.create()),
+      signalTask: () => call(answered),
+      execTask: () => call(() => ExecTaskResponse.create()),
+      execTaskStreaming: () => ({ ...nothing, write: () => {}, finish: () => {}, bufferedBytes: () => 0 }),
+      createNetwork: () => call(() => CreateNetworkResponse.create()),
+      destroyNetwork: () => call(answered),
+    };
+  }
+}
