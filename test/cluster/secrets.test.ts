@@ -113,6 +113,7 @@ test.serial(
     await manager.muster("service", "rm", "web", "wrong", "binary");
     await until("no task's files", () => !isKept(second.id));
     await manager.muster("secret", "rm", "password-2");
+    for (const { output: log } of [agent.process, manager.process]) t.false(log.includes("canary-"), "no log has one");
     // Of the agent's disk, nothing ever held a secret but what the process itself wrote out.
     const found = execFileSync("sh", ["-c", `grep -rl canary- "${agent.dataDir}" || true`], { encoding: "utf8" });
     t.deepEqual(
