@@ -43,6 +43,7 @@ import { noCsiSockets, type CsiSockets } from "../runtime/csi-sockets.ts";
 import type { Environment, Running } from "./environment.ts";
 import { createHealth } from "./health.ts";
 import { createHistory } from "./history/history.ts";
+import { keyWarnings } from "./key-warnings.ts";
 import { startKeyManager } from "./key-manager.ts";
 import { answerQuestions, askLeader, type LeaderKnowledge } from "./leader-questions.ts";
 import { startLeadership, type Leadership } from "./leadership.ts";
@@ -250,7 +251,7 @@ export function startManager(parts: ManagerParts): Manager {
     log,
     history,
     addr: advertise,
-    warnings: () => parts.warnings,
+    warnings: () => [...parts.warnings, ...keyWarnings(environment, keys)],
     health: () => ({ healthy: progress.isHealthy(), progressAgeMs: progress.ageMs() }),
     sessions: () => [...dispatcher.sessions()].length,
   });

@@ -130,6 +130,10 @@ test.serial(
     listener.bus.subscribe(">", ({ subject, data }) => wire.push({ where: `on ${subject}`, bytes: Buffer.from(data) }));
 
     const leader = await startManager(t, { nats, args: ["--log-level", "debug"] });
+    const stranger = ["manager", "--data-dir", tempDir(t, "stranger"), "--listen", "127.0.0.1:0", "--nats", nats];
+    const turnedAway = await runMuster(stranger);
+    t.is(turnedAway.code, 1);
+    t.regex(turnedAway.stderr, /whose keys this manager does not have: join its cluster with --join/);
     const other = await startManager(t, { nats, join: leader, args: ["--log-level", "debug"] });
     const errors: Told[] = [];
     const refused = async (...args: string[]): Promise<void> => {
