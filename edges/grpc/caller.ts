@@ -1,6 +1,7 @@
 /** Works out who is at the other end of a socket. */
 import type { TLSSocket } from "node:tls";
 import type { Peer } from "../../runtime/rpc.ts";
+import { isCrossSigned } from "./cross-signed.ts";
 import type { Caller } from "./roles.ts";
 
 const localPeer: Peer = { identity: null, local: true, address: "" };
@@ -16,8 +17,8 @@ function isRole(text: string): text is "swarm-worker" | "swarm-manager" {
   return text === "swarm-worker" || text === "swarm-manager";
 }
 
-/** Reads the client certificate of a socket whose handshake is done. */
-export function callerOf(socket: TLSSocket): Caller {
+/** Reads the client certificate of a socket whose handshake is done. `rootPem`: the roots that it may come from. */
+export function callerOf(socket: TLSSocket, rootPem: string): Caller {
   // An IPv4 client of a dual-stack listener shows as ::ffff:a.b.c.d.
   const address = (socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
   const anonymous: Peer = { identity: null, local: false, address };
@@ -27,7 +28,8 @@ export function callerOf(socket: TLSSocket): Caller {
   if (subject === undefined && socket.getPeerX509Certificate() === undefined) {
     return { peer: anonymous, anonymous, rejection: null, isCertified: false };
   }
-  if (!socket.authorized) {
+  // A node keeps the certificate of a root that was to follow when that rotation is called off.
+  if (!socket.authorized && !isCrossSigned(socket, rootPem, null)) {
     // Typed as an Error; what Node really sets on a server's socket is OpenSSL's code, such as CERT_HAS_EXPIRED.
     const problem = socket.authorizationError as Error | string | null;
     const rejection = typeof problem === "string" ? problem : (problem?.message ?? "unknown reason");

@@ -1,5 +1,5 @@
 /**
- * The check of a manager's certificate while the cluster's root is rotated. The manager then shows a leaf of the new root
+ * The check of a certificate, a manager's or a node's, while the cluster's root is rotated. The manager then shows a leaf of the new root
  * with a certificate in which the old root vouches for the new one (docs/reference/swarm-worker-protocol.md §3.6). Both roots
  * have the same name, and SwarmKit's cross-certificate does not say which key signed it, so OpenSSL takes it for
  * self-signed and gives up: it is the one refusal of OpenSSL's that is looked at again here.
@@ -11,17 +11,25 @@ import { describeCertificate } from "../../runtime/pki/index.ts";
 /** More than any rotation makes. */
 const chainLengthMax = 8;
 
-/** True when the peer's chain leads to one of the roots after all, every certificate of it is valid now, and the first carries the name. */
-export function isCrossSigned(socket: TLSSocket, rootPem: string, serverName: string): boolean {
-  if (String(socket.authorizationError) !== "SELF_SIGNED_CERT_IN_CHAIN") return false;
+/** The peer's chain as it came, its own certificate first. */
+function chainOf(socket: TLSSocket): readonly X509Certificate[] {
   const chain: X509Certificate[] = [];
   let at = socket.getPeerX509Certificate();
   while (at !== undefined && chain.length < chainLengthMax) {
     chain.push(at);
     at = at.issuerCertificate;
   }
+  return chain;
+}
+
+/**
+ * True when OpenSSL refused the peer's chain for being self-signed, and it leads to one of the roots after all, with every
+ * certificate of it valid now. With `serverName` the first must carry that name.
+ */
+export function isCrossSigned(socket: TLSSocket, rootPem: string, serverName: string | null): boolean {
+  if (String(socket.authorizationError) !== "SELF_SIGNED_CERT_IN_CHAIN") return false;
+  const chain = chainOf(socket);
+  if (serverName !== null && chain[0]?.checkHost(serverName) === undefined) return false;
   const facts = describeCertificate(chain.map(String).join(""), rootPem);
-  return (
-    facts.kind === "certificate" && chain[0]?.checkHost(serverName) !== undefined && facts.verify(rootPem, Date.now())
-  );
+  return facts.kind === "certificate" && facts.verify(rootPem, Date.now());
 }

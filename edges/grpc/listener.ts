@@ -76,6 +76,7 @@ export async function listenTls(
   options: { readonly host: string; readonly port: number; readonly credentials: Credentials },
   onConnection: (socket: TLSSocket, caller: Caller) => void,
 ): Promise<TlsListener> {
+  let { rootPem } = options.credentials;
   const server = createTlsServer({
     ...secureContext(options.credentials),
     requestCert: true,
@@ -88,7 +89,7 @@ export async function listenTls(
     keepAlive: true,
     keepAliveInitialDelay: keepAliveMs,
   });
-  server.on("secureConnection", (socket) => onConnection(socket, callerOf(socket)));
+  server.on("secureConnection", (socket) => onConnection(socket, callerOf(socket, rootPem)));
   // Whoever fails the handshake hears it from TLS.
   server.on("tlsClientError", (_error, socket) => socket.destroy());
   await new Promise<void>((resolve, reject) => {
@@ -98,7 +99,10 @@ export async function listenTls(
   const address = server.address();
   return {
     port: typeof address === "object" && address !== null ? address.port : options.port,
-    setCredentials: (credentials) => server.setSecureContext(secureContext(credentials)),
+    setCredentials: (credentials) => {
+      rootPem = credentials.rootPem;
+      server.setSecureContext(secureContext(credentials));
+    },
     close: () => void server.close(),
   };
 }

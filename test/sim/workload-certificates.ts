@@ -45,10 +45,13 @@ export class CertificateWorkload {
     const { clusters } = await this.#client.call(ControlService.methods.ListClusters, list, "look at the root");
     const [cluster] = clusters;
     if (cluster === undefined) return;
-    const what = this.#random.pick(["forced", "forced", "own", "back", "tokens"] as const);
+    const drawn = this.#random.pick(["forced", "forced", "own", "back", "tokens"] as const);
     const present = cluster.rootCa?.caCert ?? new Uint8Array();
     // Only who has the key of the present root can call a rotation off with it.
     const isOwn = this.#own.some((root) => sameBytes(root, present));
+    // Called off while it is under way: else it would hardly ever be.
+    const mayCallOff = isOwn && cluster.rootCa?.rootRotation != null && this.#random.chance(0.6);
+    const what = mayCallOff ? "back" : drawn;
     if (what === "tokens") return this.#update(cluster, {}, what);
     if (what === "back" && isOwn)
       return this.#update(cluster, { signingCaCert: present, signingCaKey: keyOf(present) }, what);

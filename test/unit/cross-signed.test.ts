@@ -4,9 +4,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createServer } from "node:tls";
+import { connect as connectSocket, createServer } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { connectTls } from "../../edges/grpc/client.ts";
+import { listenTls } from "../../edges/grpc/listener.ts";
+import * as pki from "../../runtime/pki/index.ts";
 
 interface Certificates {
   readonly oldRoot: string;
@@ -118,6 +120,42 @@ async function connect(t: ExecutionContext, { chain, key }: Certificates, rootPe
   }
 }
 
+/** What a manager that trusts `rootPem` makes of a client with the chain; null: one of its own. */
+async function rejection(t: ExecutionContext, made: Certificates, rootPem: string): Promise<string | null> {
+  const server = await pki.createRoot();
+  const { csrPem, keyPem } = await pki.createKeyAndCsr();
+  const certificatePem = await pki.issue({
+    csrPem,
+    rootCertificatePem: server.certificatePem,
+    rootKeyPem: server.keyPem,
+    nodeId: "m",
+    role: "swarm-manager",
+    organization: "c",
+    validitySeconds: 3_600,
+    nowMs: Date.now(),
+  });
+  return new Promise((resolve, reject) => {
+    // Trusts nobody at first: what it is told later counts.
+    const credentials = { certificatePem, keyPem, rootPem: server.certificatePem };
+    void listenTls({ host: "127.0.0.1", port: 0, credentials }, (socket, caller) => {
+      socket.destroy();
+      resolve(caller.isCertified ? null : (caller.rejection ?? "no certificate"));
+    }).then((listener) => {
+      t.teardown(() => listener.close());
+      listener.setCredentials({ ...credentials, rootPem });
+      const client = connectSocket({
+        host: "127.0.0.1",
+        port: listener.port,
+        cert: made.chain,
+        key: made.key,
+        rejectUnauthorized: false,
+      });
+      client.on("error", () => {});
+      t.teardown(() => client.destroy());
+    }, reject);
+  });
+}
+
 const withOpenssl = spawnSync("openssl", ["version"]).status === 0 ? test : test.skip;
 
 withOpenssl(
@@ -139,3 +177,13 @@ withOpenssl("a cross-signed certificate for another name is refused", async (t) 
   t.regex(await connect(t, made, made.oldRoot), /its certificate is not trusted/);
   t.regex(await connect(t, made, made.newRoot), /its certificate is not trusted/);
 });
+
+withOpenssl(
+  "a node with a chain through a cross-certificate is one of the cluster for a manager of either root",
+  async (t) => {
+    const made = certificates(t, "swarm-worker");
+    t.is(await rejection(t, made, made.oldRoot), null);
+    t.is(await rejection(t, made, made.newRoot), null);
+    t.is(await rejection(t, made, made.strangeRoot), "SELF_SIGNED_CERT_IN_CHAIN");
+  },
+);
