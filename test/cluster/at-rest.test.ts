@@ -11,7 +11,7 @@ import { Keyring } from "../../runtime/store/keyring.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { SealedLog } from "../../runtime/store/sealed-log.ts";
 import { openVault, type Vault } from "../../runtime/store/vault.ts";
-import { runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
+import { freePort, runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
 import { natsServer, type TestServer } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -130,7 +130,15 @@ test.serial(
     listener.bus.subscribe(">", ({ subject, data }) => wire.push({ where: `on ${subject}`, bytes: Buffer.from(data) }));
 
     const leader = await startManager(t, { nats, args: ["--log-level", "debug"] });
-    const stranger = ["manager", "--data-dir", tempDir(t, "stranger"), "--listen", "127.0.0.1:0", "--nats", nats];
+    const stranger = [
+      "manager",
+      "--data-dir",
+      tempDir(t, "stranger"),
+      "--listen",
+      `127.0.0.1:${await freePort()}`,
+      "--nats",
+      nats,
+    ];
     const turnedAway = await runMuster(stranger);
     t.is(turnedAway.code, 1);
     t.regex(turnedAway.stderr, /whose keys this manager does not have: join its cluster with --join/);
