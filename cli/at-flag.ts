@@ -3,9 +3,12 @@
 /** Last words of commands that only read. */
 const readingWords = new Set(["ls", "list", "inspect", "ps", "services", "rollout", "why"]);
 
+/** Others that do, by their whole names. */
+const readingNames = new Set(["job history"]);
+
 /** Whether a command of that name, such as `service ls`, takes `--at`. */
 export function readsThePast(name: string): boolean {
-  return readingWords.has(name.slice(name.lastIndexOf(" ") + 1));
+  return readingNames.has(name) || readingWords.has(name.slice(name.lastIndexOf(" ") + 1));
 }
 
 export const atFlag = {
