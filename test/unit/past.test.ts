@@ -1,12 +1,14 @@
 import test from "ava";
 import fc from "fast-check";
 import { Pasts } from "../../actors/history/pasts.ts";
+import { replayTo } from "../../actors/history/replay.ts";
 import { Turns, waitingMax } from "../../actors/history/turns.ts";
 import { UsageError } from "../../cli/command.ts";
 import { parseMoment } from "../../cli/moment.ts";
 import { Node, NodeSpec, Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
-import type { Replica } from "../../runtime/store/replica.ts";
+import type { LogReader } from "../../runtime/ports.ts";
+import { Replica } from "../../runtime/store/replica.ts";
 import { snapshotName } from "../../runtime/store/snapshots.ts";
 import { testManager } from "../support/manager.ts";
 import { retainedOf } from "../support/retained.ts";
@@ -219,4 +221,42 @@ test("every time is read as it was written, to the nanosecond", (t) => {
   }
   t.like(parseMoment("2024-02-29", now), { time: { seconds: Date.UTC(2024, 1, 29) / 1_000 } });
   t.like(parseMoment("2026-01-01 11:00Z", now), { time: { seconds: now / 1_000 - 3_600 } });
+});
+
+test("a log that hands over everything at once is applied in slices, and what waits is bounded", async (t) => {
+  const { manager, settled } = world();
+  const message = "x".repeat(100_000);
+  for (let at = 1; at <= 150; at += 1) {
+    manager.seed(
+      "task",
+      Task.create({ id: "t", slot: at, status: TaskStatus.create({ message: `${at} ${message}` }) }),
+    );
+  }
+  let reads = 0;
+  let others = 0;
+  const replica = new Replica();
+  const log = {
+    ...retainedOf(manager).log,
+    read: (from: number, reader: LogReader) => {
+      reads += 1;
+      let isOpen = true;
+      manager.clock.setTimeout(() => {
+        // As a link that has much to read does it, within one turn.
+        for (let next = from; isOpen && next <= manager.records.length; next += 1) {
+          reader.onRecord(next, manager.records[next - 1] as Uint8Array);
+        }
+      }, 1);
+      return { unsubscribe: () => void (isOpen = false) };
+    },
+  };
+  const other = (): void => {
+    others += 1;
+    manager.clock.setTimeout(other, 0.1);
+  };
+  other();
+  // Reading on ends with the turn; until then what comes is passed over.
+  t.is(await settled(replayTo({ log, clock: manager.clock }, replica, 150)), "reached");
+  t.is(replica.stateHash(), manager.store.stateHash());
+  t.true(reads >= 3, `${reads} reads`);
+  t.true(others > 2);
 });
