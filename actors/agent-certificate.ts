@@ -268,7 +268,10 @@ export class CertificateActor {
       );
       const pending = this.#pending;
       const isIssued = status?.state === IssuanceState.ISSUED || status?.state === IssuanceState.ROTATE;
-      if (pending === null || certificate === null || !isIssued || !equal(certificate.csr, pending.csr)) {
+      if (pending !== null && certificate !== null && isIssued && !equal(certificate.csr, pending.csr)) {
+        return { type: "poll.superseded", reason: "the manager has issued a certificate for an older request" };
+      }
+      if (pending === null || certificate === null || !isIssued) {
         return {
           type: "poll.failed",
           reason: status?.err === undefined || status.err === "" ? "the certificate is not issued yet" : status.err,

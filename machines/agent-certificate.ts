@@ -13,6 +13,8 @@
  * C4: a certificate is taken only if it answers the newest request, byte for byte (the actor compares).
  * C5: who is told to renew sends a request after that, also where an earlier one is under way: its answer may come from
  *     the root that is being replaced.
+ * C6: a request that an older one overtook on its way is made again: the manager answers the one that it got last, and
+ *     would for ever. (SwarmKit's agent waits for ever.)
  */
 import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
@@ -27,6 +29,8 @@ export const certificateTimes = {
   renewalBackoffMsMax: 3_600_000,
   pollBackoffStepMs: 1_000,
   pollBackoffMsMax: 30_000,
+  /** After so many polls in vain another request's certificate is no matter of a manager that lags. C6 */
+  supersededPollsMin: 2,
   /** From being told to renew until doing so. */
   forcedDelayMs: 500,
   /** The clock is looked at at least this often, because a timer cannot wait for longer than 24 days nor see a suspended machine. */
@@ -49,6 +53,8 @@ export type AgentCertificateEvent =
   | { readonly type: "poll.expired" }
   /** Not issued yet, or the connection failed. */
   | { readonly type: "poll.failed"; readonly reason: string }
+  /** A certificate is there, and it answers another request than the newest. */
+  | { readonly type: "poll.superseded"; readonly reason: string }
   | {
       readonly type: "certificate.installed";
       readonly nodeId: string;
@@ -143,6 +149,7 @@ export const agentCertificateMachine = setup({
       context.role === "" && (definite || context.failures + 1 >= certificateTimes.joinAttemptsMax),
     mayTryAtOnce: ({ context }) => context.role !== "" && context.failures + 1 < certificateTimes.renewalBurst,
     isDue: ({ context }, { at }: { at: number }) => at >= context.renewAt,
+    isSurelySuperseded: ({ context }) => context.role !== "" && context.failures >= certificateTimes.supersededPollsMin,
     isForcedAgain: ({ context }) => context.isForcedAgain,
     lacksRole: ({ context }) => context.wantedRole !== "" && context.wantedRole !== context.role,
     isAnotherRole: ({ context }, { role }: { role: string }) => context.role !== "" && role !== context.role,
@@ -257,6 +264,14 @@ export const agentCertificateMachine = setup({
         "certificate.issued": "installing",
         "poll.expired": { target: "polling", reenter: true },
         "poll.failed": { target: "waiting-to-poll", actions: { type: "countFailure", params: reasonOf } },
+        "poll.superseded": [
+          {
+            guard: "isSurelySuperseded",
+            target: "waiting-to-renew",
+            actions: { type: "countFailure", params: reasonOf },
+          },
+          { target: "waiting-to-poll", actions: { type: "countFailure", params: reasonOf } },
+        ],
       },
     },
     "waiting-to-poll": {

@@ -157,3 +157,45 @@ test("what the disk holds can make the start a failure that says why", (t) => {
   t.is(failed.state.value, "failed");
   t.deepEqual(failed.effects.find(({ type }) => type === "announceFailure")?.params, { reason: "expired" });
 });
+
+test("who is told to renew while a request is under way sends another one after it", (t) => {
+  const asked = [{ type: "renewal.forced" }, "forcedDelay"] as const;
+  const told = after(
+    holding,
+    ...asked,
+    { type: "renewal.forced" },
+    accepted,
+    { type: "certificate.issued" },
+    installed,
+  );
+  t.is(told.state.value, "forced");
+  t.true(names(told).includes("announceIdentity"));
+  const done = after(
+    holding,
+    ...asked,
+    { type: "renewal.forced" },
+    accepted,
+    { type: "certificate.issued" },
+    installed,
+    "forcedDelay",
+    accepted,
+    { type: "certificate.issued" },
+    installed,
+  );
+  t.is(done.state.value, "valid");
+});
+
+test("a request that an older one overtook is made again, once it is sure that no manager merely lags", (t) => {
+  const superseded: AgentCertificateEvent = { type: "poll.superseded", reason: "older" };
+  const polling = [{ type: "renewal.forced" }, "forcedDelay", accepted] as const;
+  const first = after(holding, ...polling, superseded);
+  t.is(first.state.value, "waiting-to-poll");
+  const third = after(holding, ...polling, superseded, "pollBackoff", superseded, "pollBackoff", superseded);
+  t.is(third.state.value, "waiting-to-renew");
+  t.deepEqual(
+    names(
+      after(holding, ...polling, superseded, "pollBackoff", superseded, "pollBackoff", superseded, "renewalBackoff"),
+    ),
+    ["requestCertificate"],
+  );
+});
