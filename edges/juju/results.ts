@@ -1,0 +1,82 @@
+/**
+ * Results of requests, written once for both generations of clients: keys are given in kebab-case, and the encoder writes
+ * them as the request's shape wants them (`charm-url` → `CharmURL`).
+ *
+ *  - A key that begins with a capital letter stays as it is in both shapes (`NotifyWatcherId`).
+ *  - Keys that are data (names of applications, ids of machines, annotations) are given with `keyed`.
+ *  - A part that looks the same in both shapes whatever its keys are is given with `verbatim`.
+ */
+
+export type Json =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly Json[]
+  | { readonly [key: string]: Json | undefined }
+  | Keyed
+  | Verbatim;
+
+/** A map whose keys are data; its values are written in the request's shape. */
+export class Keyed {
+  readonly entries: { readonly [key: string]: Json | undefined };
+  constructor(entries: { readonly [key: string]: Json | undefined }) {
+    this.entries = entries;
+  }
+  toJSON(): unknown {
+    return this.entries;
+  }
+}
+
+/** A part that is written as it is. */
+export class Verbatim {
+  readonly value: Json;
+  constructor(value: Json) {
+    this.value = value;
+  }
+  toJSON(): unknown {
+    return this.value;
+  }
+}
+
+export function keyed(
+  entries: Iterable<readonly [string, Json]> | { readonly [key: string]: Json | undefined },
+): Keyed {
+  return new Keyed(Symbol.iterator in entries ? Object.fromEntries(entries) : entries);
+}
+
+export function verbatim(value: Json): Verbatim {
+  return new Verbatim(value);
+}
+
+/** Parts of keys that the old shape writes in capitals. */
+const acronyms: ReadonlySet<string> = new Set(["url", "dns", "uuid"]);
+/** Keys come from the program, so there are few: a look-up costs less than another conversion. */
+const capitalized = new Map<string, string>();
+
+/** `environ-tag` → `EnvironTag`, `charm-url` → `CharmURL`. */
+export function camelCase(key: string): string {
+  let known = capitalized.get(key);
+  if (known === undefined) {
+    known = key
+      .split("-")
+      .map((part) => (acronyms.has(part) ? part.toUpperCase() : part.charAt(0).toUpperCase() + part.slice(1)))
+      .join("");
+    capitalized.set(key, known);
+  }
+  return known;
+}
+
+/** The value as the old shape writes it. */
+export function camelCased(value: Json): unknown {
+  if (value === null || typeof value !== "object") return value;
+  if (Array.isArray(value)) return (value as readonly Json[]).map(camelCased);
+  if (value instanceof Verbatim) return value.value;
+  const isKeyed = value instanceof Keyed;
+  const entries = isKeyed ? value.entries : (value as { readonly [key: string]: Json | undefined });
+  const written: Record<string, unknown> = {};
+  for (const [key, each] of Object.entries(entries)) {
+    if (each !== undefined) written[isKeyed ? key : camelCase(key)] = camelCased(each);
+  }
+  return written;
+}
