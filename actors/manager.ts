@@ -29,6 +29,7 @@ import { fingerprint } from "../runtime/store/seal.ts";
 import { SealedBlobs } from "../runtime/store/sealed-blobs.ts";
 import { SealedBus } from "../runtime/store/sealed-bus.ts";
 import { SealedLog } from "../runtime/store/sealed-log.ts";
+import type { SnapshotOptions } from "../runtime/store/snapshots.ts";
 import type { Vault } from "../runtime/store/vault.ts";
 import * as subjects from "../runtime/subjects.ts";
 import { bootstrapCluster, whenCluster } from "./bootstrap.ts";
@@ -81,6 +82,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly warnings: readonly string[];
   /** Controllers of storage plugins that this manager reaches; none when absent. */
   readonly csi?: CsiSockets;
+  /** When snapshots are written and what is kept of them; the store's own bounds when absent. */
+  readonly snapshots?: Partial<SnapshotOptions>;
   /** How much Watch remembers; its own bounds when absent. */
   readonly watch?: WatchOptions;
   /** Encodes even the proposals that stay in this process: for simulations. */
@@ -138,6 +141,7 @@ export function startManager(parts: ManagerParts): Manager {
       onBroken,
       startDuties: (epoch) => startDuties(epoch),
       encodesAlways: parts.encodesAlways ?? false,
+      ...(parts.snapshots === undefined ? {} : { snapshots: parts.snapshots }),
     },
   );
   const environment: Environment = { ...parts, bus, store: replica, proposer: leadership.proposer };

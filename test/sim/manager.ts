@@ -49,6 +49,8 @@ export interface ManagerOptions {
   readonly trace: SimTrace;
   /** Addresses of all managers. */
   readonly peers: readonly string[];
+  /** Records of the log after which a snapshot is written; null: never within a run. */
+  readonly snapshotEvery: number | null;
   /** Called first of all: whether it is locked, and how it is unlocked. */
   readonly onLock: (lock: ManagerLock) => void;
   readonly onRunning: (running: RunningManager) => void;
@@ -98,7 +100,16 @@ export function bootManager(ports: SimPorts, options: ManagerOptions): void {
 function runManager(
   ports: SimPorts,
   host: Host,
-  { address, csi, lock, onBroken, onGivenUp, peers, vault }: ManagerOptions & { lock: ManagerLock; vault: Vault },
+  {
+    address,
+    csi,
+    lock,
+    onBroken,
+    onGivenUp,
+    peers,
+    snapshotEvery,
+    vault,
+  }: ManagerOptions & { lock: ManagerLock; vault: Vault },
 ): RunningManager {
   const { clock, random, telemetry } = ports;
   const authority = simulatedAuthority(random.fork("authority"));
@@ -128,6 +139,7 @@ function runManager(
     advertise: address,
     warnings: [],
     encodesAlways: true,
+    ...(snapshotEvery === null ? {} : { snapshots: { everyRecords: snapshotEvery } }),
     // So little that those who resume need the log.
     watch: { recentBytesMax: 20_000 },
     onBroken,

@@ -57,6 +57,8 @@ const foundingMsMax = 60_000;
 const stuckMs = 60_000;
 /** A healed cluster that still moves after this virtual time never rests. */
 const restlessMs = 600_000;
+/** Records: so few that managers which start anew load a snapshot. */
+const snapshotEvery = 60;
 /** How often it is looked whether a healed cluster has come to rest. */
 const lookMs = 500;
 /** Every so many versions the whole state is hashed: often enough to tell when replicas part, and cheap. */
@@ -403,6 +405,8 @@ class World {
         trace,
         peers: this.#managers.map((each) => each.address),
         csi: this.#storage === null ? null : controllerSockets(ports),
+        // Snapshots drop what came before the first of them, which those who look back would miss.
+        snapshotEvery: this.#options.watchers > 0 || this.#options.looksBack > 0 ? null : snapshotEvery,
         onLock: (lock) => (manager.lock = lock),
         onRunning: (running) => {
           manager.running = running;
