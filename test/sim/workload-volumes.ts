@@ -64,10 +64,10 @@ export class VolumeWorkload {
   async #operate(): Promise<void> {
     const kind = this.#volumes.length === 0 ? 0 : this.#random.next();
     if (kind < 0.2) await this.#createVolume();
-    else if (kind < 0.5 || this.#services.length === 0) await this.#createService();
-    else if (kind < 0.65) await this.#scale(this.#random.pick(this.#services));
-    else if (kind < 0.8) await this.#removeService(this.#random.pick(this.#services));
-    else if (kind < 0.9) await this.#setAvailability(this.#random.pick(this.#volumes).id);
+    else if (kind < 0.42 || this.#services.length === 0) await this.#createService();
+    else if (kind < 0.5) await this.#scale(this.#random.pick(this.#services));
+    else if (kind < 0.7) await this.#removeService(this.#random.pick(this.#services));
+    else if (kind < 0.8) await this.#setAvailability(this.#random.pick(this.#volumes).id);
     else await this.#removeVolume(this.#random.pick(this.#volumes).id);
   }
 
