@@ -64,6 +64,8 @@ export class Decoder {
     const body = new Map<string, Found[]>();
     const parts: readonly ConfigInput[] = Array.isArray(input) ? input : [input];
     for (const part of parts) {
+      // In a list of blocks null is one with nothing in it; on its own it was no block.
+      if (part === null) continue;
       if (!isObject(part)) {
         this.#report(path, "an object is required");
         continue;
@@ -219,7 +221,7 @@ export class Decoder {
   #labelled(schema: Schema & { readonly kind: "labelled" }, body: Body, path: string): Value {
     const at = under(path, schema.name);
     const found = body.get(schema.name) ?? [];
-    if (found.some(({ value }) => value === null))
+    if (found.some(({ value }) => value === null || (Array.isArray(value) && value.length === 0)))
       return this.#report(at, `Missing ${schema.labels[0]} for ${schema.name}`);
     return this.#level(schema, 0, this.#written(schema.name, body));
   }
@@ -233,8 +235,9 @@ export class Decoder {
         this.#report(path, `an object whose keys are the ${label} is required`);
         continue;
       }
+      if (Object.keys(value).length === 0) this.#report(path, `Missing ${label} for ${schema.name}`);
       for (const [key, item] of Object.entries(value)) {
-        const below = (Array.isArray(item) ? item : [item]) as readonly ConfigInput[];
+        const below = (Array.isArray(item) ? item : item === null ? [] : [item]) as readonly ConfigInput[];
         const at = under(path, key);
         byLabel.set(key, [...(byLabel.get(key) ?? []), ...below.map((one) => ({ value: one, path: at }))]);
       }

@@ -135,33 +135,57 @@ export function sequence(kind: "list" | "set" | "tuple", items: readonly Value[]
   return { kind, items: sorted.filter((item, at) => at === 0 || compareValues(item, sorted[at - 1] as Value) !== 0) };
 }
 
-const rank = ["null", "bool", "number", "string", "list", "set", "tuple", "map", "object"];
-
 function compareTexts(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left, "utf8"), Buffer.from(right, "utf8"));
 }
 
-/** By value: false before true, numbers by size, strings by their bytes, others part by part. */
+/**
+ * The order in which the elements of a set are written: false before true, numbers by size, strings by their bytes, nulls
+ * last. Others have no order of their own, and get that of the text under which HCL's sets keep them.
+ */
 export function compareValues(left: Value, right: Value): number {
-  if (left.kind !== right.kind) return rank.indexOf(left.kind) - rank.indexOf(right.kind);
   if (left.kind === "bool" && right.kind === "bool") return Number(left.is) - Number(right.is);
   if (left.kind === "number" && right.kind === "number") return compareDecimals(left.number, right.number);
   if (left.kind === "string" && right.kind === "string") return compareTexts(left.text, right.text);
-  if ("items" in left && "items" in right) {
-    for (let at = 0; at < Math.min(left.items.length, right.items.length); at += 1) {
-      const order = compareValues(left.items[at] as Value, right.items[at] as Value);
-      if (order !== 0) return order;
+  if (left.kind === "null" || right.kind === "null")
+    return Number(left.kind === "null") - Number(right.kind === "null");
+  return compareTexts(setKey(left), setKey(right));
+}
+
+function setKey(value: Value): string {
+  switch (value.kind) {
+    case "null":
+      return "~";
+    case "bool":
+      return value.is ? "T" : "F";
+    case "number":
+      return shortNumber(value.number);
+    case "string":
+      return JSON.stringify(value.text);
+    case "list":
+    case "set":
+    case "tuple":
+      return `[${value.items.map((item) => `${setKey(item)};`).join("")}]`;
+    case "map":
+    case "object": {
+      const entries = [...value.entries].toSorted(([one], [other]) => compareTexts(one, other));
+      const parts = entries.map(([key, item]) =>
+        value.kind === "map" ? `${JSON.stringify(key)}:${setKey(item)};` : `${setKey(item)};`,
+      );
+      return value.kind === "map" ? `{${parts.join("")}}` : `<${parts.join("")}>`;
     }
-    return left.items.length - right.items.length;
   }
-  if ("entries" in left && "entries" in right) {
-    const keys = [...new Set([...left.entries.keys(), ...right.entries.keys()])].toSorted(compareTexts);
-    for (const key of keys) {
-      const order = compareValues(left.entries.get(key) ?? nullValue, right.entries.get(key) ?? nullValue);
-      if (order !== 0) return order;
-    }
-  }
-  return 0;
+}
+
+/** Ten digits, as Go's `%.10g` has them. */
+function shortNumber(number: Decimal): string {
+  const [mantissa = "0", power = "0"] = Number(decimalText(number)).toExponential(9).split("e");
+  const digits = mantissa.replace(".", "").replace("-", "").replace(/0+$/, "").length;
+  const exponent = Number(power);
+  const exponentMax = digits < 10 && digits > exponent ? digits : 10;
+  if (exponent >= -4 && exponent < exponentMax) return String(Number(`${mantissa}e${power}`));
+  const short = mantissa.replace(/\.?0+$/, "");
+  return `${short}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
 }
 
 /** The narrowest type of a value. */
