@@ -102,6 +102,24 @@ for (const autoMtls of [false, true]) {
   });
 }
 
+test("plugins that listen on TCP get a port each, also over TLS, and are found again", async (t) => {
+  const lab = pluginLab(t);
+  const plugins = [
+    await lab.running({ args: ["--tcp"] }),
+    await lab.running({ args: ["--tcp"] }),
+    await lab.running({ args: ["--tcp"], autoMtls: true }),
+  ];
+  for (const { driver } of plugins) t.like(await driver.pluginInfo(), { name: "mock" });
+  const { address } = plugins[0] as RunningPlugin;
+  t.is(address?.network, "tcp");
+  t.not(address?.address, plugins[1]?.address?.address);
+  plugins[0]?.release();
+  const again = await lab.launcher.reattach("mock", address as PluginAddress);
+  t.is(again.kind, "running");
+  if (again.kind === "running") await again.plugin.stop(2_000);
+  t.false(isAlive(address?.pid ?? 0));
+});
+
 const bad: Readonly<Record<string, readonly [string, RegExp]>> = {
   "exits at once": ["echo went wrong >&2; exit 3", /ended before it shook hands \(exit code 3\); it said: went wrong/],
   "prints garbage": ["head -c 300 /dev/urandom; echo; sleep 60", /printed/],

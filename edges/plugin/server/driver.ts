@@ -28,7 +28,7 @@ export interface Driver<Config extends Fields = Fields, Task extends Fields = Fi
   readonly config?: Config;
   /** What can be said of a task. */
   readonly task: Task;
-  /** What it can do beyond running tasks. `exec` and `sendSignals` are said by having the methods. */
+  /** What it can do beyond running tasks. `exec` and `sendSignals` are true unless said otherwise. */
   readonly capabilities?: Partial<DriverCapabilities>;
   /** Milliseconds between two fingerprints; 30,000 unless said. */
   readonly fingerprintIntervalMs?: number;

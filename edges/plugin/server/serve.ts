@@ -72,6 +72,7 @@ async function listenTcp(server: Server, env: Environment): Promise<{ network: "
   const last = Number(env[Variable.maxPort] ?? portRange.max);
   for (let port = first; port <= last; port += 1) {
     const isBound = await new Promise<boolean>((resolve) => {
+      server.removeAllListeners("error").removeAllListeners("listening");
       server.once("error", () => resolve(false));
       server.listen({ host: "127.0.0.1", port }, () => resolve(true));
     });
