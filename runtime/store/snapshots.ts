@@ -1,10 +1,11 @@
 /**
  * Writes snapshots and drops old history, while this manager leads: every so many records or bytes the state goes to the
- * blobs, the newest few are kept and some older ones, and the log is purged of what precedes them all.
+ * blobs, the newest few are kept and some older ones, and the log is purged of what precedes the promised history.
  *
  * N1: the log keeps every record after the oldest kept snapshot, so each of them can be brought up to date.
  * N2: a blob is removed and a record purged only after a newer snapshot is stored whole.
- * N3: every version of the promised history can be rebuilt: a snapshot from before it is kept, and the records since.
+ * N3: every version of the promised history can be rebuilt: a snapshot from before it is kept, and the records since; or,
+ *     while there is none, every record from the first.
  */
 import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports.ts";
 import { sleep } from "./wait.ts";
@@ -53,6 +54,12 @@ export function snapshotsToKeep(sequences: readonly number[], newest: number, op
     if (sequence > base && (isNextStep || recent.includes(sequence))) kept.push(sequence);
   }
   return kept.reverse();
+}
+
+/** The first record that is needed, given the snapshots that are kept (N1, N3): while none of them is as old as the history, the whole log is. */
+export function firstRecordToKeep(kept: readonly number[], newest: number, options: SnapshotOptions): number {
+  const base = kept.find((sequence) => sequence <= newest - options.historyRecordsKept);
+  return base === undefined ? 1 : base + 1;
 }
 
 const namePattern = /^snapshot-(\d+)$/;
@@ -134,14 +141,13 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
   /** N1, N2 */
   const retire = async (newest: number): Promise<void> => {
     const sequences = await listSnapshots(blobs);
-    const kept = new Set(snapshotsToKeep(sequences, newest, options));
+    const kept = snapshotsToKeep(sequences, newest, options);
     for (const sequence of sequences) {
       if (isStopped) return;
-      if (sequence <= newest && !kept.has(sequence)) await blobs.remove(snapshotName(sequence));
+      if (sequence <= newest && !kept.includes(sequence)) await blobs.remove(snapshotName(sequence));
     }
-    const firstKept = Math.min(...kept) + 1;
-    if (isStopped || kept.size === 0 || firstKept <= 1) return;
-    await log.purgeBefore(firstKept);
+    const first = firstRecordToKeep(kept, newest, options);
+    if (!isStopped && first > 1) await log.purgeBefore(first);
   };
 
   const begin = async (): Promise<void> => {
