@@ -6,7 +6,7 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdir, rename } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { mockDriver, protoDir } from "../../fixtures/plugin-launch.ts";
@@ -40,6 +40,18 @@ const mock: Subject = {
   terminated: { exitCode: 143, signal: 15 },
   recovers: true,
   terminals: false,
+};
+
+const exec: Subject = {
+  name: "exec",
+  path: join(dirname(mockDriver), "muster-driver-exec"),
+  config: { state_dir: join(tmpdir(), "muster-test", "exec") },
+  lasting: { command: "sleep", args: ["60"] },
+  failing: { command: "sh", args: ["-c", "exit 3"] },
+  stubborn: { command: "sh", args: ["-c", "trap '' TERM INT; while :; do sleep 1; done"] },
+  terminated: { exitCode: 143, signal: 15 },
+  recovers: true,
+  terminals: true,
 };
 
 const goSource = fileURLToPath(new URL("go-plugin/", import.meta.url));
@@ -91,6 +103,6 @@ export async function subjects(): Promise<{ readonly found: readonly Subject[]; 
   const named = JSON.parse(process.env["MUSTER_TEST_DRIVERS"] ?? "[]") as readonly Subject[];
   const go = await goPlugin();
   return go.kind === "absent"
-    ? { found: [mock, ...named], skipped: [`go-sh: ${go.reason}`] }
-    : { found: [mock, goDriver(go.path), ...named], skipped: [] };
+    ? { found: [mock, exec, ...named], skipped: [`go-sh: ${go.reason}`] }
+    : { found: [mock, exec, goDriver(go.path), ...named], skipped: [] };
 }

@@ -1,0 +1,291 @@
+/**
+ * Control groups, of either version, where the system lets us have them: limits, what a task uses, what the kernel killed
+ * for memory, and which processes are a task's, also those that have left its session.
+ *
+ * C1: nothing here keeps a task from running. What cannot be had is missing from `controllers`, and said in `description`.
+ * C2: a group that the host made (Nomad does) is used and never removed; ours are below `muster-exec` and removed with the
+ *     task.
+ */
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+
+/** The parent of our groups in each hierarchy. */
+const parentName = "muster-exec";
+/** What we use, where it is to be had. */
+const wanted = ["memory", "cpu", "cpuset", "cpuacct"];
+
+export interface Limits {
+  /** Bytes; 0: none, as for all of these. */
+  readonly memoryBytes: number;
+  /** Bytes that the task keeps when memory is short. */
+  readonly memoryLowBytes: number;
+  /** As Docker counts them: 1,024 is the share of one with nothing said. */
+  readonly cpuShares: number;
+  /** Microseconds of each period. */
+  readonly cpuQuotaUs: number;
+  readonly cpuPeriodUs: number;
+  /** Such as `0,2-3`; empty: all. */
+  readonly cpus: string;
+}
+
+/** A task's group: plain JSON, kept in its handle. */
+export interface TaskCgroup {
+  readonly version: 1 | 2;
+  /** Absolute, by controller; version 2 has the one folder `unified`. */
+  readonly folders: Readonly<Record<string, string>>;
+  /** Folders that are removed with the task. */
+  readonly own: readonly string[];
+}
+
+export interface Cgroups {
+  readonly version: 0 | 1 | 2;
+  readonly controllers: readonly string[];
+  /** A few words for the fingerprint. */
+  readonly description: string;
+  /** The parents of our groups, by controller. */
+  readonly parents: Readonly<Record<string, string>>;
+}
+
+interface Mount {
+  readonly path: string;
+  readonly type: string;
+  readonly options: readonly string[];
+}
+
+function mounts(): readonly Mount[] {
+  return readFileSync("/proc/self/mounts", "utf8")
+    .split("\n")
+    .map((line) => line.split(" "))
+    .map(([, path = "", type = "", options = ""]) => ({ path, type, options: options.split(",") }));
+}
+
+function words(path: string): readonly string[] {
+  return readFileSync(path, "utf8").trim().split(/\s+/).filter(Boolean);
+}
+
+/** Hands controllers down to what is below a group. */
+function handDown(folder: string, controllers: readonly string[]): void {
+  const file = join(folder, "cgroup.subtree_control");
+  const there = words(file);
+  for (const controller of controllers) if (!there.includes(controller)) writeFileSync(file, `+${controller}`);
+}
+
+function message(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function unified(all: readonly Mount[]): Cgroups | string {
+  const mount = all.find(({ type }) => type === "cgroup2");
+  if (mount === undefined) return "there is no cgroup file system";
+  try {
+    const controllers = words(join(mount.path, "cgroup.controllers")).filter((name) => wanted.includes(name));
+    if (!controllers.includes("memory")) return "cgroup version 2 has no memory controller here";
+    const parent = join(mount.path, parentName);
+    mkdirSync(parent, { recursive: true });
+    handDown(mount.path, controllers);
+    handDown(parent, controllers);
+    return { version: 2, controllers, description: "limits by cgroups, version 2", parents: { unified: parent } };
+  } catch (error) {
+    return `cgroups cannot be made: ${message(error)}`;
+  }
+}
+
+function separate(all: readonly Mount[]): Cgroups | null {
+  const parents: Record<string, string> = {};
+  for (const controller of wanted) {
+    const mount = all.find(({ type, options }) => type === "cgroup" && options.includes(controller));
+    // A cpuset has to be filled before anything can join: only the host's own are used.
+    if (mount === undefined || controller === "cpuset") continue;
+    const parent = join(mount.path, parentName);
+    try {
+      mkdirSync(parent, { recursive: true });
+      parents[controller] = parent;
+    } catch {
+      continue; // C1
+    }
+  }
+  if (parents["memory"] === undefined) return null;
+  const controllers = Object.keys(parents);
+  return { version: 1, controllers, description: "limits by cgroups, version 1", parents };
+}
+
+/** What this system lets us do. Makes the parents of our groups. */
+export function probeCgroups(): Cgroups {
+  const all = mounts();
+  const found = unified(all);
+  if (typeof found !== "string") return found;
+  return separate(all) ?? { version: 0, controllers: [], description: `without limits: ${found}`, parents: {} };
+}
+
+/** C1 */
+function set(folder: string | undefined, file: string, value: string | number): void {
+  if (folder === undefined) return;
+  try {
+    writeFileSync(join(folder, file), String(value));
+  } catch {
+    // This kernel does not have it, or the group above does not allow as much.
+  }
+}
+
+/** The kernel's own formula for turning shares into a weight. */
+function weightOf(shares: number): number {
+  return Math.min(10_000, Math.max(1, Math.round(1 + ((shares - 2) * 9_999) / 262_142)));
+}
+
+function limit({ version, folders }: TaskCgroup, limits: Limits): void {
+  const { memoryBytes, memoryLowBytes, cpuShares, cpuQuotaUs, cpuPeriodUs, cpus } = limits;
+  const period = cpuPeriodUs > 0 ? cpuPeriodUs : 100_000;
+  if (version === 2) {
+    const folder = folders["unified"];
+    if (memoryBytes > 0) {
+      set(folder, "memory.max", memoryBytes);
+      set(folder, "memory.swap.max", 0);
+    }
+    if (memoryLowBytes > 0) set(folder, "memory.low", memoryLowBytes);
+    if (cpuShares > 0) set(folder, "cpu.weight", weightOf(cpuShares));
+    if (cpuQuotaUs > 0) set(folder, "cpu.max", `${cpuQuotaUs} ${period}`);
+    if (cpus !== "") set(folder, "cpuset.cpus", cpus);
+    return;
+  }
+  if (memoryBytes > 0) {
+    set(folders["memory"], "memory.limit_in_bytes", memoryBytes);
+    set(folders["memory"], "memory.memsw.limit_in_bytes", memoryBytes);
+  }
+  if (memoryLowBytes > 0) set(folders["memory"], "memory.soft_limit_in_bytes", memoryLowBytes);
+  if (cpuShares > 0) set(folders["cpu"], "cpu.shares", Math.max(2, cpuShares));
+  if (cpuQuotaUs > 0) {
+    set(folders["cpu"], "cpu.cfs_period_us", period);
+    set(folders["cpu"], "cpu.cfs_quota_us", cpuQuotaUs);
+  }
+}
+
+/** `given`: the group that the host made for the task (`cpuset_cgroup`), or empty. */
+function foldersOf(cgroups: Cgroups, name: string, given: string): TaskCgroup {
+  const { parents, version } = cgroups;
+  const isGiven = given !== "" && existsSync(join(given, "cgroup.procs"));
+  if (version === 2) {
+    const isUsable = isGiven && existsSync(join(given, "memory.max"));
+    const folder = isUsable ? given : join(parents["unified"] as string, name);
+    return { version, folders: { unified: folder }, own: isUsable ? [] : [folder] };
+  }
+  const folders: Record<string, string> = {};
+  for (const [controller, parent] of Object.entries(parents)) folders[controller] = join(parent, name);
+  const own = [...new Set(Object.values(folders))];
+  return { version: 1, folders: isGiven ? { ...folders, cpuset: given } : folders, own };
+}
+
+/** Null where the system has no groups for us. */
+export function makeCgroup(cgroups: Cgroups, name: string, limits: Limits, given: string): TaskCgroup | null {
+  if (cgroups.version === 0) return null;
+  const cgroup = foldersOf(cgroups, name, given);
+  for (const folder of cgroup.own) mkdirSync(folder, { recursive: true });
+  limit(cgroup, limits);
+  return cgroup;
+}
+
+/** The files that a process writes `0` to in order to join. */
+export function joinFiles(cgroup: TaskCgroup | null): readonly string[] {
+  if (cgroup === null) return [];
+  return [...new Set(Object.values(cgroup.folders))].map((folder) => join(folder, "cgroup.procs"));
+}
+
+function read(folder: string | undefined, file: string): string {
+  if (folder === undefined) return "";
+  try {
+    return readFileSync(join(folder, file), "latin1");
+  } catch {
+    return "";
+  }
+}
+
+/** The number after a key in a file of lines `key number`; undefined where there is none. */
+function entry(text: string, key: string): number | undefined {
+  for (const line of text.split("\n")) {
+    if (line.startsWith(key) && line.charCodeAt(key.length) === 32) return Number(line.slice(key.length + 1));
+  }
+  return undefined;
+}
+
+function whole(text: string): number | undefined {
+  return /^\d+\n?$/.test(text) ? Number(text) : undefined;
+}
+
+/** The folder whose members are the task's processes. */
+const membersFolder = ({ folders }: TaskCgroup): string | undefined => folders["unified"] ?? folders["memory"];
+
+export function membersOfCgroup(cgroup: TaskCgroup): readonly number[] {
+  return read(membersFolder(cgroup), "cgroup.procs").split("\n").filter(Boolean).map(Number);
+}
+
+/** How many of its processes the kernel has killed because memory was used up. */
+export function oomKills({ folders }: TaskCgroup): number {
+  const { unified: one, memory } = folders;
+  return entry(one === undefined ? read(memory, "memory.oom_control") : read(one, "memory.events"), "oom_kill") ?? 0;
+}
+
+export interface CgroupUsage {
+  /** Nanoseconds since the group was made. */
+  readonly cpuNs: number | undefined;
+  readonly userNs: number | undefined;
+  readonly throttledPeriods: number | undefined;
+  readonly throttledNs: number | undefined;
+  /** Bytes. */
+  readonly rss: number | undefined;
+  readonly cache: number | undefined;
+  readonly usage: number | undefined;
+  readonly swap: number | undefined;
+}
+
+const times = (value: number | undefined, factor: number): number | undefined =>
+  value === undefined ? undefined : value * factor;
+
+export function usageOf({ version, folders }: TaskCgroup): CgroupUsage {
+  if (version === 2) {
+    const folder = folders["unified"];
+    const cpu = read(folder, "cpu.stat");
+    const memory = read(folder, "memory.stat");
+    return {
+      cpuNs: times(entry(cpu, "usage_usec"), 1_000),
+      userNs: times(entry(cpu, "user_usec"), 1_000),
+      throttledPeriods: entry(cpu, "nr_throttled"),
+      throttledNs: times(entry(cpu, "throttled_usec"), 1_000),
+      rss: entry(memory, "anon"),
+      cache: entry(memory, "file"),
+      usage: whole(read(folder, "memory.current")),
+      swap: whole(read(folder, "memory.swap.current")),
+    };
+  }
+  const memory = read(folders["memory"], "memory.stat");
+  return {
+    cpuNs: whole(read(folders["cpuacct"], "cpuacct.usage")),
+    userNs: undefined,
+    throttledPeriods: undefined,
+    throttledNs: undefined,
+    rss: entry(memory, "rss"),
+    cache: entry(memory, "cache"),
+    usage: whole(read(folders["memory"], "memory.usage_in_bytes")),
+    swap: entry(memory, "swap"),
+  };
+}
+
+/** Kills all at once where the kernel can; false where it cannot, and each has to be killed by itself. */
+export function killCgroup({ version, folders }: TaskCgroup): boolean {
+  const file = join(folders["unified"] ?? "", "cgroup.kill");
+  if (version !== 2 || !existsSync(file)) return false;
+  writeFileSync(file, "1");
+  return true;
+}
+
+/** C2. Returns the folders that are still in use. */
+export function removeCgroup({ own }: TaskCgroup): readonly string[] {
+  return own.filter((folder) => {
+    // State is read back from a handle: what is not below our parent is not ours, whatever it says.
+    if (basename(dirname(folder)) !== parentName) return false;
+    try {
+      rmdirSync(folder);
+      return false;
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code !== "ENOENT";
+    }
+  });
+}

@@ -1,0 +1,123 @@
+/** From a task's configuration to what can be started: everything about it that can be wrong is found here. */
+import { lstatSync, mkdirSync, readlinkSync, statSync, symlinkSync } from "node:fs";
+import { dirname, isAbsolute, join, resolve } from "node:path";
+import type { TaskRequest } from "../../edges/plugin/server/index.ts";
+import { NetworkIsolationSpec_NetworkIsolationMode as Isolation, type TaskConfig } from "../../proto/gen/nomad.ts";
+import type { Limits } from "./cgroups.ts";
+import type { ExecConfig } from "./fields.ts";
+import { findOnPath, isExecutable, type Tools } from "./tools.ts";
+import { userNamed, type User } from "./user.ts";
+import { relativeTarget } from "./volumes.ts";
+
+const pathDefault = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/** What the kernel takes. */
+const oomScoreMax = 1_000;
+
+/** Where commands of a task run; also those that come later. */
+export interface Surroundings {
+  /** The programs before the command that bring it into the task's network, root and user. */
+  readonly prefix: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Absolute. */
+  readonly directory: string;
+}
+
+export interface Launch extends Surroundings {
+  /** Without the prefix; the first is an absolute path inside the task's root. */
+  readonly command: readonly string[];
+  readonly oomScoreAdj: number;
+}
+
+export function limitsOf({ resources }: TaskConfig): Limits {
+  const linux = resources?.linuxResources;
+  const memory = resources?.allocatedResources?.memory;
+  const lowMb = memory !== null && memory !== undefined && memory.memoryMaxMb !== 0 ? memory.memoryMb : 0;
+  return {
+    memoryBytes: Math.max(0, linux?.memoryLimitBytes ?? 0),
+    memoryLowBytes: Math.max(0, lowMb) * 1024 * 1024,
+    cpuShares: linux?.cpuShares ?? 0,
+    cpuQuotaUs: linux?.cpuQuota ?? 0,
+    cpuPeriodUs: linux?.cpuPeriod ?? 0,
+    cpus: linux?.cpusetCpus ?? "",
+  };
+}
+
+/** The task's own directory; empty for a host that names none. */
+function taskDirectory({ allocDir, name }: TaskConfig): string {
+  return allocDir === "" ? "" : join(allocDir, name);
+}
+
+function isDirectory(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+}
+
+/** Without a root of its own, a task sees its volumes by links in its directory. */
+function linkMounts({ mounts }: TaskConfig, home: string): void {
+  for (const { hostPath, taskPath } of mounts) {
+    const target = relativeTarget(taskPath);
+    if (target === null || home === "") throw new Error(`a volume cannot be at '${taskPath}'`);
+    const path = join(home, target);
+    mkdirSync(dirname(path), { recursive: true });
+    const there = lstatSync(path, { throwIfNoEntry: false });
+    if (there?.isSymbolicLink() === true && readlinkSync(path) === hostPath) continue;
+    if (there !== undefined) throw new Error(`a volume cannot be at '${taskPath}': there is something already`);
+    symlinkSync(hostPath, path);
+  }
+}
+
+function network({ networkIsolationSpec: spec }: TaskConfig, tools: Tools): readonly string[] {
+  if (spec === null || spec.mode === Isolation.HOST || spec.path === "") return [];
+  if (tools.nsenter === null) throw new Error("there is no nsenter on this node, by which a task joins a network");
+  return [tools.nsenter, `--net=${spec.path}`, "--"];
+}
+
+function rootAndUser(root: string, user: User | null, tools: Tools): readonly string[] {
+  if (root === "" && user === null) return [];
+  if (tools.chroot === null)
+    throw new Error("there is no chroot on this node, by which a task's root or user is changed");
+  if (root !== "" && process.getuid?.() !== 0)
+    throw new Error("cannot change the task's root: the driver does not run as root on this node");
+  const as = user === null ? [] : [`--userspec=+${user.uid}:+${user.gid}`, `--groups=${user.groups.join(",")}`];
+  return root === "" ? [tools.chroot, ...as, "--skip-chdir", "/"] : [tools.chroot, ...as, root];
+}
+
+function find(command: string, home: string, directory: string, root: string, searchPath: string): string {
+  if (command.includes("/") || isAbsolute(command)) {
+    const path = root === "" ? resolve(directory, command) : join("/", command);
+    if (isExecutable(join(root, path))) return path;
+    throw new Error(`${command} is not an executable file ${root === "" ? "on this node" : `in ${root}`}`);
+  }
+  const own = root === "" && home !== "" ? [join(home, "local", command), join(home, command)] : [];
+  const path = own.find(isExecutable) ?? findOnPath(command, searchPath, root);
+  if (path === null) throw new Error(`${command} is not found in the task's PATH`);
+  return path;
+}
+
+/** Throws with a sentence about what is wrong. */
+export function launchOf({ config, task }: TaskRequest<ExecConfig>, tools: Tools): Launch {
+  if (config.command === "") throw new Error("the task names no command");
+  const home = taskDirectory(task);
+  const place = (path: string | null): string => (path === null || path === "" ? "" : resolve(home || "/", path));
+  const root = place(config.chroot);
+  if (root !== "" && !isDirectory(root)) throw new Error(`there is no directory ${root} on this node`);
+  if (root !== "" && (config.work_dir ?? "") !== "")
+    throw new Error("a task with a chroot starts in its root: leave work_dir out");
+  if (root !== "" && task.mounts.length > 0) throw new Error("a task with a chroot cannot have volumes");
+  const directory = root === "" ? place(config.work_dir) || home || "/" : "/";
+  if (!isDirectory(directory)) throw new Error(`there is no directory ${directory} on this node`);
+  const oomScoreAdj = config.oom_score_adj;
+  if (!Number.isInteger(oomScoreAdj) || Math.abs(oomScoreAdj) > oomScoreMax)
+    throw new Error(`oom_score_adj is a whole number from -${oomScoreMax} to ${oomScoreMax}, not ${oomScoreAdj}`);
+  const user = userNamed(task.user);
+  const env: Record<string, string> = { PATH: pathDefault, ...(user === null ? {} : { HOME: user.home }), ...task.env };
+  for (const [name, value] of Object.entries(env)) {
+    if (name === "" || /[=\0]/.test(name) || value.includes("\0"))
+      throw new Error(`${JSON.stringify(name)} cannot be in the environment`);
+  }
+  const path = find(config.command, home, directory, root, env["PATH"] as string);
+  const args = config.args;
+  if (args.some((argument) => argument.includes("\0"))) throw new Error("an argument holds a zero byte");
+  const prefix = [...network(task, tools), ...rootAndUser(root, user, tools)];
+  linkMounts(task, home);
+  return { command: [path, ...args], prefix, env, directory, oomScoreAdj };
+}

@@ -1,0 +1,251 @@
+/**
+ * The exec task driver: plain processes of the node. The driver's own process may die at any time and its tasks go on: what
+ * it has to know is in handles and in run files.
+ *
+ * X1: a task is started once: where a host asks again for one that an earlier process of this driver has started, and whose
+ *     answer was lost, it gets that one.
+ * X2: output does not pass through this process.
+ */
+import { spawn, type ChildProcess } from "node:child_process";
+import { createHash } from "node:crypto";
+import { closeSync, constants, mkdirSync, openSync, rmSync } from "node:fs";
+import { cpus, tmpdir } from "node:os";
+import { join } from "node:path";
+import { pluginLog, type Driver, type Fingerprint, type TaskRequest } from "../../edges/plugin/server/index.ts";
+import {
+  NetworkIsolationSpec_NetworkIsolationMode as Isolation,
+  type NomadDriverConfig,
+} from "../../proto/gen/nomad.ts";
+import { makeCgroup, probeCgroups, type Cgroups, type TaskCgroup } from "./cgroups.ts";
+import { Ends } from "./ends.ts";
+import { driverFields, taskFields, type DriverConfig, type ExecConfig } from "./fields.ts";
+import { launchOf, limitsOf, type Launch, type Surroundings } from "./launch.ts";
+import { closeOutput, openOutput } from "./output-files.ts";
+import { isAlive, type ProcessName } from "./process.ts";
+import { shell, taskArguments, type FileWrite, type RunFacts } from "./run-file.ts";
+import { clearCgroup, ExecRun, joining, readRunFile, type RunState } from "./run.ts";
+import { findTools, type Tools } from "./tools.ts";
+
+/** On a busy machine; the shell needs some milliseconds. */
+const startMsMax = 10_000;
+
+type Request = TaskRequest<ExecConfig>;
+
+interface Parts {
+  readonly folder: string;
+  readonly ends: Ends;
+  readonly cgroups: Cgroups;
+  readonly tools: Tools;
+}
+
+function stateFolder(config: DriverConfig | null): string {
+  const named = config?.state_dir ?? "";
+  if (named !== "") return named;
+  if (process.getuid?.() === 0) return "/run/muster-driver-exec";
+  return join(process.env["XDG_RUNTIME_DIR"] ?? tmpdir(), `muster-driver-exec-${process.getuid?.() ?? 0}`);
+}
+
+/** In MHz; 0 where nobody knows. */
+function coreMhz(agent: NomadDriverConfig | null): number {
+  const [core] = agent?.Topology?.cores ?? [];
+  const told = core === undefined ? 0 : core.baseSpeed || core.maxSpeed || core.guessSpeed;
+  return told || (cpus()[0]?.speed ?? 0);
+}
+
+/** Hosts use an id again only after the task was destroyed; two hosts have different directories. */
+function nameOf({ id, task }: Request): string {
+  return createHash("sha256").update(`${task.allocDir}\0${id}`).digest("hex").slice(0, 32);
+}
+
+function textOf(error: unknown): string {
+  return (error as NodeJS.ErrnoException).code === "ENOSPC"
+    ? "the disk is full"
+    : error instanceof Error
+      ? error.message
+      : String(error);
+}
+
+/** What the shell says of itself once the command begins; null when it ends before. */
+function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | null> {
+  return new Promise((resolve) => {
+    const pipe = child.stdio[4];
+    const settle = (): void => {
+      clearTimeout(timer);
+      pipe?.destroy();
+      const facts = readRunFile(runFile);
+      resolve(facts.main === null ? null : facts);
+    };
+    const timer = setTimeout(settle, startMsMax);
+    pipe?.once("data", settle);
+    pipe?.on("error", () => {});
+    child.once("error", settle);
+    child.once("exit", settle);
+  });
+}
+
+function whereOf({ prefix, env, directory }: Launch): Surroundings {
+  return { prefix, env, directory };
+}
+
+function isProcess(value: unknown): value is ProcessName {
+  const { pid, startTime, bootId } = (value ?? {}) as Partial<ProcessName>;
+  return Number.isInteger(pid) && (pid as number) > 1 && typeof startTime === "number" && typeof bootId === "string";
+}
+
+/** Throws for what this driver cannot have written. */
+function parseState(value: unknown): RunState {
+  const state = (value ?? {}) as Partial<RunState>;
+  const { leader, main, runFile, cgroup = null, where, startedAtMs } = state;
+  const isCgroup = cgroup === null || (typeof cgroup.folders === "object" && Array.isArray(cgroup.own));
+  const isWhere = typeof where?.directory === "string" && typeof where.env === "object" && Array.isArray(where.prefix);
+  const isOurs = typeof runFile === "string" && typeof startedAtMs === "number" && isCgroup && isWhere;
+  if (!isProcess(leader) || !isProcess(main) || !isOurs) throw new Error("the handle's state is not of this driver");
+  return { leader, main, runFile, cgroup, where, startedAtMs };
+}
+
+export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields> {
+  readonly name = "exec";
+  readonly version = "0.1.0";
+  readonly config = driverFields;
+  readonly task = taskFields;
+  readonly capabilities = {
+    sendSignals: true,
+    exec: true,
+    networkIsolationModes: [Isolation.HOST, Isolation.GROUP],
+  };
+  #config: DriverConfig | null = null;
+  #coreMhz = 0;
+  #parts: Parts | null = null;
+  readonly #log = pluginLog("exec");
+
+  configure(config: DriverConfig, agent: NomadDriverConfig | null): void {
+    this.#config = config;
+    if (agent === null) return;
+    this.#parts = null;
+    this.#coreMhz = coreMhz(agent);
+  }
+
+  /** Made when first needed, since a plugin that is merely asked what it is must leave nothing behind. */
+  #having(): Parts {
+    if (this.#parts !== null) return this.#parts;
+    const folder = stateFolder(this.#config);
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    this.#parts = {
+      folder,
+      ends: new Ends(folder, this.#log),
+      cgroups: probeCgroups(),
+      tools: findTools(process.env["PATH"] ?? ""),
+    };
+    return this.#parts;
+  }
+
+  fingerprint(): Fingerprint {
+    const { cgroups, tools } = this.#having();
+    const isRoot = process.getuid?.() === 0;
+    return {
+      health: "healthy",
+      description: cgroups.description,
+      attributes: {
+        "driver.exec.cgroups": cgroups.version === 0 ? "none" : `v${cgroups.version}`,
+        "driver.exec.limits": cgroups.controllers.join(","),
+        "driver.exec.users": isRoot && tools.chroot !== null,
+        "driver.exec.chroot": isRoot && tools.chroot !== null,
+        "driver.exec.networks": isRoot && tools.nsenter !== null,
+        "driver.exec.terminals": tools.script !== null && tools.stty !== null,
+      },
+    };
+  }
+
+  async start(request: Request): Promise<ExecRun> {
+    const parts = this.#having();
+    const launch = launchOf(request, parts.tools);
+    const name = nameOf(request);
+    const runFile = join(parts.folder, name);
+    const cgroup = makeCgroup(
+      parts.cgroups,
+      name,
+      limitsOf(request.task),
+      request.task.resources?.linuxResources?.cpusetCgroup ?? "",
+    );
+    const earlier = this.#earlier(runFile, cgroup, launch);
+    if (earlier !== null) return this.#resume(request, parts, earlier);
+    try {
+      return await this.#launch(request, launch, parts, runFile, cgroup);
+    } catch (error) {
+      rmSync(runFile, { force: true });
+      await clearCgroup(cgroup, this.#log);
+      throw new Error(`cannot start ${launch.command[0] ?? ""}: ${textOf(error)}`, { cause: error });
+    }
+  }
+
+  /** X1 */
+  #earlier(runFile: string, cgroup: TaskCgroup | null, launch: Launch): RunState | null {
+    const { leader, main, exitCode } = readRunFile(runFile);
+    if (leader === null || main === null) return null;
+    if (!isAlive(leader) && exitCode === null) return null;
+    return { leader, main, runFile, cgroup, where: whereOf(launch), startedAtMs: Date.now() };
+  }
+
+  async #launch(
+    request: Request,
+    launch: Launch,
+    parts: Parts,
+    runFile: string,
+    cgroup: TaskCgroup | null,
+  ): Promise<ExecRun> {
+    const { task, log, tell } = request;
+    const writes: FileWrite[] = [...joining(cgroup)];
+    if (launch.oomScoreAdj !== 0) writes.push({ value: String(launch.oomScoreAdj), path: "/proc/self/oom_score_adj" });
+    const opened: (() => void)[] = [];
+    try {
+      const output = [task.stdoutPath, task.stderrPath].map((path) => {
+        const file = openOutput(path);
+        opened.push(() => closeOutput(file));
+        return file;
+      });
+      const flags =
+        constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND | constants.O_NOFOLLOW;
+      const run = openSync(runFile, flags, 0o600);
+      opened.push(() => closeSync(run));
+      const child = spawn(shell, taskArguments(writes, [...launch.prefix, ...launch.command]), {
+        cwd: launch.directory,
+        env: launch.env as NodeJS.ProcessEnv,
+        detached: true, // a session of its own
+        stdio: [
+          "ignore",
+          ...output.map((file) => file?.write ?? ("ignore" as const)), // X2
+          run,
+          "pipe",
+          ...output.map((file) => file?.keep ?? ("ignore" as const)),
+        ],
+      });
+      const ended = new Promise<void>((resolve) => {
+        child.once("exit", () => resolve());
+        child.once("error", () => resolve());
+      });
+      const facts = await introduced(child, runFile);
+      if (facts?.leader == null || facts.main === null) {
+        child.kill("SIGKILL");
+        await ended;
+        throw new Error("it ended before it began");
+      }
+      child.unref();
+      const { leader, main } = facts;
+      const state = { leader, main, runFile, cgroup, where: whereOf(launch), startedAtMs: Date.now() };
+      const { ends, tools } = parts;
+      return new ExecRun({ state, tools, ends, log, ended, coreMhz: this.#coreMhz, tell });
+    } finally {
+      for (const close of opened) close();
+    }
+  }
+
+  #resume({ log, tell }: Request, { tools, ends }: Parts, state: RunState): ExecRun {
+    const ended = ends.ended(state.leader, state.runFile);
+    return new ExecRun({ state, tools, ends, log, ended, coreMhz: this.#coreMhz, tell });
+  }
+
+  /** A task that has ended meanwhile is found with its exit code. */
+  recover(request: Request, state: unknown): ExecRun {
+    return this.#resume(request, this.#having(), parseState(state));
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * The shell that stands between this driver and a task's command, and the file in which it writes what happens. It outlives
+ * the driver's process, so a later one finds the task, and how it ended if it has.
+ *
+ * The shell's descriptors: 0 nothing, 1 and 2 the task's output, 3 the run file, 4 a pipe to the driver, 5 and 6 the FIFOs
+ * of the output opened for reading too: while the task lives it has a reader, so a host that dies does not kill it by
+ * SIGPIPE, and the next one reads on.
+ */
+import { constants } from "node:os";
+import { parseStat, type ProcessName } from "./process.ts";
+
+export const shell = "/bin/sh";
+
+/** Pairs of a value and a file to write it to, up to `--`. */
+const prepare = `while [ "$1" != -- ]; do printf '%s' "$1" >"$2" || exit 125; shift 2; done; shift`;
+
+/**
+ * The shell itself has the driver's user and stays outside of the task's cgroup, so that neither the task nor a lack of
+ * memory ends it before it has written how the command ended. The traps are for what a command does to its own group; the
+ * subshell has the default dispositions again.
+ */
+const script = `trap : 1 2 3 10 12 13 14 15 24 25 26 27 29 30
+read -r stat </proc/$$/stat
+read -r boot </proc/sys/kernel/random/boot_id
+printf 'leader %s\\nboot %s\\n' "$stat" "$boot" >&3
+(
+${prepare}
+read -r stat </proc/self/stat
+printf 'main %s\\n' "$stat" >&3
+printf 'main %s\\n' "$stat" >&4
+exec "$@" 3>&- 4>&- 5>&- 6>&-
+)
+printf 'exit %s\\n' "$?" >&3`;
+
+export interface FileWrite {
+  readonly value: string;
+  readonly path: string;
+}
+
+function preparations(writes: readonly FileWrite[]): readonly string[] {
+  return [...writes.flatMap(({ value, path }) => [value, path]), "--"];
+}
+
+/** Arguments for `shell` that run a task's command, after the writes were made by its process. */
+export function taskArguments(writes: readonly FileWrite[], command: readonly string[]): readonly string[] {
+  return ["-c", script, "sh", ...preparations(writes), ...command];
+}
+
+/** The same for a command that is run in a task, which nobody has to find again. */
+export function commandArguments(writes: readonly FileWrite[], command: readonly string[]): readonly string[] {
+  return ["-c", `${prepare}; exec "$@"`, "sh", ...preparations(writes), ...command];
+}
+
+/** Lines that are not whole yet do not count. */
+export interface RunFacts {
+  readonly leader: ProcessName | null;
+  /** The command's own process. */
+  readonly main: ProcessName | null;
+  /** As a shell gives it; null while the command runs, and for ever if the shell was killed. */
+  readonly exitCode: number | null;
+}
+
+export function parseRunFacts(text: string): RunFacts {
+  const lines = text.split("\n").slice(0, -1);
+  const after = (key: string) => lines.find((line) => line.startsWith(`${key} `))?.slice(key.length + 1);
+  const boot = after("boot");
+  const process = (key: string): ProcessName | null => {
+    const facts = parseStat(after(key) ?? "");
+    return facts === null || boot === undefined ? null : { pid: facts.pid, startTime: facts.startTime, bootId: boot };
+  };
+  const exit = after("exit");
+  return { leader: process("leader"), main: process("main"), exitCode: exit === undefined ? null : Number(exit) };
+}
+
+/** The number of the signal that ended a command, by its exit code; 0 when it ended by itself. */
+export function signalNumberOf(exitCode: number): number {
+  const number = exitCode - 128;
+  return Object.values(constants.signals).includes(number as never) ? number : 0;
+}
+
+/** Accepts `SIGTERM`, `TERM` and `15`. Throws for what is no signal here. */
+export function signalNamed(text: string): NodeJS.Signals {
+  const wanted = text.toUpperCase();
+  for (const [name, number] of Object.entries(constants.signals)) {
+    if (name === wanted || name === `SIG${wanted}` || String(number) === wanted) return name as NodeJS.Signals;
+  }
+  throw new Error(`'${text}' is not a signal of this system`);
+}

@@ -1,0 +1,158 @@
+/**
+ * One task of the exec driver: a shell (run-file.ts) and the command below it, in a session of their own.
+ *
+ * Stages: running → ended (its shell) → swept (nothing of it is left) → exited (told).
+ *
+ * R1: `exited` resolves once, after the last process of the task is gone and its cgroup is removed.
+ * R2: a signal goes to the command's own process; the kill goes to all of them.
+ */
+import { readFileSync, rmSync } from "node:fs";
+import type { ExecRequest, ExecSession, RunningTask, TaskExit, TaskSample } from "../../edges/plugin/server/index.ts";
+import type { Logger } from "../../runtime/ports.ts";
+import { joinFiles, oomKills, removeCgroup, type TaskCgroup } from "./cgroups.ts";
+import type { Ends } from "./ends.ts";
+import type { Surroundings } from "./launch.ts";
+import { bootId, isAlive, signal, type ProcessName } from "./process.ts";
+import { parseRunFacts, signalNamed, signalNumberOf, type FileWrite, type RunFacts } from "./run-file.ts";
+import { openSession } from "./session.ts";
+import type { Tools } from "./tools.ts";
+import { UsageMeter } from "./usage.ts";
+
+/** As Docker's; hosts mostly name one. */
+const stopSignalDefault = "SIGTERM";
+/** After the command was killed, for its shell to write that down before it is killed as well. */
+const shellMsMax = 1_000;
+/** A cgroup stays busy for a moment after its last process. */
+const cgroupTries = 20;
+const cgroupTryMs = 10;
+const killed = 9;
+
+/** What a handle holds. */
+export interface RunState {
+  readonly leader: ProcessName;
+  readonly main: ProcessName;
+  readonly runFile: string;
+  readonly cgroup: TaskCgroup | null;
+  /** Of commands that are run in it later. */
+  readonly where: Surroundings;
+  /** Milliseconds since the epoch. */
+  readonly startedAtMs: number;
+}
+
+export interface RunOptions {
+  readonly state: RunState;
+  readonly tools: Tools;
+  readonly ends: Ends;
+  readonly log: Logger;
+  /** Resolves when the shell has ended. */
+  readonly ended: Promise<unknown>;
+  readonly coreMhz: number;
+  readonly tell: (message: string) => void;
+}
+
+export function readRunFile(path: string): RunFacts {
+  try {
+    return parseRunFacts(readFileSync(path, "latin1"));
+  } catch {
+    return { leader: null, main: null, exitCode: null };
+  }
+}
+
+/** What a process of a task does first to be among the task's. */
+export function joining(cgroup: TaskCgroup | null): readonly FileWrite[] {
+  return joinFiles(cgroup).map((path) => ({ value: "0", path }));
+}
+
+export async function clearCgroup(cgroup: TaskCgroup | null, log: Logger): Promise<void> {
+  if (cgroup === null) return;
+  for (let count = 1; ; count += 1) {
+    const busy = removeCgroup(cgroup);
+    if (busy.length === 0) return;
+    if (count === cgroupTries) return log.warn({ folders: busy }, "cgroups of a task cannot be removed");
+    await new Promise((resolve) => setTimeout(resolve, cgroupTryMs));
+  }
+}
+
+export class ExecRun implements RunningTask {
+  readonly state: RunState;
+  readonly startedAtMs: number;
+  readonly exited: Promise<TaskExit>;
+  readonly attributes: Readonly<Record<string, string>>;
+  readonly #options: RunOptions;
+  readonly #meter: UsageMeter;
+
+  constructor(options: RunOptions) {
+    const { state, coreMhz } = options;
+    this.#options = options;
+    this.state = state;
+    this.startedAtMs = state.startedAtMs;
+    this.attributes = { pid: String(state.main.pid) };
+    this.#meter = new UsageMeter(state.leader.pid, state.cgroup, coreMhz);
+    this.exited = this.#end();
+  }
+
+  /** R1 */
+  async #end(): Promise<TaskExit> {
+    const { ended, ends, log, state, tell } = this.#options;
+    await ended;
+    await ends.swept(state.leader, state.cgroup);
+    const isOutOfMemory = state.cgroup !== null && oomKills(state.cgroup) > 0;
+    await clearCgroup(state.cgroup, log);
+    const { exitCode } = readRunFile(state.runFile);
+    if (exitCode === null && state.leader.bootId !== bootId())
+      return { exitCode: -1, signal: 0, oomKilled: false, err: "the node was restarted while it ran" };
+    // Only a kill keeps the shell from writing how the command ended.
+    const code = exitCode ?? 128 + killed;
+    const number = signalNumberOf(code);
+    const oomKilled = isOutOfMemory && number === killed;
+    if (oomKilled) tell("killed by the kernel: it used more memory than it may");
+    return { exitCode: code, signal: number, oomKilled };
+  }
+
+  async stop(name: string, timeoutMs: number): Promise<void> {
+    const first = name === "" ? stopSignalDefault : signalNamed(name);
+    const timers: NodeJS.Timeout[] = [];
+    const kill = (): void => {
+      this.#signal("SIGKILL");
+      timers.push(setTimeout(() => this.#killAll(), shellMsMax));
+    };
+    if (first === "SIGKILL" || timeoutMs <= 0) kill();
+    else {
+      this.#signal(first);
+      timers.push(setTimeout(kill, timeoutMs));
+    }
+    try {
+      await this.exited;
+    } finally {
+      for (const timer of timers) clearTimeout(timer);
+    }
+  }
+
+  signal(name: string): void {
+    this.#signal(signalNamed(name));
+  }
+
+  /** R2 */
+  #signal(name: NodeJS.Signals): void {
+    const { main } = this.state;
+    if (isAlive(main)) signal(main.pid, name);
+  }
+
+  #killAll(): void {
+    const { leader } = this.state;
+    if (isAlive(leader)) signal(-leader.pid, "SIGKILL");
+  }
+
+  stats(): TaskSample {
+    return this.#meter.sample(Date.now());
+  }
+
+  exec(request: ExecRequest): ExecSession {
+    const { tools, state } = this.#options;
+    return openSession(joining(state.cgroup), state.where, request, tools);
+  }
+
+  destroy(): void {
+    rmSync(this.state.runFile, { force: true });
+  }
+}

@@ -1,0 +1,179 @@
+/**
+ * Commands that are run in a task: with pipes, or with a terminal, which `script` of util-linux opens and `stty` resizes
+ * (docs/adr: terminals without a native module).
+ *
+ * S1: a session that is killed leaves no process of its group.
+ */
+import { spawn, type ChildProcess } from "node:child_process";
+import type { ExecRequest, ExecSession, TaskExit, TerminalSize } from "../../edges/plugin/server/index.ts";
+import type { Surroundings } from "./launch.ts";
+import { signal } from "./process.ts";
+import { commandArguments, shell, signalNumberOf, type FileWrite } from "./run-file.ts";
+import type { Tools } from "./tools.ts";
+import { constants } from "node:os";
+
+/** After the command's end, for output that a process which it left behind holds open; longer while more comes. */
+const quietMs = 300;
+/** What programs look up a terminal's abilities by, where the task does not say. */
+const terminalType = "xterm";
+
+/** For a shell, as one word. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+function exitOf(code: number | null, name: NodeJS.Signals | null): TaskExit {
+  if (name !== null) {
+    const number = constants.signals[name];
+    return { exitCode: 128 + number, signal: number, oomKilled: false };
+  }
+  const exitCode = code ?? 0;
+  return { exitCode, signal: signalNumberOf(exitCode), oomKilled: false };
+}
+
+/** Hands output over, waiting where the host does, and resolves when the command has ended and all of it was. */
+function relay(child: ChildProcess, { output, onDrain }: ExecRequest): Promise<TaskExit> {
+  let pausedCount = 0;
+  let heardAtMs = 0;
+  for (const stream of ["stdout", "stderr"] as const) {
+    const pipe = child[stream];
+    pipe?.on("error", () => {});
+    pipe?.on("data", (bytes: Buffer) => {
+      heardAtMs = Date.now();
+      if (output(stream, bytes)) return;
+      pipe.pause();
+      pausedCount += 1;
+      onDrain(() => {
+        pausedCount -= 1;
+        pipe.resume();
+      });
+    });
+  }
+  return new Promise((resolve) => {
+    child.once("error", (error) => resolve({ exitCode: -2, signal: 0, oomKilled: false, err: error.message }));
+    child.once("close", (code, name) => resolve(exitOf(code, name)));
+    child.once("exit", (code, name) => {
+      heardAtMs = Date.now();
+      const look = setInterval(() => {
+        if (pausedCount > 0 || Date.now() - heardAtMs < quietMs) return;
+        child.stdout?.destroy();
+        child.stderr?.destroy();
+        resolve(exitOf(code, name));
+      }, quietMs / 3);
+      child.once("close", () => clearInterval(look));
+    });
+  });
+}
+
+interface Started {
+  readonly child: ChildProcess;
+  readonly exited: Promise<TaskExit>;
+}
+
+function start(args: readonly string[], where: Surroundings, request: ExecRequest, hasTerminal: boolean): Started {
+  const child = spawn(shell, args, {
+    cwd: where.directory,
+    env: where.env as NodeJS.ProcessEnv,
+    detached: true,
+    stdio: ["pipe", "pipe", "pipe", ...(hasTerminal ? (["pipe"] as const) : [])],
+  });
+  child.stdin?.on("error", () => {}); // a command that does not read its input
+  return { child, exited: relay(child, request) };
+}
+
+function killGroup({ pid }: ChildProcess): void {
+  if (pid !== undefined) signal(-pid, "SIGKILL");
+}
+
+function withPipes(writes: readonly FileWrite[], where: Surroundings, request: ExecRequest): ExecSession {
+  const args = commandArguments(writes, [...where.prefix, ...request.command]);
+  const { child, exited } = start(args, where, request, false);
+  return {
+    exited,
+    write: (bytes) => void child.stdin?.write(bytes),
+    closeInput: () => void child.stdin?.end(),
+    resize: () => {},
+    kill: () => killGroup(child), // S1
+  };
+}
+
+/**
+ * Inside `script` a shell first says on descriptor 3 which terminal it has and who it is, and gives the terminal its size;
+ * then it becomes the command.
+ */
+function withTerminal(
+  writes: readonly FileWrite[],
+  where: Surroundings,
+  request: ExecRequest,
+  size: TerminalSize,
+  tools: Tools,
+): ExecSession {
+  const { script, stty } = tools;
+  if (script === null || stty === null)
+    throw new Error("there are no terminals on this node: it lacks script (of util-linux) or stty (of coreutils)");
+  const ownShell = where.env["SHELL"];
+  const inner = [
+    `printf '%s %s\\n' "$$" "$(tty)" >&3`,
+    "exec 3>&-",
+    `${quoted(stty)} rows ${size.rows} cols ${size.columns}`,
+    ownShell === undefined ? "unset SHELL" : `SHELL=${quoted(ownShell)}`,
+    `exec ${[...where.prefix, ...request.command].map(quoted).join(" ")}`,
+  ].join("; ");
+  const args = commandArguments(writes, [script, "-q", "-e", "-E", "always", "-c", inner, "/dev/null"]);
+  // The command of `script` is given to the shell that SHELL names.
+  const env = { TERM: terminalType, ...where.env, SHELL: shell };
+  const { child, exited } = start(args, { ...where, env }, request, true);
+
+  let terminal = "";
+  let leader = 0;
+  let wanted: TerminalSize | null = null;
+  let isOver = false;
+  const apply = (): void => {
+    if (wanted === null || terminal === "" || isOver) return;
+    const { rows, columns } = wanted;
+    wanted = null;
+    const resizing = spawn(stty, ["-F", terminal, "rows", String(rows), "cols", String(columns)], { stdio: "ignore" });
+    resizing.on("error", () => {}); // the machine is full: the size stays as it was
+  };
+  const said = child.stdio[3];
+  let text = "";
+  said?.on("error", () => {});
+  said?.on("data", (bytes: Buffer) => {
+    text += bytes.toString("latin1");
+    const [, pid, path] = /^(\d+) (\/dev\/pts\/\d+)\n/.exec(text) ?? [];
+    if (pid === undefined || path === undefined || terminal !== "") return;
+    [leader, terminal] = [Number(pid), path];
+    apply();
+  });
+  void exited.then(() => {
+    isOver = true;
+    said?.destroy();
+  });
+  return {
+    exited,
+    write: (bytes) => void child.stdin?.write(bytes),
+    closeInput: () => void child.stdin?.end(),
+    resize: (next) => {
+      wanted = next;
+      apply();
+    },
+    kill: () => {
+      // S1: the command leads a session of its own.
+      if (leader > 0 && !isOver) signal(-leader, "SIGKILL");
+      killGroup(child);
+    },
+  };
+}
+
+/** Throws where the machine cannot. */
+export function openSession(
+  writes: readonly FileWrite[],
+  where: Surroundings,
+  request: ExecRequest,
+  tools: Tools,
+): ExecSession {
+  if (request.command.length === 0) throw new Error("there is no command to run");
+  if (request.command.some((argument) => argument.includes("\0"))) throw new Error("an argument holds a zero byte");
+  const { terminal } = request;
+  return terminal === null ? withPipes(writes, where, request) : withTerminal(writes, where, request, terminal, tools);
+}

@@ -1,0 +1,46 @@
+/** Users of the machine, and what it takes to run a command as one of them. */
+import { readFileSync } from "node:fs";
+
+export interface User {
+  readonly uid: number;
+  readonly gid: number;
+  /** Supplementary. */
+  readonly groups: readonly number[];
+  readonly home: string;
+}
+
+function entries(file: string): readonly (readonly string[])[] {
+  return readFileSync(file, "utf8")
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"))
+    .map((line) => line.split(":"));
+}
+
+const isNumber = (text: string): boolean => /^\d{1,9}$/.test(text);
+
+function groupNamed(text: string): number {
+  const found = entries("/etc/group").find(([name, , gid]) => name === text || gid === text);
+  if (found !== undefined) return Number(found[2]);
+  if (isNumber(text)) return Number(text);
+  throw new Error(`there is no group ${text} on this node`);
+}
+
+/**
+ * `name`, `uid`, or either with `:group`. Null for who the driver is anyway, and for an empty text. Throws for a user that
+ * the machine does not have, and where the driver may not change users.
+ */
+export function userNamed(text: string): User | null {
+  if (text === "") return null;
+  const [name = "", group] = text.split(":");
+  const users = entries("/etc/passwd");
+  const found = users.find(([each]) => each === name) ?? users.find(([, , uid]) => uid === name);
+  if (found === undefined && !isNumber(name)) throw new Error(`there is no user ${name} on this node`);
+  const uid = Number(found?.[2] ?? name);
+  const gid = group === undefined ? Number(found?.[3] ?? uid) : groupNamed(group);
+  if (process.getuid?.() === uid && process.getgid?.() === gid) return null;
+  if (process.getuid?.() !== 0)
+    throw new Error(`cannot run as user ${text}: the driver does not run as root on this node`);
+  const login = found?.[0];
+  const groups = entries("/etc/group").filter(([, , , members = ""]) => members.split(",").includes(login ?? "\0"));
+  return { uid, gid, groups: groups.map(([, , id]) => Number(id)), home: found?.[5] ?? "/" };
+}
