@@ -1,8 +1,6 @@
 // The host of driver plugins over real processes: what well-behaved ones do, and what the others get.
-import { spawn } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { parseHandshake } from "../../edges/plugin/handshake.ts";
 import { parseLogLine } from "../../edges/plugin/host/log-line.ts";
@@ -244,32 +242,6 @@ test("a plugin that was let go is found again, with its tasks, and not under ano
   await again.plugin.stop(2_000);
   t.false(isAlive(address.pid));
   t.deepEqual(readdirSync(join(lab.folder, "s")), []);
-});
-
-test("a plugin outlives a host that is killed, and is found again", async (t) => {
-  const lab = pluginLab(t);
-  const host = spawn(
-    process.execPath,
-    [
-      "--disable-warning=ExperimentalWarning",
-      fileURLToPath(new URL("../fixtures/plugin-owner.ts", import.meta.url)),
-      lab.folder,
-    ],
-    { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, NODE_OPTIONS: "" } },
-  );
-  const address = await new Promise<PluginAddress>((resolve) => {
-    host.stdout.once("data", (line: Buffer) => resolve(JSON.parse(line.toString("utf8")) as PluginAddress));
-  });
-  host.kill("SIGKILL");
-  await new Promise((resolve) => host.once("exit", resolve));
-  const again = await lab.launcher.reattach("mock", address);
-  t.is(again.kind, "running");
-  if (again.kind !== "running") return;
-  // It logs into a file that is still there: a broken pipe would have killed a plugin made with Go.
-  await configured(again.plugin);
-  t.like(await again.plugin.driver.pluginInfo(), { name: "mock" });
-  await again.plugin.stop(2_000);
-  t.false(isAlive(address.pid));
 });
 
 test("a plugin that hangs is killed when its grace is over", async (t) => {

@@ -1,6 +1,8 @@
 // What a driver plugin has to do for our host, whoever made it: run against each of subjects.ts.
+import { spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { duration } from "../../../edges/plugin/host/driver-client.ts";
 import {
@@ -27,7 +29,13 @@ import {
   type TaskStats,
 } from "../../../proto/gen/nomad.ts";
 import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
-import { isPluginGone, isUnknownTask, type DriverClient, type RunningPlugin } from "../../../runtime/plugins.ts";
+import {
+  isPluginGone,
+  isUnknownTask,
+  type DriverClient,
+  type PluginAddress,
+  type RunningPlugin,
+} from "../../../runtime/plugins.ts";
 import type { RpcError } from "../../../runtime/rpc.ts";
 import { packed, pluginLab, taskConfig, type PluginLab } from "../../fixtures/plugin-launch.ts";
 import { isAlive } from "../../fixtures/processes.ts";
@@ -289,6 +297,34 @@ for (const subject of found) {
     }
     await next.driver.destroyTask(config.id, true);
     await t.throwsAsync(next.driver.recoverTask(Uint8Array.of()));
+  });
+
+  test(titled("outlives a host that is killed, goes on logging, and is found again with its tasks"), async (t) => {
+    const lab = pluginLab(t);
+    const { path, env = {} } = subject;
+    const owner = fileURLToPath(new URL("../../fixtures/plugin-owner.ts", import.meta.url));
+    const host = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", owner, lab.folder, name, path], {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, NODE_OPTIONS: "", ...env },
+    });
+    const address = await new Promise<PluginAddress>((resolve) => {
+      host.stdout.once("data", (line: Buffer) => resolve(JSON.parse(line.toString("utf8")) as PluginAddress));
+    });
+    host.kill("SIGKILL");
+    await new Promise((resolve) => host.once("exit", resolve));
+    const again = await lab.launcher.reattach(name, address);
+    t.is(again.kind, "running");
+    if (again.kind !== "running") return;
+    const { plugin } = again;
+    await configure(subject, plugin);
+    // Its end is logged, by a plugin whose standard error would be a broken pipe.
+    const config = taskConfig("a1/web/1", packed(await plugin.driver.taskConfigSchema(), subject.failing));
+    await plugin.driver.startTask(config);
+    t.is((await plugin.driver.waitTask(config.id)).result?.exitCode, 3);
+    await plugin.driver.destroyTask(config.id, false);
+    t.true(await plugin.isAnswering(2_000));
+    await plugin.stop(3_000);
+    t.false(isAlive(address.pid));
   });
 
   test(titled("a network is refused by a driver that makes none"), async (t) => {
