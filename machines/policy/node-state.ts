@@ -1,0 +1,214 @@
+/**
+ * What one node's dataplane is to know: keyed objects, and the steps from one such state to the next. The manager
+ * calculates it, the agent keeps it, the driver's main side translates it.
+ *
+ * D1: applying `difference(a, b)` to `a` gives `b`; an update that is empty changes nothing.
+ * D2: a fresh state takes the place of the old one only when all of it is there, so nothing is ever half forgotten.
+ */
+import {
+  DataplaneConfig,
+  DataplaneEndpoint,
+  DataplaneHost,
+  DataplaneHostEndpoint,
+  DataplanePolicy,
+  DataplanePolicyId,
+  DataplaneProfile,
+  DataplaneSet,
+  DataplaneSetDelta,
+  DataplaneUpdate,
+  type DataplaneSetType,
+} from "../../proto/gen/messages.ts";
+import { isSameMessage } from "../same-message.ts";
+
+export interface NodeSet {
+  readonly type: DataplaneSetType;
+  readonly members: Set<string>;
+}
+
+/** Changed in place by `applyUpdate` alone. */
+export interface NodeState {
+  config: DataplaneConfig;
+  /** By id, as endpoints and host endpoints are. */
+  readonly sets: Map<string, NodeSet>;
+  /** By name. */
+  readonly profiles: Map<string, DataplaneProfile>;
+  /** By `policyKey`. */
+  readonly policies: Map<string, DataplanePolicy>;
+  readonly endpoints: Map<string, DataplaneEndpoint>;
+  readonly hostEndpoints: Map<string, DataplaneHostEndpoint>;
+  /** By host name. */
+  readonly hosts: Map<string, DataplaneHost>;
+}
+
+export function emptyState(): NodeState {
+  return {
+    config: DataplaneConfig.create({}),
+    sets: new Map(),
+    profiles: new Map(),
+    policies: new Map(),
+    endpoints: new Map(),
+    hostEndpoints: new Map(),
+    hosts: new Map(),
+  };
+}
+
+/** Neither part has a space. */
+export function policyKey({ tier, name }: { readonly tier: string; readonly name: string }): string {
+  return `${tier} ${name}`;
+}
+
+export function policyIdOf(key: string): DataplanePolicyId {
+  const space = key.indexOf(" ");
+  return DataplanePolicyId.create({ tier: key.slice(0, space), name: key.slice(space + 1) });
+}
+
+function keyOf({ id }: DataplanePolicy): string {
+  return policyKey(id ?? DataplanePolicyId.create({}));
+}
+
+/** Looks at everything but `fresh` and `in_sync`. Unknown removes and members that are there already do no harm. */
+export function applyUpdate(state: NodeState, update: DataplaneUpdate): void {
+  if (update.config !== null) state.config = update.config;
+  for (const { id, type, members } of update.sets) state.sets.set(id, { type, members: new Set(members) });
+  for (const { id, added, removed } of update.setDeltas) {
+    const set = state.sets.get(id);
+    if (set === undefined) continue;
+    for (const member of removed) set.members.delete(member);
+    for (const member of added) set.members.add(member);
+  }
+  for (const each of update.profiles) state.profiles.set(each.name, each);
+  for (const each of update.policies) state.policies.set(keyOf(each), each);
+  for (const each of update.endpoints) state.endpoints.set(each.id, each);
+  for (const each of update.hostEndpoints) state.hostEndpoints.set(each.id, each);
+  for (const each of update.hosts) state.hosts.set(each.hostname, each);
+  for (const id of update.removedEndpoints) state.endpoints.delete(id);
+  for (const id of update.removedHostEndpoints) state.hostEndpoints.delete(id);
+  for (const id of update.removedPolicies) state.policies.delete(policyKey(id));
+  for (const name of update.removedProfiles) state.profiles.delete(name);
+  for (const id of update.removedSets) state.sets.delete(id);
+  for (const name of update.removedHosts) state.hosts.delete(name);
+}
+
+/** Whether it says nothing but that the state is whole. */
+export function isEmptyUpdate(update: DataplaneUpdate): boolean {
+  return (
+    update.config === null &&
+    [
+      update.sets,
+      update.setDeltas,
+      update.profiles,
+      update.policies,
+      update.endpoints,
+      update.hostEndpoints,
+      update.hosts,
+      update.removedEndpoints,
+      update.removedHostEndpoints,
+      update.removedPolicies,
+      update.removedProfiles,
+      update.removedSets,
+      update.removedHosts,
+    ].every((list) => list.length === 0)
+  );
+}
+
+/** Everything, in one update that begins anew. */
+export function wholeState(state: NodeState, version = 0): DataplaneUpdate {
+  return DataplaneUpdate.patch(difference(emptyState(), state), {
+    fresh: true,
+    inSync: true,
+    version,
+    config: state.config,
+  });
+}
+
+/** D1. In sync: what leads to a whole state. */
+export function difference(before: NodeState, after: NodeState, version = 0): DataplaneUpdate {
+  const sets: DataplaneSet[] = [];
+  const setDeltas: DataplaneSetDelta[] = [];
+  for (const [id, { type, members }] of after.sets) {
+    const old = before.sets.get(id);
+    if (old === undefined || old.type !== type) {
+      sets.push(DataplaneSet.create({ id, type, members: [...members] }));
+      continue;
+    }
+    const added = [...members].filter((member) => !old.members.has(member));
+    const removed = [...old.members].filter((member) => !members.has(member));
+    if (added.length + removed.length > 0) setDeltas.push(DataplaneSetDelta.create({ id, added, removed }));
+  }
+  return DataplaneUpdate.create({
+    inSync: true,
+    version,
+    config: isSameMessage(before.config, after.config) ? null : after.config,
+    sets,
+    setDeltas,
+    profiles: changed(before.profiles, after.profiles),
+    policies: changed(before.policies, after.policies),
+    endpoints: changed(before.endpoints, after.endpoints),
+    hostEndpoints: changed(before.hostEndpoints, after.hostEndpoints),
+    hosts: changed(before.hosts, after.hosts),
+    removedEndpoints: missing(before.endpoints, after.endpoints),
+    removedHostEndpoints: missing(before.hostEndpoints, after.hostEndpoints),
+    removedPolicies: missing(before.policies, after.policies).map(policyIdOf),
+    removedProfiles: missing(before.profiles, after.profiles),
+    removedSets: missing(before.sets, after.sets),
+    removedHosts: missing(before.hosts, after.hosts),
+  });
+}
+
+function changed<Message>(before: ReadonlyMap<string, Message>, after: ReadonlyMap<string, Message>): Message[] {
+  const list: Message[] = [];
+  for (const [key, message] of after) {
+    const old = before.get(key);
+    if (old === undefined || !isSameMessage(old, message)) list.push(message);
+  }
+  return list;
+}
+
+function missing(before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>): string[] {
+  return [...before.keys()].filter((key) => !after.has(key));
+}
+
+/**
+ * An agent's side of the stream: takes what comes and tells what changed. While a fresh state comes in, what was known
+ * stays in force (D2); then only the difference is told.
+ */
+export class FollowedState {
+  #state: NodeState = emptyState();
+  #coming: NodeState | null = null;
+  #isWhole = false;
+
+  /** What is in force; empty until `isWhole`. */
+  get state(): NodeState {
+    return this.#state;
+  }
+
+  /** Whether a whole state was ever there. */
+  get isWhole(): boolean {
+    return this.#isWhole;
+  }
+
+  /** What it changes of the state in force; null while there is nothing to tell yet. */
+  take(update: DataplaneUpdate): DataplaneUpdate | null {
+    if (update.fresh) this.#coming = emptyState();
+    if (this.#coming === null) {
+      // A delta of a state that never began: the stream has to begin anew.
+      if (!this.#isWhole) return null;
+      applyUpdate(this.#state, update);
+      return update;
+    }
+    applyUpdate(this.#coming, update);
+    if (!update.inSync) return null;
+    const change = this.#isWhole
+      ? difference(this.#state, this.#coming, update.version)
+      : wholeState(this.#coming, update.version);
+    this.#state = this.#coming;
+    this.#coming = null;
+    this.#isWhole = true;
+    return change;
+  }
+
+  /** The stream broke: what was on its way is nothing, what is in force stays. */
+  interrupted(): void {
+    this.#coming = null;
+  }
+}
