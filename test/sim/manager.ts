@@ -49,8 +49,8 @@ export interface ManagerOptions {
   readonly trace: SimTrace;
   /** Addresses of all managers. */
   readonly peers: readonly string[];
-  /** Records of the log after which a snapshot is written; null: never within a run. */
-  readonly snapshotEvery: number | null;
+  /** Records of the log after which a snapshot is written. */
+  readonly snapshotEvery: number;
   /** Called first of all: whether it is locked, and how it is unlocked. */
   readonly onLock: (lock: ManagerLock) => void;
   readonly onRunning: (running: RunningManager) => void;
@@ -139,7 +139,7 @@ function runManager(
     advertise: address,
     warnings: [],
     encodesAlways: true,
-    ...(snapshotEvery === null ? {} : { snapshots: { everyRecords: snapshotEvery } }),
+    snapshots: { everyRecords: snapshotEvery },
     // So little that those who resume need the log.
     watch: { recentBytesMax: 20_000 },
     onBroken,

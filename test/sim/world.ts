@@ -405,8 +405,7 @@ class World {
         trace,
         peers: this.#managers.map((each) => each.address),
         csi: this.#storage === null ? null : controllerSockets(ports),
-        // Snapshots drop what came before the first of them, which those who look back would miss.
-        snapshotEvery: this.#options.watchers > 0 || this.#options.looksBack > 0 ? null : snapshotEvery,
+        snapshotEvery,
         onLock: (lock) => (manager.lock = lock),
         onRunning: (running) => {
           manager.running = running;
