@@ -6,21 +6,25 @@
  * S13: each due time of a schedule is dealt with once: it has one record, as started, skipped or missed, and `considered`
  *      never falls.
  * S14: a run is created once, in the transaction that records it.
- * S15: at rest a job has finished, or is halted, and a schedule that is gone has left nothing.
+ * S15: at rest a job has finished, is halted, or waits for nodes that somebody paused; and a schedule that is gone has
+ *      left nothing.
  */
-import { groupByPlace, isOfIteration, iterationOf } from "../../machines/jobs/places.ts";
+import { groupByPlace, isOfIteration, iterationOf, standingOf } from "../../machines/jobs/places.ts";
 import { progressOf } from "../../machines/jobs/progress.ts";
 import { readScheduleStatus, scheduleKind, scheduleOf } from "../../machines/jobs/runs.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../machines/time.ts";
 import { isJob } from "../../machines/validation/service.ts";
 import {
+  NodeSpec_Availability,
   ScheduledRun_Outcome,
   TaskState,
+  type Node,
   type Resource,
   type ScheduledRun,
   type ScheduleStatus,
   type Service,
+  type Task,
 } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 
@@ -124,12 +128,13 @@ function periodOf(cron: string): number | null {
 
 /** S15: why one job is not at rest, or null. */
 export function findUnfinished(service: Service, store: Store): string | null {
-  const { phase, held, done, total } = progressOf(service, store.tasksByService(service.id), {
+  const { phase, held, done, failed, total } = progressOf(service, store.tasksByService(service.id), {
     nodeOf: (id) => store.get("node", id),
     nodes: () => store.all("node"),
   });
   if (held > 0) return `job ${service.id} (${phase}) has ${held} tasks that nodes hold`;
-  return phase === "working" ? `job ${service.id} has done ${done} of ${total}` : null;
+  if (phase !== "working" || done + failed + waitingForNodes(service, store) >= total) return null;
+  return `job ${service.id} has done ${done} of ${total}`;
 }
 
 /** S15: what a schedule has left behind, or null. */
@@ -143,4 +148,17 @@ export function findLeftovers(store: Store): string | null {
       return `run ${service.id} is left over from schedule ${scheduleId}`;
   }
   return null;
+}
+
+/** Nodes on which a global job's task has failed and gets no successor before somebody makes them active again. */
+function waitingForNodes(service: Service, store: Store): number {
+  if (service.spec?.globalJob == null) return 0;
+  const own = [...store.tasksByService(service.id)].filter((task) => isOfIteration(task, iterationOf(service)));
+  const nodeOf = (id: string): Node | undefined => store.get("node", id);
+  let count = 0;
+  for (const [nodeId, tasks] of groupByPlace(service, own) as Map<string, Task[]>) {
+    const isPaused = nodeOf(nodeId)?.spec?.availability === NodeSpec_Availability.PAUSE;
+    if (isPaused && standingOf(tasks, nodeOf).kind === "faulty") count += 1;
+  }
+  return count;
 }
