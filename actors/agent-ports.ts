@@ -2,8 +2,11 @@
  * What a node agent is handed. The real ones are wired in `cli/agent-process.ts`; the simulator has its own, so an agent
  * runs unchanged on either.
  */
-import type { Any } from "../proto/gen/messages.ts";
+import type { Any, DriverSpec } from "../proto/gen/messages.ts";
 import type { VolumePlaces } from "../machines/csi/node-requests.ts";
+import type { NomadDriverConfig } from "../proto/gen/nomad.ts";
+import type { ConfigInput } from "../runtime/hclspec/index.ts";
+import type { PluginBinary, PluginLauncher } from "../runtime/plugins.ts";
 import type { CsiSockets } from "../runtime/csi-sockets.ts";
 import type { Host } from "../runtime/host.ts";
 import type { CertificateOutcome } from "../runtime/pki/index.ts";
@@ -80,6 +83,15 @@ export interface DriverTask {
   readonly volumes?: readonly TaskVolume[];
   /** W3C trace context for the task's own environment; empty when it is not traced. */
   readonly traceparent: string;
+  /** What it may take of the node; absent: nothing was said. */
+  readonly resources?: TaskResources;
+}
+
+/** Each 0 where nothing was said: cores times 10^9, and bytes. */
+export interface TaskResources {
+  readonly nanoCpus: number;
+  readonly memoryBytes: number;
+  readonly memoryLimitBytes: number;
 }
 
 /** What a secret or config holds. */
@@ -182,6 +194,42 @@ export interface TaskDriver {
   close(): void;
 }
 
+/** Where a task of a driver plugin lives on this node. Paths are absolute. */
+export interface TaskHome {
+  readonly allocDir: string;
+  /** A pipe, or `/dev/null` for a driver that keeps the output itself. */
+  readonly stdoutPath: string;
+  readonly stderrPath: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export type HomeOutcome =
+  | { readonly kind: "ready"; readonly home: TaskHome }
+  | { readonly kind: "refused"; readonly reason: string };
+
+/** How a driver keeps its tasks from the node's files: what paths in their environment mean. */
+export type FileIsolation = "none" | "image";
+
+/** The directories, files and output of tasks that run on driver plugins (nomad-driver-protocol.md §6.3). */
+export interface TaskHomes {
+  /** Makes all of it; a second call is harmless. `name`: the task's, which is one of its directories' too. */
+  prepare(
+    task: DriverTask,
+    spec: DriverSpec,
+    wants: { readonly name: string; readonly isolation: FileIsolation; readonly hasOutput: boolean },
+  ): Promise<HomeOutcome>;
+  /** Of a task that an earlier life of the agent prepared and that still runs: its output is kept on. */
+  resume(taskId: string): Promise<void>;
+  output(taskId: string, request: OutputRequest): OutputReader;
+  /** Its last lines, at most a few hundred bytes. */
+  lastOutput(taskId: string): Promise<string>;
+  /** Nothing of the task runs: its output is made whole, its secrets go. */
+  end(taskId: string): Promise<void>;
+  /** Takes away all of it. */
+  remove(taskId: string): Promise<void>;
+  close(): void;
+}
+
 /** Where storage plugins mount volumes on this node. */
 export interface NodeVolumePlaces {
   /** Always the same for one volume; a second call is harmless. */
@@ -196,6 +244,22 @@ export interface AgentCsi {
   readonly places: NodeVolumePlaces;
 }
 
+/** A driver plugin of this node, and what it is configured with. */
+export interface DriverBinary {
+  readonly binary: PluginBinary;
+  /** As somebody wrote it; null: nothing. */
+  readonly config: ConfigInput;
+}
+
+/** The driver plugins of this node. */
+export interface AgentPlugins {
+  readonly launcher: PluginLauncher;
+  readonly homes: TaskHomes;
+  readonly binaries: readonly DriverBinary[];
+  /** What every driver is told of the node. */
+  readonly agent: NomadDriverConfig;
+}
+
 export interface AgentPorts {
   readonly clock: Clock;
   readonly random: Random;
@@ -207,4 +271,6 @@ export interface AgentPorts {
   readonly facts: NodeFacts;
   /** Absent: this node has no cluster volumes. */
   readonly csi?: AgentCsi;
+  /** Absent: this node runs no driver plugins. */
+  readonly plugins?: AgentPlugins;
 }

@@ -11,6 +11,7 @@ import {
 } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { traceparentLabel, traceparentOf } from "../runtime/telemetry/tracing.ts";
+import type { AgentDrivers } from "./agent-drivers.ts";
 import type { LogSource } from "./agent-logs.ts";
 import type { AgentPorts, Content, DriverTask, TaskDriver, TaskVolume } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
@@ -24,8 +25,7 @@ export const taskRecords = "task.";
 
 export interface TaskOptions {
   readonly reports: StatusReports;
-  /** By the kind of runtime that they run. */
-  readonly drivers: ReadonlyMap<string, TaskDriver>;
+  readonly drivers: AgentDrivers;
   readonly nodeHostname: string;
   /** What is assigned to this node now. */
   readonly secrets: ReadonlyMap<string, Secret>;
@@ -41,7 +41,6 @@ export class TaskActor {
   readonly #ports: AgentPorts;
   readonly #options: TaskOptions;
   readonly #task: Task;
-  readonly #driver: TaskDriver | null;
   readonly #actor: HostedActor<typeof agentTaskMachine>;
   #status: TaskStatus;
   #volumes: readonly TaskVolume[] = [];
@@ -58,7 +57,6 @@ export class TaskActor {
     this.#options = options;
     this.#task = task;
     this.#status = task.status ?? TaskStatus.create({ state: TaskState.ASSIGNED });
-    this.#driver = options.drivers.get(task.spec?.generic?.kind ?? "") ?? null;
     const wasGivenVolumes = this.#status.state > TaskState.PREPARING && this.#status.state <= TaskState.RUNNING;
     if (wasGivenVolumes) options.volumes.hold(task);
     const input = { taskId: task.id, before: this.#status.state, desired: task.desiredState };
@@ -79,6 +77,11 @@ export class TaskActor {
         this.#driver?.output?.(id, { ...request, isOver: () => this.#isStopped || this.state > TaskState.RUNNING }) ??
         null,
     };
+  }
+
+  /** Null while no driver of this node runs such tasks. */
+  get #driver(): TaskDriver | null {
+    return this.#options.drivers.of(this.#task);
   }
 
   raiseDesired(desired: TaskState): void {
@@ -122,8 +125,9 @@ export class TaskActor {
   }
 
   async #look(): Promise<AgentTaskEvent> {
-    if (this.#driver === null) return { type: "run.refused", reason: unsupported(this.#task, this.#options.drivers) };
-    const found = await this.#driver.find(this.#task.id);
+    // A plugin that has just been started says its name later.
+    if (this.#driver === null) await this.#options.drivers.settled();
+    const found = await this.#runtime().find(this.#task.id);
     switch (found.kind) {
       case "absent":
         return { type: "run.absent" };
@@ -247,8 +251,9 @@ export class TaskActor {
   }
 
   #runtime(): TaskDriver {
-    if (this.#driver === null) throw new Error(unsupported(this.#task, this.#options.drivers));
-    return this.#driver;
+    const driver = this.#driver;
+    if (driver === null) throw new Error(unsupported(this.#task, this.#options.drivers.kinds()));
+    return driver;
   }
 
   #describe(traceparent: string): DriverTask {
@@ -272,6 +277,11 @@ export class TaskActor {
       configs: contents(this.#options.configs, ids, id),
       volumes: this.#volumes,
       traceparent,
+      resources: {
+        nanoCpus: spec?.resources?.reservations?.nanoCpus || spec?.resources?.limits?.nanoCpus || 0,
+        memoryBytes: spec?.resources?.reservations?.memoryBytes ?? 0,
+        memoryLimitBytes: spec?.resources?.limits?.memoryBytes ?? 0,
+      },
     };
   }
 }
@@ -290,8 +300,8 @@ function contents(
   return found;
 }
 
-function unsupported({ spec }: Task, drivers: ReadonlyMap<string, TaskDriver>): string {
-  const kinds = [...drivers.keys()].join(", ");
+function unsupported({ spec }: Task, known: readonly string[]): string {
+  const kinds = known.join(", ");
   const wanted = spec?.generic
     ? `tasks of kind '${spec.generic.kind}'`
     : spec?.container

@@ -13,7 +13,8 @@ import { planAssignments } from "../machines/agent-assignments.ts";
 import { Task, TaskState, type AssignmentsMessage, type Config, type Secret } from "../proto/gen/messages.ts";
 import { isSubjectToken } from "../runtime/ids.ts";
 import { taskRecords, TaskActor, type TaskOptions } from "./agent-task.ts";
-import type { AgentPorts, TaskDriver } from "./agent-ports.ts";
+import type { AgentDrivers } from "./agent-drivers.ts";
+import type { AgentPorts } from "./agent-ports.ts";
 import type { LogSource } from "./agent-logs.ts";
 import type { StatusReports } from "./agent-reports.ts";
 import { NodeVolumes } from "./node-volumes.ts";
@@ -28,7 +29,6 @@ export class AgentTasks {
   readonly #waiting = new Map<string, Task>();
   readonly #secrets = new Map<string, Secret>();
   readonly #configs = new Map<string, Config>();
-  readonly #drivers: ReadonlyMap<string, TaskDriver>;
   readonly #options: TaskOptions;
   readonly #onAssigned: (source: LogSource) => void;
   #whenEmpty: (() => void) | null = null;
@@ -36,7 +36,7 @@ export class AgentTasks {
   constructor(
     ports: AgentPorts,
     options: {
-      readonly drivers: readonly TaskDriver[];
+      readonly drivers: AgentDrivers;
       readonly reports: StatusReports;
       readonly nodeHostname: string;
       /** What the node's description has to say of storage plugins has changed. */
@@ -47,11 +47,10 @@ export class AgentTasks {
   ) {
     this.#ports = ports;
     this.#onAssigned = options.onAssigned;
-    this.#drivers = new Map(options.drivers.map((driver) => [driver.kind, driver]));
     this.volumes = new NodeVolumes(ports, { secrets: this.#secrets, onPlugins: options.onPlugins });
     this.#options = {
       reports: options.reports,
-      drivers: this.#drivers,
+      drivers: options.drivers,
       nodeHostname: options.nodeHostname,
       secrets: this.#secrets,
       configs: this.#configs,

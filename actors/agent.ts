@@ -22,6 +22,7 @@ import {
   type TaskState,
 } from "../proto/gen/messages.ts";
 import { CertificateActor } from "./agent-certificate.ts";
+import { AgentDrivers } from "./agent-drivers.ts";
 import { AgentLogs } from "./agent-logs.ts";
 import { ManagerList } from "./agent-managers.ts";
 import type { AgentPorts, TaskDriver } from "./agent-ports.ts";
@@ -77,6 +78,7 @@ class NodeAgent implements Agent {
   readonly #options: AgentPorts & AgentOptions;
   readonly #managers: ManagerList;
   readonly #reports: StatusReports;
+  readonly #drivers: AgentDrivers;
   readonly #tasks: AgentTasks;
   readonly #logs: AgentLogs;
   readonly #certificate: CertificateActor;
@@ -88,13 +90,14 @@ class NodeAgent implements Agent {
   #ending: Promise<void> | null = null;
 
   constructor(options: AgentPorts & AgentOptions) {
-    const { disk, drivers, hostname, random, telemetry } = options;
+    const { disk, hostname, random, telemetry } = options;
     const name = options.name ?? hostname.replaceAll(/[^A-Za-z0-9_-]/g, "-");
     this.#options = options;
     this.#managers = new ManagerList(disk, random.fork("managers"), telemetry.log);
     this.#reports = new StatusReports((error) => this.#session.fail(`status update: ${sentence(error)}`));
+    this.#drivers = new AgentDrivers(options, options.drivers, () => this.#descriptionChanged());
     this.#tasks = new AgentTasks(options, {
-      drivers,
+      drivers: this.#drivers,
       reports: this.#reports,
       nodeHostname: hostname,
       onPlugins: () => this.#descriptionChanged(),
@@ -166,7 +169,9 @@ class NodeAgent implements Agent {
   async #load(): Promise<void> {
     const { join } = this.#options;
     await this.#managers.load(join?.address ?? null);
+    await this.#drivers.load();
     await this.#tasks.load();
+    await this.#drivers.firstWord();
     if (this.#ending !== null) return;
     this.#enter({ kind: "joining" });
     await this.#certificate.start();
@@ -178,7 +183,7 @@ class NodeAgent implements Agent {
     this.#certificate.stop();
     if (stopTasks) await this.#tasks.clear();
     this.#tasks.stop();
-    for (const driver of this.#options.drivers) driver.close();
+    await this.#drivers.close();
     this.#enter({ kind: "stopped" });
   }
 
@@ -238,7 +243,8 @@ class NodeAgent implements Agent {
   }
 
   #describe(): NodeDescription {
-    const { drivers, facts, hostname, labels, networkDrivers = [] } = this.#options;
+    const { facts, hostname, labels, networkDrivers = [] } = this.#options;
+    const drivers = this.#drivers.facts();
     const identity = this.#certificate.identity;
     return NodeDescription.create({
       hostname,
@@ -246,9 +252,10 @@ class NodeAgent implements Agent {
       resources: Resources.create({ nanoCpus: facts.nanoCpus, memoryBytes: facts.memoryBytes }),
       engine: EngineDescription.create({
         engineVersion: facts.engineVersion,
-        labels,
+        // What somebody has given the engine counts for more than what a driver says.
+        labels: { ...drivers.labels, ...labels },
         plugins: [
-          ...drivers.map(({ kind }) => PluginDescription.create({ type: "Driver", name: kind })),
+          ...drivers.kinds.map((kind) => PluginDescription.create({ type: "Driver", name: kind })),
           ...networkDrivers.map((name) => PluginDescription.create({ type: "Network", name })),
         ].sort((a, b) => (a.name < b.name ? -1 : 1)),
       }),

@@ -15,6 +15,7 @@ import { SystemRandom } from "../runtime/system/random.ts";
 import { formatHostPort, parseHostPort } from "./processes/addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./processes/csi.ts";
 import { openDataDir } from "./processes/data-dir.ts";
+import { openDrivers, type DriverChoice } from "./processes/drivers.ts";
 import { UserError } from "./user-error.ts";
 import { version } from "./version.ts";
 
@@ -34,6 +35,8 @@ export interface AgentProcessOptions {
   readonly labels: Readonly<Record<string, string>>;
   /** Storage plugins beside those of the data dir. */
   readonly csiPlugins?: CsiSocketPaths;
+  /** Driver plugins beside those of the data dir. */
+  readonly drivers?: DriverChoice;
 }
 
 export interface AgentProcess extends Agent {
@@ -56,6 +59,7 @@ export async function runAgent(
   const folder = openDataDir(dataDir);
   const csi = openCsi(dataDir, options.csiPlugins ?? new Map());
   const clock = new SystemClock();
+  const plugins = openDrivers(options.drivers ?? noDrivers, { dataDir, clock, log: telemetry.log });
   const agent = startAgent({
     clock,
     random: new SystemRandom(),
@@ -65,6 +69,7 @@ export async function runAgent(
     disk: await FileDisk.open(join(dataDir, "state")),
     certificates,
     facts: nodeFacts(),
+    ...(plugins === null ? {} : { plugins }),
     csi: { sockets: csi, places: volumeDirectory(resolve(dataDir, "volumes")) },
     join: address === null ? null : { address, token },
     hostname,
@@ -80,6 +85,8 @@ export async function runAgent(
   };
   return { ...forward(agent), shutdown, stop: () => void shutdown(false), joined: () => joined(agent) };
 }
+
+const noDrivers: DriverChoice = { directories: [], named: new Map(), configs: new Map() };
 
 export const dialer: Dialer = {
   async dial(address, credentials, material) {

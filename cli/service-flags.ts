@@ -120,7 +120,8 @@ export const behaviourFlags = {
 export const createFlags = {
   name: text({ group: general, value: "NAME", help: "made up when not given" }),
   mode: text({ group: general, value: "MODE", help: "replicated, global, replicated-job or global-job" }),
-  driver: text({ group: general, value: "NAME", help: "container, or exec for plain processes" }),
+  driver: text({ group: general, value: "NAME", help: "container, exec for plain processes, or a driver plugin" }),
+  "driver-config": text({ group: runs, value: "JSON|@FILE", help: "what a driver plugin is to run; in YAML as well" }),
   label: texts({ group: general, value: "KEY=VALUE", help: "of the service", short: "l" }),
   "container-label": texts({ group: general, value: "KEY=VALUE", help: "of each container", containers: true }),
   env: texts({ group: runs, value: "NAME[=VALUE]", help: "environment; without a value, that of here", short: "e" }),
@@ -154,6 +155,7 @@ export const updateFlags = {
   args: text({ group: general, value: "COMMAND", help: "other arguments, quoted as in a shell" }),
   force: yes({ group: general, help: "replaces the tasks even if nothing changes" }),
   rollback: yes({ group: general, help: "back to the spec before; goes with no other flag" }),
+  "driver-config": text({ group: runs, value: "JSON|@FILE", help: "what a driver plugin is to run" }),
   "label-add": added(general, "KEY=VALUE", "adds or changes a label"),
   "label-rm": removed(general, "KEY"),
   "container-label-add": more(general, "KEY=VALUE", "adds or changes a container label"),

@@ -1,4 +1,5 @@
 /** What the flags that `service create` and `service update` share make of a spec; one not given changes nothing. */
+import { driverRuntimeOf, isDriverSpec } from "../machines/driver-spec.ts";
 import { modeOf } from "../machines/validation/service.ts";
 import {
   Any,
@@ -26,6 +27,7 @@ import {
   UpdateConfig_UpdateOrder,
 } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
+import { driverPayload, driverSettings } from "./service-driver.ts";
 import type { SettingValues } from "./service-flags.ts";
 import { UserError } from "./user-error.ts";
 import { parseBytes, parseChoice, parseCount, parseCpus, parseDuration, parseLabels, parseRatio } from "./values.ts";
@@ -148,6 +150,11 @@ function execAfter(before: ExecSpec, flags: SettingValues): ExecSpec {
   });
 }
 
+function driverAfter(task: TaskSpec, flags: SettingValues): GenericRuntimeSpec | null {
+  const runtime = driverRuntimeOf(task);
+  return runtime === null ? task.generic : driverPayload(runtime.kind, driverSettings(runtime.spec, flags));
+}
+
 function withExec(spec: ExecSpec): GenericRuntimeSpec {
   return GenericRuntimeSpec.create({
     kind: "exec",
@@ -174,7 +181,7 @@ export function execTask(spec: ExecSpec, before: TaskSpec | null = null): Partia
 
 export function execOf(task: TaskSpec): ExecSpec | null {
   const payload = task.generic?.kind === "exec" ? task.generic.payload : null;
-  return payload === null ? null : ExecSpec.decode(payload.value);
+  return payload === null || isDriverSpec(payload.type_url) ? null : ExecSpec.decode(payload.value);
 }
 
 /** `gpu=2` each; a kind is given once, and only counted resources can be asked for. */
@@ -236,10 +243,10 @@ export function withSettings(spec: ServiceSpec, flags: SettingValues): ServiceSp
   const exec = execOf(task);
   const maxReplicas = flags["replicas-max-per-node"];
   const mode = flags["endpoint-mode"];
-  const { placement, generic } = task;
+  const { placement } = task;
   return ServiceSpec.patch(spec, {
     task: TaskSpec.patch(task, {
-      generic: exec === null ? generic : withExec(execAfter(exec, flags)),
+      generic: exec === null ? driverAfter(task, flags) : withExec(execAfter(exec, flags)),
       resources: resourcesAfter(task.resources, flags),
       restart: restartAfter(task.restart, flags),
       placement:

@@ -1,5 +1,6 @@
 /** From flags to a service's spec: made whole by `service create`, changed in places by `service update`. */
 import { createHash, randomBytes } from "node:crypto";
+import { driverRuntimeOf } from "../machines/driver-spec.ts";
 import {
   Annotations,
   EndpointSpec,
@@ -23,6 +24,7 @@ import { UsageError } from "./command.ts";
 import { parsePublish, portsAfter } from "./publish-flag.ts";
 import { containerAfter, newContainer, pairsAfter } from "./service-container.ts";
 import { environmentAfter, newEnvironment } from "./service-environment.ts";
+import { driverTaskAfter, newDriverTask } from "./service-driver.ts";
 import { containerFlagIn, type CreateValues, type UpdateValues } from "./service-flags.ts";
 import {
   configReferences,
@@ -97,6 +99,11 @@ function processMounts(mounts: readonly Mount[], flag: string): readonly Mount[]
 
 function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups): Partial<TaskSpec> {
   const driver = flags.driver ?? "container";
+  const isPlugin = driver !== "container" && (driver !== "exec" || flags["driver-config"] !== undefined);
+  if (isPlugin) {
+    refuseContainerFlags(flags);
+    return newDriverTask(driver, flags, words, lookups);
+  }
   if (driver === "exec") {
     const [program, ...args] = words;
     if (program === undefined)
@@ -112,7 +119,7 @@ function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups
     );
     return execTask(ExecSpec.create({ command: program, args, env, secrets, configs, mounts }));
   }
-  if (driver !== "container") throw new UsageError(`--driver takes container or exec, not '${driver}'`);
+  if (flags["driver-config"] !== undefined) throw new UsageError("--driver-config goes with --driver NAME");
   const [image, ...args] = words;
   if (image === undefined)
     throw new UsageError("say which image: muster service create [OPTIONS] IMAGE [COMMAND] [ARG...]");
@@ -191,8 +198,14 @@ function genericAfter(before: ResourceRequirements | null, flags: UpdateValues):
 }
 
 function runtimeAfter(before: TaskSpec, flags: UpdateValues, lookups: Lookups): Partial<TaskSpec> {
+  if (before.container !== null && flags["driver-config"] !== undefined)
+    throw new UsageError("--driver-config fits tasks of a driver plugin only, and these are containers");
   if (before.container !== null) return { container: containerAfter(before.container, flags, lookups) };
   refuseContainerFlags(flags);
+  const runtime = driverRuntimeOf(before);
+  if (runtime !== null) return driverTaskAfter(runtime.kind, runtime.spec, flags, lookups, before);
+  if (flags["driver-config"] !== undefined)
+    throw new UsageError("--driver-config fits tasks of a driver plugin only, and these are none");
   const exec = execOf(before);
   if (exec === null) return {};
   const changed = ExecSpec.patch(exec, {

@@ -15,6 +15,7 @@ import { untilConverged } from "./progress.ts";
 import { inspect, ls, ps } from "./service-listing.ts";
 import { rebalance } from "./rebalance.ts";
 import { parseScale, scaledTo } from "./scaled-spec.ts";
+import { withDriverConfig } from "./service-driver.ts";
 import { behaviourFlags, createFlags, updateFlags, type UpdateValues } from "./service-flags.ts";
 import { plan } from "./service-plan.ts";
 import { lookupsFor } from "./service-references.ts";
@@ -25,14 +26,13 @@ import { UserError } from "./user-error.ts";
 const methods = ControlService.methods;
 
 const create = command({
-  operands: "IMAGE|COMMAND [ARG...]",
-  min: 1,
+  operands: "[IMAGE|COMMAND] [ARG...]",
   stopsAtOperand: true,
-  summary: "Creates a service of containers, or with --driver exec of plain processes.",
+  summary: "Creates a service of containers, with --driver exec of plain processes, or of a driver plugin's tasks.",
   options: createFlags,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
-      const spec = newSpec(values, operands, await lookupsFor(client, values));
+      const spec = newSpec(await withDriverConfig(values), operands, await lookupsFor(client, values));
       const isAuthSent = values["with-registry-auth"] === true;
       const request = CreateServiceRequest.create({ spec: isAuthSent ? withRegistryAuth(spec) : spec });
       const { service } = await client.call(methods.CreateService, request);
@@ -79,8 +79,9 @@ const update = command({
       const isRollback = values.rollback === true;
       if (isRollback) refuseOtherFlags(values);
       const lookups = await lookupsFor(client, values);
+      const flags = await withDriverConfig(values);
       const change = (before: ServiceSpec): ServiceSpec => {
-        const spec = changedSpec(before, values, lookups);
+        const spec = changedSpec(before, flags, lookups);
         return values["with-registry-auth"] === true ? withRegistryAuth(spec) : spec;
       };
       const rollback = isRollback ? UpdateServiceRequest_Rollback.PREVIOUS : UpdateServiceRequest_Rollback.NONE;

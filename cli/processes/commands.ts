@@ -12,6 +12,7 @@ import { parseLabels } from "../values.ts";
 import { formatHostPort, parseHostPort, type HostPort } from "./addresses.ts";
 import { csiSocketPaths } from "./csi.ts";
 import { cannotWrite, defaultDataDir } from "./data-dir.ts";
+import { driverChoice, driverFlags } from "./drivers.ts";
 import { startManagerProcess } from "./manager.ts";
 import type { ManagerInvitation } from "./manager-join.ts";
 import { serveMetrics } from "./metrics-server.ts";
@@ -213,6 +214,7 @@ export const agent: Command = command({
     hostname: { type: "string", value: "NAME", help: "what the cluster calls it (this machine's name)" },
     label: { type: "string", multiple: true, value: "KEY=VALUE", help: "label of the engine, for constraints" },
     "csi-plugin": csiFlag,
+    ...driverFlags,
     metrics: metricsFlag,
     ...logging,
   },
@@ -228,6 +230,7 @@ export const agent: Command = command({
       hostname: values.hostname ?? hostname(),
       labels: parseLabels(values.label ?? []),
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
+      drivers: await driverChoice(values),
     };
     const metrics = address(values.metrics, null);
     await runUntilEnd(
@@ -256,9 +259,14 @@ export const agent: Command = command({
 
 export const up: Command = command({
   summary: "Runs a cluster on this machine: NATS, one manager and one agent.",
-  options: { ...serving, "no-agent": { type: "boolean", help: "no node for process tasks on this machine" } },
+  options: {
+    ...serving,
+    ...driverFlags,
+    "no-agent": { type: "boolean", help: "no node for process tasks on this machine" },
+  },
   run: async ({ values, shell }) => {
     const dataDir = values["data-dir"] ?? defaultDataDir();
+    const drivers = await driverChoice(values);
     const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
     await runUntilEnd(telemetry, async (starting) => {
       const running = await startUp(
@@ -271,6 +279,7 @@ export const up: Command = command({
           metrics: address(values.metrics, null),
           networks: networksOf(values),
           csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
+          drivers,
           telemetry,
         },
         starting,

@@ -8,6 +8,7 @@ import { rememberHost } from "../last-host.ts";
 import { UserError } from "../user-error.ts";
 import type { HostPort } from "./addresses.ts";
 import type { CsiSocketPaths } from "./csi.ts";
+import type { DriverChoice } from "./drivers.ts";
 import { startManagerProcess, type ManagerProcess } from "./manager.ts";
 import type { Starting } from "./signals.ts";
 
@@ -20,6 +21,8 @@ export interface UpOptions {
   readonly networks: NetworkDefaults;
   /** Storage plugins for the manager and for the agent, beside those of their data dirs. */
   readonly csiPlugins: CsiSocketPaths;
+  /** Of the agent, beside those of its data dir. */
+  readonly drivers?: DriverChoice;
   readonly telemetry: ProcessTelemetry;
   /** Called when the manager needs the unlock key to go on. */
   readonly onLocked?: (controlSocket: string) => void;
@@ -53,6 +56,7 @@ export async function startUp(options: UpOptions, starting: Starting): Promise<U
           hostname: hostname(),
           labels: {},
           csiPlugins: options.csiPlugins,
+          ...(options.drivers === undefined ? {} : { drivers: options.drivers }),
         },
         telemetry,
         starting.onBroken,

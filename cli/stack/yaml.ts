@@ -11,6 +11,7 @@ import {
   isScalar,
   isSeq,
   LineCounter,
+  parse,
   parseDocument,
   stringify,
   type Document,
@@ -144,6 +145,15 @@ function emptyMapping(at: Place): MappingNode {
 function sentence(message: string): string {
   const first = message.split("\n")[0] ?? "";
   return `${first.charAt(0).toLowerCase()}${first.slice(1)}`;
+}
+
+/** Plain values, of YAML or JSON; `what` is what errors call the text. Throws UserError. */
+export function yamlValue(text: string, what: string): unknown {
+  try {
+    return parse(text, { prettyErrors: false, merge: true }) as unknown;
+  } catch (error) {
+    throw new UserError(`${what}: ${sentence((error as Error).message)}`, { cause: error });
+  }
 }
 
 /** Values as YAML, keys in the order given. */

@@ -9,6 +9,7 @@ import {
   type ServiceSpec,
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
+import { driverRuntimeOf } from "../driver-spec.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 import { isSameMessage } from "../same-message.ts";
 
@@ -61,7 +62,7 @@ export function checkSecretReferences(files: Pick<Files, "secrets"> | null): Ref
  * The files of a process: what a container's are checked for, and that each stands among the task's resource references
  * too, since that is what brings it to the node.
  */
-export function checkProcessFiles(spec: ExecSpec, task: TaskSpec): Refusal | null {
+export function checkProcessFiles(spec: Files, task: TaskSpec): Refusal | null {
   const runtime = spec.configs.find((config) => config.runtime !== null);
   if (runtime !== undefined) return invalid(`config '${runtime.configName}' of a process needs a file as its target`);
   const sent = new Set(task.resourceReferences.map(({ resourceId, resourceType }) => `${resourceType}/${resourceId}`));
@@ -132,6 +133,8 @@ function filesOf(task: TaskSpec | null): NamedReferences {
 }
 
 function processFiles(task: TaskSpec | null): Files | null {
+  const runtime = driverRuntimeOf(task);
+  if (runtime !== null) return runtime.spec;
   const payload = task?.generic?.kind === "exec" ? task.generic.payload : null;
   if (payload === null) return null;
   try {

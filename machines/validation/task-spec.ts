@@ -1,5 +1,6 @@
 /** What a task may ask for: resources, restart policy, placement, references and the runtime itself, in that order. */
 import {
+  DriverSpec,
   ExecSpec,
   Mount_Type,
   type ContainerSpec,
@@ -11,6 +12,7 @@ import {
   type RestartPolicy,
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
+import { isDriverSpec } from "../driver-spec.ts";
 import { isImageReference } from "../image-reference.ts";
 import { checkPlacement } from "./placement.ts";
 import { checkConfigReferences, checkProcessFiles, checkSecretReferences } from "./reference.ts";
@@ -152,12 +154,38 @@ function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   );
 }
 
+/** What every driver's task has in common; its own configuration is the driver's to check. */
+function checkDriver(payload: Uint8Array, task: TaskSpec): Refusal | null {
+  let spec: DriverSpec;
+  try {
+    spec = DriverSpec.decode(payload);
+  } catch {
+    return invalid("Generic runtime: the payload is not a muster.v1.DriverSpec");
+  }
+  if (spec.config !== "" && !isObject(spec.config))
+    return invalid("Generic runtime: the driver's configuration is not a JSON object");
+  if (isNegative(spec.stopGracePeriod)) return invalid("Generic runtime: stop-grace-period cannot be negative");
+  const malformed = spec.env.find((entry) => entry.indexOf("=") < 1);
+  if (malformed !== undefined) return invalid(`Generic runtime: environment variable "${malformed}" is not NAME=value`);
+  return checkProcessFiles(spec, task) ?? firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)));
+}
+
+function isObject(text: string): boolean {
+  try {
+    const value = JSON.parse(text) as unknown;
+    return typeof value === "object" && value !== null && !Array.isArray(value);
+  } catch {
+    return false;
+  }
+}
+
 function checkGeneric({ kind, payload }: GenericRuntimeSpec, task: TaskSpec): Refusal | null {
   if (kind.length < genericKindLengthMin) return invalid(`Generic runtime: Invalid name "${kind}"`);
   if (kind === "container" || kind === "attachment") return invalid(`Generic runtime: "${kind}" is a reserved name`);
   if (payload === null) return invalid("Generic runtime is missing payload");
   if (payload.type_url === "") return invalid("Generic runtime is missing payload type");
   if (payload.value.length === 0) return invalid("Generic runtime has an empty payload");
+  if (isDriverSpec(payload.type_url)) return checkDriver(payload.value, task);
   return kind === "exec" ? checkExec(payload.value, task) : null;
 }
 

@@ -1,0 +1,188 @@
+/** The driver plugins that an agent is told of: by its flags, and by what lies in `plugins/` under its data dir. */
+import { createHash } from "node:crypto";
+import { accessSync, chmodSync, constants, lstatSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { cpus } from "node:os";
+import { basename, join, resolve } from "node:path";
+import type { AgentPlugins, DriverBinary } from "../../actors/agent-ports.ts";
+import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
+import { portRange } from "../../edges/plugin/handshake.ts";
+import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
+import { ClientTopology, ClientTopologyCore, NomadDriverConfig } from "../../proto/gen/nomad.ts";
+import type { Clock, Logger } from "../../runtime/ports.ts";
+import { UsageError } from "../command.ts";
+import { driverConfigFrom, type PlainValue } from "../driver-config.ts";
+import { UserError } from "../user-error.ts";
+
+export const driverFlags = {
+  "plugin-dir": {
+    type: "string",
+    multiple: true,
+    value: "DIR",
+    help: "runs every executable in it as a task-driver plugin (plugins/ under the data dir)",
+  },
+  driver: { type: "string", multiple: true, value: "NAME=PATH", help: "one task-driver plugin by its executable" },
+  "driver-config": {
+    type: "string",
+    multiple: true,
+    value: "NAME=JSON|NAME=@FILE",
+    help: "what a task-driver plugin is configured with; NAME is its file's, or that of --driver",
+  },
+} as const;
+
+export interface DriverChoice {
+  /** Directories of plugins, beside the data dir's own. */
+  readonly directories: readonly string[];
+  /** Paths by name. */
+  readonly named: ReadonlyMap<string, string>;
+  readonly configs: ReadonlyMap<string, { readonly [key: string]: PlainValue } | null>;
+}
+
+/** Names records on the disk and lines of the log. */
+const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
+/** Throws UsageError or UserError. */
+export async function driverChoice(values: {
+  readonly "plugin-dir"?: readonly string[] | undefined;
+  readonly driver?: readonly string[] | undefined;
+  readonly "driver-config"?: readonly string[] | undefined;
+}): Promise<DriverChoice> {
+  const named = new Map<string, string>();
+  for (const text of values.driver ?? []) {
+    const [name, path] = pairOf(text, "--driver takes NAME=PATH");
+    if (named.has(name)) throw new UsageError(`--driver names ${name} twice`);
+    named.set(name, resolve(path));
+  }
+  const configs = new Map<string, { readonly [key: string]: PlainValue } | null>();
+  for (const text of values["driver-config"] ?? []) {
+    const [name, config] = pairOf(text, "--driver-config takes NAME=JSON or NAME=@FILE");
+    if (configs.has(name)) throw new UsageError(`--driver-config names ${name} twice`);
+    configs.set(name, await driverConfigFrom(config, `--driver-config ${name}`));
+  }
+  return { directories: (values["plugin-dir"] ?? []).map((path) => resolve(path)), named, configs };
+}
+
+function pairOf(text: string, usage: string): readonly [string, string] {
+  const at = text.indexOf("=");
+  const [name, value] = [text.slice(0, Math.max(0, at)), text.slice(at + 1)];
+  if (!namePattern.test(name) || value === "") throw new UsageError(`${usage}, not '${text}'`);
+  return [name, value];
+}
+
+export interface DriverPlaces {
+  readonly dataDir: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Null: this node has no driver plugins. Throws UserError. */
+export function openDrivers(choice: DriverChoice, { clock, dataDir, log }: DriverPlaces): AgentPlugins | null {
+  const binaries = binariesOf(choice, join(resolve(dataDir), "plugins"));
+  if (binaries.length === 0) return null;
+  const run = runDirectory(resolve(dataDir));
+  return {
+    launcher: createPluginLauncher({
+      log,
+      logDir: join(resolve(dataDir), "plugin-logs"),
+      socketDir: run,
+      env: process.env,
+    }),
+    homes: new TaskHomeDirectories({
+      directory: resolve(dataDir, "allocs"),
+      outputSocket: join(run, "output.sock"),
+      clock,
+      log,
+      environment: process.env,
+    }),
+    binaries,
+    agent: nodeConfig(),
+  };
+}
+
+function binariesOf({ configs, directories, named }: DriverChoice, own: string): readonly DriverBinary[] {
+  const paths = new Map(named);
+  for (const directory of [own, ...directories]) {
+    for (const path of executablesIn(directory, directory === own)) {
+      const name = basename(path);
+      if (paths.has(name)) throw new UserError(`two driver plugins are called ${name}: ${paths.get(name)} and ${path}`);
+      paths.set(name, path);
+    }
+  }
+  for (const name of configs.keys())
+    if (!paths.has(name)) throw new UserError(`--driver-config ${name}: there is no driver plugin of that name`);
+  return [...paths].map(([name, path]) => {
+    if (!isExecutable(path)) throw new UserError(`the driver plugin ${name}: ${path} is no executable file`);
+    return { binary: { name, path, args: [], env: {}, autoMtls: false }, config: configs.get(name) ?? null };
+  });
+}
+
+function executablesIn(directory: string, mayBeMissing: boolean): readonly string[] {
+  try {
+    return readdirSync(directory)
+      .filter((name) => namePattern.test(name))
+      .map((name) => join(directory, name))
+      .filter(isExecutable)
+      .sort();
+  } catch (error) {
+    if (mayBeMissing && (error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw new UserError(`cannot look for driver plugins in ${directory}: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/** Of sockets, whose whole path has 107 bytes: `run` in the data dir, or else a place of its own for that data dir. */
+const runDirectoryMax = 60;
+
+function runDirectory(dataDir: string): string {
+  const own = join(dataDir, "run");
+  const uid = process.getuid?.() ?? 0;
+  const tag = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+  const path = own.length <= runDirectoryMax ? own : `/tmp/muster-run-${uid}-${tag}`;
+  mkdirSync(path, { recursive: true, mode: 0o700 });
+  const facts = lstatSync(path);
+  // In /tmp anybody may have made it before.
+  if (!facts.isDirectory() || facts.uid !== uid)
+    throw new UserError(`${path} is not this user's directory: driver plugins have no place for their sockets`);
+  chmodSync(path, 0o700);
+  return path;
+}
+
+/** MHz of a processor that does not tell it: what Nomad's arithmetic needs is only that there is one. */
+const speedDefault = 1_000;
+
+function nodeConfig(): NomadDriverConfig {
+  const online = onlineCores();
+  const cores = cpus().map(({ speed }, at) => {
+    const mhz = speed || speedDefault;
+    return ClientTopologyCore.create({ coreId: online[at] ?? at, baseSpeed: mhz, maxSpeed: mhz });
+  });
+  return NomadDriverConfig.create({
+    ClientMinPort: portRange.min,
+    ClientMaxPort: portRange.max,
+    Topology: ClientTopology.create({ nodeIds: [0], cores }),
+  });
+}
+
+/** The numbers of the processors: those that are switched off leave gaps. */
+function onlineCores(): readonly number[] {
+  try {
+    return readFileSync("/sys/devices/system/cpu/online", "utf8")
+      .trim()
+      .split(",")
+      .flatMap((range) => {
+        const [from = 0, to = from] = range.split("-").map(Number);
+        return Array.from({ length: to - from + 1 }, (_, at) => from + at);
+      });
+  } catch {
+    return [];
+  }
+}

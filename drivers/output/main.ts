@@ -1,0 +1,68 @@
+/**
+ * The process that keeps the output of an agent's tasks (collector.ts). Started by the agent, outlives it, and ends by itself
+ * when there is neither an agent nor a pipe. `main.ts SOCKET`: where it is spoken to (messages.ts).
+ */
+import { rmSync } from "node:fs";
+import { createServer, type Socket } from "node:net";
+import { Collector } from "./collector.ts";
+import { lines, type OutputAnswer, type OutputQuestion } from "./messages.ts";
+
+/** Long enough for an agent that has just started it, or is being started again. */
+const idleMs = 3_000;
+
+const [path] = process.argv.slice(2);
+if (path === undefined) throw new Error("usage: main.ts SOCKET");
+// Whoever started it may end, by whatever signal its terminal sends.
+for (const signal of ["SIGINT", "SIGHUP", "SIGTERM"] as const) process.on(signal, () => {});
+
+const collector = new Collector();
+const connections = new Set<Socket>();
+
+async function carryOut(question: OutputQuestion): Promise<void> {
+  switch (question.kind) {
+    case "open":
+      return collector.open(question.output);
+    case "drain":
+      return collector.drain(question.taskId, question.timeoutMs);
+  }
+}
+
+const server = createServer((socket) => {
+  connections.add(socket);
+  socket.once("close", () => {
+    connections.delete(socket);
+    endIfIdle();
+  });
+  socket.on("error", () => socket.destroy());
+  lines(socket, (line) => {
+    const question = JSON.parse(line) as OutputQuestion;
+    const answer = (error: string | null): void => {
+      socket.write(`${JSON.stringify({ id: question.id, error } satisfies OutputAnswer)}\n`);
+      endIfIdle();
+    };
+    carryOut(question).then(
+      () => answer(null),
+      (error: unknown) => answer(error instanceof Error ? error.message : String(error)),
+    );
+  });
+});
+
+let timer: NodeJS.Timeout | null = null;
+
+function endIfIdle(): void {
+  if (timer !== null) clearTimeout(timer);
+  timer = null;
+  if (connections.size > 0 || collector.size > 0) return;
+  timer = setTimeout(() => {
+    collector.close();
+    server.close();
+    rmSync(path as string, { force: true });
+    process.exit(0);
+  }, idleMs);
+}
+
+rmSync(path, { force: true });
+server.listen(path, () => {
+  process.stdout.write("ready\n");
+  endIfIdle();
+});

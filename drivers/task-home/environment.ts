@@ -1,0 +1,88 @@
+/** The environment of a task on a driver plugin: the variables that Nomad's drivers count on, and the service's own. */
+import type { DriverTask } from "../../actors/agent-ports.ts";
+import type { DriverSpec } from "../../proto/gen/messages.ts";
+import { taskContext } from "../exec/template-context.ts";
+import { expand } from "../exec/template.ts";
+
+/** Of the agent's own environment a task gets PATH, HOME and LANG alone: Nomad hands on nearly all of it. */
+export type AgentEnvironment = Readonly<Record<string, string | undefined>>;
+
+export type EnvironmentOutcome =
+  | { readonly kind: "env"; readonly env: Readonly<Record<string, string>> }
+  | { readonly kind: "refused"; readonly reason: string };
+
+export interface EnvironmentFacts {
+  readonly agent: AgentEnvironment;
+  readonly name: string;
+  readonly directories: { readonly alloc: string; readonly local: string; readonly secrets: string };
+}
+
+const mebibyte = 1024 * 1024;
+
+export function environmentOf(
+  task: DriverTask,
+  { env: entries }: DriverSpec,
+  { agent, directories, name }: EnvironmentFacts,
+): EnvironmentOutcome {
+  const env: Record<string, string> = {};
+  for (const inherited of ["PATH", "HOME", "LANG"]) {
+    const value = agent[inherited];
+    if (value !== undefined) env[inherited] = value;
+  }
+  Object.assign(env, variablesOf(task, name, directories));
+  const context = taskContext(task);
+  for (const entry of entries) {
+    const [, variable, text] = /^([^=\0]+)=([^\0]*)$/s.exec(entry) ?? [];
+    if (variable === undefined || text === undefined)
+      return { kind: "refused", reason: `'${entry}' in the environment is not NAME=value` };
+    const expansion = expand(text, context);
+    if (expansion.kind === "failed")
+      return { kind: "refused", reason: `the template of ${variable} cannot be expanded: ${expansion.reason}` };
+    env[variable] = interpolated(expansion.text, { ...nodeVariables(task), ...env });
+  }
+  return { kind: "env", env };
+}
+
+/** What `${…}` may name beside the environment: Nomad's names for the node. */
+export function nodeVariables({ nodeHostname, nodeId, nodePlatform }: DriverTask): Readonly<Record<string, string>> {
+  return {
+    "node.unique.id": nodeId,
+    "node.unique.name": nodeHostname,
+    "attr.cpu.arch": nodePlatform.architecture,
+    "attr.kernel.name": nodePlatform.os,
+  };
+}
+
+/** A name that is not known stays as it is: a shell may know it. */
+function interpolated(text: string, known: Readonly<Record<string, string>>): string {
+  return text.replaceAll(/\$\{([A-Za-z_][\w.]*)\}/g, (whole, name: string) =>
+    Object.hasOwn(known, name) ? (known[name] as string) : whole,
+  );
+}
+
+function variablesOf(
+  task: DriverTask,
+  name: string,
+  { alloc, local, secrets }: EnvironmentFacts["directories"],
+): Record<string, string> {
+  const { id, resources, serviceId, serviceName, slot, traceparent } = task;
+  const memory = resources?.memoryLimitBytes || resources?.memoryBytes || 0;
+  return {
+    NOMAD_ALLOC_DIR: alloc,
+    NOMAD_TASK_DIR: local,
+    NOMAD_SECRETS_DIR: secrets,
+    NOMAD_ALLOC_ID: id,
+    NOMAD_SHORT_ALLOC_ID: id.slice(0, 8),
+    NOMAD_ALLOC_NAME: task.name,
+    // Nomad counts from 0, slots from 1.
+    NOMAD_ALLOC_INDEX: String(Math.max(0, slot - 1)),
+    NOMAD_TASK_NAME: name,
+    NOMAD_GROUP_NAME: serviceName,
+    NOMAD_JOB_ID: serviceId,
+    NOMAD_JOB_NAME: serviceName,
+    NOMAD_NAMESPACE: "default",
+    NOMAD_REGION: "global",
+    ...(memory > 0 ? { NOMAD_MEMORY_LIMIT: String(Math.floor(memory / mebibyte)) } : {}),
+    ...(traceparent === "" ? {} : { TRACEPARENT: traceparent }),
+  };
+}

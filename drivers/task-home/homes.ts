@@ -1,0 +1,208 @@
+/**
+ * The directories of tasks that run on driver plugins, laid out as Nomad's drivers expect them, and the output that they
+ * write to pipes in them.
+ *
+ *   <directory>/<task id>/            the allocation's: 0755
+ *       alloc/{data,tmp,logs}         shared by what drivers start for the task; the pipes are in logs
+ *       <name>/{local,tmp}            the task's own; `secrets` and `configs` lead to files in memory (MemoryFiles)
+ *       output/                       stdout, stderr and what was rotated, for the agent alone
+ *       .name, .output                what a later life of the agent has to know
+ *
+ * TH1: what a task can write to, it shares with no file of the agent's: output and records are out of its reach.
+ * TH2: a task's secrets are in memory, for its user alone to enter, and gone once nothing of it runs.
+ */
+import { execFile } from "node:child_process";
+import { chmod, lstat, mkdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type {
+  DriverTask,
+  HomeOutcome,
+  OutputReader,
+  OutputRequest,
+  TaskHome,
+  TaskHomes,
+} from "../../actors/agent-ports.ts";
+import { ExecSpec, type DriverSpec } from "../../proto/gen/messages.ts";
+import type { Clock, Logger } from "../../runtime/ports.ts";
+import { filesOf } from "../exec/contents.ts";
+import { MemoryFiles, memoryRoots } from "../exec/memory-files.ts";
+import { lastOutput, outputBytesMax } from "../exec/output.ts";
+import { OutputFiles } from "../exec/output-reader.ts";
+import { OutputClient } from "../output/client.ts";
+import type { TaskOutput } from "../output/collector.ts";
+import { environmentOf, type AgentEnvironment } from "./environment.ts";
+
+/** For what a task left in its pipes: Nomad's. */
+const drainMs = 2_000;
+
+export interface TaskHomesOptions {
+  /** Absolute; made when absent. */
+  readonly directory: string;
+  /** Of the socket of the process that keeps output: 107 bytes at most. */
+  readonly outputSocket: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** What PATH, HOME and LANG of tasks are taken from. */
+  readonly environment: AgentEnvironment;
+  readonly outputBytesMax?: number;
+}
+
+type Wants = Parameters<TaskHomes["prepare"]>[2];
+
+const run = promisify(execFile);
+
+export class TaskHomeDirectories implements TaskHomes {
+  readonly #options: TaskHomesOptions;
+  readonly #files: MemoryFiles;
+  readonly #client: OutputClient;
+
+  constructor(options: TaskHomesOptions) {
+    const { directory, environment, log, outputSocket } = options;
+    this.#options = options;
+    this.#files = new MemoryFiles({ directory, log, roots: memoryRoots(environment["XDG_RUNTIME_DIR"]) });
+    this.#client = new OutputClient(outputSocket, log);
+    this.#files
+      .sweep((taskId) => stat(this.#home(taskId)).then(Boolean, () => false))
+      .catch((error: unknown) => log.warn({ error }, "cannot remove secrets and configs of tasks that are gone"));
+  }
+
+  async prepare(task: DriverTask, spec: DriverSpec, wants: Wants): Promise<HomeOutcome> {
+    const home = this.#home(task.id);
+    const environment = environmentOf(task, spec, {
+      agent: this.#options.environment,
+      name: wants.name,
+      directories: directoriesOf(home, wants),
+    });
+    if (environment.kind === "refused") return environment;
+    // The same references, and the same rules, as a process' without a driver.
+    const references = ExecSpec.create({ secrets: [...spec.secrets], configs: [...spec.configs] });
+    const contents = filesOf(task, references, environment.env);
+    if (contents.kind === "refused") return contents;
+    try {
+      const output = await this.#make(task.id, wants);
+      await this.#files.write(task.id, contents.files, null);
+      await this.#linkFiles(task.id, join(home, wants.name));
+      if (output !== null) await this.#client.open(output);
+      const { stderr, stdout } = output?.pipes ?? { stdout: "/dev/null", stderr: "/dev/null" };
+      const ready: TaskHome = { allocDir: home, stdoutPath: stdout, stderrPath: stderr, env: environment.env };
+      return { kind: "ready", home: ready };
+    } catch (error) {
+      await this.#removeFiles(task.id);
+      return { kind: "refused", reason: `cannot make the task's directories: ${(error as Error).message}` };
+    }
+  }
+
+  async resume(taskId: string): Promise<void> {
+    const output = await this.#outputOf(taskId);
+    if (output !== null) await this.#client.open(output);
+  }
+
+  output(taskId: string, request: OutputRequest): OutputReader {
+    return new OutputFiles(join(this.#home(taskId), "output"), request, this.#options.clock);
+  }
+
+  lastOutput(taskId: string): Promise<string> {
+    return lastOutput(join(this.#home(taskId), "output"));
+  }
+
+  async end(taskId: string): Promise<void> {
+    await this.#drain(taskId);
+    await this.#removeFiles(taskId);
+  }
+
+  async remove(taskId: string): Promise<void> {
+    await this.#drain(taskId);
+    // Before the directory: while that is there, a later life knows that there may be files.
+    await this.#files.remove(taskId);
+    await rm(this.#home(taskId), { recursive: true, force: true });
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  #home(taskId: string): string {
+    return join(this.#options.directory, taskId);
+  }
+
+  /** The directories and pipes; null for a task whose driver keeps its output. */
+  async #make(taskId: string, { hasOutput, name }: Wants): Promise<TaskOutput | null> {
+    const home = this.#home(taskId);
+    await mkdir(this.#options.directory, { recursive: true, mode: 0o711 });
+    await directory(home, 0o755);
+    const [shared, own, logs] = [join(home, "alloc"), join(home, name), join(home, "alloc", "logs")];
+    // Sticky: what the agent has made in it stays where it is. TH1
+    await directory(shared, 0o1777);
+    await directory(logs, 0o755);
+    await directory(join(shared, "data"), 0o777);
+    await directory(join(shared, "tmp"), 0o1777);
+    await directory(own, 0o777);
+    await directory(join(own, "local"), 0o777);
+    await directory(join(own, "tmp"), 0o1777);
+    await directory(join(home, "output"), 0o700);
+    if (!hasOutput) return null;
+    const pipes = { stdout: join(logs, `.${name}.stdout.fifo`), stderr: join(logs, `.${name}.stderr.fifo`) };
+    const missing = [];
+    for (const path of Object.values(pipes)) if (!(await isThere(path))) missing.push(path);
+    if (missing.length > 0) await run("mkfifo", ["-m", "0600", ...missing]);
+    const bytesMax = this.#options.outputBytesMax ?? outputBytesMax;
+    const output: TaskOutput = { taskId, directory: join(home, "output"), pipes, bytesMax };
+    await writeFile(join(home, ".output"), JSON.stringify(output), { mode: 0o600 });
+    return output;
+  }
+
+  async #linkFiles(taskId: string, own: string): Promise<void> {
+    const files = await this.#files.of(taskId);
+    for (const kind of ["secrets", "configs"]) {
+      await rm(join(own, kind), { recursive: true, force: true });
+      await symlink(join(files, kind), join(own, kind));
+    }
+  }
+
+  async #outputOf(taskId: string): Promise<TaskOutput | null> {
+    try {
+      return JSON.parse(await readFile(join(this.#home(taskId), ".output"), "utf8")) as TaskOutput;
+    } catch {
+      return null; // it was never prepared, or is gone
+    }
+  }
+
+  async #drain(taskId: string): Promise<void> {
+    if ((await this.#outputOf(taskId)) === null) return;
+    try {
+      await this.#client.drain(taskId, drainMs);
+      await rm(join(this.#home(taskId), ".output"), { force: true });
+    } catch (error) {
+      this.#options.log.warn({ error, task: taskId }, "the end of a task's output may be lost");
+    }
+  }
+
+  /** TH2. What cannot be removed now is tried again when the task is forgotten. */
+  async #removeFiles(taskId: string): Promise<void> {
+    await this.#files
+      .remove(taskId)
+      .catch((error: unknown) =>
+        this.#options.log.error({ error, task: taskId }, "cannot remove the secrets and configs of a task"),
+      );
+  }
+}
+
+/** As the task sees them (§6.3): in a container the driver mounts them where its environment says. */
+function directoriesOf(home: string, { isolation, name }: Wants): Parameters<typeof environmentOf>[2]["directories"] {
+  if (isolation === "image") return { alloc: "/alloc", local: "/local", secrets: "/secrets" };
+  return { alloc: join(home, "alloc"), local: join(home, name, "local"), secrets: join(home, name, "secrets") };
+}
+
+/** The mode is as said, whatever the process masks. */
+async function directory(path: string, mode: number): Promise<void> {
+  await mkdir(path, { recursive: true });
+  await chmod(path, mode);
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return lstat(path).then(
+    (facts) => facts.isFIFO(),
+    () => false,
+  );
+}

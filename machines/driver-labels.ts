@@ -1,0 +1,87 @@
+/**
+ * What a node tells of its driver plugins, as labels of its engine: the one part of a node's description that has room for
+ * it, in a form that constraints can use and that every manager carries, SwarmKit's as well.
+ *
+ *   muster.driver.<kind>.health   `healthy`, `unhealthy`, `undetected`, `restarting` …
+ *   muster.driver.<kind>.reason   why, where there is something to say
+ *   muster.driver.<kind>.version
+ *   muster.driver.<kind>.schema   of its tasks' configuration: a hashicorp.nomad.plugins.shared.hclspec.Spec, in base64
+ *   <attribute>                   each as the driver calls it, such as `driver.podman.version`
+ */
+
+const prefix = "muster.driver.";
+
+/** A driver may say what it likes; a node's description is one message that every replica keeps. */
+const attributesMax = 100;
+const textMax = 256;
+/** Bytes. Podman's has about 5,000, and it is the largest of the known ones. */
+const schemaMax = 24 * 1024;
+
+export interface DriverReport {
+  readonly health: string;
+  readonly reason: string;
+  readonly version: string;
+  readonly attributes: readonly (readonly [string, string])[];
+  /** Encoded; null: its tasks have no configuration. */
+  readonly schema: Uint8Array | null;
+}
+
+export function driverLabels(kind: string, report: DriverReport): Readonly<Record<string, string>> {
+  const { attributes, health, reason, schema, version } = report;
+  const labels: Record<string, string> = {};
+  for (const [name, value] of attributes.slice(0, attributesMax)) {
+    // Ours are ours alone, whatever a driver calls its own.
+    if (name !== "" && !name.startsWith(prefix)) labels[name.slice(0, textMax)] = value.slice(0, textMax);
+  }
+  labels[`${prefix}${kind}.health`] = health;
+  if (reason !== "") labels[`${prefix}${kind}.reason`] = reason.slice(0, textMax);
+  if (version !== "") labels[`${prefix}${kind}.version`] = version.slice(0, textMax);
+  if (schema !== null && schema.length <= schemaMax) labels[`${prefix}${kind}.schema`] = base64Of(schema);
+  return labels;
+}
+
+/** What a node says of one of its drivers. */
+export interface NodeDriver {
+  readonly kind: string;
+  readonly health: string;
+  readonly reason: string;
+  readonly version: string;
+  readonly schema: Uint8Array | null;
+}
+
+/** By kind, in the order of their names. */
+export function driversOf(labels: Readonly<Record<string, string>>): readonly NodeDriver[] {
+  const drivers: NodeDriver[] = [];
+  for (const name of Object.keys(labels).sort()) {
+    if (!name.startsWith(prefix) || !name.endsWith(".health")) continue;
+    const kind = name.slice(prefix.length, -".health".length);
+    const of = (what: string): string => labels[`${prefix}${kind}.${what}`] ?? "";
+    const schema = of("schema");
+    drivers.push({
+      kind,
+      health: of("health"),
+      reason: of("reason"),
+      version: of("version"),
+      schema: schema === "" ? null : bytesOf(schema),
+    });
+  }
+  return drivers;
+}
+
+/** Whether a label is one of this file's, which people read in another form. */
+export function isDriverLabel(name: string): boolean {
+  return name.startsWith(prefix);
+}
+
+function base64Of(bytes: Uint8Array): string {
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}
+
+/** Null for what is no base64. */
+function bytesOf(text: string): Uint8Array | null {
+  try {
+    return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+  } catch {
+    return null;
+  }
+}
