@@ -12,8 +12,12 @@ import { commandArguments, shell, signalNumberOf, type FileWrite } from "./run-f
 import type { Tools } from "./tools.ts";
 import { constants } from "node:os";
 
-/** After the command's end, for output that a process which it left behind holds open; longer while more comes. */
-const quietMs = 300;
+/**
+ * After the command's end, for output that a process which it left behind holds open: so many looks without any. Looks are
+ * counted rather than time, since of two looks the second comes only after what was there was read.
+ */
+const quietLooks = 3;
+const quietLookMs = 100;
 /** What programs look up a terminal's abilities by, where the task does not say. */
 const terminalType = "xterm";
 
@@ -34,12 +38,12 @@ function exitOf(code: number | null, name: NodeJS.Signals | null): TaskExit {
 /** Hands output over, waiting where the host does, and resolves when the command has ended and all of it was. */
 function relay(child: ChildProcess, { output, onDrain }: ExecRequest): Promise<TaskExit> {
   let pausedCount = 0;
-  let heardAtMs = 0;
+  let quiet = 0;
   for (const stream of ["stdout", "stderr"] as const) {
     const pipe = child[stream];
     pipe?.on("error", () => {});
     pipe?.on("data", (bytes: Buffer) => {
-      heardAtMs = Date.now();
+      quiet = 0;
       if (output(stream, bytes)) return;
       pipe.pause();
       pausedCount += 1;
@@ -53,13 +57,13 @@ function relay(child: ChildProcess, { output, onDrain }: ExecRequest): Promise<T
     child.once("error", (error) => resolve({ exitCode: -2, signal: 0, oomKilled: false, err: error.message }));
     child.once("close", (code, name) => resolve(exitOf(code, name)));
     child.once("exit", (code, name) => {
-      heardAtMs = Date.now();
+      quiet = 0;
       const look = setInterval(() => {
-        if (pausedCount > 0 || Date.now() - heardAtMs < quietMs) return;
+        if (pausedCount > 0 || (quiet += 1) <= quietLooks) return;
         child.stdout?.destroy();
         child.stderr?.destroy();
         resolve(exitOf(code, name));
-      }, quietMs / 3);
+      }, quietLookMs);
       child.once("close", () => clearInterval(look));
     });
   });
@@ -128,12 +132,20 @@ function withTerminal(
   let leader = 0;
   let wanted: TerminalSize | null = null;
   let isOver = false;
+  let isResizing = false;
+  // One after the other, and of several that are asked for meanwhile the last.
   const apply = (): void => {
-    if (wanted === null || terminal === "" || isOver) return;
+    if (wanted === null || terminal === "" || isOver || isResizing) return;
     const { rows, columns } = wanted;
     wanted = null;
+    isResizing = true;
     const resizing = spawn(stty, ["-F", terminal, "rows", String(rows), "cols", String(columns)], { stdio: "ignore" });
-    resizing.on("error", () => {}); // the machine is full: the size stays as it was
+    const settled = (): void => {
+      isResizing = false;
+      apply();
+    };
+    resizing.once("error", settled); // the machine is full: the size stays as it was
+    resizing.once("exit", settled);
   };
   const said = child.stdio[3];
   let text = "";

@@ -1,0 +1,388 @@
+// The exec driver as a plugin: real processes, terminals and cgroups, as far as this machine and user have them.
+import { execFileSync, spawn } from "node:child_process";
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { probeCgroups } from "../../drivers/exec/cgroups.ts";
+import type { ExecConfig } from "../../drivers/exec/fields.ts";
+import { ExecPlugin } from "../../drivers/exec/plugin.ts";
+import type { ExecRun } from "../../drivers/exec/run.ts";
+import { parseRunFacts, signalNamed, signalNumberOf } from "../../drivers/exec/run-file.ts";
+import type { ExecSession, TaskExit, TaskRequest } from "../../edges/plugin/server/index.ts";
+import {
+  LinuxResources,
+  Mount,
+  NetworkIsolationSpec,
+  NetworkIsolationSpec_NetworkIsolationMode as Isolation,
+  NomadDriverConfig,
+  Resources,
+  TaskConfig,
+} from "../../proto/gen/nomad.ts";
+import { until } from "../fixtures/until.ts";
+
+const isRoot = process.getuid?.() === 0;
+const asRoot = isRoot ? test : test.skip;
+const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+
+interface Lab {
+  readonly folder: string;
+  /** The task's own directory. */
+  readonly home: string;
+  /** The events that were told. */
+  readonly told: string[];
+  plugin(): ExecPlugin;
+  request(config: Partial<ExecConfig>, task?: Partial<TaskConfig>): TaskRequest<ExecConfig>;
+  start(config: Partial<ExecConfig>, task?: Partial<TaskConfig>): Promise<ExecRun>;
+  stdout(): string;
+}
+
+function lab(t: ExecutionContext): Lab {
+  const folder = mkdtempSync(join(tmpdir(), "muster-exec-plugin-"));
+  const home = join(folder, "alloc", "web");
+  mkdirSync(join(home, "local"), { recursive: true, mode: 0o755 });
+  const [stdoutPath, stderrPath] = [join(folder, "stdout"), join(folder, "stderr")];
+  for (const path of [stdoutPath, stderrPath]) writeFileSync(path, "");
+  const runs: ExecRun[] = [];
+  const told: string[] = [];
+  const plugin = (): ExecPlugin => {
+    const made = new ExecPlugin();
+    made.configure({ state_dir: join(folder, "state") }, NomadDriverConfig.create());
+    return made;
+  };
+  const driver = plugin();
+  t.teardown(async () => {
+    for (const run of runs) await run.stop("SIGKILL", 0);
+    rmSync(folder, { recursive: true, force: true });
+  });
+  let count = 0;
+  const request: Lab["request"] = (config, task = {}) => {
+    const id = `a1/web/${(count += 1)}`;
+    return {
+      id,
+      config: { command: "true", args: [], work_dir: null, chroot: null, oom_score_adj: 0, ...config },
+      task: TaskConfig.create({ id, name: "web", allocDir: join(folder, "alloc"), stdoutPath, stderrPath, ...task }),
+      log: silent,
+      tell: (message) => void told.push(message),
+    };
+  };
+  return {
+    folder,
+    home,
+    told,
+    plugin,
+    request,
+    async start(config, task) {
+      const run = await driver.start(request(config, task));
+      runs.push(run);
+      return run;
+    },
+    stdout: () => readFileSync(stdoutPath, "utf8"),
+  };
+}
+
+const sh = (script: string): Partial<ExecConfig> => ({ command: "sh", args: ["-c", script] });
+
+/** A session with a terminal, and what came out of it. */
+function terminal(run: ExecRun, command: readonly string[]): { session: ExecSession; text: () => string } {
+  let text = "";
+  const session = run.exec({
+    command,
+    terminal: { rows: 24, columns: 80 },
+    output: (_stream, bytes) => {
+      text += Buffer.from(bytes).toString("utf8");
+      return true;
+    },
+    onDrain: () => {},
+  });
+  return { session, text: () => text };
+}
+
+test("a task has its arguments, its environment, its directory and its output", async (t) => {
+  const { start, stdout, home } = lab(t);
+  const run = await start(sh(`printf '%s|%s|%s\\n' "$NAME" "$(pwd)" "$1"`), { env: { NAME: "a b" } });
+  t.deepEqual(await run.exited, { exitCode: 0, signal: 0, oomKilled: false } satisfies TaskExit);
+  t.is(stdout(), `a b|${home}|\n`);
+});
+
+test("a command is found in the task's own directory before it is on its PATH", async (t) => {
+  const { start, home, stdout } = lab(t);
+  writeFileSync(join(home, "local", "sleep"), "#!/bin/sh\necho mine\n", { mode: 0o755 });
+  await (
+    await start({ command: "sleep" })
+  ).exited;
+  t.is(stdout(), "mine\n");
+});
+
+test("what is wrong with a task is said before anything starts", async (t) => {
+  const { start, folder } = lab(t);
+  const link = join(folder, "link");
+  symlinkSync(join(folder, "stdout"), link);
+  const cases: readonly [Partial<ExecConfig>, Partial<TaskConfig>, RegExp][] = [
+    [{ command: "no-such-command" }, {}, /no-such-command is not found in the task's PATH/],
+    [{ command: "/etc/passwd" }, {}, /is not an executable file/],
+    [{}, { user: "no-such-user" }, /there is no user no-such-user on this node/],
+    [{ work_dir: "nowhere" }, {}, /there is no directory .*nowhere/],
+    [{ chroot: "nowhere" }, {}, /there is no directory .*nowhere/],
+    [{ oom_score_adj: 5000 }, {}, /oom_score_adj/],
+    [{}, { stdoutPath: link }, /ELOOP/],
+    [{}, { stdoutPath: join(folder, "absent") }, /ENOENT/],
+    [{}, { env: { A: "\0" } }, /environment/],
+    [{}, { mounts: [Mount.create({ hostPath: "/tmp", taskPath: "../up" })] }, /a volume cannot be at/],
+  ];
+  for (const [config, task, message] of cases) await t.throwsAsync(start(config, task), { message });
+});
+
+test("exit codes and signals are told apart", async (t) => {
+  const { start } = lab(t);
+  t.like(await (await start(sh("exit 3"))).exited, { exitCode: 3, signal: 0 });
+  t.like(await (await start(sh("kill -USR1 $$"))).exited, { exitCode: 138, signal: 10 });
+});
+
+test("a signal reaches the command alone", async (t) => {
+  const { start, stdout } = lab(t);
+  const run = await start(sh("trap 'echo heard; exit 4' USR1; sleep 30 & echo $!; wait"));
+  await until("its trap is set", () => stdout() !== "");
+  run.signal("USR1");
+  t.is((await run.exited).exitCode, 4);
+  t.is(stdout().split("\n")[1], "heard");
+  // What it left behind went with it.
+  t.false(
+    existsSync(`/proc/${stdout().split("\n")[0]}/cmdline`) &&
+      readFileSync(`/proc/${stdout().split("\n")[0]}/cmdline`, "utf8").includes("sleep"),
+  );
+  t.throws(() => run.signal("NONSENSE"), { message: /not a signal/ });
+});
+
+test("output waits in its FIFO while nobody reads it, and the task lives", async (t) => {
+  const { start, folder } = lab(t);
+  const fifo = join(folder, "fifo");
+  execFileSync("mkfifo", [fifo]);
+  const run = await start(sh("echo one; sleep 0.2; echo two; sleep 30"), { stdoutPath: fifo });
+  await new Promise((resolve) => setTimeout(resolve, 400));
+  const reader = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK);
+  const bytes = Buffer.alloc(100);
+  t.is(bytes.toString("utf8", 0, readSync(reader, bytes)), "one\ntwo\n");
+  closeSync(reader);
+  await run.stop("", 5_000);
+  t.is((await run.exited).signal, 15);
+});
+
+test("another process of the driver finds a task with its end, and refuses what is no state", async (t) => {
+  const { start, plugin, request } = lab(t);
+  const run = await start(sh("sleep 0.3; exit 9"));
+  const state: unknown = JSON.parse(JSON.stringify(run.state));
+  const found = plugin().recover(request({}), state);
+  t.is((await found.exited).exitCode, 9);
+  // Also when it has ended before.
+  t.is((await plugin().recover(request({}), state).exited).exitCode, 9);
+  run.destroy();
+  for (const bad of [null, {}, { ...(state as object), main: { pid: 1 } }])
+    t.throws(() => plugin().recover(request({}), bad), { message: /not of this driver/ });
+});
+
+test("X1: a start whose answer was lost finds the task that it started", async (t) => {
+  const { plugin, request, start } = lab(t);
+  const wanted = request(sh("sleep 30"));
+  const first = await plugin().start(wanted);
+  const second = await plugin().start(wanted);
+  t.deepEqual(second.state.main, first.state.main);
+  await second.stop("SIGTERM", 5_000);
+  t.is((await first.exited).signal, 15);
+  first.destroy();
+  await (
+    await start({})
+  ).exited;
+});
+
+test("a terminal has the size it is given, echoes, and ends with its command", async (t) => {
+  const { start } = lab(t);
+  const run = await start(sh("sleep 60"));
+  const both = terminal(run, ["/bin/sh", "-c", "echo hello stdout; echo hello stderr >&2; exit 43"]);
+  t.is((await both.session.exited).exitCode, 43);
+  t.is(both.text(), "hello stdout\r\nhello stderr\r\n");
+
+  const sized = terminal(run, [
+    "/bin/sh",
+    "-c",
+    "stty size; read line; until [ \"$(stty size)\" = '100 132' ]; do sleep 0.05; done; stty size",
+  ]);
+  await until("its size", () => sized.text().includes("24 80"));
+  sized.session.resize({ rows: 50, columns: 40 });
+  sized.session.resize({ rows: 100, columns: 132 });
+  sized.session.write(Buffer.from("it's \n"));
+  t.is((await sized.session.exited).exitCode, 0);
+  t.is(sized.text(), "24 80\r\nit's \r\n100 132\r\n");
+
+  // A command left in the background does not delay the end.
+  const background = terminal(run, ["/bin/sh", "-c", "sleep 20 & echo it\\'s; exit 0"]);
+  t.is((await background.session.exited).exitCode, 0);
+  t.is(background.text(), "it's\r\n");
+
+  const killed = terminal(run, ["sleep", "61"]);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  killed.session.kill();
+  t.not((await killed.session.exited).exitCode, 0);
+});
+
+test("the input of a command without a terminal ends where it is closed", async (t) => {
+  const { start } = lab(t);
+  const run = await start(sh("sleep 60"));
+  const texts = { stdout: "", stderr: "" };
+  const session = run.exec({
+    command: ["/bin/sh", "-c", "cat; echo end >&2; exit 5"],
+    terminal: null,
+    output: (stream, bytes) => {
+      texts[stream] += Buffer.from(bytes).toString("utf8");
+      return true;
+    },
+    onDrain: () => {},
+  });
+  session.write(Buffer.from("in"));
+  session.closeInput();
+  t.is((await session.exited).exitCode, 5);
+  t.deepEqual(texts, { stdout: "in", stderr: "end\n" });
+});
+
+test("a command whose output nobody takes waits", async (t) => {
+  const { start } = lab(t);
+  const run = await start(sh("sleep 60"));
+  let taken = 0;
+  let resume = (): void => {};
+  const session = run.exec({
+    command: ["/bin/sh", "-c", "head -c 3000000 /dev/zero"],
+    terminal: null,
+    output: (_stream, bytes) => {
+      taken += bytes.length;
+      return false;
+    },
+    onDrain: (listener) => (resume = listener),
+  });
+  await until("the first bytes", () => taken > 0);
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  t.true(taken < 1_000_000, `${taken} bytes were taken`);
+  const timer = setInterval(() => resume(), 1);
+  await session.exited;
+  clearInterval(timer);
+  t.is(taken, 3_000_000);
+});
+
+test("volumes are links in the task's directory", async (t) => {
+  const { start, folder, stdout } = lab(t);
+  mkdirSync(join(folder, "volume"));
+  writeFileSync(join(folder, "volume", "file"), "content\n");
+  const mounts = [Mount.create({ hostPath: join(folder, "volume"), taskPath: "/data/db" })];
+  await (
+    await start(sh("cat data/db/file"), { mounts })
+  ).exited;
+  // Another start finds its link.
+  await (
+    await start(sh("cat data/db/file"), { mounts })
+  ).exited;
+  t.is(stdout(), "content\ncontent\n");
+});
+
+test("statistics are of the task's own processes", async (t) => {
+  const { start } = lab(t);
+  const run = await start(sh(`x=$(head -c 3000000 /dev/zero | tr '\\0' a); while :; do :; done`));
+  run.stats();
+  await new Promise((resolve) => setTimeout(resolve, 900));
+  const { cpuPercent = 0, memoryRss = 0 } = run.stats();
+  t.true(cpuPercent > 5, `${cpuPercent} %`);
+  t.true(memoryRss > 2_000_000, `${memoryRss} bytes`);
+});
+
+asRoot("a task runs as the user that it names, and so do commands in it", async (t) => {
+  const { start, stdout, folder, home } = lab(t);
+  execFileSync("chmod", ["755", folder, join(folder, "alloc"), home]);
+  const run = await start(sh("id -u; id -g; id -G; echo $HOME; sleep 60"), { user: "nobody" });
+  await until("its output", () => stdout().split("\n").length > 4);
+  const [uid, gid, groups] = stdout().split("\n");
+  t.not(uid, "0");
+  t.is(groups, gid);
+  const inside = terminal(run, ["id", "-u"]);
+  await inside.session.exited;
+  t.is(inside.text(), `${uid}\r\n`);
+});
+
+const busybox = ["/bin/busybox", "/usr/bin/busybox"].find((path) => existsSync(path));
+(isRoot && busybox !== undefined ? test : test.skip)("a task sees the root that it names", async (t) => {
+  const { start, home, stdout } = lab(t);
+  mkdirSync(join(home, "root", "bin"), { recursive: true });
+  for (const name of ["sh", "sleep"]) copyFileSync(busybox as string, join(home, "root", "bin", name));
+  const run = await start({ ...sh("pwd; echo /*; sleep 60"), chroot: "root" }, { env: { PATH: "/bin" } });
+  await until("its output", () => stdout().split("\n").length > 2);
+  t.is(stdout(), "/\n/bin\n");
+  const inside = terminal(run, ["/bin/sh", "-c", "echo /*"]);
+  t.is((await inside.session.exited).exitCode, 0);
+  t.is(inside.text(), "/bin\r\n");
+});
+
+asRoot("a task joins the network that its host made for it", async (t) => {
+  const { start, stdout } = lab(t);
+  const holder = spawn("unshare", ["--net", "sleep", "60"], { stdio: "ignore" });
+  t.teardown(() => holder.kill("SIGKILL"));
+  await until("its network", () => readFileSync(`/proc/${holder.pid}/comm`, "utf8") === "sleep\n");
+  const networkIsolationSpec = NetworkIsolationSpec.create({
+    mode: Isolation.GROUP,
+    path: `/proc/${holder.pid}/ns/net`,
+  });
+  await (
+    await start(sh("tail -n +3 /proc/net/dev | wc -l"), { networkIsolationSpec })
+  ).exited;
+  t.is(stdout().trim(), "1", "the loopback interface alone");
+});
+
+const cgroups = isRoot ? probeCgroups() : { controllers: [] as readonly string[] };
+const withLimits = cgroups.controllers.includes("memory") ? test : test.skip;
+
+function memory(bytes: number): Partial<TaskConfig> {
+  return { resources: Resources.create({ linuxResources: LinuxResources.create({ memoryLimitBytes: bytes }) }) };
+}
+
+withLimits("a task that uses more memory than it may is killed, and that is told", async (t) => {
+  const { start, told } = lab(t);
+  const run = await start(sh("exec tail /dev/zero"), memory(16 * 1024 * 1024));
+  t.deepEqual(await run.exited, { exitCode: 137, signal: 9, oomKilled: true });
+  t.regex(told.join(), /more memory than it may/);
+});
+
+withLimits("a process that left the task's session ends with the task, and its cgroup is removed", async (t) => {
+  const { start, stdout } = lab(t);
+  const run = await start(sh("setsid sleep 50 & echo $!; sleep 0.3"), memory(64 * 1024 * 1024));
+  t.is((await run.exited).exitCode, 0);
+  const state = (): string => {
+    try {
+      return readFileSync(`/proc/${stdout().trim()}/stat`, "latin1").split(" ")[2] ?? "";
+    } catch {
+      return "gone";
+    }
+  };
+  t.true(["gone", "Z"].includes(state()));
+  for (const folder of run.state.cgroup?.own ?? []) t.false(existsSync(folder));
+});
+
+test("a run file is read as far as it was written, and signals by name and number", (t) => {
+  const stat = "12 (a b) S 1 12 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
+  t.deepEqual(parseRunFacts(`leader ${stat}\nboot b\nmain ${stat}\nexi`), {
+    leader: { pid: 12, startTime: 777, bootId: "b" },
+    main: { pid: 12, startTime: 777, bootId: "b" },
+    exitCode: null,
+  });
+  t.is(parseRunFacts(`leader ${stat}\nboot b\nexit 7\n`).exitCode, 7);
+  t.deepEqual([signalNamed("term"), signalNamed("SIGHUP"), signalNamed("9")], ["SIGTERM", "SIGHUP", "SIGKILL"]);
+  t.deepEqual([signalNumberOf(143), signalNumberOf(3), signalNumberOf(255)], [15, 0, 0]);
+});
