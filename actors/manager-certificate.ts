@@ -6,31 +6,29 @@
  * M4: whoever trusts the root before the present one still accepts this manager. A node that slept through the end of a
  *     rotation learns of the new root from a manager, which it must trust for that: so the chain keeps the certificate in
  *     which the one root vouches for the other until every node has said that it trusts the new one.
+ * M5: what the node object says of the certificate is so already: it is told once the certificate is in use, since a
+ *     rotation is over, and nodes trust nothing but the new root, as soon as all are said to have renewed. Only the first
+ *     one of a life is told before, when nobody can be shown anything yet, and only if the roots are still those that it
+ *     was judged by.
  */
 import { issuerOf, type Issuer } from "../machines/issuer.ts";
 import { issuanceState } from "../machines/issuance.ts";
-import { processLabel } from "../machines/manager-role.ts";
 import { sameBytes } from "../machines/session-message.ts";
 import { managerCertificateMachine, type ManagerCertificateEvent } from "../machines/manager-certificate.ts";
 import {
   Certificate,
-  EngineDescription,
   IssuanceStatus,
   IssuanceStatus_State,
   Node,
-  NodeDescription,
   NodeRole,
-  NodeStatus,
-  NodeStatus_State,
-  NodeTLSInfo,
-  Platform,
   type Cluster,
 } from "../proto/gen/messages.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
-import { clusterOf, bareManagerNode, hostOf, whenCluster } from "./bootstrap.ts";
+import { clusterOf, bareManagerNode, whenCluster } from "./bootstrap.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { creation, replacement, transact } from "./control/write.ts";
 import type { Environment, Running } from "./environment.ts";
+import { writeManagerNode, type ManagerFacts } from "./manager-node.ts";
 import { noExternalCa } from "../runtime/external-ca.ts";
 import { signNode } from "./node-signing.ts";
 import { sentence } from "./sentence.ts";
@@ -48,17 +46,6 @@ export interface ManagerIdentity {
   /** Leaf, then intermediates. */
   readonly certificatePem: string;
   readonly keyPem: string;
-}
-
-export interface ManagerFacts {
-  readonly hostname: string;
-  /** host:port that workers reach this manager at. */
-  readonly advertise: string;
-  /** Version of Muster. */
-  readonly version: string;
-  /** `x86_64` or `aarch64`. */
-  readonly architecture: string;
-  readonly os: string;
 }
 
 export interface ManagerCertificate extends ManagerIdentity {
@@ -109,35 +96,52 @@ function certificateOf(
   return { certificatePem, keyPem, rootPem: trustedPem, acceptedPem, organization: cluster.id, renewAtMs, isNew };
 }
 
+interface Obtained {
+  readonly certificate: ManagerCertificate;
+  /** Creates this manager's node object or brings it up to date. */
+  tell(): Promise<void>;
+  /** Whether the roots are those by which the certificate was judged. */
+  isStillGood(): boolean;
+}
+
+/** What a certificate is judged by; empty while there is no root. */
+function basisOf(env: Environment, authority: CertificateAuthority): string {
+  const cluster = clusterOf(env);
+  const issuer = cluster === undefined ? null : issuerOf(cluster, authority.normalizePem);
+  return issuer === null ? "" : [issuer.rootPem, issuer.trustedPem, issuer.intermediatesPem].join("\n");
+}
+
 /**
- * Gives this manager a certificate: the one it has while that is good, else a new one. Its node object is created or
- * brought up to date either way. Waits for the cluster object. Call it again at `renewAtMs`, and when the root changes.
+ * A certificate for this manager: the one it has while that is good, else a new one. Waits for the cluster object. Call it
+ * again at `renewAtMs`, and when the root changes.
  */
-export async function ensureManagerCertificate(
+export async function obtainManagerCertificate(
   env: Environment,
   authority: CertificateAuthority,
   identity: ManagerIdentity | null,
   facts: ManagerFacts,
   signal?: AbortSignal,
-): Promise<ManagerCertificate> {
+): Promise<Obtained> {
   const cluster = await whenCluster(env, signal);
   const issuer = issuerOf(cluster, authority.normalizePem);
   if (issuer === null) throw new Error("the cluster has no root certificate");
+  const basis = basisOf(env, authority);
+  const obtained = (certificate: ManagerCertificate, csr: Uint8Array): Obtained => ({
+    certificate,
+    tell: () => writeManagerNode(env, authority, { ...certificate, issuerPem: issuer.rootPem, csr }, facts),
+    isStillGood: () => basisOf(env, authority) === basis,
+  });
   const node = env.store.get("node", env.managerId);
   const isToldToRenew = node !== undefined && issuanceState(node) === IssuanceStatus_State.ROTATE;
   const old = isToldToRenew ? null : kept(env, authority, cluster, issuer, identity);
-  if (old !== null) {
-    await writeManagerNode(env, authority, old, issuer, node?.certificate?.csr ?? new Uint8Array(), facts);
-    return old;
-  }
+  if (old !== null) return obtained(old, node?.certificate?.csr ?? new Uint8Array());
   const fresh = await newIdentity(env, authority, cluster, issuer, facts, signal);
   const older = olderIntermediates(env, authority, issuer, identity);
   const signed = { ...fresh, certificatePem: fresh.certificatePem + older.join("") };
   const read = authority.describeCertificate(signed.certificatePem, issuer.rootPem);
   if (read.kind === "malformed") throw new Error(`the certificate just signed cannot be read: ${read.reason}`);
-  const result = certificateOf(signed, cluster, issuer, authority.renewalInstant(read, env.random.next()), true);
-  await writeManagerNode(env, authority, result, issuer, signed.csr, facts);
-  return result;
+  const renewAtMs = authority.renewalInstant(read, env.random.next());
+  return obtained(certificateOf(signed, cluster, issuer, renewAtMs, true), signed.csr);
 }
 
 /** M4: what of the chain so far leads on to roots that some node still trusts. */
@@ -225,48 +229,6 @@ async function signedByLeader(
   return new TextDecoder().decode(certificate.certificate);
 }
 
-async function writeManagerNode(
-  env: Environment,
-  authority: CertificateAuthority,
-  { certificatePem, rootPem }: ManagerCertificate,
-  issuer: Issuer,
-  csr: Uint8Array,
-  facts: ManagerFacts,
-): Promise<void> {
-  const read = authority.describeCertificate(certificatePem, issuer.rootPem);
-  const tlsInfo = NodeTLSInfo.create({
-    trustRoot: text.encode(rootPem),
-    ...(read.kind === "certificate"
-      ? {
-          certIssuerSubject: read.issuerSubjectDer,
-          certIssuerPublicKey: read.issuerPublicKeyDer ?? new Uint8Array(),
-        }
-      : {}),
-  });
-  const fields: Partial<Node> = {
-    description: NodeDescription.create({
-      hostname: facts.hostname,
-      platform: Platform.create({ architecture: facts.architecture, os: facts.os }),
-      engine: EngineDescription.create({ engineVersion: facts.version, labels: { [processLabel]: "manager" } }),
-      tlsInfo,
-    }),
-    status: NodeStatus.create({ state: NodeStatus_State.READY, addr: hostOf(facts.advertise) }),
-    certificate: Certificate.create({
-      role: NodeRole.MANAGER,
-      csr,
-      cn: env.managerId,
-      status: IssuanceStatus.create({ state: IssuanceStatus_State.ISSUED }),
-      certificate: text.encode(certificatePem),
-    }),
-  };
-  await transact(env, untraced, () => {
-    const before = env.store.get("node", env.managerId);
-    return before === undefined
-      ? [creation("node", Node.patch(bareManagerNode(env, facts.advertise, clusterOf(env)), fields))]
-      : [replacement("node", Node.patch(before, fields))];
-  });
-}
-
 export interface ManagerCertificateParts {
   readonly facts: ManagerFacts;
   /** What was saved last; null on a first start. */
@@ -284,13 +246,9 @@ export function startManagerCertificate(
   parts: ManagerCertificateParts,
 ): Running {
   const stopping = new AbortController();
-  /** What the last certificate was judged by, and what is there now. */
-  const basis = (): string => {
-    const cluster = clusterOf(env);
-    const issuer = cluster === undefined ? null : issuerOf(cluster, authority.normalizePem);
-    return issuer === null ? "" : [issuer.rootPem, issuer.trustedPem, issuer.intermediatesPem].join("\n");
-  };
+  /** What the last certificate was judged by. */
   let judgedBy = "";
+  let isShown = false;
 
   const hosted = env.host.start(
     managerCertificateMachine.provide({
@@ -305,12 +263,22 @@ export function startManagerCertificate(
 
   async function obtain(): Promise<void> {
     if (stopping.signal.aborted) return;
-    judgedBy = basis();
+    judgedBy = basisOf(env, authority);
     try {
-      const certificate = await ensureManagerCertificate(env, authority, parts.load(), parts.facts, stopping.signal);
-      if (stopping.signal.aborted) return;
+      const { signal } = stopping;
+      const obtained = await obtainManagerCertificate(env, authority, parts.load(), parts.facts, signal);
+      const { certificate } = obtained;
+      // M5
+      if (!isShown) {
+        await obtained.tell();
+        if (!obtained.isStillGood()) throw new Error("the root changed meanwhile");
+      }
+      if (signal.aborted) return;
       if (certificate.isNew) parts.save(certificate);
       parts.onCertificate(certificate);
+      if (isShown) await obtained.tell();
+      if (signal.aborted) return;
+      isShown = true;
       send({ type: "certificate.obtained", renewInMs: certificate.renewAtMs - env.clock.now() });
     } catch (error) {
       if (stopping.signal.aborted) return;
@@ -322,7 +290,7 @@ export function startManagerCertificate(
   const watching = env.store.watch(({ changes }) => {
     const isDoubtful = changes.some((change) =>
       change.table === "cluster"
-        ? change.object.rootCa !== change.old?.rootCa && basis() !== judgedBy
+        ? change.object.rootCa !== change.old?.rootCa && basisOf(env, authority) !== judgedBy
         : change.table === "node" &&
           change.object.id === env.managerId &&
           change.action !== "remove" &&

@@ -78,7 +78,8 @@ export const managerCertificateMachine = setup({
       after: { due: "obtaining" },
     },
     retrying: {
-      description: "No certificate could be got; the old one, where there is one, stays in use. M1",
+      description: "No certificate could be got; the old one, where there is one, stays in use. M1, M2",
+      always: { guard: "isDoubted", target: "obtaining" },
       on: { "certificate.doubted": "obtaining" },
       after: { retry: "obtaining" },
     },

@@ -54,6 +54,8 @@ export class RebalanceChecks {
   /** When a task last stopped being one that runs, by slot. */
   readonly #stopped = new Map<string, Moment>();
   readonly #moves: number[] = [];
+  /** Version of the first commit seen: who starts with a snapshot does not know what led to it. */
+  #first: number | null = null;
 
   constructor(isExact: boolean) {
     this.#isExact = isExact;
@@ -62,6 +64,7 @@ export class RebalanceChecks {
   /** `isLimited`: the limits of the simulation are in force. */
   check(commit: Commit, store: Store): string | null {
     const moves: Task[] = [];
+    this.#first ??= commit.version;
     const at = { version: commit.version, timeMs: commit.time };
     for (const change of commit.changes) {
       if (change.table === "node") this.#noteNode(change.old, change.action === "remove" ? null : change.object, at);
@@ -72,6 +75,7 @@ export class RebalanceChecks {
     }
     for (const task of moves) {
       this.#moves.push(commit.time);
+      if (commit.version - lag < this.#first) continue;
       const claim = this.#checkMove(task, at, store);
       if (claim !== null) return claim;
     }

@@ -75,7 +75,9 @@ export class RolloutChecks {
       if (isWanted(other)) continue;
       const madeMs = timeMs(task.meta?.createdAt ?? null);
       if (timeMs(task.meta?.updatedAt ?? null) - madeMs > stopWaitMs - skewMs) continue;
-      if ((this.#lost.get(other.nodeId) ?? -1) >= (this.#made.get(other.id) ?? 0)) continue;
+      // Who started with a snapshot that has it does not know what became of its node; others do, and look as well.
+      const made = this.#made.get(other.id);
+      if (made === undefined || (this.#lost.get(other.nodeId) ?? -1) >= made) continue;
       return `R1: slot ${task.slot} of ${task.serviceId} runs ${task.id} while ${other.id} has not stopped`;
     }
     return null;

@@ -5,7 +5,6 @@ import { bootstrapCluster, whenCluster } from "../../actors/bootstrap.ts";
 import { createCa } from "../../actors/ca.ts";
 import type { CertificateAuthority } from "../../actors/ca-port.ts";
 import { startCertificateSigner } from "../../actors/certificate-signer.ts";
-import { ensureManagerCertificate } from "../../actors/manager-certificate.ts";
 import { startKeyManager } from "../../actors/key-manager.ts";
 import { certificateMachine } from "../../machines/certificate.ts";
 import { keyRotationTimes } from "../../machines/key-rotation.ts";
@@ -28,6 +27,7 @@ import {
 import { Status } from "../../runtime/rpc.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { call, refusalOf, testManager, type TestManager } from "../support/manager.ts";
+import { ensureManagerCertificate } from "../support/roots.ts";
 
 const authority: CertificateAuthority = pki;
 const text = new TextDecoder();

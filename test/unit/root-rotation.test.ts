@@ -1,0 +1,118 @@
+// What the leader makes of another root that is wanted, until nodes trust it.
+import test from "ava";
+import { initialTransition, transition } from "xstate";
+import { rootRotationLimits, rootRotationMachine } from "../../machines/root-rotation.ts";
+import { IssuanceStatus_State, Node } from "../../proto/gen/messages.ts";
+import * as pki from "../../runtime/pki/index.ts";
+import { rootWorld, text, wanted, worker } from "../support/roots.ts";
+
+test("nodes are told in batches, and the root is switched once the last of them has renewed", async (t) => {
+  const { clock, cluster, drop, run, rotation, seed, store, update } = await rootWorld(t);
+  const oldRoot = text.decode(cluster().rootCa?.caCert);
+  const tokens = cluster().rootCa?.joinTokens;
+  const ids = Array.from({ length: rootRotationLimits.batchMax + 5 }, (_, at) => `node${at}`);
+  seed("node", ...ids.map((id) => worker(id, oldRoot)), worker("asking", oldRoot, IssuanceStatus_State.RENEW));
+  rotation();
+  const newRoot = text.decode((await update({ forceRotate: 1 })).rootCa?.rootRotation?.caCert);
+  const told = (): number =>
+    [...store.all("node")].filter(({ certificate }) => certificate?.status?.state === IssuanceStatus_State.ROTATE)
+      .length;
+  await run(() => told() > 0);
+  t.is(told(), rootRotationLimits.batchMax);
+  t.is(store.get("node", "asking")?.certificate?.status?.state, IssuanceStatus_State.RENEW);
+  clock.advance(rootRotationLimits.pauseMs);
+  await run(() => told() > rootRotationLimits.batchMax);
+  // The manager's own node among them.
+  t.is(told(), ids.length + 1);
+
+  // One that is down holds everything up, until it is removed.
+  drop("node", "manager1");
+  drop("node", "asking");
+  seed("node", ...ids.slice(1).map((id) => worker(id, newRoot)));
+  clock.advance(10 * rootRotationLimits.pauseMs);
+  await run(() => cluster().rootCa?.rootRotation === null, 20);
+  t.not(cluster().rootCa?.rootRotation, null);
+  drop("node", ids[0] as string);
+  await run(() => cluster().rootCa?.rootRotation === null);
+
+  const { rootCa } = cluster();
+  t.is(text.decode(rootCa?.caCert), newRoot);
+  t.is(rootCa?.rootRotation, null);
+  t.is(rootCa?.lastForcedRotation, 1);
+  for (const role of ["worker", "manager"] as const) {
+    const token = pki.parseJoinToken(rootCa?.joinTokens?.[role] ?? "");
+    t.true(token.kind === "token" && pki.rootMatches(token, rootCa?.caCert ?? new Uint8Array()));
+    t.not(rootCa?.joinTokens?.[role], tokens?.[role]);
+  }
+});
+
+test("who died while joining holds a rotation up for a minute and no longer", async (t) => {
+  const { clock, cluster, drop, run, rotation, seed, update } = await rootWorld(t);
+  drop("node", "manager1");
+  seed("node", Node.patch(worker("half", ""), { description: null }));
+  rotation();
+  await update({ forceRotate: 1 });
+  const turns = async (ms: number): Promise<void> => {
+    for (let at = 0; at < ms; at += rootRotationLimits.pauseMs) {
+      clock.advance(rootRotationLimits.pauseMs);
+      await run(() => cluster().rootCa?.rootRotation === null, 5);
+    }
+  };
+  await turns(45_000);
+  t.not(cluster().rootCa?.rootRotation, null);
+  await turns(30_000);
+  t.is(cluster().rootCa?.rootRotation, null);
+});
+
+test("a new leader goes on where the old one was", async (t) => {
+  const { cluster, drop, run, rotation, seed, store, update } = await rootWorld(t);
+  drop("node", "manager1");
+  seed("node", worker("node1", text.decode(cluster().rootCa?.caCert)));
+  const first = rotation();
+  const newRoot = text.decode((await update({ forceRotate: 1 })).rootCa?.rootRotation?.caCert);
+  const state = () => store.get("node", "node1")?.certificate?.status?.state;
+  await run(() => state() === IssuanceStatus_State.ROTATE);
+  first.stop();
+  // It renews while nobody leads.
+  seed("node", worker("node1", newRoot));
+  await run(() => false, 10);
+  t.not(cluster().rootCa?.rootRotation, null);
+  rotation();
+  await run(() => cluster().rootCa?.rootRotation === null);
+  t.is(text.decode(cluster().rootCa?.caCert), newRoot);
+});
+
+test("a rotation that is called off is left alone", async (t) => {
+  const { clock, cluster, drop, run, rotation, seed, update } = await rootWorld(t);
+  const present = {
+    certificatePem: text.decode(cluster().rootCa?.caCert),
+    keyPem: text.decode(cluster().rootCa?.caKey),
+  };
+  drop("node", "manager1");
+  seed("node", worker("node1", present.certificatePem));
+  rotation();
+  const newRoot = text.decode((await update({ forceRotate: 1 })).rootCa?.rootRotation?.caCert);
+  await update(wanted(present));
+  seed("node", worker("node1", newRoot));
+  clock.advance(2 * rootRotationLimits.pauseMs);
+  await run(() => false, 20);
+  t.is(text.decode(cluster().rootCa?.caCert), present.certificatePem);
+});
+
+test("the chart of a rotation begins where the store stands, pauses after a failed write and ends when it is called off", (t) => {
+  const [idle] = initialTransition(rootRotationMachine, { isWanted: false });
+  t.is(idle.value, "idle");
+  const [telling, effects] = initialTransition(rootRotationMachine, { isWanted: true });
+  t.is(telling.value, "telling");
+  t.true(effects.some(({ type }) => type === "tellNodes"));
+  const [pausing] = transition(rootRotationMachine, telling, { type: "write.failed", reason: "no leader" });
+  t.is(pausing.value, "pausing");
+  t.is(pausing.context.reason, "no leader");
+  const [switching, asked] = transition(rootRotationMachine, pausing, { type: "nodes.renewed" });
+  t.is(switching.value, "switching");
+  t.true(asked.some(({ type }) => type === "switchRoot"));
+  // Another root is wanted in the very moment of the switch.
+  const [again] = transition(rootRotationMachine, switching, { type: "rotation.wanted" });
+  t.is(again.value, "telling");
+  t.is(transition(rootRotationMachine, again, { type: "rotation.over" })[0].value, "idle");
+});
