@@ -1,5 +1,6 @@
 /** Hosts the task chart for one task: calls its driver, keeps its record, reports its states. */
 import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../machines/agent-task.ts";
+import { isDriverSpec } from "../machines/driver-spec.ts";
 import {
   ContainerStatus,
   Task,
@@ -303,7 +304,9 @@ function contents(
 function unsupported({ spec }: Task, known: readonly string[]): string {
   const kinds = known.join(", ");
   const wanted = spec?.generic
-    ? `tasks of kind '${spec.generic.kind}'`
+    ? isDriverSpec(spec.generic.payload?.type_url ?? "")
+      ? `tasks of a driver plugin '${spec.generic.kind}'`
+      : `tasks of kind '${spec.generic.kind}'`
     : spec?.container
       ? "containers"
       : spec?.attachment

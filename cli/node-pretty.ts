@@ -1,4 +1,5 @@
 /** A node for people: `docker node inspect --pretty`'s sections, in its order and with its words. */
+import { driversOf, isDriverLabel } from "../machines/driver-labels.ts";
 import {
   NodeSpec_Availability,
   NodeStatus_State,
@@ -33,6 +34,11 @@ function labelLines(labels: Readonly<Record<string, string>>): Lines {
     .map(([key, value]) => ` - ${key}${value === "" ? "" : `=${value}`}`);
 }
 
+/** Without those in which the node tells of its drivers, which have a section of their own. */
+function ownLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(labels).filter(([name]) => !isDriverLabel(name)));
+}
+
 function pluginLines(node: Node): Lines {
   const byType = Map.groupBy(node.description?.engine?.plugins ?? [], ({ type }) => type);
   return [...byType].flatMap(([type, plugins]) =>
@@ -45,6 +51,13 @@ function pluginLines(node: Node): Lines {
       1,
     ),
   );
+}
+
+function driverLines({ description }: Node): Lines {
+  return driversOf(description?.engine?.labels ?? {}).map(({ health, kind, reason, version }) => {
+    const words = [kind, version, health].filter((word) => word !== "").join(" ");
+    return ` ${words}${reason === "" ? "" : ` (${reason})`}`;
+  });
 }
 
 function managerLines({ managerStatus }: Node): Lines {
@@ -93,8 +106,9 @@ export function prettyNode(node: Node): string {
       ...field("Memory", memoryBytes === 0 ? "" : bytesText(memoryBytes), 1),
     ]),
     ...section("Plugins", pluginLines(node)),
+    ...section("Drivers", driverLines(node)),
     ...field("Engine Version", description?.engine?.engineVersion ?? ""),
-    ...section("Engine Labels", labelLines(description?.engine?.labels ?? {})),
+    ...section("Engine Labels", labelLines(ownLabels(description?.engine?.labels ?? {}))),
     ...section("TLS Info", tlsLines(node)),
   ].join("\n");
 }

@@ -46,7 +46,6 @@ export interface NodeDriver {
   readonly health: string;
   readonly reason: string;
   readonly version: string;
-  readonly schema: Uint8Array | null;
 }
 
 /** By kind, in the order of their names. */
@@ -56,16 +55,19 @@ export function driversOf(labels: Readonly<Record<string, string>>): readonly No
     if (!name.startsWith(prefix) || !name.endsWith(".health")) continue;
     const kind = name.slice(prefix.length, -".health".length);
     const of = (what: string): string => labels[`${prefix}${kind}.${what}`] ?? "";
-    const schema = of("schema");
-    drivers.push({
-      kind,
-      health: of("health"),
-      reason: of("reason"),
-      version: of("version"),
-      schema: schema === "" ? null : bytesOf(schema),
-    });
+    drivers.push({ kind, health: of("health"), reason: of("reason"), version: of("version") });
   }
   return drivers;
+}
+
+/** The schema that a node reports of a driver's tasks, decoded and as it is written; null: it reports none. */
+export function schemaLabel(
+  labels: Readonly<Record<string, string>>,
+  kind: string,
+): { readonly text: string; readonly bytes: Uint8Array } | null {
+  const text = labels[`${prefix}${kind}.schema`] ?? "";
+  const bytes = text === "" ? null : bytesOf(text);
+  return bytes === null ? null : { text, bytes };
 }
 
 /** Whether a label is one of this file's, which people read in another form. */

@@ -20,6 +20,7 @@ import type { RpcError } from "../../runtime/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
 import { demand, rejection } from "./answer.ts";
+import { checkDriverConfig } from "./driver-config.ts";
 
 type RequestEnvironment = Pick<Environment, "store" | "clock">;
 
@@ -77,6 +78,7 @@ function checkSurroundings(store: Store, spec: ServiceSpec, id: string, before: 
       () => (arePortsKept ? null : checkPortConflicts(spec, id, store.all("service"))),
       () => checkIngressExists(spec, lookup),
       () => checkReferencesExist(spec, nameIn("secret"), nameIn("config")),
+      () => checkDriverConfig(spec, before, () => store.all("node")),
     ),
   );
 }

@@ -1,4 +1,5 @@
 /** Why no node takes a task, in SwarmKit's words (manager semantics §4.2) for the task's status, and in more of them for `why`. */
+import { driversOf } from "../driver-labels.ts";
 import { missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
 import { meetsConstraint } from "./constraints.ts";
 import type { NodeInfo } from "./node-set.ts";
@@ -115,7 +116,7 @@ function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
     case Verdict.resources:
       return shortages(demand, info).join(", ");
     case Verdict.plugin:
-      return `lacks ${missingPlugin(demand, info)}`;
+      return lackOf(missingPlugin(demand, info) ?? "", info);
     case Verdict.constraint: {
       const broken = demand.constraints.find(
         (constraint) => info.node !== null && !meetsConstraint(constraint, info.node),
@@ -133,6 +134,13 @@ function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
     case Verdict.volumes:
       return `cannot have cluster volume ${demand.volumes.map(({ source }) => source).join(", ")}`;
   }
+}
+
+/** A driver that is there, and is not well, is not the same as none. */
+function lackOf(plugin: string, { node }: NodeInfo): string {
+  const driver = driversOf(node?.description?.engine?.labels ?? {}).find(({ kind }) => plugin === `Driver/${kind}`);
+  if (driver === undefined) return `lacks ${plugin}`;
+  return `its driver ${driver.kind} is ${driver.health}${driver.reason === "" ? "" : `: ${driver.reason}`}`;
 }
 
 function wantsOf({ generic, memoryBytes, nanoCpus }: Demand): string {

@@ -64,6 +64,7 @@ test.serial(
 
 test.serial("what a task's driver says of it is how it ended, and a wrong configuration names its field", async (t) => {
   const { manager } = await world(t);
+  await t.throwsAsync(create(manager, "wrong", { run_for: "1s", exit_cod: 7 }), { message: /exit_cod/ });
   await create(manager, "fails", { run_for: "10ms", exit_code: 7 }, "--restart-condition", "none");
   await until("the end", async () => /exit \(7\)/.test((await tasksOf(manager, "fails"))[0]?.Error ?? ""));
   await create(manager, "ends", { run_for: "10ms" }, "--restart-condition", "none");
@@ -71,4 +72,29 @@ test.serial("what a task's driver says of it is how it ended, and a wrong config
   await create(manager, "refused", { start_error: "no such thing" }, "--restart-condition", "none");
   await until("the end", async () => /no such thing/.test((await tasksOf(manager, "refused"))[0]?.Error ?? ""));
   t.regex((await tasksOf(manager, "refused"))[0]?.CurrentState ?? "", /^Failed/);
+});
+
+test.serial("a driver that is not well takes its node out of the choice, and why says so", async (t) => {
+  const { manager } = await world(t, "--driver-config", 'mock={"health": "unhealthy"}');
+  await create(manager, "waits", { run_for: "1h" });
+  await until("the reason", async () => /missing plugin/.test((await tasksOf(manager, "waits"))[0]?.Error ?? ""));
+  t.regex(await manager.muster("why", "waits.1"), /node one: its driver mock is unhealthy: told to be unhealthy/);
+  t.regex(await manager.muster("node", "inspect", "--pretty", "one"), /Drivers:\n mock 0.1.0 unhealthy/);
+});
+
+test.serial("what a task writes is read with its logs, also what came while the agent was dead", async (t) => {
+  const execDriver = join(mockDriver, "../muster-driver-exec");
+  const { agent, manager } = await world(t, "--driver", `exec=${execDriver}`);
+  const script = 'echo "to $NOMAD_TASK_NAME"; echo err >&2; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; echo tick $i; done';
+  const config = JSON.stringify({ command: "/bin/sh", args: ["-c", `${script}; sleep 1000`] });
+  await manager.muster("service", "create", "-d", "--name", "says", "--driver", "exec", "--driver-config", config);
+  const logs = (): Promise<string> => manager.muster("service", "logs", "--raw", "says");
+  await until("the first lines", async () => /to says\n/.test(await logs()));
+  await agent.process.end("SIGKILL");
+  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  agent.process.start();
+  await until("all lines", async () => /tick 9/.test(await logs()));
+  for (const i of [1, 2, 3, 4, 5, 6, 7, 8, 9]) t.regex(await logs(), new RegExp(`tick ${i}\\b`));
+  await manager.muster("service", "rm", "says");
+  await until("nothing to be left", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
 });

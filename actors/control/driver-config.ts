@@ -1,0 +1,66 @@
+/**
+ * Whether a driver plugin could read what a service tells it, as far as nodes have reported the driver's schema. A service is
+ * refused only when each of them would refuse it: which version of the driver a task will meet is the scheduler's to decide.
+ */
+import { schemaLabel } from "../../machines/driver-labels.ts";
+import { driverRuntimeOf } from "../../machines/driver-spec.ts";
+import { invalid, type Refusal } from "../../machines/refusal.ts";
+import { isSameMessage } from "../../machines/same-message.ts";
+import type { Node, ServiceSpec } from "../../proto/gen/messages.ts";
+import { Spec } from "../../proto/gen/nomad.ts";
+import { encodeConfig, environmentScope, problemText, type ConfigInput } from "../../runtime/hclspec/index.ts";
+
+/** Names that a node's agent puts into every task's environment (drivers/task-home), and those of the node itself. */
+const known = [
+  ..."ALLOC_DIR TASK_DIR SECRETS_DIR ALLOC_ID SHORT_ALLOC_ID ALLOC_NAME ALLOC_INDEX TASK_NAME GROUP_NAME JOB_ID JOB_NAME"
+    .split(" ")
+    .map((name) => `NOMAD_${name}`),
+  ..."NOMAD_NAMESPACE NOMAD_REGION NOMAD_MEMORY_LIMIT TRACEPARENT PATH HOME LANG".split(" "),
+  ..."node.unique.id node.unique.name attr.cpu.arch attr.kernel.name".split(" "),
+];
+
+/** What stands for a value that only the node knows: it can be read as text, as a number and as a flag. */
+const unknownValue = "0";
+
+export function checkDriverConfig(
+  spec: ServiceSpec,
+  before: ServiceSpec | null,
+  nodes: () => Iterable<Node>,
+): Refusal | null {
+  const runtime = driverRuntimeOf(spec.task);
+  if (runtime === null) return null;
+  if (before !== null && isSameMessage(spec.task?.generic, before.task?.generic)) return null;
+  let config: ConfigInput;
+  try {
+    config = JSON.parse(runtime.spec.config || "{}") as ConfigInput;
+  } catch {
+    return null; // refused before, with a text of its own
+  }
+  const names = [...known, ...runtime.spec.env.map((entry) => entry.slice(0, Math.max(0, entry.indexOf("="))))];
+  const scope = environmentScope(Object.fromEntries(names.map((name) => [name, unknownValue])));
+  // Nodes of one version of a driver report the same text: each is looked at once.
+  const seen = new Set<string>();
+  let refusal: Refusal | null = null;
+  for (const { description, id } of nodes()) {
+    const schema = schemaLabel(description?.engine?.labels ?? {}, runtime.kind);
+    if (schema === null || seen.has(schema.text)) continue;
+    seen.add(schema.text);
+    const problems = problemsOf(schema.bytes, config, scope);
+    if (problems === "") return null;
+    const name = description?.hostname || id;
+    refusal ??= invalid(`driver ${runtime.kind} of node ${name} cannot read its configuration: ${problems}`);
+  }
+  return refusal;
+}
+
+/** Empty: it can be read, or nobody can say. */
+function problemsOf(schema: Uint8Array, config: ConfigInput, scope: ReturnType<typeof environmentScope>): string {
+  let spec: Spec;
+  try {
+    spec = Spec.decode(schema);
+  } catch {
+    return "";
+  }
+  const outcome = encodeConfig(spec, config, scope);
+  return outcome.kind === "invalid" ? outcome.problems.map(problemText).join("; ") : "";
+}
