@@ -35,6 +35,7 @@ import * as subjects from "../runtime/subjects.ts";
 import { bootstrapCluster, whenCluster } from "./bootstrap.ts";
 import { createCa } from "./ca.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
+import { startAgentLogins } from "./agent-logins.ts";
 import { startCertificateSigner } from "./certificate-signer.ts";
 import { createControl, type ControlSources } from "./control.ts";
 import { createDataKeys, startKeyFetch, startKeyRotation, type FetchKeys } from "./data-keys.ts";
@@ -170,6 +171,7 @@ export function startManager(parts: ManagerParts): Manager {
         startNodeWatch(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
         startCertificateSigner(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority, parts.externalCa),
         startDemotions(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
+        startAgentLogins(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
         startRootRotation(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
         startKeyRotation(termed, keys),
         startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),

@@ -15,11 +15,13 @@ function methodName(path: string): string {
 /** Null for a call that came over no wire. */
 export function callerOf({ peer, method }: Partial<Pick<CallContext, "peer" | "method">>): Caller | null {
   if (peer === undefined || method === undefined) return null;
-  const { identity, address, process } = peer;
+  const { identity, address, process, user } = peer;
   return Caller.create({
     method: methodName(method),
     nodeId: (identity?.nodeId ?? "").slice(0, textMax),
     address: address.slice(0, textMax),
+    // Only where there is no certificate and no process: the budget is for either.
+    ...(user === undefined ? {} : { user: user.slice(0, textMax) }),
     process: process === undefined ? null : LocalProcess.create({ ...process }),
   });
 }

@@ -23,6 +23,7 @@ function shown(change: ObjectChange, which: "object" | "old"): WatchedUnion | nu
     case "session":
     case "manager":
     case "rollout":
+    case "user":
       return null;
     case "node":
     case "service":

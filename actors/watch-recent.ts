@@ -29,6 +29,7 @@ function weightOf(change: ObjectChange): number {
     case "session":
     case "manager":
     case "rollout":
+    case "user":
       return 4_000;
   }
 }

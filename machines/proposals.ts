@@ -97,6 +97,7 @@ const tables: readonly TableName[] = [
   "session",
   "manager",
   "rollout",
+  "user",
 ];
 
 /** Host names need not be unique, and a task's name only says which slot it fills. */

@@ -53,6 +53,8 @@ export interface Peer {
   readonly address: string;
   /** On the local Unix socket: which process says it is calling; absent when it says nothing. */
   readonly process?: CallingProcess | undefined;
+  /** On the JSON API: the tag of who logged in, such as `user-ada`. */
+  readonly user?: string;
 }
 
 /** What a local caller says of itself. For people to read: it proves nothing. */

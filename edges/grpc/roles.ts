@@ -18,6 +18,7 @@ import {
   OperatorService,
   RaftMembershipService,
   ResourceAllocatorService,
+  UsersService,
   WatchService,
 } from "../../proto/gen/messages.ts";
 import type { Peer } from "../../runtime/rpc.ts";
@@ -90,6 +91,7 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(WatchService, watch),
   ...byPath(ControlService, managersOnly(ControlService)),
   ...byPath(OperatorService, managersOnly(OperatorService)),
+  ...byPath(UsersService, managersOnly(UsersService)),
 ]);
 
 /** Who is at the other end of a connection, worked out once when it is made. */

@@ -7,10 +7,13 @@
  *   (`admits`)?  4. is there such an entity, or watcher (`lookUp`)?  5. may this one ask for this (`needs`, `allows`)?
  */
 import type { ControlService, OperatorService } from "../../proto/gen/messages.ts";
+import type { Identity, Role } from "../../runtime/json-api.ts";
+import type { JsonWatchers } from "../../runtime/json-watch.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
 import type { CallContext, ServiceHandlers } from "../../runtime/rpc.ts";
 import type { Proposer, Store } from "../../runtime/store/store.ts";
 
+import type { Feed } from "./feed/feed.ts";
 import type { Params } from "./params.ts";
 import type { Resources } from "./resources.ts";
 import type { Json } from "./results.ts";
@@ -18,15 +21,7 @@ import type { Json } from "./results.ts";
 /** How a request was written, and how its reply is: `V0` CamelCase as of Juju 1.x and before, `V1` kebab-case as of 2.x and 3.x. */
 export type Shape = "V0" | "V1";
 
-export type Role = "read-only" | "operator" | "admin";
-
-/** Who has logged in. */
-export type Identity =
-  | { readonly kind: "user"; readonly name: string; readonly role: Role }
-  /** The agent of a node. */
-  | { readonly kind: "machine"; readonly nodeId: string }
-  /** The agent of a task. */
-  | { readonly kind: "unit"; readonly taskId: string };
+export type { Identity, Role } from "../../runtime/json-api.ts";
 
 /** One connection's login. */
 export interface Session {
@@ -98,6 +93,9 @@ export interface FacadeSources {
   readonly log: Logger;
   readonly control: ServiceHandlers<typeof ControlService>;
   readonly operator: ServiceHandlers<typeof OperatorService>;
+  /** What all connections of the process are shown of the cluster. */
+  readonly feed: Feed;
+  readonly watchers: JsonWatchers;
 }
 
 const ranks: Record<Role, number> = { "read-only": 0, operator: 1, admin: 2 };

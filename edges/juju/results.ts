@@ -15,7 +15,8 @@ export type Json =
   | readonly Json[]
   | { readonly [key: string]: Json | undefined }
   | Keyed
-  | Verbatim;
+  | Verbatim
+  | Encoded;
 
 /** A map whose keys are data; its values are written in the request's shape. */
 export class Keyed {
@@ -36,6 +37,17 @@ export class Verbatim {
   }
   toJSON(): unknown {
     return this.value;
+  }
+}
+
+/** A whole result that is encoded already, in the shape of its request: many are told the same. */
+export class Encoded {
+  readonly text: string;
+  constructor(text: string) {
+    this.text = text;
+  }
+  toJSON(): unknown {
+    return JSON.parse(this.text);
   }
 }
 
@@ -72,9 +84,11 @@ export function camelCased(value: Json): unknown {
   if (value === null || typeof value !== "object") return value;
   if (Array.isArray(value)) return (value as readonly Json[]).map(camelCased);
   if (value instanceof Verbatim) return value.value;
+  if (value instanceof Encoded) return value.toJSON();
   const isKeyed = value instanceof Keyed;
   const entries = isKeyed ? value.entries : (value as { readonly [key: string]: Json | undefined });
-  const written: Record<string, unknown> = {};
+  // Without a prototype, so that no name of somebody's can reach one.
+  const written = Object.create(null) as Record<string, unknown>;
   for (const [key, each] of Object.entries(entries)) {
     if (each !== undefined) written[isKeyed ? key : camelCase(key)] = camelCased(each);
   }

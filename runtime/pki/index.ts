@@ -28,3 +28,4 @@ export {
   type IssuerName,
   type RootOutcome,
 } from "./root.ts";
+export { createServerIdentity, type ServerIdentityRequest } from "./server.ts";

@@ -16,6 +16,7 @@ import type {
   Service,
   Session,
   Task,
+  User,
   Volume,
 } from "../../proto/gen/messages.ts";
 import type { ErrorCode } from "../error-codes.ts";
@@ -36,6 +37,7 @@ export interface Tables {
   readonly session: Session;
   readonly manager: Manager;
   readonly rollout: Rollout;
+  readonly user: User;
 }
 export type TableName = keyof Tables;
 

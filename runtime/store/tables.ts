@@ -14,6 +14,7 @@ import {
   Service,
   Session,
   Task,
+  User,
   Volume,
   type Meta,
   type StoreObject,
@@ -35,6 +36,7 @@ export const tableNames = [
   "session",
   "manager",
   "rollout",
+  "user",
 ] as const satisfies readonly TableName[];
 
 /** Any object of the store. */
@@ -54,6 +56,7 @@ export const codecs: { readonly [Name in TableName]: Codec<Tables[Name]> } = {
   session: Session,
   manager: Manager,
   rollout: Rollout,
+  user: User,
 };
 
 const kinds: { readonly [Name in TableName]: Kind } = {
@@ -70,6 +73,7 @@ const kinds: { readonly [Name in TableName]: Kind } = {
   session: Kind.KIND_SESSION,
   manager: Kind.KIND_MANAGER,
   rollout: Kind.KIND_ROLLOUT,
+  user: Kind.KIND_USER,
 };
 
 export function kindOf(table: TableName): Kind {
@@ -119,6 +123,7 @@ function nameOf(table: TableName, object: AnyObject): string {
     case "session":
     case "manager":
     case "rollout":
+    case "user":
       return "";
   }
 }

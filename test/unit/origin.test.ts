@@ -122,6 +122,11 @@ test("a caller is named by its certificate or, on the control socket, by what it
   const local: Peer = { identity: null, local: true, address: "", process: { uid: 1_000, pid: 7, user: "ada" } };
   const process = LocalProcess.create({ uid: 1_000, pid: 7, user: "ada" });
   t.like(callerOf({ method, peer: local }), { method: "Control.UpdateService", nodeId: "", process });
+  const user: Peer = { identity: null, local: false, address: "192.0.2.8", user: "user-ada" };
+  t.like(callerOf({ method: "Client/ServiceDeploy", peer: user }), {
+    method: "Client.ServiceDeploy",
+    user: "user-ada",
+  });
   t.is(callerOf({}), null);
 });
 

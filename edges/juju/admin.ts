@@ -1,0 +1,163 @@
+/** Admin, the one type that is reached before login: who logs in, and what a login is told (reference §2). */
+import type { Identity, Shape } from "./facade.ts";
+import { Params } from "./params.ts";
+import { RequestError } from "./request-error.ts";
+import { verbatim, type Json } from "./results.ts";
+import { controllerUuid, defaultMajor, modelUuid, serverVersion } from "./model.ts";
+import { protocolVersionMax } from "./dispatch.ts";
+import type { Request } from "./wire/decode.ts";
+
+export interface Credentials {
+  readonly tag: string;
+  readonly password: string;
+  readonly clientMajor: number;
+}
+
+export type AdminRequest =
+  | { readonly kind: "login"; readonly credentials: Credentials; readonly version: number }
+  | { readonly kind: "version"; readonly version: number }
+  | { readonly kind: "redirectInfo" };
+
+/** Facade versions by which somebody logs in. */
+const versions: { readonly [Each in Shape]: readonly number[] } = { V0: [0, 1, 2], V1: [3] };
+const redirectInfoVersions: readonly number[] = [...versions.V0, ...versions.V1];
+
+const isMajor = /^(\d{1,3})\./;
+
+/** The major version that a client says it has, in the login or at the handshake; 3 when it says nothing. */
+export function majorOf(clientVersion: string): number {
+  const major = Number(isMajor.exec(clientVersion)?.[1] ?? defaultMajor);
+  return major === 0 ? defaultMajor : major;
+}
+
+/** Throws RequestError. `clientVersion`: what the handshake said. */
+export function readAdmin(request: Request, clientVersion: string): AdminRequest {
+  const { shape, id } = request;
+  const version = request.version ?? 0;
+  const params = Params.of(request.params);
+  if (id !== "") throw new RequestError("id not found", "not found");
+  switch (request.request) {
+    case "Login": {
+      if (!versions[shape].includes(version)) {
+        throw shape === "V1" && version < 3
+          ? new RequestError("this version of Juju does not support login from old clients", "not supported")
+          : new RequestError(`unknown version (${version}) of interface "Admin"`, "not implemented");
+      }
+      return {
+        kind: "login",
+        version,
+        credentials: {
+          tag: params.text("auth-tag", "tag", "entity-name"),
+          password: params.text("credentials", "password"),
+          clientMajor: majorOf(params.text("client-version") || clientVersion),
+        },
+      };
+    }
+    case "Version": {
+      const wanted = params.integer("version");
+      if (wanted === null || wanted < 0) throw new RequestError("a version is a whole number from 0 on", "bad request");
+      return { kind: "version", version: Math.min(wanted, protocolVersionMax) };
+    }
+    case "RedirectInfo":
+      if (redirectInfoVersions.includes(version)) return { kind: "redirectInfo" };
+      throw new RequestError(`unknown version (${version}) of interface "Admin"`, "not implemented");
+    default:
+      throw new RequestError(
+        `no such request - method Admin(${version}).${request.request} is not implemented`,
+        "not implemented",
+      );
+  }
+}
+
+/** A place where clients find a manager. */
+export interface Server {
+  readonly host: string;
+  readonly port: number;
+}
+
+function serverList(servers: readonly Server[]): readonly Record<string, string | number>[][] {
+  return servers.map(({ host, port }) => [
+    {
+      value: host,
+      type: host.includes(":") ? "ipv6" : /^[\d.]+$/.test(host) ? "ipv4" : "hostname",
+      scope: "public",
+      port,
+    },
+  ]);
+}
+
+export interface LoggedIn {
+  readonly tag: string;
+  readonly identity: Identity;
+  readonly clusterId: string;
+  readonly scope: "controller" | "model";
+  readonly clientMajor: number;
+  readonly servers: readonly Server[];
+  readonly facades: readonly { readonly name: string; readonly versions: readonly number[] }[];
+}
+
+const modelAccess = { "read-only": "read", operator: "write", admin: "admin" } as const;
+
+function userInfo({ tag, identity }: LoggedIn): Record<string, Json> {
+  return {
+    "display-name": identity.kind === "user" ? identity.name : "",
+    identity: tag,
+    ...(identity.kind === "user"
+      ? {
+          "controller-access": identity.role === "admin" ? "superuser" : "login",
+          "model-access": modelAccess[identity.role],
+        }
+      : {}),
+  };
+}
+
+/** What a login of that version returns, in kebab-case where the encoder is to write it in the request's shape. */
+export function loginResult(version: number, login: LoggedIn): Json {
+  const { clusterId, facades, scope } = login;
+  const servers = serverList(login.servers);
+  const environment = `environment-${modelUuid(clusterId)}`;
+  const [model, controller] = [`model-${modelUuid(clusterId)}`, `controller-${controllerUuid(clusterId)}`];
+  switch (version) {
+    case 0:
+      return {
+        servers: servers.map((each) => each.map((server) => ({ ...server, "network-name": "" }))),
+        "environ-tag": environment,
+        "last-connection": null,
+        facades: [...facades],
+      };
+    case 1:
+    case 2:
+      // Kebab-case in an envelope of the old shape, but for the list of facades: so 1.2x servers answer.
+      return verbatim({
+        servers,
+        "environ-tag": environment,
+        "server-tag": environment,
+        "user-info": userInfo(login),
+        facades: facades.map(({ name, versions }) => ({ Name: name, Versions: versions })),
+        "server-version": serverVersion(1),
+      });
+    default:
+      return {
+        servers,
+        ...(scope === "model" ? { "model-tag": model } : {}),
+        "controller-tag": controller,
+        "user-info": userInfo(login),
+        facades: [...facades],
+        "server-version": serverVersion(login.clientMajor),
+      };
+  }
+}
+
+/** A login is answered by this where somebody else serves; what clients read then is in the error. */
+export function redirection(servers: readonly Server[], rootPem: string, clusterId: string): RequestError {
+  return new RequestError("redirection to alternative server required", "redirection required", {
+    servers: serverList(servers),
+    "ca-cert": rootPem,
+    "controller-tag": `controller-${controllerUuid(clusterId)}`,
+    "controller-alias": "",
+  });
+}
+
+export function redirectInfo(servers: readonly Server[], rootPem: string): Json {
+  return { servers: serverList(servers), "ca-cert": rootPem };
+}

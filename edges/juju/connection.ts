@@ -1,0 +1,363 @@
+/**
+ * One client: reads its messages, has its chart decide what becomes of them, runs what it asks for and writes the replies,
+ * each when it is ready.
+ *
+ * C1: every request that names an id is answered exactly once, unless the connection ends first.
+ * C2: no more than `outstandingMax` requests are under way, and no more than `unsentBytesMax` wait to be taken when another
+ *     one is begun: until then nothing is read, so that a client that is too fast waits instead of costing memory.
+ */
+import type { ConnectionChart, Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
+import type { Clock, Counter, Histogram, Logger, Subscription } from "../../runtime/ports.ts";
+import type { Peer } from "../../runtime/rpc.ts";
+import { loginResult, readAdmin, redirectInfo, redirection, type AdminRequest, type Server } from "./admin.ts";
+import { run, type Registry } from "./dispatch.ts";
+import type { Session } from "./facade.ts";
+import { Params } from "./params.ts";
+import { permissionDenied, RequestError } from "./request-error.ts";
+import { Resources } from "./resources.ts";
+import type { Json } from "./results.ts";
+import { requestErrorOf } from "./rpc-failure.ts";
+import { decode, type Request } from "./wire/decode.ts";
+import { encodeError, encodeResult } from "./wire/encode.ts";
+import { outstandingMax, unsentBytesFatal, unsentBytesMax } from "./wire/limits.ts";
+
+/** The WebSocket below a connection. */
+export interface Wire {
+  send(text: string): void;
+  ping(): void;
+  /** Stops and goes on with reading; either may be called twice. */
+  pause(): void;
+  resume(): void;
+  /** Bytes that were sent and not yet taken. */
+  unsentBytes(): number;
+  close(code: number, reason: string): void;
+  /** Ends it at once. */
+  cut(): void;
+}
+
+/** What all connections of a listener share. */
+export interface ConnectionParts {
+  readonly api: JsonApi;
+  readonly registry: Registry;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: { readonly requests: Counter; readonly seconds: Histogram; readonly logins: Counter };
+  clusterId(): string;
+  /** Addresses where clients find managers; what a login is told. */
+  servers(): readonly Server[];
+  /** Where logins are sent on to; null: they are taken here. */
+  readonly redirect: { readonly servers: readonly Server[]; rootPem(): string } | null;
+  /** What a tag of an agent or user names; null: nothing. */
+  loginName(tag: string): LoginName | null;
+}
+
+/** Of the handshake. */
+export interface Arrival {
+  readonly id: string;
+  readonly address: string;
+  readonly scope: "controller" | "model";
+  /** Why nothing can be asked here, such as a model that is not there; null: all is well. */
+  readonly refusal: RequestError | null;
+  /** Of a node's certificate that the client showed and the cluster's root vouches for; null without one. */
+  readonly certificate: Peer["identity"];
+  /** What the client said of its version; may be empty. */
+  readonly clientVersion: string;
+}
+
+interface Pending {
+  readonly request: Request;
+  readonly admin: Extract<AdminRequest, { kind: "login" }> | null;
+}
+
+/** How often what a client leaves lying is looked at, in milliseconds. */
+const outputLookMs = 1_000;
+const closeReasonBytesMax = 120;
+
+export class Connection {
+  readonly #parts: ConnectionParts;
+  readonly #arrival: Arrival;
+  readonly #chart: ConnectionChart;
+  readonly #resources = new Resources();
+  readonly #ending = new AbortController();
+  /** Logins and refused requests that the chart is asked about. */
+  readonly #pending = new Map<number, Pending>();
+  #wire: Wire | null = null;
+  #keys = 0;
+  #protocolVersion = 0;
+  #outstanding = 0;
+  #isPaused = false;
+  #isRedirected = false;
+  #login: { readonly identity: Identity; readonly session: Session } | null = null;
+  #gone: Subscription | null = null;
+  #outputTimer: ReturnType<Clock["setTimeout"]> | null = null;
+  #unsentBefore = 0;
+
+  constructor(parts: ConnectionParts, arrival: Arrival) {
+    this.#parts = parts;
+    this.#arrival = arrival;
+    this.#chart = parts.api.startConnection(arrival.id, {
+      checkLogin: (key) => void this.#checkLogin(key),
+      welcome: (key) => this.#welcome(key),
+      refuseLogin: (key, reason) => this.#refuseLogin(key, reason),
+      refuseRequest: (key) => this.#refuse(this.#take(key), arrival.refusal ?? permissionDenied()),
+      ping: () => this.#wire?.ping(),
+      release: () => this.#release(),
+      sayGoodbye: (code, reason) => this.#wire?.close(code, reason.slice(0, closeReasonBytesMax)),
+      cutOff: () => this.#wire?.cut(),
+    });
+  }
+
+  /** Requests that are under way; for tests and metrics. */
+  get outstanding(): number {
+    return this.#outstanding;
+  }
+
+  /** The WebSocket is there. */
+  opened(wire: Wire): void {
+    this.#wire = wire;
+    this.#chart.opened();
+  }
+
+  closed(): void {
+    this.#chart.closed();
+    this.#wire = null;
+  }
+
+  heard(): void {
+    this.#chart.heard();
+  }
+
+  /** The manager ends. */
+  stop(): void {
+    this.#chart.serverStopping();
+  }
+
+  broken(reason: string): void {
+    this.#chart.messageBroken(reason);
+  }
+
+  /** A message, in the order in which they came. */
+  take(text: string): void {
+    if (this.#ending.signal.aborted) return;
+    const decoded = decode(text);
+    switch (decoded.kind) {
+      case "broken":
+        return this.#chart.messageBroken(decoded.reason);
+      case "malformed": {
+        const error = this.#login === null ? permissionDenied() : new RequestError(decoded.reason, "bad request");
+        return this.#send(encodeError(decoded.shape, decoded.requestId, error));
+      }
+      case "request":
+        return this.#takeRequest(decoded.request);
+    }
+  }
+
+  #takeRequest(request: Request): void {
+    if (request.type === "Admin") return this.#takeAdmin(request);
+    // Before anything else of it is looked at: nobody learns here what types there are.
+    if (this.#login === null) return this.#chart.requestAsked(this.#keep({ request, admin: null }));
+    void this.#run(request, this.#login.session);
+  }
+
+  #takeAdmin(request: Request): void {
+    let admin: AdminRequest;
+    try {
+      admin = readAdmin(request, this.#arrival.clientVersion);
+    } catch (error) {
+      return this.#fail(request, error);
+    }
+    switch (admin.kind) {
+      case "login":
+        return this.#chart.loginAsked(this.#keep({ request, admin }));
+      case "version":
+        // Here, in the order of reading, so that it counts for what was sent behind it (reference §2.4).
+        this.#protocolVersion = admin.version;
+        return this.#answer(request, { version: admin.version });
+      case "redirectInfo": {
+        const { redirect } = this.#parts;
+        if (redirect === null || !this.#isRedirected)
+          return this.#fail(request, new RequestError("not redirected", ""));
+        return this.#answer(request, redirectInfo(redirect.servers, redirect.rootPem()));
+      }
+    }
+  }
+
+  #keep(pending: Pending): number {
+    this.#keys += 1;
+    this.#pending.set(this.#keys, pending);
+    return this.#keys;
+  }
+
+  #take(key: number): Pending | undefined {
+    const pending = this.#pending.get(key);
+    this.#pending.delete(key);
+    return pending;
+  }
+
+  #refuse(pending: Pending | undefined, error: RequestError): void {
+    if (pending !== undefined) this.#fail(pending.request, error);
+  }
+
+  #refuseLogin(key: number, reason: "checking" | "already"): void {
+    const text = reason === "already" ? "already logged in" : "a login is being checked";
+    this.#refuse(this.#take(key), new RequestError(text, reason === "already" ? "" : "try again"));
+  }
+
+  async #checkLogin(key: number): Promise<void> {
+    const { api, clusterId, metrics, redirect } = this.#parts;
+    const pending = this.#pending.get(key);
+    if (pending?.admin === null || pending === undefined) return;
+    const { tag, password } = pending.admin.credentials;
+    const refuse = (error: RequestError, outcome: string): void => {
+      metrics.logins.add(1, { outcome });
+      this.#refuse(this.#take(key), error);
+      this.#chart.loginRefused(key);
+    };
+    // The chart has not reached its state yet; and what it is told must come after that.
+    await Promise.resolve();
+    if (this.#arrival.refusal !== null) return refuse(this.#arrival.refusal, "elsewhere");
+    if (redirect !== null) {
+      this.#isRedirected = true;
+      return refuse(redirection(redirect.servers, redirect.rootPem(), clusterId()), "redirected");
+    }
+    const { address, certificate } = this.#arrival;
+    const certifiedNode = certificate?.organization === clusterId() ? certificate.nodeId : null;
+    if (pending.request.shape === "V1" && (tag === "" || (password === "" && certifiedNode === null))) {
+      return refuse(new RequestError("no credentials provided", "no credentials provided"), "refused");
+    }
+    const name = this.#parts.loginName(tag);
+    let outcome: Awaited<ReturnType<JsonApi["checkLogin"]>>;
+    try {
+      outcome = await api.checkLogin({ name, password, address, certifiedNode });
+    } catch (error) {
+      this.#parts.log.error({ err: error }, "a login of the JSON API could not be checked");
+      return refuse(new RequestError("internal error", ""), "failed");
+    }
+    if (this.#ending.signal.aborted) return;
+    switch (outcome.kind) {
+      case "busy":
+        return refuse(new RequestError("try again", "try again"), "busy");
+      case "refused":
+        return refuse(new RequestError("invalid entity name or password", "unauthorized access"), "refused");
+      case "accepted": {
+        const session: Session = {
+          tag,
+          identity: outcome.identity,
+          scope: this.#arrival.scope,
+          resources: this.#resources,
+          clientMajor: pending.admin.credentials.clientMajor,
+          signal: this.#ending.signal,
+        };
+        this.#login = { identity: outcome.identity, session };
+        this.#gone = api.onGone(outcome.identity, () => this.#chart.identityGone());
+        metrics.logins.add(1, { outcome: "accepted" });
+        // Who was removed while the password was looked at is seen only now.
+        if (api.identityNow(outcome.identity) === null) return this.#chart.identityGone();
+        this.#chart.loginAccepted(key, tag);
+      }
+    }
+  }
+
+  #welcome(key: number): void {
+    const pending = this.#take(key);
+    if (pending?.admin === null || pending === undefined || this.#login === null) return;
+    const { session } = this.#login;
+    const result = loginResult(pending.admin.version, {
+      ...session,
+      clusterId: this.#parts.clusterId(),
+      servers: this.#parts.servers(),
+      facades: this.#parts.registry.list(pending.request.shape, session),
+    });
+    this.#answer(pending.request, result);
+  }
+
+  async #run(request: Request, session: Session): Promise<void> {
+    const { api, clock, metrics, registry } = this.#parts;
+    const begun = clock.now();
+    this.#outstanding += 1;
+    this.#look();
+    let outcome = "ok";
+    try {
+      const { facade, version } = registry.find(request, this.#protocolVersion);
+      const identity = api.identityNow(session.identity);
+      if (identity === null) throw permissionDenied();
+      const { shape, type, id } = request;
+      const peer: Peer = { identity: null, local: false, address: this.#arrival.address, user: session.tag };
+      const result = await run(facade, {
+        shape,
+        type,
+        version,
+        id,
+        request: request.request,
+        params: Params.of(request.params),
+        session: { ...session, identity },
+        rpc: { peer, signal: session.signal, traceparent: "", method: `${type}/${request.request}` },
+      });
+      this.#answer(request, result);
+    } catch (error) {
+      outcome = "error";
+      this.#fail(request, error);
+    } finally {
+      this.#outstanding -= 1;
+      this.#look();
+      metrics.requests.add(1, { outcome });
+      metrics.seconds.observe((clock.now() - begun) / 1_000);
+    }
+  }
+
+  #answer({ shape, requestId }: Request, result: Json): void {
+    this.#send(encodeResult(shape, requestId, result));
+  }
+
+  #fail({ shape, requestId, type, request }: Request, error: unknown): void {
+    const refused = requestErrorOf(error);
+    if (refused !== null) return this.#send(encodeError(shape, requestId, refused));
+    // Without its params, which may hold secrets (reference §10).
+    this.#parts.log.error({ err: error, type, request }, "a request of the JSON API failed inside");
+    this.#send(encodeError(shape, requestId, new RequestError("internal error", "")));
+  }
+
+  #send(text: string): void {
+    const wire = this.#wire;
+    if (wire === null || this.#ending.signal.aborted) return;
+    wire.send(text);
+    this.#look();
+  }
+
+  /** C2: reads or waits, by what is under way and what lies unsent. */
+  #look(): void {
+    const wire = this.#wire;
+    if (wire === null || this.#ending.signal.aborted) return;
+    const unsent = wire.unsentBytes();
+    if (unsent > unsentBytesFatal) return this.#chart.outputOverflowed();
+    const mustWait = this.#outstanding >= outstandingMax || unsent > unsentBytesMax;
+    if (mustWait !== this.#isPaused) {
+      this.#isPaused = mustWait;
+      if (mustWait) wire.pause();
+      else wire.resume();
+    }
+    if (unsent > 0 && this.#outputTimer === null) this.#watchOutput(unsent);
+  }
+
+  /** Tells the chart whether the peer takes what is written. */
+  #watchOutput(unsent: number): void {
+    this.#unsentBefore = unsent;
+    this.#outputTimer = this.#parts.clock.setTimeout(() => {
+      this.#outputTimer = null;
+      const now = this.#wire?.unsentBytes() ?? 0;
+      if (now === 0) this.#chart.outputEmpty();
+      else if (now < this.#unsentBefore) this.#chart.outputMoved();
+      else this.#chart.outputStuck();
+      this.#look();
+    }, outputLookMs);
+  }
+
+  #release(): void {
+    this.#ending.abort();
+    this.#gone?.unsubscribe();
+    if (this.#outputTimer !== null) this.#parts.clock.clearTimeout(this.#outputTimer);
+    this.#outputTimer = null;
+    this.#pending.clear();
+    this.#resources.stopAll();
+  }
+}

@@ -1,0 +1,120 @@
+/**
+ * Reads messages of clients. Both generations may speak on one connection, so each message tells by its keys which one
+ * wrote it (reference §1.1): `request-id` with a number above 0 is the newer one, else `RequestId` the older, whose ids
+ * begin at 0. Case does not count in keys.
+ *
+ * What cannot be answered, since it names no id, is `broken`: the connection ends. What can be answered but not understood
+ * is `malformed`.
+ */
+import type { Shape } from "../facade.ts";
+import { depthMax } from "./limits.ts";
+
+export interface Request {
+  readonly shape: Shape;
+  readonly requestId: number;
+  readonly type: string;
+  /** Null where none is given. */
+  readonly version: number | null;
+  readonly id: string;
+  readonly request: string;
+  /** As it came. */
+  readonly params: unknown;
+}
+
+export type Decoded =
+  | { readonly kind: "request"; readonly request: Request }
+  | { readonly kind: "malformed"; readonly shape: Shape; readonly requestId: number; readonly reason: string }
+  | { readonly kind: "broken"; readonly reason: string };
+
+/** Whether arrays and objects are nested deeper than `limit`. Looks at the text, before anything is made of it. */
+export function isTooDeep(text: string, limit: number = depthMax): boolean {
+  let depth = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    switch (text.charCodeAt(at)) {
+      case 0x22: // A string: to its end.
+        for (at += 1; at < text.length && text.charCodeAt(at) !== 0x22; at += 1) {
+          if (text.charCodeAt(at) === 0x5c) at += 1;
+        }
+        break;
+      case 0x5b:
+      case 0x7b:
+        depth += 1;
+        if (depth > limit) return true;
+        break;
+      case 0x5d:
+      case 0x7d:
+        depth -= 1;
+        break;
+    }
+  }
+  return false;
+}
+
+const broken = (reason: string): Decoded => ({ kind: "broken", reason });
+
+function isId(value: unknown, least: number): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= least;
+}
+
+export function decode(text: string): Decoded {
+  if (isTooDeep(text)) return broken(`JSON is nested deeper than ${depthMax}`);
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return broken("not JSON");
+  }
+  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return broken("not a JSON object");
+  let newId: unknown;
+  let oldId: unknown;
+  let type: unknown;
+  let version: unknown;
+  let id: unknown;
+  let name: unknown;
+  let params: unknown;
+  for (const [key, value] of Object.entries(parsed)) {
+    switch (key.toLowerCase()) {
+      case "request-id":
+        newId = value;
+        break;
+      case "requestid":
+        oldId = value;
+        break;
+      case "type":
+        type = value;
+        break;
+      case "version":
+        version = value;
+        break;
+      case "id":
+        id = value;
+        break;
+      case "request":
+        name = value;
+        break;
+      case "params":
+        params = value;
+        break;
+    }
+  }
+  // What real servers do: 0 under the new key counts as no id.
+  const isNew = newId !== undefined && newId !== null && newId !== 0;
+  const shape: Shape = isNew ? "V1" : "V0";
+  const requestId = isNew ? newId : oldId;
+  if (!isId(requestId, isNew ? 1 : 0)) return broken("a request has an id: a whole number below 2^53");
+  const malformed = (reason: string): Decoded => ({ kind: "malformed", shape, requestId, reason });
+  type ??= "";
+  id ??= "";
+  name ??= "";
+  version ??= null;
+  if (typeof type !== "string") return malformed("the type is not a string");
+  if (typeof id !== "string") return malformed("the id is not a string");
+  if (typeof name !== "string") return malformed("the request is not a string");
+  if (version !== null && !isId(version, 0)) return malformed("the version is not a whole number");
+  if (params !== undefined && (typeof params !== "object" || Array.isArray(params)))
+    return malformed("the params are not an object");
+  return {
+    kind: "request",
+    request: { shape, requestId, type, version: version as number | null, id, request: name, params },
+  };
+}

@@ -1,0 +1,36 @@
+/**
+ * Writes replies, in the shape of their requests. What stock clients trip over (reference §1.2): a success has no error key
+ * at all, and a failure has a response.
+ */
+import type { Shape } from "../facade.ts";
+import type { RequestError } from "../request-error.ts";
+import { camelCased, Encoded, type Json } from "../results.ts";
+
+export function encodeResult(shape: Shape, requestId: number, result: Json): string {
+  if (result instanceof Encoded) {
+    return shape === "V1"
+      ? `{"request-id":${requestId},"response":${result.text}}`
+      : `{"RequestId":${requestId},"Response":${result.text}}`;
+  }
+  return shape === "V1"
+    ? JSON.stringify({ "request-id": requestId, response: result })
+    : JSON.stringify({ RequestId: requestId, Response: camelCased(result) });
+}
+
+export function encodeError(shape: Shape, requestId: number, { message, code, info }: RequestError): string {
+  if (shape === "V0") {
+    return JSON.stringify({
+      RequestId: requestId,
+      Error: message,
+      ...(code === "" ? {} : { ErrorCode: code }),
+      Response: {},
+    });
+  }
+  return JSON.stringify({
+    "request-id": requestId,
+    error: message,
+    ...(code === "" ? {} : { "error-code": code }),
+    ...(info === null ? {} : { "error-info": info }),
+    response: {},
+  });
+}

@@ -1,0 +1,305 @@
+import test from "ava";
+import { connect as connectTls } from "node:tls";
+import { once } from "node:events";
+import { pinger } from "../../edges/juju/facades/pinger.ts";
+import type { Facade } from "../../edges/juju/facade.ts";
+import { modelUuid } from "../../edges/juju/model.ts";
+import { machineId } from "../../edges/juju/entities/names.ts";
+import { setAgentPassword } from "../../actors/users.ts";
+import { failuresMax } from "../../machines/json-connection.ts";
+import { refusalsPerMinute } from "../../machines/login-rate.ts";
+import { GrantUserRequest, RemoveUserRequest, UserRole } from "../../proto/gen/messages.ts";
+import * as pki from "../../runtime/pki/index.ts";
+import { call } from "../support/manager.ts";
+import { workerNode } from "../support/control.ts";
+import { jsonWorld, password } from "../support/json-api.ts";
+
+const refused = {
+  "request-id": 1,
+  error: "invalid entity name or password",
+  "error-code": "unauthorized access",
+  response: {},
+};
+const ping = { "request-id": 2, type: "Pinger", version: 1, request: "Ping" };
+const denied = { "request-id": 2, error: "permission denied", "error-code": "unauthorized access", response: {} };
+
+/** What only operators may do, and what agents may. */
+const probe: Facade = {
+  type: "Probe",
+  versions: [1],
+  who: "users",
+  id: "none",
+  methods: { Look: { needs: "read-only", run: () => ({}) }, Change: { needs: "operator", run: () => ({}) } },
+};
+const agents: Facade = {
+  ...probe,
+  type: "Agents",
+  who: "agents",
+  methods: { Look: { needs: "admin", run: () => ({}) } },
+};
+
+test("a user of 3.x logs in and is told who and what", async (t) => {
+  const { connect, addUser, store } = await jsonWorld(t, { facades: [pinger, probe, agents] });
+  await addUser("ada", UserRole.USER_ROLE_OPERATOR);
+  const id = [...store.all("cluster")][0]?.id ?? "";
+  const client = await connect(`/model/${modelUuid(id)}/api`);
+  const { response, ...rest } = await client.login();
+  t.deepEqual(rest, { "request-id": 1 });
+  t.like(response, {
+    "model-tag": `model-${modelUuid(id)}`,
+    "user-info": { identity: "user-ada", "controller-access": "login", "model-access": "write" },
+    "server-version": "3.5.2",
+    servers: [[{ value: "192.0.2.1", port: 17_070, type: "ipv4", scope: "public" }]],
+    facades: [
+      { name: "Pinger", versions: [0, 1] },
+      { name: "Probe", versions: [1] },
+    ],
+  });
+  t.deepEqual(await client.ask(ping), { "request-id": 2, response: {} });
+});
+
+test("the server's major version is the client's", async (t) => {
+  const { connect, addUser } = await jsonWorld(t);
+  await addUser("ada");
+  for (const [sent, told] of [
+    ["2.9.31", "2.9.31"],
+    ["4.0.12", "4.0.12"],
+    ["", "3.5.2"],
+    ["9.1", "3.5.2"],
+  ]) {
+    const client = await connect("/api");
+    const params = { "auth-tag": "user-ada", credentials: password, "client-version": sent };
+    const reply = await client.ask({ "request-id": 1, type: "Admin", version: 3, request: "Login", params });
+    t.like(reply["response"], { "server-version": told });
+    t.false("model-tag" in (reply["response"] as object), "a controller's connection has no model");
+  }
+});
+
+test("users of 1.x log in by each version of Admin and by each name of the params", async (t) => {
+  const { connect, addUser, store } = await jsonWorld(t, { facades: [pinger] });
+  await addUser("ada");
+  const id = [...store.all("cluster")][0]?.id ?? "";
+  const environ = `environment-${modelUuid(id)}`;
+  const seed = await connect();
+  t.like(
+    await seed.ask({ RequestId: 0, Type: "Admin", Request: "Login", Params: { Tag: "user-ada", Password: password } }),
+    { RequestId: 0, Response: { EnvironTag: environ, LastConnection: null } },
+  );
+  const old = await connect(`/environment/${modelUuid(id)}/api`);
+  const both = { AuthTag: "user-ada", Password: password, "auth-tag": "user-ada", credentials: password };
+  t.like(await old.ask({ RequestId: 1, Type: "Admin", Version: 0, Request: "Login", Params: both }), {
+    Response: { Facades: [{ Name: "Pinger", Versions: [0, 1] }], EnvironTag: environ },
+  });
+  const newer = await connect();
+  t.like(await newer.ask({ RequestId: 1, Type: "Admin", Version: 2, Request: "Login", Params: both }), {
+    Response: { facades: [{ Name: "Pinger", Versions: [0, 1] }], "environ-tag": environ, "server-version": "1.24.5" },
+  });
+});
+
+test("what is newer than 1.x is refused so that 1.24 steps down, and old logins in the new shape as 3.x does", async (t) => {
+  const { connect } = await jsonWorld(t);
+  const client = await connect();
+  t.like(await client.ask({ RequestId: 1, Type: "Admin", Version: 3, Request: "Login", Params: {} }), {
+    ErrorCode: "not implemented",
+  });
+  t.like(await client.ask({ "request-id": 1, type: "Admin", version: 2, request: "Login" }), {
+    error: "this version of Juju does not support login from old clients",
+    "error-code": "not supported",
+  });
+  t.like(await client.ask({ "request-id": 1, type: "Admin", version: 3, request: "Logout" }), {
+    "error-code": "not implemented",
+  });
+});
+
+test("JA1: an unknown user, a wrong password and a tag that is none are refused alike", async (t) => {
+  const { connect, addUser } = await jsonWorld(t);
+  await addUser("ada");
+  for (const tag of ["user-ada", "user-bob", "user-jujuanonymous", "machine-7", "unit-web-0", "nonsense", "user-"]) {
+    const client = await connect();
+    t.deepEqual(await client.login(tag, "wrong password"), refused, tag);
+  }
+  const client = await connect();
+  t.like(await client.login("user-ada", ""), { error: "no credentials provided" });
+  const old = { RequestId: 0, Type: "Admin", Request: "Login", Params: { AuthTag: "user-ada", Password: "" } };
+  t.deepEqual(await client.ask(old), {
+    RequestId: 0,
+    Error: "invalid entity name or password",
+    ErrorCode: "unauthorized access",
+    Response: {},
+  });
+});
+
+test("JC1: before login everything but Admin is denied, also what comes right behind a login", async (t) => {
+  const { connect, addUser } = await jsonWorld(t, { facades: [pinger] });
+  await addUser("ada");
+  const client = await connect();
+  t.deepEqual(await client.ask(ping), denied);
+  t.deepEqual(await client.ask({ ...ping, type: "NoSuchThing" }), denied);
+  t.deepEqual(await client.ask({ ...ping, type: 7 }), denied);
+  t.like(await client.ask({ RequestId: 0, Type: "Machine", Id: "0", Request: "Get" }), {
+    Error: "permission denied",
+    ErrorCode: "unauthorized access",
+  });
+  const first = client.login();
+  client.send(ping);
+  t.deepEqual(await first, denied);
+  t.like(await client.next(), { "request-id": 1, response: { "user-info": { identity: "user-ada" } } });
+  t.like(await client.login(), { error: "already logged in" });
+  t.deepEqual(await client.ask(ping), { "request-id": 2, response: {} });
+});
+
+test("a version that is sent ahead counts for what comes behind it, and a wrong one changes nothing", async (t) => {
+  const seen: number[] = [];
+  const versioned = (versions: readonly number[]): Facade => ({
+    ...probe,
+    type: "Charms",
+    versions,
+    methods: { List: { needs: "read-only", run: ({ version }) => ({ seen: seen.push(version) }) } },
+  });
+  const { connect, addUser } = await jsonWorld(t, { facades: [versioned([0]), versioned([1])] });
+  await addUser("ada");
+  const client = await connect();
+  const version = (wanted: unknown, id: number) => ({
+    RequestId: id,
+    Type: "Admin",
+    Request: "Version",
+    Params: wanted === undefined ? {} : { Version: wanted },
+  });
+  for (const wrong of [undefined, -1, 1.5, "1", null])
+    t.like(await client.ask(version(wrong, 3)), { ErrorCode: "bad request" });
+  const list = (id: number) => ({ RequestId: id, Type: "Charms", Request: "List" });
+  await client.login();
+  await client.ask(list(4));
+  t.deepEqual(await client.ask(version(7, 5)), { RequestId: 5, Response: { Version: 1 } });
+  await client.ask(list(6));
+  t.deepEqual(await client.ask(version(0, 7)), { RequestId: 7, Response: { Version: 0 } });
+  await client.ask(list(8));
+  t.deepEqual(seen, [0, 1, 0]);
+});
+
+test("a model that is not there is told so to each request; other paths are not WebSockets", async (t) => {
+  const { connect, addUser } = await jsonWorld(t, { facades: [pinger] });
+  await addUser("ada");
+  const client = await connect("/model/00000000-0000-0000-0000-000000000000/api");
+  const error = 'unknown model: "00000000-0000-0000-0000-000000000000"';
+  t.like(await client.login(), { error, "error-code": "model not found" });
+  t.like(await client.ask(ping), { error });
+  const old = await connect("/environment/other/api");
+  t.like(await old.ask({ RequestId: 1, Type: "Client", Request: "Status" }), {
+    Error: 'unknown environment: "other"',
+    ErrorCode: "not found",
+  });
+  await t.throwsAsync(connect("/nowhere"), { message: /404/ });
+});
+
+test("logins are sent on to where they are taken", async (t) => {
+  const { connect, addUser, rootPem } = await jsonWorld(t, { redirect: [{ host: "example.net", port: 443 }] });
+  await addUser("ada");
+  const client = await connect();
+  const asked = { "request-id": 3, type: "Admin", version: 3, request: "RedirectInfo" };
+  t.like(await client.ask(asked), { error: "not redirected" });
+  const servers = [[{ value: "example.net", type: "hostname", scope: "public", port: 443 }]];
+  t.like(await client.login(), {
+    error: "redirection to alternative server required",
+    "error-code": "redirection required",
+    "error-info": { servers, "ca-cert": rootPem },
+  });
+  t.deepEqual((await client.ask(asked))["response"], { servers, "ca-cert": rootPem });
+});
+
+test("a role may do what it may, at once when it changes, and agents are kept from users' types and users from theirs", async (t) => {
+  const { connect, addUser, users, manager, passwords, store } = await jsonWorld(t, { facades: [probe, agents] });
+  await addUser("ada", UserRole.USER_ROLE_READ_ONLY);
+  manager.seed("node", workerNode("n1"));
+  await setAgentPassword(manager.env, passwords, { kind: "machine", nodeId: "n1" }, password, call());
+  const client = await connect();
+  await client.login();
+  const ask = (type: string, request: string) => ({ "request-id": 2, type, version: 1, request });
+  t.deepEqual(await client.ask(ask("Probe", "Look")), { "request-id": 2, response: {} });
+  t.deepEqual(await client.ask(ask("Probe", "Change")), denied);
+  t.deepEqual(await client.ask(ask("Agents", "Look")), denied);
+  await users.GrantUser(GrantUserRequest.create({ name: "ada", role: UserRole.USER_ROLE_OPERATOR }), call());
+  t.deepEqual(await client.ask(ask("Probe", "Change")), { "request-id": 2, response: {} });
+  const agent = await connect();
+  const { response } = await agent.login(`machine-${machineId("n1")}`);
+  t.like(response, { facades: [{ name: "Agents", versions: [1] }] });
+  t.deepEqual(await agent.ask(ask("Agents", "Look")), { "request-id": 2, response: {} });
+  t.deepEqual(await agent.ask(ask("Probe", "Look")), denied);
+  t.is(store.count("user"), 2);
+});
+
+test("JA2: who is removed is hung up on, and so is the agent of a node that is removed", async (t) => {
+  const { connect, addUser, users, manager, passwords } = await jsonWorld(t);
+  await addUser("ada");
+  manager.seed("node", workerNode("n1"));
+  await setAgentPassword(manager.env, passwords, { kind: "machine", nodeId: "n1" }, password, call());
+  const [client, agent] = [await connect(), await connect()];
+  await client.login();
+  await agent.login(`machine-${machineId("n1")}`);
+  await users.RemoveUser(RemoveUserRequest.create({ name: "ada" }), call());
+  t.is(await client.closed, 1008);
+  manager.drop("node", "n1");
+  t.is(await agent.closed, 1008);
+  const again = await connect();
+  t.deepEqual(await again.login(), refused);
+});
+
+test("a node's agent logs in by its certificate alone, and as that node alone", async (t) => {
+  const { connect, store, manager } = await jsonWorld(t, { facades: [pinger] });
+  const [cluster] = [...store.all("cluster")];
+  manager.seed("node", workerNode("n1"), workerNode("n2"));
+  const { keyPem: key, csrPem } = await pki.createKeyAndCsr();
+  const text = new TextDecoder();
+  const cert = await pki.issue({
+    csrPem,
+    rootCertificatePem: text.decode(cluster?.rootCa?.caCert),
+    rootKeyPem: text.decode(cluster?.rootCa?.caKey),
+    nodeId: "n1",
+    role: "swarm-worker",
+    organization: cluster?.id ?? "",
+    validitySeconds: 3_600,
+    nowMs: Date.now(),
+  });
+  const client = await connect("/", { cert, key });
+  t.deepEqual(await client.login(`machine-${machineId("n2")}`, "x"), refused);
+  t.like(await client.login(`machine-${machineId("n1")}`, ""), {
+    response: { "user-info": { identity: `machine-${machineId("n1")}` } },
+  });
+});
+
+test("whoever guesses has to connect anew, and then to wait; others of that address too, but not for long", async (t) => {
+  const { connect, addUser, manager } = await jsonWorld(t);
+  await addUser("ada");
+  let tries = 0;
+  for (; tries + failuresMax <= refusalsPerMinute; tries += failuresMax) {
+    const client = await connect();
+    for (let n = 0; n < failuresMax; n += 1) t.deepEqual(await client.login("user-ada", "guess"), refused);
+    t.is(await client.closed, 1008);
+  }
+  const client = await connect();
+  t.like(await client.login(), { error: "try again", "error-code": "try again" });
+  manager.clock.advance(10_000);
+  t.like(await client.login(), { "request-id": 1, response: { facades: [] } });
+});
+
+test("the certificate has the names that clients look for, and the authority comes with it; plain text is not heard", async (t) => {
+  const { port, rootPem, listener, connect } = await jsonWorld(t);
+  for (const servername of ["juju-apiserver", "localhost"]) {
+    const socket = connectTls({ host: "127.0.0.1", port, ca: rootPem, servername });
+    await once(socket, "secureConnect");
+    t.true(socket.authorized);
+    t.is(
+      pki.normalizePem(socket.getPeerX509Certificate()?.issuerCertificate?.toString() ?? ""),
+      pki.normalizePem(rootPem),
+    );
+    socket.destroy();
+  }
+  const byAddress = connectTls({ host: "127.0.0.1", port, ca: rootPem });
+  await once(byAddress, "secureConnect");
+  t.true(byAddress.authorized);
+  byAddress.destroy();
+  await t.throwsAsync(fetch(`http://127.0.0.1:${port}/`));
+  const before = await connect();
+  t.is(listener.connections, 1);
+  t.is(before.socket.readyState, before.socket.OPEN);
+});
