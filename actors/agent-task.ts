@@ -49,6 +49,7 @@ export class TaskActor {
   #saving: Promise<void> | null = null;
   #isDirty = false;
   #isStopped = false;
+  #isForgotten = false;
   /** Context of the start, where somebody records it: the reports that follow continue it. */
   #traceparent = "";
 
@@ -145,6 +146,9 @@ export class TaskActor {
     } catch (error) {
       return { type: "run.refused", reason: `cannot record the task on this node: ${sentence(error)}` };
     }
+    // One that is over by now was released already, and would wait for its volumes, or keep them, for ever.
+    if (this.#status.state > TaskState.RUNNING || this.#isForgotten)
+      return { type: "run.refused", reason: "it is over" };
     this.#volumes = await this.#options.volumes.whenReady(this.#task);
     const outcome = await this.#runtime().prepare(this.#describe(""));
     return outcome.kind === "done" ? { type: "run.prepared" } : { type: "run.refused", reason: outcome.reason };
@@ -201,6 +205,7 @@ export class TaskActor {
     const { disk, telemetry } = this.#ports;
     const { id } = this.#task;
     this.#options.reports.forget(id);
+    this.#isForgotten = true;
     this.#options.volumes.release(id);
     try {
       await this.#driver?.remove(id);

@@ -36,6 +36,8 @@ export class RolloutChecks {
   /** Version of the log at which each node was last seen DOWN, or gone. */
   readonly #lost = new Map<string, number>();
   readonly #made = new Map<string, number>();
+  /** Version at which each task was first seen RUNNING. */
+  readonly #running = new Map<string, number>();
 
   check(commit: Commit, store: Store): string | null {
     for (const change of commit.changes) {
@@ -44,7 +46,11 @@ export class RolloutChecks {
         if (isGone || change.old?.status?.state === NodeStatus_State.DOWN)
           this.#lost.set(change.object.id, commit.version);
       }
-      if (change.table === "task" && change.action === "create") this.#made.set(change.object.id, commit.version);
+      if (change.table !== "task" || change.action === "remove") continue;
+      const { id } = change.object;
+      if (change.action === "create") this.#made.set(id, commit.version);
+      if (observedState(change.object) === TaskState.RUNNING && !this.#running.has(id))
+        this.#running.set(id, commit.version);
     }
     for (const change of commit.changes) {
       if (change.table === "service" && change.action === "update" && change.old !== null) {
@@ -58,7 +64,8 @@ export class RolloutChecks {
       const claim =
         change.action === "create"
           ? checkParallelism(service, task, store)
-          : (this.#checkStopFirst(service, task, old, store) ?? checkStartFirst(commit, service, task, old, store));
+          : (this.#checkStopFirst(service, task, old, store) ??
+            this.#checkStartFirst(commit, service, task, old, store));
       if (claim !== null) return claim;
     }
     return null;
@@ -75,12 +82,34 @@ export class RolloutChecks {
       if (isWanted(other)) continue;
       const madeMs = timeMs(task.meta?.createdAt ?? null);
       if (timeMs(task.meta?.updatedAt ?? null) - madeMs > stopWaitMs - skewMs) continue;
-      // Who started with a snapshot that has it does not know what became of its node; others do, and look as well.
-      const made = this.#made.get(other.id);
-      if (made === undefined || (this.#lost.get(other.nodeId) ?? -1) >= made) continue;
+      if (this.#mayBeLost(other) || this.#mayBeLost(task)) continue;
       return `R1: slot ${task.slot} of ${task.serviceId} runs ${task.id} while ${other.id} has not stopped`;
     }
     return null;
+  }
+
+  /** Its node was lost; or nobody here knows: who started with a snapshot that has the task leaves that to others. */
+  #mayBeLost({ id, nodeId }: Task): boolean {
+    const made = this.#made.get(id);
+    return made === undefined || (this.#lost.get(nodeId) ?? -1) >= made;
+  }
+
+  /** R3 */
+  #checkStartFirst(commit: Commit, service: Service, task: Task, old: Task | null, store: Store): string | null {
+    if (orderOf(service) !== UpdateConfig_UpdateOrder.START_FIRST || old === null) return null;
+    const isStopped = isWanted(old) && task.desiredState === TaskState.SHUTDOWN;
+    if (!isStopped || observedState(task) !== TaskState.RUNNING) return null;
+    // One that does not run yet need not wait for another: that it does by now was on its way.
+    if (commit.version - (this.#running.get(task.id) ?? commit.version) < lag) return null;
+    if (faultOf(task, (id) => store.get("node", id)) !== null) return null;
+    for (const other of store.tasksBySlot(task.serviceId, task.slot)) {
+      if (other.id === task.id) continue;
+      if (observedState(other) === TaskState.RUNNING) return null;
+      // It ended, or was lost, while the decision was on its way.
+      const isRecent = commit.version - (other.meta?.version?.index ?? 0) < lag;
+      if (isEnded(observedState(other)) && isRecent) return null;
+    }
+    return `R3: ${task.id} in slot ${task.slot} of ${task.serviceId} is stopped before another runs`;
   }
 }
 
@@ -126,22 +155,6 @@ function isChanging(service: Service, tasks: readonly Task[]): boolean {
   const [only] = current;
   if (only === undefined || current.length > 1 || current.length === here.length) return false;
   return isWanted(only) && observedState(only) < TaskState.RUNNING;
-}
-
-/** R3 */
-function checkStartFirst(commit: Commit, service: Service, task: Task, old: Task | null, store: Store): string | null {
-  if (orderOf(service) !== UpdateConfig_UpdateOrder.START_FIRST || old === null) return null;
-  const isStopped = isWanted(old) && task.desiredState === TaskState.SHUTDOWN;
-  if (!isStopped || observedState(task) !== TaskState.RUNNING) return null;
-  if (faultOf(task, (id) => store.get("node", id)) !== null) return null;
-  for (const other of store.tasksBySlot(task.serviceId, task.slot)) {
-    if (other.id === task.id) continue;
-    if (observedState(other) === TaskState.RUNNING) return null;
-    // It ended, or was lost, while the decision was on its way.
-    const isRecent = commit.version - (other.meta?.version?.index ?? 0) < lag;
-    if (isEnded(observedState(other)) && isRecent) return null;
-  }
-  return `R3: ${task.id} in slot ${task.slot} of ${task.serviceId} is stopped before another runs`;
 }
 
 /** R4 */

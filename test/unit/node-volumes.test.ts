@@ -1,5 +1,6 @@
 // Cluster volumes on a node, against a storage plugin in memory.
 import test, { type ExecutionContext } from "ava";
+import { TaskActor, type TaskOptions } from "../../actors/agent-task.ts";
 import { NodeVolumes } from "../../actors/node-volumes.ts";
 import type { AgentPorts } from "../../actors/agent-ports.ts";
 import { csiInfoOf } from "../../machines/csi/node-requests.ts";
@@ -51,7 +52,7 @@ function world(t: ExecutionContext) {
     });
   };
   const mounted = (name: string) => [...(storage.byName(name)?.mounted.get("here")?.paths ?? [])];
-  return { clock, described, make, mounted, settle, sockets, start, storage };
+  return { clock, described, env, make, mounted, settle, sockets, start, storage };
 }
 
 function user(id: string, ...names: readonly string[]): Task {
@@ -112,6 +113,43 @@ test("a task that still waits for a volume does not keep the node from giving it
   await settle(5_000);
   volumes.remove(one);
   sockets.isDown = false;
+  await settle(60_000);
+  t.deepEqual(told, ["one"]);
+});
+
+test("a task that is over before it was written down keeps no volume", async (t) => {
+  const { env, make, settle, start } = world(t);
+  const volumes = start();
+  const told: string[] = [];
+  volumes.attach((id) => Promise.resolve(told.push(id)));
+  const one = await make("one");
+  volumes.assign(one);
+  await settle();
+  const written = Promise.withResolvers<void>();
+  const disk = { save: () => written.promise, remove: () => Promise.resolve() };
+  const driver = {
+    find: () => Promise.resolve({ kind: "absent" }),
+    prepare: () => Promise.resolve({ kind: "done" }),
+    stop: () => Promise.resolve(null),
+  };
+  const options = {
+    reports: { report: () => {}, forget: () => {} },
+    drivers: { of: () => driver, settled: () => Promise.resolve() },
+    volumes,
+  };
+  const task = new TaskActor(
+    { ...env, disk } as unknown as AgentPorts,
+    options as unknown as TaskOptions,
+    user("a", "one"),
+  );
+  t.teardown(() => task.stop());
+  await settle();
+  task.raiseDesired(TaskState.SHUTDOWN);
+  await settle();
+  t.is(task.state, TaskState.SHUTDOWN);
+  written.resolve();
+  await settle();
+  volumes.remove(one);
   await settle(60_000);
   t.deepEqual(told, ["one"]);
 });
