@@ -49,8 +49,8 @@ interface LastTime {
   readonly stream: number;
   seconds: number | null;
   nanos: number;
-  attempt: number;
-  /** The same when this attempt began: what it tells again is not later. Lines of one time are several. */
+  streamId: string;
+  /** The same when this stream began or went on: what it tells again is not later. Lines of one time are several. */
   before: { readonly seconds: number; readonly nanos: number } | null;
 }
 
@@ -141,22 +141,25 @@ export class LogHome {
     this.#taken.set(streamId, number);
     // A repeated message of a stream that is long over must not look new, but it need not be known for ever.
     if (this.#taken.size > streamsMax) this.#taken.delete(this.#taken.keys().next().value ?? "");
-    if (lines.length > 0) this.#pass(nodeId, attempt, lines as LogLines);
+    if (lines.length > 0) this.#pass(nodeId, streamId, lines as LogLines);
     if (!end) return "taken";
     if (slow) this.send({ type: "follower.stalled", limit: "nodes wait for it with all that their connections hold" });
     else this.send({ type: "node.ended", nodeId, attempt, error });
     return "taken";
   }
 
-  #pass(nodeId: string, attempt: number, lines: LogLines): void {
-    const passed = this.options.follow ? this.#onlyNew(nodeId, attempt, lines) : lines;
+  #pass(nodeId: string, streamId: string, lines: LogLines): void {
+    const passed = this.options.follow ? this.#onlyNew(nodeId, streamId, lines) : lines;
     if (passed.length === 0) return;
     this.#bytes.add(passed.length);
     this.#home.sink.write(passed);
   }
 
-  /** LH2: an engine that is asked again tells its tasks' output again, from the time that the ask names. */
-  #onlyNew(nodeId: string, attempt: number, lines: LogLines): LogLines {
+  /**
+   * LH2: an engine that is asked again tells its tasks' output again, from the time that the ask names; so does a node that
+   * heard the same ask in two sessions, in two streams at once.
+   */
+  #onlyNew(nodeId: string, streamId: string, lines: LogLines): LogLines {
     let times = this.#lastTimes.get(nodeId);
     if (times === undefined) this.#lastTimes.set(nodeId, (times = new Map<string, LastTime>()));
     const cursor = new LineCursor(lines);
@@ -168,10 +171,10 @@ export class LogHome {
       if (output?.context !== context || output.stream !== stream) {
         const key = `${context.taskId}/${stream}`;
         output = times.get(key);
-        if (output === undefined) times.set(key, (output = newTime(context, stream, attempt)));
+        if (output === undefined) times.set(key, (output = newTime(context, stream, streamId)));
         output.context = context;
-        if (output.attempt !== attempt) {
-          output.attempt = attempt;
+        if (output.streamId !== streamId) {
+          output.streamId = streamId;
           output.before = output.seconds === null ? null : { seconds: output.seconds, nanos: output.nanos };
         }
       }
@@ -285,8 +288,8 @@ function failureOf(end: LogEnd): RpcError | null {
   }
 }
 
-function newTime(context: LineContext, stream: number, attempt: number): LastTime {
-  return { context, stream, seconds: null, nanos: 0, attempt, before: null };
+function newTime(context: LineContext, stream: number, streamId: string): LastTime {
+  return { context, stream, seconds: null, nanos: 0, streamId, before: null };
 }
 
 function isEarlier(a: LastTime, b: LastTime): boolean {

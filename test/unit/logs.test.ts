@@ -280,6 +280,25 @@ test("LH2: a node that comes back is asked for what is new, and what it repeats 
   );
 });
 
+test("LH2: of two streams in which a node answers the same ask, each line is passed on once and in order", async (t) => {
+  const { brokers, pass } = cluster(t);
+  node(brokers[0], "n1");
+  const n2 = node(brokers[1], "n2");
+  const reader = subscribe(brokers[0], { follow: true });
+  await pass(100);
+  const [one, other] = [n2.publish(idOf(n2)), n2.publish(idOf(n2))];
+  one.line("b1", 1);
+  one.line("b2", 2);
+  await pass(100);
+  other.line("b2", 2);
+  other.line("b3", 3);
+  await pass(100);
+  one.line("b3", 3);
+  one.line("b4", 4);
+  await pass(100);
+  t.deepEqual(reader.text(), ["b1", "b2", "b3", "b4"]);
+});
+
 test("LN3: a manager that is started anew under its nodes leaves no gap and repeats no line unsaid", async (t) => {
   const { brokers, bus, managers, pass } = cluster(t);
   node(brokers[0], "n1");
