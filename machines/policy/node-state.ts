@@ -7,15 +7,15 @@
  */
 import {
   DataplaneConfig,
-  DataplaneEndpoint,
-  DataplaneHost,
-  DataplaneHostEndpoint,
-  DataplanePolicy,
   DataplanePolicyId,
-  DataplaneProfile,
   DataplaneSet,
   DataplaneSetDelta,
   DataplaneUpdate,
+  type DataplaneEndpoint,
+  type DataplaneHost,
+  type DataplaneHostEndpoint,
+  type DataplanePolicy,
+  type DataplaneProfile,
   type DataplaneSetType,
 } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";

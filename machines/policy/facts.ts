@@ -1,0 +1,186 @@
+/**
+ * What the calculation knows of the cluster's objects: endpoints with addresses and labels, hosts, and where services are.
+ *
+ * Labels of an endpoint: those of its container, over those of its service; and of the cluster's own words, which nobody can
+ * forge: `service`, `service.id`, `stack`, `task.id`, `slot`, `network.NAME` (empty value), `node`, `node.id`, `node.role`,
+ * `node.labels.K` and `engine.labels.K`.
+ */
+import {
+  DataplaneHost,
+  NodeRole,
+  PortConfig_Protocol,
+  TaskState,
+  type HostEndpoint,
+  type NetworkAttachment,
+  type Node,
+  type PortConfig,
+  type Service,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { parseAddress } from "../ip-address.ts";
+import { shortDigest } from "./digest.ts";
+import type { Labels } from "./selector.ts";
+
+export interface PortFact {
+  readonly name: string;
+  readonly protocol: string;
+  readonly port: number;
+}
+
+/** Anything that selectors choose. */
+export interface Chosen {
+  readonly labels: Labels;
+  /** Without prefix lengths. */
+  readonly addresses: readonly string[];
+  readonly ports: readonly PortFact[];
+}
+
+/** One interface of one task, or of a node. */
+export interface EndpointFact extends Chosen {
+  readonly id: string;
+  readonly nodeId: string;
+  /** Empty for a host endpoint. */
+  readonly taskId: string;
+  readonly interface: string;
+  /** In their order; null: the service says nothing. */
+  readonly profiles: readonly string[] | null;
+  readonly isHost: boolean;
+}
+
+/** Label of a service that names profiles, with commas between. */
+export const profilesLabel = "muster.network.profiles";
+
+/** First letters of the host's side of every interface that the agent makes. */
+export const interfacePrefix = "mst";
+
+const stackLabel = "com.docker.stack.namespace";
+
+const protocolNames: { readonly [Protocol in PortConfig_Protocol]: string } = {
+  [PortConfig_Protocol.TCP]: "tcp",
+  [PortConfig_Protocol.UDP]: "udp",
+  [PortConfig_Protocol.SCTP]: "sctp",
+};
+
+/** Interfaces' names have at most 15 letters; 60 bits tell a node's tasks apart. */
+export function interfaceOf(taskId: string, networkId: string): string {
+  return interfacePrefix + shortDigest(`${taskId}/${networkId}`).slice(0, 12);
+}
+
+/** A task whose address may be in use: on a node, and not seen to have ended there. */
+export function hasEndpoints({ nodeId, networks, status }: Task): boolean {
+  const state = status?.state ?? TaskState.NEW;
+  return nodeId !== "" && networks.length > 0 && state >= TaskState.ASSIGNED && state <= TaskState.RUNNING;
+}
+
+function plainAddresses({ addresses }: NetworkAttachment): string[] {
+  return addresses.map((each) => each.split("/")[0] as string).filter((each) => parseAddress(each) !== null);
+}
+
+function portFacts(ports: readonly PortConfig[]): PortFact[] {
+  return ports.map(({ name, protocol, targetPort }) => ({
+    name,
+    protocol: protocolNames[protocol] ?? "tcp",
+    port: targetPort,
+  }));
+}
+
+function prefixed(prefix: string, labels: Labels): Labels {
+  return Object.fromEntries(Object.entries(labels).map(([key, value]) => [prefix + key, value]));
+}
+
+function nodeLabels(node: Node | undefined, nodeId: string): Labels {
+  return {
+    ...prefixed("node.labels.", node?.spec?.annotations?.labels ?? {}),
+    ...prefixed("engine.labels.", node?.description?.engine?.labels ?? {}),
+    node: node?.description?.hostname ?? "",
+    "node.id": nodeId,
+    "node.role": node?.role === NodeRole.MANAGER ? "manager" : "worker",
+  };
+}
+
+function serviceLabels(labels: Labels, name: string, id: string): Labels {
+  const stack = labels[stackLabel];
+  return { ...labels, service: name, "service.id": id, ...(stack === undefined ? {} : { stack }) };
+}
+
+/** One for each network on which the task has an address. */
+export function taskEndpoints(task: Task, service: Service | undefined, node: Node | undefined): EndpointFact[] {
+  if (!hasEndpoints(task)) return [];
+  const annotations = service?.spec?.annotations ?? task.serviceAnnotations;
+  const own = annotations?.labels ?? {};
+  const labels: Labels = {
+    ...own,
+    ...task.spec?.container?.labels,
+    ...serviceLabels(own, annotations?.name ?? "", task.serviceId),
+    ...nodeLabels(node, task.nodeId),
+    "task.id": task.id,
+    slot: String(task.slot),
+  };
+  const ports = portFacts(service?.spec?.endpoint?.ports ?? task.endpoint?.spec?.ports ?? []);
+  const named = own[profilesLabel];
+  const profiles =
+    named === undefined
+      ? null
+      : named
+          .split(",")
+          .map((each) => each.trim())
+          .filter((each) => each !== "");
+  const endpoints: EndpointFact[] = [];
+  for (const attachment of task.networks) {
+    const network = attachment.network;
+    const addresses = plainAddresses(attachment);
+    if (network === null || addresses.length === 0) continue;
+    endpoints.push({
+      id: `${task.id}.${network.id}`,
+      nodeId: task.nodeId,
+      taskId: task.id,
+      interface: interfaceOf(task.id, network.id),
+      profiles,
+      isHost: false,
+      labels: { ...labels, [`network.${network.spec?.annotations?.name ?? network.id}`]: "" },
+      addresses,
+      ports,
+    });
+  }
+  return endpoints;
+}
+
+/** Null while there is no such node. */
+export function hostEndpointFact(endpoint: HostEndpoint, node: Node | undefined): EndpointFact | null {
+  if (node === undefined) return null;
+  return {
+    id: endpoint.name,
+    nodeId: node.id,
+    taskId: "",
+    interface: endpoint.interface,
+    profiles: endpoint.profiles,
+    isHost: true,
+    labels: { ...endpoint.labels, ...nodeLabels(node, node.id) },
+    addresses: endpoint.expectedAddresses,
+    ports: [],
+  };
+}
+
+/** A service's own addresses, for rules that name services. */
+export function serviceFact(service: Service): Chosen {
+  const annotations = service.spec?.annotations;
+  return {
+    labels: serviceLabels(annotations?.labels ?? {}, annotations?.name ?? "", service.id),
+    addresses: (service.endpoint?.virtualIps ?? [])
+      .map(({ addr }) => addr.split("/")[0] as string)
+      .filter((each) => parseAddress(each) !== null),
+    ports: portFacts(service.spec?.endpoint?.ports ?? []),
+  };
+}
+
+/** Null for a node without a name or an address. */
+export function hostFact(node: Node): DataplaneHost | null {
+  const hostname = node.description?.hostname ?? "";
+  const address = parseAddress(node.status?.addr ?? "");
+  if (hostname === "" || address === null) return null;
+  return DataplaneHost.create({
+    hostname,
+    ipv4Address: address.family === 4 ? (node.status?.addr ?? "") : "",
+    ipv6Address: address.family === 6 ? (node.status?.addr ?? "") : "",
+  });
+}
