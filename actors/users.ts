@@ -8,6 +8,7 @@ import {
   UserRole,
   type UsersService,
 } from "../proto/gen/messages.ts";
+import type { LoginName } from "../runtime/json-api.ts";
 import type { Passwords } from "../runtime/passwords.ts";
 import { PasswordsBusy } from "../runtime/passwords.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
@@ -81,9 +82,9 @@ export function createUsers(
       },
 
       async SetUserPassword({ name, password }, call) {
-        find(name);
-        demand(checkPassword(password));
-        return change(name, call, { password: await hashed(passwords, password) });
+        const before = find(name);
+        await setPassword(env, passwords, { kind: "user", name }, password, call);
+        return answer(name, before);
       },
 
       GrantUser({ name, role }, call) {
@@ -100,21 +101,21 @@ export function createUsers(
   };
 }
 
-/** Gives the agent of a node or task a password, its first or another. Throws RpcError. */
-export async function setAgentPassword(
+/** Gives a user that is there another password, or the agent of a node or task its first or another. Throws RpcError. */
+export async function setPassword(
   env: UserEnvironment,
   passwords: Passwords,
-  agent: { readonly kind: "machine"; readonly nodeId: string } | { readonly kind: "unit"; readonly taskId: string },
+  name: LoginName,
   password: string,
   call: Traced,
 ): Promise<void> {
   demand(checkPassword(password));
-  const id = recordId(agent);
+  const id = recordId(name);
   const hash = await hashed(passwords, password);
   await transact(env, call, () => {
     const before = env.store.get("user", id);
-    return before === undefined
-      ? [creation("user", User.create({ id, role: UserRole.USER_ROLE_AGENT, password: hash }))]
-      : [replacement("user", User.patch(before, { password: hash }))];
+    if (before !== undefined) return [replacement("user", User.patch(before, { password: hash }))];
+    if (name.kind === "user") throw notFound("user", name.name);
+    return [creation("user", User.create({ id, role: UserRole.USER_ROLE_AGENT, password: hash }))];
   });
 }

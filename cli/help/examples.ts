@@ -109,6 +109,14 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "config ls": { "muster config ls --filter label=app=web": "those with a label" },
   "config inspect": { "muster config inspect --pretty site.conf": "with its content" },
   "config rm": { "muster config rm site.conf": "removes it, when no service uses it" },
+  "user add": {
+    "cat password.txt | muster user add --role operator ada": "who may change services; the password is the first line",
+    "muster user add --password-file /run/password watcher": "who may only look",
+  },
+  "user ls": { "muster user ls --format '{{.Name}} {{.Role}}'": "names and roles" },
+  "user passwd": { "cat password.txt | muster user passwd ada": "another password" },
+  "user grant": { "muster user grant ada admin": "another role, at once" },
+  "user rm": { "muster user rm ada": "ends ada's connections too" },
   "stack deploy": {
     "muster stack deploy --compose-file compose.yaml shop": "makes or updates it, and waits until it runs",
     "muster stack deploy -c compose.yaml -c production.yaml --prune --detach shop":
@@ -134,6 +142,20 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "task ls": {
     "muster task ls --filter service=web --filter node=web-1": "those of a service on a node",
     "muster task ls --all --format '{{.Name}} {{.CurrentState}}'": "those of the past, too",
+  },
+  "task logs": {
+    "muster task logs --follow --tail 20 web.1": "the last lines of a task, and what it writes from now on",
+  },
+  "task exec": {
+    "muster task exec -it web.1 sh": "a shell in a task",
+    "muster task exec web.1 cat /etc/hostname": "one command; ends as that does",
+  },
+  "task stats": {
+    "muster task stats web.1": "what a task uses, every second",
+    "muster task stats --no-stream web.1": "the same once",
+  },
+  "task signal": {
+    "muster task signal -s HUP web.1": "has a task read its configuration again",
   },
   "task inspect": {
     "muster task inspect --format '{{.Status.State}} {{.Status.Err}}' web.1": "how the newest task of a slot is",

@@ -14,6 +14,7 @@ import { csiSocketPaths } from "./csi.ts";
 import { cannotWrite, defaultDataDir } from "./data-dir.ts";
 import { driverChoice, driverFlags } from "./drivers.ts";
 import { startManagerProcess } from "./manager.ts";
+import type { JsonOptions } from "./json-api.ts";
 import type { ManagerInvitation } from "./manager-join.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { Interrupted, settled, untilSignal, type Starting } from "./signals.ts";
@@ -57,8 +58,32 @@ const serving = {
   "default-addr-pool-mask-length": { type: "string", value: "BITS", help: "how large these subnets are (24)" },
   "data-path-port": { type: "string", value: "PORT", help: "UDP port of the engines' VXLAN traffic (4789)" },
   "csi-plugin": csiFlag,
+  "json-listen": {
+    type: "string",
+    value: "ADDR[:PORT]",
+    help: "serves the JSON API there, by default on port 17070 (nowhere)",
+  },
+  "json-redirect": { type: "string", value: "ADDR:PORT", help: "sends logins at the JSON API on to that manager" },
   ...logging,
 } as const;
+
+/** Juju's port. */
+const defaultJsonPort = 17_070;
+
+function jsonOf(values: {
+  readonly "json-listen"?: string | undefined;
+  readonly "json-redirect"?: string | undefined;
+}): JsonOptions | null {
+  const { "json-listen": listen, "json-redirect": redirect } = values;
+  if (listen === undefined) {
+    if (redirect !== undefined) throw new UsageError("--json-redirect needs --json-listen");
+    return null;
+  }
+  return {
+    listen: parseHostPort(listen, defaultJsonPort),
+    redirect: redirect === undefined ? null : parseHostPort(redirect, defaultJsonPort),
+  };
+}
 
 function tellLocked(shell: Shell): (controlSocket: string) => void {
   return (controlSocket) =>
@@ -182,6 +207,7 @@ export const manager: Command = command({
       metrics: address(values.metrics, null),
       networks: networksOf(values),
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
+      json: jsonOf(values),
       telemetry,
     };
     await runUntilEnd(telemetry, (starting) => startManagerProcess(options, starting));
@@ -279,6 +305,7 @@ export const up: Command = command({
           metrics: address(values.metrics, null),
           networks: networksOf(values),
           csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
+          json: jsonOf(values),
           drivers,
           telemetry,
         },
@@ -320,6 +347,7 @@ export const start: Command = command({
       metrics: address(values.metrics, null),
       networks: networksOf(values),
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
+      json: jsonOf(values),
       telemetry,
     };
     const end = await runUntilEnd(

@@ -12,6 +12,7 @@ import {
 import { startManager, type Manager } from "../../actors/manager.ts";
 import { startManagerLock, type ManagerLock } from "../../actors/manager-lock.ts";
 import { raftMembership } from "../../actors/raft-membership.ts";
+import { createUsers } from "../../actors/users.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
 import { ListenError } from "../../edges/grpc/listener.ts";
 import { createExternalCa } from "../../edges/cfssl/client.ts";
@@ -25,8 +26,11 @@ import {
   NodeCAService,
   NodeRole,
   OperatorService,
+  TaskAccessService,
+  TaskCallsService,
   RaftMembershipService,
   ResourceAllocatorService,
+  UsersService,
   WatchService,
 } from "../../proto/gen/messages.ts";
 import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
@@ -37,19 +41,22 @@ import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { NatsServerProblem } from "../../runtime/nats/server.ts";
 import { Host } from "../../runtime/host.ts";
 import * as pki from "../../runtime/pki/index.ts";
+import type { Passwords } from "../../runtime/passwords.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
+import { Scrypt } from "../../runtime/system/scrypt.ts";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { UserError } from "../user-error.ts";
 import { version } from "../version.ts";
 import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
+import { serveJson, type JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
 import { joinAsManager, keyFetcher, type ManagerInvitation } from "./manager-join.ts";
-import { isDemoted } from "../../machines/manager-role.ts";
+import { watchOwnDemotion } from "../../actors/own-demotion.ts";
 import type { NetworkDefaults } from "../../machines/network-defaults.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
@@ -68,6 +75,8 @@ export interface ManagerProcessOptions {
   readonly onLocked?: (controlSocket: string) => void;
   /** What a cluster that this manager founds has for its networks. */
   readonly networks: NetworkDefaults;
+  /** Where the JSON API is served; nowhere when absent. */
+  readonly json?: JsonOptions | null;
   /** Storage plugins beside those of the data dir. */
   readonly csiPlugins?: CsiSocketPaths;
   readonly telemetry: ProcessTelemetry;
@@ -192,7 +201,7 @@ export async function startManagerProcess(
       "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
     );
     const running: ManagerProcess = { manager, advertise, controlSocket, warnings: link.abilities, stop };
-    const demotion = whenDemoted(manager, managerId);
+    const demotion = watchOwnDemotion(manager.replica, managerId);
     undo.push(() => demotion.stop());
     /** Others may live on this process's NATS: that one stays, and nothing else. */
     const standDown = async (): Promise<void> => {
@@ -215,13 +224,20 @@ export async function startManagerProcess(
       },
     };
     lock.follow(manager.replica);
-    const server = serve(manager, lock, telemetry);
+    const passwords = new Scrypt();
+    const server = serve(manager, lock, passwords, telemetry);
     undo.push(() => server.close(closeGraceMs));
     await unlessEnding(
       keepCertificate(manager, identity, advertise, server, listen, (cancel) => undo.push(cancel)),
       ending,
     );
     await server.listenUnix(controlSocket);
+    if (options.json !== undefined && options.json !== null) {
+      await unlessEnding(
+        serveJson(manager, passwords, { ...options.json, telemetry }, (end) => undo.push(end)),
+        ending,
+      );
+    }
     if (options.metrics !== null) {
       const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.isHealthy());
       undo.push(() => void metrics.close());
@@ -249,25 +265,6 @@ function demotedSentence(managerId: string): string {
   );
 }
 
-interface Demotion {
-  isDemoted(): boolean;
-  readonly demoted: Promise<void>;
-  stop(): void;
-}
-
-/** Resolves once somebody wants this process's node as a worker. */
-function whenDemoted({ replica }: Manager, managerId: string): Demotion {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const isDemotedNow = (): boolean => {
-    const node = replica.get("node", managerId);
-    return node !== undefined && isDemoted(node);
-  };
-  const watching = replica.watch(() => {
-    if (isDemotedNow()) resolve();
-  });
-  return { isDemoted: isDemotedNow, demoted: promise, stop: () => watching.unsubscribe() };
-}
-
 function identityIn({ fields }: Vault): ManagerIdentity | null {
   const { nodeKey: keyPem, nodeCertificate: certificatePem } = fields;
   return keyPem === "" || certificatePem === "" ? null : { keyPem, certificatePem };
@@ -287,7 +284,7 @@ function lacksKeysForGood({ keyring }: Manager, vault: Vault): Promise<never> {
   });
 }
 
-function serve(manager: Manager, lock: ManagerLock, telemetry: ProcessTelemetry): GrpcServer {
+function serve(manager: Manager, lock: ManagerLock, passwords: Passwords, telemetry: ProcessTelemetry): GrpcServer {
   const server = createGrpcServer({ telemetry });
   const { services } = manager;
   server.add(CAService, services.ca);
@@ -297,11 +294,14 @@ function serve(manager: Manager, lock: ManagerLock, telemetry: ProcessTelemetry)
   server.add(DispatcherService, services.dispatcher);
   server.add(LogBrokerLines, services.logBroker);
   server.add(LogsLines, services.logs);
+  server.add(TaskAccessService, services.taskAccess);
+  server.add(TaskCallsService, services.taskCalls);
   server.add(RaftMembershipService, raftMembership);
   server.add(HealthService, services.health);
   server.add(ControlService, services.control);
   server.add(WatchService, services.watch);
   server.add(OperatorService, services.operator);
+  server.add(UsersService, createUsers(manager.environment, passwords).handlers);
   server.add(ResourceAllocatorService, services.resourceAllocator);
   return server;
 }

@@ -9,6 +9,7 @@ import { UserError } from "../user-error.ts";
 import type { HostPort } from "./addresses.ts";
 import type { CsiSocketPaths } from "./csi.ts";
 import type { DriverChoice } from "./drivers.ts";
+import type { JsonOptions } from "./json-api.ts";
 import { startManagerProcess, type ManagerProcess } from "./manager.ts";
 import type { Starting } from "./signals.ts";
 
@@ -19,6 +20,8 @@ export interface UpOptions {
   readonly withAgent: boolean;
   readonly metrics: HostPort | null;
   readonly networks: NetworkDefaults;
+  /** Where the JSON API is served; nowhere when absent. */
+  readonly json?: JsonOptions | null;
   /** Storage plugins for the manager and for the agent, beside those of their data dirs. */
   readonly csiPlugins: CsiSocketPaths;
   /** Of the agent, beside those of its data dir. */

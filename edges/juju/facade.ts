@@ -7,7 +7,7 @@
  *   (`admits`)?  4. is there such an entity, or watcher (`lookUp`)?  5. may this one ask for this (`needs`, `allows`)?
  */
 import type { ControlService, OperatorService } from "../../proto/gen/messages.ts";
-import type { Identity, Role } from "../../runtime/json-api.ts";
+import type { Identity, LoginName, Role } from "../../runtime/json-api.ts";
 import type { JsonWatchers } from "../../runtime/json-watch.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
 import type { CallContext, ServiceHandlers } from "../../runtime/rpc.ts";
@@ -93,6 +93,8 @@ export interface FacadeSources {
   readonly log: Logger;
   readonly control: ServiceHandlers<typeof ControlService>;
   readonly operator: ServiceHandlers<typeof OperatorService>;
+  /** Gives a user that is there another password, or the agent of a node or task its first or another. Rejects with RpcError. */
+  setPassword(name: LoginName, password: string, rpc: CallContext): Promise<void>;
   /** What all connections of the process are shown of the cluster. */
   readonly feed: Feed;
   readonly watchers: JsonWatchers;

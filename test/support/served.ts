@@ -10,6 +10,7 @@ import { askLeader, type LeaderKnowledge } from "../../actors/leader-questions.t
 import { createOperator } from "../../actors/operator.ts";
 import { startRebalance } from "../../actors/rebalance.ts";
 import { answerPlan } from "../../actors/service-plan.ts";
+import { createUsers } from "../../actors/users.ts";
 import { createWatch } from "../../actors/watch.ts";
 import { run } from "../../cli/run.ts";
 import { processShell, type Shell } from "../../cli/shell.ts";
@@ -27,11 +28,13 @@ import {
   TaskState,
   TaskStatus,
   Timestamp,
+  UsersService,
   Version,
   WatchService,
   type Service,
 } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
+import { Scrypt } from "../../runtime/system/scrypt.ts";
 import { testManager, type TestManager } from "./manager.ts";
 import { retainedOf, type TestLog } from "./retained.ts";
 
@@ -99,6 +102,7 @@ export async function served(t: ExecutionContext): Promise<Served> {
       sessions: () => 0,
     }).handlers,
   );
+  server.add(UsersService, createUsers(env, new Scrypt({ cost: 16, blockSize: 8, parallelism: 1 })).handlers);
   const folder = mkdtempSync(join(tmpdir(), "muster-"));
   const socket = join(folder, "control.sock");
   await server.listenUnix(socket);

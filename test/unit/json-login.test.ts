@@ -5,7 +5,7 @@ import { pinger } from "../../edges/juju/facades/pinger.ts";
 import type { Facade } from "../../edges/juju/facade.ts";
 import { modelUuid } from "../../edges/juju/model.ts";
 import { machineId } from "../../edges/juju/entities/names.ts";
-import { setAgentPassword } from "../../actors/users.ts";
+import { setPassword } from "../../actors/users.ts";
 import { failuresMax } from "../../machines/json-connection.ts";
 import { refusalsPerMinute } from "../../machines/login-rate.ts";
 import { GrantUserRequest, RemoveUserRequest, UserRole } from "../../proto/gen/messages.ts";
@@ -211,7 +211,7 @@ test("a role may do what it may, at once when it changes, and agents are kept fr
   const { connect, addUser, users, manager, passwords, store } = await jsonWorld(t, { facades: [probe, agents] });
   await addUser("ada", UserRole.USER_ROLE_READ_ONLY);
   manager.seed("node", workerNode("n1"));
-  await setAgentPassword(manager.env, passwords, { kind: "machine", nodeId: "n1" }, password, call());
+  await setPassword(manager.env, passwords, { kind: "machine", nodeId: "n1" }, password, call());
   const client = await connect();
   await client.login();
   const ask = (type: string, request: string) => ({ "request-id": 2, type, version: 1, request });
@@ -232,7 +232,7 @@ test("JA2: who is removed is hung up on, and so is the agent of a node that is r
   const { connect, addUser, users, manager, passwords } = await jsonWorld(t);
   await addUser("ada");
   manager.seed("node", workerNode("n1"));
-  await setAgentPassword(manager.env, passwords, { kind: "machine", nodeId: "n1" }, password, call());
+  await setPassword(manager.env, passwords, { kind: "machine", nodeId: "n1" }, password, call());
   const [client, agent] = [await connect(), await connect()];
   await client.login();
   await agent.login(`machine-${machineId("n1")}`);

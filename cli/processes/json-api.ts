@@ -1,0 +1,87 @@
+/** The JSON API of a manager process: its actors, its port's certificate and the port. */
+import { networkInterfaces } from "node:os";
+import { clusterOf } from "../../actors/bootstrap.ts";
+import { startJsonApi } from "../../actors/json-api.ts";
+import { startJsonCertificate, type JsonCertificate } from "../../actors/json-certificate.ts";
+import { createJsonWatchers } from "../../actors/json-watcher.ts";
+import type { Manager } from "../../actors/manager.ts";
+import { setPassword } from "../../actors/users.ts";
+import { Registry } from "../../edges/juju/dispatch.ts";
+import { createFacades } from "../../edges/juju/facades/index.ts";
+import { Feed } from "../../edges/juju/feed/feed.ts";
+import { listenJson, type JsonListener } from "../../edges/juju/listener.ts";
+import { loginNameOf } from "../../edges/juju/login-name.ts";
+import * as pki from "../../runtime/pki/index.ts";
+import type { Passwords } from "../../runtime/passwords.ts";
+import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
+import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
+
+export interface JsonOptions {
+  readonly listen: HostPort;
+  /** Where logins are sent on to; null: they are taken here. */
+  readonly redirect: HostPort | null;
+}
+
+/** For clients to be told goodbye. */
+const closeGraceMs = 2_000;
+
+/** What the certificate is for: the address that is listened on, or all of the machine's. */
+function hostsOf({ host }: HostPort): readonly string[] {
+  if (host !== "0.0.0.0" && host !== "::") return [host];
+  return Object.values(networkInterfaces()).flatMap((addresses) => (addresses ?? []).map(({ address }) => address));
+}
+
+/** Resolves when the port is open. `onStop` is given what ends each part, in the order in which they began. */
+export async function serveJson(
+  { environment: env, services }: Manager,
+  passwords: Passwords,
+  { listen, redirect, telemetry }: JsonOptions & { readonly telemetry: ProcessTelemetry },
+  onStop: (end: () => Promise<void> | void) => void,
+): Promise<void> {
+  const api = startJsonApi(env, passwords);
+  onStop(() => api.stop());
+  let listener: JsonListener | null = null;
+  let current: JsonCertificate | null = null;
+  const first = await new Promise<JsonCertificate>((resolve) => {
+    const keeper = startJsonCertificate(env, pki, {
+      hosts: hostsOf(listen),
+      onCertificate: (certificate) => {
+        current = certificate;
+        listener?.setCredentials(certificate);
+        resolve(certificate);
+      },
+    });
+    onStop(() => keeper.stop());
+  });
+  const facades = createFacades({
+    store: env.store,
+    proposer: env.proposer,
+    clock: env.clock,
+    log: env.telemetry.log,
+    control: services.control,
+    operator: services.operator,
+    feed: new Feed({ store: env.store, clock: env.clock }),
+    watchers: createJsonWatchers(env),
+    setPassword: (name, password, rpc) => setPassword(env, passwords, name, password, rpc),
+  });
+  const latest = (): JsonCertificate => current ?? first;
+  const here = { host: advertisedHost(listen.host), port: listen.port };
+  const opened = await listenJson({
+    ...listen,
+    credentials: latest(),
+    telemetry,
+    parts: {
+      api,
+      registry: new Registry(facades),
+      clock: env.clock,
+      clusterId: () => clusterOf(env)?.id ?? "",
+      servers: () => [here],
+      redirect: redirect === null ? null : { servers: [redirect], rootPem: () => latest().rootPem },
+      loginName: (tag) => loginNameOf(env.store, tag),
+    },
+  });
+  listener = opened;
+  opened.setCredentials(latest());
+  onStop(() => opened.close(closeGraceMs));
+  telemetry.log.info({ listen: formatHostPort(listen) }, "the JSON API is served");
+}

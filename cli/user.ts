@@ -1,0 +1,148 @@
+/** `muster user`: add, ls, passwd, grant, rm. Who may log in to the JSON API; passwords go in and are never shown. */
+import { readFileSync } from "node:fs";
+import {
+  AddUserRequest,
+  GrantUserRequest,
+  ListUsersRequest,
+  RemoveUserRequest,
+  SetUserPasswordRequest,
+  UserEntry,
+  UserRole,
+  UsersService,
+} from "../proto/gen/messages.ts";
+import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { withManager } from "./manager-client.ts";
+import { eachOperand } from "./operands.ts";
+import { printListing } from "./table.ts";
+import { UserError } from "./user-error.ts";
+import { ago } from "./values.ts";
+
+const methods = UsersService.methods;
+const roles = {
+  "read-only": UserRole.USER_ROLE_READ_ONLY,
+  operator: UserRole.USER_ROLE_OPERATOR,
+  admin: UserRole.USER_ROLE_ADMIN,
+} as const;
+const roleHelp = "read-only, operator or admin";
+const standardInput = 0;
+
+function roleOf(text: string): UserRole {
+  const role = Object.entries(roles).find(([name]) => name === text)?.[1];
+  if (role === undefined) throw new UsageError(`a role is ${roleHelp}, not '${text}'`);
+  return role;
+}
+
+function roleName(role: UserRole): string {
+  return Object.entries(roles).find(([, each]) => each === role)?.[0] ?? "";
+}
+
+const passwordOptions = {
+  "password-file": { type: "string", value: "FILE", help: "where its first line is the password (standard input)" },
+} as const;
+
+/** The first line of the file, or of standard input. Never an argument: those are everybody's to see. Throws UserError. */
+function passwordFrom(path: string | undefined): string {
+  let text: string;
+  try {
+    text = readFileSync(path ?? standardInput, "utf8");
+  } catch (error) {
+    throw new UserError(`the password cannot be read from ${path ?? "standard input"}: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+  return text.split(/\r?\n/)[0] ?? "";
+}
+
+const add = command({
+  operands: "NAME",
+  min: 1,
+  max: 1,
+  summary: "Adds a user; the password is the first line of standard input or of a file.",
+  options: { role: { type: "string", value: "ROLE", help: `${roleHelp} (read-only)` }, ...passwordOptions },
+  completes: [],
+  run: ({ values, operands: [name = ""], shell }) => {
+    const role = roleOf(values.role ?? "read-only");
+    const request = AddUserRequest.create({ name, role, password: passwordFrom(values["password-file"]) });
+    return withManager(shell, async (client) => {
+      await client.call(methods.AddUser, request);
+      shell.print(name);
+    });
+  },
+});
+
+const ls = command({
+  summary: "Lists users and what they may do.",
+  options: listingOptions,
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const { users } = await client.call(methods.ListUsers, ListUsersRequest.create({}));
+      printListing(
+        shell,
+        {
+          headings: ["NAME", "ROLE", "CREATED", "UPDATED"],
+          rows: users
+            .toSorted((left, right) => (left.name < right.name ? -1 : 1))
+            .map((user) => ({
+              id: user.name,
+              cells: [
+                user.name,
+                roleName(user.role),
+                ago(user.meta?.createdAt ?? null, shell.now()),
+                ago(user.meta?.updatedAt ?? null, shell.now()),
+              ],
+              object: () => UserEntry.toJson(user),
+            })),
+        },
+        values,
+      );
+    }),
+});
+
+const passwd = command({
+  operands: "NAME",
+  min: 1,
+  max: 1,
+  summary: "Gives a user another password; who is logged in stays so.",
+  options: passwordOptions,
+  completes: [],
+  run: ({ values, operands: [name = ""], shell }) => {
+    const request = SetUserPasswordRequest.create({ name, password: passwordFrom(values["password-file"]) });
+    return withManager(shell, async (client) => {
+      await client.call(methods.SetUserPassword, request);
+      shell.print(name);
+    });
+  },
+});
+
+const grant = command({
+  operands: "NAME ROLE",
+  min: 2,
+  max: 2,
+  summary: "Gives a user another role, which counts at once.",
+  options: {},
+  completes: [],
+  run: ({ operands: [name = "", role = ""], shell }) => {
+    const request = GrantUserRequest.create({ name, role: roleOf(role) });
+    return withManager(shell, async (client) => {
+      await client.call(methods.GrantUser, request);
+      shell.print(name);
+    });
+  },
+});
+
+const rm = command({
+  operands: "NAME [NAME...]",
+  min: 1,
+  summary: "Removes users and ends their connections.",
+  options: {},
+  completes: [],
+  run: ({ operands, shell }) =>
+    withManager(shell, (client) =>
+      eachOperand(operands, async (name) => {
+        await client.call(methods.RemoveUser, RemoveUserRequest.create({ name }));
+        shell.print(name);
+      }),
+    ),
+});
+
+export const commands: Readonly<Record<string, Command>> = { add, ls, passwd, grant, rm };
