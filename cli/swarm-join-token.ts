@@ -1,15 +1,7 @@
 /** `muster swarm join-token worker|manager`: how a node joins, in one line to paste. */
-import { KeyRotation, type Cluster } from "../proto/gen/messages.ts";
-import { updateCluster } from "./cluster-update.ts";
-import { command, UsageError, type Command } from "./command.ts";
-import { cluster, listNodes, withManager } from "./manager-client.ts";
-import { UserError } from "./user-error.ts";
-
-function tokenOf({ rootCa }: Cluster, role: "worker" | "manager"): string {
-  const token = rootCa?.joinTokens?.[role] ?? "";
-  if (token === "") throw new UserError(`the cluster has no ${role} token: make one with --rotate`);
-  return token;
-}
+import { command, type Command } from "./command.ts";
+import { joinRole, joinTokenOf, rotateJoinToken } from "./join-tokens.ts";
+import { listNodes, withManager } from "./manager-client.ts";
 
 export const joinToken: Command = command({
   operands: "worker|manager",
@@ -22,18 +14,13 @@ export const joinToken: Command = command({
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
-      const [role] = operands;
-      if (role !== "worker" && role !== "manager") throw new UsageError(`unknown role ${role}`);
+      const role = joinRole(operands[0], "swarm join-token");
       const isQuiet = values.quiet === true;
       if (values.rotate === true) {
-        const rotation = KeyRotation.create({
-          workerJoinToken: role === "worker",
-          managerJoinToken: role === "manager",
-        });
-        await updateCluster(client, { rotation });
+        await rotateJoinToken(client, role);
         if (!isQuiet) shell.print(`Successfully rotated ${role} join token.\n`);
       }
-      const token = tokenOf(await cluster(client), role);
+      const token = await joinTokenOf(client, role);
       if (isQuiet) return shell.print(token);
       const nodes = await listNodes(client);
       const address =
