@@ -1,0 +1,164 @@
+/** From a task to the container that the engine is asked for. */
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { TaskRequest } from "../../edges/plugin/server/index.ts";
+import {
+  NetworkIsolationSpec_NetworkIsolationMode as Isolation,
+  type PortMapping,
+  type TaskConfig,
+} from "../../proto/gen/nomad.ts";
+import type { DockerConfig, DriverConfig } from "./fields.ts";
+
+/** By which a container of a task is known for ours. */
+export const taskLabel = "io.muster.task";
+/** Names the container whose network a group shares; Nomad's own word for it. */
+export const sandboxLabel = "docker_sandbox_container_id";
+/** Of what an engine keeps of a container's output: the host has its own copy. */
+const logOptions = { "max-size": "10m", "max-file": "2" };
+
+interface MountSpec {
+  readonly Type: string;
+  readonly Source: string;
+  readonly Target: string;
+  readonly ReadOnly: boolean;
+  readonly BindOptions?: { readonly Propagation: string };
+}
+
+/** The kernel's words for what hosts say of mounts. */
+const propagations: Readonly<Record<string, string>> = {
+  private: "rprivate",
+  "host-to-task": "rslave",
+  bidirectional: "rshared",
+};
+
+export function containerName({ id, task }: TaskRequest<unknown>): string {
+  const hash = createHash("sha256").update(`${task.allocDir}\0${id}`).digest("hex").slice(0, 16);
+  const readable = task.name.replaceAll(/[^a-zA-Z0-9_.-]/g, "-");
+  return `${readable === "" ? "task" : readable}-${hash}`;
+}
+
+/** The directories that hosts make for a task, where its environment says that they are. */
+function ownDirectories({ allocDir, env, name }: TaskConfig): readonly MountSpec[] {
+  const places = [
+    [join(allocDir, "alloc"), env["NOMAD_ALLOC_DIR"]],
+    [join(allocDir, name, "local"), env["NOMAD_TASK_DIR"]],
+    [join(allocDir, name, "secrets"), env["NOMAD_SECRETS_DIR"]],
+  ] as const;
+  if (allocDir === "") return [];
+  return places.flatMap(([Source, Target]) =>
+    Target === undefined || Target === "" || !existsSync(Source)
+      ? []
+      : [{ Type: "bind", Source, Target, ReadOnly: false }],
+  );
+}
+
+function mountsOf(config: DockerConfig, task: TaskConfig): readonly MountSpec[] {
+  const given = task.mounts.map(({ hostPath, taskPath, readonly, propagationMode }): MountSpec => {
+    const propagation = propagations[propagationMode];
+    return {
+      Type: "bind",
+      Source: hostPath,
+      Target: taskPath,
+      ReadOnly: readonly,
+      ...(propagation === undefined ? {} : { BindOptions: { Propagation: propagation } }),
+    };
+  });
+  const asked = config.mount.map(({ type, source, target, readonly }): MountSpec => {
+    if (type !== "bind" && type !== "volume" && type !== "tmpfs")
+      throw new Error(`a mount has the type bind, volume or tmpfs, not '${type}'`);
+    return { Type: type, Source: source ?? "", Target: target, ReadOnly: readonly };
+  });
+  return [...ownDirectories(task), ...given, ...asked];
+}
+
+interface Published {
+  readonly ExposedPorts: Record<string, object>;
+  readonly PortBindings: Record<string, { HostIp: string; HostPort: string }[]>;
+}
+
+function publish(labels: readonly string[], ports: readonly PortMapping[]): Published {
+  const found: Published = { ExposedPorts: {}, PortBindings: {} };
+  for (const label of labels) {
+    const port = ports.find((each) => each.label === label);
+    if (port === undefined) throw new Error(`the task has no port called ${label}`);
+    for (const protocol of ["tcp", "udp"]) {
+      const name = `${port.to === 0 ? port.value : port.to}/${protocol}`;
+      found.ExposedPorts[name] = {};
+      (found.PortBindings[name] ??= []).push({ HostIp: port.hostIp, HostPort: String(port.value) });
+    }
+  }
+  return found;
+}
+
+/** Empty: the engine's default. */
+function networkOf({ network_mode }: DockerConfig, { networkIsolationSpec: spec }: TaskConfig): string {
+  if (spec !== null && spec.mode === Isolation.GROUP) {
+    const sandbox = spec.labels[sandboxLabel];
+    if (sandbox === undefined) throw new Error("the group's network was not made by this driver");
+    return `container:${sandbox}`;
+  }
+  if (spec !== null && spec.mode === Isolation.NONE) return "none";
+  return network_mode ?? "";
+}
+
+/** The body of a container's creation. Throws for what cannot be. */
+export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, driver: DriverConfig): object {
+  if (config.privileged && !driver.allow_privileged)
+    throw new Error("privileged containers are not allowed on this node (allow_privileged)");
+  const linux = task.resources?.linuxResources;
+  const memory = task.resources?.allocatedResources?.memory;
+  const memoryBytes = Math.max(0, linux?.memoryLimitBytes ?? 0);
+  const reservation = memory !== null && memory !== undefined && memory.memoryMaxMb !== 0 ? memory.memoryMb : 0;
+  const network = networkOf(config, task);
+  const isShared = network.startsWith("container:");
+  const { ExposedPorts, PortBindings } = publish(config.ports, task.resources?.ports ?? []);
+  const command = [...(config.command === null ? [] : [config.command]), ...config.args];
+  return {
+    Image: config.image,
+    ...(config.entrypoint === null ? {} : { Entrypoint: config.entrypoint }),
+    ...(command.length === 0 ? {} : { Cmd: command }),
+    Env: Object.entries(task.env).map(([name, value]) => `${name}=${value}`),
+    User: task.user,
+    WorkingDir: config.work_dir ?? "",
+    // Of a shared network the name is its holder's.
+    ...(isShared || config.hostname === null ? {} : { Hostname: config.hostname }),
+    Labels: { ...config.labels, [taskLabel]: id },
+    ExposedPorts: isShared ? {} : ExposedPorts,
+    HostConfig: {
+      NetworkMode: network === "" ? "default" : network,
+      PortBindings: isShared ? {} : PortBindings,
+      Mounts: mountsOf(config, task),
+      Tmpfs: config.tmpfs,
+      Devices: task.devices.map(({ hostPath, taskPath, cgroupPermissions }) => ({
+        PathOnHost: hostPath,
+        PathInContainer: taskPath,
+        CgroupPermissions: cgroupPermissions,
+      })),
+      Memory: memoryBytes,
+      // Without swap, as everywhere here.
+      MemorySwap: memoryBytes,
+      MemoryReservation: Math.max(0, reservation) * 1024 * 1024,
+      CpuShares: Math.max(0, linux?.cpuShares ?? 0),
+      CpuQuota: linux?.cpuQuota ?? 0,
+      CpuPeriod: linux?.cpuPeriod ?? 0,
+      CpusetCpus: linux?.cpusetCpus ?? "",
+      OomScoreAdj: linux?.oomScoreAdj ?? 0,
+      PidsLimit: config.pids_limit,
+      ShmSize: config.shm_size,
+      Sysctls: config.sysctl,
+      Init: config.init,
+      Privileged: config.privileged,
+      CapAdd: config.cap_add,
+      CapDrop: config.cap_drop,
+      ReadonlyRootfs: config.readonly_rootfs,
+      ExtraHosts: isShared ? [] : config.extra_hosts,
+      Dns: isShared ? [] : (task.dns?.servers ?? []),
+      DnsSearch: isShared ? [] : (task.dns?.searches ?? []),
+      DnsOptions: isShared ? [] : (task.dns?.options ?? []),
+      LogConfig: { Type: "json-file", Config: logOptions },
+      RestartPolicy: { Name: "no" },
+      AutoRemove: false,
+    },
+  };
+}

@@ -1,0 +1,193 @@
+/**
+ * Talks with a Docker Engine over its socket: plain requests, streams of answers, and connections that become streams of bytes
+ * in both directions (docs/adr: no client library).
+ */
+import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+
+/** What this driver was written against: Docker 20.10. A later engine that no longer speaks it is asked for its own oldest. */
+const apiVersionOldest = "1.41";
+/** For answers that come at once; not for pulls, waits and streams. */
+const answerMsMax = 30_000;
+/** What is read of an answer that is an error. */
+const errorBytesMax = 64 * 1024;
+
+export class EngineError extends Error {
+  /** HTTP's; 0 when the engine could not be reached. */
+  readonly status: number;
+
+  constructor(status: number, text: string, options?: ErrorOptions) {
+    super(text, options);
+    this.status = status;
+  }
+}
+
+export interface EngineVersion {
+  readonly Version: string;
+  readonly ApiVersion: string;
+  readonly MinAPIVersion?: string;
+  readonly Os: string;
+  readonly Arch: string;
+}
+
+type Query = Readonly<Record<string, string | number | boolean>>;
+
+interface Options {
+  readonly query?: Query;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Milliseconds without a byte of the answer; null: for as long as it takes. */
+  readonly timeoutMs?: number | null;
+  readonly signal?: AbortSignal;
+}
+
+function isNewer(one: string, other: string): boolean {
+  const [major = 0, minor = 0] = one.split(".").map(Number);
+  const [otherMajor = 0, otherMinor = 0] = other.split(".").map(Number);
+  return major === otherMajor ? minor > otherMinor : major > otherMajor;
+}
+
+async function read(stream: IncomingMessage, bytesMax: number): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of stream) {
+    chunks.push(chunk as Buffer);
+    if ((size += (chunk as Buffer).length) > bytesMax) break;
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+async function refusal(answer: IncomingMessage): Promise<EngineError> {
+  const text = await read(answer, errorBytesMax).catch(() => "");
+  try {
+    return new EngineError(answer.statusCode ?? 0, (JSON.parse(text) as { message: string }).message);
+  } catch {
+    return new EngineError(answer.statusCode ?? 0, text === "" ? `the engine answers ${answer.statusCode}` : text);
+  }
+}
+
+export class Engine {
+  readonly #target: { readonly socketPath: string } | { readonly host: string; readonly port: number };
+  readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: 16 });
+  #api: Promise<string> | null = null;
+  readonly endpoint: string;
+
+  /** `endpoint`: `unix:///path`, or `tcp://host:port`. Throws for another. */
+  constructor(endpoint: string) {
+    this.endpoint = endpoint;
+    const [, path] = /^unix:\/\/(\/.+)$/.exec(endpoint) ?? [];
+    const [, host, port] = /^tcp:\/\/([^/:]+):(\d+)$/.exec(endpoint) ?? [];
+    if (path !== undefined) this.#target = { socketPath: path };
+    else if (host !== undefined && port !== undefined) this.#target = { host, port: Number(port) };
+    else throw new Error(`'${endpoint}' is no endpoint of an engine: write unix:///path or tcp://host:port`);
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  #request(method: string, path: string, options: Options): ClientRequest {
+    const { body, headers = {}, query = {}, signal } = options;
+    const text = body === undefined ? "" : JSON.stringify(body);
+    const search = new URLSearchParams(
+      Object.entries(query).map(([name, value]): [string, string] => [name, String(value)]),
+    ).toString();
+    const asked = httpRequest({
+      ...this.#target,
+      agent: this.#agent,
+      method,
+      path: search === "" ? path : `${path}?${search}`,
+      headers: {
+        Host: "docker",
+        ...(text === "" ? {} : { "Content-Type": "application/json" }),
+        "Content-Length": Buffer.byteLength(text),
+        ...headers,
+      },
+      ...(signal === undefined ? {} : { signal }),
+    });
+    const { timeoutMs = answerMsMax } = options;
+    if (timeoutMs !== null)
+      asked.setTimeout(timeoutMs, () => asked.destroy(new Error(`no answer within ${timeoutMs / 1_000} s`)));
+    asked.end(text);
+    return asked;
+  }
+
+  /** The answer, whose body is still to be read. Rejects with EngineError. */
+  async #ask(method: string, path: string, options: Options): Promise<IncomingMessage> {
+    const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+      const asked = this.#request(method, path, options);
+      asked.once("response", resolve);
+      asked.once("error", (error) =>
+        reject(new EngineError(0, `the engine at ${this.endpoint}: ${error.message}`, { cause: error })),
+      );
+    });
+    if ((answer.statusCode ?? 0) >= 400) throw await refusal(answer);
+    return answer;
+  }
+
+  async version(): Promise<EngineVersion> {
+    const answer = await this.#ask("GET", "/version", {});
+    return JSON.parse(await read(answer, Number.POSITIVE_INFINITY)) as EngineVersion;
+  }
+
+  /** Asked once; again after it failed. */
+  #prefix(): Promise<string> {
+    this.#api ??= this.version().then(
+      ({ MinAPIVersion }) =>
+        MinAPIVersion !== undefined && isNewer(MinAPIVersion, apiVersionOldest)
+          ? `/v${MinAPIVersion}`
+          : `/v${apiVersionOldest}`,
+      (error: unknown) => {
+        this.#api = null;
+        throw error;
+      },
+    );
+    return this.#api;
+  }
+
+  /** The answer's JSON; null for an empty one. Rejects with EngineError. */
+  async json<Answer>(method: string, path: string, options: Options = {}): Promise<Answer> {
+    const answer = await this.stream(method, path, options);
+    try {
+      const text = await read(answer, Number.POSITIVE_INFINITY);
+      return (text === "" ? null : JSON.parse(text)) as Answer;
+    } catch (error) {
+      throw new EngineError(0, `the engine's answer broke off: ${(error as Error).message}`, { cause: error });
+    }
+  }
+
+  /** An answer that comes in pieces. */
+  async stream(method: string, path: string, options: Options = {}): Promise<IncomingMessage> {
+    return this.#ask(method, `${await this.#prefix()}${path}`, options);
+  }
+
+  /** A connection that becomes a stream of bytes both ways. */
+  async upgrade(path: string, body: unknown): Promise<Duplex> {
+    const prefix = await this.#prefix();
+    return new Promise((resolve, reject) => {
+      const asked = this.#request("POST", `${prefix}${path}`, {
+        body,
+        headers: { Connection: "Upgrade", Upgrade: "tcp" },
+        timeoutMs: null,
+      });
+      asked.once("upgrade", (_answer, socket, head) => {
+        if (head.length > 0) socket.unshift(head);
+        resolve(socket);
+      });
+      asked.once("response", (answer) => {
+        void refusal(answer).then(reject);
+      });
+      asked.once("error", (error) => reject(new EngineError(0, error.message, { cause: error })));
+    });
+  }
+}
+
+/** Whether what was asked for does not exist. */
+export function isAbsent(error: unknown): boolean {
+  return error instanceof EngineError && error.status === 404;
+}
+
+/** Whether it cannot be done in the state that the thing is in, such as signalling what has ended. */
+export function isConflict(error: unknown): boolean {
+  return error instanceof EngineError && error.status === 409;
+}

@@ -1,0 +1,75 @@
+/** Images of an engine: what is there, and pulling what is not. */
+import { retryable } from "../../edges/plugin/server/index.ts";
+import { isAbsent, type Engine } from "./engine.ts";
+import type { DockerConfig } from "./fields.ts";
+
+/** One piece of an answer about a pull. */
+interface Progress {
+  readonly error?: string;
+}
+
+/** `latest`, where neither a tag nor a digest is named: without one the engine would pull all that there are. */
+function whole(image: string): string {
+  return image.includes("@") || /:[^/]+$/.test(image) ? image : `${image}:latest`;
+}
+
+function credentials(auth: DockerConfig["auth"]): Readonly<Record<string, string>> {
+  if (auth === null) return {};
+  const { username, password, server_address: serveraddress } = auth;
+  return {
+    "X-Registry-Auth": Buffer.from(JSON.stringify({ username, password, serveraddress })).toString("base64url"),
+  };
+}
+
+export class Images {
+  readonly #engine: Engine;
+  readonly #timeoutMs: number;
+  /** Of pulls under way: tasks that begin together share one. */
+  readonly #pulls = new Map<string, Promise<void>>();
+
+  constructor(engine: Engine, timeoutMs: number) {
+    this.#engine = engine;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** Has the image there. A failure of the registry or on the way to it may be tried again. */
+  async need(image: string, options: Pick<DockerConfig, "auth" | "force_pull">, tell: (message: string) => void) {
+    if (!options.force_pull && (await this.#isThere(image))) return;
+    tell(`pulling ${image}`);
+    const key = JSON.stringify([image, options.auth]);
+    let pull = this.#pulls.get(key);
+    if (pull === undefined) {
+      pull = this.#pull(image, options.auth).finally(() => this.#pulls.delete(key));
+      this.#pulls.set(key, pull);
+    }
+    await pull;
+  }
+
+  async #isThere(image: string): Promise<boolean> {
+    try {
+      await this.#engine.json("GET", `/images/${image}/json`);
+      return true;
+    } catch (error) {
+      if (isAbsent(error)) return false;
+      throw error;
+    }
+  }
+
+  async #pull(image: string, auth: DockerConfig["auth"]): Promise<void> {
+    try {
+      const signal = AbortSignal.timeout(this.#timeoutMs);
+      const query = { fromImage: whole(image) };
+      const headers = credentials(auth);
+      const answer = await this.#engine.stream("POST", "/images/create", { query, headers, signal, timeoutMs: null });
+      let line = "";
+      for await (const chunk of answer) {
+        const lines = `${line}${String(chunk)}`.split("\n");
+        line = lines.pop() ?? "";
+        for (const { error } of lines.filter((each) => each.trim() !== "").map((each) => JSON.parse(each) as Progress))
+          if (error !== undefined) throw new Error(error);
+      }
+    } catch (error) {
+      throw retryable(`cannot pull ${image}: ${(error as Error).message}`);
+    }
+  }
+}

@@ -1,0 +1,5 @@
+/** The executable of the docker driver. */
+import { serveDriver } from "../../edges/plugin/server/index.ts";
+import { DockerPlugin } from "./plugin.ts";
+
+await serveDriver(new DockerPlugin());

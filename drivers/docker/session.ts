@@ -1,0 +1,102 @@
+/** Commands that are run in a container, by the engine. */
+import { constants } from "node:os";
+import type { Duplex } from "node:stream";
+import type { ExecRequest, ExecSession, TaskExit, TerminalSize } from "../../edges/plugin/server/index.ts";
+import type { Engine } from "./engine.ts";
+import { Frames } from "./frames.ts";
+
+/** The engine closes the stream a moment before it knows the exit code. */
+const exitTries = 50;
+const exitTryMs = 20;
+
+interface ExecState {
+  readonly Running: boolean;
+  readonly ExitCode: number | null;
+  /** On the engine's machine; 0 before it runs. */
+  readonly Pid: number;
+}
+
+/** As a shell gives it: 128 + n after signal n. */
+export function exitOf(exitCode: number, oomKilled = false): TaskExit {
+  const number = exitCode - 128;
+  const isSignal = Object.values(constants.signals).includes(number as never);
+  return { exitCode, signal: isSignal ? number : 0, oomKilled };
+}
+
+async function exitCode(engine: Engine, id: string): Promise<TaskExit> {
+  for (let count = 1; ; count += 1) {
+    const { ExitCode, Running } = await engine.json<ExecState>("GET", `/exec/${id}/json`);
+    if (!Running && ExitCode !== null) return exitOf(ExitCode);
+    if (count === exitTries) throw new Error("the engine does not say how the command ended");
+    await new Promise((resolve) => setTimeout(resolve, exitTryMs));
+  }
+}
+
+/** Resolves when all of the output was handed over. */
+function relay(socket: Duplex, { output, onDrain, terminal }: ExecRequest): Promise<void> {
+  let isFull = false;
+  const frames = new Frames(false, (stream, bytes) => {
+    if (!output(stream, bytes)) isFull = true;
+  });
+  socket.on("data", (bytes: Buffer) => {
+    if (terminal === null) frames.push(bytes);
+    else isFull = !output("stdout", bytes);
+    if (!isFull) return;
+    isFull = false;
+    socket.pause();
+    onDrain(() => socket.resume());
+  });
+  return new Promise((resolve) => {
+    socket.once("end", resolve);
+    socket.once("close", resolve);
+    socket.on("error", () => resolve());
+  });
+}
+
+export async function openSession(
+  engine: Engine,
+  containerId: string,
+  request: ExecRequest,
+  isLocal: boolean,
+): Promise<ExecSession> {
+  const { command, terminal } = request;
+  const { Id: id } = await engine.json<{ readonly Id: string }>("POST", `/containers/${containerId}/exec`, {
+    body: {
+      AttachStdin: true,
+      AttachStdout: true,
+      AttachStderr: true,
+      Tty: terminal !== null,
+      ...(terminal === null ? {} : { Env: ["TERM=xterm"] }),
+      Cmd: command,
+    },
+  });
+  const socket = await engine.upgrade(`/exec/${id}/start`, { Detach: false, Tty: terminal !== null });
+  const resize = ({ rows, columns }: TerminalSize): void => {
+    // The command may have ended, or not begun.
+    engine.json("POST", `/exec/${id}/resize`, { query: { h: rows, w: columns } }).catch(() => {});
+  };
+  if (terminal !== null) resize(terminal);
+  const exited = relay(socket, request)
+    .then(() => exitCode(engine, id))
+    .catch((error: Error): TaskExit => ({ exitCode: -2, signal: 0, oomKilled: false, err: error.message }));
+  return {
+    exited,
+    write: (bytes) => void socket.write(bytes),
+    closeInput: () => void socket.end(),
+    resize,
+    kill: () => {
+      // Engines have no word for it; on this machine we can do it ourselves.
+      if (isLocal) void killProcess(engine, id);
+      socket.destroy();
+    },
+  };
+}
+
+async function killProcess(engine: Engine, id: string): Promise<void> {
+  try {
+    const { Pid, Running } = await engine.json<ExecState>("GET", `/exec/${id}/json`);
+    if (Running && Pid > 1) process.kill(Pid, "SIGKILL");
+  } catch {
+    // It has ended.
+  }
+}

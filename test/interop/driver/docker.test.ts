@@ -1,0 +1,261 @@
+// The docker driver with a stock engine of the test's own: what every driver has to do, and what only containers do.
+import { execFileSync } from "node:child_process";
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { Engine, EngineError } from "../../../drivers/docker/engine.ts";
+import { driverFields, taskFields, type DockerConfig } from "../../../drivers/docker/fields.ts";
+import { DockerPlugin } from "../../../drivers/docker/plugin.ts";
+import type { DockerRun } from "../../../drivers/docker/run.ts";
+import { objectSpec, readConfig } from "../../../edges/plugin/server/fields.ts";
+import type { TaskRequest } from "../../../edges/plugin/server/index.ts";
+import {
+  CreateNetworkRequest,
+  DestroyNetworkRequest,
+  LinuxResources,
+  Mount,
+  NomadDriverConfig,
+  PortMapping,
+  Resources,
+  TaskConfig,
+} from "../../../proto/gen/nomad.ts";
+import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
+import { isRecoverable } from "../../../runtime/recoverable.ts";
+import type { RpcError } from "../../../runtime/rpc.ts";
+import { engineMissing, startEngine, type DockerEngine } from "../../fixtures/docker-engine.ts";
+import { mockDriver, packed } from "../../fixtures/plugin-launch.ts";
+import { until } from "../../fixtures/until.ts";
+import { conformance } from "./conformance.ts";
+
+const missing = engineMissing();
+const withEngine = missing === null ? test : test.skip;
+
+let engine: DockerEngine;
+const ends: (() => Promise<void>)[] = [];
+
+if (missing === null) {
+  // The fixture's engine is one test's; here it is that of all of them.
+  const owner = { teardown: (end: () => Promise<void>) => void ends.push(end) } as unknown as ExecutionContext;
+  test.before(async () => {
+    engine = await startEngine(owner);
+  });
+  test.after.always(async () => {
+    for (const end of ends) await end();
+  });
+}
+
+const driverConfig = (): ConfigInput => ({
+  endpoint: `unix://${join(engine.dir, "docker.sock")}`,
+  infra_image: "bb:1",
+  infra_command: ["sleep", "3600"],
+  state_dir: join(engine.dir, "notes"),
+});
+
+const image = { image: "bb:1", network_mode: "none", init: true };
+
+if (missing === null) {
+  conformance({
+    name: "docker",
+    path: join(dirname(mockDriver), "muster-driver-docker"),
+    get config() {
+      return driverConfig();
+    },
+    lasting: { ...image, command: "sleep", args: ["60"] },
+    failing: { ...image, command: "sh", args: ["-c", "exit 3"] },
+    stubborn: { ...image, command: "sh", args: ["-c", "trap '' TERM INT; while :; do sleep 1; done"] },
+    terminated: { exitCode: 143, signal: 15 },
+    recovers: true,
+    terminals: true,
+  });
+}
+
+interface Lab {
+  readonly folder: string;
+  readonly plugin: DockerPlugin;
+  readonly told: string[];
+  request(config: ConfigInput, task?: Partial<TaskConfig>): TaskRequest<DockerConfig>;
+  start(config: ConfigInput, task?: Partial<TaskConfig>): Promise<DockerRun>;
+}
+
+let count = 0;
+
+function lab(t: ExecutionContext): Lab {
+  const folder = mkdtempSync(join(tmpdir(), "muster-docker-"));
+  const plugin = new DockerPlugin();
+  plugin.configure(
+    readConfig(driverFields, packed(objectSpec(driverFields), driverConfig())),
+    NomadDriverConfig.create(),
+  );
+  const runs: DockerRun[] = [];
+  const told: string[] = [];
+  t.teardown(async () => {
+    await Promise.all(runs.map((run) => run.stop("", 0)));
+    await Promise.all(runs.map((run) => run.destroy()));
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const request: Lab["request"] = (config, task = {}) => {
+    const id = `a1/web/${process.pid}-${(count += 1)}`;
+    return {
+      id,
+      config: readConfig(taskFields, packed(objectSpec(taskFields), { ...image, ...(config as object) })),
+      task: TaskConfig.create({ id, name: "web", ...task }),
+      log: { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} },
+      tell: (message) => void told.push(message),
+    };
+  };
+  return {
+    folder,
+    plugin,
+    told,
+    request,
+    async start(config, task) {
+      const run = await plugin.start(request(config, task));
+      runs.push(run);
+      return run;
+    },
+  };
+}
+
+const sh = (script: string): ConfigInput => ({ command: "sh", args: ["-c", script] });
+
+withEngine("docker: output goes where the host wants it, and on from there after the driver was killed", async (t) => {
+  const { folder, plugin, request, start } = lab(t);
+  const [stdoutPath, stderrPath] = [join(folder, "stdout"), join(folder, "stderr")];
+  execFileSync("mkfifo", [stdoutPath]);
+  writeFileSync(stderrPath, "");
+  const reader = openSync(stdoutPath, constants.O_RDONLY | constants.O_NONBLOCK);
+  const task = { stdoutPath, stderrPath };
+  const run = await start(sh("echo one; echo two >&2; read x </dev/zero & sleep 3; echo three; exit 5"), task);
+  let text = "";
+  const bytes = Buffer.alloc(65_536);
+  const readMore = (): string => {
+    try {
+      text += bytes.toString("utf8", 0, readSync(reader, bytes));
+    } catch {
+      // Nothing yet.
+    }
+    return text;
+  };
+  await until("the first line", () => readMore() === "one\n");
+  t.is(readFileSync(stderrPath, "utf8"), "two\n");
+  // Noted: the next process goes on behind it.
+  await until("a note", () => existsSync(join(engine.dir, "notes", String(run.attributes["container_name"]))));
+  const again = await plugin.recover({ ...request({}, task), id: request({}).id }, run.state);
+  t.is((await run.exited).exitCode, 5);
+  t.is((await again.exited).exitCode, 5);
+  t.regex(readMore(), /^one\n(one\n)?three\nthree\n$/);
+  closeSync(reader);
+});
+
+withEngine("docker: a container has its environment, user, limits, mounts and ports", async (t) => {
+  const { folder, start } = lab(t);
+  chmodSync(folder, 0o755);
+  writeFileSync(join(folder, "file"), "content\n");
+  const stdoutPath = join(folder, "stdout");
+  writeFileSync(stdoutPath, "");
+  const run = await start(
+    {
+      ...(sh("echo $NAME $(cat /data/file); sleep 60") as object),
+      ports: ["http"],
+      hostname: "web-1",
+      network_mode: null,
+    },
+    {
+      env: { NAME: "a b" },
+      user: "1000:1000",
+      stdoutPath,
+      mounts: [Mount.create({ hostPath: folder, taskPath: "/data", readonly: true })],
+      resources: Resources.create({
+        linuxResources: LinuxResources.create({ memoryLimitBytes: 32 * 1024 * 1024, cpuShares: 512 }),
+        ports: [PortMapping.create({ label: "http", value: 28_080, to: 80 })],
+      }),
+    },
+  );
+  await until("its output", () => readFileSync(stdoutPath, "utf8") !== "");
+  t.is(readFileSync(stdoutPath, "utf8"), "a b content\n");
+  const [found] = JSON.parse(await engine.docker("inspect", run.state.containerId)) as Record<string, never>[];
+  t.like(found, {
+    Config: { User: "1000:1000", Hostname: "web-1" },
+    HostConfig: { Memory: 32 * 1024 * 1024, CpuShares: 512, PortBindings: { "80/tcp": [{ HostPort: "28080" }] } },
+  });
+  await t.throwsAsync(start({ ports: ["absent"] }), { message: /no port called absent/ });
+  await t.throwsAsync(start({ privileged: true }), { message: /privileged containers are not allowed/ });
+});
+
+withEngine("docker: a terminal has the size it is given", async (t) => {
+  const { start } = lab(t);
+  const run = await start(sh("sleep 60"));
+  let text = "";
+  const session = await run.exec({
+    command: ["sh", "-c", "echo here; read x; stty size; exit 43"],
+    terminal: { rows: 24, columns: 80 },
+    output: (_stream, bytes) => {
+      text += Buffer.from(bytes).toString("utf8");
+      return true;
+    },
+    onDrain: () => {},
+  });
+  await until("the command", () => text.includes("here"));
+  session.resize({ rows: 50, columns: 132 });
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  session.write(Buffer.from("x\n"));
+  t.is((await session.exited).exitCode, 43);
+  t.is(text, "here\r\nx\r\n50 132\r\n");
+});
+
+withEngine("docker: memory used up is told, and an image that cannot be had may be tried again", async (t) => {
+  const { start, told } = lab(t);
+  const resources = Resources.create({ linuxResources: LinuxResources.create({ memoryLimitBytes: 8 * 1024 * 1024 }) });
+  const run = await start({ ...(sh("x=a; while :; do x=$x$x; done") as object), init: false }, { resources });
+  t.deepEqual({ ...(await run.exited), err: "" }, { exitCode: 137, signal: 9, oomKilled: true, err: "" });
+  t.regex(told.join(), /more memory than it may/);
+  const error = await t.throwsAsync(start({ image: "127.0.0.1:1/absent:1" }), {
+    message: /cannot pull 127.0.0.1:1.absent:1/,
+  });
+  t.true(isRecoverable(error as RpcError));
+  t.true(told.includes("pulling 127.0.0.1:1/absent:1"));
+});
+
+withEngine("docker: a start whose answer was lost finds its container, and one that fails leaves none", async (t) => {
+  const { plugin, request } = lab(t);
+  const wanted = request(sh("sleep 60"));
+  const [first, second] = [await plugin.start(wanted), await plugin.start(wanted)];
+  t.is(second.state.containerId, first.state.containerId);
+  await second.stop("SIGTERM", 5_000);
+  t.is((await first.exited).signal, 15);
+  await first.destroy();
+  const wrong = request({ command: "/no/such/file", init: false });
+  await t.throwsAsync(async () => plugin.start(wrong), { message: /no such file/ });
+  t.is(await engine.docker("ps", "-aq", "--filter", `label=io.muster.task=${wrong.id}`), "");
+  t.throws(() => new Engine("http://x"), { message: /no endpoint/ });
+  await t.throwsAsync(new Engine("unix:///no/such/socket").version(), { instanceOf: EngineError });
+});
+
+withEngine("docker: tasks of a group share the network that the driver makes for it", async (t) => {
+  const { plugin, start } = lab(t);
+  const asked = CreateNetworkRequest.create({ allocId: `group-${process.pid}`, hostname: "group" });
+  const { isolationSpec, created } = await plugin.createNetwork(asked);
+  t.true(created);
+  t.false((await plugin.createNetwork(asked)).created);
+  const run = await start(sh("sleep 60"), { networkIsolationSpec: isolationSpec });
+  const [found] = JSON.parse(await engine.docker("inspect", run.state.containerId)) as { HostConfig: object }[];
+  const id = isolationSpec?.labels["docker_sandbox_container_id"];
+  t.like(found?.HostConfig, { NetworkMode: `container:${id}` });
+  await run.stop("", 0);
+  await plugin.destroyNetwork(DestroyNetworkRequest.create({ allocId: asked.allocId, isolationSpec }));
+  t.false((await engine.docker("ps", "-aq", "--no-trunc")).includes(String(id)));
+});
+
+if (missing !== null) test.skip(`the driver docker: ${missing}`, () => {});
