@@ -15,6 +15,7 @@ import {
   type Node,
   type Session,
 } from "../proto/gen/messages.ts";
+import { isDemoted } from "../machines/manager-role.ts";
 import { nodeWatchMachine, nodeWatchTimes } from "../machines/node-watch.ts";
 import { sessionTimes } from "../machines/session.ts";
 import type { HostedActor } from "../runtime/host.ts";
@@ -127,8 +128,9 @@ class NodeWatch implements Running {
     for (const { id, managerId, sessionId } of sessions) {
       const manager = store.get("manager", managerId);
       const node = store.get("node", id);
-      // Without a record it is only starting, or the manager watch has not missed it yet.
-      if (manager === undefined || manager.alive || node?.status?.state !== NodeStatus_State.READY) continue;
+      // Without a record it is only starting, or the manager watch has not missed it yet; unless it was demoted.
+      const isGone = manager === undefined ? this.#isFormer(managerId) : !manager.alive;
+      if (!isGone || node?.status?.state !== NodeStatus_State.READY) continue;
       const message = `Node moved to "unknown" state because its manager ${managerId} is gone`;
       const status = NodeStatus.create({ state: NodeStatus_State.UNKNOWN, message, addr: node.status.addr });
       operations.push(Operation.create({ node: NodePatch.create({ id, status }), sessionId }));
@@ -145,6 +147,12 @@ class NodeWatch implements Running {
         this.#doubtOrphanedSessions(store.all("session"));
       }, retryMs);
     });
+  }
+
+  /** Was a manager, and is none any more. */
+  #isFormer(managerId: string): boolean {
+    const node = this.#env.store.get("node", managerId);
+    return node !== undefined && isDemoted(node);
   }
 
   async #declareDown(nodeId: string): Promise<void> {

@@ -124,7 +124,11 @@ export function decide(view: StateView, operation: Operation): Decision {
   }
   if (operation.node !== null) return decideNodePatch(view, operation.node, operation.sessionId);
   if (operation.create !== null) return decideCreate(view, operation.create);
-  if (operation.update !== null) return decideUpdate(view, operation.update);
+  if (operation.update !== null) {
+    return restsOnPresent(view, operation.basis)
+      ? decideUpdate(view, operation.update)
+      : refused("outOfSequence", "update out of sequence");
+  }
   if (operation.remove !== null) return decideRemove(view, operation.remove, operation.version, operation.sessionId);
   if (operation.put !== null) return decidePut(view, operation.put);
   return refused("malformed", "the operation says nothing to do");

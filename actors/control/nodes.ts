@@ -1,4 +1,5 @@
 /** Control's node methods. */
+import { isDemoted } from "../../machines/manager-role.ts";
 import { withManagerStatus } from "../../machines/manager-status.ts";
 import { matchesNode, unknownNodeFilter } from "../../machines/list-filters.ts";
 import { blacklisting, checkNodeRemoval, checkNodeUpdate, type Managership } from "../../machines/validation/node.ts";
@@ -22,7 +23,7 @@ import {
 import type { Environment } from "../environment.ts";
 import { demand, demandGiven, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers, ControlSources } from "./handlers.ts";
-import { atVersion, commit, removal, replacement, stored, transact } from "./write.ts";
+import { atVersion, commit, removal, replacement, restingOn, stored, transact } from "./write.ts";
 
 type NodeHandlers = Pick<ControlHandlers, "GetNode" | "ListNodes" | "UpdateNode" | "RemoveNode">;
 
@@ -43,10 +44,20 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
     return node;
   }
 
-  function managership(id: string): Managership {
+  /** Those that are on their way to being workers are none of the others any more. */
+  function managership(id: string): Managership & { readonly successor: Node | undefined } {
+    let others = 0;
     let othersAlive = 0;
-    for (const manager of store.all("manager")) if (manager.id !== id && manager.alive) othersAlive += 1;
-    return { manager: store.get("manager", id), count: store.count("manager"), othersAlive };
+    let successor: Node | undefined;
+    for (const other of store.all("manager")) {
+      const node = store.get("node", other.id);
+      if (other.id === id || (node !== undefined && isDemoted(node))) continue;
+      others += 1;
+      if (!other.alive) continue;
+      othersAlive += 1;
+      successor ??= node;
+    }
+    return { manager: store.get("manager", id), others, othersAlive, successor };
   }
 
   /** The cluster with the node's certificate refused from now on, and entries that no longer matter dropped. */
@@ -96,7 +107,11 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       // A manager that runs is one until it has ended (`machines/demotion.ts`); whoever is not running changes at once.
       const isEnding = role === NodeRole.WORKER && managed.manager?.alive === true;
       const after = Node.patch(before, isEnding ? { spec } : { spec, role });
-      const operations = [replacement("node", atVersion("node", after, nodeVersion))];
+      const update = replacement("node", atVersion("node", after, nodeVersion));
+      // Of two managers that are demoted at the same time one stays: each write rests on another one that is to stay.
+      const isDemotion = role === NodeRole.WORKER && !isDemoted(before);
+      const { successor } = managed;
+      const operations = [isDemotion && successor !== undefined ? restingOn(update, "node", successor) : update];
       if (role === NodeRole.WORKER && managed.manager?.alive === false) operations.push(removal("manager", nodeId));
       await commit(env, call, ...operations);
       return UpdateNodeResponse.create({ node: shown(stored(env, "node", after)) });

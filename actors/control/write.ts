@@ -1,5 +1,13 @@
 /** How handlers write: operations on single objects, and whole transactions that are decided again after a conflict. */
-import { Meta, Operation, ProposeRequest_Mode, Removal, StoreObject, type Version } from "../../proto/gen/messages.ts";
+import {
+  Basis,
+  Meta,
+  Operation,
+  ProposeRequest_Mode,
+  Removal,
+  StoreObject,
+  type Version,
+} from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { CallContext } from "../../runtime/rpc.ts";
 import type { ProposeOutcome, TableName, Tables } from "../../runtime/store/store.ts";
@@ -30,6 +38,12 @@ export function creation<Name extends TableName>(table: Name, object: Tables[Nam
 /** Replaces the object if what is stored still has the version that `object` has. */
 export function replacement<Name extends TableName>(table: Name, object: Tables[Name]): Operation {
   return Operation.create({ update: wrapped(table, object) });
+}
+
+/** The same, done only if `on` is still what is stored: for decisions that were made from it. */
+export function restingOn<Name extends TableName>(operation: Operation, table: Name, on: Tables[Name]): Operation {
+  const basis = Basis.create({ kind: kindOf(table), id: on.id, version: on.meta?.version?.index ?? 0 });
+  return Operation.patch(operation, { basis: [...operation.basis, basis] });
 }
 
 export function removal(table: TableName, id: string): Operation {

@@ -15,9 +15,9 @@ import { timestampOf } from "../service-update.ts";
 export interface Managership {
   /** Its record, when a manager process was ever started under this id and not demoted since. */
   readonly manager: Manager | undefined;
-  /** Of all managers. */
-  readonly count: number;
-  /** Managers that run, without this one. */
+  /** Managers beside this one that were not demoted. */
+  readonly others: number;
+  /** Of them those that run, without this one. */
   readonly othersAlive: number;
 }
 
@@ -29,7 +29,7 @@ export function checkNodeUpdate(node: Node, spec: NodeSpec, managership: Manager
   if (![0, 1, 2].includes(spec.availability)) return invalid(`unknown availability ${spec.availability}`);
   const before = node.spec?.desiredRole ?? NodeRole.WORKER;
   if (spec.desiredRole === before) return null;
-  if (spec.desiredRole !== NodeRole.MANAGER) return checkDemotion(managership);
+  if (spec.desiredRole !== NodeRole.MANAGER) return checkDemotion(node, managership);
   if (isManagersNode(node)) return null;
   return refuse(
     "failed-precondition",
@@ -38,10 +38,10 @@ export function checkNodeUpdate(node: Node, spec: NodeSpec, managership: Manager
   );
 }
 
-function checkDemotion({ manager, count, othersAlive }: Managership): Refusal | null {
-  // A certificate of a manager without the process: whoever joined by the manager's token, or did not come back yet.
-  if (manager === undefined) return null;
-  if (count <= 1) return refuse("failed-precondition", "attempting to demote the last manager of the swarm");
+function checkDemotion(node: Node, { manager, others, othersAlive }: Managership): Refusal | null {
+  // A certificate of a manager without the process: whoever joined by the manager's token.
+  if (manager === undefined && !isManagersNode(node)) return null;
+  if (others === 0) return refuse("failed-precondition", "attempting to demote the last manager of the swarm");
   if (othersAlive > 0) return null;
   return refuse("failed-precondition", "can't remove member from the raft: this would result in a loss of quorum");
 }

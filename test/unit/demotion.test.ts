@@ -24,7 +24,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { authorize, type Caller } from "../../edges/grpc/roles.ts";
-import { call } from "../support/manager.ts";
+import { call, refusalOf } from "../support/manager.ts";
 import { world as controlWorld } from "../support/control.ts";
 
 function managerNode(id: string): Node {
@@ -112,6 +112,22 @@ test("who is promoted again in time stays a manager, and a demoted one is one at
   t.is(store.get("manager", "m1"), undefined);
   await change("m1", NodeRole.MANAGER);
   t.is(role("m1"), NodeRole.MANAGER);
+});
+
+test("of all managers one stays, whether they are demoted one after the other or at the same time", async (t) => {
+  const { change, lead, role, store, turn } = world(t);
+  lead();
+  // Both are asked for before either is decided.
+  const [one, other] = [refusalOf(() => change("m1", NodeRole.WORKER)), refusalOf(() => change("m2", NodeRole.WORKER))];
+  t.deepEqual([(await one)?.message, (await other)?.message], [undefined, "update out of sequence"]);
+  // It still is one of them, but has been told to go.
+  t.is(
+    (await refusalOf(() => change("m2", NodeRole.WORKER)))?.message,
+    "attempting to demote the last manager of the swarm",
+  );
+  await turn(demotionTimes.graceMs);
+  t.is(role("m1"), NodeRole.WORKER);
+  t.is(store.get("node", "m2")?.spec?.desiredRole, NodeRole.MANAGER);
 });
 
 test("a demoted manager does not list itself again while it ends", async (t) => {

@@ -7,6 +7,8 @@ import {
   ManagerBeat,
   Node,
   NodeDescription,
+  NodeRole,
+  NodeSpec,
   NodeStatus,
   NodeStatus_State as State,
   Session,
@@ -76,6 +78,24 @@ test("nodes of a manager that is gone are UNKNOWN at once, and those of others a
   t.is(nodeOf("n1")?.status?.message, 'Node moved to "unknown" state because its manager m2 is gone');
   t.is(stateOf("n2"), State.READY);
   t.is(world.store.get("session", "n1")?.sessionId, "s1", "so that it can resume it elsewhere");
+});
+
+test("so are nodes of a manager that was demoted, once its record is gone; of one that is about to be listed they are not", async (t) => {
+  const world = setUp(t);
+  const { drop, seed, run, stateOf } = world;
+  const as = (desiredRole: NodeRole) => ({ spec: NodeSpec.create({ desiredRole }) });
+  seed("manager", Manager.create({ id: "m2", addr: "b", alive: true }));
+  seed("node", node("m2", State.READY, as(NodeRole.WORKER)), node("m3", State.READY, as(NodeRole.MANAGER)));
+  seed("node", node("n1", State.READY), node("n2", State.READY));
+  seed("session", Session.create({ id: "n1", sessionId: "s1", managerId: "m2" }));
+  seed("session", Session.create({ id: "n2", sessionId: "s2", managerId: "m3" }));
+  world.watch();
+  await world.beats("m2", 2_000);
+  t.is(stateOf("n1"), State.READY);
+  drop("manager", "m2");
+  await run(100);
+  t.is(stateOf("n1"), State.UNKNOWN);
+  t.is(stateOf("n2"), State.READY);
 });
 
 test("an UNKNOWN node has six periods to register elsewhere before it is DOWN", async (t) => {

@@ -4,6 +4,7 @@ import { assemble, type BatchLimits } from "../../machines/batch.ts";
 import { decide, type Decision } from "../../machines/proposals.ts";
 import {
   Annotations,
+  Basis,
   Change,
   Kind,
   NodePatch,
@@ -104,6 +105,17 @@ test(
   [web],
   update({ service: service("s1", "Web", 2) }),
 );
+const rename = (...basis: readonly Basis[]) => Operation.patch(update({ service: service("s1", "Api", 1) }), { basis });
+const readyAt = (version: number) => Basis.create({ kind: Kind.KIND_NODE, id: "n1", version });
+test("P8: an update is made while what it rests on is as it was", decides, "change", [web, ready], rename(readyAt(1)));
+test(
+  "P8: an update is refused once what it rests on has another version",
+  decides,
+  "outOfSequence",
+  [web, ready],
+  rename(readyAt(2)),
+);
+test("P8: or is gone", decides, "outOfSequence", [web], rename(readyAt(1)));
 test("an update of nothing is refused", decides, "notFound", [], update({ service: service("s1", "Web", 1) }));
 test(
   "a rename to a taken name is refused",
