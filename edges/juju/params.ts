@@ -43,6 +43,11 @@ export class Params {
     return undefined;
   }
 
+  /** Of all that is there, without hyphens and in small letters. */
+  names(): Iterable<string> {
+    return this.#fields.keys();
+  }
+
   has(name: string): boolean {
     return this.#fields.has(plain(name));
   }

@@ -14,6 +14,14 @@ export interface Resource {
 /** A client that opens more at a time has lost count; each costs memory here. */
 export const resourcesMax = 10_000;
 
+/** The first servers called one watcher by other names than the ones after them: the ids of either are the other's. */
+const sameAs: { readonly [type: string]: string | undefined } = {
+  EntityWatcher: "NotifyWatcher",
+  MachineWatcher: "NotifyWatcher",
+  UnitWatcher: "NotifyWatcher",
+  ClientWatcher: "AllWatcher",
+};
+
 export class Resources {
   readonly #standing = new Map<string, { readonly type: string; readonly resource: Resource }>();
   #last = 0;
@@ -36,7 +44,7 @@ export class Resources {
   /** Throws `unknown watcher id` for one that is not there, or is another type's. */
   get(type: string, id: string): Resource {
     const found = this.#standing.get(id);
-    if (found === undefined || found.type !== type) throw unknownWatcher();
+    if (found === undefined || found.type !== (sameAs[type] ?? type)) throw unknownWatcher();
     return found.resource;
   }
 

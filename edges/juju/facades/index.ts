@@ -1,7 +1,28 @@
 /** Everything that can be asked for once logged in. */
 import type { Facade, FacadeSources } from "../facade.ts";
+import { annotationFacades, AnnotationWork } from "./annotations.ts";
+import { applicationFacades } from "./application.ts";
+import { clientFacades } from "./client.ts";
+import { machineFacades } from "./machines.ts";
+import { objectFacades } from "./objects.ts";
+import type { ClientParts } from "./parts.ts";
 import { pinger } from "./pinger.ts";
+import { ServiceWrites } from "./service-writes.ts";
+import { Subjects } from "./subjects.ts";
+import { watcherFacades } from "./watchers.ts";
 
-export function createFacades(_sources: FacadeSources): readonly Facade[] {
-  return [pinger];
+export function createFacades(sources: FacadeSources): readonly Facade[] {
+  const subjects = new Subjects(sources);
+  const services = new ServiceWrites(sources, subjects);
+  const annotations = new AnnotationWork(sources, subjects, services);
+  const parts: ClientParts = { sources, subjects, services, annotations };
+  return [
+    pinger,
+    ...watcherFacades,
+    ...clientFacades(parts),
+    ...applicationFacades(parts),
+    ...annotationFacades(annotations),
+    ...machineFacades(parts),
+    ...objectFacades(parts),
+  ];
 }

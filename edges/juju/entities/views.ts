@@ -1,0 +1,303 @@
+/**
+ * What the JSON API shows of the cluster's objects, in neither of its shapes: `deltas.ts` and `status-….ts` write it.
+ * Each view is made of the store's objects alone.
+ */
+import {
+  NodeRole,
+  NodeSpec_Availability,
+  NodeStatus_State,
+  TaskState,
+  type Cluster,
+  type Network,
+  type Node,
+  type PortConfig,
+  type Service,
+  type Task,
+  type Timestamp,
+} from "../../../proto/gen/messages.ts";
+import { controllerUuid, modelName, modelUuid } from "../model.ts";
+import { applicationName, machineId, relationNumber, serviceNameOf, unitName } from "./names.ts";
+import {
+  machineWords,
+  serviceLife,
+  taskLife,
+  unitWords,
+  worstOf,
+  type Life,
+  type MachineWords,
+  type Tally,
+  type UnitWords,
+  type Word,
+} from "./words.ts";
+
+export interface Port {
+  readonly protocol: string;
+  /** On the node (host mode) or on every node (ingress); the container's own where none is published. */
+  readonly number: number;
+}
+
+export type Labels = { readonly [key: string]: string };
+
+export interface ModelView {
+  readonly kind: "model";
+  readonly id: string;
+  readonly name: string;
+  readonly controllerUuid: string;
+  readonly labels: Labels;
+}
+
+export interface MachineView {
+  readonly kind: "machine";
+  /** Its number. */
+  readonly id: string;
+  readonly nodeId: string;
+  readonly hostname: string;
+  /** IP address; empty when it has never been seen. */
+  readonly address: string;
+  readonly words: MachineWords;
+  /** RFC 3339; empty when unknown. */
+  readonly since: string;
+  readonly isManager: boolean;
+  /** As the node says: `x86_64`. */
+  readonly architecture: string;
+  readonly os: string;
+  readonly cores: number;
+  readonly memoryMib: number;
+  readonly labels: Labels;
+  readonly isDrained: boolean;
+}
+
+export interface ApplicationView {
+  readonly kind: "application";
+  /** Its name here. */
+  readonly id: string;
+  readonly serviceId: string;
+  /** Its name in the cluster. */
+  readonly serviceName: string;
+  /** Container image, or the driver of what is no container. */
+  readonly runs: string;
+  readonly charmUrl: string;
+  readonly isExposed: boolean;
+  readonly ports: readonly Port[];
+  readonly life: Life;
+  /** Wanted units; 0 for what runs on every node. */
+  readonly scale: number;
+  readonly word: Word;
+  readonly since: string;
+  readonly architecture: string;
+  readonly cores: number;
+  readonly memoryMib: number;
+  readonly tags: readonly string[];
+  readonly env: Labels;
+  readonly labels: Labels;
+}
+
+export interface UnitView {
+  readonly kind: "unit";
+  /** `web/0` */
+  readonly id: string;
+  readonly application: string;
+  readonly serviceId: string;
+  /** The task that the place is judged by. */
+  readonly taskId: string;
+  /** Empty until it has a node. */
+  readonly nodeId: string;
+  readonly machine: string;
+  readonly publicAddress: string;
+  readonly privateAddress: string;
+  readonly ports: readonly Port[];
+  readonly words: UnitWords;
+  readonly since: string;
+  readonly life: Life;
+  readonly runs: string;
+  readonly charmUrl: string;
+}
+
+export interface RelationView {
+  readonly kind: "relation";
+  /** `backend:network` */
+  readonly id: string;
+  readonly number: number;
+  /** The network's driver. */
+  readonly driver: string;
+  /** Two or more, sorted. */
+  readonly applications: readonly string[];
+}
+
+export interface AnnotationView {
+  readonly kind: "annotation";
+  /** Kind and id of what it belongs to. */
+  readonly id: string;
+  readonly subject: "machine" | "application" | "model";
+  readonly subjectId: string;
+  readonly labels: Labels;
+}
+
+export type View = ModelView | MachineView | ApplicationView | UnitView | RelationView | AnnotationView;
+export type Kind = View["kind"];
+
+export function timeOf(timestamp: Timestamp | null | undefined): string {
+  if (timestamp === null || timestamp === undefined) return "";
+  const time = new Date(timestamp.seconds * 1_000 + Math.floor(timestamp.nanos / 1e6));
+  return Number.isNaN(time.getTime()) ? "" : time.toISOString();
+}
+
+const protocols = ["tcp", "udp", "sctp"] as const;
+
+export function portsOf(ports: readonly PortConfig[]): readonly Port[] {
+  return ports.map(({ protocol, publishedPort, targetPort }) => ({
+    protocol: protocols[protocol] ?? "tcp",
+    number: publishedPort === 0 ? targetPort : publishedPort,
+  }));
+}
+
+export function modelView(cluster: Cluster): ModelView {
+  const name = cluster.spec?.annotations?.name ?? "";
+  return {
+    kind: "model",
+    id: modelUuid(cluster.id),
+    name: name === "" ? modelName : applicationName(name),
+    controllerUuid: controllerUuid(cluster.id),
+    labels: cluster.spec?.annotations?.labels ?? {},
+  };
+}
+
+export function machineView(node: Node): MachineView {
+  const { description } = node;
+  return {
+    kind: "machine",
+    id: machineId(node.id),
+    nodeId: node.id,
+    hostname: description?.hostname ?? "",
+    address: node.status?.addr ?? "",
+    words: machineWords(node),
+    since: timeOf(node.meta?.updatedAt),
+    isManager: node.role === NodeRole.MANAGER,
+    architecture: description?.platform?.architecture ?? "",
+    os: description?.platform?.os ?? "",
+    cores: Math.floor((description?.resources?.nanoCpus ?? 0) / 1e9),
+    memoryMib: Math.floor((description?.resources?.memoryBytes ?? 0) / 2 ** 20),
+    labels: node.spec?.annotations?.labels ?? {},
+    isDrained: node.spec?.availability === NodeSpec_Availability.DRAIN,
+  };
+}
+
+function runsOf(spec: Task["spec"]): string {
+  return spec?.container?.image ?? spec?.generic?.kind ?? "";
+}
+
+/** The reference's form for what comes from no store; its revision is the version of the spec. */
+function charmUrlOf(application: string, version: number | undefined): string {
+  return `local:${application}-${version ?? 0}`;
+}
+
+export function environmentOf(env: readonly string[]): Labels {
+  return Object.fromEntries(
+    env.map((entry) => {
+      const at = entry.indexOf("=");
+      return at < 0 ? [entry, ""] : [entry.slice(0, at), entry.slice(at + 1)];
+    }),
+  );
+}
+
+const archConstraint = /^\s*node\.platform\.arch\s*==\s*(\S+)\s*$/;
+const labelConstraint = /^\s*node\.labels\.([^=!\s]+)\s*(==|!=)\s*(\S+)\s*$/;
+
+export function applicationView(service: Service, tally: Tally): ApplicationView {
+  const { spec } = service;
+  const serviceName = spec?.annotations?.name ?? service.id;
+  const id = applicationName(serviceName);
+  const scale = spec?.replicated?.replicas ?? spec?.replicatedJob?.totalCompletions ?? 0;
+  const ports = portsOf(service.endpoint?.ports.length ? service.endpoint.ports : (spec?.endpoint?.ports ?? []));
+  const constraints = spec?.task?.placement?.constraints ?? [];
+  const reservations = spec?.task?.resources?.reservations ?? null;
+  return {
+    kind: "application",
+    id,
+    serviceId: service.id,
+    serviceName,
+    runs: runsOf(spec?.task ?? null),
+    charmUrl: charmUrlOf(id, service.specVersion?.index),
+    isExposed: ports.length > 0,
+    ports,
+    life: serviceLife(service),
+    scale,
+    word: worstOf(tally, scale),
+    since: timeOf(service.meta?.updatedAt),
+    architecture: constraints.map((text) => archConstraint.exec(text)?.[1]).find((found) => found !== undefined) ?? "",
+    cores: (reservations?.nanoCpus ?? 0) / 1e9,
+    memoryMib: Math.floor((reservations?.memoryBytes ?? 0) / 2 ** 20),
+    tags: constraints.flatMap((text) => {
+      const [, label, operator, value] = labelConstraint.exec(text) ?? [];
+      return label === undefined ? [] : [`${operator === "!=" ? "^" : ""}${label}=${value}`];
+    }),
+    env: environmentOf(spec?.task?.container?.env ?? []),
+    labels: spec?.annotations?.labels ?? {},
+  };
+}
+
+/**
+ * The task that a place is judged by: of the tasks that are still wanted the one that runs, or else the newest; without
+ * one, the newest that there is. `tasks` in the order in which they were made; null when there is none.
+ */
+export function judgedTask(tasks: Iterable<Task>): Task | null {
+  let wanted: Task | null = null;
+  let last: Task | null = null;
+  for (const task of tasks) {
+    last = task;
+    if (task.desiredState > TaskState.COMPLETE) continue;
+    const isRunning = wanted?.status?.state === TaskState.RUNNING;
+    if (!isRunning || task.status?.state === TaskState.RUNNING) wanted = task;
+  }
+  return wanted ?? last;
+}
+
+export function unitView(task: Task, service: Service | undefined, node: Node | undefined): UnitView {
+  const application = applicationName(serviceNameOf(task, service));
+  const published = task.status?.portStatus?.ports ?? [];
+  const ports = [...portsOf(task.endpoint?.ports ?? []), ...portsOf(published)];
+  const [address = ""] = task.networks.flatMap(({ addresses }) => addresses);
+  return {
+    kind: "unit",
+    id: unitName(task, service),
+    application,
+    serviceId: task.serviceId,
+    taskId: task.id,
+    nodeId: task.nodeId,
+    machine: task.nodeId === "" ? "" : machineId(task.nodeId),
+    publicAddress: node?.status?.addr ?? "",
+    privateAddress: address.split("/")[0] ?? "",
+    ports,
+    words: unitWords(task, node),
+    since: timeOf(task.status?.timestamp),
+    life: taskLife(task),
+    runs: runsOf(task.spec),
+    charmUrl: charmUrlOf(application, task.specVersion?.index),
+  };
+}
+
+/** Null for a network on which fewer than two services meet: nothing is related by it. */
+export function relationView(network: Network, applications: readonly string[]): RelationView | null {
+  if (applications.length < 2 || network.spec?.ingress === true) return null;
+  return {
+    kind: "relation",
+    id: `${applicationName(network.spec?.annotations?.name ?? network.id)}:network`,
+    number: relationNumber(network.id),
+    driver: network.driverState?.name ?? network.spec?.driverConfig?.name ?? "overlay",
+    applications: applications.toSorted(),
+  };
+}
+
+/** Null for what nobody has labelled and whose name is the cluster's own: clients are told of nothing. */
+export function annotationView(of: MachineView | ApplicationView | ModelView): AnnotationView | null {
+  const isRenamed = of.kind === "application" && of.serviceName !== of.id;
+  const labels = isRenamed ? { ...of.labels, "muster.name": of.serviceName } : of.labels;
+  if (Object.keys(labels).length === 0) return null;
+  return { kind: "annotation", id: `${of.kind}:${of.id}`, subject: of.kind, subjectId: of.id, labels };
+}
+
+/** Whether anything that a unit shows of its node differs. */
+export function differsForUnits(old: Node | null, node: Node): boolean {
+  const down = (each: Node | null): boolean => each?.status?.state === NodeStatus_State.DOWN;
+  return old === null || down(old) !== down(node) || old.status?.addr !== node.status?.addr;
+}

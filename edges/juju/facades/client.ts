@@ -1,0 +1,219 @@
+/**
+ * Client: what a person at a client sees of the whole, in every version; and, of 1.x and before, what she does to it. Later
+ * versions have Application and MachineManager for that.
+ */
+import type { Call, Facade, Method } from "../facade.ts";
+import { allNews } from "../feed/news.ts";
+import { modelName, modelUuid } from "../model.ts";
+import type { Params } from "../params.ts";
+import { verbatim, type Json } from "../results.ts";
+import { constraintsOf } from "../entities/deltas.ts";
+import { platformName, series } from "../entities/platform.ts";
+import { removeMachine } from "./machines.ts";
+import { configOf, refusing, type ClientParts } from "./parts.ts";
+import { exposed, unexposed, withConfig } from "./service-spec.ts";
+import { withConstraints } from "./constraints.ts";
+import type { ServiceWrites } from "./service-writes.ts";
+import { fullStatus, instances } from "./status.ts";
+import { notSupported, unitOf } from "./subjects.ts";
+import { standWatcher } from "./watchers.ts";
+
+/** What a client of 1.x can ask for and this cluster cannot do, and why. */
+const refusals: Readonly<Record<string, string>> = {
+  AddRelation: "services are related by a network that both are on: attach them to one",
+  DestroyRelation: "services are related by a network that both are on: take one of them off it",
+  CharmInfo: "there are no charms here: an application is a container image",
+  AddCharm: "there are no charms here: an application is a container image",
+  ServiceSetCharm: "an application's image is changed with 'muster service update'",
+  ServiceSetYAML: "options are set one by one: ServiceSet",
+  AddMachines: "a machine joins by itself: see 'muster swarm join-token'",
+  AddMachinesV2: "a machine joins by itself: see 'muster swarm join-token'",
+  ProvisioningScript: "a machine joins by itself: see 'muster swarm join-token'",
+  Run: "nothing can be run in a task from here",
+  RunOnAllMachines: "nothing can be run on a machine from here",
+  EnvironmentSet: "the cluster's settings are changed with 'muster swarm update'",
+  EnvironmentUnset: "the cluster's settings are changed with 'muster swarm update'",
+  SetEnvironAgentVersion: "agents are not upgraded from here",
+  SetEnvironmentConstraints: "constraints are an application's",
+};
+
+export function clientFacades(parts: ClientParts): readonly Facade[] {
+  const { sources } = parts;
+  const seeing: Record<string, Method> = {
+    FullStatus: { needs: "read-only", run: (call) => fullStatus(sources, call) },
+    WatchAll: {
+      needs: "read-only",
+      run(call) {
+        const id = standWatcher(sources, call, "AllWatcher", allNews(sources.feed, call.shape));
+        return call.shape === "V0" ? { AllWatcherId: id } : { "watcher-id": id };
+      },
+    },
+  };
+  return [
+    {
+      type: "Client",
+      versions: [1, 2, 5, 6, 7],
+      shape: "V1",
+      who: "users",
+      scope: "model",
+      id: "none",
+      methods: seeing,
+    },
+    {
+      type: "Client",
+      versions: [0],
+      shape: "V0",
+      who: "users",
+      scope: "model",
+      id: "none",
+      methods: { ...seeing, ...doing(parts), ...refusing(refusals) },
+    },
+  ];
+}
+
+function doing(parts: ClientParts): Record<string, Method> {
+  const { sources, subjects, services, annotations } = parts;
+  const serviceOf = ({ params }: Call): string => params.text("service-name", "service");
+  const changing = (change: Parameters<ServiceWrites["update"]>[2]) => ({
+    needs: "operator" as const,
+    run: async (call: Call): Promise<Json> => {
+      await services.update(call, serviceOf(call), change);
+      return {};
+    },
+  });
+  return {
+    Status: { needs: "read-only", run: () => instances(sources) },
+    ServiceDeploy: {
+      needs: "operator",
+      async run(call) {
+        const { params } = call;
+        const machine = params.text("to-machine-spec");
+        await services.deploy(call, {
+          name: params.text("service-name"),
+          charmUrl: params.text("charm-url"),
+          units: params.integer("num-units"),
+          config: params.map("config"),
+          constraints: params.object("constraints"),
+          machines: machine === "" ? [] : [machine],
+          networks: params.texts("networks").map((network) => network.replace(/^network-/, "")),
+        });
+        return {};
+      },
+    },
+    ServiceDestroy: {
+      needs: "operator",
+      async run(call) {
+        await services.remove(call, serviceOf(call));
+        return {};
+      },
+    },
+    AddServiceUnits: {
+      needs: "operator",
+      async run(call) {
+        if (call.params.text("to-machine-spec") !== "") throw notSupported("units are not placed one by one");
+        return { units: await services.addUnits(call, serviceOf(call), call.params.integer("num-units") ?? 1) };
+      },
+    },
+    DestroyServiceUnits: {
+      needs: "operator",
+      async run(call) {
+        await services.removeUnits(call, call.params.texts("unit-names"));
+        return {};
+      },
+    },
+    ServiceExpose: changing(exposed),
+    ServiceUnexpose: changing(unexposed),
+    ServiceSet: {
+      needs: "operator",
+      async run(call) {
+        const options = call.params.map("options");
+        await services.update(call, serviceOf(call), (spec) => withConfig(spec, options));
+        return {};
+      },
+    },
+    ServiceUnset: {
+      needs: "operator",
+      async run(call) {
+        const gone = new Map(call.params.texts("options").map((name) => [name, null]));
+        await services.update(call, serviceOf(call), (spec) => withConfig(spec, gone));
+        return {};
+      },
+    },
+    ServiceGet: {
+      needs: "read-only",
+      run(call) {
+        const view = subjects.application(serviceOf(call));
+        return verbatim({
+          Service: view.id,
+          Charm: view.charmUrl,
+          Config: configOf(view),
+          Constraints: constraintsOf(view) as Json,
+        });
+      },
+    },
+    SetServiceConstraints: {
+      needs: "operator",
+      async run(call) {
+        const constraints = call.params.object("constraints");
+        await services.update(call, serviceOf(call), (spec) => withConstraints(spec, constraints));
+        return {};
+      },
+    },
+    GetServiceConstraints: {
+      needs: "read-only",
+      run: (call) => verbatim({ Constraints: constraintsOf(subjects.application(serviceOf(call))) as Json }),
+    },
+    GetEnvironmentConstraints: { needs: "read-only", run: () => verbatim({ Constraints: {} }) },
+    Resolved: {
+      needs: "operator",
+      async run(call) {
+        await services.resolve(call, unitOf(call.params.text("unit-name")));
+        return {};
+      },
+    },
+    PublicAddress: { needs: "read-only", run: ({ params }) => address(parts, params, "public") },
+    PrivateAddress: { needs: "read-only", run: ({ params }) => address(parts, params, "private") },
+    DestroyMachines: {
+      needs: "admin",
+      async run(call) {
+        for (const machine of call.params.texts("machine-names")) {
+          await removeMachine(parts, call, machine, call.params.flag("force"));
+        }
+        return {};
+      },
+    },
+    EnvironmentInfo: {
+      needs: "read-only",
+      run: () => {
+        const uuid = modelUuid(subjects.cluster().id);
+        return verbatim({
+          DefaultSeries: series,
+          ProviderType: platformName,
+          Name: sources.feed.view().model.name || modelName,
+          UUID: uuid,
+          ServerUUID: uuid,
+        });
+      },
+    },
+    GetAnnotations: {
+      needs: "read-only",
+      run: ({ params }) => ({ annotations: annotations.of(params.text("tag")) }),
+    },
+    SetAnnotations: {
+      needs: "operator",
+      async run(call) {
+        await annotations.set(call, call.params.text("tag"), call.params.map("pairs"));
+        return {};
+      },
+    },
+  };
+}
+
+/** The target is a machine's number, a unit's name, or an address. */
+function address({ subjects }: ClientParts, params: Params, which: "public" | "private"): Json {
+  const target = params.text("target");
+  if (!target.includes("/"))
+    return verbatim({ [`${which === "public" ? "Public" : "Private"}Address`]: subjects.machine(target).address });
+  const { publicAddress, privateAddress } = subjects.unit(target);
+  return which === "public" ? { "public-address": publicAddress } : { "private-address": privateAddress };
+}

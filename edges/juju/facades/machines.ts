@@ -1,0 +1,55 @@
+/** MachineManager: machines come by themselves, and are taken away from here. */
+import { RemoveNodeRequest } from "../../../proto/gen/messages.ts";
+import type { Call, Facade, FacadeSources } from "../facade.ts";
+import { bulk } from "./bulk.ts";
+import { refusing } from "./parts.ts";
+import { machineOfTag, type Subjects } from "./subjects.ts";
+
+interface Parts {
+  readonly sources: FacadeSources;
+  readonly subjects: Subjects;
+}
+
+/** Refused as `muster node rm` is: without `force` only one that is down. */
+export async function removeMachine(
+  { sources, subjects }: Parts,
+  call: Call,
+  machine: string,
+  force: boolean,
+): Promise<void> {
+  const { nodeId } = subjects.machine(machine);
+  await sources.control.RemoveNode(RemoveNodeRequest.create({ nodeId, force }), call.rpc);
+}
+
+export function machineFacades(parts: Parts): readonly Facade[] {
+  const joins = "a machine joins by itself: see 'muster swarm join-token'";
+  return [
+    {
+      type: "MachineManager",
+      versions: [6, 9, 10],
+      shape: "V1",
+      who: "users",
+      scope: "model",
+      id: "none",
+      methods: {
+        DestroyMachineWithParams: {
+          needs: "admin",
+          run: (call) =>
+            bulk(call.params.texts("machine-tags"), async (tag) => {
+              const machine = machineOfTag(tag);
+              const units = [...parts.sources.feed.unitsOn(machine)].map(({ id }) => ({
+                tag: `unit-${id.replace("/", "-")}`,
+              }));
+              if (!call.params.flag("dry-run")) await removeMachine(parts, call, machine, call.params.flag("force"));
+              return { info: { "machine-id": machine, "destroyed-units": units } };
+            }),
+        },
+        ...refusing({
+          AddMachines: joins,
+          ProvisioningScript: joins,
+          UpgradeSeriesPrepare: "machines are not upgraded from here",
+        }),
+      },
+    },
+  ];
+}

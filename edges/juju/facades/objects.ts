@@ -1,0 +1,388 @@
+/**
+ * The seed's object style: requests on entities by their id, for agents (reference §3). An agent sees its own machine and
+ * the units on it, a manager's agent all of them; nothing is decided for the node here, which has its session for that.
+ */
+import { NodeRole } from "../../../proto/gen/messages.ts";
+import { constraintsOf } from "../entities/deltas.ts";
+import { series } from "../entities/platform.ts";
+import { statusLabels } from "../entities/words.ts";
+import type { Kind } from "../entities/views.ts";
+import type { Call, Facade, FacadeSources, Method } from "../facade.ts";
+import { topics } from "../feed/feed.ts";
+import { entityNews, setNews, valueNews, type Watched } from "../feed/news.ts";
+import { RequestError } from "../request-error.ts";
+import { keyed, verbatim, type Json } from "../results.ts";
+import { configOf, refusing, type ClientParts } from "./parts.ts";
+import { removeMachine } from "./machines.ts";
+import { notFound } from "./subjects.ts";
+import { standWatcher } from "./watchers.ts";
+
+const seed = { versions: [0], shape: "V0", isUnlisted: true } as const;
+
+/** Lives: what the watchers of sets look at. */
+const livesOf = (views: Iterable<{ readonly id: string; readonly life: string }>): Map<string, string> =>
+  new Map(Array.from(views, ({ id, life }) => [id, life]));
+
+export function objectFacades(parts: ClientParts): readonly Facade[] {
+  return [machineFacade(parts), unitFacade(parts), serviceFacade(parts), ...relationFacades(parts), stateFacade(parts)];
+}
+
+/** Watch of one entity: the id is good for a NotifyWatcher, and for the EntityWatcher that it was called before. */
+function watching(sources: FacadeSources, kind: Kind): Method {
+  return {
+    needs: "read-only",
+    run(call) {
+      const id = standWatcher(sources, call, "NotifyWatcher", entityNews(sources.feed, kind, call.id));
+      return { NotifyWatcherId: id, EntityWatcherId: id };
+    },
+  };
+}
+
+function standSet(
+  sources: FacadeSources,
+  call: Call,
+  type: string,
+  watched: Watched,
+): { id: string; first: readonly string[] } {
+  const { news, first } = setNews(sources.feed, watched);
+  return { id: standWatcher(sources, call, type, news), first };
+}
+
+/** A watcher whose answers are names, such as a StringsWatcher's. */
+function watchingNames(
+  sources: FacadeSources,
+  type: string,
+  watched: (id: string) => Pick<Watched, "topic" | "read">,
+): Method {
+  return {
+    needs: "read-only",
+    run(call) {
+      const { id, first } = standSet(sources, call, type, {
+        ...watched(call.id),
+        answer: ({ names, gone }) => ({ changes: [...names, ...gone] }),
+      });
+      return { [`${type}Id`]: id, changes: first };
+    },
+  };
+}
+
+function isManager({ store }: FacadeSources, { session: { identity } }: Call): boolean {
+  return identity.kind === "machine" && store.get("node", identity.nodeId)?.role === NodeRole.MANAGER;
+}
+
+function machineFacade(parts: ClientParts): Facade {
+  const { sources, subjects, annotations } = parts;
+  const isItself = ({ id, session: { identity } }: Call): boolean =>
+    identity.kind === "machine" && subjects.machine(id).nodeId === identity.nodeId;
+  const isOnIt = ({ id, session: { identity } }: Call): boolean =>
+    identity.kind === "unit" && sources.store.get("task", identity.taskId)?.nodeId === subjects.machine(id).nodeId;
+  const maySee = (call: Call): boolean => isItself(call) || isOnIt(call) || isManager(sources, call);
+  const mayManage = (call: Call): boolean => isManager(sources, call);
+  const unitsOf = (id: string): Pick<Watched, "topic" | "read"> => ({
+    topic: topics.unitsOn(id),
+    read: () => livesOf(sources.feed.unitsOn(id)),
+  });
+  return {
+    ...seed,
+    type: "Machine",
+    who: "agents",
+    id: "entity",
+    lookUp: ({ id }) => void subjects.machine(id),
+    methods: {
+      Get: {
+        needs: "read-only",
+        allows: maySee,
+        run({ id }) {
+          const { nodeId, isManager: manages } = subjects.machine(id);
+          return {
+            id,
+            "instance-id": nodeId,
+            life: "alive",
+            series,
+            jobs: manages ? ["JobManageEnviron", "JobHostUnits"] : ["JobHostUnits"],
+          };
+        },
+      },
+      Life: { needs: "read-only", allows: maySee, run: () => ({ life: "alive" }) },
+      Watch: { ...watching(sources, "machine"), allows: maySee },
+      WatchUnits: { ...watchingNames(sources, "MachineUnitsWatcher", unitsOf), allows: maySee },
+      WatchPrincipalUnits: { ...watchingNames(sources, "UnitsWatcher", unitsOf), allows: maySee },
+      Status: {
+        needs: "read-only",
+        allows: maySee,
+        run({ id }) {
+          const { agent } = subjects.machine(id).words;
+          return { status: agent.current, info: agent.message };
+        },
+      },
+      SetStatus: {
+        needs: "operator",
+        allows: isItself,
+        async run(call) {
+          const status = call.params.text("status");
+          if (status === "") throw new RequestError("a status is required", "bad request");
+          const labels = new Map([
+            [statusLabels.status, status],
+            [statusLabels.info, call.params.text("info")],
+          ]);
+          await annotations.setMachine(call, call.id, labels);
+          return {};
+        },
+      },
+      SetAgentAlive: {
+        needs: "operator",
+        allows: isItself,
+        // The node's own session says whether it lives: a pinger is there to be stopped, and says nothing more.
+        run: ({ session }) => ({ "pinger-id": session.resources.add("Pinger", { stop: () => undefined }) }),
+      },
+      Constraints: { needs: "read-only", allows: mayManage, run: () => verbatim({ Constraints: {} }) },
+      Remove: {
+        needs: "operator",
+        allows: mayManage,
+        async run(call) {
+          await removeMachine(parts, call, call.id, call.params.flag("force"));
+          return {};
+        },
+      },
+      ...refusing({
+        EnsureDead: "a machine is dead when it is removed",
+        SetPassword: "an agent's password is set with 'muster user'",
+        SetProvisioned: "machines are not made from here",
+        SetInstanceId: "a machine's instance is its node, whose id does not change",
+      }),
+    },
+  };
+}
+
+function unitFacade({ sources, subjects }: ClientParts): Facade {
+  const isItself = ({ id, session: { identity } }: Call): boolean =>
+    identity.kind === "unit" && subjects.unit(id).taskId === identity.taskId;
+  const isOnIts = ({ id, session: { identity } }: Call): boolean =>
+    identity.kind === "machine" && subjects.unit(id).nodeId === identity.nodeId;
+  const maySee = (call: Call): boolean => isItself(call) || isOnIts(call) || isManager(sources, call);
+  return {
+    ...seed,
+    type: "Unit",
+    who: "agents",
+    id: "entity",
+    lookUp: ({ id }) => void subjects.unit(id),
+    methods: {
+      Get: {
+        needs: "read-only",
+        allows: maySee,
+        run({ id }) {
+          const unit = subjects.unit(id);
+          return verbatim({
+            Name: unit.id,
+            Service: unit.application,
+            DeployerTag: unit.machine === "" ? "" : `machine-${unit.machine}`,
+            MachineId: unit.machine,
+            Life: unit.life,
+            CharmURL: unit.charmUrl,
+            PublicAddress: unit.publicAddress,
+            PrivateAddress: unit.privateAddress,
+          });
+        },
+      },
+      Life: { needs: "read-only", allows: maySee, run: ({ id }) => ({ life: subjects.unit(id).life }) },
+      Status: {
+        needs: "read-only",
+        allows: maySee,
+        run({ id }) {
+          const { old, workload } = subjects.unit(id).words;
+          return { status: old, info: workload.message };
+        },
+      },
+      Watch: { ...watching(sources, "unit"), allows: maySee },
+      WatchConfig: {
+        needs: "read-only",
+        allows: maySee,
+        run(call) {
+          const { application } = subjects.unit(call.id);
+          const read = (): Json => {
+            const view = sources.feed.find("application", application);
+            return { settings: view === undefined ? {} : keyed(view.env) };
+          };
+          const id = standWatcher(
+            sources,
+            call,
+            "ConfigWatcher",
+            valueNews(sources.feed, `application:${application}`, read),
+          );
+          return { ConfigWatcherId: id, ...(read() as { readonly [key: string]: Json }) };
+        },
+      },
+      ...refusing({
+        SetStatus: "a unit's status is its task's, which its node reports",
+        SetPassword: "an agent's password is set with 'muster user'",
+        EnsureDead: "a unit is dead when its task has ended",
+      }),
+    },
+  };
+}
+
+function serviceFacade({ sources, subjects }: ClientParts): Facade {
+  return {
+    ...seed,
+    type: "Service",
+    who: "everybody",
+    id: "entity",
+    lookUp: ({ id }) => void subjects.application(id),
+    methods: {
+      Get: {
+        needs: "read-only",
+        run({ id }) {
+          const view = subjects.application(id);
+          return verbatim({
+            Name: view.id,
+            Life: view.life,
+            Exposed: view.isExposed,
+            CharmURL: view.charmUrl,
+            MinUnits: 0,
+            Constraints: constraintsOf(view) as Json,
+            Config: configOf(view),
+          });
+        },
+      },
+      Life: { needs: "read-only", run: ({ id }) => ({ life: subjects.application(id).life }) },
+      Watch: watching(sources, "application"),
+      WatchUnits: watchingNames(sources, "ServiceUnitsWatcher", (id) => ({
+        topic: topics.unitsOf(id),
+        read: () => livesOf(sources.feed.unitsOf(id)),
+      })),
+      WatchRelations: watchingNames(sources, "ServiceRelationsWatcher", (id) => ({
+        topic: topics.kind("relation"),
+        read: () =>
+          new Map(
+            sources.feed
+              .view()
+              .relations.filter(({ applications }) => applications.includes(id))
+              .map((each) => [each.id, ""]),
+          ),
+      })),
+    },
+  };
+}
+
+function relationFacades({ sources, subjects }: ClientParts): readonly Facade[] {
+  const relationOf = (key: string) => {
+    const view = sources.feed.find("relation", key);
+    if (view === undefined) throw notFound("relation", JSON.stringify(key));
+    return view;
+  };
+  /** `backend:network#web/0` */
+  const scopeOf = (id: string) => {
+    const at = id.indexOf("#");
+    const relation = relationOf(at < 0 ? id : id.slice(0, at));
+    const unit = subjects.unit(at < 0 ? "" : id.slice(at + 1));
+    if (!relation.applications.includes(unit.application)) throw notFound("relation unit", JSON.stringify(id));
+    return { relation, unit };
+  };
+  const relation: Facade = {
+    ...seed,
+    type: "Relation",
+    who: "everybody",
+    id: "entity",
+    lookUp: ({ id }) => void relationOf(id),
+    methods: {
+      Get: {
+        needs: "read-only",
+        run({ id }) {
+          const { number, driver, applications } = relationOf(id);
+          const endpoints = applications.map((application) => ({
+            ServiceName: application,
+            Relation: { Name: "network", Role: "peer", Interface: driver, Scope: "global" },
+          }));
+          return verbatim({ Key: id, Id: number, Life: "alive", Endpoints: endpoints });
+        },
+      },
+      Life: { needs: "read-only", run: () => ({ life: "alive" }) },
+      Watch: watching(sources, "relation"),
+    },
+  };
+  const relationUnit: Facade = {
+    ...seed,
+    type: "RelationUnit",
+    who: "agents",
+    id: "entity",
+    lookUp: ({ id }) => void scopeOf(id),
+    methods: {
+      Get: {
+        needs: "read-only",
+        run({ id }) {
+          const { relation: view, unit } = scopeOf(id);
+          return verbatim({ Key: view.id, Unit: unit.id, Settings: { "private-address": unit.privateAddress } });
+        },
+      },
+      /** Who else is in the relation: every unit that lives, of every application on the network but its own. */
+      WatchScope: {
+        needs: "read-only",
+        run(call) {
+          const { relation: view, unit } = scopeOf(call.id);
+          const read = (): ReadonlyMap<string, string> => {
+            const now = sources.feed.find("relation", view.id);
+            const others = (now?.applications ?? []).filter((application) => application !== unit.application);
+            const alive = others.flatMap((application) => [...sources.feed.unitsOf(application)]);
+            return new Map(alive.filter(({ life }) => life === "alive").map(({ id }) => [id, ""]));
+          };
+          const { id, first } = standSet(sources, call, "RelationScopeWatcher", {
+            topic: topics.everything,
+            read,
+            answer: ({ names, gone }) => ({ entered: names, left: gone }),
+          });
+          return { RelationScopeWatcherId: id, entered: first, left: [] };
+        },
+      },
+      ...refusing({
+        EnterScope: "a unit is in a relation while its task is on the network",
+        LeaveScope: "a unit is in a relation while its task is on the network",
+      }),
+    },
+  };
+  return [relation, relationUnit];
+}
+
+function stateFacade({ sources, subjects }: ClientParts): Facade {
+  const { feed } = sources;
+  const allMachines = (): Map<string, string> => new Map(feed.view().machines.map(({ id }) => [id, "alive"]));
+  const config = (): Json => {
+    const { name, id } = feed.view().model;
+    return {
+      config: verbatim({ name, uuid: id, type: "muster", "agent-version": "1.24.5", "default-series": series }),
+    };
+  };
+  return {
+    ...seed,
+    type: "State",
+    who: "agents",
+    id: "none",
+    methods: {
+      AllMachines: {
+        needs: "read-only",
+        allows: (call) => isManager(sources, call),
+        run: () => ({
+          machines: [...allMachines().keys()].map((id) => ({ id, "instance-id": subjects.machine(id).nodeId })),
+        }),
+      },
+      WatchMachines: {
+        needs: "read-only",
+        allows: (call) => isManager(sources, call),
+        run(call) {
+          const { id, first } = standSet(sources, call, "LifecycleWatcher", {
+            topic: topics.kind("machine"),
+            read: allMachines,
+            answer: ({ names, gone }) => ({ ids: [...names, ...gone] }),
+          });
+          return { LifecycleWatcherId: id, ids: first };
+        },
+      },
+      WatchEnvironConfig: {
+        needs: "read-only",
+        run(call) {
+          const id = standWatcher(sources, call, "EnvironConfigWatcher", valueNews(feed, topics.kind("model"), config));
+          return { EnvironConfigWatcherId: id, ...(config() as { readonly [key: string]: Json }) };
+        },
+      },
+    },
+  };
+}

@@ -1,0 +1,36 @@
+/** What the facades share: their work on the cluster, options as they are shown, and what is not offered. */
+import type { ApplicationView } from "../entities/views.ts";
+import type { FacadeSources, Method, Role } from "../facade.ts";
+import { keyed, verbatim, type Json } from "../results.ts";
+import type { AnnotationWork } from "./annotations.ts";
+import type { ServiceWrites } from "./service-writes.ts";
+import { notSupported, type Subjects } from "./subjects.ts";
+
+export interface ClientParts {
+  readonly sources: FacadeSources;
+  readonly subjects: Subjects;
+  readonly services: ServiceWrites;
+  readonly annotations: AnnotationWork;
+}
+
+/** Methods that clients know and this cluster cannot do, each answered `not supported` with why. */
+export function refusing(reasons: Readonly<Record<string, string>>, needs: Role = "operator"): Record<string, Method> {
+  return Object.fromEntries(
+    Object.entries(reasons).map(([name, why]): [string, Method] => [
+      name,
+      {
+        needs,
+        run: () => {
+          throw notSupported(why);
+        },
+      },
+    ]),
+  );
+}
+
+/** Options as clients show them: name, value and type. */
+export function configOf({ env }: ApplicationView): Json {
+  return keyed(
+    Object.entries(env).map(([name, value]) => [name, verbatim({ value, type: "string", default: false })] as const),
+  );
+}

@@ -1,0 +1,185 @@
+/**
+ * What is done to services, whichever facade asks for it. Every change is a request to Control in the name of whoever asked,
+ * so that it is checked, ordered and recorded as if `muster service` had made it.
+ */
+import {
+  CreateServiceRequest,
+  RemoveServiceRequest,
+  RemoveTaskRequest,
+  TaskState,
+  UpdateServiceRequest,
+  type ServiceSpec,
+} from "../../../proto/gen/messages.ts";
+import { RpcError, Status } from "../../../runtime/rpc.ts";
+import { networkOf } from "../feed/networks.ts";
+import { applicationName } from "../entities/names.ts";
+import type { UnitView } from "../entities/views.ts";
+import type { Call, FacadeSources } from "../facade.ts";
+import type { Params } from "../params.ts";
+import { RequestError } from "../request-error.ts";
+import { withConstraints } from "./constraints.ts";
+import { newService, scaleOf, withConfig, withScale } from "./service-spec.ts";
+import { notFound, notSupported, type Subjects } from "./subjects.ts";
+
+/** Somebody else changed the service in between: then what was asked is done to what there is now, so many times. */
+const attemptsMax = 5;
+/** More at once is a slip of the keyboard. */
+const unitsMax = 100_000;
+
+export interface Deployment {
+  readonly name: string;
+  readonly charmUrl: string;
+  readonly units: number | null;
+  readonly config: ReadonlyMap<string, unknown>;
+  readonly constraints: Params;
+  /** Numbers of machines. */
+  readonly machines: readonly string[];
+  /** Names of networks. */
+  readonly networks: readonly string[];
+}
+
+export class ServiceWrites {
+  readonly #sources: FacadeSources;
+  readonly #subjects: Subjects;
+
+  constructor(sources: FacadeSources, subjects: Subjects) {
+    this.#sources = sources;
+    this.#subjects = subjects;
+  }
+
+  async deploy(call: Call, wanted: Deployment): Promise<void> {
+    const { name, charmUrl, units, config, constraints, machines } = wanted;
+    if (name === "" || applicationName(name) !== name) {
+      throw new RequestError(`${JSON.stringify(name)} is not a valid application name`, "not valid");
+    }
+    if (machines.length > 1) throw notSupported("units are not placed one by one: name one machine, or none");
+    const [machine] = machines;
+    const networks = wanted.networks.map((network) => {
+      const found = networkOf(this.#sources.store, network);
+      if (found === undefined) throw notFound("network", JSON.stringify(network));
+      return found.id;
+    });
+    const spec = newService({
+      name,
+      charmUrl,
+      units: counted(units ?? 1),
+      nodeId: machine === undefined ? null : this.#subjects.machine(machine).nodeId,
+      networks,
+    });
+    await this.#sources.control.CreateService(
+      CreateServiceRequest.create({ spec: withConstraints(withConfig(spec, config), constraints) }),
+      call.rpc,
+    );
+  }
+
+  /** `change` is done to the spec as it is by then. */
+  async update(call: Call, application: string, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
+    for (let attempt = 1; ; attempt += 1) {
+      const service = this.#subjects.service(application);
+      if (service.spec === null) throw notFound("application", application);
+      const spec = change(service.spec);
+      if (spec === service.spec) return;
+      try {
+        await this.#sources.control.UpdateService(
+          UpdateServiceRequest.create({ serviceId: service.id, serviceVersion: service.meta?.version ?? null, spec }),
+          call.rpc,
+        );
+        return;
+      } catch (error) {
+        if (!(error instanceof RpcError && error.code === Status.ABORTED) || attempt >= attemptsMax) throw error;
+      }
+    }
+  }
+
+  async remove(call: Call, application: string): Promise<void> {
+    const { id } = this.#subjects.service(application);
+    await this.#sources.control.RemoveService(RemoveServiceRequest.create({ serviceId: id }), call.rpc);
+  }
+
+  /** Answers the names that the new units will have. */
+  async addUnits(call: Call, application: string, count: number): Promise<readonly string[]> {
+    if (count < 1) throw new RequestError("must add at least one unit", "not valid");
+    const { id } = this.#subjects.application(application);
+    let before = 0;
+    await this.update(call, application, (spec) => {
+      before = scaleOf(spec) ?? 0;
+      return withScale(spec, counted(before + count));
+    });
+    return this.#namesOfNew(id, count);
+  }
+
+  /** The lowest numbers that no unit has: so new tasks are numbered. */
+  #namesOfNew(application: string, count: number): readonly string[] {
+    const taken = new Set<string>();
+    for (const { id, life } of this.#sources.feed.unitsOf(application)) if (life === "alive") taken.add(id);
+    const names: string[] = [];
+    for (let number = 0; names.length < count; number += 1) {
+      const name = `${application}/${number}`;
+      if (!taken.has(name)) names.push(name);
+    }
+    return names;
+  }
+
+  async scale(
+    call: Call,
+    application: string,
+    wanted: { scale: number | null; change: number | null },
+  ): Promise<number> {
+    let scaled = 0;
+    await this.update(call, application, (spec) => {
+      scaled = counted(
+        wanted.scale !== null && wanted.change === null ? wanted.scale : (scaleOf(spec) ?? 0) + (wanted.change ?? 0),
+      );
+      return withScale(spec, scaled);
+    });
+    return scaled;
+  }
+
+  /**
+   * Takes these units away. First their tasks: of the slots that are too many afterwards, those without a settled task go
+   * first.
+   */
+  async removeUnits(call: Call, names: readonly string[]): Promise<void> {
+    const units = [...new Set(names)].map((name) => this.#subjects.unit(name));
+    for (const [application, gone] of Map.groupBy(units, (unit) => unit.application)) {
+      const spec = this.#subjects.service(application).spec;
+      if (spec === null || scaleOf(spec) === null) {
+        throw notSupported(
+          "what runs on every machine has no unit less: drain the machine, or constrain the application",
+        );
+      }
+      for (const unit of gone) await this.#removeTasks(call, unit);
+      await this.update(call, application, (now) => withScale(now, Math.max(0, (scaleOf(now) ?? 0) - gone.length)));
+    }
+  }
+
+  /** Forgets a failed unit's tasks, which makes room for a new one. */
+  async resolve(call: Call, name: string): Promise<void> {
+    const unit = this.#subjects.unit(name);
+    if (unit.words.workload.current !== "error") {
+      throw new RequestError(`unit ${JSON.stringify(name)} is not in an error state`, "not valid");
+    }
+    await this.#removeTasks(call, unit, (state) => state > TaskState.RUNNING);
+  }
+
+  async #removeTasks(call: Call, unit: UnitView, isMeant: (state: TaskState) => boolean = () => true): Promise<void> {
+    const { control, store } = this.#sources;
+    const judged = this.#subjects.task(unit.id);
+    for (const task of Array.from(store.tasksAt(unit.serviceId, judged.slot, judged.nodeId))) {
+      if (!isMeant(task.status?.state ?? TaskState.NEW)) continue;
+      try {
+        await control.RemoveTask(RemoveTaskRequest.create({ taskId: task.id }), call.rpc);
+      } catch (error) {
+        // The reaper was faster.
+        if (!(error instanceof RpcError && error.code === Status.NOT_FOUND)) throw error;
+      }
+    }
+  }
+}
+
+function counted(count: number): number {
+  if (!Number.isSafeInteger(count) || count < 0 || count > unitsMax) {
+    throw new RequestError(`${count} units: a number from 0 to ${unitsMax} is wanted`, "not valid");
+  }
+  return count;
+}

@@ -1,0 +1,352 @@
+/**
+ * What the JSON API shows of this process's replica, kept up to date for all of its connections together. A commit only
+ * marks what may look different now; looking is done once for all that was marked, when watchers are woken or somebody
+ * asks. Begins with the first who asks.
+ *
+ * F4: after `refresh`, what is shown is what the replica has.
+ * F5: one name is one entity: while the tasks of a service that is gone still end, one that was made under its name hides
+ *     them.
+ */
+import type { Commit, ObjectChange, Store } from "../../../runtime/store/store.ts";
+import type { Clock, Subscription } from "../../../runtime/ports.ts";
+import type { Task } from "../../../proto/gen/messages.ts";
+import type { ClusterView } from "../entities/cluster-view.ts";
+import { applicationName, isNodeBound, placeOf, serviceNameOf } from "../entities/names.ts";
+import {
+  annotationView,
+  applicationView,
+  differsForUnits,
+  judgedTask,
+  machineView,
+  modelView,
+  relationView,
+  unitView,
+  type ApplicationView,
+  type Kind,
+  type MachineView,
+  type ModelView,
+  type RelationView,
+  type UnitView,
+  type View,
+} from "../entities/views.ts";
+import { Entities, keyOf } from "./entities.ts";
+import { Meetings } from "./networks.ts";
+import { Wakers, type Topic } from "./wakers.ts";
+
+/** More marks are looked at at once, though nobody waits: they cost memory. */
+const marksMax = 20_000;
+
+/** Topics: an entity's is its key; these are those of sets. */
+export const topics = {
+  everything: "*",
+  kind: (kind: Kind): Topic => `${kind}s`,
+  unitsOn: (machine: string): Topic => `units on ${machine}`,
+  unitsOf: (application: string): Topic => `units of ${application}`,
+} as const;
+
+export class Feed {
+  readonly store: Store;
+  readonly entities = new Entities(() => this.modelUuid);
+  readonly #wakers: Wakers;
+  readonly #cursors = new Set<{ readonly cursor: number }>();
+  #following: Subscription | null = null;
+  #modelUuid = "";
+
+  // Marks: what may look different from what is shown.
+  #isClusterMarked = true;
+  readonly #nodes = new Set<string>();
+  readonly #services = new Set<string>();
+  readonly #networks = new Set<string>();
+  /** By place; of the tasks there any. */
+  readonly #places = new Map<string, Task>();
+
+  /** What each object of the store is shown as, by table and id (units by place). */
+  readonly #shown = new Map<string, View>();
+  readonly #unitsOf = new Map<string, Map<string, UnitView>>();
+  readonly #tallies = new Map<string, Record<string, number>>();
+  readonly #meetings: Meetings;
+  #told = new Set<Topic>();
+
+  constructor(sources: { readonly store: Store; readonly clock: Clock }) {
+    this.store = sources.store;
+    this.#meetings = new Meetings(sources.store);
+    this.#wakers = new Wakers(sources.clock, () => this.#news());
+  }
+
+  /** Empty until the cluster is founded. */
+  get modelUuid(): string {
+    return this.#modelUuid;
+  }
+
+  stop(): void {
+    this.#following?.unsubscribe();
+    this.#wakers.stop();
+  }
+
+  /** F4 */
+  refresh(): void {
+    this.#follow();
+    if (!this.#isMarked()) return;
+    this.#look();
+    this.#wakers.schedule();
+  }
+
+  view(): ClusterView {
+    this.refresh();
+    const view = {
+      model: null as ModelView | null,
+      machines: [] as MachineView[],
+      applications: [] as ApplicationView[],
+      units: [] as UnitView[],
+      relations: [] as RelationView[],
+    };
+    for (const each of this.entities.all()) {
+      if (each.kind === "model") view.model = each;
+      else if (each.kind === "machine") view.machines.push(each);
+      else if (each.kind === "application") view.applications.push(each);
+      else if (each.kind === "unit") view.units.push(each);
+      else if (each.kind === "relation") view.relations.push(each);
+    }
+    const none: ModelView = { kind: "model", id: "", name: "default", controllerUuid: "", labels: {} };
+    return { ...view, model: view.model ?? none };
+  }
+
+  find<Wanted extends Kind>(kind: Wanted, id: string): Extract<View, { readonly kind: Wanted }> | undefined {
+    this.refresh();
+    return this.entities.get(kind, id) as Extract<View, { readonly kind: Wanted }> | undefined;
+  }
+
+  unitsOf(application: string): Iterable<UnitView> {
+    this.refresh();
+    return this.#unitsOf.get(application)?.values() ?? [];
+  }
+
+  *unitsOn(machine: string): Iterable<UnitView> {
+    const found = this.find("machine", machine);
+    if (found === undefined) return;
+    const places = new Set<string>();
+    for (const task of this.store.tasksByNode(found.nodeId)) places.add(placeOf(task));
+    for (const place of places) {
+      const unit = this.#shown.get(`task ${place}`);
+      if (unit?.kind === "unit" && unit.machine === machine) yield unit;
+    }
+  }
+
+  wait(topic: Topic, wake: () => void): Subscription {
+    this.#follow();
+    return this.#wakers.wait(topic, wake);
+  }
+
+  /** Whoever keeps a cursor is known, or what is gone would be forgotten before it was told. */
+  follow(holder: { readonly cursor: number }): Subscription {
+    this.refresh();
+    this.#cursors.add(holder);
+    return { unsubscribe: () => void this.#cursors.delete(holder) };
+  }
+
+  #follow(): void {
+    if (this.#following !== null) return;
+    this.#following = this.store.watch((commit) => this.#onCommit(commit));
+    for (const { id } of this.store.all("node")) this.#nodes.add(id);
+    for (const { id } of this.store.all("service")) this.#services.add(id);
+    for (const { id } of this.store.all("network")) this.#networks.add(id);
+    for (const task of this.store.all("task")) this.#markTask(task);
+    this.#look();
+  }
+
+  #onCommit({ changes }: Commit): void {
+    for (const change of changes) this.#mark(change);
+    if (!this.#isMarked()) return;
+    if (this.#places.size + this.#nodes.size + this.#services.size > marksMax) this.#look();
+    this.#wakers.schedule();
+  }
+
+  #isMarked(): boolean {
+    return (
+      this.#isClusterMarked ||
+      this.#nodes.size > 0 ||
+      this.#services.size > 0 ||
+      this.#networks.size > 0 ||
+      this.#places.size > 0
+    );
+  }
+
+  #mark(change: ObjectChange): void {
+    switch (change.table) {
+      case "cluster":
+        this.#isClusterMarked = true;
+        return;
+      case "node":
+        this.#nodes.add(change.object.id);
+        if (change.action === "remove" || differsForUnits(change.old, change.object)) {
+          for (const task of this.store.tasksByNode(change.object.id)) this.#markTask(task);
+        }
+        return;
+      case "service":
+        this.#services.add(change.object.id);
+        // F5
+        if (change.action !== "update") this.#markNamesakes(change.object.spec?.annotations?.name ?? "");
+        return;
+      case "task":
+        this.#markTask(change.object);
+        return;
+      case "network":
+        this.#networks.add(change.object.id);
+        return;
+      default:
+      // Nothing of it is shown.
+    }
+  }
+
+  #markTask(task: Task): void {
+    const place = placeOf(task);
+    if (place !== "") this.#places.set(place, task);
+  }
+
+  #markNamesakes(name: string): void {
+    const units = this.#unitsOf.get(applicationName(name));
+    for (const { taskId } of units?.values() ?? []) {
+      const task = this.store.get("task", taskId);
+      if (task !== undefined) this.#markTask(task);
+    }
+    const service = this.store.byName("service", name);
+    if (service !== undefined) for (const task of this.store.tasksByService(service.id)) this.#markTask(task);
+  }
+
+  #news(): Iterable<Topic> {
+    if (this.#isMarked()) this.#look();
+    const told = this.#told;
+    this.#told = new Set();
+    return told;
+  }
+
+  #look(): void {
+    if (this.#isClusterMarked) this.#lookAtCluster();
+    for (const id of taken(this.#nodes)) {
+      const node = this.store.get("node", id);
+      this.#show("node", id, node === undefined ? null : machineView(node));
+    }
+    for (const [place, task] of takenEntries(this.#places)) this.#lookAtPlace(place, task);
+    for (const id of taken(this.#services)) this.#lookAtService(id);
+    for (const id of taken(this.#networks)) {
+      const network = this.store.get("network", id);
+      const view = network === undefined ? null : relationView(network, this.#meetings.applicationsOn(id));
+      this.#show("network", id, view);
+    }
+    this.entities.sweep(() => Array.from(this.#cursors, ({ cursor }) => cursor));
+  }
+
+  #lookAtCluster(): void {
+    this.#isClusterMarked = false;
+    for (const cluster of this.store.all("cluster")) {
+      const view = modelView(cluster);
+      this.#modelUuid = view.id;
+      this.#show("cluster", cluster.id, view);
+    }
+  }
+
+  #lookAtService(id: string): void {
+    const service = this.store.get("service", id);
+    this.#show("service", id, service === undefined ? null : applicationView(service, this.#tallies.get(id) ?? {}));
+    for (const networkId of this.#meetings.put(id, service)) this.#networks.add(networkId);
+  }
+
+  #lookAtPlace(place: string, task: Task): void {
+    const { serviceId, slot, nodeId } = task;
+    const judged = judgedTask(
+      isNodeBound(task)
+        ? [...this.store.tasksByNode(nodeId)].filter((each) => each.serviceId === serviceId && isNodeBound(each))
+        : this.store.tasksBySlot(serviceId, slot),
+    );
+    const service = this.store.get("service", serviceId);
+    const before = this.#shown.get(`task ${place}`) as UnitView | undefined;
+    let view: UnitView | null = null;
+    if (judged !== null && !this.#isHidden(judged, service !== undefined)) {
+      view = unitView(judged, service, judged.nodeId === "" ? undefined : this.store.get("node", judged.nodeId));
+    }
+    this.#show("task", place, view);
+    if (before !== undefined) this.#count(before, -1);
+    if (view !== null) this.#count(view, 1);
+    if (before !== undefined && before.application !== view?.application) this.#forgetUnit(before.application, place);
+    if (view !== null) this.#rememberUnit(view, place);
+    if (before?.words.workload.current !== view?.words.workload.current && service !== undefined) {
+      this.#services.add(serviceId);
+    }
+  }
+
+  /** F5 */
+  #isHidden(task: Task, hasService: boolean): boolean {
+    return !hasService && this.store.byName("service", serviceNameOf(task, undefined)) !== undefined;
+  }
+
+  #rememberUnit(view: UnitView, place: string): void {
+    const units = this.#unitsOf.get(view.application);
+    if (units === undefined) this.#unitsOf.set(view.application, new Map([[place, view]]));
+    else units.set(place, view);
+  }
+
+  #forgetUnit(application: string, place: string): void {
+    const units = this.#unitsOf.get(application);
+    if (units?.delete(place) === true && units.size === 0) this.#unitsOf.delete(application);
+  }
+
+  #count({ serviceId, words }: UnitView, by: number): void {
+    const { current } = words.workload;
+    let tally = this.#tallies.get(serviceId);
+    if (tally === undefined) this.#tallies.set(serviceId, (tally = {}));
+    tally[current] = (tally[current] ?? 0) + by;
+    if (tally[current] > 0) return;
+    delete tally[current];
+    // The last unit of a service that is gone goes after it.
+    if (Object.keys(tally).length === 0) this.#tallies.delete(serviceId);
+  }
+
+  #show(table: string, id: string, view: View | null): void {
+    const place = `${table} ${id}`;
+    const before = this.#shown.get(place);
+    if (before !== undefined && before.id !== view?.id) {
+      if (this.entities.remove(before.kind, before.id, place)) this.#tell(before, view);
+      this.#annotate(before, null, place);
+    }
+    if (view === null) {
+      this.#shown.delete(place);
+      return;
+    }
+    this.#shown.set(place, view);
+    if (this.entities.put(view, place)) this.#tell(view, before ?? null);
+    this.#annotate(null, view, place);
+  }
+
+  #annotate(before: View | null, view: View | null, place: string): void {
+    const of = view ?? before;
+    if (of === null || (of.kind !== "machine" && of.kind !== "application" && of.kind !== "model")) return;
+    const annotation = view === null ? null : annotationView(of);
+    const id = `${of.kind}:${of.id}`;
+    const isNews =
+      annotation === null ? this.entities.remove("annotation", id, place) : this.entities.put(annotation, place);
+    if (isNews) this.#told.add(topics.everything).add(keyOf("annotation", id));
+  }
+
+  /** `other`: as it was before, or as it is after. */
+  #tell(view: View, other: View | null): void {
+    const told = this.#told;
+    told.add(topics.everything).add(topics.kind(view.kind)).add(keyOf(view.kind, view.id));
+    for (const unit of [view, other]) {
+      if (unit?.kind === "unit") told.add(topics.unitsOn(unit.machine)).add(topics.unitsOf(unit.application));
+    }
+  }
+}
+
+function* taken<Value>(marks: Set<Value>): Iterable<Value> {
+  for (const mark of marks) {
+    marks.delete(mark);
+    yield mark;
+  }
+}
+
+function* takenEntries<Key, Value>(marks: Map<Key, Value>): Iterable<readonly [Key, Value]> {
+  for (const entry of marks) {
+    marks.delete(entry[0]);
+    yield entry;
+  }
+}

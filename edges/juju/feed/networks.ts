@@ -1,0 +1,42 @@
+/** Who meets on which network: relations of services are made of that. */
+import type { Network, Service } from "../../../proto/gen/messages.ts";
+import { applicationName } from "../entities/names.ts";
+import type { Store } from "../../../runtime/store/store.ts";
+
+/** A spec names networks by id, or by name where its writer left it at that. */
+export function networkOf(store: Store, target: string): Network | undefined {
+  return store.get("network", target) ?? store.byName("network", target);
+}
+
+export class Meetings {
+  readonly #store: Store;
+  /** Network id → service id → application. */
+  readonly #on = new Map<string, Map<string, string>>();
+  /** Service id → ids of its networks. */
+  readonly #of = new Map<string, ReadonlySet<string>>();
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  applicationsOn(networkId: string): readonly string[] {
+    return [...(this.#on.get(networkId)?.values() ?? [])];
+  }
+
+  /** Answers the networks where something is different now. */
+  put(serviceId: string, service: Service | undefined): readonly string[] {
+    const spec = service?.spec ?? null;
+    const attachments = [...(spec?.task?.networks ?? []), ...(spec?.networks ?? [])];
+    const now = new Set(attachments.map(({ target }) => networkOf(this.#store, target)?.id ?? target));
+    const before = this.#of.get(serviceId) ?? new Set<string>();
+    const different = [...now].filter((id) => !before.has(id)).concat([...before].filter((id) => !now.has(id)));
+    for (const id of different) {
+      const there = this.#on.get(id) ?? new Map<string, string>();
+      if (now.has(id)) this.#on.set(id, there.set(serviceId, applicationName(spec?.annotations?.name ?? serviceId)));
+      else if (there.delete(serviceId) && there.size === 0) this.#on.delete(id);
+    }
+    if (now.size === 0) this.#of.delete(serviceId);
+    else this.#of.set(serviceId, now);
+    return different;
+  }
+}

@@ -1,0 +1,82 @@
+/**
+ * Wakes those that wait, by what they wait for. Many wait for the same, and each that is woken costs an answer: so they are
+ * woken in turns, and the more were woken the longer the pause that follows, in which changes gather.
+ */
+import type { Clock, Subscription, TimerHandle } from "../../../runtime/ports.ts";
+
+/** A single watcher hears of a change within so many milliseconds of the one before. */
+const pauseMsMin = 5;
+/** About twice what an answer costs this process: waking never takes more than half of it. */
+const pauseMsEach = 0.1;
+/** Of one turn: some ten milliseconds. */
+const turnMax = 200;
+
+export type Topic = string;
+
+export class Wakers {
+  readonly #clock: Clock;
+  /** Called before anybody is woken: makes the news, and names what they are about. */
+  readonly #gather: () => Iterable<Topic>;
+  readonly #waiting = new Map<Topic, Set<() => void>>();
+  #timer: TimerHandle | null = null;
+  #restUntilMs = 0;
+  /** Something has changed since the last gathering. */
+  #isStale = false;
+  #queue: (() => void)[] = [];
+
+  constructor(clock: Clock, gather: () => Iterable<Topic>) {
+    this.#clock = clock;
+    this.#gather = gather;
+  }
+
+  /** Whether anybody waits for it: news of other topics need no name. */
+  isAwaited(topic: Topic): boolean {
+    return this.#waiting.has(topic);
+  }
+
+  get count(): number {
+    let count = 0;
+    for (const waiting of this.#waiting.values()) count += waiting.size;
+    return count;
+  }
+
+  /** Calls back each time there are news of the topic, until unsubscribed. */
+  wait(topic: Topic, wake: () => void): Subscription {
+    const waiting = this.#waiting.get(topic) ?? new Set();
+    this.#waiting.set(topic, waiting);
+    const own = (): void => wake();
+    waiting.add(own);
+    return {
+      unsubscribe: () => {
+        waiting.delete(own);
+        if (waiting.size === 0 && this.#waiting.get(topic) === waiting) this.#waiting.delete(topic);
+      },
+    };
+  }
+
+  /** Something has changed: gathers it soon, once for all that changes until then. */
+  schedule(): void {
+    this.#isStale = true;
+    if (this.#timer !== null) return;
+    this.#timer = this.#clock.setTimeout(() => this.#turn(), Math.max(0, this.#restUntilMs - this.#clock.now()));
+  }
+
+  stop(): void {
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#queue = [];
+    this.#waiting.clear();
+  }
+
+  #turn(): void {
+    this.#timer = null;
+    if (this.#queue.length === 0) {
+      this.#isStale = false;
+      for (const topic of this.#gather()) for (const wake of this.#waiting.get(topic) ?? []) this.#queue.push(wake);
+      this.#restUntilMs = this.#clock.now() + pauseMsMin + this.#queue.length * pauseMsEach;
+    }
+    for (const wake of this.#queue.splice(0, turnMax)) wake();
+    if (this.#queue.length > 0) this.#timer = this.#clock.setTimeout(() => this.#turn(), 0);
+    else if (this.#isStale) this.schedule();
+  }
+}

@@ -1,0 +1,22 @@
+/** What Control refuses, as the JSON API's clients are told it. */
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RequestError, type ErrorCode } from "./request-error.ts";
+
+const codeOfStatus: { readonly [status: number]: ErrorCode } = {
+  [Status.INVALID_ARGUMENT]: "bad request",
+  [Status.NOT_FOUND]: "not found",
+  [Status.ALREADY_EXISTS]: "already exists",
+  [Status.PERMISSION_DENIED]: "unauthorized access",
+  [Status.RESOURCE_EXHAUSTED]: "quota limit exceeded",
+  [Status.FAILED_PRECONDITION]: "operation is blocked",
+  [Status.ABORTED]: "try again",
+  [Status.UNIMPLEMENTED]: "not implemented",
+  [Status.UNAVAILABLE]: "try again",
+  [Status.DEADLINE_EXCEEDED]: "deadline exceeded",
+};
+
+/** Null for what is neither a refusal of ours nor one of Control's: something went wrong inside. */
+export function requestErrorOf(error: unknown): RequestError | null {
+  if (error instanceof RequestError) return error;
+  return error instanceof RpcError ? new RequestError(error.message, codeOfStatus[error.code] ?? "") : null;
+}

@@ -1,0 +1,128 @@
+import test from "ava";
+import { initialTransition, transition } from "xstate";
+import { createJsonWatchers } from "../../actors/json-watcher.ts";
+import { asksMax, jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json-watcher.ts";
+import type { News } from "../../runtime/json-watch.ts";
+import { testManager } from "../support/manager.ts";
+
+function after(...events: readonly JsonWatcherEvent[]) {
+  let [snapshot] = initialTransition(jsonWatcherMachine);
+  let acted: readonly { readonly type: string; readonly params?: unknown }[] = [];
+  for (const event of events) [snapshot, acted] = transition(jsonWatcherMachine, snapshot, event);
+  return {
+    state: snapshot.value,
+    asks: snapshot.context.asks,
+    effects: acted
+      .filter(({ type }) => !type.startsWith("xstate."))
+      .map(({ type, params }) => [type, params ?? null] as const),
+  };
+}
+
+const asked = (ask: number, hasNews = false): JsonWatcherEvent => ({ type: "next.asked", ask, hasNews });
+
+test("JW1: an ask is answered at once where something has changed, and waits where nothing has", (t) => {
+  t.deepEqual(after(asked(1, true)).effects, [["answer", { type: "next.asked", ask: 1, hasNews: true }]]);
+  const waiting = after(asked(1));
+  t.is(waiting.state, "waiting");
+  t.deepEqual(
+    waiting.effects.map(([type]) => type),
+    ["awaitNews"],
+  );
+});
+
+test("JW2: of two asks the older gets the first change, and the other the next", (t) => {
+  const first = after(asked(1), asked(2), { type: "news.found" });
+  t.deepEqual(first.effects, [["answer", { ask: 1 }]]);
+  t.deepEqual([first.state, first.asks], ["waiting", [2]]);
+  const second = after(asked(1), asked(2), { type: "news.found" }, { type: "news.found" });
+  t.deepEqual(second.effects, [
+    ["stopAwaitingNews", null],
+    ["answer", { ask: 2 }],
+  ]);
+  t.is(second.state, "idle");
+});
+
+test("an ask too many is refused, and the ones before it still wait", (t) => {
+  const asks = Array.from({ length: asksMax + 1 }, (_, at) => asked(at));
+  const crowded = after(...asks);
+  t.deepEqual(crowded.effects, [["refuse", { asks: [asksMax], reason: "crowded" }]]);
+  t.is(crowded.asks.length, asksMax);
+});
+
+for (const [event, reason] of [
+  ["stop.asked", "asked"],
+  ["connection.closed", "closed"],
+] as const) {
+  test(`JW3: at ${event} everything that waits is refused`, (t) => {
+    const stopped = after(asked(1), asked(2), { type: event });
+    t.is(stopped.state, "stopped");
+    t.deepEqual(
+      stopped.effects.filter(([type]) => type !== "stopAwaitingNews"),
+      [
+        ["refuse", { asks: [1, 2], reason }],
+        ["release", null],
+      ],
+    );
+    t.deepEqual(stopped.asks, []);
+  });
+}
+
+test("whoever was woken and answered meanwhile does nothing", (t) => {
+  t.deepEqual(after({ type: "news.found" }).effects, []);
+});
+
+function counted() {
+  const waiters = new Set<() => void>();
+  const counter = { value: 0, told: 0, released: 0, waiters };
+  const news: News<number> = {
+    has: () => counter.value !== counter.told,
+    take: () => (counter.told = counter.value),
+    wait(wake) {
+      waiters.add(wake);
+      return { unsubscribe: () => void waiters.delete(wake) };
+    },
+    release: () => void (counter.released += 1),
+    refusal: (reason) => new Error(reason),
+  };
+  return { counter, news };
+}
+
+test("a watcher answers what is new, coalesced, and nobody is woken while nobody asks", async (t) => {
+  const { env } = testManager();
+  const { counter, news } = counted();
+  const watcher = createJsonWatchers(env).start(news);
+  counter.value = 5;
+  t.is(counter.waiters.size, 0);
+  t.is(await watcher.next(), 5);
+  const next = watcher.next();
+  t.is(counter.waiters.size, 1);
+  counter.value = 7;
+  for (const wake of counter.waiters.values().toArray()) wake();
+  t.is(await next, 7);
+  t.is(counter.waiters.size, 0);
+});
+
+test("woken without news it goes on waiting, and when it is stopped it leaves nothing behind", async (t) => {
+  const { env } = testManager();
+  const { counter, news } = counted();
+  const watcher = createJsonWatchers(env).start(news);
+  const next = watcher.next();
+  for (const wake of counter.waiters.values().toArray()) wake();
+  t.is(counter.waiters.size, 1);
+  watcher.stop();
+  await t.throwsAsync(next, { message: "asked" });
+  await t.throwsAsync(watcher.next(), { message: "asked" });
+  watcher.close();
+  t.is(counter.released, 1);
+  t.is(counter.waiters.size, 0);
+  t.deepEqual([...env.host.ids()], []);
+});
+
+test("what waits when the connection ends is told so", async (t) => {
+  const { env } = testManager();
+  const { news } = counted();
+  const watcher = createJsonWatchers(env).start(news);
+  const next = watcher.next();
+  watcher.close();
+  await t.throwsAsync(next, { message: "closed" });
+});
