@@ -1,10 +1,15 @@
 // Our drivers under a host made with HashiCorp's own plugin library, which is what Nomad's agent is made with.
 import { execFile } from "node:child_process";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
+import { ExecPlugin } from "../../../drivers/exec/plugin.ts";
 import { MockDriver } from "../../../drivers/mock/driver.ts";
 import { objectSpec } from "../../../edges/plugin/server/fields.ts";
 import { mockDriver, packed, protoDir } from "../../fixtures/plugin-launch.ts";
+import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
+import type { Driver } from "../../../edges/plugin/server/index.ts";
 import { goPlugin } from "./subjects.ts";
 
 const go = await goPlugin();
@@ -14,23 +19,49 @@ interface Step {
   readonly value: unknown;
 }
 
-for (const tls of [false, true]) {
-  const title = `a driver of ours runs under a stock plugin host${tls ? " that asks for TLS" : ""}`;
+interface Ours {
+  readonly path: string;
+  readonly driver: Pick<Driver, "config" | "name" | "task">;
+  readonly config: ConfigInput;
+  /** A task that ends with 5. */
+  readonly task: ConfigInput;
+}
+
+const mock: Ours = {
+  path: mockDriver,
+  driver: new MockDriver(),
+  config: {},
+  task: { run_for: "200ms", exit_code: 5 },
+};
+const exec: Ours = {
+  path: join(dirname(mockDriver), "muster-driver-exec"),
+  driver: new ExecPlugin(),
+  config: { state_dir: join(tmpdir(), "muster-test", "exec") },
+  task: { command: "sh", args: ["-c", "sleep 0.2; exit 5"] },
+};
+
+for (const [ours, tls] of [
+  [mock, false],
+  [mock, true],
+  [exec, false],
+] as const) {
+  const { name } = ours.driver;
+  const title = `the driver ${name} of ours runs under a stock plugin host${tls ? " that asks for TLS" : ""}`;
   if (go.kind === "absent") {
     test.skip(`${title}: ${go.reason}`, () => {});
     continue;
   }
   test(title, async (t) => {
-    const { config, task } = new MockDriver();
+    const { config = {}, task } = ours.driver;
     const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
     const { stdout } = await promisify(execFile)(
       go.path,
       [
         "host",
         ...(tls ? ["tls"] : []),
-        mockDriver,
-        hex(packed(objectSpec(config), {})),
-        hex(packed(objectSpec(task), { run_for: "200ms", exit_code: 5 })),
+        ours.path,
+        hex(packed(objectSpec(config), ours.config)),
+        hex(packed(objectSpec(task), ours.task)),
       ],
       { env: { ...process.env, MUSTER_PROTO_DIR: protoDir }, timeout: 60_000 },
     );
@@ -41,7 +72,7 @@ for (const tls of [false, true]) {
         .map((line) => JSON.parse(line) as Step)
         .map(({ step, value }) => [step, value]),
     ) as Readonly<Record<string, Record<string, unknown>>>;
-    t.like(steps["info"], { type: "DRIVER", pluginApiVersions: ["v0.1.0"], name: "mock" });
+    t.like(steps["info"], { type: "DRIVER", pluginApiVersions: ["v0.1.0"], name });
     t.is(steps["schema"] as unknown, true);
     if (!tls) t.is(steps["reattached"] as unknown, true);
     t.like(steps["fingerprint"], { health: "HEALTHY" });
