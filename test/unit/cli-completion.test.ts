@@ -1,5 +1,9 @@
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFile, execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import test from "ava";
 import { readyNode, served } from "../support/served.ts";
 
@@ -74,30 +78,39 @@ function has(shell: string): boolean {
 }
 
 const inBash = has("bash") ? test : test.skip;
+const inFish = has("fish") ? test : test.skip;
+
+/** What a shell prints for the script. Not execFileSync: the manager that is asked lives in this process. */
+async function printed(shell: string, args: readonly string[], script: string, socket: string): Promise<string[]> {
+  const env = { ...process.env, PATH: `${top}bin:${process.env["PATH"]}`, MUSTER_HOST: `unix://${socket}` };
+  const { stdout } = await promisify(execFile)(shell, [...args, "-c", script], { env, encoding: "utf8" });
+  return stdout.trim().split("\n");
+}
 
 inBash("a real bash completes with it", async (t) => {
   const { socket } = await stage(t);
   const script = `
-    PATH=${top}bin:$PATH
     source <(muster completion bash)
     complete -p muster
     COMP_WORDS=(muster service inspect w) COMP_CWORD=3
     _muster
     printf '%s\\n' "\${COMPREPLY[@]}"`;
-  // Not execFileSync: the manager that is asked lives in this process.
-  const { promise, resolve, reject } = Promise.withResolvers<string>();
-  const { execFile } = await import("node:child_process");
-  const env = { ...process.env, MUSTER_HOST: `unix://${socket}` };
-  execFile("bash", ["--norc", "-c", script], { env, encoding: "utf8" }, (error, stdout) =>
-    error === null ? resolve(stdout) : reject(error),
-  );
-  t.deepEqual((await promise).trim().split("\n"), ["complete -F _muster muster", "web", "worker"]);
+  t.deepEqual(await printed("bash", ["--norc"], script, socket), ["complete -F _muster muster", "web", "worker"]);
+});
+
+inFish("a real fish completes with it", async (t) => {
+  const { socket } = await stage(t);
+  const script = `muster completion fish | source; complete -C "muster service inspect w"`;
+  t.deepEqual(await printed("fish", ["--no-config"], script, socket), ["web", "worker"]);
 });
 
 for (const shell of ["bash", "zsh", "fish"]) {
   (has(shell) ? test : test.skip)(`${shell} reads its script without a complaint`, (t) => {
-    const script = execFileSync(`${top}bin/muster`, ["completion", shell], { encoding: "utf8" });
-    const ran = spawnSync(shell, ["-n"], { input: script, encoding: "utf8" });
+    const dir = mkdtempSync(join(tmpdir(), "muster-completion-"));
+    t.teardown(() => rmSync(dir, { recursive: true }));
+    const file = join(dir, "script");
+    writeFileSync(file, execFileSync(`${top}bin/muster`, ["completion", shell]));
+    const ran = spawnSync(shell, ["-n", file], { encoding: "utf8" });
     t.deepEqual([ran.status, ran.stderr], [0, ""]);
   });
 }
