@@ -23,7 +23,15 @@ import {
   type SetDefinition,
 } from "./compile.ts";
 import { endpointMessage, hostEndpointMessage, membersOf, nodeConfig, profilesOf } from "./endpoint.ts";
-import { hostEndpointFact, hostFact, serviceFact, taskEndpoints, type Chosen, type EndpointFact } from "./facts.ts";
+import {
+  hostEndpointFact,
+  hostFact,
+  servedAt,
+  serviceFact,
+  taskEndpoints,
+  type Chosen,
+  type EndpointFact,
+} from "./facts.ts";
 import { emptyState, type NodeState } from "./node-state.ts";
 import { readPolicyObject } from "./objects.ts";
 import { matchesSelector } from "./selector.ts";
@@ -55,8 +63,7 @@ export function clusterFacts({ tasks, services, nodes, resources }: ClusterObjec
     const service = serviceById.get(task.serviceId);
     const own = taskEndpoints(task, service, nodeById.get(task.nodeId));
     endpoints.push(...own);
-    if (service !== undefined)
-      for (const each of own) served.push({ ...serviceFact(service), addresses: each.addresses });
+    if (service !== undefined) for (const each of own) served.push(servedAt(service, each));
   }
   for (const each of objects) {
     if (each.kind !== "HostEndpoint") continue;

@@ -131,7 +131,7 @@ export function taskEndpoints(task: Task, service: Service | undefined, node: No
     const addresses = plainAddresses(attachment);
     if (network === null || addresses.length === 0) continue;
     endpoints.push({
-      id: `${task.id}.${network.id}`,
+      id: `${task.id}/${network.id}`,
       nodeId: task.nodeId,
       taskId: task.id,
       interface: interfaceOf(task.id, network.id),
@@ -159,6 +159,11 @@ export function hostEndpointFact(endpoint: HostEndpoint, node: Node | undefined)
     addresses: endpoint.expectedAddresses,
     ports: [],
   };
+}
+
+/** An endpoint as a place at which its service is. */
+export function servedAt(service: Service, endpoint: EndpointFact): Chosen {
+  return { ...serviceFact(service), addresses: endpoint.addresses };
 }
 
 /** A service's own addresses, for rules that name services. */

@@ -1,0 +1,328 @@
+/**
+ * What one follower of one node was told and has yet to be told. Between two updates changes are merged: only that
+ * something changed is kept, and of sets which members, so a follower that reads slowly makes nothing grow.
+ *
+ * V1: the follower's state after an update is what the node is to know at that moment.
+ * V2: a follower is told of a set, policy or profile only while an endpoint of the node uses it.
+ */
+import { DataplaneSet, DataplaneSetDelta, DataplaneUpdate } from "../../proto/gen/messages.ts";
+import type { CompiledPolicy, CompiledProfile, SetDefinition } from "./compile.ts";
+import {
+  applicable,
+  endpointMessage,
+  hostEndpointMessage,
+  nodeConfig,
+  profilesOf,
+  type TierTable,
+} from "./endpoint.ts";
+import type { EndpointFact } from "./facts.ts";
+import { isEmptyUpdate, policyIdOf } from "./node-state.ts";
+import type { SetTable, SetUser } from "./set-table.ts";
+import type { DataplaneHost } from "../../proto/gen/messages.ts";
+
+/** What of the cluster a view reads; the graph has it. */
+export interface ViewSource {
+  readonly tiers: TierTable;
+  readonly sets: SetTable;
+  readonly hosts: ReadonlyMap<string, DataplaneHost>;
+  endpoint(id: string): EndpointFact | undefined;
+  policy(key: string): CompiledPolicy | undefined;
+  profile(name: string): CompiledProfile | undefined;
+  /** The policies that choose the endpoint. */
+  chosenBy(id: string): readonly CompiledPolicy[];
+}
+
+/** Objects of one sort: which the follower has, and which to look at again. */
+class Told {
+  readonly #has = new Set<string>();
+  readonly #dirty = new Set<string>();
+
+  get isDirty(): boolean {
+    return this.#dirty.size > 0;
+  }
+
+  touch(key: string): void {
+    this.#dirty.add(key);
+  }
+
+  has(key: string): boolean {
+    return this.#has.has(key);
+  }
+
+  willBeWhole(key: string): boolean {
+    return this.#dirty.has(key);
+  }
+
+  /** Each that is to be told, or null where the follower has one that is no more. */
+  drain<Message>(now: (key: string) => Message | undefined, changed: Message[], gone: string[]): void {
+    for (const key of this.#dirty) {
+      const message = now(key);
+      if (message !== undefined) {
+        this.#has.add(key);
+        changed.push(message);
+      } else if (this.#has.delete(key)) {
+        gone.push(key);
+      }
+    }
+    this.#dirty.clear();
+  }
+}
+
+/** What an endpoint uses, to be given back when it uses something else. */
+interface Uses {
+  readonly policies: ReadonlySet<string>;
+  readonly profiles: ReadonlySet<string>;
+}
+
+const nothingUsed: Uses = { policies: new Set(), profiles: new Set() };
+
+export class NodeView implements SetUser {
+  readonly nodeId: string;
+  readonly #source: ViewSource;
+  readonly #onDirty: () => void;
+  readonly #uses = new Map<string, Uses>();
+  readonly #policyUses = new Map<string, number>();
+  readonly #profileUses = new Map<string, number>();
+  /** By id: how many active policies and profiles name the set. */
+  readonly #setUses = new Map<string, number>();
+  /** The sets of what is active, as it was compiled when it was taken into use. */
+  readonly #activeSets = new Map<string, readonly SetDefinition[]>();
+  readonly #touched = new Set<string>();
+  readonly #told = {
+    endpoints: new Told(),
+    hostEndpoints: new Told(),
+    policies: new Told(),
+    profiles: new Told(),
+    sets: new Told(),
+    hosts: new Told(),
+  };
+  readonly #deltas = new Map<string, Map<string, boolean>>();
+  #isNew = true;
+  #isDirty = true;
+
+  constructor(nodeId: string, source: ViewSource, onDirty: () => void) {
+    this.nodeId = nodeId;
+    this.#source = source;
+    this.#onDirty = onDirty;
+    for (const hostname of source.hosts.keys()) this.#told.hosts.touch(hostname);
+  }
+
+  touchEndpoint(id: string): void {
+    this.#touched.add(id);
+    this.#dirty();
+  }
+
+  touchHost(hostname: string): void {
+    this.#told.hosts.touch(hostname);
+    this.#dirty();
+  }
+
+  /** The policy is another one, or none: what it needs changes with it. */
+  touchPolicy(key: string): void {
+    if (!this.#policyUses.has(key)) return;
+    this.#told.policies.touch(key);
+    this.#activate(`policy ${key}`, this.#source.policy(key)?.sets ?? []);
+    this.#dirty();
+  }
+
+  touchProfile(name: string): void {
+    if (!this.#profileUses.has(name)) return;
+    this.#told.profiles.touch(name);
+    this.#activate(`profile ${name}`, this.#source.profile(name)?.sets ?? []);
+    this.#dirty();
+  }
+
+  touchAllEndpoints(): void {
+    for (const id of this.#uses.keys()) this.touchEndpoint(id);
+  }
+
+  memberChanged(setId: string, member: string, isThere: boolean): void {
+    if (!this.#told.sets.has(setId) || this.#told.sets.willBeWhole(setId)) return;
+    let delta = this.#deltas.get(setId);
+    if (delta === undefined) this.#deltas.set(setId, (delta = new Map<string, boolean>()));
+    if (delta.get(member) === !isThere) delta.delete(member);
+    else delta.set(member, isThere);
+    // Longer than the set itself: the set is shorter to say.
+    if (delta.size > 1_000 + (this.#source.sets.get(setId)?.members.size ?? 0)) {
+      this.#deltas.delete(setId);
+      this.#told.sets.touch(setId);
+    }
+    this.#dirty();
+  }
+
+  /** Gives back every set. */
+  close(): void {
+    for (const id of this.#setUses.keys()) this.#source.sets.unuse(id, this);
+  }
+
+  /** V1. What changed since the last time; null when nothing did. The first one begins anew. */
+  take(version: number): DataplaneUpdate | null {
+    if (!this.#isDirty) return null;
+    this.#isDirty = false;
+    this.#settle();
+    const parts = this.#parts();
+    const update = DataplaneUpdate.create({
+      fresh: this.#isNew,
+      inSync: true,
+      version,
+      config: this.#isNew ? nodeConfig() : null,
+      ...parts,
+    });
+    if (!this.#isNew && isEmptyUpdate(update)) return null;
+    this.#isNew = false;
+    return update;
+  }
+
+  #dirty(): void {
+    if (this.#isDirty) return;
+    this.#isDirty = true;
+    this.#onDirty();
+  }
+
+  #settle(): void {
+    for (const id of this.#touched) {
+      const fact = this.#source.endpoint(id);
+      const isOurs = fact !== undefined && fact.nodeId === this.nodeId;
+      const before = this.#uses.get(id) ?? nothingUsed;
+      const after = isOurs ? this.#usesOf(id, fact) : nothingUsed;
+      for (const key of after.policies) if (!before.policies.has(key)) this.#usePolicy(key);
+      for (const name of after.profiles) if (!before.profiles.has(name)) this.#useProfile(name);
+      for (const key of before.policies) if (!after.policies.has(key)) this.#unusePolicy(key);
+      for (const name of before.profiles) if (!after.profiles.has(name)) this.#unuseProfile(name);
+      if (isOurs) this.#uses.set(id, after);
+      else this.#uses.delete(id);
+      this.#told.endpoints.touch(id);
+      this.#told.hostEndpoints.touch(id);
+    }
+    this.#touched.clear();
+  }
+
+  #usesOf(id: string, fact: EndpointFact): Uses {
+    const policies = applicable(fact, this.#source.chosenBy(id)).map(({ key }) => key);
+    return { policies: new Set(policies), profiles: new Set(this.#profilesOf(fact)) };
+  }
+
+  #profilesOf(fact: EndpointFact): readonly string[] {
+    if (fact.isHost) return fact.profiles ?? [];
+    return profilesOf(fact, (name) => this.#source.profile(name) !== undefined);
+  }
+
+  #usePolicy(key: string): void {
+    if (increment(this.#policyUses, key) > 1) return;
+    this.#told.policies.touch(key);
+    this.#activate(`policy ${key}`, this.#source.policy(key)?.sets ?? []);
+  }
+
+  #unusePolicy(key: string): void {
+    if (decrement(this.#policyUses, key) > 0) return;
+    this.#told.policies.touch(key);
+    this.#activate(`policy ${key}`, []);
+  }
+
+  #useProfile(name: string): void {
+    if (increment(this.#profileUses, name) > 1) return;
+    this.#told.profiles.touch(name);
+    this.#activate(`profile ${name}`, this.#source.profile(name)?.sets ?? []);
+  }
+
+  #unuseProfile(name: string): void {
+    if (decrement(this.#profileUses, name) > 0) return;
+    this.#told.profiles.touch(name);
+    this.#activate(`profile ${name}`, []);
+  }
+
+  #activate(user: string, sets: readonly SetDefinition[]): void {
+    const before = this.#activeSets.get(user) ?? [];
+    for (const definition of sets) {
+      if (increment(this.#setUses, definition.id) > 1) continue;
+      // Whole, so nothing that comes from here on is a step.
+      this.#deltas.delete(definition.id);
+      this.#told.sets.touch(definition.id);
+      this.#source.sets.use(definition, this);
+    }
+    for (const { id } of before) {
+      if (decrement(this.#setUses, id) > 0) continue;
+      this.#deltas.delete(id);
+      this.#told.sets.touch(id);
+      this.#source.sets.unuse(id, this);
+    }
+    if (sets.length === 0) this.#activeSets.delete(user);
+    else this.#activeSets.set(user, sets);
+  }
+
+  #parts(): Partial<DataplaneUpdate> {
+    const source = this.#source;
+    const parts = {
+      sets: [] as DataplaneSet[],
+      setDeltas: [] as DataplaneSetDelta[],
+      profiles: [] as CompiledProfile["message"][],
+      policies: [] as CompiledPolicy["message"][],
+      endpoints: [] as ReturnType<typeof endpointMessage>[],
+      hostEndpoints: [] as ReturnType<typeof hostEndpointMessage>[],
+      hosts: [] as DataplaneHost[],
+      removedEndpoints: [] as string[],
+      removedHostEndpoints: [] as string[],
+      removedProfiles: [] as string[],
+      removedSets: [] as string[],
+      removedHosts: [] as string[],
+    };
+    const ofNode = (id: string, isHost: boolean): EndpointFact | undefined => {
+      const fact = source.endpoint(id);
+      return fact?.nodeId === this.nodeId && fact.isHost === isHost ? fact : undefined;
+    };
+    this.#told.sets.drain((id) => this.#wholeSet(id), parts.sets, parts.removedSets);
+    for (const [id, delta] of this.#deltas) {
+      const added = [...delta].filter(([, isThere]) => isThere).map(([member]) => member);
+      const removed = [...delta].filter(([, isThere]) => !isThere).map(([member]) => member);
+      if (delta.size > 0) parts.setDeltas.push(DataplaneSetDelta.create({ id, added, removed }));
+    }
+    this.#deltas.clear();
+    const removedPolicies: string[] = [];
+    this.#told.policies.drain(
+      (key) => (this.#policyUses.has(key) ? source.policy(key)?.message : undefined),
+      parts.policies,
+      removedPolicies,
+    );
+    this.#told.profiles.drain(
+      (name) => (this.#profileUses.has(name) ? source.profile(name)?.message : undefined),
+      parts.profiles,
+      parts.removedProfiles,
+    );
+    this.#told.endpoints.drain(
+      (id) => {
+        const fact = ofNode(id, false);
+        return fact && endpointMessage(fact, source.chosenBy(id), this.#profilesOf(fact), source.tiers);
+      },
+      parts.endpoints,
+      parts.removedEndpoints,
+    );
+    this.#told.hostEndpoints.drain(
+      (id) => {
+        const fact = ofNode(id, true);
+        return fact && hostEndpointMessage(fact, source.chosenBy(id), source.tiers);
+      },
+      parts.hostEndpoints,
+      parts.removedHostEndpoints,
+    );
+    this.#told.hosts.drain((hostname) => source.hosts.get(hostname), parts.hosts, parts.removedHosts);
+    return { ...parts, removedPolicies: removedPolicies.map(policyIdOf) };
+  }
+
+  #wholeSet(id: string): DataplaneSet | undefined {
+    const set = this.#setUses.has(id) ? this.#source.sets.get(id) : undefined;
+    return set && DataplaneSet.create({ id, type: set.definition.type, members: [...set.members.keys()] });
+  }
+}
+
+function increment(counts: Map<string, number>, key: string): number {
+  const count = (counts.get(key) ?? 0) + 1;
+  counts.set(key, count);
+  return count;
+}
+
+function decrement(counts: Map<string, number>, key: string): number {
+  const count = (counts.get(key) ?? 0) - 1;
+  if (count > 0) counts.set(key, count);
+  else counts.delete(key);
+  return count;
+}
