@@ -11,7 +11,7 @@ import { newTask, taskTemplate } from "../machines/new-task.ts";
 import { rebalanceMachine, type RebalanceEvent } from "../machines/rebalance.ts";
 import { planRound, type Candidate, type RoundMove } from "../machines/rebalancing/round.ts";
 import { incidentOf, lastNodeChangeMs, settlingOf, type ClusterView, type Hold } from "../machines/rebalancing/hold.ts";
-import { movedFrom, openMove, spentMoves, steadyLoads } from "../machines/rebalancing/moves.ts";
+import { areSettling, movedFrom, openMove, spentMoves, steadyLoads } from "../machines/rebalancing/moves.ts";
 import { judgeService } from "../machines/rebalancing/service.ts";
 import { isRebalanced, rebalanceLabels, settingsOf, type RebalanceSettings } from "../machines/rebalancing/settings.ts";
 import { WhatIf } from "../machines/scheduling/what-if.ts";
@@ -180,7 +180,8 @@ export function startRebalance(env: Environment): Rebalance {
   function lookAtServices(nowMs: number, budget: number): number | null {
     if (isStale && nowMs - lookedAtAllMs >= staleLookMs) balanced.clear();
     if (balanced.size === 0) {
-      isStale = false;
+      // Those of other services that are not steady yet will weigh once they are.
+      isStale = areSettling(store.all("task"), settings, nowMs);
       lookedAtAllMs = nowMs;
     }
     let againMs: number | null = isStale ? lookedAtAllMs + staleLookMs : null;

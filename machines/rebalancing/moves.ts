@@ -81,6 +81,22 @@ export function spentMoves(
   return { spent, untilMs };
 }
 
+function isSteady(task: Task, settings: RebalanceSettings, nowMs: number): boolean {
+  if (movedFrom(task) !== "") return true;
+  return (
+    observedState(task) === TaskState.RUNNING && untilAfter(runningSinceMs(task), settings.settleMs, nowMs) === null
+  );
+}
+
+/** Whether some tasks may yet come to stay where they are, which nobody tells when it is so. */
+export function areSettling(tasks: Iterable<Task>, settings: RebalanceSettings, nowMs: number): boolean {
+  for (const task of tasks) {
+    const isPlaced = task.nodeId !== "" && isWanted(task) && !isEnded(observedState(task));
+    if (isPlaced && !isSteady(task, settings, nowMs)) return true;
+  }
+  return false;
+}
+
 /**
  * Tasks that are there to stay, by node id: those that have run for the settling time, and those that moves made, which
  * count from the start, or the next round would not see what the last one has done.
@@ -88,12 +104,8 @@ export function spentMoves(
 export function steadyLoads(tasks: Iterable<Task>, settings: RebalanceSettings, nowMs: number): Map<string, number> {
   const loads = new Map<string, number>();
   for (const task of tasks) {
-    const state = observedState(task);
-    if (task.nodeId === "" || !isWanted(task) || isEnded(state)) continue;
-    const isSteady =
-      movedFrom(task) !== "" ||
-      (state === TaskState.RUNNING && untilAfter(runningSinceMs(task), settings.settleMs, nowMs) === null);
-    if (isSteady) loads.set(task.nodeId, (loads.get(task.nodeId) ?? 0) + 1);
+    if (task.nodeId === "" || !isWanted(task) || isEnded(observedState(task))) continue;
+    if (isSteady(task, settings, nowMs)) loads.set(task.nodeId, (loads.get(task.nodeId) ?? 0) + 1);
   }
   return loads;
 }

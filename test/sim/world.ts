@@ -53,8 +53,8 @@ import { Workload } from "./workload.ts";
 
 /** Virtual time in which the first manager must have founded the cluster. */
 const foundingMsMax = 60_000;
-/** Virtual time without progress after which a healed cluster counts as stuck. */
-const stuckMs = 60_000;
+/** Virtual time without progress after which a healed cluster counts as stuck: what looks again by itself does so each 60 s. */
+const stuckMs = 90_000;
 /** A healed cluster that still moves after this virtual time never rests. */
 const restlessMs = 600_000;
 /** Records: so few that managers which start anew load a snapshot. */

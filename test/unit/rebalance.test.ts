@@ -8,6 +8,7 @@ import {
   Duration,
   NodeStatus,
   NodeStatus_State,
+  Placement,
   PlanRebalanceRequest,
   ReplicatedService,
   ServiceSpec,
@@ -230,6 +231,22 @@ test("single tasks of many services move for the sake of the nodes' own loads", 
   await cluster.run(20 * minute);
   const all = ["a", "b", "c", "d"].flatMap((id) => running(cluster, id)).map(({ nodeId }) => nodeId);
   t.deepEqual(all.toSorted(), ["n1", "n1", "n2", "n2"]);
+});
+
+test("what other services have put on a node weighs once it has stayed there, though nobody tells when", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  cluster.seed("cluster", on());
+  for (const id of ["a", "b", "c", "d"]) await cluster.addService(id, 1);
+  await cluster.run(10 * minute);
+  const off = { annotations: Annotations.create({ name: "pinned", labels: { "muster.rebalance": "off" } }) };
+  const placement = Placement.create({ constraints: ["node.id == n1"] });
+  await cluster.addService("pinned", 4, { placement }, off);
+  await cluster.run(10 * minute);
+  t.deepEqual(counts(cluster, "pinned"), { n1: 4 });
+  t.deepEqual(
+    ["a", "b", "c", "d"].flatMap((id) => running(cluster, id)).map(({ nodeId }) => nodeId),
+    ["n2", "n2", "n2", "n2"],
+  );
 });
 
 test("a move and a scaling in the same moment leave each slot one task", async (t) => {
