@@ -10,9 +10,11 @@ import {
   DispatcherService,
   HeartbeatRequest,
   ListenSubscriptionsRequest,
+  ListenTaskCallsRequest,
   LogBrokerService,
   NodeDescription,
   SessionRequest,
+  TaskCallsService,
   TasksRequest,
   UpdateTaskStatusRequest,
   UpdateTaskStatusRequest_TaskStatusUpdate,
@@ -24,6 +26,7 @@ import {
 import { assert } from "../runtime/assert.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { Status, type RpcChannel, type RpcError } from "../runtime/rpc.ts";
+import type { AgentCalls } from "./agent-calls.ts";
 import type { AgentLogs } from "./agent-logs.ts";
 import type { ManagerList } from "./agent-managers.ts";
 import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
@@ -43,6 +46,7 @@ export interface SessionOptions {
   readonly reports: StatusReports;
   readonly volumes: NodeVolumes;
   readonly logs: AgentLogs;
+  readonly calls: AgentCalls;
   /** The newest certificate, key and root. */
   readonly identity: () => TlsMaterial;
   readonly describe: () => NodeDescription;
@@ -192,6 +196,16 @@ export class SessionActor {
       },
     );
     link.streams.push(subscriptions);
+    const questions = channel.serverStream(TaskCallsService.methods.Listen, ListenTaskCallsRequest.create(), {
+      onMessage: (question) => {
+        if (!link.isClosed) this.#options.calls.hear(channel, question);
+      },
+      onEnd: (error) => {
+        // SwarmKit's managers do not know it.
+        if (error?.code !== Status.UNIMPLEMENTED) this.#fail(link, ended("questions", error));
+      },
+    });
+    link.streams.push(questions);
     this.#options.reports.attach((taskId, status, traceparent) => {
       const update = UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status });
       return channel.unary(
@@ -291,6 +305,7 @@ export class SessionActor {
     this.#options.reports.detach();
     this.#options.volumes.detach();
     this.#options.logs.detach();
+    this.#options.calls.detach();
     this.#options.managers.observe(link.manager, sessionEndWeight);
     for (const stream of link.streams) stream.cancel();
     link.channel?.close();

@@ -12,6 +12,7 @@ import {
 } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { traceparentLabel, traceparentOf } from "../runtime/telemetry/tracing.ts";
+import type { CallTarget } from "./agent-calls.ts";
 import type { AgentDrivers } from "./agent-drivers.ts";
 import type { LogSource } from "./agent-logs.ts";
 import type { AgentPorts, Content, DriverTask, TaskDriver, TaskVolume } from "./agent-ports.ts";
@@ -79,6 +80,16 @@ export class TaskActor {
         this.#driver?.output?.(id, { ...request, isOver: () => this.#isStopped || this.state > TaskState.RUNNING }) ??
         null,
     };
+  }
+
+  /** Where its driver is asked to do something with it. */
+  get callable(): CallTarget {
+    const driver = this.#options.drivers.pluginOf(this.#task);
+    if (driver === null) return { reason: "the task does not run on a driver plugin: nothing can be asked of it" };
+    const running = driver.running(this.#task.id);
+    if (running === null) return { reason: `task ${this.#task.id} does not run` };
+    if (running.client === null) return { reason: `driver ${driver.kind} does not run just now` };
+    return { client: running.client, driverTaskId: running.taskId };
   }
 
   /** Null while no driver of this node runs such tasks. */

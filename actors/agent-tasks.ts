@@ -14,6 +14,7 @@ import { Task, TaskState, type AssignmentsMessage, type Config, type Secret } fr
 import { isSubjectToken } from "../runtime/ids.ts";
 import { taskRecords, TaskActor, type TaskOptions } from "./agent-task.ts";
 import type { AgentDrivers } from "./agent-drivers.ts";
+import type { CallTarget } from "./agent-calls.ts";
 import type { AgentPorts } from "./agent-ports.ts";
 import type { LogSource } from "./agent-logs.ts";
 import type { StatusReports } from "./agent-reports.ts";
@@ -106,6 +107,12 @@ export class AgentTasks {
   sources(): readonly LogSource[] {
     const leaving = [...this.#leaving.values()].map(({ actor }) => actor);
     return [...this.#actors.values(), ...leaving].map(({ source }) => source);
+  }
+
+  /** Where a task's driver is asked to do something with it. */
+  callable(taskId: string): CallTarget {
+    const actor = this.#actors.get(taskId);
+    return actor === undefined ? { reason: `this node does not have task ${taskId}` } : actor.callable;
   }
 
   /** Stops and forgets every task; resolves when nothing of any is left. */

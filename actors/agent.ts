@@ -22,6 +22,7 @@ import {
   type TaskState,
 } from "../proto/gen/messages.ts";
 import { CertificateActor } from "./agent-certificate.ts";
+import { AgentCalls } from "./agent-calls.ts";
 import { AgentDrivers } from "./agent-drivers.ts";
 import { AgentLogs } from "./agent-logs.ts";
 import { ManagerList } from "./agent-managers.ts";
@@ -122,6 +123,7 @@ class NodeAgent implements Agent {
         reports: this.#reports,
         volumes: this.#tasks.volumes,
         logs: this.#logs,
+        calls: new AgentCalls(options, (taskId) => this.#tasks.callable(taskId)),
         identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
         describe: () => this.#describe(),
         onMessage: (message) => this.#sessionMessage(message),

@@ -14,6 +14,8 @@ import {
   type HealthService,
   type NodeCAService,
   type OperatorService,
+  type TaskAccessService,
+  type TaskCallsService,
   type ResourceAllocatorService,
   type WatchService,
 } from "../proto/gen/messages.ts";
@@ -50,6 +52,7 @@ import { startKeyManager } from "./key-manager.ts";
 import { answerQuestions, askLeader, type LeaderKnowledge } from "./leader-questions.ts";
 import { startLeadership, type Leadership } from "./leadership.ts";
 import { createLogBroker } from "./log-broker.ts";
+import { createTaskCalls } from "./task-calls.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "./node-watch.ts";
 import { createOperator } from "./operator.ts";
@@ -103,6 +106,8 @@ export interface ManagerServices {
   readonly dispatcher: ServiceHandlers<typeof DispatcherService>;
   readonly logBroker: ServiceHandlers<typeof LogBrokerLines>;
   readonly logs: ServiceHandlers<typeof LogsLines>;
+  readonly taskAccess: ServiceHandlers<typeof TaskAccessService>;
+  readonly taskCalls: ServiceHandlers<typeof TaskCallsService>;
   readonly health: ServiceHandlers<typeof HealthService>;
   readonly control: ServiceHandlers<typeof ControlService>;
   readonly watch: ServiceHandlers<typeof WatchService>;
@@ -229,6 +234,7 @@ export function startManager(parts: ManagerParts): Manager {
   void leadership.follower.caughtUp().then(() => membership.look());
   const keyFetch = startKeyFetch(environment, keys);
   const logBroker = createLogBroker(environment);
+  const taskCalls = createTaskCalls(environment);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority, {
     onUnlockKeyGiven: (unlockKey) => {
@@ -269,6 +275,7 @@ export function startManager(parts: ManagerParts): Manager {
     dispatcher,
     ca,
     logBroker,
+    taskCalls,
     watch,
     history,
   ];
@@ -284,6 +291,8 @@ export function startManager(parts: ManagerParts): Manager {
       dispatcher: dispatcher.handlers,
       logBroker: logBroker.handlers,
       logs: logBroker.logs,
+      taskAccess: taskCalls.access,
+      taskCalls: taskCalls.handlers,
       health: createHealth(environment, () => progress.isHealthy()).handlers,
       control: createControl(environment, controlSources).handlers,
       watch: watch.handlers,

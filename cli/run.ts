@@ -2,7 +2,7 @@
 import { RpcError, Status } from "../runtime/rpc.ts";
 import { commandOf, UsageError } from "./command.ts";
 import type { Shell } from "./shell.ts";
-import { UserError } from "./user-error.ts";
+import { CommandEnded, UserError } from "./user-error.ts";
 import { verbs, type Verb } from "./verbs.ts";
 
 function isHelp(arg: string | undefined): boolean {
@@ -60,6 +60,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     await dispatch(args, shell);
     return 0;
   } catch (error) {
+    if (error instanceof CommandEnded) return error.status;
     const sentence = sentenceFor(error);
     if (sentence === null) throw error;
     shell.remark(`muster: ${sentence}`);

@@ -1,10 +1,13 @@
-/** `muster task`: ls, inspect. */
+/** `muster task`: ls and inspect here; logs, exec, stats and signal are in files of their own. */
 import { taskObject } from "../edges/engine-api/objects/index.ts";
 import { ListTasksRequest_Filters, Task, TaskState } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
 import { findNode, findService, findTask, listTasks, withManager, type ManagerClient } from "./manager-client.ts";
 import { inspectEach } from "./operands.ts";
+import { logs } from "./service-logs.ts";
 import { printListing } from "./table.ts";
+import { exec } from "./task-exec.ts";
+import { signal, stats } from "./task-stats.ts";
 import { desiredStates, taskListing } from "./task-table.ts";
 
 /** `service=web`, `node=n1`, `desired-state=running`, each as often as wanted. */
@@ -62,4 +65,4 @@ const inspect = command({
     }),
 });
 
-export const commands: Readonly<Record<string, Command>> = { ls, inspect };
+export const commands: Readonly<Record<string, Command>> = { ls, inspect, logs, exec, stats, signal };

@@ -2,3 +2,13 @@
 export class UserError extends Error {
   override readonly name = "UserError";
 }
+
+/** A command that ran elsewhere has ended with this status, and so does ours; it has said itself what there is to say. */
+export class CommandEnded extends Error {
+  override readonly name = "CommandEnded";
+  readonly status: number;
+  constructor(status: number) {
+    super(`it ended with status ${status}`);
+    this.status = status;
+  }
+}

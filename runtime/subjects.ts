@@ -50,6 +50,23 @@ export function parseLogsDelivered(subject: string): string | null {
   return parseBetween(subject, managerOutputPrefix, ".logs");
 }
 
+// muster.v1.cmd.node.<nodeId>.task — TaskQuestion → TaskQuestionReply, to the manager at which the node listens
+const nodeCommandPrefix = "muster.v1.cmd.node.";
+export function taskQuestion(nodeId: string): string {
+  return `${nodeCommandPrefix}${token(nodeId)}.task`;
+}
+export function parseTaskQuestion(subject: string): string | null {
+  return parseBetween(subject, nodeCommandPrefix, ".task");
+}
+
+// muster.v1.out.manager.<managerId>.task — TaskAnswerDelivery → TaskAnswerDeliveryReply, to the manager that was asked
+export function taskAnswered(managerId: string): string {
+  return `${managerOutputPrefix}${token(managerId)}.task`;
+}
+export function parseTaskAnswered(subject: string): string | null {
+  return parseBetween(subject, managerOutputPrefix, ".task");
+}
+
 // muster.v1.log — LogRecord, in the log stream only
 export const log = "muster.v1.log";
 

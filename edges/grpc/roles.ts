@@ -18,6 +18,8 @@ import {
   OperatorService,
   RaftMembershipService,
   ResourceAllocatorService,
+  TaskAccessService,
+  TaskCallsService,
   UsersService,
   WatchService,
 } from "../../proto/gen/messages.ts";
@@ -48,6 +50,8 @@ const logBroker: Rows<typeof LogBrokerService> = {
   ListenSubscriptions: "worker-or-manager",
   PublishLogs: "worker-or-manager",
 };
+
+const taskCalls: Rows<typeof TaskCallsService> = { Listen: "worker-or-manager", Answer: "worker-or-manager" };
 
 const resourceAllocator: Rows<typeof ResourceAllocatorService> = {
   AttachNetwork: "worker-or-manager",
@@ -91,6 +95,8 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(WatchService, watch),
   ...byPath(ControlService, managersOnly(ControlService)),
   ...byPath(OperatorService, managersOnly(OperatorService)),
+  ...byPath(TaskAccessService, managersOnly(TaskAccessService)),
+  ...byPath(TaskCallsService, taskCalls),
   ...byPath(UsersService, managersOnly(UsersService)),
 ]);
 

@@ -7,6 +7,8 @@ import { startAgent, startManager, type TestAgent, type TestManager } from "../f
 import { commandOf, kill, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
+const execDriver = join(mockDriver, "../muster-driver-exec");
+
 interface Row {
   readonly ID: string;
   readonly CurrentState: string;
@@ -83,18 +85,37 @@ test.serial("a driver that is not well takes its node out of the choice, and why
 });
 
 test.serial("what a task writes is read with its logs, also what came while the agent was dead", async (t) => {
-  const execDriver = join(mockDriver, "../muster-driver-exec");
   const { agent, manager } = await world(t, "--driver", `exec=${execDriver}`);
-  const script = 'echo "to $NOMAD_TASK_NAME"; echo err >&2; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; echo tick $i; done';
+  const script = 'echo "to $NOMAD_TASK_NAME"; echo err >&2; for i in 1 2 3 4; do sleep 1; echo tick $i; done';
   const config = JSON.stringify({ command: "/bin/sh", args: ["-c", `${script}; sleep 1000`] });
-  await manager.muster("service", "create", "-d", "--name", "says", "--driver", "exec", "--driver-config", config);
-  const logs = (): Promise<string> => manager.muster("service", "logs", "--raw", "says");
+  const quick = ["--stop-signal", "SIGKILL", "--restart-delay", "0s"];
+  const create = ["service", "create", "-d", "--name", "says", "--driver", "exec", "--driver-config", config];
+  await manager.muster(...create, ...quick);
+  const logs = (): Promise<string> => manager.muster("task", "logs", "--raw", "says.1");
   await until("the first lines", async () => /to says\n/.test(await logs()));
   await agent.process.end("SIGKILL");
-  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  await new Promise((resolve) => setTimeout(resolve, 3_000));
   agent.process.start();
-  await until("all lines", async () => /tick 9/.test(await logs()));
-  for (const i of [1, 2, 3, 4, 5, 6, 7, 8, 9]) t.regex(await logs(), new RegExp(`tick ${i}\\b`));
+  await until("all lines", async () => /tick 4/.test(await logs()));
+  for (const i of [1, 2, 3, 4]) t.regex(await logs(), new RegExp(`tick ${i}\\b`));
   await manager.muster("service", "rm", "says");
   await until("nothing to be left", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
+});
+
+test.serial("a command runs in a task, which is looked at and sent a signal", async (t) => {
+  const { manager } = await world(t, "--driver", `exec=${execDriver}`);
+  const config = JSON.stringify({ command: "sleep", args: ["1000"] });
+  await manager.muster("service", "create", "--name", "says", "--driver", "exec", "--driver-config", config);
+  const task = (...words: string[]): Promise<string> => manager.muster("task", ...words);
+  t.is(await task("exec", "says.1", "sh", "-c", "cat; echo in $NOMAD_JOB_NAME"), "in says");
+  const failed = await t.throwsAsync<Error & { code?: number; stderr?: string }>(
+    task("exec", "says.1", "sh", "-c", "echo wrong >&2; exit 41"),
+  );
+  t.is(failed?.code, 41);
+  t.is(failed?.stderr, "wrong\n");
+  t.regex(await task("stats", "--no-stream", "says.1"), /^TASK .*\n\S+ +\d+\.\d+% +\S+/);
+  const [before] = await tasksOf(manager, "says");
+  await task("signal", "-s", "KILL", "says.1");
+  await until("the task's successor", async () => (await tasksOf(manager, "says"))[0]?.ID !== before?.ID);
+  t.true((await tasksOf(manager, "says")).some(({ Error }) => /SIGKILL/.test(Error)));
 });

@@ -7,6 +7,8 @@ test("every builder of a subject is undone by its parser", (t) => {
     t.is(subjects.parseManagerBeat(subjects.managerBeat(id)), id);
     t.is(subjects.parseLogsHeld(subjects.logsHeld(id)), id);
     t.is(subjects.parseLogsDelivered(subjects.logsDelivered(id)), id);
+    t.is(subjects.parseTaskQuestion(subjects.taskQuestion(id)), id);
+    t.is(subjects.parseTaskAnswered(subjects.taskAnswered(id)), id);
     t.deepEqual(subjects.parseInspect(subjects.inspect(id, "session/n1")), { nodeId: id, actorId: "session/n1" });
     t.deepEqual(subjects.parseInspect(subjects.inspect(id, "dispatcher")), { nodeId: id, actorId: "dispatcher" });
   }
@@ -27,6 +29,8 @@ test("a parser answers null for another's subject", (t) => {
     t.is(subjects.parseManagerBeat(subject), null);
     t.is(subjects.parseLogsHeld(subject), null);
     t.is(subjects.parseLogsDelivered(subject), null);
+    t.is(subjects.parseTaskQuestion(subject), null);
+    t.is(subjects.parseTaskAnswered(subject), null);
     t.is(subjects.parseInspect(subject), null);
   }
 });
@@ -59,6 +63,8 @@ test("every subject has Muster's shape, in lower case and without two the same",
     subjects.logsAnnounced,
     subjects.logsHeld("x"),
     subjects.logsDelivered("x"),
+    subjects.taskQuestion("x"),
+    subjects.taskAnswered("x"),
     subjects.log,
     subjects.inspect("x", "y/z"),
   ];

@@ -1,0 +1,139 @@
+/** Hosts the chart of one call of a running task, at the manager that was asked: passes its answers on. Bytes: beside the chart. */
+import { taskCallMachine, type TaskCallEvent, type TaskCallFailure } from "../machines/task-call.ts";
+import { TaskAnswer, TaskQuestion, type TaskCallRequest, type TaskInput } from "../proto/gen/messages.ts";
+import type { HostedActor } from "../runtime/host.ts";
+import { RpcError, Status, type Sink } from "../runtime/rpc.ts";
+import type { Environment } from "./environment.ts";
+import { hosted, type Owner } from "./hosted.ts";
+
+/** What may wait for whoever asked, in bytes, beside one message: then the node is asked to wait. */
+const waitingBytesMax = 256 * 1024;
+
+export type QuestionOutcome = "known" | "unknown" | "unsure";
+export type AnswerVerdict = "taken" | "full" | "gone";
+
+export interface TaskCallOptions {
+  readonly id: string;
+  readonly nodeId: string;
+  readonly request: TaskCallRequest;
+  readonly sink: Sink<TaskAnswer>;
+  /** Passes a question on to the manager that has the node. */
+  readonly ask: (nodeId: string, question: TaskQuestion) => Promise<QuestionOutcome>;
+  readonly onOver: (call: TaskCall) => void;
+}
+
+const machine = hosted(taskCallMachine, ["ask", "lookForPulse", "cancel", "fail", "forget"]);
+
+export class TaskCall {
+  readonly #env: Environment;
+  readonly #options: TaskCallOptions;
+  readonly #actor: HostedActor<typeof taskCallMachine>;
+  /** The newest answer and the newest input that went through; C1: an answer that comes twice counts once. */
+  #answered = 0;
+  #taken = 0;
+  #isOver = false;
+  #inputs: { readonly number: number; readonly done: PromiseWithResolvers<void> }[] = [];
+
+  constructor(env: Environment, options: TaskCallOptions) {
+    this.#env = env;
+    this.#options = options;
+    options.sink.write(TaskAnswer.create({ callId: options.id }));
+    this.#actor = machine.start(env.host, `task-call/${options.id}`, { callId: options.id }, this.#owner());
+  }
+
+  get id(): string {
+    return this.#options.id;
+  }
+
+  get nodeId(): string {
+    return this.#options.nodeId;
+  }
+
+  send(event: TaskCallEvent): void {
+    this.#actor.actor.send(event);
+  }
+
+  take(answer: TaskAnswer): AnswerVerdict {
+    if (this.#isOver) return "gone";
+    const { end, number, stats, stderr, stdout, taken } = answer;
+    if (number <= this.#answered) return "taken";
+    const { sink } = this.#options;
+    if (sink.bufferedBytes() > waitingBytesMax) return "full";
+    this.#answered = number;
+    if (taken > this.#taken) this.#tookInput(taken);
+    if (stdout.length + stderr.length + stats.length > 0 || end !== null) sink.write(answer);
+    if (end !== null) {
+      this.#close(end.status === Status.OK ? null : new RpcError(end.status as Status, end.message));
+      this.send({ type: "answers.ended" });
+    }
+    return "taken";
+  }
+
+  /** Resolves when the driver has it. */
+  async input(input: TaskInput): Promise<void> {
+    if (this.#isOver) throw new RpcError(Status.NOT_FOUND, "the call has ended");
+    if (input.number <= this.#taken) return;
+    const done = Promise.withResolvers<void>();
+    this.#inputs.push({ number: input.number, done });
+    const outcome = await this.#ask({ input });
+    if (outcome !== "known") throw new RpcError(Status.UNAVAILABLE, "the task's node cannot be reached");
+    await done.promise;
+  }
+
+  /** The manager ends. */
+  stop(): void {
+    this.#close(new RpcError(Status.UNAVAILABLE, "the manager ends"));
+    this.#actor.stop();
+  }
+
+  #tookInput(taken: number): void {
+    this.#taken = taken;
+    const waiting = this.#inputs;
+    this.#inputs = waiting.filter(({ number }) => number > taken);
+    for (const { done, number } of waiting) if (number <= taken) done.resolve();
+  }
+
+  #close(error: RpcError | null): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#options.sink.end(error ?? undefined);
+    for (const { done } of this.#inputs) done.resolve();
+    this.#inputs = [];
+  }
+
+  #ask(question: Partial<TaskQuestion>): Promise<QuestionOutcome> {
+    const { ask, id, nodeId } = this.#options;
+    return ask(nodeId, TaskQuestion.create({ callId: id, home: this.#env.managerId, ...question }));
+  }
+
+  #owner(): Owner {
+    return {
+      effects: {
+        ask: () =>
+          void this.#ask({ request: this.#options.request }).then((outcome) => {
+            // Whether it arrived is found out by the pulse.
+            this.send({ type: outcome === "unknown" ? "node.missing" : "node.asked" });
+          }),
+        lookForPulse: () =>
+          void this.#ask({ ping: true }).then((outcome) =>
+            this.send({ type: outcome === "known" ? "pulse.heard" : "pulse.missed" }),
+          ),
+        cancel: () => void this.#ask({ cancel: true }),
+        fail: ({ failure }: { failure: TaskCallFailure }) =>
+          this.#close(new RpcError(Status.UNAVAILABLE, failures[failure])),
+        forget: () => {
+          this.#close(new RpcError(Status.CANCELLED, "whoever asked has left"));
+          this.#env.clock.soon(() => {
+            this.#actor.stop();
+            this.#options.onOver(this);
+          });
+        },
+      },
+    };
+  }
+}
+
+const failures: Readonly<Record<TaskCallFailure, string>> = {
+  unreachable: "the task's node does not listen to any manager, or its agent does not run tasks by drivers",
+  lost: "the task's node was lost while it answered",
+};

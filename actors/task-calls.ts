@@ -1,0 +1,200 @@
+/**
+ * The TaskAccess and TaskCalls services, on every manager: who asks here has its call here (`TaskCall`), and the nodes that
+ * listen here are asked for whichever manager was asked. Between managers questions and answers are requests on the bus.
+ *
+ * TC1: an answer that nobody reads stops its node: its delivery is tried again until it is taken, and until then HTTP/2 keeps
+ *      the node from sending more of that call.
+ */
+import { taskCallTimes } from "../machines/task-call.ts";
+import {
+  TaskAnswerDelivery,
+  TaskAnswerDeliveryReply,
+  TaskAnswerResponse,
+  TaskAnswerVerdict as Verdict,
+  TaskInputResponse,
+  TaskQuestion,
+  TaskQuestionReply,
+  TaskState,
+  type TaskAccessService,
+  type TaskAnswer,
+  type TaskCallRequest,
+  type TaskCallsService,
+} from "../proto/gen/messages.ts";
+import { isSubjectToken, newId } from "../runtime/ids.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../runtime/rpc.ts";
+import * as subjects from "../runtime/subjects.ts";
+import type { Environment, Running } from "./environment.ts";
+import { TaskCall, type AnswerVerdict, type QuestionOutcome } from "./task-call.ts";
+
+/** Calls that were asked of one manager and are under way. */
+const callsMax = 1_000;
+/** Bytes of an input, and of an answer's output; a NATS message has room for more. */
+const inputBytesMax = 64 * 1024;
+/** Milliseconds that a manager may take to answer a delivery, and between two deliveries of what was not taken. */
+const deliveryTimeoutMs = 2_000;
+const fullMs = 20;
+
+interface Listener {
+  readonly sink: Sink<TaskQuestion>;
+  /** Calls that the node was asked, each with the manager that was. */
+  readonly calls: Map<string, string>;
+}
+
+export interface TaskCalls extends Running {
+  readonly access: ServiceHandlers<typeof TaskAccessService>;
+  readonly handlers: ServiceHandlers<typeof TaskCallsService>;
+}
+
+const verdicts: Readonly<Record<AnswerVerdict, Verdict>> = {
+  taken: Verdict.TASK_ANSWER_TAKEN,
+  full: Verdict.TASK_ANSWER_FULL,
+  gone: Verdict.TASK_ANSWER_GONE,
+};
+
+export function createTaskCalls(env: Environment): TaskCalls {
+  const ids = env.random.fork("task-calls");
+  const calls = new Map<string, TaskCall>();
+  const listeners = new Map<string, Listener>();
+  const { bus, clock, managerId, store } = env;
+
+  async function ask(nodeId: string, question: TaskQuestion): Promise<QuestionOutcome> {
+    const timeoutMs = taskCallTimes.askTimeoutMs;
+    const outcome = await bus.request(subjects.taskQuestion(nodeId), TaskQuestion.encode(question), { timeoutMs });
+    if (outcome.kind === "no-responders") return "unknown";
+    if (outcome.kind !== "reply") return "unsure";
+    return TaskQuestionReply.decode(outcome.data).known ? "known" : "unknown";
+  }
+
+  function nodeOf({ exec, signal, stats, taskId }: TaskCallRequest): string {
+    if ([exec, signal, stats].filter((each) => each !== null).length !== 1)
+      throw new RpcError(Status.INVALID_ARGUMENT, "a call of a task is one of exec, signal and stats");
+    if (exec !== null && exec.command.length === 0)
+      throw new RpcError(Status.INVALID_ARGUMENT, "a command is required");
+    if (signal !== null && signal.name === "") throw new RpcError(Status.INVALID_ARGUMENT, "a signal is required");
+    if (stats !== null && stats.intervalMs < 100)
+      throw new RpcError(Status.INVALID_ARGUMENT, "samples are at least 100 ms apart");
+    const task = store.get("task", taskId);
+    if (task === undefined) throw new RpcError(Status.NOT_FOUND, `task ${taskId} not found`);
+    if (task.status?.state !== TaskState.RUNNING || !isSubjectToken(task.nodeId))
+      throw new RpcError(Status.FAILED_PRECONDITION, `task ${taskId} does not run`);
+    return task.nodeId;
+  }
+
+  function begin(request: TaskCallRequest, sink: Sink<TaskAnswer>, { signal }: CallContext): void {
+    const nodeId = nodeOf(request);
+    if (calls.size >= callsMax)
+      throw new RpcError(Status.RESOURCE_EXHAUSTED, `this manager serves ${callsMax} calls of tasks already`);
+    const id = newId(ids);
+    const call = new TaskCall(env, { id, nodeId, request, sink, ask, onOver: () => calls.delete(id) });
+    calls.set(id, call);
+    const onAbort = (): void => call.send({ type: "caller.left" });
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+  }
+
+  function listen(sink: Sink<TaskQuestion>, call: CallContext): void {
+    const nodeId = callerOf(call);
+    // The newest stream counts: the one before is of a session that is over.
+    listeners.get(nodeId)?.sink.end(new RpcError(Status.ABORTED, "another stream of this node has come"));
+    const listener: Listener = { sink, calls: new Map() };
+    listeners.set(nodeId, listener);
+    const subscription = bus.subscribe(subjects.taskQuestion(nodeId), (message) => {
+      const known = passOn(listener, TaskQuestion.decode(message.data));
+      message.respond(TaskQuestionReply.encode(TaskQuestionReply.create({ known })));
+    });
+    const end = (): void => {
+      subscription.unsubscribe();
+      if (listeners.get(nodeId) === listener) listeners.delete(nodeId);
+    };
+    if (call.signal.aborted) end();
+    else call.signal.addEventListener("abort", end, { once: true });
+  }
+
+  function passOn(listener: Listener, question: TaskQuestion): boolean {
+    const { callId, home, ping, request } = question;
+    if (request !== null) listener.calls.set(callId, home);
+    else if (!listener.calls.has(callId)) return false;
+    if (!ping) listener.sink.write(question);
+    return true;
+  }
+
+  async function answer(answers: AsyncIterable<TaskAnswer>, nodeId: string): Promise<void> {
+    const listener = listeners.get(nodeId);
+    let callId = "";
+    try {
+      for await (const each of answers) {
+        callId = each.callId;
+        const home = listener?.calls.get(callId);
+        if (home === undefined) throw new RpcError(Status.NOT_FOUND, "there is no such call");
+        if (!(await deliver(home, nodeId, each))) throw new RpcError(Status.CANCELLED, "nobody waits for it any more");
+      }
+    } finally {
+      listener?.calls.delete(callId);
+    }
+  }
+
+  /** False when nobody waits for it. TC1 */
+  async function deliver(home: string, nodeId: string, answerOf: TaskAnswer): Promise<boolean> {
+    const data = TaskAnswerDelivery.encode(TaskAnswerDelivery.create({ nodeId, answer: answerOf }));
+    for (;;) {
+      const verdict = home === managerId ? take(nodeId, answerOf) : await delivered(home, data);
+      if (verdict === "taken") return true;
+      if (verdict === "gone") return false;
+      await new Promise<void>((resolve) => clock.setTimeout(resolve, fullMs));
+    }
+  }
+
+  async function delivered(home: string, data: Uint8Array): Promise<AnswerVerdict> {
+    const outcome = await bus.request(subjects.taskAnswered(home), data, { timeoutMs: deliveryTimeoutMs });
+    if (outcome.kind === "no-responders") return "gone";
+    // The same again does no harm: answers have numbers.
+    if (outcome.kind !== "reply") return "full";
+    const { verdict } = TaskAnswerDeliveryReply.decode(outcome.data);
+    if (verdict === Verdict.TASK_ANSWER_TAKEN) return "taken";
+    return verdict === Verdict.TASK_ANSWER_FULL ? "full" : "gone";
+  }
+
+  function take(nodeId: string, of: TaskAnswer | null): AnswerVerdict {
+    const call = of === null ? undefined : calls.get(of.callId);
+    // A node answers for its own tasks alone.
+    if (of === null || call === undefined || call.nodeId !== nodeId) return "gone";
+    return call.take(of);
+  }
+
+  const answers = bus.subscribe(subjects.taskAnswered(managerId), (message) => {
+    const { answer: of, nodeId } = TaskAnswerDelivery.decode(message.data);
+    const verdict = verdicts[take(nodeId, of)];
+    message.respond(TaskAnswerDeliveryReply.encode(TaskAnswerDeliveryReply.create({ verdict })));
+  });
+
+  return {
+    access: {
+      Call: begin,
+      async Send(input) {
+        if (input.data.length > inputBytesMax)
+          throw new RpcError(Status.INVALID_ARGUMENT, `an input has at most ${inputBytesMax} bytes`);
+        const call = calls.get(input.callId);
+        if (call === undefined) throw new RpcError(Status.NOT_FOUND, "there is no such call at this manager");
+        await call.input(input);
+        return TaskInputResponse.create();
+      },
+    },
+    handlers: {
+      Listen: (_, sink, call) => listen(sink, call),
+      async Answer(requests, call) {
+        await answer(requests, callerOf(call));
+        return TaskAnswerResponse.create();
+      },
+    },
+    stop() {
+      answers.unsubscribe();
+      for (const call of calls.values()) call.stop();
+      for (const { sink } of listeners.values()) sink.end(new RpcError(Status.UNAVAILABLE, "the manager ends"));
+    },
+  };
+}
+
+function callerOf({ peer }: CallContext): string {
+  if (peer.identity === null) throw new RpcError(Status.PERMISSION_DENIED, "only a node may");
+  return peer.identity.nodeId;
+}

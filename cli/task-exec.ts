@@ -1,0 +1,108 @@
+/** `muster task exec`: runs a command in a running task, with its own input, output and, with -t, a terminal. */
+import type { ReadStream } from "node:tty";
+import { TaskExec, TaskTerminalSize, type TaskInput } from "../proto/gen/messages.ts";
+import { command } from "./command.ts";
+import { findTask, withManager } from "./manager-client.ts";
+import { callTask } from "./task-call.ts";
+import { CommandEnded, UserError } from "./user-error.ts";
+
+/** What a manager takes at once. */
+const inputBytesMax = 64 * 1024;
+/** As a shell says that a signal ended it. */
+const signalBase = 128;
+
+type Send = (input: Partial<TaskInput>) => Promise<void>;
+
+export const exec = command({
+  operands: "TASK COMMAND [ARG...]",
+  min: 2,
+  stopsAtOperand: true,
+  summary: "Runs a command in a running task of a driver plugin; ends as the command does.",
+  options: {
+    interactive: { type: "boolean", short: "i", help: "hands standard input to the command" },
+    tty: { type: "boolean", short: "t", help: "gives the command a terminal" },
+  },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const [operand = "", ...words] = operands;
+      const task = await findTask(client, operand);
+      const tty = values.tty ?? false;
+      const isInteractive = values.interactive ?? false;
+      const terminal = process.stdin.isTTY ? process.stdin : null;
+      if (tty && isInteractive && terminal === null) throw new UserError("the input device is not a TTY");
+      const size = tty ? terminalSize() : null;
+      const keyboard = new Keyboard(tty && isInteractive ? terminal : null);
+      try {
+        const end = await callTask(
+          client.channel,
+          { taskId: task.id, exec: TaskExec.create({ command: words, tty, size }) },
+          {
+            onAnswer: ({ stderr, stdout }) =>
+              (stdout.length > 0 ? shell.write(stdout, "out") : null) ??
+              (stderr.length > 0 ? shell.write(stderr, "err") : null),
+            onBegun: (send) => {
+              if (tty) keyboard.followSize(send);
+              if (isInteractive) keyboard.read(send);
+              else void send({ close: true }).catch(() => {});
+            },
+          },
+        );
+        const status =
+          end === null ? 1 : end.exitCode !== 0 || end.signal === 0 ? end.exitCode : signalBase + end.signal;
+        if (status !== 0) throw new CommandEnded(status < 0 || status > 255 ? 255 : status);
+      } finally {
+        keyboard.restore();
+      }
+    }),
+});
+
+function terminalSize(): TaskTerminalSize | null {
+  const { columns, rows } = process.stdout;
+  return process.stdout.isTTY ? TaskTerminalSize.create({ width: columns, height: rows }) : null;
+}
+
+/** What is typed, or piped in, one helping after the other. */
+class Keyboard {
+  readonly #terminal: ReadStream | null;
+  #sending: Promise<void> = Promise.resolve();
+  #stops: (() => void)[] = [];
+
+  /** `terminal`: whose every key goes to the command, Ctrl-C as well; null: there is none. */
+  constructor(terminal: ReadStream | null) {
+    this.#terminal = terminal;
+  }
+
+  followSize(send: Send): void {
+    const onResize = (): void => this.#send(send, { size: terminalSize() });
+    process.stdout.on("resize", onResize);
+    this.#stops.push(() => process.stdout.off("resize", onResize));
+  }
+
+  read(send: Send): void {
+    const { stdin } = process;
+    this.#terminal?.setRawMode(true);
+    const onData = (data: Buffer): void => {
+      // No more is read until the command has this.
+      stdin.pause();
+      for (let at = 0; at < data.length; at += inputBytesMax)
+        this.#send(send, { data: data.subarray(at, at + inputBytesMax) });
+      void this.#sending.then(() => stdin.resume());
+    };
+    const onEnd = (): void => this.#send(send, { close: true });
+    stdin.on("data", onData).on("end", onEnd);
+    this.#stops.push(() => {
+      stdin.off("data", onData).off("end", onEnd);
+      stdin.destroy();
+    });
+  }
+
+  restore(): void {
+    for (const stop of this.#stops.splice(0)) stop();
+    this.#terminal?.setRawMode(false);
+  }
+
+  /** What the command no longer takes is nobody's loss: its end is on the way. */
+  #send(send: Send, input: Partial<TaskInput>): void {
+    this.#sending = this.#sending.then(() => send(input)).catch(() => {});
+  }
+}
