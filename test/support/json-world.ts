@@ -44,6 +44,8 @@ export async function jsonWorld(t: ExecutionContext) {
     operator: {} as never,
     feed,
     watchers,
+    // That is the users' own test.
+    setPassword: () => Promise.resolve(),
   });
   const registry = new Registry(facades);
   t.teardown(() => feed.stop());

@@ -71,6 +71,12 @@ test("whoever was woken and answered meanwhile does nothing", (t) => {
   t.deepEqual(after({ type: "news.found" }).effects, []);
 });
 
+/** Those that wait now; whoever waits again meanwhile does so for the next time. */
+function wakeAll(waiters: ReadonlySet<() => void>): void {
+  const now = Array.from(waiters);
+  for (const wake of now) wake();
+}
+
 function counted() {
   const waiters = new Set<() => void>();
   const counter = { value: 0, told: 0, released: 0, waiters };
@@ -97,7 +103,7 @@ test("a watcher answers what is new, coalesced, and nobody is woken while nobody
   const next = watcher.next();
   t.is(counter.waiters.size, 1);
   counter.value = 7;
-  for (const wake of counter.waiters.values().toArray()) wake();
+  wakeAll(counter.waiters);
   t.is(await next, 7);
   t.is(counter.waiters.size, 0);
 });
@@ -107,7 +113,7 @@ test("woken without news it goes on waiting, and when it is stopped it leaves no
   const { counter, news } = counted();
   const watcher = createJsonWatchers(env).start(news);
   const next = watcher.next();
-  for (const wake of counter.waiters.values().toArray()) wake();
+  wakeAll(counter.waiters);
   t.is(counter.waiters.size, 1);
   watcher.stop();
   await t.throwsAsync(next, { message: "asked" });
