@@ -33,6 +33,7 @@ import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
 import { hosted, type Owner } from "./hosted.ts";
 import type { NodeVolumes } from "./node-volumes.ts";
+import type { PolicyFollower } from "./policy-follower.ts";
 import { sentence } from "./sentence.ts";
 
 /** Deadline of a heartbeat (worker protocol §2.1). */
@@ -46,6 +47,8 @@ export interface SessionOptions {
   readonly reports: StatusReports;
   readonly volumes: NodeVolumes;
   readonly logs: AgentLogs;
+  /** Null: this node has no dataplane. */
+  readonly policy: PolicyFollower | null;
   readonly calls: AgentCalls;
   /** The newest certificate, key and root. */
   readonly identity: () => TlsMaterial;
@@ -206,6 +209,8 @@ export class SessionActor {
       },
     });
     link.streams.push(questions);
+    const policy = this.#options.policy?.attach(channel, (error) => this.#fail(link, ended("network policy", error)));
+    if (policy !== undefined) link.streams.push(policy);
     this.#options.reports.attach((taskId, status, traceparent) => {
       const update = UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status });
       return channel.unary(

@@ -31,6 +31,7 @@ import { StatusReports } from "./agent-reports.ts";
 import { SessionActor } from "./agent-session.ts";
 import { AgentTasks } from "./agent-tasks.ts";
 import type { Running } from "./environment.ts";
+import { PolicyFollower, type NodeDataplane } from "./policy-follower.ts";
 import { sentence } from "./sentence.ts";
 
 export interface AgentOptions {
@@ -43,6 +44,8 @@ export interface AgentOptions {
   readonly drivers: readonly TaskDriver[];
   /** Drivers of the cluster's networks that its tasks can be attached to; none by default. */
   readonly networkDrivers?: readonly string[];
+  /** What programs this node's network by policies; absent: nothing does. */
+  readonly dataplane?: NodeDataplane;
   /** Tells this agent's actors from those of others on one host (`[A-Za-z0-9_-]+`); absent: made from the host name. */
   readonly name?: string;
 }
@@ -83,6 +86,7 @@ class NodeAgent implements Agent {
   readonly #tasks: AgentTasks;
   readonly #logs: AgentLogs;
   readonly #certificate: CertificateActor;
+  readonly #policy: PolicyFollower | null;
   readonly #session: SessionActor;
   readonly #listeners = new Set<(state: AgentState) => void>();
   #state: AgentState = { kind: "starting" };
@@ -115,6 +119,7 @@ class NodeAgent implements Agent {
         onFailure: (reason) => this.#enter({ kind: "failed", reason }),
       },
     );
+    this.#policy = options.dataplane === undefined ? null : new PolicyFollower(options.clock, options.dataplane);
     this.#session = new SessionActor(
       { ...options, random: random.fork("session") },
       {
@@ -123,6 +128,7 @@ class NodeAgent implements Agent {
         reports: this.#reports,
         volumes: this.#tasks.volumes,
         logs: this.#logs,
+        policy: this.#policy,
         calls: new AgentCalls(options, (taskId) => this.#tasks.callable(taskId)),
         identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
         describe: () => this.#describe(),
@@ -182,6 +188,7 @@ class NodeAgent implements Agent {
   async #end(stopTasks: boolean): Promise<void> {
     // Whatever stops from here on is this side's doing; a manager hears nothing of it (worker protocol §0.15).
     this.#session.stop();
+    this.#policy?.stop();
     this.#certificate.stop();
     if (stopTasks) await this.#tasks.clear();
     this.#tasks.stop();

@@ -14,6 +14,7 @@ import {
   type HealthService,
   type NodeCAService,
   type OperatorService,
+  PolicyService,
   type TaskAccessService,
   type TaskCallsService,
   type ResourceAllocatorService,
@@ -56,6 +57,7 @@ import { createTaskCalls } from "./task-calls.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "./node-watch.ts";
 import { createOperator } from "./operator.ts";
+import { createPolicy } from "./policy.ts";
 import { startOrchestration, type Orchestration } from "./orchestration.ts";
 import { traceOrchestration } from "./orchestration-tracing.ts";
 import { writingAs } from "./origin.ts";
@@ -112,6 +114,7 @@ export interface ManagerServices {
   readonly control: ServiceHandlers<typeof ControlService>;
   readonly watch: ServiceHandlers<typeof WatchService>;
   readonly operator: ServiceHandlers<typeof OperatorService>;
+  readonly policy: ServiceHandlers<typeof PolicyService>;
   readonly resourceAllocator: ServiceHandlers<typeof ResourceAllocatorService>;
 }
 
@@ -234,6 +237,7 @@ export function startManager(parts: ManagerParts): Manager {
   void leadership.follower.caughtUp().then(() => membership.look());
   const keyFetch = startKeyFetch(environment, keys);
   const logBroker = createLogBroker(environment);
+  const policy = createPolicy(environment, () => leadership.follower.isCaughtUp());
   const taskCalls = createTaskCalls(environment);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority, {
@@ -275,6 +279,7 @@ export function startManager(parts: ManagerParts): Manager {
     dispatcher,
     ca,
     logBroker,
+    policy,
     taskCalls,
     watch,
     history,
@@ -297,6 +302,7 @@ export function startManager(parts: ManagerParts): Manager {
       control: createControl(environment, controlSources).handlers,
       watch: watch.handlers,
       operator: operator.handlers,
+      policy: policy.handlers,
       resourceAllocator: createResourceAllocator(environment).handlers,
     },
     ready: async () => void (await whenCluster(environment)),

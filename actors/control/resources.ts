@@ -1,5 +1,6 @@
 /** Control's resource methods: objects that the cluster keeps for others, of the kinds that they registered. */
 import { matchesResource } from "../../machines/list-filters.ts";
+import { checkPolicyResource } from "../../machines/policy/check.ts";
 import { checkResource, checkResourceUpdate } from "../../machines/validation/resource.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
 import {
@@ -48,6 +49,7 @@ export function resourceHandlers(env: Environment): ResourceHandlers {
 
     async CreateResource({ annotations, kind, payload }, call) {
       demand(checkResource(annotations, kind, store.byName("extension", kind)));
+      demand(checkPolicyResource({ annotations, kind, payload }));
       const name = annotations?.name ?? "";
       const taken = rejection(refuse("already-exists", `A resource with name ${name} already exists`));
       if (store.byName("resource", name) !== undefined) throw taken;
@@ -69,6 +71,7 @@ export function resourceHandlers(env: Environment): ResourceHandlers {
         annotations: annotations ?? before.annotations,
         payload: payload ?? before.payload,
       });
+      demand(checkPolicyResource(after));
       await commit(env, call, replacement("resource", atVersion("resource", after, resourceVersion)));
       return UpdateResourceResponse.create({ resource: stored(env, "resource", after) });
     },

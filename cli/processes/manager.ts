@@ -26,6 +26,7 @@ import {
   NodeCAService,
   NodeRole,
   OperatorService,
+  PolicyService,
   TaskAccessService,
   TaskCallsService,
   RaftMembershipService,
@@ -301,6 +302,7 @@ function serve(manager: Manager, lock: ManagerLock, passwords: Passwords, teleme
   server.add(ControlService, services.control);
   server.add(WatchService, services.watch);
   server.add(OperatorService, services.operator);
+  server.add(PolicyService, services.policy);
   server.add(UsersService, createUsers(manager.environment, passwords).handlers);
   server.add(ResourceAllocatorService, services.resourceAllocator);
   return server;

@@ -16,6 +16,7 @@ import {
   LogsService,
   NodeCAService,
   OperatorService,
+  PolicyService,
   RaftMembershipService,
   ResourceAllocatorService,
   TaskAccessService,
@@ -53,6 +54,8 @@ const logBroker: Rows<typeof LogBrokerService> = {
 
 const taskCalls: Rows<typeof TaskCallsService> = { Listen: "worker-or-manager", Answer: "worker-or-manager" };
 
+const policy: Rows<typeof PolicyService> = { Follow: "worker-or-manager", Report: "worker-or-manager" };
+
 const resourceAllocator: Rows<typeof ResourceAllocatorService> = {
   AttachNetwork: "worker-or-manager",
   DetachNetwork: "worker-or-manager",
@@ -86,6 +89,7 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(NodeCAService, nodeCa),
   ...byPath(DispatcherService, dispatcher),
   ...byPath(LogBrokerService, logBroker),
+  ...byPath(PolicyService, policy),
   ...byPath(ResourceAllocatorService, resourceAllocator),
   ...byPath(DataKeysService, dataKeys),
   ...byPath(LockService, lock),

@@ -19,6 +19,7 @@ import {
   type DataplaneSetType,
 } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
+import { joined } from "./pieces.ts";
 
 export interface NodeSet {
   readonly type: DataplaneSetType;
@@ -174,8 +175,9 @@ function missing(before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string
  */
 export class FollowedState {
   #state: NodeState = emptyState();
-  #coming: NodeState | null = null;
+  #pieces: DataplaneUpdate[] = [];
   #isWhole = false;
+  #version = 0;
 
   /** What is in force; empty until `isWhole`. */
   get state(): NodeState {
@@ -187,28 +189,36 @@ export class FollowedState {
     return this.#isWhole;
   }
 
+  /** Of the newest update in force; 0 before the first. */
+  get version(): number {
+    return this.#version;
+  }
+
   /** What it changes of the state in force; null while there is nothing to tell yet. */
-  take(update: DataplaneUpdate): DataplaneUpdate | null {
-    if (update.fresh) this.#coming = emptyState();
-    if (this.#coming === null) {
-      // A delta of a state that never began: the stream has to begin anew.
+  take(piece: DataplaneUpdate): DataplaneUpdate | null {
+    if (piece.fresh) this.#pieces = [];
+    this.#pieces.push(piece);
+    if (!piece.inSync) return null;
+    const update = joined(this.#pieces);
+    this.#pieces = [];
+    if (!update.fresh) {
+      // A step from a state that never began.
       if (!this.#isWhole) return null;
       applyUpdate(this.#state, update);
+      this.#version = update.version;
       return update;
     }
-    applyUpdate(this.#coming, update);
-    if (!update.inSync) return null;
-    const change = this.#isWhole
-      ? difference(this.#state, this.#coming, update.version)
-      : wholeState(this.#coming, update.version);
-    this.#state = this.#coming;
-    this.#coming = null;
+    const fresh = emptyState();
+    applyUpdate(fresh, update);
+    const change = this.#isWhole ? difference(this.#state, fresh, update.version) : wholeState(fresh, update.version);
+    this.#state = fresh;
     this.#isWhole = true;
+    this.#version = update.version;
     return change;
   }
 
   /** The stream broke: what was on its way is nothing, what is in force stays. */
   interrupted(): void {
-    this.#coming = null;
+    this.#pieces = [];
   }
 }

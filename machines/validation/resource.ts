@@ -7,10 +7,11 @@
  */
 import type { Annotations, Extension, Resource } from "../../proto/gen/messages.ts";
 import { scheduleKind } from "../jobs/runs.ts";
+import { reportKind } from "../policy/objects.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
 
 /** Kinds that the cluster keeps for itself: no extension stands for them, and no client makes objects of them. */
-export const ownKinds: ReadonlySet<string> = new Set([scheduleKind]);
+export const ownKinds: ReadonlySet<string> = new Set([scheduleKind, reportKind]);
 
 /** SwarmKit's: of the resources that hold an extension no more are named. */
 const namedMax = 10;
