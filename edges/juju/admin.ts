@@ -148,9 +148,12 @@ export function loginResult(version: number, login: LoggedIn): Json {
   }
 }
 
-/** A login is answered by this where somebody else serves; what clients read then is in the error. */
+/**
+ * A login is answered by this where somebody else serves. Most clients go by the code and by what is in the error; stock
+ * JavaScript clients go by the text, which has to be this one.
+ */
 export function redirection(servers: readonly Server[], rootPem: string, clusterId: string): RequestError {
-  return new RequestError("redirection to alternative server required", "redirection required", {
+  return new RequestError("redirection required", "redirection required", {
     servers: serverList(servers),
     "ca-cert": rootPem,
     "controller-tag": `controller-${controllerUuid(clusterId)}`,

@@ -200,7 +200,7 @@ test("logins are sent on to where they are taken", async (t) => {
   t.like(await client.ask(asked), { error: "not redirected" });
   const servers = [[{ value: "example.net", type: "hostname", scope: "public", port: 443 }]];
   t.like(await client.login(), {
-    error: "redirection to alternative server required",
+    error: "redirection required",
     "error-code": "redirection required",
     "error-info": { servers, "ca-cert": rootPem },
   });

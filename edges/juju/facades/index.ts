@@ -5,6 +5,7 @@ import { applicationFacades } from "./application.ts";
 import { clientFacades } from "./client.ts";
 import { machineFacades } from "./machines.ts";
 import { objectFacades } from "./objects.ts";
+import { modelFacades } from "./model.ts";
 import type { ClientParts } from "./parts.ts";
 import { pinger } from "./pinger.ts";
 import { ServiceWrites } from "./service-writes.ts";
@@ -18,6 +19,7 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
   const parts: ClientParts = { sources, subjects, services, annotations };
   return [
     pinger,
+    ...modelFacades(sources),
     ...watcherFacades,
     ...clientFacades(parts),
     ...applicationFacades(parts),

@@ -1,0 +1,169 @@
+/**
+ * What clients ask of the controller and its models before they do anything else: there is one of each, the cluster
+ * (reference §7, the helper results). No cloud has it, so that the cloud is called `muster`.
+ */
+import { UserRole } from "../../../proto/gen/messages.ts";
+import { isAtLeast, type Call, type Facade, type FacadeSources, type Role } from "../facade.ts";
+import { ownerTag, serverVersion } from "../model.ts";
+import { RequestError } from "../request-error.ts";
+import type { Json } from "../results.ts";
+import { bulk, type JsonFields } from "./bulk.ts";
+
+const cloud = "muster";
+const accessOf: { readonly [Each in Role]: string } = { "read-only": "read", operator: "write", admin: "admin" };
+const accessOfRole: { readonly [Each in UserRole]: string | null } = {
+  [UserRole.USER_ROLE_UNKNOWN]: null,
+  [UserRole.USER_ROLE_READ_ONLY]: accessOf["read-only"],
+  [UserRole.USER_ROLE_OPERATOR]: accessOf.operator,
+  [UserRole.USER_ROLE_ADMIN]: accessOf.admin,
+  [UserRole.USER_ROLE_AGENT]: null,
+};
+
+/** Users, as far as the one who asks may know of them: all of them or itself. */
+function usersOf({ store }: FacadeSources, { identity }: Call["session"]): readonly JsonFields[] {
+  const mayKnowAll = identity.kind === "user" && isAtLeast(identity.role, "admin");
+  return [...store.all("user")].flatMap(({ id, role }) => {
+    const name = id.slice("user-".length);
+    const access = accessOfRole[role];
+    const isMeant = mayKnowAll || (identity.kind === "user" && identity.name === name);
+    return access !== null && isMeant ? [{ user: name, "display-name": name, access, "last-connection": null }] : [];
+  });
+}
+
+function modelInfo(sources: FacadeSources, { session }: Call): JsonFields {
+  const { machines, model } = sources.feed.view();
+  const version = serverVersion(session.clientMajor);
+  return {
+    name: model.name,
+    type: "iaas",
+    uuid: model.id,
+    "controller-uuid": model.controllerUuid,
+    "is-controller": true,
+    "provider-type": cloud,
+    "cloud-tag": `cloud-${cloud}`,
+    "cloud-region": "",
+    "owner-tag": ownerTag,
+    life: "alive",
+    status: { status: "available", info: "", data: {}, since: null },
+    users: usersOf(sources, session),
+    machines: machines.map(({ id, hostname, isManager, words }) => ({
+      id,
+      "instance-id": hostname,
+      "display-name": hostname,
+      status: words.agent.current,
+      message: words.agent.message,
+      "has-vote": isManager,
+      "wants-vote": isManager,
+      hardware: {},
+    })),
+    sla: { level: "unsupported", owner: "" },
+    "agent-version": version,
+    // Clients of 2.x read the one, those of 3.x the other.
+    "default-series": "jammy",
+    "default-base": "ubuntu@22.04/stable",
+    "supported-features": [],
+    "secret-backends": [],
+  };
+}
+
+export function modelFacades(sources: FacadeSources): readonly Facade[] {
+  const { feed } = sources;
+
+  const listed = (): JsonFields => {
+    const { model } = feed.view();
+    return {
+      "user-models": [
+        {
+          model: { name: model.name, uuid: model.id, type: "iaas", "owner-tag": ownerTag },
+          "last-connection": null,
+        },
+      ],
+    };
+  };
+
+  const modelManager: Facade = {
+    type: "ModelManager",
+    versions: [5, 9, 10],
+    who: "users",
+    id: "none",
+    methods: {
+      ModelInfo: {
+        needs: "read-only",
+        run: (call) =>
+          bulk(call.params.objects("entities"), (entity) => {
+            const tag = entity.text("tag");
+            if (tag !== `model-${feed.view().model.id}`) {
+              throw new RequestError(`model ${JSON.stringify(tag)} not found`, "not found");
+            }
+            return { result: modelInfo(sources, call) };
+          }),
+      },
+      ListModels: { needs: "read-only", run: listed },
+      ModelStatus: {
+        needs: "read-only",
+        run: ({ params }) =>
+          bulk(params.objects("entities"), (entity) => {
+            const { applications, machines, model, units } = feed.view();
+            const tag = entity.text("tag");
+            if (tag !== `model-${model.id}`)
+              throw new RequestError(`model ${JSON.stringify(tag)} not found`, "not found");
+            return {
+              "model-tag": tag,
+              life: "alive",
+              type: "iaas",
+              "hosted-machine-count": machines.length,
+              "application-count": applications.length,
+              "unit-count": units.length,
+              "owner-tag": ownerTag,
+            };
+          }),
+      },
+    },
+  };
+
+  const setting = (value: Json): Json => ({ value, source: "model" });
+  const modelConfig: Facade = {
+    type: "ModelConfig",
+    versions: [1, 2, 3],
+    who: "users",
+    id: "none",
+    methods: {
+      ModelGet: {
+        needs: "read-only",
+        run: ({ session }) => {
+          const { model } = feed.view();
+          return {
+            config: {
+              name: setting(model.name),
+              uuid: setting(model.id),
+              type: setting(cloud),
+              "agent-version": setting(serverVersion(session.clientMajor)),
+              "default-base": setting("ubuntu@22.04/stable"),
+              "default-series": setting("jammy"),
+            },
+          };
+        },
+      },
+    },
+  };
+
+  const controller: Facade = {
+    type: "Controller",
+    versions: [9, 11],
+    who: "users",
+    id: "none",
+    methods: {
+      ControllerVersion: {
+        needs: "read-only",
+        run: ({ session }) => ({ version: serverVersion(session.clientMajor), "git-commit": "" }),
+      },
+      ControllerConfig: {
+        needs: "read-only",
+        run: () => ({ config: { "controller-uuid": feed.view().model.controllerUuid } }),
+      },
+      AllModels: { needs: "read-only", run: listed },
+    },
+  };
+
+  return [modelManager, modelConfig, controller];
+}

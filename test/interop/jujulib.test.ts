@@ -1,0 +1,30 @@
+// What of the JSON API is for clients that are sent on: a stock client goes where it is told.
+import { execFile } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test from "ava";
+import { modelUuid } from "../../edges/juju/model.ts";
+import { jsonWorld, password } from "../support/json-api.ts";
+
+const program = fileURLToPath(new URL("../fixtures/jujulib-client.ts", import.meta.url));
+
+test("a stock client whose login is sent on logs in there", async (t) => {
+  const there = await jsonWorld(t);
+  await there.addUser("ada");
+  const here = await jsonWorld(t, { redirect: [{ host: "localhost", port: there.port }] });
+  const dir = mkdtempSync(join(tmpdir(), "muster-jujulib-"));
+  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
+  const ca = join(dir, "ca.pem");
+  writeFileSync(ca, here.rootPem + there.rootPem);
+  // It writes what model it wants into the address that it goes to: the one of the address that it was given.
+  const path = `/model/${modelUuid([...there.store.all("cluster")][0]?.id ?? "")}/api`;
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    [program, `wss://localhost:${here.port}${path}`, "ada", password, "redirected"],
+    { env: { ...process.env, NODE_EXTRA_CA_CERTS: ca } },
+  );
+  t.deepEqual(JSON.parse(stdout), { identity: "user-ada" });
+});
