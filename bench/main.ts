@@ -1,9 +1,10 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history|drivers]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
+import { driversTable } from "./drivers.ts";
 import { failoverTable } from "./failover.ts";
 import { historyTable } from "./history.ts";
 import { listTasksTable } from "./list-tasks.ts";
@@ -37,6 +38,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   stack: () => stackTable(short),
   list: () => listTasksTable(short),
   history: () => historyTable(short),
+  drivers: () => driversTable(short),
 };
 
 if (only !== undefined && groups[only] === undefined) {

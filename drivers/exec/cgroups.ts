@@ -6,7 +6,7 @@
  * C2: a group that the host made (Nomad does) is used and never removed; ours are below `muster-exec` and removed with the
  *     task.
  */
-import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, readSync, rmdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 
 /** The parent of our groups in each hierarchy. */
@@ -189,10 +189,19 @@ export function joinFiles(cgroup: TaskCgroup | null): readonly string[] {
   return [...new Set(Object.values(cgroup.folders))].map((folder) => join(folder, "cgroup.procs"));
 }
 
+/** The kernel's files about a group are shorter. */
+const buffer = Buffer.alloc(16 * 1024);
+
+/** A third of the time that readFileSync takes, which asks for the size of files that have none. */
 function read(folder: string | undefined, file: string): string {
   if (folder === undefined) return "";
   try {
-    return readFileSync(join(folder, file), "latin1");
+    const fd = openSync(`${folder}/${file}`, "r");
+    try {
+      return buffer.toString("latin1", 0, readSync(fd, buffer, 0, buffer.length, 0));
+    } finally {
+      closeSync(fd);
+    }
   } catch {
     return "";
   }
@@ -200,10 +209,9 @@ function read(folder: string | undefined, file: string): string {
 
 /** The number after a key in a file of lines `key number`; undefined where there is none. */
 function entry(text: string, key: string): number | undefined {
-  for (const line of text.split("\n")) {
-    if (line.startsWith(key) && line.charCodeAt(key.length) === 32) return Number(line.slice(key.length + 1));
-  }
-  return undefined;
+  const at = text.startsWith(`${key} `) ? 0 : text.indexOf(`\n${key} `) + 1;
+  if (at === 0 && !text.startsWith(`${key} `)) return undefined;
+  return Number.parseInt(text.slice(at + key.length + 1, at + key.length + 24), 10);
 }
 
 function whole(text: string): number | undefined {
@@ -213,8 +221,14 @@ function whole(text: string): number | undefined {
 /** The folder whose members are the task's processes. */
 const membersFolder = ({ folders }: TaskCgroup): string | undefined => folders["unified"] ?? folders["memory"];
 
+/** As many as fit into a buffer: whoever kills them looks again. */
 export function membersOfCgroup(cgroup: TaskCgroup): readonly number[] {
-  return read(membersFolder(cgroup), "cgroup.procs").split("\n").filter(Boolean).map(Number);
+  const text = read(membersFolder(cgroup), "cgroup.procs");
+  return text
+    .slice(0, text.lastIndexOf("\n") + 1)
+    .split("\n")
+    .filter(Boolean)
+    .map(Number);
 }
 
 /** How many of its processes the kernel has killed because memory was used up. */
@@ -256,14 +270,15 @@ export function usageOf({ version, folders }: TaskCgroup): CgroupUsage {
     };
   }
   const memory = read(folders["memory"], "memory.stat");
+  const [rss, cache] = [entry(memory, "rss"), entry(memory, "cache")];
   return {
     cpuNs: whole(read(folders["cpuacct"], "cpuacct.usage")),
     userNs: undefined,
     throttledPeriods: undefined,
     throttledNs: undefined,
-    rss: entry(memory, "rss"),
-    cache: entry(memory, "cache"),
-    usage: whole(read(folders["memory"], "memory.usage_in_bytes")),
+    rss,
+    cache,
+    usage: rss === undefined || cache === undefined ? undefined : rss + cache,
     swap: entry(memory, "swap"),
   };
 }

@@ -116,6 +116,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
   #config: DriverConfig | null = null;
   #coreMhz = 0;
   #parts: Parts | null = null;
+  #lastTurn: Promise<void> = Promise.resolve();
   readonly #log = pluginLog("exec");
 
   configure(config: DriverConfig, agent: NomadDriverConfig | null): void {
@@ -178,6 +179,12 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     }
   }
 
+  /** Starting a process holds up this one for milliseconds: between two starts others get their answers. */
+  #turn(): Promise<void> {
+    this.#lastTurn = this.#lastTurn.then(() => new Promise((resolve) => setImmediate(resolve)));
+    return this.#lastTurn;
+  }
+
   /** X1 */
   #earlier(runFile: string, cgroup: TaskCgroup | null, launch: Launch): RunState | null {
     const { leader, main, exitCode } = readRunFile(runFile);
@@ -197,6 +204,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     const writes: FileWrite[] = [...joining(cgroup)];
     if (launch.oomScoreAdj !== 0) writes.push({ value: String(launch.oomScoreAdj), path: "/proc/self/oom_score_adj" });
     const opened: (() => void)[] = [];
+    await this.#turn();
     try {
       const output = [task.stdoutPath, task.stderrPath].map((path) => {
         const file = openOutput(path);
