@@ -259,7 +259,7 @@ export const jsonConnectionMachine = setup({
     closing: {
       description: "Goodbye is said; what still comes in is passed over. JC3",
       entry: ["release", { type: "sayGoodbye", params: ({ context }) => context }],
-      after: { goodbyeMs: "cut" },
+      after: { goodbyeMs: "unanswered" },
       on: {
         "socket.closed": "closed",
         "login.asked": {},
@@ -272,9 +272,14 @@ export const jsonConnectionMachine = setup({
         "output.stuck": {},
         "output.moved": {},
         "output.empty": {},
-        "output.overflowed": "cut",
+        "output.overflowed": "unanswered",
         "server.stopping": {},
       },
+    },
+    unanswered: {
+      description: "The goodbye was not answered.",
+      entry: "cutOff",
+      always: "closed",
     },
     ended: {
       description: "The other end has gone first. JC3",

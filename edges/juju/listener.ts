@@ -51,6 +51,8 @@ export interface JsonListener {
 /** For TLS; the upgrade has a bound of its own in the connection's chart. */
 const tlsHandshakeMs = 10_000;
 const keepAliveMs = 30_000;
+/** Sockets beside those of connections: what a change of manager brings at once. */
+const handshakesMax = 2_000;
 
 function secureContext({ certificatePem, keyPem, acceptedPem }: JsonCredentials): SecureContextOptions {
   return {
@@ -116,6 +118,9 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     keepAlive: true,
     keepAliveInitialDelay: keepAliveMs,
   });
+  // Those that shake hands count too; and whose request for the upgrade comes drop by drop is not waited for.
+  server.maxConnections = connectionsMax + handshakesMax;
+  server.headersTimeout = tlsHandshakeMs;
   server.on("tlsClientError", (_error, socket) => socket.destroy());
   server.on("clientError", (_error, socket) => socket.destroy());
   server.on("request", (_request, response) => {

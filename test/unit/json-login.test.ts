@@ -8,8 +8,9 @@ import { machineId } from "../../edges/juju/entities/names.ts";
 import { setPassword } from "../../actors/users.ts";
 import { failuresMax } from "../../machines/json-connection.ts";
 import { refusalsPerMinute } from "../../machines/login-rate.ts";
-import { GrantUserRequest, RemoveUserRequest, UserRole } from "../../proto/gen/messages.ts";
+import { Cluster, GrantUserRequest, RemoveUserRequest, RootCA, UserRole } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
+import { until } from "../fixtures/until.ts";
 import { call } from "../support/manager.ts";
 import { workerNode } from "../support/control.ts";
 import { jsonWorld, password } from "../support/json-api.ts";
@@ -302,4 +303,30 @@ test("the certificate has the names that clients look for, and the authority com
   const before = await connect();
   t.is(listener.connections, 1);
   t.is(before.socket.readyState, before.socket.OPEN);
+});
+
+test("another certificate is shown from then on, and who is connected stays so", async (t) => {
+  const { connect, addUser, port, rootPem, store, manager } = await jsonWorld(t, { facades: [pinger] });
+  await addUser("ada");
+  const client = await connect();
+  await client.login();
+  const shown = async (ca: string): Promise<string> => {
+    const socket = connectTls({ host: "127.0.0.1", port, ca, servername: "juju-apiserver" });
+    await once(socket, "secureConnect");
+    const fingerprint = socket.getPeerX509Certificate()?.fingerprint256 ?? "";
+    socket.destroy();
+    return fingerprint;
+  };
+  const before = await shown(rootPem);
+  const root = await pki.createRoot({ nowMs: Date.now() });
+  const [cluster] = [...store.all("cluster")];
+  const bytes = new TextEncoder();
+  const rootCa = RootCA.patch(cluster?.rootCa ?? RootCA.create({}), {
+    caCert: bytes.encode(root.certificatePem),
+    caKey: bytes.encode(root.keyPem),
+  });
+  manager.seed("cluster", Cluster.patch(cluster ?? Cluster.create({}), { rootCa }));
+  manager.clock.advance(1);
+  await until("a certificate of the other root", () => shown(root.certificatePem).then((after) => after !== before));
+  t.deepEqual(await client.ask(ping), { "request-id": 2, response: {} });
 });

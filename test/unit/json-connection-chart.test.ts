@@ -1,0 +1,78 @@
+import test from "ava";
+import fc from "fast-check";
+import { initialTransition, transition } from "xstate";
+import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json-connection.ts";
+import { addressesMax, attemptsPerMinute, LoginRate, refusalsPerMinute } from "../../machines/login-rate.ts";
+
+const events: readonly JsonConnectionEvent[] = [
+  { type: "socket.opened" },
+  { type: "socket.closed" },
+  { type: "login.asked", key: 1 },
+  { type: "login.accepted", key: 1, tag: "user-ada" },
+  { type: "login.refused", key: 1 },
+  { type: "request.asked", key: 2 },
+  { type: "message.broken", reason: "not JSON" },
+  { type: "identity.gone" },
+  { type: "peer.heard" },
+  { type: "output.stuck" },
+  { type: "output.moved" },
+  { type: "output.empty" },
+  { type: "output.overflowed" },
+  { type: "server.stopping" },
+];
+
+test("JC1, JC3: nobody is let in whose login was not accepted while it was checked, and what is left is released once", (t) => {
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom(...events), { maxLength: 30 }), (history) => {
+      let [snapshot] = initialTransition(jsonConnectionMachine);
+      let released = 0;
+      let checking = false;
+      for (const event of history) {
+        if (snapshot.status !== "active") break;
+        const wasIn = snapshot.hasTag("authenticated");
+        const [next, actions] = transition(jsonConnectionMachine, snapshot, event);
+        const names = actions.map(({ type }) => type);
+        if (names.includes("welcome")) t.true(checking && event.type === "login.accepted");
+        if (next.hasTag("authenticated") && !wasIn) t.true(names.includes("welcome"));
+        if (event.type === "request.asked" && !names.includes("refuseRequest"))
+          t.false(next.matches("open"), "a request that the chart is asked about is refused");
+        if (names.includes("checkLogin")) checking = true;
+        if (event.type === "login.refused" || event.type === "login.accepted") checking = false;
+        released += names.filter((name) => name === "release").length;
+        t.true(released <= 1);
+        if (!next.matches("handshake") && !next.matches("open")) t.is(released, 1);
+        snapshot = next;
+      }
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test("each state of an open connection ends by itself or waits for what its peer must do", (t) => {
+  const chart = jsonConnectionMachine.config.states ?? {};
+  t.deepEqual(Object.keys(chart), ["handshake", "open", "closing", "unanswered", "ended", "cut", "closed"]);
+  for (const name of ["handshake", "closing"] as const) t.true("after" in (chart[name] ?? {}), name);
+});
+
+test("LR1: refused logins of an address are few, accepted ones many, and both come back with time", (t) => {
+  const rate = new LoginRate();
+  for (let n = 0; n < refusalsPerMinute; n += 1) {
+    t.true(rate.admits("a", 0));
+    rate.refused("a", 0);
+  }
+  t.false(rate.admits("a", 0));
+  t.true(rate.admits("b", 0), "another address");
+  t.true(rate.admits("a", 60_000 / refusalsPerMinute));
+  const other = new LoginRate();
+  for (let n = 0; n < attemptsPerMinute; n += 1) t.true(other.admits("a", 0));
+  t.false(other.admits("a", 0));
+  t.true(other.admits("a", 11));
+  t.false(other.admits("a", 0));
+  t.true(other.admits("a", 11), "a clock that was set back locks nobody out");
+});
+
+test("LR2: only so many addresses are remembered", (t) => {
+  const rate = new LoginRate();
+  for (let n = 0; n < addressesMax + 500; n += 1) rate.admits(String(n), n);
+  t.is(rate.size, addressesMax);
+});
