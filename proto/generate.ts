@@ -25,7 +25,10 @@ const protoFiles = readdirSync(here, { recursive: true, encoding: "utf8" })
  * TaskStatus); also, an executable that speaks one protocol should not load them all. So such a protocol has a module of
  * its own, from the folders named here; all others are the main group.
  */
-const ownGroups: Readonly<Record<string, readonly string[]>> = { nomad: ["hashicorp", "grpc"] };
+const ownGroups: Readonly<Record<string, readonly string[]>> = {
+  nomad: ["hashicorp", "grpc"],
+  felix: ["felix"],
+};
 
 function groupOf(file: string): string {
   const folder = file.split("/")[0] as string;
@@ -132,7 +135,7 @@ function typesModule(root: protobuf.Root, group: string): string {
   collect(root, types, enums, services);
   const lines = [
     fingerprint(),
-    `import { codec, type Codec, type MethodDescriptor } from "../codec.ts";`,
+    `import { codec, type Codec${services.length > 0 ? ", type MethodDescriptor" : ""} } from "../codec.ts";`,
     `import * as generated from "./${staticName(group)}.js";`,
     "",
     "// The static module is untyped; each codec below gives its part a type.",

@@ -1,0 +1,72 @@
+/**
+ * A policy or a profile as two chains, one for each direction. A packet leaves such a chain accepted (the accept bit of its
+ * mark is set), passed on (the pass bit), undecided, or not at all.
+ *
+ * Y1: what an endpoint refers to and main has not described drops whatever reaches it.
+ */
+import type { Policy, Profile, Rule } from "../../proto/gen/felix.ts";
+import type { Settings } from "./config.ts";
+import type { IpSetType } from "./ip-set.ts";
+import { nameOf } from "./names.ts";
+import { OutputBuilder, type Output } from "./output.ts";
+import { dropOf, renderRule, type RuleSurroundings } from "./rule.ts";
+
+/** Towards the endpoint, or from it. */
+export type Direction = "in" | "out";
+
+export function policyChain(direction: Direction, key: string): string {
+  return nameOf(direction === "in" ? "pi" : "po", key);
+}
+
+export function profileChain(direction: Direction, name: string): string {
+  return nameOf(direction === "in" ? "fi" : "fo", name);
+}
+
+export interface RuleContext {
+  readonly settings: Settings;
+  typeOf(setId: string): IpSetType | null;
+}
+
+export function renderPolicy(key: string, policy: Policy | null, context: RuleContext): Output {
+  const chains = { in: policyChain("in", key), out: policyChain("out", key) };
+  return render(chains, policy, policy?.untracked ?? false, context);
+}
+
+export function renderProfile(name: string, profile: Profile | null, context: RuleContext): Output {
+  return render({ in: profileChain("in", name), out: profileChain("out", name) }, profile, false, context);
+}
+
+function render(
+  chains: Readonly<Record<Direction, string>>,
+  rules: { readonly inboundRules: readonly Rule[]; readonly outboundRules: readonly Rule[] } | null,
+  isUntracked: boolean,
+  context: RuleContext,
+): Output {
+  const output = new OutputBuilder();
+  if (rules === null) {
+    // Y1
+    for (const name of [chains.in, chains.out]) output.chain(name, [dropOf(context.settings)]);
+    return output.build();
+  }
+  const around: RuleSurroundings = {
+    settings: context.settings,
+    isUntracked,
+    typeOf: (id) => {
+      output.usesSet(id);
+      return context.typeOf(id);
+    },
+  };
+  for (const [name, list] of [
+    [chains.in, rules.inboundRules],
+    [chains.out, rules.outboundRules],
+  ] as const) {
+    const lines: string[] = [];
+    for (const rule of list) {
+      const rendered = renderRule(rule, around);
+      lines.push(...rendered.lines);
+      output.problem(rendered.problem);
+    }
+    output.chain(name, lines);
+  }
+  return output.build();
+}

@@ -1,0 +1,81 @@
+/**
+ * Prefixes that may contain each other, and the outermost of them: nft's interval sets take only prefixes that do not
+ * overlap, and merging them there would tear holes when the smaller one goes.
+ *
+ * X1: at any time the visible prefixes are exactly those members that no other member contains.
+ */
+import { contains, netText, shortened, type Net } from "./addresses.ts";
+
+export interface VisibleChange {
+  readonly added: readonly string[];
+  readonly removed: readonly string[];
+}
+
+export class PrefixSet {
+  #members = new Map<string, Net>();
+  /** How many members have a length, by family and length: which containing prefixes are worth looking for. */
+  #lengths = new Map<string, { readonly net: Net; count: number }>();
+  #visible = new Set<string>();
+
+  get visible(): ReadonlySet<string> {
+    return this.#visible;
+  }
+
+  /** Takes over the content of `other`, which is of no use afterwards. */
+  become(other: PrefixSet): void {
+    this.#members = other.#members;
+    this.#lengths = other.#lengths;
+    this.#visible = other.#visible;
+  }
+
+  add(net: Net): VisibleChange {
+    const text = netText(net);
+    if (this.#members.has(text)) return { added: [], removed: [] };
+    this.#members.set(text, net);
+    this.#count(net, 1);
+    if (this.#isContained(net)) return { added: [], removed: [] };
+    const removed: string[] = [];
+    if (this.#hasLonger(net)) {
+      for (const other of this.#visible) if (contains(net, this.#members.get(other) as Net)) removed.push(other);
+      for (const other of removed) this.#visible.delete(other);
+    }
+    this.#visible.add(text);
+    return { added: [text], removed };
+  }
+
+  remove(net: Net): VisibleChange {
+    const text = netText(net);
+    if (!this.#members.delete(text)) return { added: [], removed: [] };
+    this.#count(net, -1);
+    if (!this.#visible.delete(text)) return { added: [], removed: [] };
+    const added: string[] = [];
+    if (this.#hasLonger(net)) {
+      for (const [other, inner] of this.#members)
+        if (contains(net, inner) && !this.#isContained(inner)) added.push(other);
+      for (const other of added) this.#visible.add(other);
+    }
+    return { added, removed: [text] };
+  }
+
+  #isContained(net: Net): boolean {
+    for (const { net: like } of this.#lengths.values()) {
+      if (like.family !== net.family || like.length >= net.length) continue;
+      if (this.#members.has(netText(shortened(net, like.length)))) return true;
+    }
+    return false;
+  }
+
+  #hasLonger(net: Net): boolean {
+    for (const { net: like } of this.#lengths.values())
+      if (like.family === net.family && like.length > net.length) return true;
+    return false;
+  }
+
+  #count(net: Net, by: 1 | -1): void {
+    const key = `${net.family}/${net.length}`;
+    const entry = this.#lengths.get(key) ?? { net, count: 0 };
+    entry.count += by;
+    if (entry.count === 0) this.#lengths.delete(key);
+    else this.#lengths.set(key, entry);
+  }
+}

@@ -1,0 +1,353 @@
+/**
+ * What the kernel has of ours, and the transactions that bring it to what is wanted: text for `nft -f`, each of which nft
+ * hands to the kernel as one transaction.
+ *
+ * R1: at every moment the kernel has one whole picture: each transaction is all or nothing, the first one as well.
+ * R2: a transaction has only what changed, so its size does not grow with the number of endpoints.
+ * R3: after one that failed nothing is taken for known: the next one writes everything.
+ */
+import { assert } from "../../runtime/assert.ts";
+import { anyInterface, hostChain, renderHost, renderWorkload } from "./endpoint.ts";
+import { renderBase } from "./base.ts";
+import { ownSets, unitKey, type Desired, type Unit } from "./desired.ts";
+import { families, IpSetType, setName, type IpSet } from "./ip-set.ts";
+import { tableName } from "./names.ts";
+import {
+  dispatchMaps,
+  OutputBuilder,
+  workloadInterfaces,
+  type Chain,
+  type DispatchElement,
+  type Output,
+} from "./output.ts";
+import { renderPolicy, renderProfile } from "./policy.ts";
+
+/** The least that a list of elements is cut into: one line of a million would be read by nft as one token list. */
+const elementsPerLine = 10_000;
+
+const kernelTypes: Readonly<Record<IpSetType, (family: 4 | 6) => string>> = {
+  [IpSetType.IP]: (family) => `type ipv${family}_addr;`,
+  [IpSetType.NET]: (family) => `type ipv${family}_addr; flags interval;`,
+  [IpSetType.IP_AND_PORT]: (family) => `type ipv${family}_addr . inet_proto . inet_service;`,
+};
+
+export interface Transaction {
+  readonly script: string;
+  /** Interfaces of workloads that it is about. */
+  readonly workloads: readonly string[];
+  readonly isWhole: boolean;
+}
+
+export class Ruleset {
+  #desired: Desired;
+  readonly #outputs = new Map<string, { readonly unit: Unit; readonly output: Output }>();
+  /** Units that refer to a policy or profile, by the unit key of the latter. */
+  readonly #referrers = new Map<string, Set<string>>();
+  /** Which host endpoint stands for an interface, by interface; told by `resolveHosts`. */
+  #hostsAt: ReadonlyMap<string, string> = new Map();
+  #isWholeNeeded = true;
+
+  constructor(desired: Desired) {
+    this.#desired = desired;
+  }
+
+  /** The last transaction, or somebody else, left the kernel in a state that is not known. R3 */
+  distrust(): void {
+    this.#isWholeNeeded = true;
+  }
+
+  get isNeeded(): boolean {
+    return this.#isWholeNeeded || this.#desired.isDirty;
+  }
+
+  /** Host endpoint ids by the interface that each stands for. */
+  resolveHosts(hostsAt: ReadonlyMap<string, string>): void {
+    this.#hostsAt = hostsAt;
+    this.#desired.mark({ kind: "hosts", key: "" });
+  }
+
+  /** Why rules that an interface's packets meet are not as main wants them; null when they are. */
+  problemAt(unit: Unit): string | null {
+    const output = this.#outputs.get(unitKey(unit))?.output;
+    if (output === undefined) return null;
+    if (output.problem !== null) return output.problem;
+    for (const key of [...output.policies.map(policyUnit), ...output.profiles.map(profileUnit)]) {
+      const problem = this.#outputs.get(unitKey(key))?.output.problem ?? null;
+      if (problem !== null) return problem;
+    }
+    return null;
+  }
+
+  /** Interfaces of the workloads that refer to a policy or profile whose problem came or went with the last transaction. */
+  referrersOf(unit: Unit): readonly string[] {
+    return [...(this.#referrers.get(unitKey(unit)) ?? [])];
+  }
+
+  /** How many rules each chain has: what a look at the kernel must find. */
+  expectedRules(): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>();
+    for (const { output } of this.#outputs.values())
+      for (const [name, { lines }] of output.chains) counts.set(name, lines.length);
+    return counts;
+  }
+
+  /** Null when there is nothing to do. What it returns counts as done until `distrust` is called. */
+  next(): Transaction | null {
+    if (!this.isNeeded) return null;
+    const workloads = new Set<string>();
+    const changes = this.#render(workloads);
+    if (!this.#isWholeNeeded) return { script: this.#difference(changes), workloads: [...workloads], isWhole: false };
+    this.#isWholeNeeded = false;
+    return { script: this.#whole(), workloads: [...workloads], isWhole: true };
+  }
+
+  /** Renders what is marked; endpoints first, since what they refer to must exist, if only to drop. */
+  #render(workloads: Set<string>): Change[] {
+    const changes: Change[] = [];
+    const order = { workload: 0, hosts: 0, base: 2, policy: 1, profile: 1 } as const;
+    for (let units = this.#desired.takeDirtyUnits(); units.length > 0; units = this.#desired.takeDirtyUnits()) {
+      units.sort((a, b) => order[a.kind] - order[b.kind]);
+      for (const unit of units) {
+        const key = unitKey(unit);
+        const before = this.#outputs.get(key)?.output ?? null;
+        const after = this.#outputOf(unit);
+        if (after === null) this.#outputs.delete(key);
+        else this.#outputs.set(key, { unit, output: after });
+        this.#desired.rendered(unit, after?.sets ?? []);
+        this.#refer(unit, before, after);
+        changes.push({ before, after });
+        if (unit.kind === "workload") workloads.add(unit.key);
+        if (before?.problem !== after?.problem)
+          for (const referrer of this.referrersOf(unit))
+            if (referrer.startsWith("workload ")) workloads.add(referrer.slice(9));
+        if (unit.kind === "hosts") this.#desired.markBase();
+      }
+    }
+    return changes;
+  }
+
+  #outputOf(unit: Unit): Output | null {
+    const desired = this.#desired;
+    switch (unit.kind) {
+      case "policy": {
+        const policy = desired.policies.get(unit.key) ?? null;
+        if (policy === null && !this.#referrers.has(unitKey(unit))) return null;
+        return renderPolicy(unit.key, policy, desired);
+      }
+      case "profile": {
+        const profile = desired.profiles.get(unit.key) ?? null;
+        if (profile === null && !this.#referrers.has(unitKey(unit))) return null;
+        return renderProfile(unit.key, profile, desired);
+      }
+      case "workload": {
+        const workload = desired.workloadAt(unit.key);
+        return workload === null ? null : renderWorkload(workload.endpoint, desired.settings);
+      }
+      case "hosts": {
+        const output = new OutputBuilder();
+        for (const [interfaceName, id] of this.#hostsAt) {
+          const host = desired.hosts.get(id);
+          if (host !== undefined) renderHost(host.endpoint, interfaceName, desired.settings, output);
+        }
+        return output.build();
+      }
+      case "base":
+        return renderBase(desired.settings, {
+          anyInterfaceMaps: new Set(this.#hostsAt.has(anyInterface) ? this.#anyMaps() : []),
+          pools: desired.hasPools && desired.typeOf(ownSets.pools) !== null ? poolSets : null,
+          nodes: desired.typeOf(ownSets.nodes) === null ? null : setName(ownSets.nodes, IpSetType.IP, 4),
+        });
+    }
+  }
+
+  /** The maps that would lead to the endpoint for all interfaces, of which it has a chain. */
+  #anyMaps(): readonly string[] {
+    const chains = this.#outputs.get(unitKey({ kind: "hosts", key: "" }))?.output.chains;
+    return dispatchMaps.filter((map) => chains?.has(hostChain(map, anyInterface)));
+  }
+
+  #refer(unit: Unit, before: Output | null, after: Output | null): void {
+    const key = unitKey(unit);
+    const targets = (output: Output | null): readonly Unit[] =>
+      output === null ? [] : [...output.policies.map(policyUnit), ...output.profiles.map(profileUnit)];
+    const now = new Map(targets(after).map((target) => [unitKey(target), target]));
+    for (const target of targets(before)) {
+      if (now.has(unitKey(target))) continue;
+      const referrers = this.#referrers.get(unitKey(target));
+      referrers?.delete(key);
+      if (referrers?.size !== 0) continue;
+      this.#referrers.delete(unitKey(target));
+      this.#desired.mark(target);
+    }
+    for (const [targetKey, target] of now) {
+      const referrers = this.#referrers.get(targetKey);
+      if (referrers !== undefined) {
+        referrers.add(key);
+        continue;
+      }
+      this.#referrers.set(targetKey, new Set([key]));
+      if (!this.#outputs.has(targetKey)) this.#desired.mark(target);
+    }
+  }
+
+  #difference(changes: readonly Change[]): string {
+    const { before, after } = merged(changes);
+    const script: string[] = [];
+    const gone = this.#setLines(script);
+    const added = [...after.chains].filter(([name]) => !before.chains.has(name));
+    for (const [name, chain] of added) script.push(chainLine(name, chain));
+    const written = [...after.chains].filter(([name, chain]) => !isSameChain(before.chains.get(name), chain));
+    for (const [name, chain] of written) {
+      if (before.chains.has(name)) script.push(`flush chain inet ${tableName} ${name}`);
+      ruleLines(script, name, chain);
+    }
+    const removed = [...before.chains.keys()].filter((name) => !after.chains.has(name));
+    for (const [key, element] of before.elements)
+      if (!isSameElement(element, after.elements.get(key))) script.push(elementLine("delete", element));
+    for (const [key, element] of after.elements)
+      if (!isSameElement(element, before.elements.get(key))) script.push(elementLine("add", element));
+    // All are emptied before the first goes: they may refer to each other.
+    for (const name of removed) script.push(`flush chain inet ${tableName} ${name}`);
+    for (const name of removed) script.push(`delete chain inet ${tableName} ${name}`);
+    script.push(...gone, "");
+    return script.join("\n");
+  }
+
+  /** Sets that come, change, or go; the lines of the last come at the end, when no rule names them any more. */
+  #setLines(script: string[]): readonly string[] {
+    const desired = this.#desired;
+    const gone: string[] = [];
+    const remove = (set: IpSet): void => {
+      for (const family of families) gone.push(`delete set inet ${tableName} ${setName(set.id, set.type, family)}`);
+      set.isInstalled = false;
+    };
+    for (const set of desired.retired.values()) remove(set);
+    desired.retired.clear();
+    for (const id of desired.takeDirtySets()) {
+      const set = desired.sets.get(id);
+      if (set === undefined) continue;
+      if (!set.isUsable) {
+        if (set.isInstalled) remove(set);
+      } else if (set.isInstalled) {
+        for (const family of families) {
+          const { added, removed } = set.takeChange(family);
+          const name = setName(set.id, set.type, family);
+          setElements(script, "delete", name, removed);
+          setElements(script, "add", name, added);
+        }
+      } else {
+        installSet(script, set);
+      }
+    }
+    return gone;
+  }
+
+  #whole(): string {
+    const desired = this.#desired;
+    // Deleting what may not be there fails, adding what is there does not.
+    const script = [`add table inet ${tableName}`, `delete table inet ${tableName}`, `add table inet ${tableName}`];
+    for (const map of dispatchMaps) script.push(`add map inet ${tableName} ${map} { type ifname : verdict; }`);
+    script.push(`add set inet ${tableName} ${workloadInterfaces} { type ifname; }`);
+    desired.retired.clear();
+    desired.takeDirtySets();
+    for (const set of desired.sets.values()) {
+      if (set.isUsable) installSet(script, set);
+      else set.isInstalled = false;
+    }
+    const outputs = [...this.#outputs.values()].map(({ output }) => output);
+    for (const { chains } of outputs) for (const [name, chain] of chains) script.push(chainLine(name, chain));
+    for (const { chains } of outputs) for (const [name, chain] of chains) ruleLines(script, name, chain);
+    for (const { elements } of outputs)
+      for (const element of elements.values()) script.push(elementLine("add", element));
+    script.push("");
+    return script.join("\n");
+  }
+}
+
+interface Change {
+  readonly before: Output | null;
+  readonly after: Output | null;
+}
+
+const policyUnit = (key: string): Unit => ({ kind: "policy", key });
+const profileUnit = (key: string): Unit => ({ kind: "profile", key });
+
+const poolSets = {
+  masqueraded: [setName(ownSets.masqueraded, IpSetType.NET, 4), setName(ownSets.masqueraded, IpSetType.NET, 6)],
+  all: [setName(ownSets.pools, IpSetType.NET, 4), setName(ownSets.pools, IpSetType.NET, 6)],
+} as const;
+
+interface Merged {
+  readonly chains: Map<string, Chain>;
+  readonly elements: Map<string, DispatchElement>;
+}
+
+/** What was first and what is last of all that the changes are about: a unit may have been rendered twice. */
+function merged(changes: readonly Change[]): { readonly before: Merged; readonly after: Merged } {
+  const before: Merged = { chains: new Map(), elements: new Map() };
+  const after: Merged = { chains: new Map(), elements: new Map() };
+  const born = new Set<string>();
+  for (const change of changes) {
+    for (const [name, chain] of change.before?.chains ?? []) {
+      if (!born.has(`c${name}`) && !before.chains.has(name)) before.chains.set(name, chain);
+      after.chains.delete(name);
+    }
+    for (const [key, element] of change.before?.elements ?? []) {
+      if (!born.has(`e${key}`) && !before.elements.has(key)) before.elements.set(key, element);
+      after.elements.delete(key);
+    }
+    for (const [name, chain] of change.after?.chains ?? []) {
+      if (!before.chains.has(name)) born.add(`c${name}`);
+      after.chains.set(name, chain);
+    }
+    for (const [key, element] of change.after?.elements ?? []) {
+      if (!before.elements.has(key)) born.add(`e${key}`);
+      after.elements.set(key, element);
+    }
+  }
+  return { before, after };
+}
+
+function isSameChain(a: Chain | undefined, b: Chain): boolean {
+  assert(a === undefined || a.hook === b.hook, "R1: a chain keeps its hook");
+  return (
+    a !== undefined && a.lines.length === b.lines.length && a.lines.every((line, index) => line === b.lines[index])
+  );
+}
+
+function isSameElement(a: DispatchElement, b: DispatchElement | undefined): boolean {
+  return b !== undefined && a.chain === b.chain;
+}
+
+function chainLine(name: string, { hook }: Chain): string {
+  return `add chain inet ${tableName} ${name}${hook === null ? "" : ` { ${hook} }`}`;
+}
+
+function ruleLines(script: string[], name: string, { lines }: Chain): void {
+  for (const line of lines) script.push(`add rule inet ${tableName} ${name} ${line}`);
+}
+
+function elementLine(verb: "add" | "delete", { map, interfaceName, chain }: DispatchElement): string {
+  const verdict = chain === null ? "" : ` : goto ${chain}`;
+  return `${verb} element inet ${tableName} ${map} { "${interfaceName}"${verdict} }`;
+}
+
+function installSet(script: string[], set: IpSet): void {
+  for (const family of families) {
+    const name = setName(set.id, set.type, family);
+    script.push(`add set inet ${tableName} ${name} { ${kernelTypes[set.type](family)} }`);
+    set.takeChange(family);
+    setElements(script, "add", name, set.elements(family));
+  }
+  set.isInstalled = true;
+}
+
+function setElements(script: string[], verb: "add" | "delete", name: string, elements: ReadonlySet<string>): void {
+  let line: string[] = [];
+  const write = (): void => {
+    if (line.length > 0) script.push(`${verb} element inet ${tableName} ${name} { ${line.join(", ")} }`);
+    line = [];
+  };
+  for (const element of elements) if (line.push(element) >= elementsPerLine) write();
+  write();
+}
