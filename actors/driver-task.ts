@@ -99,7 +99,8 @@ export class DriverTaskActor {
   }
 
   #send(event: DriverTaskEvent): void {
-    if (!this.#isStopped) this.#actor.actor.send(event);
+    // An answer may come after the task was destroyed.
+    if (!this.#isStopped && this.#actor.actor.getSnapshot().status === "active") this.#actor.actor.send(event);
   }
 
   #owner(): Owner {

@@ -137,7 +137,8 @@ export class PluginDriver implements TaskDriver {
       return null;
     }
     if ("code" in run) return run;
-    run.actor.stopTask(run.record.stopSignal, run.record.stopGraceMs);
+    const isOver = run.state.kind === "ended" || run.state.kind === "refused";
+    if (!isOver) run.actor.stopTask(run.record.stopSignal, run.record.stopGraceMs);
     const exit = await run.ended.promise;
     return run.state.kind === "refused" ? null : exit;
   }

@@ -4,6 +4,7 @@ import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from ".
 import { Host } from "../../runtime/host.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
+import type { SimDrivers } from "./drivers.ts";
 import { identityOf, simulatedAuthority } from "./authority.ts";
 import { agentDisk, type SimMachine } from "./machine.ts";
 import { traceTransitions } from "./transitions.ts";
@@ -37,6 +38,8 @@ export interface NodeOptions {
   readonly storage: SimStorage | null;
   /** Something that must hold does not. */
   readonly onWrong: (claim: string) => void;
+  /** Null: the node has no driver plugins. */
+  readonly drivers: SimDrivers | null;
   readonly machine: SimMachine;
   readonly trace: SimTrace;
   /** Says that it can attach tasks to overlay networks, so that it is given some. */
@@ -49,7 +52,7 @@ export interface NodeOptions {
 
 export function bootNode(
   ports: SimPorts,
-  { handshake, hasOverlay, join, machine, onWrong, storage, trace }: NodeOptions,
+  { drivers, handshake, hasOverlay, join, machine, onWrong, storage, trace }: NodeOptions,
 ): Agent {
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
@@ -87,6 +90,7 @@ export function bootNode(
       ...(storage === null ? [] : [mounting(machine.driver("exec", clock), ports.name, storage, onWrong)]),
     ],
     ...(storage === null ? {} : { csi: nodeCsi(ports, ports.name) }),
+    ...(drivers === null ? {} : { plugins: drivers.plugins(clock) }),
     networkDrivers: hasOverlay ? ["overlay"] : [],
   });
 }

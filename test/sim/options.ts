@@ -2,6 +2,7 @@
 import { noFaults, type NetworkFaults } from "../../runtime/sim/network.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import type { TaskHabits } from "./machine.ts";
+import type { DriverFaults } from "./drivers.ts";
 import type { StorageFaults } from "./storage.ts";
 
 /** Mean milliseconds between two faults of a kind; 0: never. */
@@ -56,6 +57,10 @@ export interface SimOptions {
   readonly volumeOperations: number;
   /** Of the storage, while there are faults. */
   readonly storage: StorageFaults;
+  /** Operations with services on driver plugins; 0: no node has any. */
+  readonly driverOperations: number;
+  /** Of the plugins, while there are faults. */
+  readonly drivers: DriverFaults;
   /** Agents that join when the others have run for a while. */
   readonly lateAgents: number;
 }
@@ -114,6 +119,7 @@ export function drawOptions(seed: number): SimOptions {
     logOperations: drawGlobalOperations(new SimRandom(`${seed}/options.logs`)),
     certificateOperations: drawCertificateOperations(new SimRandom(`${seed}/options.certificates`)),
     ...drawVolumes(new SimRandom(`${seed}/options.volumes`)),
+    ...drawDrivers(new SimRandom(`${seed}/options.drivers`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
 }
@@ -127,6 +133,21 @@ function drawVolumes(random: SimRandom): Pick<SimOptions, "volumeOperations" | "
       failure: on() ? random.between(0.02, 0.4) : 0,
       lostAnswer: on() ? random.between(0.02, 0.4) : 0,
       hanging: on() ? random.between(0.01, 0.1) : 0,
+    },
+  };
+}
+
+function drawDrivers(random: SimRandom): Pick<SimOptions, "driverOperations" | "drivers"> {
+  const chance = (most: number) => (random.chance(0.5) ? random.between(0.02, most) : 0);
+  return {
+    driverOperations: random.chance(0.5) ? 4 + random.below(10) : 0,
+    drivers: {
+      dieAtLaunch: chance(0.3),
+      dieBeforeStart: chance(0.2),
+      dieAfterStart: chance(0.2),
+      endsByItself: chance(0.5),
+      refuses: chance(0.3),
+      pluginCrashMs: random.chance(0.6) ? Math.round(random.between(3_000, 20_000)) : 0,
     },
   };
 }
@@ -168,6 +189,7 @@ export function describeOptions(options: SimOptions): string {
     `rolloutOperations=${options.rolloutOperations}`,
     `placementOperations=${options.placementOperations}`,
     `volumeOperations=${options.volumeOperations}`,
+    `driverOperations=${options.driverOperations}`,
     `rebalanceOperations=${options.rebalanceOperations}`,
     `lockOperations=${options.lockOperations}`,
     `watchers=${options.watchers}`,

@@ -47,6 +47,8 @@ import { LockWorkload, unlockWhatIsLocked } from "./workload-locks.ts";
 import { checkRoot, findUntrusting, handshakeProblem } from "./invariants-certificates.ts";
 import { checkStorage, findStrayVolumes, findUnpublished } from "./invariants-volumes.ts";
 import { controllerSockets, SimStorage } from "./storage.ts";
+import { SimDrivers } from "./drivers.ts";
+import { DriverWorkload } from "./workload-drivers.ts";
 import { VolumeWorkload } from "./workload-volumes.ts";
 import { LogWorkload } from "./workload-logs.ts";
 import { Workload } from "./workload.ts";
@@ -97,11 +99,23 @@ interface SimManager {
   lock: ManagerLock | null;
 }
 
+interface SimAgent {
+  readonly process: SimProcess;
+  readonly machine: SimMachine;
+  /** Null in a run without driver plugins. */
+  readonly drivers: SimDrivers | null;
+}
+
+/** Ids of the tasks that run on a node. */
+function runningOn({ drivers, machine }: SimAgent): readonly string[] {
+  return drivers === null ? machine.running() : [...machine.running(), ...drivers.running()];
+}
+
 class World {
   readonly #options: SimOptions;
   readonly #simulation: Simulation;
   readonly #managers: SimManager[] = [];
-  readonly #agents: { readonly process: SimProcess; readonly machine: SimMachine }[] = [];
+  readonly #agents: SimAgent[] = [];
   readonly #epochs: AssignmentEpochs = new Map();
   readonly #hashes = new Map<number, string>();
   readonly #habits;
@@ -118,6 +132,8 @@ class World {
   #certificates: CertificateWorkload | null = null;
   #locks: LockWorkload | null = null;
   #volumes: VolumeWorkload | null = null;
+  #driven: DriverWorkload | null = null;
+  #areDriversHealed = false;
   /** Null in a run without cluster volumes. */
   readonly #storage: SimStorage | null;
   /** Every unlock key that the operator was given, the newest first. */
@@ -238,13 +254,17 @@ class World {
     this.#locks.start();
     this.#volumes = new VolumeWorkload({ ...access, operations: this.#options.volumeOperations });
     this.#volumes.start();
+    this.#driven = new DriverWorkload({ ...access, operations: this.#options.driverOperations });
+    this.#driven.start();
     this.#rebalanceNodes(access);
     const faults = startFaults(this.#simulation, this.#options, {
       managers: this.#managers.map(({ process: each }) => each),
       agents: this.#agents.map(({ process: each }) => each),
       mayLoseTail: () => this.#mayLoseTail(),
       losePower: (agent) => {
-        this.#agents.find(({ process: each }) => each === agent)?.machine.losePower();
+        const lost = this.#agents.find(({ process: each }) => each === agent);
+        lost?.machine.losePower();
+        lost?.drivers?.machine.losePower();
         this.#storage?.storage.forgetMounts(agent.name);
       },
     });
@@ -252,6 +272,8 @@ class World {
     if (this.#failure !== null) return;
     faults.heal();
     this.#storage?.heal();
+    this.#areDriversHealed = true;
+    for (const { drivers } of this.#agents) drivers?.heal();
     // What was acknowledged and lost is told again only by those who start anew: an operator would restart everything.
     if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0) {
       for (const { process: each } of [...this.#managers, ...this.#agents]) each.restart();
@@ -348,6 +370,7 @@ class World {
     if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
     if (this.#logs?.isDone === false) return `O3: a subscription to output does not end: ${this.#logs.whyOpen()}`;
     if (this.#volumes?.isDone === false) return "the client of volumes is not done";
+    if (this.#driven?.isDone === false) return "the client of driver plugins is not done";
     if (this.#locks?.isDone === false) return "the operator of locks is not done";
     if (this.#certificates?.isDone === false) return "the operator of certificates is not done";
     const behind = this.#watches.whyBehind();
@@ -379,15 +402,16 @@ class World {
       for (const id of this.#workload?.removed ?? [])
         if (store.get("service", id) !== undefined) return `${each.name}: service ${id} was removed and is still there`;
       for (const task of store.all("task")) {
-        const machine = this.#agents.find(
+        const agent = this.#agents.find(
           ({ machine: { name } }) => store.get("node", task.nodeId)?.description?.hostname === name,
-        )?.machine;
+        );
         const saysRunning = task.desiredState === TaskState.RUNNING && task.status?.state === TaskState.RUNNING;
-        if (saysRunning && machine?.running().includes(task.id) !== true)
-          return `task ${task.id} is said to run on ${machine?.name ?? task.nodeId} and does not`;
+        if (saysRunning && (agent === undefined || !runningOn(agent).includes(task.id)))
+          return `task ${task.id} is said to run on ${agent?.machine.name ?? task.nodeId} and does not`;
       }
-      for (const { machine } of this.#agents) {
-        for (const id of machine.running())
+      for (const agent of this.#agents) {
+        const { machine } = agent;
+        for (const id of runningOn(agent))
           if (store.get("task", id) === undefined) return `task ${id} runs on ${machine.name} and is in no replica`;
       }
     }
@@ -434,12 +458,18 @@ class World {
       habits: this.#habits,
     });
     this.#storage?.serveNode(name);
+    const drivers =
+      this.#options.driverOperations === 0
+        ? null
+        : new SimDrivers(clock, random.fork(`drivers.${name}`), trace, this.#options.drivers);
+    if (this.#areDriversHealed) drivers?.heal();
     const join = { address: random.pick(this.#managers).address, token: this.#joinToken() };
     const each = this.#simulation.process(
       name,
       (ports) =>
         void bootNode(ports, {
           machine,
+          drivers,
           trace,
           join,
           hasOverlay: this.#options.networkOperations > 0,
@@ -449,7 +479,7 @@ class World {
         }),
       this.#processOptions(name),
     );
-    this.#agents.push({ process: each, machine });
+    this.#agents.push({ process: each, machine, drivers });
   }
 
   /** S22 */
@@ -558,6 +588,7 @@ class World {
       const isTailLost = (this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0;
       if (!isTailLost) this.#demand(name, rollouts.check(commit, replica));
       if (!isTailLost && this.#storage !== null) this.#demand(name, checkStorage(this.#storage.storage));
+      for (const { drivers } of this.#agents) this.#demand(name, drivers?.flaw() ?? null);
       this.#demand(name, checkJobs(commit, replica));
       if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) === 0)
         this.#demand(name, rebalance.check(commit, replica));

@@ -19,15 +19,25 @@ import {
   WaitTaskResponse,
 } from "../../proto/gen/nomad.ts";
 import { Host } from "../../runtime/host.ts";
-import { unknownTask, type DriverClient, type LaunchOutcome, type RunningPlugin } from "../../runtime/plugins.ts";
+import {
+  unknownTask,
+  type DriverClient,
+  type LaunchOutcome,
+  type PluginLauncher,
+  type RunningPlugin,
+} from "../../runtime/plugins.ts";
 import { RpcError, Status, type ReceivingCall } from "../../runtime/rpc.ts";
-import type { SimClock } from "../../runtime/sim/clock.ts";
+import type { ProcessClock, SimClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
 
+type Living = <Result>(work: () => Result | Promise<Result>) => Promise<Result>;
+
 interface MachineTask {
   starts: number;
+  /** The machine lost its power under it. */
+  isLost?: boolean;
   isAlive: boolean;
   exit: { readonly exitCode: number; readonly signal: number } | null;
   readonly watchers: (() => void)[];
@@ -125,24 +135,7 @@ export class DriverMachine {
         remove: (name) => living(() => void this.disk.delete(name)),
         list: async (prefix) => [...this.disk.keys()].filter((name) => name.startsWith(prefix)),
       },
-      launcher: {
-        launch: (_binary, onSpawned) =>
-          living((): LaunchOutcome => {
-            this.launches += 1;
-            const pid = this.launches;
-            onSpawned(pid);
-            if (this.#happens("dieAtLaunch")) return { kind: "failed", reason: "it ended before it shook hands" };
-            const process = new PluginProcess();
-            this.#processes.set(pid, process);
-            return { kind: "running", plugin: this.#plugin(pid, process, living, () => isAlive) };
-          }),
-        reattach: (_name, { pid }) =>
-          living((): LaunchOutcome => {
-            const process = this.#processes.get(pid);
-            if (process?.isAlive !== true) return { kind: "failed", reason: "it is gone" };
-            return { kind: "running", plugin: this.#plugin(pid, process, living, () => isAlive) };
-          }),
-      },
+      launcher: this.#launcher(living, () => isAlive),
     };
     return {
       ports,
@@ -150,6 +143,58 @@ export class DriverMachine {
         isAlive = false;
         host.stopAll();
       },
+    };
+  }
+
+  /** For an agent whose life is its clock's: what it is answered comes in its own time. */
+  launcherOf(clock: ProcessClock): PluginLauncher {
+    const living: Living = (work) =>
+      new Promise((resolve, reject) => {
+        this.#later(() => {
+          if (!clock.alive) return;
+          Promise.resolve()
+            .then(work)
+            .then(
+              (result) => clock.after(0, () => resolve(result)),
+              (error: unknown) => clock.after(0, () => reject(error as Error)),
+            );
+        });
+      });
+    return this.#launcher(living, () => clock.alive);
+  }
+
+  /** Ids of the tasks that run, as the driver knows them. */
+  running(): readonly string[] {
+    return [...this.tasks].filter(([, { isAlive }]) => isAlive).map(([id]) => id);
+  }
+
+  /** Nothing of what ran is left; what had been started stays counted. */
+  losePower(): void {
+    this.killPlugins();
+    for (const task of this.tasks.values()) {
+      task.isAlive = false;
+      task.isLost = true;
+    }
+  }
+
+  #launcher(living: Living, isHeard: () => boolean): PluginLauncher {
+    return {
+      launch: (_binary, onSpawned) =>
+        living((): LaunchOutcome => {
+          this.launches += 1;
+          const pid = this.launches;
+          onSpawned(pid);
+          if (this.#happens("dieAtLaunch")) return { kind: "failed", reason: "it ended before it shook hands" };
+          const process = new PluginProcess();
+          this.#processes.set(pid, process);
+          return { kind: "running", plugin: this.#plugin(pid, process, living, isHeard) };
+        }),
+      reattach: (_name, { pid }) =>
+        living((): LaunchOutcome => {
+          const process = this.#processes.get(pid);
+          if (process?.isAlive !== true) return { kind: "failed", reason: "it is gone" };
+          return { kind: "running", plugin: this.#plugin(pid, process, living, isHeard) };
+        }),
     };
   }
 
@@ -174,12 +219,7 @@ export class DriverMachine {
     for (const watcher of task.watchers.splice(0)) watcher();
   }
 
-  #plugin(
-    pid: number,
-    process: PluginProcess,
-    living: <Result>(work: () => Result | Promise<Result>) => Promise<Result>,
-    isHeard: () => boolean,
-  ): RunningPlugin {
+  #plugin(pid: number, process: PluginProcess, living: Living, isHeard: () => boolean): RunningPlugin {
     return {
       pid,
       address: { network: "unix", address: `/${pid}`, pid, startTicks: "1", logFile: "/log" },
@@ -194,10 +234,7 @@ export class DriverMachine {
     };
   }
 
-  #driver(
-    process: PluginProcess,
-    living: <Result>(work: () => Result | Promise<Result>) => Promise<Result>,
-  ): DriverClient {
+  #driver(process: PluginProcess, living: Living): DriverClient {
     const { tasks } = this;
     /** A call that ends as lost when the plugin dies under it. */
     const call = <Result>(work: () => Result | Promise<Result>): Promise<Result> =>
@@ -261,7 +298,8 @@ export class DriverMachine {
       recoverTask: (handle) =>
         call(() => {
           const id = TaskHandle.decode(handle).config?.id ?? "";
-          if (!tasks.has(id)) throw new RpcError(Status.UNKNOWN, "nothing of it is left");
+          const task = tasks.get(id);
+          if (task === undefined || task.isLost === true) throw new RpcError(Status.UNKNOWN, "nothing of it is left");
           process.known.add(id);
         }),
       waitTask: (id) =>
