@@ -1,6 +1,9 @@
 // Task drivers as real processes beside an agent: tasks run through them, whoever is killed.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
 import { startAgent, startManager, type TestAgent, type TestManager } from "../fixtures/muster.ts";
@@ -8,6 +11,28 @@ import { commandOf, kill, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
 const execDriver = join(mockDriver, "../muster-driver-exec");
+
+const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
+
+/** Runs muster in a terminal of 31 rows and 77 columns, and types lines into it, one after each prompt. */
+async function terminal(args: readonly string[], lines: readonly string[]) {
+  const words = [process.execPath, main, ...args].map((word) => `'${word}'`).join(" ");
+  const child = spawn("script", ["-qec", `stty rows 31 cols 77; exec ${words}`, "/dev/null"], { stdio: "pipe" });
+  let output = "";
+  let typed = 0;
+  const timer = setTimeout(() => child.kill("SIGKILL"), 15_000);
+  child.stdout.on("data", (data: Buffer) => {
+    output += data.toString();
+    const line = lines[typed];
+    // A prompt of sh, as root or not.
+    if (line === undefined || output.split(/[#$] /).length <= typed + 1 || !/[#$] $/.test(output)) return;
+    typed += 1;
+    child.stdin.write(`${line}\r`);
+  });
+  const [code] = (await once(child, "close")) as [number | null];
+  clearTimeout(timer);
+  return { code, output };
+}
 
 interface Row {
   readonly ID: string;
@@ -113,6 +138,13 @@ test.serial("a command runs in a task, which is looked at and sent a signal", as
   );
   t.is(failed?.code, 41);
   t.is(failed?.stderr, "wrong\n");
+  const typed = await terminal(
+    ["--host", `unix://${manager.dataDir}/control.sock`, "task", "exec", "-it", "says.1", "sh"],
+    ["stty size; echo $((40 + 2))", "exit 7"],
+  );
+  t.is(typed.code, 7, typed.output);
+  t.regex(typed.output, /\n42\r+\n/);
+  t.regex(typed.output, /\n31 77\r+\n/);
   t.regex(await task("stats", "--no-stream", "says.1"), /^TASK .*\n\S+ +\d+\.\d+% +\S+/);
   const [before] = await tasksOf(manager, "says");
   await task("signal", "-s", "KILL", "says.1");
