@@ -53,6 +53,8 @@ export async function serveJson(
     });
     onStop(() => keeper.stop());
   });
+  const feed = new Feed({ store: env.store, clock: env.clock });
+  onStop(() => feed.stop());
   const facades = createFacades({
     store: env.store,
     proposer: env.proposer,
@@ -60,7 +62,7 @@ export async function serveJson(
     log: env.telemetry.log,
     control: services.control,
     operator: services.operator,
-    feed: new Feed({ store: env.store, clock: env.clock }),
+    feed,
     watchers: createJsonWatchers(env),
     setPassword: (name, password, rpc) => setPassword(env, passwords, name, password, rpc),
   });

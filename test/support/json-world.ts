@@ -2,6 +2,7 @@
 import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/bootstrap.ts";
 import { createJsonWatchers } from "../../actors/json-watcher.ts";
+import { setPassword } from "../../actors/users.ts";
 import { run, Registry } from "../../edges/juju/dispatch.ts";
 import type { Identity, Session, Shape } from "../../edges/juju/facade.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";
@@ -12,7 +13,9 @@ import { Resources } from "../../edges/juju/resources.ts";
 import { requestErrorOf } from "../../edges/juju/rpc-failure.ts";
 import { encodeResult } from "../../edges/juju/wire/encode.ts";
 import * as pki from "../../runtime/pki/index.ts";
+import { Scrypt } from "../../runtime/system/scrypt.ts";
 import { world } from "./control.ts";
+import { cheapScrypt } from "./json-api.ts";
 import { call } from "./manager.ts";
 
 /** A result as a client reads it. */
@@ -44,8 +47,7 @@ export async function jsonWorld(t: ExecutionContext) {
     operator: {} as never,
     feed,
     watchers,
-    // That is the users' own test.
-    setPassword: () => Promise.resolve(),
+    setPassword: (name, password, rpc) => setPassword(env, new Scrypt(cheapScrypt), name, password, rpc),
   });
   const registry = new Registry(facades);
   t.teardown(() => feed.stop());

@@ -14,6 +14,7 @@ import { RequestError } from "../request-error.ts";
 import { keyed, verbatim, type Json } from "../results.ts";
 import { configOf, refusing, type ClientParts } from "./parts.ts";
 import { removeMachine } from "./machines.ts";
+import { settingPassword, userFacade } from "./passwords.ts";
 import { notFound } from "./subjects.ts";
 import { standWatcher } from "./watchers.ts";
 
@@ -24,7 +25,14 @@ const livesOf = (views: Iterable<{ readonly id: string; readonly life: string }>
   new Map(Array.from(views, ({ id, life }) => [id, life]));
 
 export function objectFacades(parts: ClientParts): readonly Facade[] {
-  return [machineFacade(parts), unitFacade(parts), serviceFacade(parts), ...relationFacades(parts), stateFacade(parts)];
+  return [
+    userFacade(parts.sources),
+    machineFacade(parts),
+    unitFacade(parts),
+    serviceFacade(parts),
+    ...relationFacades(parts),
+    stateFacade(parts),
+  ];
 }
 
 /** Watch of one entity: the id is good for a NotifyWatcher, and for the EntityWatcher that it was called before. */
@@ -144,9 +152,13 @@ function machineFacade(parts: ClientParts): Facade {
           return {};
         },
       },
+      SetPassword: settingPassword(
+        sources,
+        ({ id }) => ({ kind: "machine", nodeId: subjects.machine(id).nodeId }),
+        (call) => isItself(call) || mayManage(call),
+      ),
       ...refusing({
         EnsureDead: "a machine is dead when it is removed",
-        SetPassword: "an agent's password is set with 'muster user'",
         SetProvisioned: "machines are not made from here",
         SetInstanceId: "a machine's instance is its node, whose id does not change",
       }),
@@ -212,9 +224,9 @@ function unitFacade({ sources, subjects }: ClientParts): Facade {
           return { ConfigWatcherId: id, ...(read() as { readonly [key: string]: Json }) };
         },
       },
+      SetPassword: settingPassword(sources, ({ id }) => ({ kind: "unit", taskId: subjects.unit(id).taskId }), maySee),
       ...refusing({
         SetStatus: "a unit's status is its task's, which its node reports",
-        SetPassword: "an agent's password is set with 'muster user'",
         EnsureDead: "a unit is dead when its task has ended",
       }),
     },
