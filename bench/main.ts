@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history|drivers]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history|drivers|json]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";
@@ -7,6 +7,7 @@ import { parseArgs } from "node:util";
 import { driversTable } from "./drivers.ts";
 import { failoverTable } from "./failover.ts";
 import { historyTable } from "./history.ts";
+import { jsonApiTable } from "./json-api.ts";
 import { listTasksTable } from "./list-tasks.ts";
 import { loadTables, type Load } from "./load.ts";
 import { logsTable } from "./logs.ts";
@@ -39,6 +40,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   list: () => listTasksTable(short),
   history: () => historyTable(short),
   drivers: () => driversTable(short),
+  json: () => jsonApiTable(short),
 };
 
 if (only !== undefined && groups[only] === undefined) {

@@ -6,6 +6,9 @@ import {
   Change,
   ContainerSpec,
   LogRecord,
+  Node,
+  NodeStatus,
+  NodeStatus_State,
   StoreObject,
   Task,
   TaskPatch,
@@ -25,6 +28,7 @@ import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
 
 const tasks = 10_000;
 const services = 1_000;
+const nodes = 100;
 
 const spec = TaskSpec.create({ container: ContainerSpec.create({ image: "bench:1" }) });
 
@@ -38,7 +42,7 @@ function newTask(at: number): Task {
     id: `task${String(at).padStart(8, "0")}`,
     serviceId: serviceOf(at),
     slot: at + 1,
-    nodeId: `node${at % 100}`,
+    nodeId: `node${at % nodes}`,
     spec,
     serviceAnnotations: Annotations.create({ name: serviceOf(at) }),
     status: TaskStatus.create({ state: TaskState.RUNNING, message: "started" }),
@@ -51,12 +55,18 @@ export class Writer {
   #previous: Uint8Array = new Uint8Array(0);
   #written = 0;
   #next = 0;
+  readonly #tasks: number;
+
+  /** How many tasks there are. */
+  constructor(count = tasks) {
+    this.#tasks = count;
+  }
 
   /** All tasks, in one record of a thousand after the other. */
   *creating(): Generator<Uint8Array> {
-    for (let from = 0; from < tasks; from += 1_000) {
+    for (let from = 0; from < this.#tasks; from += 1_000) {
       yield this.#record(
-        Array.from({ length: 1_000 }, (_, at) =>
+        Array.from({ length: Math.min(1_000, this.#tasks - from) }, (_, at) =>
           Change.create({
             put: StoreObject.create({ task: Task.patch(newTask(from + at), { spec: null }) }),
             spec: 1,
@@ -66,13 +76,23 @@ export class Writer {
     }
   }
 
+  /** The nodes that the tasks are on, each ready. */
+  joining(): Uint8Array {
+    return this.#record(
+      Array.from({ length: nodes }, (_, at) => {
+        const status = NodeStatus.create({ state: NodeStatus_State.READY });
+        return Change.create({ put: StoreObject.create({ node: Node.create({ id: `node${at}`, status }) }) });
+      }),
+    );
+  }
+
   /** A record that changes the status of so many tasks, one after the other. */
-  patching(events: number): Uint8Array {
+  patching(events: number, message = "started"): Uint8Array {
     return this.#record(
       Array.from({ length: events }, () => {
-        const at = (this.#next += 1) % tasks;
+        const at = (this.#next += 1) % this.#tasks;
         const timestamp = Timestamp.create({ seconds: this.#next });
-        const status = TaskStatus.create({ state: TaskState.RUNNING, message: "started", timestamp });
+        const status = TaskStatus.create({ state: TaskState.RUNNING, message, timestamp });
         return Change.create({ task: TaskPatch.create({ id: newTask(at).id, status }) });
       }),
     );

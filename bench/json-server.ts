@@ -1,0 +1,114 @@
+/**
+ * A manager's JSON API on a port, in a process of its own so that its time and memory can be told from its clients'.
+ * Argument: JSON of `Load`. Prints its port; for each line on its standard input one JSON line: `rest` gives its `Memory`
+ * after a collection, `run` its `Ran` after having changed what it was asked to. Ends with its standard input.
+ *
+ * Each change puts the time into the message of a task's status: clients tell by it how late they are told.
+ */
+import { createInterface } from "node:readline";
+import { startJsonApi } from "../actors/json-api.ts";
+import { createJsonWatchers } from "../actors/json-watcher.ts";
+import { Registry } from "../edges/juju/dispatch.ts";
+import { createFacades } from "../edges/juju/facades/index.ts";
+import { Feed } from "../edges/juju/feed/feed.ts";
+import { listenJson } from "../edges/juju/listener.ts";
+import type { Identity } from "../runtime/json-api.ts";
+import { createLocalIdentity } from "../runtime/pki/index.ts";
+import { watchable, Writer } from "./watching.ts";
+
+export interface Load {
+  readonly tasks: number;
+  readonly changesPerSecond: number;
+  readonly seconds: number;
+}
+
+/** Bytes. TLS keeps what it needs outside of what Node manages. */
+export interface Memory {
+  readonly rss: number;
+  readonly managed: number;
+}
+
+export interface Ran {
+  readonly changes: number;
+  readonly cpuSeconds: number;
+  readonly seconds: number;
+  /** The last message of each unit, by name. */
+  readonly last: Readonly<Record<string, string>>;
+}
+
+/** As many records a second as there may be; each holds what came in the meantime. */
+const recordsPerSecond = 100;
+
+const { tasks, changesPerSecond, seconds } = JSON.parse(process.argv[2] ?? "{}") as Load;
+const writer = new Writer(tasks);
+const { environment: env, telemetry, apply, replica } = await watchable(writer);
+apply(writer.joining());
+const who: Identity = { kind: "user", name: "bench", role: "admin" };
+const real = startJsonApi(env, { hash: () => Promise.reject(new Error("none")), verify: () => Promise.resolve(true) });
+const feed = new Feed({ store: env.store, clock: env.clock });
+const identity = await createLocalIdentity(Date.now());
+const listener = await listenJson({
+  host: "127.0.0.1",
+  port: 0,
+  credentials: {
+    certificatePem: identity.certificatePem,
+    keyPem: identity.keyPem,
+    acceptedPem: identity.certificatePem,
+  },
+  telemetry,
+  parts: {
+    // What a password costs is not what is measured.
+    api: { ...real, checkLogin: () => Promise.resolve({ kind: "accepted", identity: who }), identityNow: () => who },
+    registry: new Registry(
+      createFacades({
+        store: env.store,
+        proposer: env.proposer,
+        clock: env.clock,
+        log: telemetry.log,
+        control: {} as never,
+        operator: {} as never,
+        feed,
+        watchers: createJsonWatchers(env),
+        setPassword: () => Promise.resolve(),
+      }),
+    ),
+    clock: env.clock,
+    clusterId: () => "bench",
+    servers: () => [],
+    redirect: null,
+    loginName: () => ({ kind: "user", name: "bench" }),
+  },
+});
+const say = (line: unknown): void => void process.stdout.write(`${JSON.stringify(line)}\n`);
+
+async function run(): Promise<Ran> {
+  const startedAt = performance.now();
+  const perRecord = Math.max(1, Math.round(changesPerSecond / recordsPerSecond));
+  let changes = 0;
+  const before = process.cpuUsage();
+  while (performance.now() - startedAt < seconds * 1_000) {
+    const due = startedAt + (changes / changesPerSecond) * 1_000 - performance.now();
+    await new Promise<void>((resolve) => (due > 1 ? setTimeout(resolve, due) : setImmediate(resolve)));
+    apply(writer.patching(perRecord, String(Date.now())));
+    changes += perRecord;
+  }
+  const took = (performance.now() - startedAt) / 1_000;
+  const { user, system } = process.cpuUsage(before);
+  const last: Record<string, string> = {};
+  for (const { id } of feed.view().units) {
+    const unit = feed.find("unit", id);
+    if (unit !== undefined) last[id] = replica.get("task", unit.taskId)?.status?.message ?? "";
+  }
+  return { changes, cpuSeconds: (user + system) / 1e6, seconds: took, last };
+}
+
+say(listener.port);
+for await (const line of createInterface({ input: process.stdin })) {
+  if (line === "run") say(await run());
+  else {
+    globalThis.gc?.();
+    const { rss, heapUsed, external } = process.memoryUsage();
+    say({ rss, managed: heapUsed + external } satisfies Memory);
+  }
+}
+process.exit(0);
