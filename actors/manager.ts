@@ -305,7 +305,11 @@ export function startManager(parts: ManagerParts): Manager {
       policy: policy.handlers,
       resourceAllocator: createResourceAllocator(environment).handlers,
     },
-    ready: async () => void (await whenCluster(environment)),
+    ready: async () => {
+      await whenCluster(environment);
+      // What the past says, as that this manager was demoted, may hold no more.
+      await leadership.follower.caughtUp();
+    },
     isHealthy: () => progress.isHealthy(),
     stop: () => {
       for (const part of [...running].reverse()) part.stop();

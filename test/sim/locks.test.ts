@@ -28,6 +28,7 @@ test("managers that are killed while the unlock key changes open again, and all 
         watchers: 0,
         looksBack: 0,
         volumeOperations: 0,
+        roleOperations: 0,
         lockOperations: 14,
         rates: { ...drawn.rates, lostTail: false, managerCrashMs: 2_000 },
       },

@@ -6,6 +6,7 @@ import {
 } from "../../actors/manager-certificate.ts";
 import { startManager } from "../../actors/manager.ts";
 import { startManagerLock, type ManagerLock } from "../../actors/manager-lock.ts";
+import { watchOwnDemotion } from "../../actors/own-demotion.ts";
 import {
   CAService,
   ControlService,
@@ -16,6 +17,7 @@ import {
   HealthService,
   NodeCAService,
   OperatorService,
+  PolicyService,
   TaskAccessService,
   TaskCallsService,
   ResourceAllocatorService,
@@ -58,6 +60,8 @@ export interface ManagerOptions {
   readonly onRunning: (running: RunningManager) => void;
   /** The replica found a broken log: the process must end. */
   readonly onBroken: (error: unknown) => void;
+  /** It was demoted, and has handed over what it did. */
+  readonly onDemoted: () => void;
   /** It could not start, as when NATS is away: the process ends in good order. */
   readonly onGivenUp: (error: unknown) => void;
 }
@@ -107,6 +111,7 @@ function runManager(
     csi,
     lock,
     onBroken,
+    onDemoted,
     onGivenUp,
     peers,
     snapshotEvery,
@@ -153,6 +158,9 @@ function runManager(
   async function serve(): Promise<void> {
     const deadline = clock.setTimeout(() => onGivenUp(new Error("not ready in time")), readyTimeoutMs);
     await manager.ready();
+    const demotion = watchOwnDemotion(manager.replica, nodeId(ports));
+    if (demotion.isDemoted()) return standDown();
+    demotion.demoted.then(standDown).catch(onGivenUp);
     lock.follow(manager.replica);
     const facts = { hostname: ports.name, advertise: address, version: "sim", architecture: "x86_64", os: "linux" };
     await new Promise<void>((resolve) => {
@@ -184,11 +192,19 @@ function runManager(
         { service: ControlService, handlers: services.control },
         { service: WatchService, handlers: services.watch },
         { service: OperatorService, handlers: services.operator },
+        { service: PolicyService, handlers: services.policy },
         { service: ResourceAllocatorService, handlers: services.resourceAllocator },
       ],
       peerOf,
     );
     isServing = true;
+  }
+
+  /** As the process does. */
+  async function standDown(): Promise<void> {
+    await manager.leadership.release();
+    manager.stop();
+    onDemoted();
   }
 
   serve().catch(onGivenUp);

@@ -1,6 +1,7 @@
 /** The rare branches that enough seeds should reach; `npm run sim` names those that none did. */
 export const knownMarks = [
   "agent.joined.late",
+  "agent.joined.again",
   "append.conflict",
   "append.unknown",
   "choosy.created",
@@ -29,6 +30,8 @@ export const knownMarks = [
   "logs.ended.incomplete",
   "logs.followed",
   "logs.missing.told",
+  "manager.demoted",
+  "manager.started.again",
   "message.duplicated",
   "message.lost",
   "message.reordered",
@@ -39,6 +42,8 @@ export const knownMarks = [
   "networked.updated",
   "node.availability",
   "node.label",
+  "role.demoted",
+  "role.promoted",
   "rollout.abort",
   "rollout.back.by.hand",
   "rollout.bad",

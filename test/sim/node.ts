@@ -46,13 +46,15 @@ export interface NodeOptions {
   readonly hasOverlay: boolean;
   /** What is wrong with a handshake, for either side; null when nothing is, or nobody listens there. */
   readonly handshake: (address: string, credentials: Credentials, material: TlsMaterial) => string | null;
+  /** It could not join, as with a token that was replaced: somebody has to give it another one. */
+  readonly onNotJoined: () => void;
   /** Where and with what it joins, while its disk holds no certificate. */
   readonly join: { readonly address: string; readonly token: string };
 }
 
 export function bootNode(
   ports: SimPorts,
-  { drivers, handshake, hasOverlay, join, machine, onWrong, storage, trace }: NodeOptions,
+  { drivers, handshake, hasOverlay, join, machine, onNotJoined, onWrong, storage, trace }: NodeOptions,
 ): Agent {
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
@@ -80,7 +82,7 @@ export function bootNode(
     certificates: simulatedAuthority(random.fork("authority")),
     facts: { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 8 * 2 ** 30, engineVersion: "sim" },
   };
-  return startAgent({
+  const agent = startAgent({
     ...agentPorts,
     join,
     hostname: ports.name,
@@ -93,4 +95,8 @@ export function bootNode(
     ...(drivers === null ? {} : { plugins: drivers.plugins(clock) }),
     networkDrivers: hasOverlay ? ["overlay"] : [],
   });
+  agent.onState(({ kind }) => {
+    if (kind === "failed" && agent.nodeId() === null) onNotJoined();
+  });
+  return agent;
 }

@@ -53,6 +53,10 @@ export interface SimOptions {
   readonly logOperations: number;
   /** Replacements of the root certificate and of tokens; 0: there are none. */
   readonly certificateOperations: number;
+  /** Demotions and promotions of managers; 0: there are none. */
+  readonly roleOperations: number;
+  /** Whoever is demoted in the end is promoted again. */
+  readonly endsWithAllManagers: boolean;
   /** Operations with cluster volumes and services that mount them; 0: there is no storage. */
   readonly volumeOperations: number;
   /** Of the storage, while there are faults. */
@@ -81,6 +85,7 @@ export function drawOptions(seed: number): SimOptions {
   if (on()) network.breakage = random.between(0.0005, 0.01);
   if (on()) network.stall = random.between(0.01, 0.3);
   const natsCrashMs = mean(6_000, 40_000);
+  const certificateOperations = drawCertificateOperations(new SimRandom(`${seed}/options.certificates`));
   return {
     seed,
     managers: random.pick([1, 2, 2, 3, 3]),
@@ -117,7 +122,8 @@ export function drawOptions(seed: number): SimOptions {
     watchers: drawWatchers(new SimRandom(`${seed}/options.watchers`)),
     looksBack: drawLooksBack(new SimRandom(`${seed}/options.history`)),
     logOperations: drawGlobalOperations(new SimRandom(`${seed}/options.logs`)),
-    certificateOperations: drawCertificateOperations(new SimRandom(`${seed}/options.certificates`)),
+    certificateOperations,
+    ...drawRoles(new SimRandom(`${seed}/options.roles`), certificateOperations > 0),
     ...drawVolumes(new SimRandom(`${seed}/options.volumes`)),
     ...drawDrivers(new SimRandom(`${seed}/options.drivers`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
@@ -155,6 +161,12 @@ function drawDrivers(random: SimRandom): Pick<SimOptions, "driverOperations" | "
 function drawRebalance(random: SimRandom): Pick<SimOptions, "rebalanceOperations" | "lateAgents"> {
   if (!random.chance(0.4)) return { rebalanceOperations: 0, lateAgents: 0 };
   return { rebalanceOperations: 1 + random.below(4), lateAgents: 1 + random.below(2) };
+}
+
+/** A node that does not come back holds up a rotation of the root. */
+function drawRoles(random: SimRandom, rotates: boolean): Pick<SimOptions, "roleOperations" | "endsWithAllManagers"> {
+  const roleOperations = random.chance(0.4) ? 1 + random.below(6) : 0;
+  return { roleOperations, endsWithAllManagers: rotates || random.chance(0.5) };
 }
 
 function drawCertificateOperations(random: SimRandom): number {
@@ -196,6 +208,7 @@ export function describeOptions(options: SimOptions): string {
     `looksBack=${options.looksBack}`,
     `logOperations=${options.logOperations}`,
     `certificateOperations=${options.certificateOperations}`,
+    `roleOperations=${options.roleOperations}`,
     `lateAgents=${options.lateAgents}`,
     `faultsMs=${options.faultsMs}`,
   ];

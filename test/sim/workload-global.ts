@@ -19,8 +19,8 @@ import {
   TaskSpec,
   UpdateNodeRequest,
   UpdateServiceRequest,
-  type Node,
 } from "../../proto/gen/messages.ts";
+import { isManagersNode } from "../../machines/manager-role.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";
@@ -115,8 +115,8 @@ export class GlobalWorkload {
       ListNodesRequest.create({}),
       "list nodes",
     );
-    // Managers are drained, and stay so; a node that has not registered has no name yet.
-    const workers = nodes.filter((node) => node.description !== null && !isManager(node));
+    // Managers are drained, and stay so, also those that were demoted; a node that has not registered has no name yet.
+    const workers = nodes.filter((node) => node.description !== null && !isManagersNode(node));
     if (workers.length === 0) return;
     const node = this.#random.pick(workers);
     const [spec, name] = [node.spec ?? NodeSpec.create({}), node.description?.hostname ?? ""];
@@ -145,8 +145,4 @@ export class GlobalWorkload {
     const others = [ACTIVE, DRAIN, PAUSE].filter((availability) => availability !== spec.availability);
     return NodeSpec.patch(spec, { availability: this.#random.pick(others) });
   }
-}
-
-function isManager(node: Node): boolean {
-  return node.managerStatus !== null || node.spec?.desiredRole === 1;
 }

@@ -6,6 +6,7 @@
  */
 import type { Commit } from "../../runtime/store/store.ts";
 import type { ManagerLock } from "../../actors/manager-lock.ts";
+import { isDemoted } from "../../machines/manager-role.ts";
 import { sameBytes } from "../../machines/session-message.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
@@ -44,6 +45,8 @@ import { WatchWorkload } from "./workload-watch.ts";
 import { CertificateWorkload } from "./workload-certificates.ts";
 import { checkHeld, checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
 import { LockWorkload, unlockWhatIsLocked } from "./workload-locks.ts";
+import { checkRoles, findUnsettledRole } from "./invariants-roles.ts";
+import { RoleWorkload } from "./workload-roles.ts";
 import { checkRoot, findUntrusting, handshakeProblem } from "./invariants-certificates.ts";
 import { checkStorage, findStrayVolumes, findUnpublished } from "./invariants-volumes.ts";
 import { controllerSockets, SimStorage } from "./storage.ts";
@@ -67,6 +70,8 @@ const lookMs = 500;
 const hashEvery = 16;
 /** After what time a supervisor starts a process anew that has ended itself. */
 const supervisorMs = 1_000;
+/** How often somebody looks whether a manager that was demoted, or a node that could not join, is to be started again. */
+const operatorMs = 2_000;
 /** A run takes some thousand steps for each virtual minute; one that takes so many goes round in circles. */
 const stepsMax = 200_000;
 
@@ -97,6 +102,8 @@ interface SimManager {
   running: RunningManager | null;
   /** Of the life that it has now. */
   lock: ManagerLock | null;
+  /** It has ended because it was demoted. */
+  isRetired: boolean;
 }
 
 interface SimAgent {
@@ -131,6 +138,7 @@ class World {
   #logs: LogWorkload | null = null;
   #certificates: CertificateWorkload | null = null;
   #locks: LockWorkload | null = null;
+  #roles: RoleWorkload | null = null;
   #volumes: VolumeWorkload | null = null;
   #driven: DriverWorkload | null = null;
   #areDriversHealed = false;
@@ -252,6 +260,9 @@ class World {
     this.#certificates.start();
     this.#locks = new LockWorkload({ ...access, operations: this.#options.lockOperations });
     this.#locks.start();
+    this.#roles = new RoleWorkload({ ...access, operations: this.#options.roleOperations });
+    this.#roles.start();
+    this.#startPromoted();
     this.#volumes = new VolumeWorkload({ ...access, operations: this.#options.volumeOperations });
     this.#volumes.start();
     this.#driven = new DriverWorkload({ ...access, operations: this.#options.driverOperations });
@@ -278,6 +289,7 @@ class World {
     if ((this.#simulation.trace.marks.get("log.tail.lost") ?? 0) > 0) {
       for (const { process: each } of [...this.#managers, ...this.#agents]) each.restart();
     }
+    if (this.#options.endsWithAllManagers) this.#roles.restore();
     this.#habits.failure = 0;
     this.#habits.refusal = 0;
     await this.#rest(clock.elapsed);
@@ -373,12 +385,15 @@ class World {
     if (this.#driven?.isDone === false) return "the client of driver plugins is not done";
     if (this.#locks?.isDone === false) return "the operator of locks is not done";
     if (this.#certificates?.isDone === false) return "the operator of certificates is not done";
+    if (this.#roles?.isDone === false) return "the operator of roles is not done";
     const behind = this.#watches.whyBehind();
     if (behind !== null) return behind;
     const { nats } = this.#simulation;
-    const otherwise = findUnlockedOtherwise(this.#managers.map(({ running }) => running));
+    const wanted = this.#managers.filter(({ isRetired }) => !isRetired);
+    const ended = new Map(this.#managers.map(({ isRetired, process: { name } }) => [name, isRetired]));
+    const otherwise = findUnlockedOtherwise(wanted.map(({ running }) => running));
     if (otherwise !== null) return otherwise;
-    for (const { running, process: each } of this.#managers) {
+    for (const { running, process: each } of wanted) {
       if (running === null) return `${each.name} does not run`;
       const { store } = running;
       if (store.version !== nats.last) return `${each.name} is at ${store.version} of ${nats.last}`;
@@ -387,6 +402,8 @@ class World {
         (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY,
       );
       if (why !== null) return `${each.name}: ${why}`;
+      const unsettledRole = findUnsettledRole(store, ended);
+      if (unsettledRole !== null) return `${each.name}: ${unsettledRole}`;
       const untrusting = findUntrusting(store);
       if (untrusting !== null) return `${each.name}: ${untrusting}`;
       const unsettled = findUnsettled(store);
@@ -420,10 +437,11 @@ class World {
 
   #addManager(name: string): void {
     const address = addressOf(name);
-    const manager: SimManager = { process: null as never, address, running: null, lock: null };
+    const manager: SimManager = { process: null as never, address, running: null, lock: null, isRetired: false };
     const boot: Parameters<Simulation["process"]>[1] = (ports) => {
       const { clock, trace } = this.#simulation;
       manager.running = null;
+      manager.isRetired = false;
       bootManager(ports, {
         address,
         trace,
@@ -436,6 +454,14 @@ class World {
           this.#observe(name, running.store);
         },
         onBroken: (error) => ports.fail("a broken log", error),
+        onDemoted: () => {
+          if (!ports.clock.alive) return;
+          trace.mark("manager.demoted");
+          manager.process.crash();
+          manager.isRetired = true;
+          manager.running = null;
+          manager.lock = null;
+        },
         onGivenUp: (error) => {
           if (!ports.clock.alive) return;
           trace.write(name, `gives up: ${sentence(error)}`);
@@ -447,6 +473,24 @@ class World {
     };
     Object.assign(manager, { process: this.#simulation.process(name, boot, this.#processOptions(name)) });
     this.#managers.push(manager);
+  }
+
+  /** Whoever runs a manager that was promoted again starts it. */
+  #startPromoted(): void {
+    const { clock, trace } = this.#simulation;
+    const look = (): void => {
+      for (const { isRetired, process: each } of this.#managers) {
+        const isWanted = this.#managers.some(({ running }) => {
+          const node = running?.store.byName("node", each.name);
+          return node !== undefined && !isDemoted(node);
+        });
+        if (!isRetired || !isWanted) continue;
+        trace.mark("manager.started.again");
+        each.start();
+      }
+      clock.schedule(look, operatorMs, null);
+    };
+    clock.schedule(look, operatorMs, null);
   }
 
   #addAgent(name: string): void {
@@ -463,20 +507,30 @@ class World {
         ? null
         : new SimDrivers(clock, random.fork(`drivers.${name}`), trace, this.#options.drivers);
     if (this.#areDriversHealed) drivers?.heal();
-    const join = { address: random.pick(this.#managers).address, token: this.#joinToken() };
+    const at = random.pick(this.#managers.filter(({ isRetired }) => !isRetired));
+    let token = "";
     const each = this.#simulation.process(
       name,
-      (ports) =>
-        void bootNode(ports, {
+      (ports) => {
+        // Until it has joined, each start is somebody's who asked for the token.
+        token = this.#joinToken() || token;
+        bootNode(ports, {
           machine,
           drivers,
           trace,
-          join,
+          join: { address: at.address, token },
+          onNotJoined: () => {
+            if (!ports.clock.alive) return;
+            trace.mark("agent.joined.again");
+            each.crash();
+            clock.schedule(() => each.start(), operatorMs, null);
+          },
           hasOverlay: this.#options.networkOperations > 0,
           storage: this.#storage,
           onWrong: (claim) => this.#fail(claim),
           handshake: (address, ...shown) => this.#handshake(name, address, ...shown),
-        }),
+        });
+      },
       this.#processOptions(name),
     );
     this.#agents.push({ process: each, machine, drivers });
@@ -580,6 +634,7 @@ class World {
       const [before, record] = [commit.version - 1, commit.version].map((each) => this.#simulation.nats.record(each));
       if (before != null && record != null) this.#demand(name, checkHeld(record, before, commit, replica));
       this.#demand(name, checkPlacements(commit, replica));
+      this.#demand(name, checkRoles(commit, replica));
       this.#demand(
         name,
         checkRoot(commit, replica, (mark) => this.#simulation.trace.mark(mark)),

@@ -1,0 +1,46 @@
+/**
+ * What must hold of who is a manager, beside `invariants.ts`.
+ *
+ * S32: at every version there is a manager that is wanted as one.
+ * S33: who is a worker in the log writes nothing to it any more.
+ * S34: at rest whoever was demoted has ended and is no manager for anybody; all others run.
+ */
+import { isDemoted } from "../../machines/manager-role.ts";
+import { NodeRole } from "../../proto/gen/messages.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+
+/** S32 and S33. */
+export function checkRoles(commit: Commit, store: Store): string | null {
+  const { changes, writer = "" } = commit;
+  const own = store.get("node", writer);
+  const isNews = changes.some(({ object, table }) => table === "node" && object.id === writer);
+  if (own?.role === NodeRole.WORKER && isDemoted(own) && !isNews)
+    return `S33: ${writer}, which is a worker, wrote version ${commit.version}`;
+  if (!changes.some(({ table }) => table === "node" || table === "manager")) return null;
+  let demoted = 0;
+  for (const { id } of store.all("manager")) {
+    const node = store.get("node", id);
+    if (node === undefined || !isDemoted(node)) return null;
+    demoted += 1;
+  }
+  // Before the first has listed itself there is none.
+  const isLast = changes.some(({ action, table }) => table === "manager" && action === "remove");
+  return demoted > 0 || isLast ? `S32: at version ${commit.version} nobody is wanted as a manager` : null;
+}
+
+/** S34: why roles are not at rest, or null. `hasEnded`: whether the process of that host name has, for being demoted. */
+export function findUnsettledRole(store: Store, hasEnded: ReadonlyMap<string, boolean>): string | null {
+  for (const node of store.all("node")) {
+    const ended = hasEnded.get(node.description?.hostname ?? "");
+    if (ended === undefined) continue;
+    if (!isDemoted(node)) {
+      if (ended) return `S34: node ${node.id} is wanted as a manager, and its process has ended`;
+      if (store.get("manager", node.id)?.alive !== true) return `S34: manager ${node.id} is not listed`;
+      continue;
+    }
+    if (!ended) return `S34: node ${node.id} was demoted, and its process runs on`;
+    if (node.role !== NodeRole.WORKER) return `S34: node ${node.id} has ended, and is not a worker yet`;
+    if (store.get("manager", node.id) !== undefined) return `S34: node ${node.id} is still listed as a manager`;
+  }
+  return null;
+}

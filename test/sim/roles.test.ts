@@ -1,0 +1,44 @@
+// Managers that are demoted and promoted while others are killed: one is always left, and whoever is wanted again comes back.
+import test from "ava";
+import { drawOptions } from "./options.ts";
+import { runSeed } from "./world.ts";
+
+const seeds = [1, 2, 3, 4];
+
+test("of managers that are demoted and promoted one always stays, and each that is wanted again leads and serves", async (t) => {
+  t.timeout(60_000);
+  const reached = new Map<string, number>();
+  for (const seed of seeds) {
+    const drawn = drawOptions(seed);
+    const result = await runSeed(
+      {
+        ...drawn,
+        managers: 3,
+        agents: 2,
+        faultsMs: 30_000,
+        globalOperations: 0,
+        jobOperations: 0,
+        networkOperations: 0,
+        rolloutOperations: 0,
+        placementOperations: 0,
+        rebalanceOperations: 0,
+        certificateOperations: 0,
+        logOperations: 0,
+        driverOperations: 0,
+        lateAgents: 0,
+        watchers: 0,
+        looksBack: 0,
+        volumeOperations: 0,
+        lockOperations: 0,
+        roleOperations: 12,
+        endsWithAllManagers: seed % 2 === 0,
+        rates: { ...drawn.rates, lostTail: false, managerCrashMs: 8_000, agentCrashMs: 8_000 },
+      },
+      false,
+    );
+    t.is(result.failure, null, `seed ${seed}`);
+    for (const [mark, times] of result.marks) reached.set(mark, (reached.get(mark) ?? 0) + times);
+  }
+  for (const mark of ["role.demoted", "role.promoted", "manager.demoted", "manager.started.again"])
+    t.true((reached.get(mark) ?? 0) > 0, mark);
+});

@@ -1,0 +1,93 @@
+/** An operator who demotes managers and promotes them again; which of them he may is the cluster's to say. */
+import {
+  ControlService,
+  ListNodesRequest,
+  NodeRole,
+  NodeSpec,
+  UpdateNodeRequest,
+  type Node,
+} from "../../proto/gen/messages.ts";
+import { isDemoted, isManagersNode } from "../../machines/manager-role.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { SimClient, type ClientOptions } from "./client.ts";
+import { Operations, type OperationsOptions } from "./operations.ts";
+
+export type RoleWorkloadOptions = ClientOptions & OperationsOptions;
+
+/** Between two tries to make managers of all that were, in milliseconds. */
+const retryMs = 1_000;
+
+export class RoleWorkload {
+  readonly #options: RoleWorkloadOptions;
+  readonly #random: SimRandom;
+  readonly #client: SimClient;
+  readonly #operations: Operations;
+  #isRestoring = false;
+
+  constructor(options: RoleWorkloadOptions) {
+    this.#options = options;
+    this.#random = options.ports.random.fork("workload.roles");
+    this.#client = new SimClient(options, this.#random);
+    this.#operations = new Operations(options, this.#random, this.#client);
+  }
+
+  get isDone(): boolean {
+    return this.#operations.areDone && !this.#isRestoring;
+  }
+
+  start(): void {
+    this.#operations.start(() => this.#operate(), false);
+  }
+
+  /** Promotes whoever is demoted, when all else is done. */
+  restore(): void {
+    this.#isRestoring = true;
+    const attempt = (): void => {
+      void this.#client
+        .attempt(async () => {
+          if (!this.#operations.areDone) return;
+          const demoted = (await this.#managers()).filter(isDemoted);
+          for (const node of demoted) await this.#change(node);
+          this.#isRestoring = false;
+        })
+        .then(() => {
+          if (this.#isRestoring) this.#options.ports.clock.after(retryMs, attempt);
+        });
+    };
+    attempt();
+  }
+
+  async #operate(): Promise<void> {
+    const managers = await this.#managers();
+    if (managers.length === 0) return;
+    const both = managers.length > 1 && this.#random.chance(0.2);
+    const node = this.#random.pick(managers);
+    // Two at the same time: one of them has to stay.
+    const other = managers.find(({ id }) => id !== node.id);
+    await Promise.all(
+      [node, ...(both && other !== undefined ? [other] : [])].map((each) =>
+        this.#client.attempt(() => this.#change(each)),
+      ),
+    );
+  }
+
+  async #managers(): Promise<readonly Node[]> {
+    const request = ListNodesRequest.create();
+    const { nodes } = await this.#client.call(ControlService.methods.ListNodes, request, "look at roles");
+    return nodes.filter(isManagersNode);
+  }
+
+  async #change(node: Node): Promise<void> {
+    const { id, description, meta, spec } = node;
+    const isPromotion = isDemoted(node);
+    const desiredRole = isPromotion ? NodeRole.MANAGER : NodeRole.WORKER;
+    const request = UpdateNodeRequest.create({
+      nodeId: id,
+      nodeVersion: meta?.version ?? null,
+      spec: NodeSpec.patch(spec ?? NodeSpec.create(), { desiredRole }),
+    });
+    const what = `${isPromotion ? "promote" : "demote"} ${description?.hostname ?? id}`;
+    await this.#client.call(ControlService.methods.UpdateNode, request, what);
+    this.#options.trace.mark(isPromotion ? "role.promoted" : "role.demoted");
+  }
+}
