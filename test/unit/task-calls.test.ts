@@ -1,0 +1,255 @@
+// What is asked of a running task: from one manager over another to the node's agent, its driver, and back.
+import test from "ava";
+import { AgentCalls, type CallTarget } from "../../actors/agent-calls.ts";
+import { createTaskCalls, type TaskCalls } from "../../actors/task-calls.ts";
+import { taskCallMachine, taskCallTimes } from "../../machines/task-call.ts";
+import {
+  ListenTaskCallsRequest,
+  Task,
+  TaskCallRequest,
+  TaskExec,
+  TaskInput,
+  TaskSignal,
+  TaskState,
+  TaskStatsWish,
+  TaskStatus,
+  type TaskAnswer,
+  type TaskAnswerResponse,
+  type TaskQuestion,
+} from "../../proto/gen/messages.ts";
+import {
+  ExecTaskStreamingIOOperation,
+  ExecTaskStreamingResponse,
+  ExitResult,
+  type ExecTaskStreamingRequest,
+} from "../../proto/gen/nomad.ts";
+import type { DriverClient, StreamReceiver } from "../../runtime/plugins.ts";
+import { RpcError, Status, type DuplexCall, type RpcChannel, type SendingCall } from "../../runtime/rpc.ts";
+import { initialTransition, transition } from "xstate";
+import { call, collectedStream, refusalOf, testManager, type TestManager } from "../support/manager.ts";
+import { sharedBus } from "../support/shared-bus.ts";
+
+const worker = { identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false } as const;
+
+/** A driver whose commands say and do what the test wants. */
+class FakeDriver {
+  readonly written: ExecTaskStreamingRequest[] = [];
+  readonly signals: string[] = [];
+  receiver: StreamReceiver<ExecTaskStreamingResponse> | null = null;
+  isCancelled = false;
+  isPaused = false;
+
+  readonly client = {
+    execTaskStreaming: (receiver: StreamReceiver<ExecTaskStreamingResponse>): DuplexCall<ExecTaskStreamingRequest> => {
+      this.receiver = receiver;
+      return {
+        write: (message) => void this.written.push(message),
+        finish: () => {},
+        bufferedBytes: () => 0,
+        cancel: () => void (this.isCancelled = true),
+        pause: () => void (this.isPaused = true),
+        resume: () => void (this.isPaused = false),
+      };
+    },
+    signalTask: async (_id: string, name: string) => {
+      if (name === "SIGNOT") throw new RpcError(Status.UNKNOWN, "SIGNOT is no signal");
+      this.signals.push(name);
+    },
+  } as unknown as DriverClient;
+
+  says(text: string): void {
+    const stdout = ExecTaskStreamingIOOperation.create({ data: new TextEncoder().encode(text) });
+    this.receiver?.onMessage(ExecTaskStreamingResponse.create({ stdout }));
+  }
+
+  exits(exitCode: number): void {
+    this.receiver?.onMessage(
+      ExecTaskStreamingResponse.create({ exited: true, result: ExitResult.create({ exitCode }) }),
+    );
+    this.receiver?.onEnd(null);
+  }
+}
+
+/** A client stream to a manager, by hand. */
+function answersTo(holder: TaskCalls): SendingCall<TaskAnswer, TaskAnswerResponse> {
+  const waiting: TaskAnswer[] = [];
+  let isOver = false;
+  let wake = (): void => {};
+  async function* read(): AsyncGenerator<TaskAnswer> {
+    for (;;) {
+      const next = waiting.shift();
+      if (next !== undefined) yield next;
+      else if (isOver) return;
+      else await new Promise<void>((resolve) => (wake = resolve));
+    }
+  }
+  const response = Promise.resolve(holder.handlers.Answer(read(), call(worker)));
+  response.catch(() => {});
+  const over = (): void => {
+    isOver = true;
+    wake();
+  };
+  return {
+    write: (answer) => {
+      waiting.push(answer);
+      wake();
+    },
+    finish: () => {
+      over();
+      return response;
+    },
+    cancel: over,
+    bufferedBytes: () => waiting.reduce((sum, { stdout }) => sum + stdout.length, 0),
+  };
+}
+
+function world() {
+  const bus = sharedBus();
+  const managers = ["m1", "m2"].map((id) => testManager(id)) as [TestManager, TestManager];
+  const status = TaskStatus.create({ state: TaskState.RUNNING });
+  for (const { seed } of managers) seed("task", Task.create({ id: "t1", nodeId: "n1", status }));
+  const [home, holder] = managers.map(({ env }) => createTaskCalls({ ...env, bus })) as [TaskCalls, TaskCalls];
+  const driver = new FakeDriver();
+  let target: CallTarget = { client: driver.client, driverTaskId: "t1/web/00000001" };
+  const { clock, telemetry } = managers[1].env;
+  const calls = new AgentCalls({ clock, telemetry }, () => target);
+  const listening = new AbortController();
+  const channel = { clientStream: () => answersTo(holder) } as unknown as RpcChannel;
+  const questions = collectedStream<TaskQuestion>();
+  const sink = { ...questions, write: (question: TaskQuestion) => calls.hear(channel, question) };
+  holder.handlers.Listen(ListenTaskCallsRequest.create(), sink, call(worker, listening.signal));
+  return {
+    bus,
+    home,
+    driver,
+    calls,
+    listening,
+    refuse: (reason: string) => (target = { reason }),
+    run: async (ms = 100) => {
+      for (const { clock: each } of managers) await each.run({ untilMs: each.now() + ms });
+    },
+    ask: (request: Partial<TaskCallRequest>, leaving = new AbortController()) => {
+      const answers = collectedStream<TaskAnswer>();
+      home.access.Call(TaskCallRequest.create({ taskId: "t1", ...request }), answers, call({}, leaving.signal));
+      return { answers, leave: () => leaving.abort() };
+    },
+  };
+}
+
+const textOf = (answers: readonly TaskAnswer[]): string =>
+  answers.map(({ stdout }) => new TextDecoder().decode(stdout)).join("");
+
+test("a command is asked for at one manager and run where its node listens, with input, output and exit code", async (t) => {
+  const { ask, driver, home, run } = world();
+  const { answers } = ask({ exec: TaskExec.create({ command: ["cat"], tty: true }) });
+  await run();
+  t.deepEqual(driver.written[0]?.setup?.command, ["cat"]);
+  t.is(driver.written[0]?.setup?.taskId, "t1/web/00000001");
+  const { callId } = answers.messages[0] as TaskAnswer;
+  const sent = Promise.resolve(
+    home.access.Send(TaskInput.create({ callId, number: 1, data: new TextEncoder().encode("typed") }), call()),
+  );
+  await run();
+  await sent;
+  t.is(new TextDecoder().decode(driver.written[1]?.stdin?.data), "typed");
+  driver.says("shown");
+  driver.exits(3);
+  await run();
+  t.is(textOf(answers.messages), "shown");
+  t.is(answers.messages.at(-1)?.end?.exitCode, 3);
+  t.is(answers.ended, null);
+  t.is(
+    (await refusalOf(() => home.access.Send(TaskInput.create({ callId, number: 2 }), call())))?.code,
+    Status.NOT_FOUND,
+  );
+});
+
+test("TC1, AC1: a caller that does not read stops the driver, and nothing is lost or told twice", async (t) => {
+  const { ask, bus, driver, run } = world();
+  const { answers } = ask({ exec: TaskExec.create({ command: ["yes"] }) });
+  await run();
+  answers.buffered = 1e9;
+  for (let part = 0; part < 10; part += 1) driver.says(`${part}`.repeat(32 * 1024));
+  await run();
+  t.true(driver.isPaused);
+  t.is(textOf(answers.messages), "");
+  answers.buffered = 0;
+  // An answer of the home gets lost now and then, and the same comes again.
+  let requests = 0;
+  bus.loses = (subject) => subject.includes(".out.") && (requests += 1) % 3 === 0;
+  await run(1_000);
+  bus.loses = () => false;
+  t.false(driver.isPaused);
+  driver.exits(0);
+  await run(1_000);
+  t.is(textOf(answers.messages).length, 10 * 32 * 1024);
+  t.regex(textOf(answers.messages), /^0+1+2+3+4+5+6+7+8+9+$/);
+  t.is(answers.ended, null);
+});
+
+test("C2, AC2: who leaves ends the command; a lost session ends it as well, and whoever waits is told", async (t) => {
+  const first = world();
+  const { leave } = first.ask({ exec: TaskExec.create({ command: ["sleep"] }) });
+  await first.run();
+  leave();
+  await first.run();
+  t.true(first.driver.isCancelled);
+
+  const second = world();
+  const { answers } = second.ask({ exec: TaskExec.create({ command: ["sleep"] }) });
+  await second.run();
+  second.listening.abort();
+  second.calls.detach();
+  t.true(second.driver.isCancelled);
+  await second.run(taskCallTimes.pulseMs * (taskCallTimes.missedMax + 1));
+  t.is(answers.ended?.code, Status.UNAVAILABLE);
+  t.regex(answers.ended?.message ?? "", /was lost/);
+});
+
+test("signals, and what cannot be asked, have an answer in words", async (t) => {
+  const { ask, driver, refuse, run } = world();
+  const done = ask({ signal: TaskSignal.create({ name: "SIGHUP" }) });
+  const wrong = ask({ signal: TaskSignal.create({ name: "SIGNOT" }) });
+  await run();
+  t.deepEqual(driver.signals, ["SIGHUP"]);
+  t.is(done.answers.ended, null);
+  t.regex(wrong.answers.ended?.message ?? "", /SIGNOT is no signal/);
+  refuse("the task does not run on a driver plugin");
+  const refused = ask({ stats: TaskStatsWish.create({ intervalMs: 1_000 }) });
+  await run();
+  t.is(refused.answers.ended?.code, Status.FAILED_PRECONDITION);
+  for (const [request, code] of [
+    [{}, Status.INVALID_ARGUMENT],
+    [{ exec: TaskExec.create() }, Status.INVALID_ARGUMENT],
+    [{ stats: TaskStatsWish.create({ intervalMs: 1 }) }, Status.INVALID_ARGUMENT],
+    [{ taskId: "t2", signal: TaskSignal.create({ name: "SIGHUP" }) }, Status.NOT_FOUND],
+  ] as const) {
+    t.is((await refusalOf(() => ask(request)))?.code, code);
+  }
+});
+
+test("a node that listens nowhere is said so at once", async (t) => {
+  const { ask, listening, run } = world();
+  listening.abort();
+  const { answers } = ask({ exec: TaskExec.create({ command: ["true"] }) });
+  await run();
+  t.is(answers.ended?.code, Status.UNAVAILABLE);
+  t.regex(answers.ended?.message ?? "", /does not listen/);
+});
+
+test("C1: a call is lost only after several questions that nobody confirmed", (t) => {
+  let [state] = initialTransition(taskCallMachine, { callId: "c" });
+  const send = (type: "node.asked" | "pulse.missed" | "pulse.heard" | "xstate.after.pulse.taskCall.open"): void => {
+    [state] = transition(taskCallMachine, state, { type } as never);
+  };
+  send("node.asked");
+  for (const outcome of ["pulse.missed", "pulse.missed", "pulse.heard", "pulse.missed", "pulse.missed"] as const) {
+    send("xstate.after.pulse.taskCall.open");
+    t.true(state.matches("pulsing"));
+    send(outcome);
+    t.true(state.matches("open"));
+  }
+  send("xstate.after.pulse.taskCall.open");
+  send("pulse.missed");
+  t.true(state.matches("over"));
+});
