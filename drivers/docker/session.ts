@@ -8,6 +8,9 @@ import { Frames } from "./frames.ts";
 /** The engine closes the stream a moment before it knows the exit code. */
 const exitTries = 50;
 const exitTryMs = 20;
+/** Until the command runs. */
+const resizeTries = 100;
+const resizeTryMs = 50;
 
 interface ExecState {
   readonly Running: boolean;
@@ -71,14 +74,32 @@ export async function openSession(
     },
   });
   const socket = await engine.upgrade(`/exec/${id}/start`, { Detach: false, Tty: terminal !== null });
-  const resize = ({ rows, columns }: TerminalSize): void => {
-    // The command may have ended, or not begun.
-    engine.json("POST", `/exec/${id}/resize`, { query: { h: rows, w: columns } }).catch(() => {});
+  let isOver = false;
+  let wanted: TerminalSize | null = null;
+  // One after the other, and of several that are asked for meanwhile the last. Before the command runs the engine refuses.
+  const applySize = async (): Promise<void> => {
+    for (let tries = 0; wanted !== null && !isOver && tries < resizeTries; tries += 1) {
+      const { rows, columns } = wanted;
+      try {
+        await engine.json("POST", `/exec/${id}/resize`, { query: { h: rows, w: columns } });
+        if (wanted.rows === rows && wanted.columns === columns) wanted = null;
+        tries = 0;
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, resizeTryMs));
+      }
+    }
+    wanted = null;
+  };
+  const resize = (size: TerminalSize): void => {
+    const isUnderWay = wanted !== null;
+    wanted = size;
+    if (!isUnderWay) void applySize();
   };
   if (terminal !== null) resize(terminal);
   const exited = relay(socket, request)
     .then(() => exitCode(engine, id))
-    .catch((error: Error): TaskExit => ({ exitCode: -2, signal: 0, oomKilled: false, err: error.message }));
+    .catch((error: Error): TaskExit => ({ exitCode: -2, signal: 0, oomKilled: false, err: error.message }))
+    .finally(() => (isOver = true));
   return {
     exited,
     write: (bytes) => void socket.write(bytes),

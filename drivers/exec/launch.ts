@@ -1,6 +1,6 @@
 /** From a task's configuration to what can be started: everything about it that can be wrong is found here. */
 import { lstatSync, mkdirSync, readlinkSync, statSync, symlinkSync } from "node:fs";
-import { dirname, isAbsolute, join, resolve } from "node:path";
+import { isAbsolute, join, resolve } from "node:path";
 import type { TaskRequest } from "../../edges/plugin/server/index.ts";
 import { NetworkIsolationSpec_NetworkIsolationMode as Isolation, type TaskConfig } from "../../proto/gen/nomad.ts";
 import type { Limits } from "./cgroups.ts";
@@ -51,13 +51,25 @@ function isDirectory(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
+/** Makes the directories on the way to a path; refuses to go through a link, which the task may have laid before an earlier end. */
+function makeWay(home: string, way: readonly string[]): string {
+  let path = home;
+  for (const step of way) {
+    path = join(path, step);
+    const there = lstatSync(path, { throwIfNoEntry: false });
+    if (there === undefined) mkdirSync(path);
+    else if (!there.isDirectory()) throw new Error(`${path} is no directory`);
+  }
+  return path;
+}
+
 /** Without a root of its own, a task sees its volumes by links in its directory. */
 function linkMounts({ mounts }: TaskConfig, home: string): void {
   for (const { hostPath, taskPath } of mounts) {
     const target = relativeTarget(taskPath);
     if (target === null || home === "") throw new Error(`a volume cannot be at '${taskPath}'`);
-    const path = join(home, target);
-    mkdirSync(dirname(path), { recursive: true });
+    const way = target.split("/");
+    const path = join(makeWay(home, way.slice(0, -1)), way.at(-1) as string);
     const there = lstatSync(path, { throwIfNoEntry: false });
     if (there?.isSymbolicLink() === true && readlinkSync(path) === hostPath) continue;
     if (there !== undefined) throw new Error(`a volume cannot be at '${taskPath}': there is something already`);

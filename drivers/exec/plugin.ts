@@ -8,7 +8,7 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";
-import { closeSync, constants, mkdirSync, openSync, rmSync } from "node:fs";
+import { closeSync, constants, mkdirSync, openSync, readdirSync, rmSync, statSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { pluginLog, type Driver, type Fingerprint, type TaskRequest } from "../../edges/plugin/server/index.ts";
@@ -28,6 +28,8 @@ import { findTools, type Tools } from "./tools.ts";
 
 /** On a busy machine; the shell needs some milliseconds. */
 const startMsMax = 10_000;
+/** A week: longer than a host is away that comes back for its tasks' ends. */
+const forgetMs = 7 * 24 * 3_600_000;
 
 type Request = TaskRequest<ExecConfig>;
 
@@ -83,6 +85,16 @@ function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | nu
   });
 }
 
+/** Of tasks that no host has asked about, or destroyed, for so long. */
+function forgetOld(folder: string): void {
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name);
+    const { leader } = readRunFile(path);
+    const isOld = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now()) > forgetMs;
+    if (isOld && (leader === null || !isAlive(leader))) rmSync(path, { force: true });
+  }
+}
+
 function whereOf({ prefix, env, directory }: Launch): Surroundings {
   return { prefix, env, directory };
 }
@@ -131,6 +143,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     if (this.#parts !== null) return this.#parts;
     const folder = stateFolder(this.#config);
     mkdirSync(folder, { recursive: true, mode: 0o700 });
+    forgetOld(folder);
     this.#parts = {
       folder,
       ends: new Ends(folder, this.#log),

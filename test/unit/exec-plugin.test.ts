@@ -9,15 +9,26 @@ import {
   mkdtempSync,
   openSync,
   readFileSync,
+  readdirSync,
   readSync,
   rmSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { probeCgroups } from "../../drivers/exec/cgroups.ts";
+import {
+  joinFiles,
+  makeCgroup,
+  membersOfCgroup,
+  oomKills,
+  probeCgroups,
+  removeCgroup,
+  type TaskCgroup,
+  usageOf,
+} from "../../drivers/exec/cgroups.ts";
 import type { ExecConfig } from "../../drivers/exec/fields.ts";
 import { ExecPlugin } from "../../drivers/exec/plugin.ts";
 import type { ExecRun } from "../../drivers/exec/run.ts";
@@ -281,7 +292,7 @@ test("a command whose output nobody takes waits", async (t) => {
 });
 
 test("volumes are links in the task's directory", async (t) => {
-  const { start, folder, stdout } = lab(t);
+  const { start, folder, home, stdout } = lab(t);
   mkdirSync(join(folder, "volume"));
   writeFileSync(join(folder, "volume", "file"), "content\n");
   const mounts = [Mount.create({ hostPath: join(folder, "volume"), taskPath: "/data/db" })];
@@ -293,6 +304,11 @@ test("volumes are links in the task's directory", async (t) => {
     await start(sh("cat data/db/file"), { mounts })
   ).exited;
   t.is(stdout(), "content\ncontent\n");
+  // A link that the task has laid leads nobody out of its directory.
+  symlinkSync(folder, join(home, "way"));
+  const outside = [Mount.create({ hostPath: "/tmp", taskPath: "/way/there" })];
+  await t.throwsAsync(start(sh("true"), { mounts: outside }), { message: /way is no directory/ });
+  t.false(existsSync(join(folder, "there")));
 });
 
 test("statistics are of the task's own processes", async (t) => {
@@ -373,6 +389,71 @@ withLimits("a process that left the task's session ends with the task, and its c
   };
   t.true(["gone", "Z"].includes(state()));
   for (const folder of run.state.cgroup?.own ?? []) t.false(existsSync(folder));
+});
+
+test("run files that nobody has asked about for long are forgotten when a driver starts", async (t) => {
+  const { folder, plugin } = lab(t);
+  mkdirSync(join(folder, "state"));
+  for (const name of ["old", "new"]) writeFileSync(join(folder, "state", name), "exit 0\n");
+  utimesSync(join(folder, "state", "old"), 0, 0);
+  plugin().fingerprint();
+  t.deepEqual(readdirSync(join(folder, "state")), ["new"]);
+});
+
+test("cgroups of version 2 are written and read as the kernel has them", (t) => {
+  const { folder } = lab(t);
+  const cgroups = {
+    version: 2,
+    controllers: ["memory", "cpu"],
+    description: "",
+    parents: { unified: folder },
+  } as const;
+  const limits = {
+    memoryBytes: 1_048_576,
+    memoryLowBytes: 4_096,
+    cpuShares: 1_024,
+    cpuQuotaUs: 50_000,
+    cpuPeriodUs: 0,
+    cpus: "0-1",
+  };
+  const made = makeCgroup(cgroups, "task", limits, "") as TaskCgroup;
+  const file = (name: string): string => join(folder, "task", name);
+  const written = ["memory.max", "memory.swap.max", "memory.low", "cpu.weight", "cpu.max", "cpuset.cpus"];
+  t.deepEqual(
+    written.map((name) => readFileSync(file(name), "utf8")),
+    ["1048576", "0", "4096", "40", "50000 100000", "0-1"],
+  );
+  t.deepEqual(joinFiles(made), [file("cgroup.procs")]);
+  writeFileSync(
+    file("cpu.stat"),
+    "usage_usec 5000\nuser_usec 3000\nsystem_usec 2000\nnr_throttled 2\nthrottled_usec 7\n",
+  );
+  writeFileSync(file("memory.stat"), "anon 100\nfile 200\nanon_thp 5\n");
+  writeFileSync(file("memory.current"), "350\n");
+  writeFileSync(file("memory.events"), "low 0\noom 1\noom_kill 3\noom_group_kill 0\n");
+  writeFileSync(file("cgroup.procs"), "12\n345\n");
+  t.deepEqual(usageOf(made), {
+    cpuNs: 5_000_000,
+    userNs: 3_000_000,
+    throttledPeriods: 2,
+    throttledNs: 7_000,
+    rss: 100,
+    cache: 200,
+    usage: 350,
+    swap: undefined,
+  });
+  t.is(oomKills(made), 3);
+  t.deepEqual(membersOfCgroup(made), [12, 345]);
+  // The group that a host has made for the task is used as it is, and stays.
+  const given = join(folder, "scope");
+  mkdirSync(given);
+  for (const name of ["cgroup.procs", "memory.max"]) writeFileSync(join(given, name), "");
+  const scope = makeCgroup(cgroups, "other", limits, given) as TaskCgroup;
+  t.deepEqual(scope, { version: 2, folders: { unified: given }, own: [] });
+  t.is(readFileSync(join(given, "memory.max"), "utf8"), "1048576");
+  // What a handle names that is not below our parent is not removed.
+  t.deepEqual(removeCgroup({ ...scope, own: [given] }), []);
+  t.true(existsSync(given));
 });
 
 test("a run file is read as far as it was written, and signals by name and number", (t) => {

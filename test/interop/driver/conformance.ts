@@ -17,12 +17,14 @@ import {
   ExecTaskStreamingIOOperation,
   ExecTaskStreamingRequest,
   ExecTaskStreamingRequest_Setup,
+  ExecTaskStreamingRequest_TerminalSize,
   FingerprintResponse_HealthState,
   LinuxResources,
   NomadConfig,
   NomadDriverConfig,
   Resources,
   SetConfigRequest,
+  TaskHandle,
   TaskState,
   type FingerprintResponse,
   type TaskConfig,
@@ -235,6 +237,43 @@ export function conformance(subject: Subject): void {
     await driver.destroyTask(config.id, true);
   });
 
+  if (subject.terminals)
+    test(titled("a command gets a terminal, of the size that it is given"), async (t) => {
+      const { driver, task } = await drive(t, subject);
+      const config = await task(subject.lasting);
+      await driver.startTask(config);
+      let text = "";
+      const exits: (number | undefined)[] = [];
+      const ended = Promise.withResolvers<RpcError | null>();
+      const call = driver.execTaskStreaming({
+        onMessage: (message) => {
+          text += Buffer.from(message.stdout?.data ?? []).toString();
+          if (message.stderr !== null) t.fail("with a terminal there is no standard error");
+          if (message.exited) exits.push(message.result?.exitCode);
+        },
+        onEnd: ended.resolve,
+      });
+      const script =
+        "echo out; echo err >&2; until [ \"$(stty size 2>/dev/null)\" = '40 132' ]; do sleep 0.05; done; head -n1; exit 43";
+      const setup = ExecTaskStreamingRequest_Setup.create({
+        taskId: config.id,
+        command: ["/bin/sh", "-c", script],
+        tty: true,
+      });
+      call.write(ExecTaskStreamingRequest.create({ setup }));
+      const size = (height: number, width: number) => ExecTaskStreamingRequest_TerminalSize.create({ height, width });
+      call.write(ExecTaskStreamingRequest.create({ ttySize: size(24, 80) }));
+      await until("its output", () => text.includes("err\r\n"));
+      call.write(ExecTaskStreamingRequest.create({ ttySize: size(40, 132) }));
+      const data = Buffer.from("typed\n");
+      call.write(ExecTaskStreamingRequest.create({ stdin: ExecTaskStreamingIOOperation.create({ data }) }));
+      t.is(await ended.promise, null);
+      // Echoed by the terminal, and printed by the command.
+      t.is(text, "out\r\nerr\r\ntyped\r\ntyped\r\n");
+      t.deepEqual(exits, [43]);
+      await driver.destroyTask(config.id, true);
+    });
+
   test(titled("a stream that does not begin with its setup is refused"), async (t) => {
     const { driver } = await drive(t, subject);
     const error = await new Promise<RpcError | null>((resolve) => {
@@ -295,6 +334,9 @@ export function conformance(subject: Subject): void {
     }
     await next.driver.destroyTask(config.id, true);
     await t.throwsAsync(next.driver.recoverTask(Uint8Array.of()));
+    // What a later version of the driver has written.
+    const later = TaskHandle.encode(TaskHandle.patch(TaskHandle.decode(handle), { version: 1_000 }));
+    await t.throwsAsync(next.driver.recoverTask(later));
   });
 
   test(titled("outlives a host that is killed, goes on logging, and is found again with its tasks"), async (t) => {
