@@ -46,6 +46,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   user: noun("who may log in to the JSON API", () => import("./user.ts")),
   extension: noun("kinds of objects that the cluster keeps for others", () => import("./extension.ts")),
   resource: noun("objects that the cluster keeps for others", () => import("./resource.ts")),
+  policy: noun("who may talk to whom", () => import("./policy.ts")),
   stack: noun("services, networks and the rest from Compose files", () => import("./stack.ts")),
   job: noun("work that is run to its end, once or on a schedule", () => import("./job.ts")),
   task: noun("attempts to run it", () => import("./task.ts")),

@@ -12,6 +12,7 @@ import {
   isSeq,
   LineCounter,
   parse,
+  parseAllDocuments,
   parseDocument,
   stringify,
   type Document,
@@ -135,6 +136,33 @@ export function parseYaml(text: string, file: string): MappingNode {
   if (root.kind === "scalar" && root.value === null) return withEntries(emptyMapping(top), new Map());
   if (root.kind !== "mapping") throw mistake(root.at, "", "a Compose file is a mapping, with 'services' in it");
   return root;
+}
+
+/** Every document of a file, each of which must be a mapping: those with `---` between. Empty ones are left out. */
+export function parseYamlDocuments(text: string, file: string): readonly MappingNode[] {
+  const lines = new LineCounter();
+  const documents = parseAllDocuments(text, {
+    lineCounter: lines,
+    merge: true,
+    keepSourceTokens: false,
+    prettyErrors: false,
+  });
+  const found: MappingNode[] = [];
+  let count = 0;
+  for (const document of Array.isArray(documents) ? documents : []) {
+    const [error] = document.errors;
+    if (error !== undefined) {
+      const { line } = lines.linePos(error.pos[0]);
+      throw new UserError(`${placeText({ file, line })}: ${sentence(error.message)}`, { cause: error });
+    }
+    const reading: Reading = { file, document, lines, count };
+    const root = readNode(reading, document.contents, "", 0, { file, line: 1 });
+    count = reading.count;
+    if (root.kind === "scalar" && root.value === null) continue;
+    if (root.kind !== "mapping") throw mistake(root.at, "", "each document is a mapping, with 'kind' in it");
+    found.push(root);
+  }
+  return found;
 }
 
 function emptyMapping(at: Place): MappingNode {

@@ -1,0 +1,213 @@
+/**
+ * `muster policy explain A B tcp/80`: what becomes of the first packet of a connection, side by side, by the evaluator that
+ * drivers are tested against.
+ */
+import { calculateNode, type ClusterFacts } from "../../machines/policy/calculate.ts";
+import {
+  evaluateEndpoint,
+  type Direction,
+  type Packet,
+  type Verdict,
+  type VerdictReason,
+} from "../../machines/policy/evaluate.ts";
+import type { EndpointFact } from "../../machines/policy/facts.ts";
+import { parseAddress } from "../../machines/ip-address.ts";
+import type { Node } from "../../proto/gen/messages.ts";
+import { UsageError } from "../command.ts";
+import { byAge, nodeName, serviceName } from "../manager-client.ts";
+import { taskName } from "../../machines/list-filters.ts";
+import { UserError } from "../user-error.ts";
+import { throughHost, type PolicyCluster } from "./cluster.ts";
+
+/** Where a packet comes from or goes to. */
+interface Party {
+  readonly name: string;
+  readonly addresses: readonly string[];
+  /** Null: outside of the cluster. */
+  readonly node: Node | null;
+  /** Null: the node itself, or outside. */
+  readonly endpoint: EndpointFact | null;
+}
+
+export interface Side {
+  readonly allowed: boolean;
+  /** `web.1 on n2, leaving: allowed by policy default/web, egress rule 1`. */
+  readonly text: string;
+}
+
+export interface Explanation {
+  readonly allowed: boolean;
+  readonly title: string;
+  readonly sides: readonly Side[];
+  /** Where nothing enforces what is said. */
+  readonly remarks: readonly string[];
+}
+
+interface Traffic {
+  readonly protocol: string;
+  readonly port: number | null;
+  readonly icmp: readonly [number, number] | null;
+}
+
+const ported = new Set(["tcp", "udp", "sctp", "udplite"]);
+
+/** `tcp/80`, `icmp/8/0`, `icmp`, or the number of a protocol. Throws UsageError. */
+export function parseTraffic(text: string): Traffic {
+  const [word = "", first, second] = text.toLowerCase().split("/");
+  const isNumber = (value: string | undefined, max: number): boolean =>
+    value !== undefined && /^\d{1,5}$/.test(value) && Number(value) <= max;
+  if (ported.has(word)) {
+    if (!isNumber(first, 65_535) || second !== undefined)
+      throw new UsageError(`'${text}' is no traffic: a port from 0 to 65535 is missing, as in ${word}/80`);
+    return { protocol: word, port: Number(first), icmp: null };
+  }
+  if (word === "icmp" || word === "icmpv6") {
+    if ((first !== undefined && !isNumber(first, 254)) || (second !== undefined && !isNumber(second, 255)))
+      throw new UsageError(`'${text}' is no traffic: a type up to 254 and a code up to 255, as in ${word}/8/0`);
+    const echo = word === "icmp" ? 8 : 128;
+    return { protocol: word, port: null, icmp: [Number(first ?? echo), Number(second ?? 0)] };
+  }
+  if (first !== undefined || !isNumber(word, 255) || word === "0")
+    throw new UsageError(`'${text}' is no traffic: tcp/80, udp/53, sctp/9, icmp/8/0 or the number of a protocol`);
+  return { protocol: word, port: null, icmp: null };
+}
+
+export function explain(
+  cluster: PolicyCluster,
+  facts: ClusterFacts,
+  { from, to, traffic: text }: { readonly from: string; readonly to: string; readonly traffic: string },
+): Explanation {
+  const traffic = parseTraffic(text);
+  const [source, destination] = [partyOf(cluster, facts, from), partyOf(cluster, facts, to)];
+  const packet = packetBetween(source, destination, traffic);
+  const sides = [...sidesOf(facts, source, "egress", packet), ...sidesOf(facts, destination, "ingress", packet)];
+  const allowed = sides.every((side) => side.allowed);
+  const title = `${source.name} (${packet.source}) to ${destination.name} (${packet.destination}), ${text}: ${allowed ? "allowed" : "refused"}`;
+  const nodes = new Map([source, destination].flatMap(({ node }) => (node === null ? [] : [[node.id, node] as const])));
+  const remarks = [...nodes.values()]
+    .filter(({ id }) => (cluster.reports.get(id)?.state ?? "none") === "none")
+    .map((node) => `nothing enforces this on ${nodeName(node)}: it has no dataplane driver`);
+  return { allowed, title, sides, remarks };
+}
+
+/** An address, a task, a service (its oldest task that has an address), or a node. Throws UserError. */
+function partyOf(cluster: PolicyCluster, facts: ClusterFacts, text: string): Party {
+  if (parseAddress(text) !== null) return addressParty(cluster, facts, text);
+  const ofTask = (id: string) => facts.endpoints.filter(({ taskId }) => taskId === id);
+  const tasks = cluster.tasks.filter(
+    (task) =>
+      task.id === text ||
+      taskName(task) === text ||
+      (/\.[^.]+$/.test(text) && taskName(task).startsWith(`${text}.`)) ||
+      serviceName(cluster.services.find(({ id }) => id === task.serviceId) ?? noService) === text ||
+      (text.length >= 4 && task.id.startsWith(text)),
+  );
+  for (const task of tasks.toSorted(byAge)) {
+    const own = ofTask(task.id);
+    const [first] = own;
+    if (first === undefined) continue;
+    const node = cluster.nodes.find(({ id }) => id === task.nodeId) ?? null;
+    return {
+      name: shortName(taskName(task)),
+      addresses: own.flatMap(({ addresses }) => addresses),
+      node,
+      endpoint: first,
+    };
+  }
+  if (tasks.length > 0)
+    throw new UserError(`${text} has no address: no task of it is on a node and attached to a network`);
+  const node = cluster.nodes.find((each) => each.id === text || nodeName(each) === text);
+  if (node === undefined) throw new UserError(`no such task, service, node or address: ${text}`);
+  return {
+    name: nodeName(node),
+    addresses: [node.status?.addr ?? ""].filter((each) => each !== ""),
+    node,
+    endpoint: null,
+  };
+}
+
+const noService = { spec: null } as Parameters<typeof serviceName>[0];
+
+/** `web.1` of `web.1.3kd…`. */
+function shortName(name: string): string {
+  return name.split(".").slice(0, 2).join(".");
+}
+
+/** Whose address it is, if it is anybody's here. */
+function addressParty(cluster: PolicyCluster, facts: ClusterFacts, address: string): Party {
+  const endpoint = facts.endpoints.find((each) => !each.isHost && each.addresses.includes(address)) ?? null;
+  const node =
+    cluster.nodes.find(({ id, status }) => (endpoint === null ? status?.addr === address : endpoint.nodeId === id)) ??
+    null;
+  const task = cluster.tasks.find(({ id }) => id === endpoint?.taskId);
+  const name = task !== undefined ? shortName(taskName(task)) : node !== null ? nodeName(node) : "outside";
+  return { name, addresses: [address], node, endpoint };
+}
+
+function packetBetween(source: Party, destination: Party, traffic: Traffic): Packet {
+  for (const from of source.addresses) {
+    const family = parseAddress(from)?.family;
+    const to = destination.addresses.find((each) => parseAddress(each)?.family === family);
+    if (
+      to === undefined ||
+      (traffic.protocol === "icmp" && family === 6) ||
+      (traffic.protocol === "icmpv6" && family === 4)
+    )
+      continue;
+    return {
+      source: from,
+      destination: to,
+      protocol: traffic.protocol,
+      ...(traffic.port === null ? {} : { sourcePort: 40_000, destinationPort: traffic.port }),
+      ...(traffic.icmp === null ? {} : { icmpType: traffic.icmp[0], icmpCode: traffic.icmp[1] }),
+    };
+  }
+  throw new UserError(`${source.name} and ${destination.name} have no addresses of one family for ${traffic.protocol}`);
+}
+
+function sidesOf(facts: ClusterFacts, party: Party, direction: Direction, packet: Packet): Side[] {
+  if (party.node === null) return [];
+  const state = calculateNode(facts, party.node.id);
+  const where = direction === "egress" ? "leaving" : "entering";
+  const told = (name: string, verdict: Verdict): Side => ({
+    allowed: verdict.allowed,
+    text: `${where} ${name} on ${party.node === null ? "" : nodeName(party.node)}: ${reasonText(verdict, direction)}`,
+  });
+  if (party.endpoint !== null) {
+    const address = direction === "egress" ? packet.source : packet.destination;
+    return facts.endpoints
+      .filter((each) => each.taskId === party.endpoint?.taskId && each.addresses.includes(address))
+      .slice(0, 1)
+      .flatMap(({ id }) => {
+        const endpoint = state.endpoints.get(id);
+        return endpoint === undefined ? [] : [told(party.name, evaluateEndpoint(state, endpoint, direction, packet))];
+      });
+  }
+  return [...state.hostEndpoints.keys()].map((id) =>
+    told(`${party.name}'s host endpoint ${id}`, throughHost(state, id, direction, packet)),
+  );
+}
+
+function reasonText({ allowed, by }: Verdict, direction: Direction): string {
+  const verdict = allowed ? "allowed" : "refused";
+  return `${verdict} ${byText(by, direction)}`;
+}
+
+function byText(by: VerdictReason, direction: Direction): string {
+  switch (by.kind) {
+    case "policy":
+      return `by policy ${by.tier}/${by.name}, ${direction} rule ${by.rule + 1}`;
+    case "profile":
+      return `by profile ${by.name}, ${direction} rule ${by.rule + 1}`;
+    case "tier":
+      return `at the end of tier ${by.tier}: its policies choose it, and no rule of theirs matches`;
+    case "missing":
+      return `as the ${by.what} ${by.name} does not exist`;
+    case "inactive":
+      return "as the endpoint is not active";
+    case "failsafe":
+      return `by the failsafe port ${by.port}`;
+    case "nothing":
+      return "as nothing decides otherwise";
+  }
+}

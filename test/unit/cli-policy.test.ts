@@ -1,0 +1,266 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { readPolicies } from "../../cli/policy/file.ts";
+import { UserError } from "../../cli/user-error.ts";
+import { DataplaneReport, Any, Annotations, Manager, Resource } from "../../proto/gen/messages.ts";
+import { nodeOf, serviceOf, taskOf } from "../support/policies.ts";
+import { served } from "../support/served.ts";
+
+const policies = `
+apiVersion: muster/v1
+kind: Tier
+metadata: { name: front }
+spec: { order: 10, defaultAction: Pass }
+---
+kind: NetworkPolicy
+metadata: { name: db }
+spec:
+  tier: front
+  order: 1.5
+  selector: service == 'db'
+  types: [Ingress, Egress]
+  ingress:
+    - action: Allow
+      protocol: TCP
+      source: { selector: "service == 'web'", notNets: [10.0.0.77] }
+      destination: { ports: [5432, "8000:8100", sql] }
+    - action: deny
+      protocol: icmp
+      icmp: { type: 8, code: 0 }
+  egress: []
+`;
+
+function written(t: ExecutionContext, text: string): string {
+  const folder = mkdtempSync(join(tmpdir(), "muster-policy-"));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const file = join(folder, "p.yaml");
+  writeFileSync(file, text);
+  return file;
+}
+
+test("objects are read from the documents of a file", (t) => {
+  const [tier, policy] = readPolicies(policies, "p.yaml").map(({ of }) => of);
+  t.like(tier, { kind: "Tier", object: { name: "front", defaultAction: "pass" } });
+  if (policy?.kind !== "NetworkPolicy") return t.fail();
+  t.like(policy.object, { tier: "front", appliesIngress: true, appliesEgress: true, order: { value: 1.5 } });
+  const [rule, ping] = policy.object.ingress;
+  t.like(rule, { action: "allow", protocol: "tcp" });
+  t.deepEqual(
+    rule?.destination?.ports.map(({ first, last }) => [first, last]),
+    [
+      [5_432, 5_432],
+      [8_000, 8_100],
+    ],
+  );
+  t.deepEqual(rule?.destination?.namedPorts, ["sql"]);
+  t.like(ping, { action: "deny", icmp: { type: 8, code: { code: 0 } } });
+  return undefined;
+});
+
+const head = "kind: NetworkPolicy\nmetadata: { name: a }\nspec:\n";
+const wrong: readonly (readonly [string, string])[] = [
+  ["kind: Policy", "p.yaml:1: kind must be one of Tier, NetworkProfile, HostEndpoint, NetworkPolicy, not 'Policy'"],
+  ["kind: Tier\nmetadata: { name: '-a' }\nspec: {}", "p.yaml:2: metadata.name must be 1 to 63 letters"],
+  [`${head}  selektor: all()`, "p.yaml:4: spec.selektor is not known: there are tier, order"],
+  [`${head}  selector: a = 'b'`, "p.yaml:4: spec.selector wants =="],
+  [`${head}  order: high`, "p.yaml:4: spec.order must be a number"],
+  [`${head}  types: [Sideways]`, "p.yaml:4: spec.types[0] must be ingress or egress, not 'sideways'"],
+  [`${head}  ingress:\n    - action: permit`, "p.yaml:5: spec.ingress[0].action must be allow, deny, pass or log"],
+  [
+    `${head}  ingress:\n    - action: allow\n      source:\n        nets:\n          - 10.0.0.0/8\n          - 10.0.0.0/33`,
+    "p.yaml:9: spec.ingress[0].source.nets[1] is no address and no CIDR: '10.0.0.0/33'",
+  ],
+  [
+    `${head}  ingress:\n    - action: allow\n      protocol: tcp\n      destination:\n        ports: [70000]`,
+    "p.yaml:8: spec.ingress[0].destination.ports[0] must be 0 to 65535, not '70000'",
+  ],
+  [
+    `${head}  ingress:\n    - { action: allow, protocol: tcp, destination: { ports: ['90:80'] } }`,
+    "p.yaml:5: spec.ingress[0].destination.ports[0] must not begin after its end: '90:80'",
+  ],
+  [
+    `${head}  ingress:\n    - { action: allow, destination: { ports: [80] } }`,
+    "p.yaml:5: spec.ingress[0].destination.ports need protocol: tcp, udp, sctp or udplite",
+  ],
+  [
+    `${head}  ingress:\n    - { action: allow, source: { nets: [10.0.0.1] }, destination: { nets: ['fd00::/8'] } }`,
+    "p.yaml:5: spec.ingress[0] can match nothing: it wants IPv4 and IPv6 at once",
+  ],
+  [`${head}  ingress:\n    - { action: allow, protocol: tcp, icmp: { type: 8 } }`, "needs protocol: icmp or icmpv6"],
+  [`${head}  preDNAT: true\n  applyOnForward: true\n  egress: []`, "p.yaml:3: spec.types must be ingress alone"],
+  [`${head}  doNotTrack: true`, "p.yaml:4: spec.doNotTrack needs applyOnForward: true"],
+  [`kind: HostEndpoint\nmetadata: { name: h }\nspec: { node: n1 }`, "must have an interface or expectedAddresses"],
+  [
+    `${head}  order: 1\n---\n${head}  order: 2`,
+    "p.yaml:7: metadata.name is there twice: NetworkPolicy a is in line 2 too",
+  ],
+  [`${head}  - 1`, "p.yaml:4: spec must be a mapping"],
+];
+
+test("what cannot be is refused with file, line and key", (t) => {
+  for (const [text, message] of wrong) {
+    const error = t.throws(() => readPolicies(text, "p.yaml"), { instanceOf: UserError }, text);
+    t.true(error.message.includes(message), `${error.message}\n  wanted: ${message}`);
+  }
+});
+
+async function lab(t: ExecutionContext) {
+  const all = await served(t);
+  const { seed } = all.manager;
+  seed("manager", Manager.create({ id: "m1", addr: "192.0.2.10:2377", alive: true }));
+  seed("node", nodeOf("m1", "m1", {}, "192.0.2.10"), nodeOf("n2", "n2", {}, "192.0.2.20"));
+  seed("service", serviceOf("web"), serviceOf("db", {}, [["sql", 5_432]]));
+  seed("task", taskOf("webtask1", "web", "n2", ["10.0.0.2/24"]), taskOf("dbtask1", "db", "m1", ["10.0.0.1/24"]));
+  return all;
+}
+
+test("policies are applied, listed, shown, explained and removed", async (t) => {
+  const { muster } = await lab(t);
+  const file = written(t, policies);
+  const explained = async (...args: string[]) => (await muster("policy", "explain", ...args)).lines;
+  t.true((await explained("web", "db", "tcp/9"))[0]?.endsWith(": allowed"));
+
+  const missing = await muster("policy", "apply", "-f", written(t, policies.split("---\n")[1] as string));
+  t.is(missing.status, 1);
+  t.true(missing.remarks[0]?.includes("p.yaml:4: spec.tier names a tier that is not there: front"), missing.remarks[0]);
+
+  t.deepEqual((await muster("policy", "apply", "-f", file)).lines, ["Tier/front created", "NetworkPolicy/db created"]);
+  t.deepEqual((await muster("policy", "apply", "-f", file)).lines, [
+    "Tier/front unchanged",
+    "NetworkPolicy/db unchanged",
+  ]);
+  const { lines } = await muster("policy", "ls");
+  t.deepEqual(
+    lines.map((line) => line.split(/ {3,}/).map((each) => each.trim())),
+    [
+      ["NAME", "TIER", "ORDER", "CHOOSES", "RULES"],
+      ["Tier/front", "front", "10", "pass"],
+      ["NetworkPolicy/db", "front", "1.5", "service == 'db'", "2 in, 0 out"],
+    ],
+  );
+  const [shown] = JSON.parse((await muster("policy", "inspect", "db")).lines.join("\n"));
+  t.like(shown, { Kind: "NetworkPolicy", Name: "db", ActiveOn: ["m1"] });
+
+  t.deepEqual(await explained("web", "db", "tcp/5432"), [
+    "web.1 (10.0.0.2) to db.1 (10.0.0.1), tcp/5432: allowed",
+    "  leaving web.1 on n2: allowed by profile muster.allow, egress rule 1",
+    "  entering db.1 on m1: allowed by policy front/db, ingress rule 1",
+    "  nothing enforces this on n2: it has no dataplane driver",
+    "  nothing enforces this on m1: it has no dataplane driver",
+  ]);
+  t.is(
+    (await explained("10.0.0.99", "db", "icmp/8/0"))[0],
+    "outside (10.0.0.99) to db.1 (10.0.0.1), icmp/8/0: refused",
+  );
+  t.is(
+    (await explained("10.0.0.99", "db", "icmp/8/0"))[1],
+    "  entering db.1 on m1: refused by policy front/db, ingress rule 2",
+  );
+  // The tier passes what none of its policies decides.
+  t.is(
+    (await explained("10.0.0.99", "db", "udp/53"))[1],
+    "  entering db.1 on m1: allowed by profile muster.allow, ingress rule 1",
+  );
+  t.is((await muster("policy", "explain", "web", "db", "tcp")).status, 125);
+  t.regex((await muster("policy", "explain", "nobody", "db", "tcp/1")).remarks[0] ?? "", /no such task, service, node/);
+
+  t.regex((await muster("policy", "rm", "Tier/front")).remarks[0] ?? "", /tier front has policies: db/);
+  t.deepEqual((await muster("policy", "rm", "db", "front")).lines, ["db", "front"]);
+  t.is((await muster("policy", "ls")).lines.length, 1);
+  t.regex((await muster("policy", "rm", "db")).remarks[0] ?? "", /no such policy: db/);
+});
+
+const cutting = `
+kind: HostEndpoint
+metadata: { name: m1-all }
+spec: { node: m1, interface: "*" }
+---
+kind: NetworkPolicy
+metadata: { name: closed }
+spec: { selector: "node == 'm1'", ingress: [{ action: deny }] }
+`;
+
+test("what would cut a manager off is refused without --force, and the failsafe ports hold with it", async (t) => {
+  const { muster } = await lab(t);
+  const file = written(t, cutting);
+  const refused = await muster("policy", "apply", "-f", file);
+  t.is(refused.status, 1);
+  t.regex(
+    refused.remarks[0] ?? "",
+    /manager1 could not reach the manager m1 at 192\.0\.2\.10:2377: host endpoint m1-all of m1 refuses it; nothing was changed/,
+  );
+  t.is((await muster("policy", "ls")).lines.length, 1);
+  t.is((await muster("policy", "apply", "--force", "-f", file)).status, 0);
+  const { lines } = await muster("policy", "explain", "n2", "m1", "tcp/2377");
+  t.is(lines[0], "n2 (192.0.2.20) to m1 (192.0.2.10), tcp/2377: allowed");
+  t.is(lines[1], "  entering m1's host endpoint m1-all on m1: allowed by the failsafe port tcp:2377");
+  t.regex((await muster("policy", "explain", "n2", "m1", "tcp/80")).lines[0] ?? "", /refused$/);
+});
+
+test("a host endpoint whose policy lets nodes in is taken", async (t) => {
+  const { muster } = await lab(t);
+  const file = written(
+    t,
+    `${cutting}---
+kind: NetworkPolicy
+metadata: { name: managers }
+spec:
+  order: 1
+  selector: node == 'm1'
+  types: [ingress, egress]
+  ingress: [{ action: allow, protocol: tcp, destination: { ports: [2377] } }]
+  egress: [{ action: allow }]
+`,
+  );
+  t.deepEqual((await muster("policy", "apply", "-f", file)).remarks, []);
+  const removal = await muster("policy", "rm", "managers");
+  t.is(removal.status, 1);
+  t.regex(removal.remarks[0] ?? "", /could not reach the manager/);
+});
+
+test("Control refuses payloads that are no policy, whoever sends them", async (t) => {
+  const { muster } = await lab(t);
+  await muster("extension", "create", "NetworkPolicy");
+  const { remarks, status } = await muster(
+    "resource",
+    "create",
+    "NetworkPolicy",
+    "NetworkPolicy.a",
+    written(t, "junk"),
+    "--type",
+    "type.googleapis.com/muster.v1.NetworkPolicy",
+  );
+  t.is(status, 1);
+  t.regex(remarks[0] ?? "", /payload is no muster\.v1\.NetworkPolicy/);
+});
+
+test("the status tells what each node says of its dataplane", async (t) => {
+  const { muster, manager } = await lab(t);
+  const report = DataplaneReport.create({
+    state: "in-sync",
+    restarts: 2,
+    endpoints: [
+      { id: "a", status: "up" },
+      { id: "b", status: "up" },
+      { id: "c", status: "error" },
+    ],
+  });
+  const payload = Any.create({
+    type_url: "type.googleapis.com/muster.v1.DataplaneReport",
+    value: DataplaneReport.encode(report),
+  });
+  manager.seed(
+    "resource",
+    Resource.create({
+      id: "n2",
+      annotations: Annotations.create({ name: "muster.dataplane.n2" }),
+      kind: "muster.dataplane",
+      payload,
+    }),
+  );
+  const { lines } = await muster("policy", "status");
+  t.regex(lines.find((line) => line.startsWith("m1")) ?? "", /^m1 +none/);
+  t.regex(lines.find((line) => line.startsWith("n2")) ?? "", /^n2 +in-sync +1 error, 2 up +2/);
+});

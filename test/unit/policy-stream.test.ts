@@ -1,0 +1,246 @@
+import test from "ava";
+import { createPolicy } from "../../actors/policy.ts";
+import { PolicyFollower, type NodeDataplane } from "../../actors/policy-follower.ts";
+import { applyUpdate, emptyState, type NodeState } from "../../machines/policy/node-state.ts";
+import { joined, piecesOf } from "../../machines/policy/pieces.ts";
+import {
+  DataplaneReport,
+  DataplaneSet,
+  DataplaneSetDelta,
+  DataplaneUpdate,
+  NetworkPolicy,
+  PolicyFollowRequest,
+  PolicyPeer,
+  PolicyRule,
+} from "../../proto/gen/messages.ts";
+import { Status, type CallContext, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
+import { chosen, nodeOf, resourceOf, serviceOf, taskOf } from "../support/policies.ts";
+import { testManager, type TestManager } from "../support/manager.ts";
+
+const open = NetworkPolicy.create({
+  name: "db",
+  selector: "service == 'db'",
+  appliesIngress: true,
+  ingress: [
+    PolicyRule.create({ action: "allow", source: PolicyPeer.create({ selector: chosen("service == 'web'") }) }),
+  ],
+});
+
+function lab() {
+  const manager = testManager();
+  manager.seed("node", nodeOf("n1"), nodeOf("n2"));
+  manager.seed("service", serviceOf("web"), serviceOf("db"));
+  manager.seed("task", taskOf("d1", "db", "n1", ["10.0.0.1/24"]), taskOf("w1", "web", "n2", ["10.0.0.2/24"]));
+  manager.seed("resource", resourceOf({ kind: "NetworkPolicy", object: open }));
+  const link = { isCurrent: true, unread: 0 };
+  const policy = createPolicy(manager.env, () => link.isCurrent);
+  return { manager, link, policy };
+}
+
+/** A channel of node n1 to the manager, and what ends it. */
+function channelTo({ policy, link }: ReturnType<typeof lab>): {
+  readonly channel: RpcChannel;
+  readonly written: DataplaneUpdate[];
+} {
+  const abort = new AbortController();
+  const written: DataplaneUpdate[] = [];
+  const call = {
+    peer: { identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false, address: "" },
+    signal: abort.signal,
+  } as unknown as CallContext;
+  const channel = {
+    serverStream: (
+      _: unknown,
+      request: PolicyFollowRequest,
+      on: { onMessage(of: DataplaneUpdate): void; onEnd(error: RpcError | null): void },
+    ) => {
+      policy.handlers.Follow(
+        request,
+        {
+          write: (message) => {
+            const copy = DataplaneUpdate.decode(DataplaneUpdate.encode(message));
+            written.push(copy);
+            on.onMessage(copy);
+          },
+          end: (error) => on.onEnd(error ?? null),
+          bufferedBytes: () => link.unread,
+        },
+        call,
+      );
+      return { cancel: () => abort.abort() };
+    },
+    unary: async (_: unknown, report: DataplaneReport) => policy.handlers.Report(report, call),
+  } as unknown as RpcChannel;
+  return { channel, written };
+}
+
+function dataplane() {
+  const changes: DataplaneUpdate[] = [];
+  const state: NodeState = emptyState();
+  let say: (report: DataplaneReport) => void = () => undefined;
+  const plane: NodeDataplane = {
+    take: (change) => {
+      changes.push(change);
+      applyUpdate(state, change);
+    },
+    onReport: (listener) => {
+      say = listener;
+      return () => undefined;
+    },
+  };
+  return { plane, changes, state, say: (report: DataplaneReport) => say(report) };
+}
+
+const members = (state: NodeState): string[] => [...state.sets.values()].flatMap((set) => [...set.members]);
+
+async function run({ clock }: TestManager, ms: number): Promise<void> {
+  clock.advance(ms);
+  for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+}
+
+test("PF1: a node is told a whole state, then what changes, and after a new session only the difference", async (t) => {
+  const world = lab();
+  const { manager } = world;
+  const own = dataplane();
+  const follower = new PolicyFollower(manager.clock, own.plane);
+  const first = follower.attach(channelTo(world).channel, () => undefined);
+  await run(manager, 50);
+  t.is(own.changes.length, 1);
+  t.true(own.changes[0]?.fresh);
+  t.deepEqual(members(own.state), ["10.0.0.2"]);
+  manager.seed("task", taskOf("w2", "web", "n2", ["10.0.0.3/24"]));
+  await run(manager, 50);
+  t.deepEqual(own.changes[1]?.setDeltas[0]?.added, ["10.0.0.3"]);
+  first.cancel();
+  manager.drop("task", "w1");
+  await run(manager, 50);
+  t.is(own.changes.length, 2);
+  follower.attach(channelTo(world).channel, () => undefined);
+  await run(manager, 50);
+  t.is(own.changes.length, 3);
+  t.false(own.changes[2]?.fresh);
+  t.deepEqual(own.changes[2]?.setDeltas[0]?.removed, ["10.0.0.2"]);
+  t.deepEqual(members(own.state), ["10.0.0.3"]);
+  follower.stop();
+  world.policy.stop();
+});
+
+test("PL1: a manager that has read less than the node was told says nothing until it has caught up", async (t) => {
+  const world = lab();
+  const { manager, link } = world;
+  link.isCurrent = false;
+  const own = dataplane();
+  const follower = new PolicyFollower(manager.clock, own.plane);
+  follower.attach(channelTo(world).channel, () => undefined);
+  await run(manager, 200);
+  t.is(own.changes.length, 0);
+  link.isCurrent = true;
+  await run(manager, 200);
+  t.is(own.changes.length, 1);
+  const { version } = own.changes[0] as DataplaneUpdate;
+  t.is(version, manager.store.version);
+  // Another manager, further behind.
+  const late = lab();
+  late.manager.drop("task", "w1");
+  const { written, channel } = channelTo(late);
+  channel.serverStream({} as never, PolicyFollowRequest.create({ version: late.manager.store.version + 1 }) as never, {
+    onMessage: () => undefined,
+    onEnd: () => undefined,
+  });
+  await run(late.manager, 500);
+  t.is(written.length, 0);
+  late.manager.seed("node", nodeOf("n3"));
+  await run(late.manager, 500);
+  t.is(written.length > 0, true);
+  world.policy.stop();
+  late.policy.stop();
+});
+
+test("PL2: what a node does not read is merged, and told once when it reads again", async (t) => {
+  const world = lab();
+  const { manager, link } = world;
+  const own = dataplane();
+  const follower = new PolicyFollower(manager.clock, own.plane);
+  const { channel, written } = channelTo(world);
+  follower.attach(channel, () => undefined);
+  await run(manager, 50);
+  const before = written.length;
+  link.unread = 10_000_000;
+  for (let round = 0; round < 100; round++) {
+    manager.seed("task", taskOf("w9", "web", "n2", [`10.0.1.${round + 1}/24`]));
+    await run(manager, 20);
+  }
+  t.is(written.length, before);
+  link.unread = 0;
+  await run(manager, 100);
+  t.deepEqual(own.changes.at(-1)?.setDeltas[0]?.added, ["10.0.1.100"]);
+  t.is(own.changes.length, 2);
+  world.policy.stop();
+});
+
+test("a manager that stops ends the stream, and who left is forgotten", async (t) => {
+  const world = lab();
+  const { manager } = world;
+  const own = dataplane();
+  const ends: (RpcError | null)[] = [];
+  const follower = new PolicyFollower(manager.clock, own.plane);
+  const stream = follower.attach(channelTo(world).channel, (error) => ends.push(error));
+  await run(manager, 50);
+  stream.cancel();
+  follower.attach(channelTo(world).channel, (error) => ends.push(error));
+  await run(manager, 50);
+  world.policy.stop();
+  t.deepEqual(
+    ends.map((error) => error?.code),
+    [Status.UNAVAILABLE],
+  );
+});
+
+test("what a node says of its dataplane is kept, and written only when it is news", async (t) => {
+  const world = lab();
+  const { manager } = world;
+  const own = dataplane();
+  const follower = new PolicyFollower(manager.clock, own.plane);
+  follower.attach(channelTo(world).channel, () => undefined);
+  const said = DataplaneReport.create({ state: "in-sync", version: 3 });
+  own.say(said);
+  await run(manager, 1_100);
+  t.is(manager.store.get("resource", "n1")?.kind, "muster.dataplane");
+  const { version } = manager.store;
+  own.say(DataplaneReport.create({ state: "in-sync", version: 3 }));
+  await run(manager, 1_100);
+  t.is(manager.store.version, version);
+  own.say(DataplaneReport.create({ state: "restarting", version: 3 }));
+  manager.leaderless = true;
+  await run(manager, 1_100);
+  manager.leaderless = false;
+  await run(manager, 1_100);
+  const { payload } = manager.store.get("resource", "n1") ?? {};
+  t.is(DataplaneReport.decode(payload?.value ?? new Uint8Array()).state, "restarting");
+  follower.stop();
+  world.policy.stop();
+});
+
+test("an update in pieces is the same update, and no piece is big", (t) => {
+  const many = Array.from({ length: 23_000 }, (_, at) => `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}`);
+  const update = DataplaneUpdate.create({
+    fresh: true,
+    inSync: true,
+    version: 7,
+    sets: [
+      DataplaneSet.create({ id: "a", type: 0, members: many }),
+      DataplaneSet.create({ id: "b", type: 0, members: [] }),
+    ],
+    setDeltas: [DataplaneSetDelta.create({ id: "c", added: many.slice(0, 6_000), removed: ["x"] })],
+    removedSets: ["d"],
+  });
+  const pieces = piecesOf(update);
+  t.true(pieces.length >= 6);
+  for (const piece of pieces) t.true(DataplaneUpdate.encode(piece).length < 200_000);
+  t.deepEqual(
+    pieces.map(({ fresh, inSync }) => [fresh, inSync]),
+    pieces.map((_, at) => [at === 0, at === pieces.length - 1]),
+  );
+  const again = joined(pieces);
+  t.deepEqual(DataplaneUpdate.toJson(again), DataplaneUpdate.toJson(update));
+});
