@@ -67,6 +67,7 @@ const listener = await listenJson({
         log: telemetry.log,
         control: {} as never,
         operator: {} as never,
+        taskAccess: {} as never,
         feed,
         watchers: createJsonWatchers(env),
         setPassword: () => Promise.resolve(),

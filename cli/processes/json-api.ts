@@ -62,6 +62,7 @@ export async function serveJson(
     log: env.telemetry.log,
     control: services.control,
     operator: services.operator,
+    taskAccess: services.taskAccess,
     feed,
     watchers: createJsonWatchers(env),
     setPassword: (name, password, rpc) => setPassword(env, passwords, name, password, rpc),

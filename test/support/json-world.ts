@@ -4,7 +4,7 @@ import { bootstrapCluster } from "../../actors/bootstrap.ts";
 import { createJsonWatchers } from "../../actors/json-watcher.ts";
 import { setPassword } from "../../actors/users.ts";
 import { run, Registry } from "../../edges/juju/dispatch.ts";
-import type { Identity, Session, Shape } from "../../edges/juju/facade.ts";
+import type { FacadeSources, Identity, Session, Shape } from "../../edges/juju/facade.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";
 import { Feed } from "../../edges/juju/feed/feed.ts";
 import { Params } from "../../edges/juju/params.ts";
@@ -31,7 +31,11 @@ export interface Asked {
 
 export const admin: Identity = { kind: "user", name: "admin", role: "admin" };
 
-export async function jsonWorld(t: ExecutionContext) {
+/** `taskAccess`: stands for agents and their drivers. */
+export async function jsonWorld(
+  t: ExecutionContext,
+  { taskAccess = {} as never }: { readonly taskAccess?: FacadeSources["taskAccess"] } = {},
+) {
   const founded = world();
   await bootstrapCluster(founded.env, pki, { advertise: "192.0.2.1:2377" });
   const { env, control, clock, store } = founded;
@@ -45,6 +49,7 @@ export async function jsonWorld(t: ExecutionContext) {
     control,
     // Nothing here asks the Operator service.
     operator: {} as never,
+    taskAccess,
     feed,
     watchers,
     setPassword: (name, password, rpc) => setPassword(env, new Scrypt(cheapScrypt), name, password, rpc),

@@ -268,7 +268,7 @@ test("what cannot be done is not supported, and what is wrong says so", async (t
   const code = async (request: string, params: unknown) =>
     (await failureOf(() => ask({ type: "Client", request, params })))?.code;
   t.is(await code("AddRelation", { Endpoints: ["a", "b"] }), "not supported");
-  t.is(await code("Run", { Commands: "ls" }), "not supported");
+  t.is(await code("Run", { Commands: "ls", Machines: ["0"] }), "not supported");
   t.is(await code("ServiceDeploy", { ServiceName: "x", CharmUrl: "cs:trusty/x-1" }), "not supported");
   t.is(await code("ServiceDeploy", { ServiceName: "Not A Name", CharmUrl: image }), "not valid");
   t.is(await code("ServiceDeploy", { ServiceName: "web", CharmUrl: image }), "already exists");

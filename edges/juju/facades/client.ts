@@ -9,6 +9,7 @@ import type { Params } from "../params.ts";
 import { verbatim, type Json } from "../results.ts";
 import { constraintsOf } from "../entities/deltas.ts";
 import { platformName, series } from "../entities/platform.ts";
+import { runResult } from "./actions.ts";
 import { removeMachine } from "./machines.ts";
 import { configOf, refusing, type ClientParts } from "./parts.ts";
 import { exposed, unexposed, withConfig } from "./service-spec.ts";
@@ -29,7 +30,6 @@ const refusals: Readonly<Record<string, string>> = {
   AddMachines: "a machine joins by itself: see 'muster swarm join-token'",
   AddMachinesV2: "a machine joins by itself: see 'muster swarm join-token'",
   ProvisioningScript: "a machine joins by itself: see 'muster swarm join-token'",
-  Run: "nothing can be run in a task from here",
   RunOnAllMachines: "nothing can be run on a machine from here",
   EnvironmentSet: "the cluster's settings are changed with 'muster swarm update'",
   EnvironmentUnset: "the cluster's settings are changed with 'muster swarm update'",
@@ -72,7 +72,7 @@ export function clientFacades(parts: ClientParts): readonly Facade[] {
 }
 
 function doing(parts: ClientParts): Record<string, Method> {
-  const { sources, subjects, services, annotations } = parts;
+  const { sources, subjects, services, annotations, actions } = parts;
   const serviceOf = ({ params }: Call): string => params.text("service-name", "service");
   const changing = (change: Parameters<ServiceWrites["update"]>[2]) => ({
     needs: "operator" as const,
@@ -170,6 +170,10 @@ function doing(parts: ClientParts): Record<string, Method> {
         await services.resolve(call, unitOf(call.params.text("unit-name")));
         return {};
       },
+    },
+    Run: {
+      needs: "operator",
+      run: async (call) => verbatim({ Results: (await actions.run(call)).map(runResult) }),
     },
     PublicAddress: { needs: "read-only", run: ({ params }) => address(parts, params, "public") },
     PrivateAddress: { needs: "read-only", run: ({ params }) => address(parts, params, "private") },

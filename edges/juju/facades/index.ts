@@ -1,5 +1,6 @@
 /** Everything that can be asked for once logged in. */
 import type { Facade, FacadeSources } from "../facade.ts";
+import { actionFacades, Actions } from "./actions.ts";
 import { annotationFacades, AnnotationWork } from "./annotations.ts";
 import { applicationFacades } from "./application.ts";
 import { clientFacades } from "./client.ts";
@@ -16,7 +17,8 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
   const subjects = new Subjects(sources);
   const services = new ServiceWrites(sources, subjects);
   const annotations = new AnnotationWork(sources, subjects, services);
-  const parts: ClientParts = { sources, subjects, services, annotations };
+  const actions = new Actions(sources, subjects);
+  const parts: ClientParts = { sources, subjects, services, annotations, actions };
   return [
     pinger,
     ...modelFacades(sources),
@@ -24,6 +26,7 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
     ...clientFacades(parts),
     ...applicationFacades(parts),
     ...annotationFacades(annotations),
+    ...actionFacades(actions),
     ...machineFacades(parts),
     ...objectFacades(parts),
   ];

@@ -2,6 +2,7 @@
 import type { ApplicationView } from "../entities/views.ts";
 import type { FacadeSources, Method, Role } from "../facade.ts";
 import { keyed, verbatim, type Json } from "../results.ts";
+import type { Actions } from "./actions.ts";
 import type { AnnotationWork } from "./annotations.ts";
 import type { ServiceWrites } from "./service-writes.ts";
 import { notSupported, type Subjects } from "./subjects.ts";
@@ -11,6 +12,7 @@ export interface ClientParts {
   readonly subjects: Subjects;
   readonly services: ServiceWrites;
   readonly annotations: AnnotationWork;
+  readonly actions: Actions;
 }
 
 /** Methods that clients know and this cluster cannot do, each answered `not supported` with why. */

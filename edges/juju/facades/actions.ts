@@ -1,0 +1,210 @@
+/**
+ * Running commands in units, as `muster task exec` does: by the task's driver, which has to be one of ours or a plugin. What is
+ * run is over when it is answered; nothing is queued and nothing is kept.
+ */
+import { TaskCallRequest, TaskExec, TaskInput, type TaskAnswer } from "../../../proto/gen/messages.ts";
+import type { RpcError, Sink } from "../../../runtime/rpc.ts";
+import { unitTag } from "../entities/names.ts";
+import type { Call, Facade, FacadeSources } from "../facade.ts";
+import type { Params } from "../params.ts";
+import { RequestError } from "../request-error.ts";
+import type { Json } from "../results.ts";
+import { requestErrorOf } from "../rpc-failure.ts";
+import { refusing } from "./parts.ts";
+import { notSupported, type Subjects } from "./subjects.ts";
+
+/** Juju's own default, and the longest that a request is kept open for. */
+const timeoutMsDefault = 300_000;
+const timeoutMsMax = 3_600_000;
+/** Of one unit; what comes after is dropped and `isCut` says so. A client reads 4 MiB in one message. */
+const outputBytesMax = 512 * 1024;
+/** All of them run at once. */
+const unitsMax = 100;
+
+export interface Ran {
+  readonly unit: string;
+  readonly machine: string;
+  readonly stdout: Uint8Array;
+  readonly stderr: Uint8Array;
+  readonly code: number;
+  readonly isCut: boolean;
+  /** Why it could not be run; null: it was. */
+  readonly error: RequestError | null;
+}
+
+/** A signal's number is told as shells do. */
+const signalBase = 128;
+
+export class Actions {
+  readonly #sources: FacadeSources;
+  readonly #subjects: Subjects;
+
+  constructor(sources: FacadeSources, subjects: Subjects) {
+    this.#sources = sources;
+    this.#subjects = subjects;
+  }
+
+  /** What Run asks for, in either generation: commands for a shell, units, applications, and a time in nanoseconds. */
+  async run(call: Call): Promise<readonly Ran[]> {
+    const { params } = call;
+    const commands = params.text("commands");
+    if (commands === "") throw new RequestError("commands are required", "bad request");
+    if (params.texts("machines").length > 0)
+      throw notSupported("commands are run in units: name those, or applications");
+    const units = this.#unitsOf(params);
+    if (units.length === 0) throw new RequestError("no unit is named", "bad request");
+    if (units.length > unitsMax) throw new RequestError(`more than ${unitsMax} units at once`, "quota limit exceeded");
+    const timeoutMs = timeoutOf(params);
+    return Promise.all(units.map((unit) => this.#runIn(call, unit, commands, timeoutMs)));
+  }
+
+  #unitsOf(params: Params): readonly string[] {
+    const units = new Set(params.texts("units"));
+    for (const name of [...params.texts("applications"), ...params.texts("services")]) {
+      const { id } = this.#subjects.application(name);
+      for (const unit of this.#sources.feed.unitsOf(id)) if (unit.life === "alive") units.add(unit.id);
+    }
+    return [...units];
+  }
+
+  async #runIn(call: Call, unit: string, commands: string, timeoutMs: number): Promise<Ran> {
+    const none = new Uint8Array();
+    try {
+      const { taskId, machine } = this.#subjects.unit(unit);
+      return { unit, machine, error: null, ...(await this.#exec(call, taskId, commands, timeoutMs)) };
+    } catch (error) {
+      const refused = requestErrorOf(error);
+      if (refused === null) throw error;
+      return { unit, machine: "", stdout: none, stderr: none, code: 0, isCut: false, error: refused };
+    }
+  }
+
+  /** Rejects with RpcError or RequestError. */
+  #exec(
+    call: Call,
+    taskId: string,
+    commands: string,
+    timeoutMs: number,
+  ): Promise<Pick<Ran, "stdout" | "stderr" | "code" | "isCut">> {
+    const { clock, taskAccess } = this.#sources;
+    const { signal } = call.session;
+    return new Promise((resolve, reject) => {
+      const [stdout, stderr]: [Uint8Array[], Uint8Array[]] = [[], []];
+      const giveUp = new AbortController();
+      let room = outputBytesMax;
+      let isCut = false;
+      let code = 0;
+      const keep = (parts: Uint8Array[], data: Uint8Array): void => {
+        isCut ||= data.length > room;
+        parts.push(data.subarray(0, room));
+        room -= Math.min(room, data.length);
+      };
+      const timer = clock.setTimeout(() => {
+        reject(new RequestError(`it did not end within ${timeoutMs / 1_000} s`, "deadline exceeded"));
+        giveUp.abort();
+      }, timeoutMs);
+      const onEnding = (): void => giveUp.abort();
+      signal.addEventListener("abort", onEnding, { once: true });
+      const settle = (error?: RpcError): void => {
+        clock.clearTimeout(timer);
+        signal.removeEventListener("abort", onEnding);
+        if (error !== undefined) reject(error);
+        else resolve({ stdout: Buffer.concat(stdout), stderr: Buffer.concat(stderr), code, isCut });
+      };
+      const sink: Sink<TaskAnswer> = {
+        write: (answer) => {
+          if (answer.number === 0) return void this.#closeInput(call, answer.callId);
+          keep(stdout, answer.stdout);
+          keep(stderr, answer.stderr);
+          const { end } = answer;
+          if (end !== null) code = end.exitCode === 0 && end.signal !== 0 ? signalBase + end.signal : end.exitCode;
+        },
+        end: settle,
+        bufferedBytes: () => 0,
+      };
+      const request = TaskCallRequest.create({
+        taskId,
+        exec: TaskExec.create({ command: ["/bin/sh", "-c", commands] }),
+      });
+      try {
+        taskAccess.Call(request, sink, { ...call.rpc, signal: giveUp.signal });
+      } catch (error) {
+        settle(error as RpcError);
+      }
+    });
+  }
+
+  /** Nobody has anything to type; without this a command that reads its input would wait. */
+  async #closeInput(call: Call, callId: string): Promise<void> {
+    try {
+      await this.#sources.taskAccess.Send(TaskInput.create({ callId, number: 1, close: true }), call.rpc);
+    } catch {
+      // It has ended by now, and says how by itself.
+    }
+  }
+}
+
+function timeoutOf(params: Params): number {
+  const nanoseconds = params.integer("timeout") ?? 0;
+  if (nanoseconds < 0) throw new RequestError("a timeout is not below 0", "not valid");
+  return nanoseconds === 0 ? timeoutMsDefault : Math.min(timeoutMsMax, Math.max(1, Math.round(nanoseconds / 1e6)));
+}
+
+const text = new TextDecoder();
+
+/** One result as later clients show it: an action that has ended. */
+function actionResult({ unit, stdout, stderr, code, isCut, error }: Ran, commands: string): Json {
+  const action = { tag: "", receiver: unitTag(unit), name: "juju-exec", parameters: { command: commands } };
+  if (error !== null) return { action, status: "error", error: { message: error.message, code: error.code } };
+  return {
+    action,
+    status: code === 0 ? "completed" : "failed",
+    ...(isCut ? { message: `output beyond ${outputBytesMax} bytes was dropped` } : {}),
+    output: { "return-code": code, stdout: text.decode(stdout), stderr: text.decode(stderr) },
+  };
+}
+
+/** The result of 1.x: output is base64. */
+export function runResult({ unit, machine, stdout, stderr, code, error }: Ran): Json {
+  return {
+    Error: error?.message ?? "",
+    UnitId: unit,
+    MachineId: machine,
+    Code: code,
+    Stdout: Buffer.from(stdout).toString("base64"),
+    Stderr: Buffer.from(stderr).toString("base64"),
+  };
+}
+
+export function actionFacades(actions: Actions): readonly Facade[] {
+  const noQueue = "nothing is queued: Run answers when what it runs has ended";
+  return [
+    {
+      type: "Action",
+      versions: [2, 7],
+      shape: "V1",
+      who: "users",
+      scope: "model",
+      id: "none",
+      methods: {
+        Run: {
+          needs: "operator",
+          async run(call) {
+            const commands = call.params.text("commands");
+            const ran = (await actions.run(call)).map((each) => actionResult(each, commands));
+            return call.version === 2 ? { results: ran } : { operation: "", actions: ran };
+          },
+        },
+        ...refusing({
+          Enqueue: "there are no charms here, and so no actions but commands: Run",
+          EnqueueOperation: "there are no charms here, and so no actions but commands: Run",
+          Actions: noQueue,
+          ListOperations: noQueue,
+          Operations: noQueue,
+          Cancel: noQueue,
+          RunOnAllMachines: "nothing can be run on a machine from here",
+        }),
+      },
+    },
+  ];
+}
