@@ -18,6 +18,7 @@ import {
   type TaskSpec,
   type UpdateConfig,
 } from "../proto/gen/messages.ts";
+import { driverRuntimeOf } from "../machines/driver-spec.ts";
 import { execOf } from "./service-settings.ts";
 import { ago, bytesText, durationText } from "./values.ts";
 
@@ -175,7 +176,7 @@ function fileLines({ configs, secrets }: Pick<ContainerSpec, "configs" | "secret
 
 function execLines(task: TaskSpec): Lines {
   const exec = execOf(task);
-  if (exec === null) return field("Runtime", task.generic?.kind ?? "", 0);
+  if (exec === null) return driverLines(task);
   const process = section("Process", [
     ...field("Command", exec.command),
     ...field("Args", exec.args.join(" ")),
@@ -186,6 +187,21 @@ function execLines(task: TaskSpec): Lines {
     ...field("Stop grace period", positive(exec.stopGracePeriod)),
   ]);
   return [...process, ...fileLines(exec)];
+}
+
+function driverLines(task: TaskSpec): Lines {
+  const runtime = driverRuntimeOf(task);
+  if (runtime === null) return field("Runtime", task.generic?.kind ?? "", 0);
+  const { kind, spec } = runtime;
+  const driver = section("Driver", [
+    ...field("Name", kind),
+    ...field("Config", spec.config),
+    ...field("Env", spec.env.join(" ")),
+    ...field("User", spec.user),
+    ...field("Stop signal", spec.stopSignal),
+    ...field("Stop grace period", positive(spec.stopGracePeriod)),
+  ]);
+  return [...driver, ...fileLines(spec)];
 }
 
 function logLines({ logDriver }: TaskSpec): Lines {

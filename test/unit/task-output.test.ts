@@ -8,6 +8,7 @@ import {
   readdirSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -81,7 +82,7 @@ const all: OutputRequest = {
   isOver: () => true,
 };
 
-test("OC1, OC2: half a gigabyte at once costs bounded memory and a bounded disk, and the end of it is kept", async (t) => {
+test("OC1, OC2: 200 MiB at once costs bounded memory and a bounded disk, and the end of it is kept", async (t) => {
   const folder = folderOf(t);
   const pipes = { stdout: join(folder, "out"), stderr: join(folder, "err") };
   execFileSync("mkfifo", Object.values(pipes));
@@ -89,15 +90,28 @@ test("OC1, OC2: half a gigabyte at once costs bounded memory and a bounded disk,
   t.teardown(() => client.close());
   await client.open({ taskId: "t", directory: folder, pipes, bytesMax: 4 * mebibyte });
   const startedAt = performance.now();
-  await run("sh", ["-c", `{ head -c ${500 * mebibyte} /dev/zero; echo; echo the end; } > ${pipes.stdout}`]);
+  await run("sh", ["-c", `{ head -c ${200 * mebibyte} /dev/zero; echo; echo the end; } > ${pipes.stdout}`]);
   const seconds = (performance.now() - startedAt) / 1_000;
   await client.drain("t", 2_000);
-  t.log(`${Math.round(500 / seconds)} MiB/s`);
+  t.log(`${Math.round(200 / seconds)} MiB/s`);
   t.true(statSync(join(folder, "stdout")).size < 5 * mebibyte);
   t.true(statSync(join(folder, "stdout.1")).size < 5 * mebibyte);
   t.true(readFileSync(join(folder, "stdout"), "latin1").endsWith("the end\n"));
   const [, kibibytes] = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${collector(folder)}/status`, "utf8")) ?? [];
   t.true(Number(kibibytes) < 120 * 1024, `${kibibytes} kB at the most`);
+});
+
+test("OC3: a disk that is full loses output and stops no task", async (t) => {
+  const folder = folderOf(t);
+  const pipes = { stdout: join(folder, "out"), stderr: join(folder, "err") };
+  execFileSync("mkfifo", Object.values(pipes));
+  symlinkSync("/dev/full", join(folder, "stdout"));
+  const client = new OutputClient(join(folder, "o.sock"), log);
+  t.teardown(() => client.close());
+  await client.open({ taskId: "t", directory: folder, pipes, bytesMax: mebibyte });
+  await run("sh", ["-c", `head -c ${mebibyte} /dev/zero > ${pipes.stdout}; echo fine > ${pipes.stderr}`]);
+  await client.drain("t", 2_000);
+  t.is(readFileSync(join(folder, "stderr"), "utf8"), "fine\n");
 });
 
 test("OC4: what keeps output is found again, and started again with the pipes that were open", async (t) => {
