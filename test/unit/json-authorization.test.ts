@@ -1,4 +1,5 @@
 // Who may ask for what: every request of every type, by whoever may log in, against one table.
+import { readFileSync } from "node:fs";
 import test from "ava";
 import { authorize, Registry } from "../../edges/juju/dispatch.ts";
 import { isAtLeast, type Call, type Facade, type Identity, type Session } from "../../edges/juju/facade.ts";
@@ -214,4 +215,19 @@ test("each may change the own password, a node that of what runs on it, a manage
   t.like(await failureOf(() => connect("V0", n1).ask({ ...setting("Machine", machineId("n1")), params: {} })), {
     message: "password is empty",
   });
+});
+
+test("docs/json-api.md lists the facades and their versions as they are", async (t) => {
+  const { facades } = await jsonWorld(t);
+  const registry = new Registry(facades);
+  const identity = identities[2] as Identity;
+  const listed = (shape: "V0" | "V1", scope: "model" | "controller") =>
+    new Map(registry.list(shape, { identity, scope }).map(({ name, versions }) => [name, versions.join(", ")]));
+  const [old, newer, controller] = [listed("V0", "model"), listed("V1", "model"), listed("V1", "controller")];
+  const row = (...cells: readonly string[]) => `|${cells.map((cell) => (cell === "" ? " " : ` ${cell} `)).join("|")}|`;
+  const page = readFileSync(new URL("../../docs/json-api.md", import.meta.url), "utf8");
+  for (const name of new Set([...old.keys(), ...newer.keys()])) {
+    const wanted = row(name, old.get(name) ?? "", newer.get(name) ?? "", controller.has(name) ? "yes" : "");
+    t.true(page.includes(`\n${wanted}\n`), wanted);
+  }
 });

@@ -84,6 +84,7 @@ export function modelFacades(sources: FacadeSources): readonly Facade[] {
   const modelManager: Facade = {
     type: "ModelManager",
     versions: [5, 9, 10],
+    shape: "V1",
     who: "users",
     id: "none",
     methods: {
@@ -125,6 +126,7 @@ export function modelFacades(sources: FacadeSources): readonly Facade[] {
   const modelConfig: Facade = {
     type: "ModelConfig",
     versions: [1, 2, 3],
+    shape: "V1",
     who: "users",
     id: "none",
     methods: {
@@ -150,6 +152,7 @@ export function modelFacades(sources: FacadeSources): readonly Facade[] {
   const controller: Facade = {
     type: "Controller",
     versions: [9, 11],
+    shape: "V1",
     who: "users",
     id: "none",
     methods: {
