@@ -6,7 +6,18 @@
  * C2: a group that the host made (Nomad does) is used and never removed; ours are below `muster-exec` and removed with the
  *     task.
  */
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, readSync, rmdirSync, writeFileSync } from "node:fs";
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  rmdirSync,
+  writeFileSync,
+} from "node:fs";
 import { basename, dirname, join } from "node:path";
 
 /** The parent of our groups in each hierarchy. */
@@ -63,6 +74,14 @@ function words(path: string): readonly string[] {
   return readFileSync(path, "utf8").trim().split(/\s+/).filter(Boolean);
 }
 
+/** Throws where we may not. It may be there from a driver of another user. */
+function makeParent(mount: string): string {
+  const parent = join(mount, parentName);
+  mkdirSync(parent, { recursive: true });
+  accessSync(parent, constants.W_OK);
+  return parent;
+}
+
 /** Hands controllers down to what is below a group. */
 function handDown(folder: string, controllers: readonly string[]): void {
   const file = join(folder, "cgroup.subtree_control");
@@ -80,8 +99,7 @@ function unified(all: readonly Mount[]): Cgroups | string {
   try {
     const controllers = words(join(mount.path, "cgroup.controllers")).filter((name) => wanted.includes(name));
     if (!controllers.includes("memory")) return "cgroup version 2 has no memory controller here";
-    const parent = join(mount.path, parentName);
-    mkdirSync(parent, { recursive: true });
+    const parent = makeParent(mount.path);
     handDown(mount.path, controllers);
     handDown(parent, controllers);
     return { version: 2, controllers, description: "limits by cgroups, version 2", parents: { unified: parent } };
@@ -96,10 +114,8 @@ function separate(all: readonly Mount[]): Cgroups | null {
     const mount = all.find(({ type, options }) => type === "cgroup" && options.includes(controller));
     // A cpuset has to be filled before anything can join: only the host's own are used.
     if (mount === undefined || controller === "cpuset") continue;
-    const parent = join(mount.path, parentName);
     try {
-      mkdirSync(parent, { recursive: true });
-      parents[controller] = parent;
+      parents[controller] = makeParent(mount.path);
     } catch {
       continue; // C1
     }
@@ -172,6 +188,11 @@ function foldersOf(cgroups: Cgroups, name: string, given: string): TaskCgroup {
   for (const [controller, parent] of Object.entries(parents)) folders[controller] = join(parent, name);
   const own = [...new Set(Object.values(folders))];
   return { version: 1, folders: isGiven ? { ...folders, cpuset: given } : folders, own };
+}
+
+/** Of our own groups that of this name, whether it is there or not; null where the system has none for us. */
+export function namedCgroup(cgroups: Cgroups, name: string): TaskCgroup | null {
+  return cgroups.version === 0 ? null : foldersOf(cgroups, name, "");
 }
 
 /** Null where the system has no groups for us. */

@@ -16,7 +16,7 @@ import {
   NetworkIsolationSpec_NetworkIsolationMode as Isolation,
   type NomadDriverConfig,
 } from "../../proto/gen/nomad.ts";
-import { makeCgroup, probeCgroups, type Cgroups, type TaskCgroup } from "./cgroups.ts";
+import { makeCgroup, namedCgroup, probeCgroups, removeCgroup, type Cgroups, type TaskCgroup } from "./cgroups.ts";
 import { Ends } from "./ends.ts";
 import { driverFields, taskFields, type DriverConfig, type ExecConfig } from "./fields.ts";
 import { launchOf, limitsOf, type Launch, type Surroundings } from "./launch.ts";
@@ -86,12 +86,15 @@ function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | nu
 }
 
 /** Of tasks that no host has asked about, or destroyed, for so long. */
-function forgetOld(folder: string): void {
+function forgetOld(folder: string, cgroups: Cgroups): void {
   for (const name of readdirSync(folder)) {
     const path = join(folder, name);
     const { leader } = readRunFile(path);
     const isOld = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now()) > forgetMs;
-    if (isOld && (leader === null || !isAlive(leader))) rmSync(path, { force: true });
+    if (!isOld || (leader !== null && isAlive(leader))) continue;
+    const cgroup = namedCgroup(cgroups, name);
+    if (cgroup !== null) removeCgroup(cgroup);
+    rmSync(path, { force: true });
   }
 }
 
@@ -143,11 +146,12 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     if (this.#parts !== null) return this.#parts;
     const folder = stateFolder(this.#config);
     mkdirSync(folder, { recursive: true, mode: 0o700 });
-    forgetOld(folder);
+    const cgroups = probeCgroups();
+    forgetOld(folder, cgroups);
     this.#parts = {
       folder,
       ends: new Ends(folder, this.#log),
-      cgroups: probeCgroups(),
+      cgroups,
       tools: findTools(process.env["PATH"] ?? ""),
     };
     return this.#parts;
