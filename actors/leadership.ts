@@ -33,6 +33,8 @@ export interface LeadershipParts {
   readonly blobs: Blobs;
   /** Starts what only a leader does; stopped at once when this manager stops leading. */
   startDuties(epoch: number): Running;
+  /** Whether this manager may lead, as the replica has it at the log's end; it may when absent. One that may not writes nothing. */
+  mayLead?(): boolean;
   /** The log does not fit the replica: the process must end. */
   onBroken(error: Error): void;
   readonly snapshots?: Partial<SnapshotOptions>;
@@ -98,6 +100,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     log,
     replica,
     follower,
+    mayLead: () => parts.mayLead?.() !== false,
     ...(parts.batchLimits === undefined ? {} : { limits: parts.batchLimits }),
     onLeading: (epoch) => {
       if (isReleasing) return;
@@ -127,6 +130,11 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     const found = await leases.get(leaseKey);
     if (isStopped) return;
     const jitter = random.next();
+    // Who may not lead does not take up its own lease again either: that ends, and another takes it.
+    if (parts.mayLead?.() === false) {
+      lease.actor.send({ type: "lease.unreadable", attempt, jitter });
+      return;
+    }
     switch (found.kind) {
       case "absent":
         lease.actor.send({ type: "lease.absent", attempt, jitter });

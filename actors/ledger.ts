@@ -43,6 +43,8 @@ export interface LedgerParts {
   /** Another manager has written a newer epoch. */
   onDeposed(epoch: number): void;
   onBroken(error: Error): void;
+  /** Asked once the replica is at the log's end, before anything is written; when false the term is given up as a deposed one's. */
+  mayLead?(): boolean;
   /** For tests; otherwise what the constants above say. */
   readonly limits?: Partial<BatchLimits>;
 }
@@ -322,6 +324,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       actions: {
         catchUp: (_, { attempt }) => {
           void parts.follower.caughtUp().then(() => {
+            if (parts.mayLead?.() === false) return parts.onDeposed(replica.epoch);
             const isOwn = replica.writer === env.managerId;
             send({ type: "log.reached", attempt, epoch: replica.epoch, isOwn });
           });

@@ -54,6 +54,7 @@ import { answerQuestions, askLeader, type LeaderKnowledge } from "./leader-quest
 import { startLeadership, type Leadership } from "./leadership.ts";
 import { createLogBroker } from "./log-broker.ts";
 import { createTaskCalls } from "./task-calls.ts";
+import { isDemoted } from "../machines/manager-role.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "./node-watch.ts";
 import { createOperator } from "./operator.ts";
@@ -149,6 +150,11 @@ export function startManager(parts: ManagerParts): Manager {
       blobs,
       onBroken,
       startDuties: (epoch) => startDuties(epoch),
+      // It may have been demoted while it did not run.
+      mayLead: () => {
+        const node = replica.get("node", parts.managerId);
+        return node === undefined || !isDemoted(node);
+      },
       encodesAlways: parts.encodesAlways ?? false,
       ...(parts.snapshots === undefined ? {} : { snapshots: parts.snapshots }),
     },

@@ -176,6 +176,21 @@ test("a released lease is taken by another without waiting for its end", async (
   t.is(leader.story.length, 2);
 });
 
+test("a manager that may not lead writes nothing, and leaves the lease to one that may", async (t) => {
+  const simulation = new Simulation({ seed: 8 });
+  const asked: number[] = [];
+  const demoted = addManager(simulation, "m1", { mayLead: () => asked.push(simulation.clock.now()) === 0 });
+  const run = (ms: number) => simulation.clock.run({ untilMs: simulation.clock.now() + ms });
+  await run(10_000);
+  t.true(asked.length > 0, "it held the lease");
+  t.is(simulation.nats.last, 0);
+  t.deepEqual(demoted.story, []);
+  const other = addManager(simulation, "m2");
+  await run(30_000);
+  t.true(other.leadership.isLeading());
+  t.deepEqual(demoted.story, []);
+});
+
 test("a leader that steps down ends its duties and leads again, or another does, in a new epoch", async (t) => {
   const { roles, runUntil } = world(16, ["m1"]);
   const { leader } = await roles();
