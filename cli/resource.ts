@@ -17,6 +17,7 @@ import { contentFrom, contentListing, findNamed, matchingNamed } from "./content
 import { withManager, type ManagerClient } from "./manager-client.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { printListing } from "./table.ts";
+import { ownKinds } from "../machines/validation/resource.ts";
 import { parseLabels } from "./values.ts";
 
 const methods = ControlService.methods;
@@ -66,16 +67,20 @@ const create = command({
 });
 
 const ls = command({
-  summary: "Lists resources.",
+  summary: "Lists resources, but those that the cluster keeps for itself, as of schedules.",
   options: {
     ...listingOptions,
+    all: { type: "boolean", short: "a", help: "those that the cluster keeps for itself, too" },
     filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
-    kind: { type: "string", value: "KIND", help: "those of that kind alone" },
+    kind: { type: "string", value: "KIND", help: "those of that kind alone, also one of the cluster's own" },
   },
   examples: [{ line: "muster resource ls --kind policy", does: "those of one kind" }],
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
-      const resources = (await listResources(client, values.kind)).filter(matchingNamed(values.filter ?? []));
+      const isAsked = values.all === true || values.kind !== undefined;
+      const resources = (await listResources(client, values.kind))
+        .filter(({ kind }) => isAsked || !ownKinds.has(kind))
+        .filter(matchingNamed(values.filter ?? []));
       const listing = contentListing(resources, shell.now(), ({ spec }) => Resource.toJson(spec), {
         heading: "KIND",
         cell: ({ kind }) => kind,

@@ -1,6 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
+import { scheduleKind } from "../../machines/jobs/runs.ts";
+import { Annotations, Resource } from "../../proto/gen/messages.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { served } from "../support/served.ts";
 
@@ -57,6 +59,19 @@ test("a resource's labels and content change each by itself; its name and what i
   t.is(Buffer.from(stored()?.payload?.value ?? []).toString(), "new");
   t.is(stored()?.payload?.type_url, "old");
   t.deepEqual(stored()?.annotations?.labels, { b: "2", c: "3" });
+});
+
+test("what the cluster keeps for itself is listed to who asks for it", async (t) => {
+  const { muster, manager } = await served(t);
+  await muster("extension", "create", "policy");
+  await muster("resource", "create", "policy", "p", "--type", "x");
+  const own = Resource.create({ id: "s1", kind: scheduleKind, annotations: Annotations.create({ name: "record" }) });
+  manager.seed("resource", own);
+  const names = async (...args: string[]) =>
+    (await muster("resource", "ls", "--format", "{{.Name}}", ...args)).lines.toSorted();
+  t.deepEqual(await names(), ["p"]);
+  t.deepEqual(await names("--all"), ["p", "record"]);
+  t.deepEqual(await names("--kind", scheduleKind), ["record"]);
 });
 
 test("what is not there, or not registered, is said in one sentence", async (t) => {
