@@ -93,6 +93,17 @@ function rootAndUser(root: string, user: User | null, tools: Tools): readonly st
   return root === "" ? [tools.chroot, ...as, "--skip-chdir", "/"] : [tools.chroot, ...as, root];
 }
 
+/**
+ * Shells pass on only what could be a variable of theirs. Any other name is set by `env`, and so can be seen in the list of
+ * processes for the moment until the command begins.
+ */
+function foreignNames(env: Readonly<Record<string, string>>, tools: Tools): readonly string[] {
+  const foreign = Object.entries(env).filter(([name]) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+  if (foreign.length === 0) return [];
+  if (tools.env === null) throw new Error(`there is no env on this node, by which ${foreign[0]?.[0]} could be set`);
+  return [tools.env, ...foreign.map(([name, value]) => `${name}=${value}`)];
+}
+
 function find(command: string, home: string, directory: string, root: string, searchPath: string): string {
   if (command.includes("/") || isAbsolute(command)) {
     const path = root === "" ? resolve(directory, command) : join("/", command);
@@ -129,7 +140,7 @@ export function launchOf({ config, task }: TaskRequest<ExecConfig>, tools: Tools
   const path = find(config.command, home, directory, root, env["PATH"] as string);
   const args = config.args;
   if (args.some((argument) => argument.includes("\0"))) throw new Error("an argument holds a zero byte");
-  const prefix = [...network(task, tools), ...rootAndUser(root, user, tools)];
+  const prefix = [...foreignNames(env, tools), ...network(task, tools), ...rootAndUser(root, user, tools)];
   linkMounts(task, home);
   return { command: [path, ...args], prefix, env, directory, oomScoreAdj };
 }

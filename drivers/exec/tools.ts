@@ -30,9 +30,16 @@ export interface Tools {
   readonly script: string | null;
   /** Of coreutils. */
   readonly stty: string | null;
+  readonly env: string | null;
 }
 
 export function findTools(searchPath: string): Tools {
   const find = (name: string): string | null => findOnPath(name, `${searchPath}:${systemPath}`);
-  return { chroot: find("chroot"), nsenter: find("nsenter"), script: find("script"), stty: find("stty") };
+  return {
+    chroot: find("chroot"),
+    nsenter: find("nsenter"),
+    script: find("script"),
+    stty: find("stty"),
+    env: find("env"),
+  };
 }

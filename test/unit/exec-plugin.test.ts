@@ -129,6 +129,17 @@ test("a task has its arguments, its environment, its directory and its output", 
   t.is(stdout(), `a b|${home}|\n`);
 });
 
+test("variables that no shell could have reach a task, and commands in it", async (t) => {
+  const { start, stdout } = lab(t);
+  const run = await start({ command: "sh", args: ["-c", "env; sleep 60"] }, { env: { "a.b": "x y", C: "z" } });
+  await until("its output", () => stdout().includes("\nC=z\n") || stdout().startsWith("C=z\n"));
+  // A shell drops them again for what it starts: here it is asked what it was given itself.
+  t.true(readFileSync(`/proc/${run.state.main.pid}/environ`, "utf8").split("\0").includes("a.b=x y"));
+  const inside = terminal(run, ["env"]);
+  await inside.session.exited;
+  t.true(inside.text().split("\r\n").includes("a.b=x y"));
+});
+
 test("a command is found in the task's own directory before it is on its PATH", async (t) => {
   const { start, home, stdout } = lab(t);
   writeFileSync(join(home, "local", "sleep"), "#!/bin/sh\necho mine\n", { mode: 0o755 });
