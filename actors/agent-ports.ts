@@ -186,6 +186,8 @@ export interface TaskDriver {
   find(taskId: string): Promise<FoundTask>;
   /** Ends the run: stop signal, the task's grace, then kill. Resolves when nothing is left; null when nothing ran. */
   stop(taskId: string): Promise<TaskExit | null>;
+  /** A start under way is no longer wanted: it may end as refused, once nothing of it is left. Absent where starts are short. */
+  giveUpStart?(taskId: string): void;
   /** Reads a task's output, which may not have begun; absent in a driver that has none to show. */
   output?(taskId: string, request: OutputRequest): OutputReader;
   /** Forgets a task that has ended, its output included. */

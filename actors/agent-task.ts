@@ -37,7 +37,16 @@ export interface TaskOptions {
   readonly onForgotten: (taskId: string) => void;
 }
 
-const machine = hosted(agentTaskMachine, ["look", "prepare", "start", "awaitExit", "stop", "forget", "report"]);
+const machine = hosted(agentTaskMachine, [
+  "look",
+  "prepare",
+  "start",
+  "awaitExit",
+  "stop",
+  "giveUpStart",
+  "forget",
+  "report",
+]);
 
 export class TaskActor {
   readonly #ports: AgentPorts;
@@ -123,6 +132,7 @@ export class TaskActor {
         start: () => this.#answer(this.#start()),
         awaitExit: ({ pid }: { pid: number }) => this.#answer(this.#awaitExit(pid)),
         stop: () => void this.#stop(),
+        giveUpStart: () => this.#driver?.giveUpStart?.(this.#task.id),
         forget: () => void this.#forget(),
         report: (report: TaskReport) => this.#report(report),
       },

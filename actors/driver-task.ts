@@ -143,6 +143,11 @@ export class DriverTaskActor {
     // Before it is asked: an agent that dies in between has to know that it may run.
     await disk.save(recordName(this.taskId), startingRecord);
     const { handle } = await driver.startTask(this.#options.config);
+    // T5: nobody waits for it any more, and it was destroyed before it was there.
+    if (!this.#isStopped && !this.#actor.actor.getSnapshot().matches("starting")) {
+      await driver.destroyTask(this.taskId, true);
+      return { type: "start.refused", reason: "it was stopped", isRecoverable: false };
+    }
     this.#handle = handle;
     const record = new Uint8Array(1 + handle.length);
     record[0] = 1;

@@ -143,6 +143,11 @@ export class PluginDriver implements TaskDriver {
     return run.state.kind === "refused" ? null : exit;
   }
 
+  giveUpStart(taskId: string): void {
+    const run = this.#runs.get(taskId);
+    if (run?.state.kind === "starting") run.actor.stopTask(run.record.stopSignal, run.record.stopGraceMs);
+  }
+
   output(taskId: string, request: OutputRequest): OutputReader {
     return this.#options.plugins.homes.output(taskId, request);
   }

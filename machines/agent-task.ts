@@ -94,6 +94,8 @@ export const agentTaskMachine = setup({
     awaitExit: effect<{ pid: number }>("awaitExit"),
     /** Answered by `run.stopped`. */
     stop: effect("stop"),
+    /** A start that is under way is no longer wanted: a driver that would wait for ever need not. */
+    giveUpStart: effect("giveUpStart"),
     /** Forgets the run and the record; answered by `run.forgotten`. */
     forget: effect("forget"),
     /** Told only when `isNews`: after a restart the chart passes through states that were reported before. K1 */
@@ -111,6 +113,7 @@ export const agentTaskMachine = setup({
     wants: ({ context }, { above }: { above: TaskState }) =>
       context.desired > above && context.desired < TaskState.SHUTDOWN,
     mustStop: ({ context }) => context.desired >= TaskState.SHUTDOWN,
+    isStop: (_, { desired }: { desired: TaskState }) => desired >= TaskState.SHUTDOWN,
     isHigher: ({ context }, { desired }: { desired: TaskState }) => desired > context.desired,
   },
 }).createMachine({
@@ -208,6 +211,13 @@ export const agentTaskMachine = setup({
         "The driver starts the run. A wish to stop waits for its outcome, so that nothing starts behind a stop.",
       entry: [{ type: "report", params: told(TaskState.STARTING, "starting") }, "start"],
       on: {
+        "desired.raised": [
+          {
+            guard: { type: "isStop", params: ({ event }) => ({ desired: event.desired }) },
+            actions: [{ type: "raiseDesired", params: ({ event }) => ({ desired: event.desired }) }, "giveUpStart"],
+          },
+          { actions: { type: "raiseDesired", params: ({ event }) => ({ desired: event.desired }) } },
+        ],
         "run.started": {
           target: "running",
           actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) },

@@ -13,6 +13,7 @@
  * T2: the end of a task is told exactly once.
  * T3: a stop ends: after the task's own time and a slack it becomes a kill, which is repeated until it is answered.
  * T4: a stop that is wanted while nobody can be asked is carried out as soon as somebody can.
+ * T5: a start that hangs holds up no stop; if it succeeds after all, whoever made it destroys what it started.
  */
 import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
@@ -176,8 +177,40 @@ export const driverTaskMachine = setup({
       },
     },
     starting: {
-      description: "StartTask is under way. A stop waits for its outcome, so that nothing starts behind it. T1",
+      description:
+        "StartTask is under way. A stop waits for its outcome, so that nothing starts behind it, but not for ever. T1, T5",
+      initial: "asked",
       entry: "startTask",
+      states: {
+        asked: {
+          description: "The driver may take its time: it fetches what the task is made of.",
+          on: {
+            "stop.wanted": {
+              target: "unwanted",
+              actions: {
+                type: "rememberStop",
+                params: ({ event }) => ({ signal: event.signal, timeoutMs: event.timeoutMs }),
+              },
+            },
+          },
+        },
+        unwanted: {
+          description:
+            "A driver that does not answer in the task's own time is not waited for: what comes of it is destroyed.",
+          after: {
+            stopTimeout: {
+              target: "#driverTask.doubtful",
+              actions: {
+                type: "rememberReason",
+                params: {
+                  reason: "stopped while its driver did not answer whether it had started it",
+                  isRecoverable: false,
+                },
+              },
+            },
+          },
+        },
+      },
       on: {
         "task.started": [{ guard: "mustStop", target: "live.stopping" }, { target: "live" }],
         "start.refused": {
@@ -205,7 +238,7 @@ export const driverTaskMachine = setup({
         { type: "announce", params: { kind: "waiting", reason: "the driver died; waiting for it to come back" } },
         "awaitPlugin",
       ],
-      on: { "plugin.ready": "clearing", "call.lost": {} },
+      on: { "plugin.ready": "clearing", "call.lost": {}, "task.started": {}, "start.refused": {}, "stop.*": {} },
     },
     clearing: {
       description: "Whatever there is of the task is destroyed before it counts as failed. T1",
@@ -215,6 +248,9 @@ export const driverTaskMachine = setup({
         // A driver that does not know the task has nothing of it.
         "destroy.refused": "failed",
         "call.lost": "doubtful",
+        "task.started": {},
+        "start.refused": {},
+        "stop.*": {},
       },
     },
     live: {
@@ -324,7 +360,14 @@ export const driverTaskMachine = setup({
         type: "announce",
         params: ({ context }) => ({ kind: "failed", reason: context.reason, isRecoverable: context.isRecoverable }),
       },
-      on: { "destroy.wanted": "destroying", "stop.*": {}, "call.lost": {}, "plugin.ready": {} },
+      on: {
+        "destroy.wanted": "destroying",
+        "stop.*": {},
+        "call.lost": {},
+        "plugin.ready": {},
+        "task.started": {},
+        "start.refused": {},
+      },
     },
     destroying: {
       description: "The driver forgets the task, and frees what it held.",
@@ -337,6 +380,8 @@ export const driverTaskMachine = setup({
         "destroy.refused": "refused",
         "call.lost": "unreachable",
         "task.exited": {},
+        "task.started": {},
+        "start.refused": {},
         "stop.*": {},
         "destroy.wanted": {},
       },
@@ -352,12 +397,19 @@ export const driverTaskMachine = setup({
         },
       },
       after: { destroyRetry: "destroying" },
-      on: { "stop.*": {}, "destroy.*": {}, "call.lost": {} },
+      on: { "stop.*": {}, "destroy.*": {}, "call.lost": {}, "task.started": {}, "start.refused": {} },
     },
     unreachable: {
       description: "The driver died before it answered; asked again when it is back.",
       entry: "awaitPlugin",
-      on: { "plugin.ready": "destroying", "call.lost": {}, "stop.*": {}, "destroy.wanted": {} },
+      on: {
+        "plugin.ready": "destroying",
+        "call.lost": {},
+        "stop.*": {},
+        "destroy.wanted": {},
+        "task.started": {},
+        "start.refused": {},
+      },
     },
     destroyed: { description: "Nothing of it is left on this node.", type: "final" },
   },

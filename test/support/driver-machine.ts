@@ -52,6 +52,8 @@ export interface MachineHabits {
   readonly endsByItself: number;
   /** Chance that a stop is refused, and that a destroy is. */
   readonly refuses: number;
+  /** Chance that a start takes more than a minute. */
+  readonly hangs?: number;
 }
 
 class PluginProcess {
@@ -199,7 +201,8 @@ export class DriverMachine {
   }
 
   #happens(what: keyof MachineHabits): boolean {
-    return !this.#isCalm && this.#random.next() < this.#habits[what];
+    const chance = this.#habits[what] ?? 0;
+    return !this.#isCalm && chance > 0 && this.#random.next() < chance;
   }
 
   #later(run: () => void): void {
@@ -277,7 +280,8 @@ export class DriverMachine {
       taskEvents: () => nothing,
       taskStats: () => nothing,
       startTask: (config) =>
-        call(() => {
+        call(async () => {
+          if (this.#happens("hangs")) await new Promise<void>((resolve) => this.#clock.setTimeout(resolve, 90_000));
           if (this.#happens("dieBeforeStart")) {
             this.#die(process);
             return new Promise<never>(() => {});

@@ -76,6 +76,27 @@ test("a task runs, is stopped and forgotten", async (t) => {
   t.is(machine.disk.size, 0);
 });
 
+test("T5: a start that hangs does not hold up a stop, and what comes of it late is destroyed", async (t) => {
+  const clock = new SimClock();
+  const machine = new DriverMachine(clock, new SimRandom("hangs"), { ...calm, hangs: 1 });
+  const heard: string[] = [];
+  const { ports } = machine.life();
+  const life = await Life.begin(ports, (_id, { kind }) => heard.push(kind));
+  await life.take("a/b/1");
+  await clock.run({ untilMs: clock.now() + 1_000 });
+  life.tasks.get("a/b/1")?.stopTask("SIGTERM", 1_000);
+  await clock.run({ untilMs: clock.now() + 20_000 });
+  t.deepEqual(heard, ["waiting", "waiting", "failed"]);
+  life.tasks.get("a/b/1")?.destroy();
+  await clock.run({ untilMs: clock.now() + 100_000 });
+  t.is(machine.tasks.get("a/b/1")?.starts, 1, "it was there after all");
+  t.false(machine.tasks.get("a/b/1")?.isAlive);
+  t.deepEqual(
+    [...machine.disk.keys()].filter((name) => name.startsWith(driverTaskRecords)),
+    [],
+  );
+});
+
 test("D3: an agent that was killed finds its plugin and its task again, and configures nothing twice", async (t) => {
   const clock = new SimClock();
   const machine = new DriverMachine(clock, new SimRandom("again"), calm);

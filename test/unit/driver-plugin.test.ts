@@ -115,6 +115,25 @@ test("T1: a start whose outcome nobody knows is cleared away, and never made aga
   t.true(task("doubtful", { type: "plugin.ready" }).state.matches("clearing"));
 });
 
+test("T5: a start that hangs is not waited for by a stop beyond the task's time", (t) => {
+  const stop: DriverTaskEvent = { type: "stop.wanted", signal: "SIGTERM", timeoutMs: 1_000 };
+  const late = { type: "xstate.after.stopTimeout.driverTask.starting.unwanted" } as never;
+  t.true(task("new", { type: "plugin.ready" }, stop).state.matches({ starting: "unwanted" }));
+  t.true(task("new", { type: "plugin.ready" }, stop, { type: "task.started" }).state.matches({ live: "stopping" }));
+  const cleared = task("new", { type: "plugin.ready" }, stop, late, { type: "plugin.ready" });
+  t.deepEqual(names(cleared), ["destroyTask"]);
+  const failed = task(
+    "new",
+    { type: "plugin.ready" },
+    stop,
+    late,
+    { type: "plugin.ready" },
+    { type: "task.destroyed" },
+  );
+  t.true(failed.state.matches("failed"));
+  t.like(failed.effects[0]?.params, { kind: "failed", isRecoverable: false });
+});
+
 test("T3: a stop that is refused, or takes too long, becomes a kill", (t) => {
   const running: DriverTaskEvent[] = [{ type: "plugin.ready" }, { type: "task.started" }];
   const stop: DriverTaskEvent = { type: "stop.wanted", signal: "SIGTERM", timeoutMs: 3_000 };
