@@ -29,6 +29,7 @@ import {
   type UnitView,
   type View,
 } from "../entities/views.ts";
+import { Claims } from "./claims.ts";
 import { Entities, keyOf } from "./entities.ts";
 import { Meetings } from "./networks.ts";
 import { Wakers, type Topic } from "./wakers.ts";
@@ -64,6 +65,8 @@ export class Feed {
   readonly #shown = new Map<string, View>();
   readonly #unitsOf = new Map<string, Map<string, UnitView>>();
   readonly #tallies = new Map<string, Record<string, number>>();
+  /** Units by their names. */
+  readonly #claims = new Claims<Task>();
   readonly #meetings: Meetings;
   #told = new Set<Topic>();
 
@@ -188,6 +191,8 @@ export class Feed {
         if (change.action !== "update") this.#markNamesakes(change.object.spec?.annotations?.name ?? "");
         return;
       case "task":
+        // Where it was is another place, if its node was.
+        if (change.old !== null) this.#markTask(change.old);
         this.#markTask(change.object);
         return;
       case "network":
@@ -264,6 +269,9 @@ export class Feed {
     if (judged !== null && !this.#isHidden(judged, service !== undefined)) {
       view = unitView(judged, service, judged.nodeId === "" ? undefined : this.store.get("node", judged.nodeId));
     }
+    const { isHolder, others } = this.#claims.put(place, view?.id ?? null, task);
+    for (const other of others) this.#markTask(other);
+    if (!isHolder) view = null;
     this.#show("task", place, view);
     if (before !== undefined) this.#count(before, -1);
     if (view !== null) this.#count(view, 1);
