@@ -1,0 +1,143 @@
+/** A driver as a model: keeps what it is told, and finds fault with an order that the protocol does not allow. */
+import * as fc from "fast-check";
+import type { Body } from "../../machines/dataplane/generation.ts";
+import { keyOf, type DataplaneDelta, type DataplaneObject } from "../../machines/dataplane/objects.ts";
+import {
+  Policy,
+  PolicyID,
+  Profile,
+  ProfileID,
+  Rule,
+  TierInfo,
+  WorkloadEndpoint,
+  WorkloadEndpointID,
+} from "../../proto/gen/felix.ts";
+
+export { fc };
+
+type Of<Kind extends DataplaneObject["kind"]> = Extract<DataplaneObject, { readonly kind: Kind }>;
+
+export const setOf = (id: string, members: readonly string[]): Of<"ip-set"> => ({
+  kind: "ip-set",
+  id,
+  type: 0,
+  members,
+});
+
+export const policyOf = (name: string, sets: readonly string[]): Of<"policy"> => ({
+  kind: "policy",
+  id: PolicyID.create({ tier: "default", name }),
+  policy: Policy.create({ inboundRules: [Rule.create({ action: "allow", srcIpSetIds: sets })] }),
+});
+
+export const profileOf = (name: string, sets: readonly string[]): Of<"profile"> => ({
+  kind: "profile",
+  id: ProfileID.create({ name }),
+  profile: Profile.create({ inboundRules: [Rule.create({ action: "allow", srcIpSetIds: sets })] }),
+});
+
+export const endpointOf = (
+  workloadId: string,
+  tiers: readonly TierInfo[],
+  profileIds: readonly string[] = [],
+): Of<"workload"> => ({
+  kind: "workload",
+  id: WorkloadEndpointID.create({ orchestratorId: "muster", workloadId, endpointId: "eth0" }),
+  endpoint: WorkloadEndpoint.create({ state: "active", name: `cali${workloadId}`, tiers, profileIds }),
+});
+
+const some = (prefix: string) => fc.nat({ max: 3 }).map((number) => `${prefix}${number}`);
+const members = fc.uniqueArray(some("10.0.0."), { maxLength: 4 });
+
+const arbitraryObject: fc.Arbitrary<DataplaneObject> = fc.oneof(
+  fc.tuple(some("s"), members).map(([id, list]) => setOf(id, list)),
+  fc.tuple(some("p"), fc.uniqueArray(some("s"), { maxLength: 2 })).map(([name, sets]) => policyOf(name, sets)),
+  fc.tuple(some("f"), fc.uniqueArray(some("s"), { maxLength: 2 })).map(([name, sets]) => profileOf(name, sets)),
+  fc
+    .tuple(some("w"), fc.uniqueArray(some("p"), { maxLength: 2 }), fc.uniqueArray(some("f"), { maxLength: 2 }))
+    .map(([id, policies, profiles]) =>
+      endpointOf(id, [TierInfo.create({ name: "default", ingressPolicies: policies })], profiles),
+    ),
+);
+
+export const arbitraryDelta: fc.Arbitrary<DataplaneDelta> = fc.oneof(
+  { weight: 3, arbitrary: arbitraryObject.map((object) => ({ kind: "put", object }) as const) },
+  { weight: 2, arbitrary: arbitraryObject.map((ref) => ({ kind: "removed", ref }) as const) },
+  {
+    weight: 3,
+    arbitrary: fc
+      .tuple(some("s"), members, members)
+      .map(
+        ([id, added, removed]) =>
+          ({ kind: "members", id, added, removed: removed.filter((one) => !added.includes(one)) }) as const,
+      ),
+  },
+);
+
+export class ModelDriver {
+  readonly problems: string[] = [];
+  inSyncs = 0;
+  readonly #sets = new Map<string, Set<string>>();
+  readonly #others = new Map<string, unknown>();
+
+  /** What main is to tell, straight. */
+  want(delta: DataplaneDelta): void {
+    if (delta.kind === "members") {
+      const set = this.#sets.get(delta.id);
+      for (const member of delta.removed) set?.delete(member);
+      for (const member of delta.added) set?.add(member);
+    } else if (delta.kind === "removed") {
+      if (delta.ref.kind === "ip-set") this.#sets.delete(delta.ref.id);
+      else this.#others.delete(keyOf(delta.ref));
+    } else if (delta.object.kind === "ip-set") this.#sets.set(delta.object.id, new Set(delta.object.members));
+    else this.#others.set(keyOf(delta.object), contentOf(delta.object));
+  }
+
+  take(body: Body): void {
+    const { ipsetUpdate, ipsetDeltaUpdate, ipsetRemove, activePolicyUpdate, activePolicyRemove } = body;
+    const { activeProfileUpdate, activeProfileRemove, workloadEndpointUpdate, workloadEndpointRemove } = body;
+    if (body.inSync) this.inSyncs += 1;
+    if (ipsetUpdate) this.#sets.set(ipsetUpdate.id, new Set(ipsetUpdate.members));
+    if (ipsetDeltaUpdate) {
+      const { id, addedMembers, removedMembers } = ipsetDeltaUpdate;
+      const set = this.#sets.get(id);
+      if (set === undefined) this.problems.push(`a change of ${id}, which is not known`);
+      for (const member of removedMembers)
+        if (set?.delete(member) !== true) this.problems.push(`${member} was not in ${id}`);
+      for (const member of addedMembers) {
+        if (set?.has(member) === true) this.problems.push(`${member} was in ${id}`);
+        if (removedMembers.includes(member)) this.problems.push(`${member} is added and removed`);
+        set?.add(member);
+      }
+    }
+    if (ipsetRemove) this.#forget(this.#sets, ipsetRemove.id);
+    if (activePolicyUpdate?.id && activePolicyUpdate.policy)
+      this.#others.set(keyOf({ kind: "policy", id: activePolicyUpdate.id }), activePolicyUpdate.policy);
+    if (activePolicyRemove?.id) this.#forget(this.#others, keyOf({ kind: "policy", id: activePolicyRemove.id }));
+    if (activeProfileUpdate?.id && activeProfileUpdate.profile)
+      this.#others.set(keyOf({ kind: "profile", id: activeProfileUpdate.id }), activeProfileUpdate.profile);
+    if (activeProfileRemove?.id) this.#forget(this.#others, keyOf({ kind: "profile", id: activeProfileRemove.id }));
+    if (workloadEndpointUpdate?.id && workloadEndpointUpdate.endpoint)
+      this.#others.set(keyOf({ kind: "workload", id: workloadEndpointUpdate.id }), workloadEndpointUpdate.endpoint);
+    if (workloadEndpointRemove?.id)
+      this.#forget(this.#others, keyOf({ kind: "workload", id: workloadEndpointRemove.id }));
+  }
+
+  picture(): unknown {
+    const sorted = (entries: Iterable<[string, unknown]>) => [...entries].toSorted(([a], [b]) => (a < b ? -1 : 1));
+    return {
+      sets: sorted([...this.#sets].map(([id, set]) => [id, [...set].toSorted()])),
+      others: sorted([...this.#others].map(([key, message]) => [key, JSON.stringify(message)])),
+    };
+  }
+
+  #forget(from: Map<string, unknown>, key: string): void {
+    if (!from.delete(key)) this.problems.push(`${key} is taken back, and was not told`);
+  }
+}
+
+function contentOf(object: DataplaneObject): unknown {
+  if (object.kind === "policy") return object.policy;
+  if (object.kind === "profile") return object.profile;
+  return object.kind === "workload" ? object.endpoint : object;
+}
