@@ -129,7 +129,8 @@ test.serial(
     const listener = await server.connect();
     listener.bus.subscribe(">", ({ subject, data }) => wire.push({ where: `on ${subject}`, bytes: Buffer.from(data) }));
 
-    const leader = await startManager(t, { nats, args: ["--log-level", "debug"] });
+    const metrics = `127.0.0.1:${await freePort()}`;
+    const leader = await startManager(t, { nats, args: ["--log-level", "debug", "--metrics", metrics] });
     const stranger = [
       "manager",
       "--data-dir",
@@ -202,6 +203,8 @@ test.serial(
     t.true((await other.muster("secret", "ls")).includes("one"));
 
     await until("spans", () => collector.bodies.length > 0);
+    const scraped = Buffer.from(await (await fetch(`http://${metrics}/metrics`)).arrayBuffer());
+    t.true(scraped.includes("muster_leading"));
     const told: Told[] = [
       ...filesUnder(server.dataDir),
       ...filesUnder(leader.dataDir),
@@ -211,6 +214,7 @@ test.serial(
       { where: "the leader's log", bytes: Buffer.from(leader.process.output) },
       { where: "the other's log", bytes: Buffer.from(other.process.output) },
       { where: "spans", bytes: Buffer.concat(collector.bodies) },
+      { where: "metrics", bytes: scraped },
     ];
     t.true(
       told.some(({ where }) => where.includes("jetstream")),
