@@ -14,6 +14,8 @@ export type EnvironmentOutcome =
 export interface EnvironmentFacts {
   readonly agent: AgentEnvironment;
   readonly name: string;
+  /** The task has files of its own, and with them its own PATH. */
+  readonly isImage: boolean;
   readonly directories: { readonly alloc: string; readonly local: string; readonly secrets: string };
 }
 
@@ -22,10 +24,10 @@ const mebibyte = 1024 * 1024;
 export function environmentOf(
   task: DriverTask,
   { env: entries }: DriverSpec,
-  { agent, directories, name }: EnvironmentFacts,
+  { agent, directories, isImage, name }: EnvironmentFacts,
 ): EnvironmentOutcome {
   const env: Record<string, string> = {};
-  for (const inherited of ["PATH", "HOME", "LANG"]) {
+  for (const inherited of isImage ? [] : ["PATH", "HOME", "LANG"]) {
     const value = agent[inherited];
     if (value !== undefined) env[inherited] = value;
   }

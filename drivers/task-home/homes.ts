@@ -72,6 +72,7 @@ export class TaskHomeDirectories implements TaskHomes {
     const environment = environmentOf(task, spec, {
       agent: this.#options.environment,
       name: wants.name,
+      isImage: wants.isolation === "image",
       directories: directoriesOf(home, wants),
     });
     if (environment.kind === "refused") return environment;

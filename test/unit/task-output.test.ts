@@ -178,6 +178,15 @@ test("TH1, TH2: a task has its directories, its secrets in memory and its variab
   t.is(await homes.lastOutput(task.id), "hello");
   await homes.remove(task.id);
   t.deepEqual(readdirSync(join(folder, "allocs")), []);
+  const contained = await homes.prepare({ ...task, id: "task2" }, DriverSpec.create(), {
+    ...wants,
+    isolation: "image",
+  });
+  const inside = contained.kind === "ready" ? contained.home.env : {};
+  t.like(inside, { NOMAD_TASK_DIR: "/local", NOMAD_SECRETS_DIR: "/secrets", NOMAD_ALLOC_DIR: "/alloc" });
+  t.is(env["PATH"], "/usr/bin:/bin");
+  t.is(inside["PATH"], undefined, "an image has its own");
+  await homes.remove("task2");
 });
 
 test("what is wrong with a task's environment or files refuses it before anything is made", async (t) => {
