@@ -6,6 +6,7 @@ import {
   Network,
   NetworkAttachmentConfig,
   NetworkSpec,
+  NodeSpec_Availability,
   NodeStatus,
   type NodeStatus_State,
   Service,
@@ -220,9 +221,35 @@ test("a client deploys, scales, exposes, constrains, annotates and removes", asy
   t.is(at(annotations[0], "annotations", "owner"), "me");
   t.deepEqual(annotations[1], { error: { message: 'application "none" not found', code: "not found" } });
 
+  await app("SetCharm", { application: "web", "charm-url": "busybox:2" });
+  t.is(spec()?.task?.container?.image, "busybox:2");
+
   const destroy = { applications: [{ "application-tag": "application-web" }] };
   await app("DestroyApplication", destroy);
   t.is(spec(), undefined);
+});
+
+test("a machine is drained and taken back by its annotation", async (t) => {
+  const { connect, store, manager } = await jsonWorld(t);
+  seeded(manager);
+  const { ask } = connect("V1");
+  const tag = `machine-${machineId("n1")}`;
+  const set = (availability: string) => {
+    const annotations = [{ entity: tag, annotations: { "muster.availability": availability, rack: "7" } }];
+    return ask({ type: "Annotations", version: 2, request: "Set", params: { annotations } });
+  };
+  const got = async () => {
+    const params = { entities: [{ tag }] };
+    const { results } = await ask({ type: "Annotations", version: 2, request: "Get", params });
+    return (results as Reply[])[0]?.["annotations"];
+  };
+  t.deepEqual(await set("drain"), { results: [{}] });
+  t.is(store.get("node", "n1")?.spec?.availability, NodeSpec_Availability.DRAIN);
+  t.deepEqual(await got(), { rack: "7", "muster.availability": "drain" });
+  t.deepEqual(await set(""), { results: [{}] });
+  t.is(store.get("node", "n1")?.spec?.availability, NodeSpec_Availability.ACTIVE);
+  t.deepEqual(await got(), { rack: "7" });
+  t.like(await set("asleep"), { results: [{ error: { code: "not valid" } }] });
 });
 
 test("a client of 1.x does the same with its own words", async (t) => {

@@ -36,6 +36,15 @@ export interface Port {
   readonly number: number;
 }
 
+/** Whether a machine gets something to run; annotation of those that are not active, and settable as such. */
+export const availabilityKey = "muster.availability";
+export const availabilities = {
+  [NodeSpec_Availability.ACTIVE]: "active",
+  [NodeSpec_Availability.PAUSE]: "pause",
+  [NodeSpec_Availability.DRAIN]: "drain",
+} as const;
+export type Availability = (typeof availabilities)[NodeSpec_Availability];
+
 export type Labels = { readonly [key: string]: string };
 
 export interface ModelView {
@@ -64,7 +73,7 @@ export interface MachineView {
   readonly cores: number;
   readonly memoryMib: number;
   readonly labels: Labels;
-  readonly isDrained: boolean;
+  readonly availability: Availability;
 }
 
 export interface ApplicationView {
@@ -178,7 +187,7 @@ export function machineView(node: Node): MachineView {
     cores: Math.floor((description?.resources?.nanoCpus ?? 0) / 1e9),
     memoryMib: Math.floor((description?.resources?.memoryBytes ?? 0) / 2 ** 20),
     labels: node.spec?.annotations?.labels ?? {},
-    isDrained: node.spec?.availability === NodeSpec_Availability.DRAIN,
+    availability: availabilities[node.spec?.availability ?? NodeSpec_Availability.ACTIVE],
   };
 }
 
@@ -288,10 +297,17 @@ export function relationView(network: Network, applications: readonly string[]):
   };
 }
 
-/** Null for what nobody has labelled and whose name is the cluster's own: clients are told of nothing. */
+/** Labels, and what is told with them though it is none. */
+export function annotationsOf(of: MachineView | ApplicationView | ModelView): Labels {
+  if (of.kind === "application" && of.serviceName !== of.id) return { ...of.labels, "muster.name": of.serviceName };
+  if (of.kind === "machine" && of.availability !== "active")
+    return { ...of.labels, [availabilityKey]: of.availability };
+  return of.labels;
+}
+
+/** Null for what nobody has labelled: clients are told of nothing. */
 export function annotationView(of: MachineView | ApplicationView | ModelView): AnnotationView | null {
-  const isRenamed = of.kind === "application" && of.serviceName !== of.id;
-  const labels = isRenamed ? { ...of.labels, "muster.name": of.serviceName } : of.labels;
+  const labels = annotationsOf(of);
   if (Object.keys(labels).length === 0) return null;
   return { kind: "annotation", id: `${of.kind}:${of.id}`, subject: of.kind, subjectId: of.id, labels };
 }

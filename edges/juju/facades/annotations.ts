@@ -3,9 +3,11 @@ import {
   Annotations,
   ClusterSpec,
   NodeSpec,
+  type NodeSpec_Availability,
   UpdateClusterRequest,
   UpdateNodeRequest,
 } from "../../../proto/gen/messages.ts";
+import { annotationsOf, availabilities, availabilityKey } from "../entities/views.ts";
 import type { Call, Facade, FacadeSources } from "../facade.ts";
 import { RequestError } from "../request-error.ts";
 import { keyed, type Json } from "../results.ts";
@@ -29,12 +31,10 @@ export class AnnotationWork {
     const [noun] = tag.split("-", 1);
     switch (noun) {
       case "machine":
-        return keyed(this.#subjects.machine(machineOfTag(tag)).labels);
+        return keyed(annotationsOf(this.#subjects.machine(machineOfTag(tag))));
       case "service":
-      case "application": {
-        const { id, serviceName, labels } = this.#subjects.application(applicationOfTag(tag));
-        return keyed(id === serviceName ? labels : { ...labels, "muster.name": serviceName });
-      }
+      case "application":
+        return keyed(annotationsOf(this.#subjects.application(applicationOfTag(tag))));
       case "unit":
         return keyed(this.#subjects.application(this.#subjects.unit(unitOf(tag)).application).labels);
       case "model":
@@ -75,12 +75,17 @@ export class AnnotationWork {
     const node = this.#subjects.node(machine);
     const spec = node.spec ?? NodeSpec.create({});
     const annotations = spec.annotations ?? Annotations.create({});
+    const { [availabilityKey]: wanted, ...others } = Object.fromEntries(labels);
+    const availability = wanted === undefined ? spec.availability : availabilityOf(wanted);
     await this.#sources.control.UpdateNode(
       UpdateNodeRequest.create({
         nodeId: node.id,
         nodeVersion: node.meta?.version ?? null,
         spec: NodeSpec.patch(spec, {
-          annotations: Annotations.patch(annotations, { labels: mergedLabels(annotations.labels, labels) }),
+          availability,
+          annotations: Annotations.patch(annotations, {
+            labels: mergedLabels(annotations.labels, new Map(Object.entries(others))),
+          }),
         }),
       }),
       call.rpc,
@@ -102,6 +107,15 @@ export class AnnotationWork {
       call.rpc,
     );
   }
+}
+
+/** Taken away it is `active`, as for who never had it. */
+function availabilityOf(text: string): NodeSpec_Availability {
+  const [number] = Object.entries(availabilities).find(([, name]) => name === (text || "active")) ?? [];
+  if (number === undefined) {
+    throw new RequestError(`${availabilityKey} is active, pause or drain, not ${JSON.stringify(text)}`, "not valid");
+  }
+  return Number(number) as NodeSpec_Availability;
 }
 
 export function annotationFacades(work: AnnotationWork): readonly Facade[] {

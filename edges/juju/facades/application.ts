@@ -9,7 +9,7 @@ import { verbatim, type Json } from "../results.ts";
 import { bulk, type JsonFields } from "./bulk.ts";
 import { configOf, refusing, type ClientParts } from "./parts.ts";
 import { withConstraints } from "./constraints.ts";
-import { exposed, unexposed, withConfig } from "./service-spec.ts";
+import { exposed, unexposed, withConfig, withImage } from "./service-spec.ts";
 import { applicationOfTag, unitOf } from "./subjects.ts";
 
 const related = "applications are related by a network that both are on: attach them to one";
@@ -30,7 +30,6 @@ export function applicationFacades(parts: ClientParts): readonly Facade[] {
         ...refusing({
           AddRelation: related,
           DestroyRelation: related,
-          SetCharm: noCharms,
           SetCharms: noCharms,
           DeployFromRepository: noCharms,
           MergeBindings: "a service's networks are changed with 'muster service update'",
@@ -170,6 +169,14 @@ function writing({ services }: ClientParts): Record<string, Method> {
           const scaled = await services.scale(call, applicationOfTag(each.text("application-tag")), wanted);
           return { info: { "num-units": scaled } };
         }),
+    },
+    SetCharm: {
+      needs: "operator",
+      async run(call) {
+        const image = call.params.text("charm-url");
+        await services.update(call, call.params.text("application"), (spec) => withImage(spec, image));
+        return {};
+      },
     },
     Expose: {
       needs: "operator",

@@ -12,7 +12,7 @@ import { platformName, series } from "../entities/platform.ts";
 import { runResult } from "./actions.ts";
 import { removeMachine } from "./machines.ts";
 import { configOf, refusing, type ClientParts } from "./parts.ts";
-import { exposed, unexposed, withConfig } from "./service-spec.ts";
+import { exposed, unexposed, withConfig, withImage } from "./service-spec.ts";
 import { withConstraints } from "./constraints.ts";
 import type { ServiceWrites } from "./service-writes.ts";
 import { fullStatus, instances } from "./status.ts";
@@ -25,7 +25,6 @@ const refusals: Readonly<Record<string, string>> = {
   DestroyRelation: "services are related by a network that both are on: take one of them off it",
   CharmInfo: "there are no charms here: an application is a container image",
   AddCharm: "there are no charms here: an application is a container image",
-  ServiceSetCharm: "an application's image is changed with 'muster service update'",
   ServiceSetYAML: "options are set one by one: ServiceSet",
   AddMachines: "a machine joins by itself: see 'muster swarm join-token'",
   AddMachinesV2: "a machine joins by itself: see 'muster swarm join-token'",
@@ -123,6 +122,14 @@ function doing(parts: ClientParts): Record<string, Method> {
     },
     ServiceExpose: changing(exposed),
     ServiceUnexpose: changing(unexposed),
+    ServiceSetCharm: {
+      needs: "operator",
+      async run(call) {
+        const image = call.params.text("charm-url");
+        await services.update(call, serviceOf(call), (spec) => withImage(spec, image));
+        return {};
+      },
+    },
     ServiceSet: {
       needs: "operator",
       async run(call) {

@@ -115,6 +115,17 @@ export function mergedLabels(
   return Object.fromEntries(merged);
 }
 
+/** Another image; the service's update settings say how its units follow. */
+export function withImage(spec: ServiceSpec, charmUrl: string): ServiceSpec {
+  const image = imageOf(charmUrl);
+  const { task } = spec;
+  const container = task?.container ?? null;
+  if (task === null || container === null) throw notSupported("only containers have an image");
+  return ServiceSpec.patch(spec, {
+    task: TaskSpec.patch(task, { container: ContainerSpec.patch(container, { image }) }),
+  });
+}
+
 /** How many units a spec wants; null for what runs on every node. */
 export function scaleOf(spec: ServiceSpec): number | null {
   return spec.replicated?.replicas ?? spec.replicatedJob?.totalCompletions ?? null;
