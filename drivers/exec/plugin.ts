@@ -21,13 +21,14 @@ import { Ends } from "./ends.ts";
 import { driverFields, taskFields, type DriverConfig, type ExecConfig } from "./fields.ts";
 import { launchOf, limitsOf, type Launch, type Surroundings } from "./launch.ts";
 import { closeOutput, openOutput } from "./output-files.ts";
-import { isAlive, type ProcessName } from "./process.ts";
+import { bootId, isAlive, type ProcessName } from "./process.ts";
 import { shell, taskArguments, type FileWrite, type RunFacts } from "./run-file.ts";
 import { clearCgroup, ExecRun, joining, readRunFile, type RunState } from "./run.ts";
 import { findTools, type Tools } from "./tools.ts";
 
 /** On a busy machine; the shell needs some milliseconds. */
 const startMsMax = 10_000;
+const earlierLookMs = 20;
 /** A week: longer than a host is away that comes back for its tasks' ends. */
 const forgetMs = 7 * 24 * 3_600_000;
 
@@ -185,7 +186,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
       limitsOf(request.task),
       request.task.resources?.linuxResources?.cpusetCgroup ?? "",
     );
-    const earlier = this.#earlier(runFile, cgroup, launch);
+    const earlier = await this.#earlier(runFile, cgroup, launch);
     if (earlier !== null) return this.#resume(request, parts, earlier);
     try {
       return await this.#launch(request, launch, parts, runFile, cgroup);
@@ -202,12 +203,15 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     return this.#lastTurn;
   }
 
-  /** X1 */
-  #earlier(runFile: string, cgroup: TaskCgroup | null, launch: Launch): RunState | null {
-    const { leader, main, exitCode } = readRunFile(runFile);
-    if (leader === null || main === null) return null;
-    if (!isAlive(leader) && exitCode === null) return null;
-    return { leader, main, runFile, cgroup, where: whereOf(launch), startedAtMs: Date.now() };
+  /** X1. Also one that has ended; also one whose shell is about to begin its command. */
+  async #earlier(runFile: string, cgroup: TaskCgroup | null, launch: Launch): Promise<RunState | null> {
+    for (;;) {
+      const { leader, main } = readRunFile(runFile);
+      if (leader === null || leader.bootId !== bootId()) return null;
+      if (main !== null) return { leader, main, runFile, cgroup, where: whereOf(launch), startedAtMs: Date.now() };
+      if (!isAlive(leader)) return null;
+      await new Promise((resolve) => setTimeout(resolve, earlierLookMs));
+    }
   }
 
   async #launch(

@@ -17,7 +17,8 @@ const prepare = `while [ "$1" != -- ]; do printf '%s' "$1" >"$2" || exit 125; sh
 /**
  * The shell itself has the driver's user and stays outside of the task's cgroup, so that neither the task nor a lack of
  * memory ends it before it has written how the command ended. The traps are for what a command does to its own group; the
- * subshell has the default dispositions again.
+ * subshell has the default dispositions again, and so has the command where the subshell sets a trap: that is for a driver
+ * that was killed in the middle of a start, and reads the pipe no more.
  */
 const script = `trap : 1 2 3 10 12 13 14 15 24 25 26 27 29 30
 read -r stat </proc/$$/stat
@@ -27,7 +28,8 @@ printf 'leader %s\\nboot %s\\n' "$stat" "$boot" >&3
 ${prepare}
 read -r stat </proc/self/stat
 printf 'main %s\\n' "$stat" >&3
-printf 'main %s\\n' "$stat" >&4
+trap : 13
+printf 'main %s\\n' "$stat" >&4 2>/dev/null
 exec "$@" 3>&- 4>&- 5>&- 6>&-
 )
 printf 'exit %s\\n' "$?" >&3`;

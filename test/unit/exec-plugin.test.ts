@@ -32,7 +32,7 @@ import {
 import type { ExecConfig } from "../../drivers/exec/fields.ts";
 import { ExecPlugin } from "../../drivers/exec/plugin.ts";
 import type { ExecRun } from "../../drivers/exec/run.ts";
-import { parseRunFacts, signalNamed, signalNumberOf } from "../../drivers/exec/run-file.ts";
+import { parseRunFacts, signalNamed, signalNumberOf, taskArguments } from "../../drivers/exec/run-file.ts";
 import type { ExecSession, TaskExit, TaskRequest } from "../../edges/plugin/server/index.ts";
 import {
   LinuxResources,
@@ -224,10 +224,31 @@ test("X1: a start whose answer was lost finds the task that it started", async (
   t.deepEqual(second.state.main, first.state.main);
   await second.stop("SIGTERM", 5_000);
   t.is((await first.exited).signal, 15);
+  // Also where it has ended meanwhile.
+  const third = await plugin().start(wanted);
+  t.is((await third.exited).signal, 15);
   first.destroy();
   await (
     await start({})
   ).exited;
+});
+
+test("a task begins though its driver was killed in the middle of its start", async (t) => {
+  const { folder } = lab(t);
+  const [fifo, runFile] = [join(folder, "fifo"), join(folder, "run")];
+  execFileSync("mkfifo", [fifo]);
+  const reader = openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK);
+  const pipe = openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK);
+  closeSync(reader);
+  const run = openSync(runFile, "w");
+  const [stdout, stderr] = ["stdout", "stderr"].map((name) => openSync(join(folder, name), "w"));
+  // The command itself ends by a broken pipe as any other does.
+  const command = ["/bin/sh", "-c", "echo begun; kill -PIPE $$"];
+  const child = spawn("/bin/sh", taskArguments([], command), { stdio: ["ignore", stdout, stderr, run, pipe] });
+  await new Promise((resolve) => child.once("exit", resolve));
+  t.is(readFileSync(join(folder, "stdout"), "utf8"), "begun\n");
+  t.is(readFileSync(join(folder, "stderr"), "utf8"), "");
+  t.is(parseRunFacts(readFileSync(runFile, "latin1")).exitCode, 141);
 });
 
 test("a terminal has the size it is given, echoes, and ends with its command", async (t) => {
