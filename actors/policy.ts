@@ -2,7 +2,8 @@
  * The Policy service, on every manager: calculates for each node that follows here what its dataplane is to know, from this
  * process's replica, and streams it. While nobody follows, nothing is calculated and nothing kept.
  *
- * PL1: a node is told nothing older than what it was told before, by whatever manager.
+ * PL1: a node is told nothing older than what it was told before, by whatever manager, unless nobody
+ *      has that any more.
  * PL2: what a node does not read makes nothing grow: its view keeps only that something changed.
  */
 import { PolicyFeed } from "../machines/policy/feed.ts";
@@ -34,6 +35,8 @@ const paceMs = 10;
 const unreadBytesMax = 256 * 1024;
 /** Between two looks whether the node has read, or the replica caught up, in milliseconds. */
 const lookMs = 50;
+/** After so long, in milliseconds, nobody has what the node was told: the log was lost and begun anew. */
+const behindMsMax = 30_000;
 /** How long a report looks for the ledger, in milliseconds. */
 const reportTimeoutMs = 10_000;
 
@@ -83,6 +86,7 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
     let view: NodeView | null = null;
     let timer: TimerHandle | null = null;
     let isOver = false;
+    const begunMs = clock.now();
 
     const wait = (ms: number): void => {
       timer = clock.setTimeout(look, ms);
@@ -99,7 +103,8 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
       timer = null;
       if (isOver) return;
       // PL1, PL2
-      if (!isCurrent() || store.version < known || sink.bufferedBytes() > unreadBytesMax) {
+      const isBehind = store.version < known && clock.now() - begunMs < behindMsMax;
+      if (!isCurrent() || isBehind || sink.bufferedBytes() > unreadBytesMax) {
         wait(lookMs);
         return;
       }

@@ -38,6 +38,8 @@ export const knownMarks = [
   "network.created",
   "network.created.special",
   "network.removed",
+  "policy.members",
+  "policy.step",
   "networked.created",
   "networked.updated",
   "node.availability",

@@ -1,5 +1,6 @@
 /** One life of a simulated node's agent: the real agent's actors on simulated ports. */
 import { startAgent, type Agent } from "../../actors/agent.ts";
+import type { NodeDataplane } from "../../actors/policy-follower.ts";
 import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from "../../actors/agent-ports.ts";
 import { Host } from "../../runtime/host.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
@@ -36,6 +37,8 @@ function mounting(
 export interface NodeOptions {
   /** Null: there is no storage, and no task mounts any. */
   readonly storage: SimStorage | null;
+  /** Null: it follows no network policy. */
+  readonly dataplane: NodeDataplane | null;
   /** Something that must hold does not. */
   readonly onWrong: (claim: string) => void;
   /** Null: the node has no driver plugins. */
@@ -54,7 +57,7 @@ export interface NodeOptions {
 
 export function bootNode(
   ports: SimPorts,
-  { drivers, handshake, hasOverlay, join, machine, onNotJoined, onWrong, storage, trace }: NodeOptions,
+  { dataplane, drivers, handshake, hasOverlay, join, machine, onNotJoined, onWrong, storage, trace }: NodeOptions,
 ): Agent {
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
@@ -93,6 +96,7 @@ export function bootNode(
     ],
     ...(storage === null ? {} : { csi: nodeCsi(ports, ports.name) }),
     ...(drivers === null ? {} : { plugins: drivers.plugins(clock) }),
+    ...(dataplane === null ? {} : { dataplane }),
     networkDrivers: hasOverlay ? ["overlay"] : [],
   });
   agent.onState(({ kind }) => {

@@ -61,6 +61,8 @@ export interface SimOptions {
   readonly volumeOperations: number;
   /** Of the storage, while there are faults. */
   readonly storage: StorageFaults;
+  /** Operations with network policy; 0: no node follows it. */
+  readonly policyOperations: number;
   /** Operations with services on driver plugins; 0: no node has any. */
   readonly driverOperations: number;
   /** Of the plugins, while there are faults. */
@@ -125,6 +127,7 @@ export function drawOptions(seed: number): SimOptions {
     certificateOperations,
     ...drawRoles(new SimRandom(`${seed}/options.roles`), certificateOperations > 0),
     ...drawVolumes(new SimRandom(`${seed}/options.volumes`)),
+    policyOperations: drawPolicies(new SimRandom(`${seed}/options.policies`)),
     ...drawDrivers(new SimRandom(`${seed}/options.drivers`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
@@ -141,6 +144,10 @@ function drawVolumes(random: SimRandom): Pick<SimOptions, "volumeOperations" | "
       hanging: on() ? random.between(0.01, 0.1) : 0,
     },
   };
+}
+
+function drawPolicies(random: SimRandom): number {
+  return random.chance(0.4) ? 4 + random.below(14) : 0;
 }
 
 function drawDrivers(random: SimRandom): Pick<SimOptions, "driverOperations" | "drivers"> {

@@ -49,9 +49,12 @@ import { checkRoles, findUnsettledRole } from "./invariants-roles.ts";
 import { RoleWorkload } from "./workload-roles.ts";
 import { checkRoot, findUntrusting, handshakeProblem } from "./invariants-certificates.ts";
 import { checkStorage, findStrayVolumes, findUnpublished } from "./invariants-volumes.ts";
+import { findUntold } from "./invariants-policies.ts";
+import { SimDataplanes } from "./policies.ts";
 import { controllerSockets, SimStorage } from "./storage.ts";
 import { SimDrivers } from "./drivers.ts";
 import { DriverWorkload } from "./workload-drivers.ts";
+import { PolicyWorkload } from "./workload-policies.ts";
 import { VolumeWorkload } from "./workload-volumes.ts";
 import { LogWorkload } from "./workload-logs.ts";
 import { Workload } from "./workload.ts";
@@ -140,6 +143,9 @@ class World {
   #locks: LockWorkload | null = null;
   #roles: RoleWorkload | null = null;
   #volumes: VolumeWorkload | null = null;
+  #policies: PolicyWorkload | null = null;
+  /** Null in a run without network policy. */
+  readonly #dataplanes: SimDataplanes | null;
   #driven: DriverWorkload | null = null;
   #areDriversHealed = false;
   /** Null in a run without cluster volumes. */
@@ -155,6 +161,8 @@ class World {
     this.#options = options;
     this.#habits = { ...options.tasks };
     this.#simulation = new Simulation({ seed: options.seed, keepTrace });
+    this.#dataplanes =
+      options.policyOperations === 0 ? null : new SimDataplanes(this.#simulation.trace, (claim) => this.#fail(claim));
     this.#storage =
       options.volumeOperations === 0
         ? null
@@ -265,6 +273,8 @@ class World {
     this.#startPromoted();
     this.#volumes = new VolumeWorkload({ ...access, operations: this.#options.volumeOperations });
     this.#volumes.start();
+    this.#policies = new PolicyWorkload({ ...access, operations: this.#options.policyOperations });
+    this.#policies.start();
     this.#driven = new DriverWorkload({ ...access, operations: this.#options.driverOperations });
     this.#driven.start();
     this.#rebalanceNodes(access);
@@ -382,6 +392,7 @@ class World {
     if (this.#rebalance?.isDone === false) return "the client of rebalancing is not done";
     if (this.#logs?.isDone === false) return `O3: a subscription to output does not end: ${this.#logs.whyOpen()}`;
     if (this.#volumes?.isDone === false) return "the client of volumes is not done";
+    if (this.#policies?.isDone === false) return "the client of network policy is not done";
     if (this.#driven?.isDone === false) return "the client of driver plugins is not done";
     if (this.#locks?.isDone === false) return "the operator of locks is not done";
     if (this.#certificates?.isDone === false) return "the operator of certificates is not done";
@@ -412,6 +423,8 @@ class World {
       if (unallocated !== null) return `${each.name}: ${unallocated}`;
       const unpublished = this.#storage === null ? null : findUnpublished(store);
       if (unpublished !== null) return `${each.name}: ${unpublished}`;
+      const untold = this.#dataplanes === null ? null : findUntold(store, this.#dataplanes);
+      if (untold !== null) return `${each.name}: ${untold}`;
       const moving = findMovingRollout(store, this.#simulation.clock.now());
       if (moving !== null) return `${each.name}: ${moving}`;
       const unbalanced = this.#rebalance === null ? null : findUnbalanced(store, this.#simulation.clock.now());
@@ -527,6 +540,7 @@ class World {
           },
           hasOverlay: this.#options.networkOperations > 0,
           storage: this.#storage,
+          dataplane: this.#dataplanes?.boot(name) ?? null,
           onWrong: (claim) => this.#fail(claim),
           handshake: (address, ...shown) => this.#handshake(name, address, ...shown),
         });
