@@ -34,16 +34,30 @@ export interface ScryptOptions {
   readonly parallelism: number;
 }
 
+/** The derivation itself. */
+export type Derive = (password: string, salt: Uint8Array, options: ScryptOptions) => Promise<Buffer>;
+
+const derive: Derive = (password, salt, { cost, blockSize, parallelism }) =>
+  new Promise((resolve, reject) => {
+    const options = { N: cost, r: blockSize, p: parallelism, maxmem: memoryBytesMax };
+    scrypt(password, salt, keyBytes, options, (error, key) => {
+      if (error === null) resolve(key);
+      else reject(error);
+    });
+  });
+
 export class Scrypt implements Passwords {
   readonly #options: ScryptOptions;
+  readonly #deriveWith: Derive;
   readonly #processKey = randomBytes(keyBytes);
   readonly #decoy: HashedPassword;
   readonly #recognised = new Set<string>();
   readonly #waiting: (() => void)[] = [];
   #active = 0;
 
-  constructor(options: ScryptOptions = scryptDefaults) {
+  constructor(options: ScryptOptions = scryptDefaults, deriveWith: Derive = derive) {
     this.#options = options;
+    this.#deriveWith = deriveWith;
     this.#decoy = { ...options, salt: randomBytes(saltBytes), key: randomBytes(keyBytes) };
   }
 
@@ -82,13 +96,7 @@ export class Scrypt implements Passwords {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     } else this.#active += 1;
     try {
-      return await new Promise<Buffer>((resolve, reject) => {
-        const options = { N: cost, r: blockSize, p: parallelism, maxmem: memoryBytesMax };
-        scrypt(password.normalize("NFKC"), salt, keyBytes, options, (error, key) => {
-          if (error === null) resolve(key);
-          else reject(error);
-        });
-      });
+      return await this.#deriveWith(password.normalize("NFKC"), salt, { cost, blockSize, parallelism });
     } finally {
       // Whoever waits takes this one's place, so that nobody slips in between.
       const next = this.#waiting.shift();

@@ -1,7 +1,7 @@
 /**
  * What the JSON API shows of this process's replica, kept up to date for all of its connections together. A commit only
  * marks what may look different now; looking is done once for all that was marked, when watchers are woken or somebody
- * asks. Begins with the first who asks.
+ * asks. Begins with `start`, or with the first who asks.
  *
  * F4: after `refresh`, what is shown is what the replica has.
  * F5: one name is one entity: while the tasks of a service that is gone still end, one that was made under its name hides
@@ -34,8 +34,8 @@ import { Entities, keyOf } from "./entities.ts";
 import { Meetings } from "./networks.ts";
 import { Wakers, type Topic } from "./wakers.ts";
 
-/** More marks are looked at at once, though nobody waits: they cost memory. */
-const marksMax = 20_000;
+/** Marks that are looked at in one go while nobody waits for the answer: some 60 ms of work, and others have their turn. */
+const looksMax = 2_000;
 
 /** Topics: an entity's is its key; these are those of sets. */
 export const topics = {
@@ -65,6 +65,8 @@ export class Feed {
   readonly #shown = new Map<string, View>();
   readonly #unitsOf = new Map<string, Map<string, UnitView>>();
   readonly #tallies = new Map<string, Record<string, number>>();
+  /** F5: by place; few, and not for long. */
+  readonly #hidden = new Map<string, Task>();
   /** Units by their names. */
   readonly #claims = new Claims<Task>();
   readonly #meetings: Meetings;
@@ -79,6 +81,12 @@ export class Feed {
   /** Empty until the cluster is founded. */
   get modelUuid(): string {
     return this.#modelUuid;
+  }
+
+  /** Begins to look at what there is, a little at a time: of a large cluster it takes seconds in all. */
+  start(): void {
+    this.#follow();
+    this.#wakers.schedule();
   }
 
   stop(): void {
@@ -154,14 +162,11 @@ export class Feed {
     for (const { id } of this.store.all("service")) this.#services.add(id);
     for (const { id } of this.store.all("network")) this.#networks.add(id);
     for (const task of this.store.all("task")) this.#markTask(task);
-    this.#look();
   }
 
   #onCommit({ changes }: Commit): void {
     for (const change of changes) this.#mark(change);
-    if (!this.#isMarked()) return;
-    if (this.#places.size + this.#nodes.size + this.#services.size > marksMax) this.#look();
-    this.#wakers.schedule();
+    if (this.#isMarked()) this.#wakers.schedule();
   }
 
   #isMarked(): boolean {
@@ -197,6 +202,13 @@ export class Feed {
         return;
       case "network":
         this.#networks.add(change.object.id);
+        // What a service names may be another network now, or one at last.
+        for (const each of [change.object, change.old]) {
+          const name = each?.spec?.annotations?.name ?? "";
+          for (const target of [change.object.id, name]) {
+            for (const id of this.#meetings.naming(target)) this.#services.add(id);
+          }
+        }
         return;
       default:
       // Nothing of it is shown.
@@ -214,24 +226,32 @@ export class Feed {
       const task = this.store.get("task", taskId);
       if (task !== undefined) this.#markTask(task);
     }
+    for (const task of this.#hidden.values()) this.#markTask(task);
     const service = this.store.byName("service", name);
     if (service !== undefined) for (const task of this.store.tasksByService(service.id)) this.#markTask(task);
   }
 
   #news(): Iterable<Topic> {
-    if (this.#isMarked()) this.#look();
+    if (this.#isMarked()) this.#look(looksMax);
+    if (this.#isMarked()) this.#wakers.schedule();
     const told = this.#told;
     this.#told = new Set();
     return told;
   }
 
-  #look(): void {
+  /** At so many places; what units are part of is looked at once none is left, so that it is looked at once. */
+  #look(most = Number.POSITIVE_INFINITY): void {
     if (this.#isClusterMarked) this.#lookAtCluster();
     for (const id of taken(this.#nodes)) {
       const node = this.store.get("node", id);
       this.#show("node", id, node === undefined ? null : machineView(node));
     }
-    for (const [place, task] of takenEntries(this.#places)) this.#lookAtPlace(place, task);
+    let looks = 0;
+    for (const [place, task] of takenEntries(this.#places)) {
+      this.#lookAtPlace(place, task);
+      looks += 1;
+      if (looks >= most) return;
+    }
     for (const id of taken(this.#services)) this.#lookAtService(id);
     for (const id of taken(this.#networks)) {
       const network = this.store.get("network", id);
@@ -266,7 +286,10 @@ export class Feed {
     const service = this.store.get("service", serviceId);
     const before = this.#shown.get(`task ${place}`) as UnitView | undefined;
     let view: UnitView | null = null;
-    if (judged !== null && !this.#isHidden(judged, service !== undefined)) {
+    this.#hidden.delete(place);
+    if (judged !== null && this.#isHidden(judged, service !== undefined)) {
+      this.#hidden.set(place, judged);
+    } else if (judged !== null) {
       view = unitView(judged, service, judged.nodeId === "" ? undefined : this.store.get("node", judged.nodeId));
     }
     const { isHolder, others } = this.#claims.put(place, view?.id ?? null, task);

@@ -14,6 +14,9 @@ export class Meetings {
   readonly #on = new Map<string, Map<string, string>>();
   /** Service id → ids of its networks. */
   readonly #of = new Map<string, ReadonlySet<string>>();
+  /** Service id → its networks as its spec has them; and by those, the services. */
+  readonly #targets = new Map<string, ReadonlySet<string>>();
+  readonly #byTarget = new Map<string, Set<string>>();
 
   constructor(store: Store) {
     this.#store = store;
@@ -23,11 +26,30 @@ export class Meetings {
     return [...(this.#on.get(networkId)?.values() ?? [])];
   }
 
+  /** Ids of the services whose spec names a network so. */
+  naming(target: string): Iterable<string> {
+    return this.#byTarget.get(target) ?? [];
+  }
+
+  #remember(serviceId: string, targets: ReadonlySet<string>): void {
+    for (const target of this.#targets.get(serviceId) ?? []) {
+      const naming = this.#byTarget.get(target);
+      if (naming?.delete(serviceId) === true && naming.size === 0) this.#byTarget.delete(target);
+    }
+    if (targets.size === 0) this.#targets.delete(serviceId);
+    else this.#targets.set(serviceId, targets);
+    for (const target of targets) {
+      const naming = this.#byTarget.get(target) ?? new Set<string>();
+      this.#byTarget.set(target, naming.add(serviceId));
+    }
+  }
+
   /** Answers the networks where something is different now. */
   put(serviceId: string, service: Service | undefined): readonly string[] {
     const spec = service?.spec ?? null;
     const attachments = [...(spec?.task?.networks ?? []), ...(spec?.networks ?? [])];
     const now = new Set(attachments.map(({ target }) => networkOf(this.#store, target)?.id ?? target));
+    this.#remember(serviceId, new Set(attachments.map(({ target }) => target)));
     const before = this.#of.get(serviceId) ?? new Set<string>();
     const different = [...now].filter((id) => !before.has(id)).concat([...before].filter((id) => !now.has(id)));
     for (const id of different) {
