@@ -54,6 +54,7 @@ export async function serveJson(
     onStop(() => keeper.stop());
   });
   const feed = new Feed({ store: env.store, clock: env.clock });
+  feed.start();
   onStop(() => feed.stop());
   const facades = createFacades({
     store: env.store,

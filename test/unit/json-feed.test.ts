@@ -2,6 +2,11 @@ import test from "ava";
 import { globMatches } from "../../edges/juju/entities/cluster-view.ts";
 import { applicationName, machineId, unitOfTag, unitTag } from "../../edges/juju/entities/names.ts";
 import { Entities } from "../../edges/juju/feed/entities.ts";
+import { Wakers } from "../../edges/juju/feed/wakers.ts";
+import { Feed } from "../../edges/juju/feed/feed.ts";
+import { Annotations, Task, TaskState } from "../../proto/gen/messages.ts";
+import { SimClock } from "../../runtime/sim/clock.ts";
+import { testManager } from "../support/manager.ts";
 import { machineView, type MachineView } from "../../edges/juju/entities/views.ts";
 import { workerNode } from "../support/control.ts";
 
@@ -123,4 +128,74 @@ test("the old shape has no models, and its own keys", (t) => {
   entities.put(view("a"), "a");
   const { Deltas } = JSON.parse(entities.answer(0, "V0")) as { Deltas: [string, string, { InstanceId: string }][] };
   t.deepEqual([Deltas[0]?.[0], Deltas[0]?.[2].InstanceId], ["machine", "a"]);
+});
+
+test("one who waits is woken at once after a quiet time, and many only as often as they can be answered", async (t) => {
+  const clock = new SimClock();
+  let gathered = 0;
+  const wakers = new Wakers(clock, () => {
+    gathered += 1;
+    return ["x"];
+  });
+  let woken = 0;
+  for (let at = 0; at < 1_000; at += 1) wakers.wait("x", () => void (woken += 1));
+  for (let change = 0; change < 1_000; change += 1) {
+    wakers.schedule();
+    await clock.run({ untilMs: clock.now() + 1 });
+  }
+  // A pause of 5 ms and 0.1 ms for each of a thousand.
+  t.true(gathered >= 9 && gathered <= 11, `${gathered} times in a second`);
+  t.is(woken % 1_000, 0);
+  wakers.stop();
+});
+
+test("what changes while others are being woken is gathered after them", async (t) => {
+  const clock = new SimClock();
+  let news = 1;
+  const wakers = new Wakers(clock, () => (news > 0 ? ["x"] : []));
+  let woken = 0;
+  for (let at = 0; at < 500; at += 1) wakers.wait("x", () => void (woken += 1));
+  wakers.schedule();
+  await clock.run({ until: () => woken > 0 });
+  t.is(woken, 200, "in turns");
+  wakers.schedule();
+  await clock.run({ until: () => woken >= 1_000 });
+  t.is(woken % 200, 0);
+  news = 0;
+  wakers.stop();
+});
+
+test("who begins to wait while nobody did does not sit out the long pause", async (t) => {
+  const clock = new SimClock();
+  const wakers = new Wakers(clock, () => ["x"]);
+  wakers.schedule();
+  await clock.run({ untilMs: clock.now() + 1 });
+  wakers.schedule();
+  let woken = false;
+  wakers.wait("x", () => (woken = true));
+  await clock.run({ untilMs: clock.now() + 6 });
+  t.true(woken);
+  wakers.stop();
+});
+
+test("a large cluster is looked at a little at a time, and whole when somebody asks", async (t) => {
+  const manager = testManager();
+  const tasks = Array.from({ length: 5_000 }, (_, slot) =>
+    Task.create({
+      id: `t${slot}`,
+      serviceId: "s",
+      serviceAnnotations: Annotations.create({ name: "web" }),
+      slot: slot + 1,
+      desiredState: TaskState.RUNNING,
+    }),
+  );
+  manager.seed("task", ...tasks);
+  const feed = new Feed(manager);
+  feed.start();
+  await manager.clock.run({ untilMs: manager.clock.now() + 1 });
+  t.is(feed.entities.size, 2_000);
+  await manager.clock.run({ untilMs: manager.clock.now() + 260 });
+  t.is(feed.entities.size, 4_000);
+  t.is(feed.view().units.length, 5_000);
+  feed.stop();
 });

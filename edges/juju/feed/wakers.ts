@@ -8,6 +8,8 @@ import type { Clock, Subscription, TimerHandle } from "../../../runtime/ports.ts
 const pauseMsMin = 5;
 /** About twice what an answer costs this process: waking never takes more than half of it. */
 const pauseMsEach = 0.1;
+/** While nobody waits: then changes gather longer, and an entity that changes often is looked at once. */
+const pauseMsIdle = 250;
 /** Of one turn: some ten milliseconds. */
 const turnMax = 200;
 
@@ -22,22 +24,14 @@ export class Wakers {
   #restUntilMs = 0;
   /** Something has changed since the last gathering. */
   #isStale = false;
+  #isTurning = false;
+  /** The pause is one in which nobody waited. */
+  #isIdle = false;
   #queue: (() => void)[] = [];
 
   constructor(clock: Clock, gather: () => Iterable<Topic>) {
     this.#clock = clock;
     this.#gather = gather;
-  }
-
-  /** Whether anybody waits for it: news of other topics need no name. */
-  isAwaited(topic: Topic): boolean {
-    return this.#waiting.has(topic);
-  }
-
-  get count(): number {
-    let count = 0;
-    for (const waiting of this.#waiting.values()) count += waiting.size;
-    return count;
   }
 
   /** Calls back each time there are news of the topic, until unsubscribed. */
@@ -46,6 +40,7 @@ export class Wakers {
     this.#waiting.set(topic, waiting);
     const own = (): void => wake();
     waiting.add(own);
+    this.#hurry();
     return {
       unsubscribe: () => {
         waiting.delete(own);
@@ -57,7 +52,7 @@ export class Wakers {
   /** Something has changed: gathers it soon, once for all that changes until then. */
   schedule(): void {
     this.#isStale = true;
-    if (this.#timer !== null) return;
+    if (this.#timer !== null || this.#isTurning) return;
     this.#timer = this.#clock.setTimeout(() => this.#turn(), Math.max(0, this.#restUntilMs - this.#clock.now()));
   }
 
@@ -68,14 +63,29 @@ export class Wakers {
     this.#waiting.clear();
   }
 
+  /** Somebody waits now: what was left to gather is not left any longer. */
+  #hurry(): void {
+    const restUntilMs = this.#clock.now() + pauseMsMin;
+    if (this.#restUntilMs <= restUntilMs || !this.#isIdle) return;
+    this.#restUntilMs = restUntilMs;
+    if (this.#timer === null) return;
+    this.#clock.clearTimeout(this.#timer);
+    this.#timer = null;
+    this.schedule();
+  }
+
   #turn(): void {
     this.#timer = null;
+    this.#isTurning = true;
     if (this.#queue.length === 0) {
       this.#isStale = false;
       for (const topic of this.#gather()) for (const wake of this.#waiting.get(topic) ?? []) this.#queue.push(wake);
-      this.#restUntilMs = this.#clock.now() + pauseMsMin + this.#queue.length * pauseMsEach;
+      this.#isIdle = this.#waiting.size === 0;
+      const pauseMs = this.#isIdle ? pauseMsIdle : pauseMsMin + this.#queue.length * pauseMsEach;
+      this.#restUntilMs = this.#clock.now() + pauseMs;
     }
     for (const wake of this.#queue.splice(0, turnMax)) wake();
+    this.#isTurning = false;
     if (this.#queue.length > 0) this.#timer = this.#clock.setTimeout(() => this.#turn(), 0);
     else if (this.#isStale) this.schedule();
   }
