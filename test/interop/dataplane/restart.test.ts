@@ -1,0 +1,290 @@
+// Our driver's life under a scripted main: what a death at any point leaves behind, what main may send in which order, and
+// what a broken stream does. With real rules and packets.
+import { mkdtempSync, rmSync, writeFileSync, chmodSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import anyTest from "ava";
+import { frameOf } from "../../../edges/dataplane/frames.ts";
+import { ProfileID, ActiveProfileRemove, Rule, ToDataplane, WorkloadEndpointRemove } from "../../../proto/gen/felix.ts";
+import { allow, body, deny, ports, protocol, ScriptedMain, tier, type Body } from "../../fixtures/dataplane-main.ts";
+import { addresses, canMakeNetworks, PacketLab, type Wish } from "../../fixtures/packet-lab.ts";
+import { until } from "../../fixtures/until.ts";
+
+const isPossible = canMakeNetworks();
+const test = isPossible ? anyTest.serial : anyTest.serial.skip;
+
+let lab: PacketLab;
+
+if (isPossible) {
+  anyTest.before(async () => {
+    lab = new PacketLab();
+    await lab.b.listen("tcp", 80);
+    await lab.b.listen("udp", 80);
+  });
+  anyTest.after.always(() => lab.end());
+}
+
+const endpoint = (name: "a" | "b", policies: readonly string[] = []): Body =>
+  body.workload(name, {
+    name: `cali${name}`,
+    ipv4Nets: [`${addresses[name].v4}/32`],
+    ipv6Nets: [`${addresses[name].v6}/128`],
+    profileIds: ["open"],
+    tiers: policies.length === 0 ? [] : [tier("default", ...policies)],
+  });
+
+const tcp: Wish = { protocol: "tcp", dst: addresses.b.v4, port: 80 };
+const udp: Wish = { protocol: "udp", dst: addresses.b.v6, port: 80 };
+
+/** In the order of Felix. */
+const picture: readonly Body[] = [
+  body.set("s:a", [addresses.a.v4, addresses.a.v6]),
+  body.set("p:web", [`${addresses.b.v4},tcp:80`, `${addresses.b.v6},udp:80`], 1),
+  body.policy("web", {
+    inboundRules: [
+      Rule.create({ action: "allow", srcIpSetIds: ["s:a"], dstIpPortSetIds: ["p:web"] }),
+      Rule.create({ action: "deny", protocol: protocol("udp"), dstPorts: ports(81) }),
+    ],
+    outboundRules: [allow],
+  }),
+  body.profile("open", [allow]),
+  endpoint("a"),
+  endpoint("b", ["web"]),
+  body.host("eth", { name: "ethh", profileIds: ["open"] }),
+];
+
+function start(t: { teardown(fn: () => unknown): void }, env: Readonly<Record<string, string>> = {}): ScriptedMain {
+  const main = new ScriptedMain(`${lab.prefix}r`, env);
+  t.teardown(() => main.end());
+  return main;
+}
+
+/** Our table's content, without what marks of a test leave. */
+const rules = (): string => lab.run("nft", "list", "ruleset");
+
+test("nothing is programmed before InSync, and all of it then", async (t) => {
+  const main = start(t);
+  const before = rules();
+  main.send(...picture.slice(0, 2), body.config(), ...picture.slice(2));
+  t.true(await lab.a.reaches(tcp));
+  t.is(rules(), before);
+  t.deepEqual(main.received, []);
+  main.send(body.inSync);
+  await main.settled();
+  t.true(rules().includes("table inet muster-policy"));
+  t.deepEqual(await lab.a.probe([tcp, udp]), [true, true]);
+  t.deepEqual(await lab.h.probe([tcp, udp]), [false, false]);
+});
+
+test("a driver that is killed at any point of its resync interrupts nothing, and leaves nothing of before", async (t) => {
+  const first = start(t);
+  first.send(
+    body.config(),
+    ...picture,
+    body.policy("stale", { inboundRules: [allow] }),
+    body.set("s:stale", ["10.1.1.1"]),
+    body.inSync,
+  );
+  await first.settled();
+  await lab.a.hold("kept", addresses.b.v4, 80);
+  await first.end();
+  t.true(await lab.a.speaks("kept"));
+  for (let point = 0; point <= picture.length + 1; point += 4) {
+    const main = start(t);
+    main.send(...[body.config(), ...picture, body.inSync].slice(0, point));
+    t.deepEqual(await lab.a.probe([tcp, udp]), [true, true], `after ${point} messages`);
+    t.false(await lab.h.reaches(tcp, 100));
+    await main.end();
+    t.true(await lab.a.speaks("kept"), `after ${point} messages`);
+  }
+  t.true(rules().includes("stale"));
+  const last = start(t);
+  last.send(body.config(), ...picture, body.inSync);
+  await last.settled();
+  t.false(rules().includes("stale"));
+  t.true(await lab.a.speaks("kept"));
+});
+
+test("a driver that is killed while it programs leaves one whole picture or the other", async (t) => {
+  const members = Array.from(
+    { length: 30_000 },
+    (_, index) => `10.${100 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`,
+  );
+  const calm = start(t);
+  calm.send(body.config(), ...picture, body.inSync);
+  await calm.settled();
+  await calm.end();
+  for (let round = 0; round < 4; round++) {
+    const main = start(t);
+    main.send(body.config(), ...picture, body.set("s:large", members), body.inSync);
+    await new Promise((resolve) => setTimeout(resolve, 200 + round * 60));
+    await main.end();
+    t.deepEqual(await lab.a.probe([tcp, udp]), [true, true], `round ${round}`);
+    t.false(await lab.h.reaches(tcp, 100), `round ${round}`);
+  }
+  const last = start(t);
+  last.send(body.config(), ...picture, body.inSync);
+  await last.settled();
+  t.deepEqual(await lab.a.probe([tcp, udp]), [true, true]);
+  t.false(rules().includes("s_large"));
+});
+
+test("any order of the same messages, with doubles and removes of what never was, ends in the same rules", async (t) => {
+  const shape = (): readonly string[] =>
+    lab
+      .run("nft", "list", "table", "inet", "muster-policy")
+      .split(/\n(?=\t\S)/)
+      // A map's elements come in the order in which they were put in.
+      .map((part) =>
+        part
+          .split(/[\s,]+/)
+          .toSorted()
+          .join(" "),
+      )
+      .toSorted();
+  const noise: readonly Body[] = [
+    { activeProfileRemove: ActiveProfileRemove.create({ id: ProfileID.create({ name: "never" }) }) },
+    {
+      workloadEndpointRemove: WorkloadEndpointRemove.create({
+        id: body.workload("never", {}).workloadEndpointUpdate?.id ?? null,
+      }),
+    },
+    { workloadEndpointRemove: WorkloadEndpointRemove.create() },
+    {},
+  ];
+  let expected: readonly string[] | null = null;
+  let seed = 5;
+  const next = (bound: number): number => (seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648) % bound;
+  const main = start(t);
+  main.send(body.config(), body.inSync);
+  await main.settled();
+  for (let round = 0; round < 3; round++) {
+    const messages = [...picture, ...picture, ...noise].map((one) => ({ one, at: next(1_000_000) }));
+    for (const { one } of messages.toSorted((x, y) => x.at - y.at)) {
+      main.send(one);
+      if (next(6) === 0) await main.settled();
+    }
+    await main.settled();
+    await main.settled();
+    const found = shape();
+    expected ??= found;
+    t.deepEqual(found, expected, `round ${round}`);
+    main.send(...removals());
+    await main.settled();
+  }
+  t.false(main.complaints.includes("refused"), main.complaints);
+});
+
+function removals(): readonly Body[] {
+  const gone: Body[] = [
+    { ipsetRemove: { id: "s:a" } as never },
+    { ipsetRemove: { id: "p:web" } as never },
+    { activeProfileRemove: ActiveProfileRemove.create({ id: ProfileID.create({ name: "open" }) }) },
+    { activePolicyRemove: { id: { tier: "default", name: "web" } } as never },
+    { hostEndpointRemove: { id: { endpointId: "eth" } } as never },
+  ];
+  for (const name of ["a", "b"] as const)
+    gone.push({
+      workloadEndpointRemove: WorkloadEndpointRemove.create({ id: endpoint(name).workloadEndpointUpdate?.id ?? null }),
+    });
+  return gone;
+}
+
+for (const [title, bytes, reason] of [
+  ["a length of 2^40", Buffer.from("0000000000010000", "hex"), /over the limit/],
+  ["what is no message", Buffer.from("0200000000000000ffff", "hex"), /cannot be understood/],
+] as const) {
+  test(`${title} from main ends the driver; the rules stay, and what came before it holds`, async (t) => {
+    const main = start(t);
+    main.send(body.config(), ...picture, body.inSync);
+    await main.settled();
+    main.write(bytes);
+    await main.ended();
+    t.is(main.exit?.code, 1);
+    t.regex(main.complaints, reason);
+    t.deepEqual(await lab.a.probe([tcp, udp]), [true, true]);
+    t.false(await lab.h.reaches(tcp, 100));
+  });
+}
+
+test("a main that is gone, between two messages or within one, ends the driver; the rules stay", async (t) => {
+  for (const cut of [0, 5, 12]) {
+    const main = start(t);
+    main.send(body.config(), ...picture, body.inSync);
+    await main.settled();
+    main.write(frameOf(ToDataplane.encode(ToDataplane.create(body.profile("open", [deny])))).subarray(0, cut));
+    main.close();
+    await main.ended();
+    t.is(main.exit?.code, 1);
+    t.deepEqual(await lab.a.probe([tcp, udp]), [true, true]);
+  }
+});
+
+test("one byte at a time is as good as all at once, and messages of other generations are passed over", async (t) => {
+  const main = start(t);
+  const unknown = Buffer.from("fa0100" + "7801", "hex");
+  const messages = [body.config(), ...picture, body.inSync].map((one) =>
+    frameOf(ToDataplane.encode(ToDataplane.create(one))),
+  );
+  const stream = Buffer.concat([
+    messages[0] as Buffer,
+    frameOf(unknown),
+    frameOf(new Uint8Array(0)),
+    ...messages.slice(1),
+  ]);
+  for (const byte of stream) main.write(Uint8Array.of(byte));
+  await main.settled();
+  t.deepEqual(await lab.a.probe([tcp, udp]), [true, true]);
+  t.false(await lab.h.reaches(tcp, 100));
+});
+
+test("without a working nft endpoints are in error, what was programmed holds, and it is tried again", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "muster-nft-test-"));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const fake = join(folder, "nft");
+  const write = (script: string): void => {
+    writeFileSync(fake, `#!/bin/sh\n${script}\n`);
+    chmodSync(fake, 0o755);
+  };
+  const first = start(t);
+  first.send(body.config(), ...picture, body.inSync);
+  await first.settled();
+  await first.end();
+  write("exit 0");
+  const main = start(t, { MUSTER_NFT: fake });
+  main.send(body.config(), body.profile("open", [allow]), endpoint("a"), endpoint("b"), body.inSync);
+  await main.told("error", () => main.statusOf("a") === "error");
+  t.regex(main.complaints, /not the executable of nftables/);
+  t.false(await lab.h.reaches(tcp, 100), "the last picture holds");
+  write('exec /usr/sbin/nft "$@"');
+  await main.told("up", () => main.statusOf("a") === "up");
+  t.true(await lab.h.reaches(tcp));
+});
+
+test("rules that somebody else removed are written again, and foreign tables are never touched", async (t) => {
+  lab.run("nft", "add", "table", "inet", "foreign");
+  lab.run("nft", "add", "chain", "inet", "foreign", "muster");
+  t.teardown(() => lab.run("nft", "delete", "table", "inet", "foreign"));
+  const foreign = lab.run("nft", "list", "table", "inet", "foreign");
+  const main = start(t);
+  main.send(body.config({ IptablesRefreshInterval: "0.3", ReportingIntervalSecs: "0.2" }), ...picture, body.inSync);
+  await main.settled();
+  lab.run("nft", "delete", "table", "inet", "muster-policy");
+  t.true(await lab.h.reaches(tcp));
+  await until("the rules", () => lab.run("nft", "list", "tables").includes("muster-policy"), 5_000);
+  t.false(await lab.h.reaches(tcp, 100));
+  t.is(lab.run("nft", "list", "table", "inet", "foreign"), foreign);
+  const pulse = main.received.find(({ processStatusUpdate }) => processStatusUpdate !== null)?.processStatusUpdate;
+  t.regex(pulse?.isoTimestamp ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
+  t.true((pulse?.uptime ?? 0) > 0 && (pulse?.uptime ?? 0) < 60);
+});
+
+test("a signal ends it at once, with the rules in place", async (t) => {
+  const main = start(t);
+  main.send(body.config(), ...picture, body.inSync);
+  await main.settled();
+  main.child.kill("SIGTERM");
+  await main.ended();
+  t.is(main.exit?.code, 1);
+  t.deepEqual(await lab.a.probe([tcp, udp]), [true, true]);
+});
