@@ -14,7 +14,7 @@ import {
   type HealthService,
   type NodeCAService,
   type OperatorService,
-  PolicyService,
+  type PolicyService,
   type TaskAccessService,
   type TaskCallsService,
   type ResourceAllocatorService,

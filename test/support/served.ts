@@ -84,7 +84,8 @@ export async function served(t: ExecutionContext): Promise<Served> {
     },
   };
   const history = createHistory(env, {
-    ...retained,
+    log: retained.log,
+    blobs: retained.blobs,
     controlAt: (past, leaderId) => createControl(past, { leaderId: () => leaderId, authority: pki }).handlers,
   });
   t.teardown(() => history.stop());

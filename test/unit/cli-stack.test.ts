@@ -288,10 +288,7 @@ test("a service of plain processes is granted secrets and configs, which its nod
     [secrets[0]?.secretId, configs[0]?.configId],
   );
   t.regex((await muster("secret", "rm", "s_p")).remarks.join(), /secret 's_p' is in use by the following service: s_a/);
-  t.regex(
-    (await muster("stack", "deploy", "-d", "-c", write("c.yaml", text), "s")).lines.join(),
-    /Unchanged service/,
-  );
+  t.regex((await muster("stack", "deploy", "-d", "-c", write("c.yaml", text), "s")).lines.join(), /Unchanged service/);
 });
 
 test("what a cluster has no use for is named once and does no harm", async (t) => {
