@@ -6,23 +6,17 @@ import { NodeRole } from "../../../proto/gen/messages.ts";
 import { constraintsOf } from "../entities/deltas.ts";
 import { series } from "../entities/platform.ts";
 import { statusLabels } from "../entities/words.ts";
-import type { Kind } from "../entities/views.ts";
-import type { Call, Facade, FacadeSources, Method } from "../facade.ts";
+import type { Call, Facade, FacadeSources } from "../facade.ts";
 import { topics } from "../feed/feed.ts";
-import { entityNews, setNews, valueNews, type Watched } from "../feed/news.ts";
+import { valueNews, type Watched } from "../feed/news.ts";
 import { RequestError } from "../request-error.ts";
 import { keyed, verbatim, type Json } from "../results.ts";
 import { configOf, refusing, type ClientParts } from "./parts.ts";
 import { removeMachine } from "./machines.ts";
 import { settingPassword, userFacade } from "./passwords.ts";
-import { notFound } from "./subjects.ts";
+import { livesOf, seed, standSet, watching, watchingNames } from "./by-id.ts";
+import { relationFacades } from "./relations.ts";
 import { standWatcher } from "./watchers.ts";
-
-const seed = { versions: [0], shape: "V0", isUnlisted: true } as const;
-
-/** Lives: what the watchers of sets look at. */
-const livesOf = (views: Iterable<{ readonly id: string; readonly life: string }>): Map<string, string> =>
-  new Map(Array.from(views, ({ id, life }) => [id, life]));
 
 export function objectFacades(parts: ClientParts): readonly Facade[] {
   return [
@@ -33,45 +27,6 @@ export function objectFacades(parts: ClientParts): readonly Facade[] {
     ...relationFacades(parts),
     stateFacade(parts),
   ];
-}
-
-/** Watch of one entity: the id is good for a NotifyWatcher, and for the EntityWatcher that it was called before. */
-function watching(sources: FacadeSources, kind: Kind): Method {
-  return {
-    needs: "read-only",
-    run(call) {
-      const id = standWatcher(sources, call, "NotifyWatcher", entityNews(sources.feed, kind, call.id));
-      return { NotifyWatcherId: id, EntityWatcherId: id };
-    },
-  };
-}
-
-function standSet(
-  sources: FacadeSources,
-  call: Call,
-  type: string,
-  watched: Watched,
-): { id: string; first: readonly string[] } {
-  const { news, first } = setNews(sources.feed, watched);
-  return { id: standWatcher(sources, call, type, news), first };
-}
-
-/** A watcher whose answers are names, such as a StringsWatcher's. */
-function watchingNames(
-  sources: FacadeSources,
-  type: string,
-  watched: (id: string) => Pick<Watched, "topic" | "read">,
-): Method {
-  return {
-    needs: "read-only",
-    run(call) {
-      const { id, first } = standSet(sources, call, type, {
-        ...watched(call.id),
-        answer: ({ names, gone }) => ({ changes: [...names, ...gone] }),
-      });
-      return { [`${type}Id`]: id, changes: first };
-    },
-  };
 }
 
 function isManager({ store }: FacadeSources, { session: { identity } }: Call): boolean {
@@ -274,84 +229,6 @@ function serviceFacade({ sources, subjects }: ClientParts): Facade {
       })),
     },
   };
-}
-
-function relationFacades({ sources, subjects }: ClientParts): readonly Facade[] {
-  const relationOf = (key: string) => {
-    const view = sources.feed.find("relation", key);
-    if (view === undefined) throw notFound("relation", JSON.stringify(key));
-    return view;
-  };
-  /** `backend:network#web/0` */
-  const scopeOf = (id: string) => {
-    const at = id.indexOf("#");
-    const relation = relationOf(at < 0 ? id : id.slice(0, at));
-    const unit = subjects.unit(at < 0 ? "" : id.slice(at + 1));
-    if (!relation.applications.includes(unit.application)) throw notFound("relation unit", JSON.stringify(id));
-    return { relation, unit };
-  };
-  const relation: Facade = {
-    ...seed,
-    type: "Relation",
-    who: "everybody",
-    id: "entity",
-    lookUp: ({ id }) => void relationOf(id),
-    methods: {
-      Get: {
-        needs: "read-only",
-        run({ id }) {
-          const { number, driver, applications } = relationOf(id);
-          const endpoints = applications.map((application) => ({
-            ServiceName: application,
-            Relation: { Name: "network", Role: "peer", Interface: driver, Scope: "global" },
-          }));
-          return verbatim({ Key: id, Id: number, Life: "alive", Endpoints: endpoints });
-        },
-      },
-      Life: { needs: "read-only", run: () => ({ life: "alive" }) },
-      Watch: watching(sources, "relation"),
-    },
-  };
-  const relationUnit: Facade = {
-    ...seed,
-    type: "RelationUnit",
-    who: "agents",
-    id: "entity",
-    lookUp: ({ id }) => void scopeOf(id),
-    methods: {
-      Get: {
-        needs: "read-only",
-        run({ id }) {
-          const { relation: view, unit } = scopeOf(id);
-          return verbatim({ Key: view.id, Unit: unit.id, Settings: { "private-address": unit.privateAddress } });
-        },
-      },
-      /** Who else is in the relation: every unit that lives, of every application on the network but its own. */
-      WatchScope: {
-        needs: "read-only",
-        run(call) {
-          const { relation: view, unit } = scopeOf(call.id);
-          const read = (): ReadonlyMap<string, string> => {
-            const now = sources.feed.find("relation", view.id);
-            const others = (now?.applications ?? []).filter((application) => application !== unit.application);
-            const alive = others.flatMap((application) => [...sources.feed.unitsOf(application)]);
-            return new Map(alive.filter(({ life }) => life === "alive").map(({ id }) => [id, ""]));
-          };
-          const { id, first } = standSet(sources, call, "RelationScopeWatcher", {
-            topic: topics.everything,
-            read,
-            answer: ({ names, gone }) => ({ entered: names, left: gone }),
-          });
-          return { RelationScopeWatcherId: id, entered: first, left: [] };
-        },
-      },
-      ...refusing({
-        EnterScope: "a unit is in a relation while its task is on the network",
-        LeaveScope: "a unit is in a relation while its task is on the network",
-      }),
-    },
-  };
-  return [relation, relationUnit];
 }
 
 function stateFacade({ sources, subjects }: ClientParts): Facade {

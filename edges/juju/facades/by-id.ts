@@ -1,0 +1,50 @@
+/** What requests on entities by their id have in common: the seed's object style (reference §3). */
+import type { Kind } from "../entities/views.ts";
+import type { Call, FacadeSources, Method } from "../facade.ts";
+import { entityNews, setNews, type Watched } from "../feed/news.ts";
+import { standWatcher } from "./watchers.ts";
+
+export const seed = { versions: [0], shape: "V0", isUnlisted: true } as const;
+
+/** Lives: what the watchers of sets look at. */
+export const livesOf = (views: Iterable<{ readonly id: string; readonly life: string }>): Map<string, string> =>
+  new Map(Array.from(views, ({ id, life }) => [id, life]));
+
+/** Watch of one entity: the id is good for a NotifyWatcher, and for the EntityWatcher that it was called before. */
+export function watching(sources: FacadeSources, kind: Kind): Method {
+  return {
+    needs: "read-only",
+    run(call) {
+      const id = standWatcher(sources, call, "NotifyWatcher", entityNews(sources.feed, kind, call.id));
+      return { NotifyWatcherId: id, EntityWatcherId: id };
+    },
+  };
+}
+
+export function standSet(
+  sources: FacadeSources,
+  call: Call,
+  type: string,
+  watched: Watched,
+): { id: string; first: readonly string[] } {
+  const { news, first } = setNews(sources.feed, watched);
+  return { id: standWatcher(sources, call, type, news), first };
+}
+
+/** A watcher whose answers are names, such as a StringsWatcher's. */
+export function watchingNames(
+  sources: FacadeSources,
+  type: string,
+  watched: (id: string) => Pick<Watched, "topic" | "read">,
+): Method {
+  return {
+    needs: "read-only",
+    run(call) {
+      const { id, first } = standSet(sources, call, type, {
+        ...watched(call.id),
+        answer: ({ names, gone }) => ({ changes: [...names, ...gone] }),
+      });
+      return { [`${type}Id`]: id, changes: first };
+    },
+  };
+}
