@@ -19,7 +19,7 @@ import { sentence } from "./sentence.ts";
 /** Prefix of the records of the plugins' names; that of the binary follows. */
 const kindRecords = "driver-kind.";
 /** How long the node's first session waits for the first word of its drivers: a Node plugin needs half a second. */
-const firstWordMsMax = 4_000;
+const firstWordMsMax = 2_000;
 /** A driver that goes and comes again at once is one change: each costs the node a session. */
 const changeMs = 300;
 

@@ -116,13 +116,16 @@ test.serial("what a task writes is read with its logs, also what came while the 
   const quick = ["--stop-signal", "SIGKILL", "--restart-delay", "0s"];
   const create = ["service", "create", "-d", "--name", "says", "--driver", "exec", "--driver-config", config];
   await manager.muster(...create, ...quick);
-  const logs = (): Promise<string> => manager.muster("task", "logs", "--raw", "says.1");
+  let id = "says.1";
+  const logs = (): Promise<string> => manager.muster("task", "logs", "--raw", id);
   await until("the first lines", async () => /to says\n/.test(await logs()));
+  // By its id: on a machine so busy that the node counts as lost meanwhile, the slot's newest task is another.
+  id = (await tasksOf(manager, "says"))[0]?.ID ?? "";
   await agent.process.end("SIGKILL");
   await new Promise((resolve) => setTimeout(resolve, 3_000));
   agent.process.start();
   await until("all lines", async () => /tick 4/.test(await logs()));
-  for (const i of [1, 2, 3, 4]) t.regex(await logs(), new RegExp(`tick ${i}\\b`));
+  t.regex(await logs(), /tick 1\ntick 2\ntick 3\ntick 4/);
   await manager.muster("service", "rm", "says");
   await until("nothing to be left", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
 });
