@@ -40,6 +40,8 @@ export interface JsonCertificateParts {
   /** Names and addresses at which clients dial, beside the fixed ones. */
   readonly hosts: readonly string[];
   onCertificate(certificate: JsonCertificate): void;
+  /** None could be made; it is tried again. */
+  onFailed?(): void;
 }
 
 const isAddress = /^[\d.]+$|:/;
@@ -104,6 +106,7 @@ export function startJsonCertificate(
     } catch (error) {
       if (stopped) return;
       env.telemetry.log.warn({ error: sentence(error) }, "the JSON API's port has no certificate yet");
+      parts.onFailed?.();
       send({ type: "certificate.failed", reason: sentence(error) });
     }
   }

@@ -31,7 +31,10 @@ function hostsOf({ host }: HostPort): readonly string[] {
   return Object.values(networkInterfaces()).flatMap((addresses) => (addresses ?? []).map(({ address }) => address));
 }
 
-/** Resolves when the port is open. `onStop` is given what ends each part, in the order in which they began. */
+/**
+ * Resolves when the port is open, or when it is known that it opens later: once there is a certificate for it. `onStop` is
+ * given what ends each part, in the order in which they began.
+ */
 export async function serveJson(
   { environment: env, services }: Manager,
   passwords: Passwords,
@@ -42,17 +45,18 @@ export async function serveJson(
   onStop(() => api.stop());
   let listener: JsonListener | null = null;
   let current: JsonCertificate | null = null;
-  const first = await new Promise<JsonCertificate>((resolve) => {
-    const keeper = startJsonCertificate(env, pki, {
-      hosts: hostsOf(listen),
-      onCertificate: (certificate) => {
-        current = certificate;
-        listener?.setCredentials(certificate);
-        resolve(certificate);
-      },
-    });
-    onStop(() => keeper.stop());
+  const certified = Promise.withResolvers<JsonCertificate>();
+  const failed = Promise.withResolvers<void>();
+  const keeper = startJsonCertificate(env, pki, {
+    hosts: hostsOf(listen),
+    onCertificate: (certificate) => {
+      current = certificate;
+      listener?.setCredentials(certificate);
+      certified.resolve(certificate);
+    },
+    onFailed: () => failed.resolve(),
   });
+  onStop(() => keeper.stop());
   const feed = new Feed({ store: env.store, clock: env.clock });
   feed.start();
   onStop(() => feed.stop());
@@ -68,24 +72,36 @@ export async function serveJson(
     watchers: createJsonWatchers(env),
     setPassword: (name, password, rpc) => setPassword(env, passwords, name, password, rpc),
   });
-  const latest = (): JsonCertificate => current ?? first;
-  const here = { host: advertisedHost(listen.host), port: listen.port };
-  const opened = await listenJson({
-    ...listen,
-    credentials: latest(),
-    telemetry,
-    parts: {
-      api,
-      registry: new Registry(facades),
-      clock: env.clock,
-      clusterId: () => clusterOf(env)?.id ?? "",
-      servers: () => [here],
-      redirect: redirect === null ? null : { servers: [redirect], rootPem: () => latest().rootPem },
-      loginName: (tag) => loginNameOf(env.store, tag),
-    },
+  let isStopped = false;
+  onStop(async () => {
+    isStopped = true;
+    await listener?.close(closeGraceMs);
   });
-  listener = opened;
-  opened.setCredentials(latest());
-  onStop(() => opened.close(closeGraceMs));
-  telemetry.log.info({ listen: formatHostPort(listen) }, "the JSON API is served");
+  const here = { host: advertisedHost(listen.host), port: listen.port };
+  async function open(first: JsonCertificate): Promise<void> {
+    if (isStopped) return;
+    const latest = (): JsonCertificate => current ?? first;
+    const opened = await listenJson({
+      ...listen,
+      credentials: latest(),
+      telemetry,
+      parts: {
+        api,
+        registry: new Registry(facades),
+        clock: env.clock,
+        clusterId: () => clusterOf(env)?.id ?? "",
+        servers: () => [here],
+        redirect: redirect === null ? null : { servers: [redirect], rootPem: () => latest().rootPem },
+        loginName: (tag) => loginNameOf(env.store, tag),
+      },
+    });
+    if (isStopped) return opened.close(0);
+    listener = opened;
+    opened.setCredentials(latest());
+    telemetry.log.info({ listen: formatHostPort(listen) }, "the JSON API is served");
+  }
+  const opening = certified.promise.then(open);
+  await Promise.race([opening, failed.promise]);
+  // Whoever is first, the other may come still; of an address that is taken then, the log tells.
+  opening.catch((error: unknown) => telemetry.log.error({ err: error }, "the JSON API is not served"));
 }
