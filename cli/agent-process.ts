@@ -1,10 +1,12 @@
 /** One node agent on this machine: the agent's actors on the real clock, disk, network and drivers. */
 import { cpus, machine, totalmem } from "node:os";
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { startAgent, type Agent, type AgentState } from "../actors/agent.ts";
 import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent-ports.ts";
+import { driveDataplane } from "../actors/node-dataplane.ts";
 import { ExecDriver } from "../drivers/exec/driver.ts";
 import { volumeDirectory } from "../edges/csi/places.ts";
+import { dataplaneLauncher } from "../edges/dataplane/driver-process.ts";
 import { connectTls } from "../edges/grpc/client.ts";
 import { Host } from "../runtime/host.ts";
 import { createKeyAndCsr, describeCertificate } from "../runtime/pki/index.ts";
@@ -37,6 +39,8 @@ export interface AgentProcessOptions {
   readonly csiPlugins?: CsiSocketPaths;
   /** Driver plugins beside those of the data dir. */
   readonly drivers?: DriverChoice;
+  /** Executable of the dataplane driver that programs the node's network, and what it speaks; absent: nothing does. */
+  readonly dataplane?: { readonly path: string; readonly generation: "2016" | "current" };
 }
 
 export interface AgentProcess extends Agent {
@@ -60,11 +64,15 @@ export async function runAgent(
   const csi = openCsi(dataDir, options.csiPlugins ?? new Map());
   const clock = new SystemClock();
   const plugins = openDrivers(options.drivers ?? noDrivers, { dataDir, clock, log: telemetry.log });
+  const host = new Host({ clock, telemetry, onCrash: (_, error) => onBroken(error) });
+  const random = new SystemRandom();
+  const dataplane = options.dataplane === undefined ? null : openDataplane(options.dataplane);
   const agent = startAgent({
     clock,
-    random: new SystemRandom(),
+    random,
     telemetry,
-    host: new Host({ clock, telemetry, onCrash: (_, error) => onBroken(error) }),
+    host,
+    ...(dataplane === null ? {} : { dataplane }),
     dialer,
     disk: await FileDisk.open(join(dataDir, "state")),
     certificates,
@@ -78,8 +86,14 @@ export async function runAgent(
       new ExecDriver({ directory: join(dataDir, "tasks"), clock, log: telemetry.log, environment: process.env }),
     ],
   });
+  function openDataplane({ generation, path }: NonNullable<AgentProcessOptions["dataplane"]>) {
+    const name = basename(path);
+    const launcher = dataplaneLauncher({ name, path, env: process.env, log: telemetry.log });
+    return driveDataplane({ clock, random, telemetry, host, launcher }, { name, generation, settings: {} });
+  }
   const shutdown = async (stopTasks: boolean): Promise<void> => {
     await agent.shutdown(stopTasks);
+    await dataplane?.end();
     csi.close();
     folder.release();
   };

@@ -67,6 +67,17 @@ const serving = {
   ...logging,
 } as const;
 
+/** Throws UsageError. */
+function dataplaneOf(values: {
+  readonly "dataplane-driver"?: string | undefined;
+  readonly "dataplane-protocol"?: string | undefined;
+}): { readonly dataplane?: { readonly path: string; readonly generation: "2016" | "current" } } {
+  const { "dataplane-driver": path, "dataplane-protocol": generation = "current" } = values;
+  if (generation !== "current" && generation !== "2016")
+    throw new UsageError(`--dataplane-protocol takes current or 2016, not '${generation}'`);
+  return path === undefined ? {} : { dataplane: { path, generation } };
+}
+
 /** Juju's port. */
 const defaultJsonPort = 17_070;
 
@@ -241,6 +252,18 @@ export const agent: Command = command({
     label: { type: "string", multiple: true, value: "KEY=VALUE", help: "label of the engine, for constraints" },
     "csi-plugin": csiFlag,
     ...driverFlags,
+    "dataplane-driver": {
+      type: "string",
+      value: "PATH",
+      help: "what programs this node's network by policies: a driver of Felix's protocol (none)",
+      completes: "file",
+    },
+    "dataplane-protocol": {
+      type: "string",
+      value: "GENERATION",
+      help: "what the driver speaks: current, or 2016 for one of Felix 2.0 (current)",
+      completes: ["current", "2016"],
+    },
     metrics: metricsFlag,
     ...logging,
   },
@@ -257,6 +280,7 @@ export const agent: Command = command({
       labels: parseLabels(values.label ?? []),
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
       drivers: await driverChoice(values),
+      ...dataplaneOf(values),
     };
     const metrics = address(values.metrics, null);
     await runUntilEnd(

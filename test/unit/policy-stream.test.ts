@@ -202,15 +202,15 @@ test("what a node says of its dataplane is kept, and written only when it is new
   const own = dataplane();
   const follower = new PolicyFollower(manager.clock, own.plane);
   follower.attach(channelTo(world).channel, () => undefined);
-  const said = DataplaneReport.create({ state: "in-sync", version: 3 });
+  const said = DataplaneReport.create({ state: "in-sync", restarts: 3 });
   own.say(said);
   await run(manager, 1_100);
   t.is(manager.store.get("resource", "n1")?.kind, "muster.dataplane");
   const { version } = manager.store;
-  own.say(DataplaneReport.create({ state: "in-sync", version: 3 }));
+  own.say(DataplaneReport.create({ state: "in-sync", restarts: 3 }));
   await run(manager, 1_100);
   t.is(manager.store.version, version);
-  own.say(DataplaneReport.create({ state: "restarting", version: 3 }));
+  own.say(DataplaneReport.create({ state: "restarting", restarts: 3 }));
   manager.leaderless = true;
   await run(manager, 1_100);
   manager.leaderless = false;
