@@ -5,13 +5,14 @@ import { pinger } from "../../edges/juju/facades/pinger.ts";
 import type { Facade } from "../../edges/juju/facade.ts";
 import { modelUuid } from "../../edges/juju/model.ts";
 import { machineId } from "../../edges/juju/entities/names.ts";
+import { startJsonCertificate } from "../../actors/json-certificate.ts";
 import { setPassword } from "../../actors/users.ts";
 import { failuresMax } from "../../machines/json-connection.ts";
 import { refusalsPerMinute } from "../../machines/login-rate.ts";
 import { Cluster, GrantUserRequest, RemoveUserRequest, RootCA, UserRole } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { until } from "../fixtures/until.ts";
-import { call } from "../support/manager.ts";
+import { call, testManager } from "../support/manager.ts";
 import { workerNode } from "../support/control.ts";
 import { jsonWorld, password } from "../support/json-api.ts";
 
@@ -329,4 +330,38 @@ test("another certificate is shown from then on, and who is connected stays so",
   manager.clock.advance(1);
   await until("a certificate of the other root", () => shown(root.certificatePem).then((after) => after !== before));
   t.deepEqual(await client.ask(ping), { "request-id": 2, response: {} });
+});
+
+test("where only an external CA has the root's key there is no certificate for the port, until there is one", async (t) => {
+  const { manager, store } = await jsonWorld(t);
+  const [cluster] = [...store.all("cluster")];
+  const { caKey } = cluster?.rootCa ?? RootCA.create({});
+  const withKey = (key: Uint8Array): Cluster =>
+    Cluster.patch(cluster ?? Cluster.create({}), {
+      rootCa: RootCA.patch(cluster?.rootCa ?? RootCA.create({}), { caKey: key }),
+    });
+  manager.seed("cluster", withKey(new Uint8Array()));
+  const events: string[] = [];
+  const authority = { ...pki, createServerIdentity: pki.createServerIdentity };
+  // Of another process: one keeps one certificate.
+  const host = testManager().env.host;
+  const keeper = startJsonCertificate({ ...manager.env, host }, authority, {
+    hosts: [],
+    onCertificate: () => events.push("certificate"),
+    onFailed: () => events.push("failed"),
+  });
+  t.teardown(() => keeper.stop());
+  manager.clock.advance(1);
+  await until("the refusal", () => events.length > 0);
+  t.deepEqual(events, ["failed"]);
+  keeper.stop();
+  manager.seed("cluster", withKey(caKey));
+  const again = startJsonCertificate({ ...manager.env, host: testManager().env.host }, authority, {
+    hosts: [],
+    onCertificate: () => events.push("certificate"),
+  });
+  t.teardown(() => again.stop());
+  manager.clock.advance(1);
+  await until("the certificate", () => events.length > 1);
+  t.deepEqual(events, ["failed", "certificate"]);
 });
