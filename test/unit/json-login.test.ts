@@ -345,7 +345,7 @@ test("where only an external CA has the root's key there is no certificate for t
   const authority = { ...pki, createServerIdentity: pki.createServerIdentity };
   // Of another process: one keeps one certificate.
   const host = testManager().env.host;
-  const keeper = startJsonCertificate({ ...manager.env, host }, authority, {
+  const keeper = startJsonCertificate({ ...manager.env, host }, pki, {
     hosts: [],
     onCertificate: () => events.push("certificate"),
     onFailed: () => events.push("failed"),
@@ -356,7 +356,7 @@ test("where only an external CA has the root's key there is no certificate for t
   t.deepEqual(events, ["failed"]);
   keeper.stop();
   manager.seed("cluster", withKey(caKey));
-  const again = startJsonCertificate({ ...manager.env, host: testManager().env.host }, authority, {
+  const again = startJsonCertificate({ ...manager.env, host: testManager().env.host }, pki, {
     hosts: [],
     onCertificate: () => events.push("certificate"),
   });
