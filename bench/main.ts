@@ -1,10 +1,11 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history|drivers|json]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history|drivers|json|policy]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
 import { driversTable } from "./drivers.ts";
+import { dataplaneTable } from "./dataplane.ts";
 import { failoverTable } from "./failover.ts";
 import { historyTable } from "./history.ts";
 import { jsonApiTable } from "./json-api.ts";
@@ -12,6 +13,7 @@ import { listTasksTable } from "./list-tasks.ts";
 import { loadTables, type Load } from "./load.ts";
 import { logsTable } from "./logs.ts";
 import { microTables } from "./micro.ts";
+import { policyTable } from "./policy.ts";
 import { schedulerTable } from "./scheduler.ts";
 import { stackTable } from "./stack.ts";
 import { watchTable } from "./watch.ts";
@@ -39,8 +41,10 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   stack: () => stackTable(short),
   list: () => listTasksTable(short),
   history: () => historyTable(short),
+  dataplane: () => dataplaneTable(short),
   drivers: () => driversTable(short),
   json: () => jsonApiTable(short),
+  policy: () => policyTable(short),
 };
 
 if (only !== undefined && groups[only] === undefined) {
