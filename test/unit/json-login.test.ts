@@ -342,7 +342,6 @@ test("where only an external CA has the root's key there is no certificate for t
     });
   manager.seed("cluster", withKey(new Uint8Array()));
   const events: string[] = [];
-  const authority = { ...pki, createServerIdentity: pki.createServerIdentity };
   // Of another process: one keeps one certificate.
   const host = testManager().env.host;
   const keeper = startJsonCertificate({ ...manager.env, host }, pki, {
