@@ -20,6 +20,7 @@ import {
   type BlacklistedCertificate,
   type Task,
 } from "../../proto/gen/messages.ts";
+import { reportKind } from "../../machines/policy/objects.ts";
 import type { Environment } from "../environment.ts";
 import { demand, demandGiven, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers, ControlSources } from "./handlers.ts";
@@ -128,6 +129,8 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
           if ((task.status?.state ?? TaskState.NEW) < TaskState.COMPLETE) operations.push(orphaned(task));
         }
         if (store.get("session", nodeId) !== undefined) operations.push(removal("session", nodeId));
+        // What it said of its dataplane has the node's id; a resource of another kind never has.
+        if (store.get("resource", nodeId)?.kind === reportKind) operations.push(removal("resource", nodeId));
         operations.push(removal("node", nodeId));
         return operations;
       });

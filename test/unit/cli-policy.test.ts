@@ -263,4 +263,7 @@ test("the status tells what each node says of its dataplane", async (t) => {
   const { lines } = await muster("policy", "status");
   t.regex(lines.find((line) => line.startsWith("m1")) ?? "", /^m1 +none/);
   t.regex(lines.find((line) => line.startsWith("n2")) ?? "", /^n2 +in-sync +1 error, 2 up +2/);
+  // It goes with the node.
+  t.is((await muster("node", "rm", "--force", "n2")).status, 0);
+  t.is(manager.store.get("resource", "n2"), undefined);
 });
