@@ -7,7 +7,7 @@
  *     anything would leave the node open.
  */
 import { spawn, type ChildProcessByStdio } from "node:child_process";
-import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
@@ -54,20 +54,24 @@ export class NftKernel implements Kernel {
   }
 
   #apply(script: string): Promise<Outcome> {
-    let folder: string | null = null;
     let file: number | null = null;
     try {
-      folder = mkdtempSync(join(tmpdir(), "muster-nft-"));
-      const path = join(folder, "script");
-      writeFileSync(path, script, { mode: 0o600 });
-      file = openSync(path, "r");
+      const folder = mkdtempSync(join(tmpdir(), "muster-nft-"));
+      try {
+        file = openSync(join(folder, "script"), "wx+", 0o600);
+      } finally {
+        // Without a name from here on: a driver that is killed leaves no files.
+        rmSync(folder, { recursive: true, force: true });
+      }
+      const bytes = Buffer.from(script);
+      // At positions, so that nft begins to read where the file begins.
+      for (let at = 0; at < bytes.length;) at += writeSync(file, bytes, at, bytes.length - at, at);
       return this.#run(["-f", "-"], file);
     } catch (error) {
       return Promise.resolve({ kind: "failed", reason: error instanceof Error ? error.message : "no temporary file" });
     } finally {
       // The child has its own descriptor of it by now. K1
       if (file !== null) closeSync(file);
-      if (folder !== null) rmSync(folder, { recursive: true, force: true });
     }
   }
 
