@@ -3,6 +3,7 @@
  * this process's other work has its turn.
  */
 import type { Blobs, Clock, Log, Telemetry } from "../../runtime/ports.ts";
+import { isOfLog } from "../../runtime/store/fitting.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { SnapshotError } from "../../runtime/store/snapshot.ts";
 import { listSnapshots, snapshotName } from "../../runtime/store/snapshots.ts";
@@ -31,6 +32,8 @@ export type Base =
 /** What can be rebuilt: the versions at which that can begin, newest first, and the last that is written. */
 export interface Extent {
   readonly bases: readonly number[];
+  /** Of the log. */
+  readonly first: number;
   readonly last: number;
 }
 
@@ -44,7 +47,7 @@ export async function extentOf({ log, blobs }: PastParts): Promise<Extent | null
       (sequence) => sequence >= bounds.first - 1 && sequence <= bounds.last,
     );
     if (bounds.first <= 1) bases.push(0);
-    return { bases, last: bounds.last };
+    return { bases, ...bounds };
   } catch {
     return null;
   }
@@ -74,6 +77,8 @@ export async function loadBase(parts: PastParts, wanted: (extent: Extent) => num
       const bytes = await blobs.get(snapshotName(sequence));
       // A newer one has taken its place meanwhile.
       if (bytes === null) continue;
+      if (!(await isOfLog(parts.log, clock, bytes, sequence, extent)))
+        throw new SnapshotError("it is of records that the log has lost");
       await loadSnapshot(replica, bytes, clock);
       return { kind: "base", replica };
     } catch (error) {

@@ -6,8 +6,10 @@
  * F3: after a LogBreak nothing more is applied: `onBroken` is called once, and whoever called ends the process.
  * F4: whenever the log was reached (again), it is looked whether it still holds the record that was applied last. A log
  *     that lost its tail and grew to the old length again looks like one that has nothing new.
+ * F5: a snapshot of records that the log has lost is not loaded, nor by anybody after that: nothing would ever follow it.
  */
 import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports.ts";
+import { isOfLog } from "./fitting.ts";
 import { decodeRecord, equalBytes } from "./record.ts";
 import { LogBreak, type AppliedRecord, type Replica } from "./replica.ts";
 import { SnapshotError } from "./snapshot.ts";
@@ -90,6 +92,12 @@ export function startFollowing(parts: FollowerParts): Follower {
       if (isStopped || sequence <= replica.version) return;
       if (bytes === null) continue;
       try {
+        if (!(await isOfLog(log, clock, bytes, sequence, bounds))) {
+          telemetry.log.error({ sequence }, "a snapshot is of records that the log has lost: it is removed");
+          await blobs.remove(snapshotName(sequence));
+          continue;
+        }
+        if (isStopped || sequence <= replica.version) return;
         replica.load(bytes);
         telemetry.log.info({ sequence, bytes: bytes.length }, "snapshot loaded");
         return;

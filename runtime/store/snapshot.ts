@@ -178,13 +178,23 @@ export function lastOf<Result>(steps: Generator<void, Result>): Result {
   }
 }
 
+/** Checksum of the last record that the snapshot holds. Throws SnapshotError where there is no header. */
+export function snapshotChecksum(bytes: Uint8Array): Uint8Array {
+  return headerOf(splitDelimited(bytes)?.[0]).checksum;
+}
+
+function headerOf(first: Uint8Array | undefined): SnapshotHeader {
+  const header = first === undefined ? null : decodePart(first).header;
+  if (header === null) throw new SnapshotError("the snapshot has no header");
+  return header;
+}
+
 /** As decodeSnapshot, in steps: each `next` does a part's work, the last returns what was loaded. */
 export function* decodingSteps(bytes: Uint8Array): Generator<void, LoadedSnapshot> {
   const parts = splitDelimited(bytes);
   if (parts === null) throw new SnapshotError("the snapshot ends inside a part");
   const [first, ...rest] = parts;
-  const header = first === undefined ? null : decodePart(first).header;
-  if (header === null) throw new SnapshotError("the snapshot has no header");
+  const header = headerOf(first);
   const objects: { table: TableName; object: AnyObject }[] = [];
   const specs: TaskSpec[] = [];
   const hasher = new StateHasher();

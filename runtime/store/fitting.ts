@@ -1,0 +1,50 @@
+/**
+ * Whether a snapshot is of this log. A log that lost its tail grows past the lost records with others under the same numbers;
+ * a snapshot of the lost ones then looks as if the log continued it.
+ */
+import type { Clock, Log } from "../ports.ts";
+import { decodeRecord, equalBytes } from "./record.ts";
+import { snapshotChecksum } from "./snapshot.ts";
+
+/** How long the log may take to hand over one record, in milliseconds. */
+const recordTimeoutMs = 2_000;
+
+/**
+ * Compares the last record that the snapshot holds with the log's, or what the next one names as its predecessor. True also
+ * where the log has neither. Throws SnapshotError for bytes that are no snapshot; rejects when the log does not answer.
+ */
+export async function isOfLog(
+  log: Log,
+  clock: Clock,
+  bytes: Uint8Array,
+  sequence: number,
+  bounds: { readonly first: number; readonly last: number },
+): Promise<boolean> {
+  const checksum = snapshotChecksum(bytes);
+  const at = Math.max(sequence, bounds.first);
+  if (at > sequence + 1 || at > bounds.last) return true;
+  const outcome = decodeRecord(await recordAt(log, clock, at));
+  if (outcome.kind !== "decoded") return true;
+  return equalBytes(at === sequence ? outcome.record.checksum : outcome.record.transaction.previous, checksum);
+}
+
+function recordAt(log: Log, clock: Clock, sequence: number): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const end = (settle: () => void): void => {
+      clock.clearTimeout(timer);
+      reading.unsubscribe();
+      settle();
+    };
+    const timer = clock.setTimeout(
+      () => end(() => reject(new Error("the log does not hand over a record"))),
+      recordTimeoutMs,
+    );
+    const reading = log.read(sequence, {
+      onRecord: (found, data) => {
+        if (found === sequence) end(() => resolve(data));
+      },
+      onCaughtUp: () => {},
+      onGap: () => end(() => reject(new Error("the log was purged meanwhile"))),
+    });
+  });
+}
