@@ -91,8 +91,8 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
   const watching = store.watch((commit) => onCommit(commit));
 
   function onCommit(commit: Commit): void {
-    if (commit.version !== recent.version + 1) {
-      // From a snapshot: what happened one by one is not known here.
+    // From a snapshot, be it of the very next version: what happened, and in which order, is not known here.
+    if (commit.writer === undefined || commit.version !== recent.version + 1) {
       recent.restart(commit.version);
       for (const stream of streams) stream.onJumped();
     } else {
