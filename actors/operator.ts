@@ -28,8 +28,8 @@ import { explainSubject } from "./explain-subject.ts";
 import { demandPast } from "./history/moment.ts";
 import type { HistoryPort } from "./history/history.ts";
 import { demandAnswer, type Asked } from "./leader-questions.ts";
-import { controlRollout } from "./rollout-control.ts";
-import { findVersion } from "./version-at.ts";
+import { controlRollout } from "./orchestration/rollout-control.ts";
+import { findVersion } from "./history/version-at.ts";
 
 export interface OperatorSources {
   /** Asks the leader. */

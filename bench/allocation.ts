@@ -16,7 +16,7 @@ import {
 
 type Row = readonly [part: string, muster: string, peer: string];
 
-/** As actors/allocator.ts bounds a round. */
+/** As actors/orchestration/allocator.ts bounds a round. */
 const roundTasks = 5_000;
 
 /** Tasks of one service in one network with room for a million. */

@@ -6,8 +6,8 @@
  * Each change puts the time into the message of a task's status: clients tell by it how late they are told.
  */
 import { createInterface } from "node:readline";
-import { startJsonApi } from "../actors/json-api.ts";
-import { createJsonWatchers } from "../actors/json-watcher.ts";
+import { startJsonApi } from "../actors/json/json-api.ts";
+import { createJsonWatchers } from "../actors/json/json-watcher.ts";
 import { Registry } from "../edges/juju/dispatch.ts";
 import { createFacades } from "../edges/juju/facades/index.ts";
 import { Feed } from "../edges/juju/feed/feed.ts";

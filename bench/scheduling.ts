@@ -6,10 +6,10 @@
  * As in SwarmKit's own benchmark the clock runs from when nodes and tasks are in the store until the store shows every task
  * with its node, reading all of them into the scheduler included.
  */
-import { startLedger } from "../actors/ledger.ts";
+import { startLedger } from "../actors/ledger/ledger.ts";
 import type { Environment } from "../actors/environment.ts";
-import { startProposer } from "../actors/proposer.ts";
-import { startScheduler } from "../actors/scheduler.ts";
+import { startProposer } from "../actors/ledger/proposer.ts";
+import { startScheduler } from "../actors/orchestration/scheduler.ts";
 import {
   Annotations,
   Change,

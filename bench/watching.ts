@@ -1,5 +1,5 @@
 /** What the benchmark of Watch runs against: a replica, a Watch service on it, and records of task events to apply. */
-import { createWatch, type Watch } from "../actors/watch.ts";
+import { createWatch, type Watch } from "../actors/watch/watch.ts";
 import type { Environment } from "../actors/environment.ts";
 import {
   Annotations,

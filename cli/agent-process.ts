@@ -1,9 +1,9 @@
 /** One node agent on this machine: the agent's actors on the real clock, disk, network and drivers. */
 import { cpus, machine, totalmem } from "node:os";
 import { basename, join, resolve } from "node:path";
-import { startAgent, type Agent, type AgentState } from "../actors/agent.ts";
-import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent-ports.ts";
-import { driveDataplane } from "../actors/node-dataplane.ts";
+import { startAgent, type Agent, type AgentState } from "../actors/agent/agent.ts";
+import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent/agent-ports.ts";
+import { driveDataplane } from "../actors/agent/node-dataplane.ts";
 import { ExecDriver } from "../drivers/exec/driver.ts";
 import { volumeDirectory } from "../edges/csi/places.ts";
 import { dataplaneLauncher } from "../edges/dataplane/driver-process.ts";

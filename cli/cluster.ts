@@ -15,7 +15,7 @@ import { command, inspectOptions, listingOptions, UsageError, type Command } fro
 import { cluster, listNodes, nodeName, withManager, type ManagerClient } from "./manager-client.ts";
 import { inspectEach } from "./operands.ts";
 import { rotationProgress } from "./root-rotation.ts";
-import { withSettings } from "./swarm-settings.ts";
+import { withSettings } from "./swarm/swarm-settings.ts";
 import { printListing } from "./table.ts";
 import { UserError } from "./user-error.ts";
 import { ago, durationText, parseLabels } from "./values.ts";

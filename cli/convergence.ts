@@ -12,7 +12,7 @@ import {
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
-import { jobConvergence } from "./job-convergence.ts";
+import { jobConvergence } from "./job/job-convergence.ts";
 
 export type Convergence =
   /** `isProven`: nothing is left to watch, because the manager has watched it already, or because it is a job. */

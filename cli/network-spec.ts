@@ -2,7 +2,7 @@
 import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../machines/ip-address.ts";
 import { Annotations, Driver, IPAMConfig, IPAMOptions, NetworkSpec } from "../proto/gen/messages.ts";
 import { UsageError, type FlagHelp } from "./command.ts";
-import type { FlagValues } from "./service-flags.ts";
+import type { FlagValues } from "./service/service-flags.ts";
 import { parseLabels } from "./values.ts";
 
 type Help = Required<Pick<FlagHelp, "group" | "help">> & Pick<FlagHelp, "value"> & { readonly short?: string };

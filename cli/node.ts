@@ -23,7 +23,7 @@ import { findNode, listNodes, listTasks, nodeName, retryingConflicts, withManage
 import { matchingNodes, nodeFilterKeys } from "./node-filters.ts";
 import { prettyNode } from "./node-pretty.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
-import { filterFlag, tasksWanted } from "./service-listing.ts";
+import { filterFlag, tasksWanted } from "./service/service-listing.ts";
 import type { Shell } from "./shell.ts";
 import { printListing } from "./table.ts";
 import { taskListing } from "./task-table.ts";

@@ -21,7 +21,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { convergence, type Convergence } from "./convergence.ts";
 import { listNodes, listTasks, serviceName, type ManagerClient } from "./manager-client.ts";
-import { overallLine, progressLines, redrawn } from "./service-bars.ts";
+import { overallLine, progressLines, redrawn } from "./service/service-bars.ts";
 import type { Shell } from "./shell.ts";
 import { UserError } from "./user-error.ts";
 import { everyAction, watch } from "./watching.ts";

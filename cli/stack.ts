@@ -4,7 +4,7 @@ import { ListTasksRequest_Filters } from "../proto/gen/messages.ts";
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
 import { listServices, listTasks, serviceName, withManager, type ManagerClient } from "./manager-client.ts";
 import { untilConverged } from "./progress.ts";
-import { filterFlag, matching, serviceListing, tasksWanted } from "./service-listing.ts";
+import { filterFlag, matching, serviceListing, tasksWanted } from "./service/service-listing.ts";
 import type { Shell } from "./shell.ts";
 import { deployProject, type DeployOptions } from "./stack/deploy.ts";
 import { servicesFound } from "./stack/held.ts";

@@ -1,10 +1,10 @@
 /** `muster swarm`: the cluster as a whole, by Docker's names. Each verb is a file of its own. */
 import type { Command } from "./command.ts";
-import { ca } from "./swarm-ca.ts";
-import { joinToken } from "./swarm-join-token.ts";
-import { unlockKey } from "./swarm-unlock-key.ts";
-import { unlock } from "./swarm-unlock.ts";
-import { update } from "./swarm-update.ts";
+import { ca } from "./swarm/swarm-ca.ts";
+import { joinToken } from "./swarm/swarm-join-token.ts";
+import { unlockKey } from "./swarm/swarm-unlock-key.ts";
+import { unlock } from "./swarm/swarm-unlock.ts";
+import { update } from "./swarm/swarm-update.ts";
 
 export const commands: Readonly<Record<string, Command>> = {
   ca,

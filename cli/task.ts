@@ -4,7 +4,7 @@ import { ListTasksRequest_Filters, Task, TaskState } from "../proto/gen/messages
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
 import { findNode, findService, findTask, listTasks, withManager, type ManagerClient } from "./manager-client.ts";
 import { inspectEach } from "./operands.ts";
-import { logs } from "./service-logs.ts";
+import { logs } from "./service/service-logs.ts";
 import { printListing } from "./table.ts";
 import { exec } from "./task-exec.ts";
 import { signal, stats } from "./task-stats.ts";

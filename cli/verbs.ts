@@ -34,8 +34,8 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   service: noun("what is to run", async () => {
     const [{ commands }, { rollout }, { logs }] = await Promise.all([
       import("./service.ts"),
-      import("./service-rollout.ts"),
-      import("./service-logs.ts"),
+      import("./service/service-rollout.ts"),
+      import("./service/service-logs.ts"),
     ]);
     return { commands: { ...commands, rollout, logs } };
   }),

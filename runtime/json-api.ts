@@ -1,5 +1,5 @@
 /**
- * Between the JSON API's edge and the actors behind it: who may log in, and the chart of a connection. `actors/json-api.ts`
+ * Between the JSON API's edge and the actors behind it: who may log in, and the chart of a connection. `actors/json/json-api.ts`
  * implements it, `edges/juju/` uses it.
  */
 import type { Subscription } from "./ports.ts";

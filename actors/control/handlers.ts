@@ -1,7 +1,7 @@
 /** What the parts of the Control service share. */
 import type { ControlService } from "../../proto/gen/messages.ts";
 import type { ServiceHandlers } from "../../runtime/rpc.ts";
-import type { CertificateAuthority } from "../ca-port.ts";
+import type { CertificateAuthority } from "../certificates/ca-port.ts";
 import type { ExternalCa } from "../../runtime/external-ca.ts";
 
 export type ControlHandlers = ServiceHandlers<typeof ControlService>;

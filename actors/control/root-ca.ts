@@ -2,7 +2,7 @@
 import { decideRoot, type ExternalNeed } from "../../machines/validation/root-ca.ts";
 import { RootCA, RootRotation, type CAConfig } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
-import type { CertificateAuthority } from "../ca-port.ts";
+import type { CertificateAuthority } from "../certificates/ca-port.ts";
 import type { Environment } from "../environment.ts";
 import type { ExternalCa } from "../../runtime/external-ca.ts";
 import { sentence } from "../sentence.ts";

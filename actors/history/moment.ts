@@ -4,7 +4,7 @@ import { timeMs } from "../../machines/time.ts";
 import type { Timestamp } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
-import { findVersion, timeOf } from "../version-at.ts";
+import { findVersion, timeOf } from "./version-at.ts";
 import { extentOf, type PastParts } from "./base.ts";
 
 /** By how much a time may be ahead of this manager's clock and still mean now, in milliseconds. */

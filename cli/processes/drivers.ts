@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { accessSync, chmodSync, constants, lstatSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { cpus } from "node:os";
 import { basename, join, resolve } from "node:path";
-import type { AgentPlugins, DriverBinary } from "../../actors/agent-ports.ts";
+import type { AgentPlugins, DriverBinary } from "../../actors/agent/agent-ports.ts";
 import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
 import { portRange } from "../../edges/plugin/handshake.ts";
 import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";

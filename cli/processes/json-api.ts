@@ -1,11 +1,11 @@
 /** The JSON API of a manager process: its actors, its port's certificate and the port. */
 import { networkInterfaces } from "node:os";
-import { clusterOf } from "../../actors/bootstrap.ts";
-import { startJsonApi } from "../../actors/json-api.ts";
-import { startJsonCertificate, type JsonCertificate } from "../../actors/json-certificate.ts";
-import { createJsonWatchers } from "../../actors/json-watcher.ts";
-import type { Manager } from "../../actors/manager.ts";
-import { setPassword } from "../../actors/users.ts";
+import { clusterOf } from "../../actors/manager/bootstrap.ts";
+import { startJsonApi } from "../../actors/json/json-api.ts";
+import { startJsonCertificate, type JsonCertificate } from "../../actors/json/json-certificate.ts";
+import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
+import type { Manager } from "../../actors/manager/manager.ts";
+import { setPassword } from "../../actors/json/users.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";
 import { Feed } from "../../edges/juju/feed/feed.ts";

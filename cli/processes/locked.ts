@@ -1,5 +1,5 @@
 /** What a locked manager serves: its control socket, on which everything but the lock's own methods is told that it is locked. */
-import { lockedSentence, type ManagerLock } from "../../actors/manager-lock.ts";
+import { lockedSentence, type ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { createGrpcServer } from "../../edges/grpc/server.ts";
 import {
   CAService,

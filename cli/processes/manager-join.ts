@@ -14,7 +14,7 @@ import {
   NodeRole,
   NodeSpec_Availability,
 } from "../../proto/gen/messages.ts";
-import type { FetchKeys } from "../../actors/data-keys.ts";
+import type { FetchKeys } from "../../actors/keys/data-keys.ts";
 import { createKeyAndCsr, describeCertificate, parseJoinToken, rootMatches } from "../../runtime/pki/index.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import type { Vault } from "../../runtime/store/vault.ts";

@@ -8,11 +8,11 @@ import {
   startManagerCertificate,
   type ManagerCertificate,
   type ManagerIdentity,
-} from "../../actors/manager-certificate.ts";
-import { startManager, type Manager } from "../../actors/manager.ts";
-import { startManagerLock, type ManagerLock } from "../../actors/manager-lock.ts";
-import { raftMembership } from "../../actors/raft-membership.ts";
-import { createUsers } from "../../actors/users.ts";
+} from "../../actors/certificates/manager-certificate.ts";
+import { startManager, type Manager } from "../../actors/manager/manager.ts";
+import { startManagerLock, type ManagerLock } from "../../actors/keys/manager-lock.ts";
+import { raftMembership } from "../../actors/manager/raft-membership.ts";
+import { createUsers } from "../../actors/json/users.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
 import { ListenError } from "../../edges/grpc/listener.ts";
 import { createExternalCa } from "../../edges/cfssl/client.ts";
@@ -57,7 +57,7 @@ import { serveJson, type JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
 import { joinAsManager, keyFetcher, type ManagerInvitation } from "./manager-join.ts";
-import { watchOwnDemotion } from "../../actors/own-demotion.ts";
+import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
 import type { NetworkDefaults } from "../../machines/network-defaults.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { unlessEnding, type Starting } from "./signals.ts";

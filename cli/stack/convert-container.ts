@@ -13,7 +13,7 @@ import {
   Privileges_CredentialSpec,
   RuntimeTarget,
 } from "../../proto/gen/messages.ts";
-import { newCapabilities } from "../service-capabilities.ts";
+import { newCapabilities } from "../service/service-capabilities.ts";
 import { pidsLimitOf } from "./convert-deploy.ts";
 import { clusterName, filesOf, type Surroundings } from "./convert-files.ts";
 import { mountsOf } from "./convert-mounts.ts";

@@ -1,6 +1,6 @@
 /** The secrets and configs that a service of a Compose file is granted, as files of its tasks. */
 import { ConfigReference, FileTarget, SecretReference } from "../../proto/gen/messages.ts";
-import type { Lookups } from "../service-references.ts";
+import type { Lookups } from "../service/service-references.ts";
 import { scoped } from "./names.ts";
 import type { View } from "./view.ts";
 

@@ -3,7 +3,7 @@
  * its `command` the program that nodes run themselves, as `muster service create --driver exec` does.
  */
 import { ExecSpec, type TaskSpec } from "../../proto/gen/messages.ts";
-import { execTask } from "../service-settings.ts";
+import { execTask } from "../service/service-settings.ts";
 import { filesOf, type Surroundings } from "./convert-files.ts";
 import type { View } from "./view.ts";
 

@@ -28,8 +28,8 @@ import {
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { retryingConflicts, type ManagerClient } from "../manager-client.ts";
-import type { Lookups } from "../service-references.ts";
-import { withRegistryAuth } from "../service-registry-auth.ts";
+import type { Lookups } from "../service/service-references.ts";
+import { withRegistryAuth } from "../service/service-registry-auth.ts";
 import { UserError } from "../user-error.ts";
 import { configsOf, networksOf, secretsOf } from "./convert-resources.ts";
 import { serviceSpecOf } from "./convert-service.ts";

@@ -1,7 +1,7 @@
 // Watches that resume out of a real NATS server's log and object store.
 import test from "ava";
-import { findVersion } from "../../actors/version-at.ts";
-import { createWatch } from "../../actors/watch.ts";
+import { findVersion } from "../../actors/history/version-at.ts";
+import { createWatch } from "../../actors/watch/watch.ts";
 import {
   Task,
   Timestamp,

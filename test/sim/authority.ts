@@ -2,8 +2,8 @@
  * A certificate authority whose certificates are plain text: what it says is believed, since nobody forges in a
  * simulation, and every byte comes from the seed. Tokens, renewal times and the checks of names and validity are real.
  */
-import type { CertificateMaker } from "../../actors/agent-ports.ts";
-import type { CertificateAuthority, NodeRoleName } from "../../actors/ca-port.ts";
+import type { CertificateMaker } from "../../actors/agent/agent-ports.ts";
+import type { CertificateAuthority, NodeRoleName } from "../../actors/certificates/ca-port.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import type { Random } from "../../runtime/ports.ts";
 

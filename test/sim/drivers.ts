@@ -1,5 +1,5 @@
 /** The driver plugins of a simulated node: processes that die, and tasks that outlive them and the agent. */
-import type { AgentPlugins, OutputReader, TaskHomes } from "../../actors/agent-ports.ts";
+import type { AgentPlugins, OutputReader, TaskHomes } from "../../actors/agent/agent-ports.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import type { ProcessClock, SimClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";

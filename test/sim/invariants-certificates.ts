@@ -12,8 +12,8 @@ import { sameBytes } from "../../machines/session-message.ts";
 import type { Cluster } from "../../proto/gen/messages.ts";
 import { parseJoinToken, rootMatches } from "../../runtime/pki/index.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
-import type { Credentials, TlsMaterial } from "../../actors/agent-ports.ts";
-import type { ManagerCertificate } from "../../actors/manager-certificate.ts";
+import type { Credentials, TlsMaterial } from "../../actors/agent/agent-ports.ts";
+import type { ManagerCertificate } from "../../actors/certificates/manager-certificate.ts";
 import { isTrusted } from "./authority.ts";
 
 const text = new TextEncoder();

@@ -7,7 +7,7 @@
  * N4: once nothing fails any more, no task waits for a node that a node could take.
  * N5: and each that waits says why, of every node.
  */
-import { placementView } from "../../actors/placement-view.ts";
+import { placementView } from "../../actors/orchestration/placement-view.ts";
 import { demandOf, judge, Verdict } from "../../machines/scheduling/filters.ts";
 import { hostPortsOf } from "../../machines/scheduling/node-set.ts";
 import { isWanting } from "../../machines/scheduling/place.ts";

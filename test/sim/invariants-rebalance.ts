@@ -8,7 +8,7 @@
  * B5: a task that moves has run for the settling time.
  * B6: once nothing fails any more, nothing is left to be moved: moves come to an end, and do not lead back.
  */
-import { placementView } from "../../actors/placement-view.ts";
+import { placementView } from "../../actors/orchestration/placement-view.ts";
 import { movedFrom, runningSinceMs, spentMoves, steadyLoads } from "../../machines/rebalancing/moves.ts";
 import { judgeService } from "../../machines/rebalancing/service.ts";
 import { isRebalanced, settingsOf } from "../../machines/rebalancing/settings.ts";

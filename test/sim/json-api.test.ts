@@ -5,11 +5,11 @@
 // S31: nothing is left behind by connections that are gone.
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import { startJsonApi } from "../../actors/json-api.ts";
-import { createJsonWatchers } from "../../actors/json-watcher.ts";
-import { createUsers, setPassword } from "../../actors/users.ts";
+import { startJsonApi } from "../../actors/json/json-api.ts";
+import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
+import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { createControl } from "../../actors/control.ts";
-import { bootstrapCluster, clusterOf } from "../../actors/bootstrap.ts";
+import { bootstrapCluster, clusterOf } from "../../actors/manager/bootstrap.ts";
 import { Connection, type Wire } from "../../edges/juju/connection.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";

@@ -3,10 +3,10 @@ import {
   startManagerCertificate,
   type ManagerCertificate,
   type ManagerIdentity,
-} from "../../actors/manager-certificate.ts";
-import { startManager } from "../../actors/manager.ts";
-import { startManagerLock, type ManagerLock } from "../../actors/manager-lock.ts";
-import { watchOwnDemotion } from "../../actors/own-demotion.ts";
+} from "../../actors/certificates/manager-certificate.ts";
+import { startManager } from "../../actors/manager/manager.ts";
+import { startManagerLock, type ManagerLock } from "../../actors/keys/manager-lock.ts";
+import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
 import {
   CAService,
   ControlService,

@@ -1,7 +1,7 @@
 /** One life of a simulated node's agent: the real agent's actors on simulated ports. */
-import { startAgent, type Agent } from "../../actors/agent.ts";
-import type { NodeDataplane } from "../../actors/policy-follower.ts";
-import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from "../../actors/agent-ports.ts";
+import { startAgent, type Agent } from "../../actors/agent/agent.ts";
+import type { NodeDataplane } from "../../actors/agent/policy-follower.ts";
+import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from "../../actors/agent/agent-ports.ts";
 import { Host } from "../../runtime/host.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";

@@ -1,5 +1,5 @@
 /** What simulated tasks write: a numbered line every now and then, for as long as they run. */
-import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent-ports.ts";
+import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/agent-ports.ts";
 
 /** Milliseconds between two lines of a task. */
 export const linePeriodMs = 400;

@@ -4,7 +4,7 @@
  * S40: no step names what is not there: a rule without its set, an endpoint without its policy, a member that came or went
  *      before.
  */
-import type { NodeDataplane } from "../../actors/policy-follower.ts";
+import type { NodeDataplane } from "../../actors/agent/policy-follower.ts";
 import { applyUpdate, emptyState, policyKey, type NodeState } from "../../machines/policy/node-state.ts";
 import { DataplaneReport, type DataplaneRule, type DataplaneUpdate } from "../../proto/gen/messages.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";

@@ -2,7 +2,7 @@
  * The storage of a simulation: one system with its plugin, that managers and nodes reach over the network, and that is
  * slow, refuses, or loses answers while faults are on. It outlives every process.
  */
-import type { AgentCsi } from "../../actors/agent-ports.ts";
+import type { AgentCsi } from "../../actors/agent/agent-ports.ts";
 import {
   CsiControllerService,
   CsiIdentityService,

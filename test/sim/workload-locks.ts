@@ -11,7 +11,7 @@ import {
   UnlockRequest,
   UpdateClusterRequest,
 } from "../../proto/gen/messages.ts";
-import type { ManagerLock } from "../../actors/manager-lock.ts";
+import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { formatUnlockKey, unlockKeyBytes } from "../../machines/unlock-key.ts";
 import { RpcError, Status, type CallContext } from "../../runtime/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";

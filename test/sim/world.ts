@@ -5,7 +5,7 @@
  * more, and the cluster must come to rest within a bounded virtual time, counted anew whenever there is progress).
  */
 import type { Commit } from "../../runtime/store/store.ts";
-import type { ManagerLock } from "../../actors/manager-lock.ts";
+import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { isDemoted } from "../../machines/manager-role.ts";
 import { sameBytes } from "../../machines/session-message.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -25,7 +25,7 @@ import {
 } from "./invariants.ts";
 import { SimMachine } from "./machine.ts";
 import { bootManager, type RunningManager } from "./manager.ts";
-import type { Credentials, TlsMaterial } from "../../actors/agent-ports.ts";
+import type { Credentials, TlsMaterial } from "../../actors/agent/agent-ports.ts";
 import { bootNode } from "./node.ts";
 import type { SimOptions } from "./options.ts";
 import { checkEvictions, checkNodes } from "./invariants-global.ts";

@@ -2,7 +2,7 @@
  * A leader's orchestration over a real replica, with nodes that behave as agents do: each moves its tasks on as far as is
  * desired, and stops what is to be stopped. Time stands still until the test moves it.
  */
-import { startOrchestration, type Orchestration } from "../../actors/orchestration.ts";
+import { startOrchestration, type Orchestration } from "../../actors/orchestration/orchestration.ts";
 import {
   Annotations,
   EngineDescription,

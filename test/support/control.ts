@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
-import { bootstrapCluster } from "../../actors/bootstrap.ts";
+import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
 import { createGrpcServer } from "../../edges/grpc/server.ts";
 import {

@@ -1,11 +1,11 @@
 /**
  * A machine with driver plugins, on a simulated clock: processes that may be killed, tasks that outlive them, and a disk.
- * What an agent sees of it are the ports of `actors/driver-plugin.ts`; each life of an agent gets its own, which go dead
+ * What an agent sees of it are the ports of `actors/agent/driver-plugin.ts`; each life of an agent gets its own, which go dead
  * with it.
  *
  * It counts what must not happen: starts of a task beyond the first (`doubleStarts`).
  */
-import type { DriverPluginPorts } from "../../actors/driver-plugin.ts";
+import type { DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
 import {
   CreateNetworkResponse,
   ExecTaskResponse,

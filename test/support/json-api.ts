@@ -2,11 +2,11 @@
 import { once } from "node:events";
 import type { ExecutionContext } from "ava";
 import { WebSocket } from "ws";
-import { bootstrapCluster, clusterOf } from "../../actors/bootstrap.ts";
+import { bootstrapCluster, clusterOf } from "../../actors/manager/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
-import { startJsonApi } from "../../actors/json-api.ts";
-import { startJsonCertificate, serverName, type JsonCertificate } from "../../actors/json-certificate.ts";
-import { createUsers } from "../../actors/users.ts";
+import { startJsonApi } from "../../actors/json/json-api.ts";
+import { startJsonCertificate, serverName, type JsonCertificate } from "../../actors/json/json-certificate.ts";
+import { createUsers } from "../../actors/json/users.ts";
 import type { Server } from "../../edges/juju/admin.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import type { Facade } from "../../edges/juju/facade.ts";

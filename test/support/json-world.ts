@@ -1,8 +1,8 @@
 /** The JSON API's facades on a test manager, asked as a connection asks them, without a socket. */
 import type { ExecutionContext } from "ava";
-import { bootstrapCluster } from "../../actors/bootstrap.ts";
-import { createJsonWatchers } from "../../actors/json-watcher.ts";
-import { setPassword } from "../../actors/users.ts";
+import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
+import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
+import { setPassword } from "../../actors/json/users.ts";
 import { run, Registry } from "../../edges/juju/dispatch.ts";
 import type { FacadeSources, Identity, Session, Shape } from "../../edges/juju/facade.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";

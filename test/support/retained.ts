@@ -1,5 +1,5 @@
 /** Log and blobs of a test's manager: what it has appended, from where it was purged, and the snapshots that were stored. */
-import type { Retained } from "../../actors/watch.ts";
+import type { Retained } from "../../actors/watch/watch.ts";
 import type { Clock, LogReader } from "../../runtime/ports.ts";
 import type { TestManager } from "./manager.ts";
 

@@ -1,16 +1,16 @@
 // A cluster with a real root, for tests of what replaces it.
 import type { ExecutionContext } from "ava";
-import { bootstrapCluster } from "../../actors/bootstrap.ts";
+import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
 import {
   obtainManagerCertificate,
   type ManagerCertificate,
   type ManagerIdentity,
-} from "../../actors/manager-certificate.ts";
-import type { ManagerFacts } from "../../actors/manager-node.ts";
-import type { CertificateAuthority } from "../../actors/ca-port.ts";
+} from "../../actors/certificates/manager-certificate.ts";
+import type { ManagerFacts } from "../../actors/manager/manager-node.ts";
+import type { CertificateAuthority } from "../../actors/certificates/ca-port.ts";
 import type { Environment } from "../../actors/environment.ts";
-import { startRootRotation } from "../../actors/root-rotation.ts";
+import { startRootRotation } from "../../actors/certificates/root-rotation.ts";
 import { createExternalCa } from "../../edges/cfssl/client.ts";
 import {
   CAConfig,

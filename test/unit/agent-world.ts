@@ -1,6 +1,6 @@
 // A simulated cluster of one scripted manager and one real agent, for the tests of the agent.
-import type { CertificateMaker } from "../../actors/agent-ports.ts";
-import { startAgent, type Agent, type AgentState } from "../../actors/agent.ts";
+import type { CertificateMaker } from "../../actors/agent/agent-ports.ts";
+import { startAgent, type Agent, type AgentState } from "../../actors/agent/agent.ts";
 import {
   Any,
   Assignment,

@@ -1,11 +1,11 @@
 import test, { type ExecutionContext } from "ava";
 import { initialTransition, transition } from "xstate";
 import * as pki from "../../runtime/pki/index.ts";
-import { bootstrapCluster, whenCluster } from "../../actors/bootstrap.ts";
-import { createCa } from "../../actors/ca.ts";
-import type { CertificateAuthority } from "../../actors/ca-port.ts";
-import { startCertificateSigner } from "../../actors/certificate-signer.ts";
-import { startKeyManager } from "../../actors/key-manager.ts";
+import { bootstrapCluster, whenCluster } from "../../actors/manager/bootstrap.ts";
+import { createCa } from "../../actors/certificates/ca.ts";
+import type { CertificateAuthority } from "../../actors/certificates/ca-port.ts";
+import { startCertificateSigner } from "../../actors/certificates/certificate-signer.ts";
+import { startKeyManager } from "../../actors/keys/key-manager.ts";
 import { certificateMachine } from "../../machines/certificate.ts";
 import { keyRotationTimes } from "../../machines/key-rotation.ts";
 import {

@@ -1,10 +1,10 @@
 // `muster job`: from flags to specs, and when a job counts as finished.
 import test from "ava";
-import { jobConvergence } from "../../cli/job-convergence.ts";
-import { jobSpec, type JobValues } from "../../cli/job-flags.ts";
-import { iterationRows } from "../../cli/job-history.ts";
+import { jobConvergence } from "../../cli/job/job-convergence.ts";
+import { jobSpec, type JobValues } from "../../cli/job/job-flags.ts";
+import { iterationRows } from "../../cli/job/job-history.ts";
 import { UsageError } from "../../cli/command.ts";
-import type { Lookups } from "../../cli/service-references.ts";
+import type { Lookups } from "../../cli/service/service-references.ts";
 import { jobLabel } from "../../machines/jobs/labels.ts";
 import { newService } from "../../machines/service-update.ts";
 import {

@@ -1,6 +1,6 @@
 import test from "ava";
-import { createFlags, type CreateValues } from "../../cli/service-flags.ts";
-import { changedSpec, newSpec } from "../../cli/service-spec.ts";
+import { createFlags, type CreateValues } from "../../cli/service/service-flags.ts";
+import { changedSpec, newSpec } from "../../cli/service/service-spec.ts";
 import { convergence } from "../../cli/convergence.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { UsageError } from "../../cli/command.ts";

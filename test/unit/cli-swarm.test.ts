@@ -5,7 +5,7 @@ import { join } from "node:path";
 import test from "ava";
 import { UsageError } from "../../cli/command.ts";
 import { rotationLines, rotationProgress } from "../../cli/root-rotation.ts";
-import { parseExternalCa, withCaSettings, withSettings } from "../../cli/swarm-settings.ts";
+import { parseExternalCa, withCaSettings, withSettings } from "../../cli/swarm/swarm-settings.ts";
 import { clusterObject } from "../../edges/engine-api/objects/cluster.ts";
 import {
   CAConfig,

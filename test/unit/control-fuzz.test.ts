@@ -2,7 +2,7 @@
 // fault it is; no handler breaks, and what was stored can be read again.
 import test from "ava";
 import fc from "fast-check";
-import { bootstrapCluster } from "../../actors/bootstrap.ts";
+import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
   Annotations,

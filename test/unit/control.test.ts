@@ -1,5 +1,5 @@
 import test from "ava";
-import { bootstrapCluster } from "../../actors/bootstrap.ts";
+import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import {
   Annotations,
   Certificate,

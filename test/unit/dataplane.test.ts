@@ -1,6 +1,6 @@
 // The actor of a dataplane driver over drivers that do as told: what they get first, what after a death, what they report.
 import test from "ava";
-import { DataplaneActor, type DataplaneOptions } from "../../actors/dataplane.ts";
+import { DataplaneActor, type DataplaneOptions } from "../../actors/agent/dataplane.ts";
 import type { Body } from "../../machines/dataplane/generation.ts";
 import {
   EndpointStatus,

@@ -1,8 +1,8 @@
 // Managers that become workers, and workers that are managers again.
 import test, { type ExecutionContext } from "ava";
 import { initialTransition } from "xstate";
-import { startDemotions } from "../../actors/demotions.ts";
-import { startMembership } from "../../actors/membership.ts";
+import { startDemotions } from "../../actors/manager/demotions.ts";
+import { startMembership } from "../../actors/manager/membership.ts";
 import { demotionMachine, demotionTimes } from "../../machines/demotion.ts";
 import { processLabel } from "../../machines/manager-role.ts";
 import { explainCertificate } from "../../machines/explain-certificate.ts";

@@ -1,6 +1,6 @@
 // The Dispatcher service as a node sees it, over a real replica and a ledger that the test can take away.
 import test, { type ExecutionContext } from "ava";
-import { createDispatcher, type DispatcherOptions } from "../../actors/dispatcher.ts";
+import { createDispatcher, type DispatcherOptions } from "../../actors/dispatcher/dispatcher.ts";
 import { massDown } from "../../machines/dispatcher.ts";
 import { sessionTimes } from "../../machines/session.ts";
 import {

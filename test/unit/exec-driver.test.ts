@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync, existsSync } from "no
 import { tmpdir, hostname, userInfo } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import type { DriverTask, TaskDriver } from "../../actors/agent-ports.ts";
+import type { DriverTask, TaskDriver } from "../../actors/agent/agent-ports.ts";
 import { ExecDriver } from "../../drivers/exec/driver.ts";
 import { membersOf, parseStat } from "../../drivers/exec/process.ts";
 import { Any, Duration, ExecSpec } from "../../proto/gen/messages.ts";

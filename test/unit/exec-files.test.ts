@@ -14,7 +14,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import type { Content, DriverTask } from "../../actors/agent-ports.ts";
+import type { Content, DriverTask } from "../../actors/agent/agent-ports.ts";
 import { filesOf } from "../../drivers/exec/contents.ts";
 import { ExecDriver } from "../../drivers/exec/driver.ts";
 import { taskContext } from "../../drivers/exec/template-context.ts";

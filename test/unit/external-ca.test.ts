@@ -1,7 +1,7 @@
 // Roots whose keys only an external CA has.
 import test from "ava";
-import { startCertificateSigner } from "../../actors/certificate-signer.ts";
-import { startRootRotation } from "../../actors/root-rotation.ts";
+import { startCertificateSigner } from "../../actors/certificates/certificate-signer.ts";
+import { startRootRotation } from "../../actors/certificates/root-rotation.ts";
 import {
   Certificate,
   IssuanceStatus,

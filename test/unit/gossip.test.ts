@@ -1,5 +1,5 @@
 import test, { type ExecutionContext } from "ava";
-import { createDispatcher } from "../../actors/dispatcher.ts";
+import { createDispatcher } from "../../actors/dispatcher/dispatcher.ts";
 import { bySeniority, eldest, gossipLimits, introducingManagerWeight, seedsFor } from "../../machines/gossip.ts";
 import { managerWeight } from "../../machines/session-message.ts";
 import {

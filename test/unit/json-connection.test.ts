@@ -1,13 +1,13 @@
 import test from "ava";
 import fc from "fast-check";
-import { startJsonApi } from "../../actors/json-api.ts";
+import { startJsonApi } from "../../actors/json/json-api.ts";
 import { Connection, type Wire } from "../../edges/juju/connection.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import type { Facade } from "../../edges/juju/facade.ts";
 import { pinger } from "../../edges/juju/facades/pinger.ts";
 import { loginNameOf } from "../../edges/juju/login-name.ts";
 import { outstandingMax, unsentBytesFatal, unsentBytesMax } from "../../edges/juju/wire/limits.ts";
-import { createUsers } from "../../actors/users.ts";
+import { createUsers } from "../../actors/json/users.ts";
 import { anonymousMs, handshakeMs, pingMs, pongMs, writeMs } from "../../machines/json-connection.ts";
 import { AddUserRequest, UserRole } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";

@@ -1,10 +1,10 @@
 // The keys of managers: the lock of their key files, how they come by data keys, and when a new one is written under.
 import test, { type ExecutionContext } from "ava";
-import { bootstrapCluster } from "../../actors/bootstrap.ts";
-import { createCa } from "../../actors/ca.ts";
-import { createDataKeys, startKeyFetch, startKeyRotation, type DataKeyParts } from "../../actors/data-keys.ts";
-import { keyWarnings } from "../../actors/key-warnings.ts";
-import { startManagerLock } from "../../actors/manager-lock.ts";
+import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
+import { createCa } from "../../actors/certificates/ca.ts";
+import { createDataKeys, startKeyFetch, startKeyRotation, type DataKeyParts } from "../../actors/keys/data-keys.ts";
+import { keyWarnings } from "../../actors/keys/key-warnings.ts";
+import { startManagerLock } from "../../actors/keys/manager-lock.ts";
 import { keyStep, type KeySituation } from "../../machines/data-key.ts";
 import { formatUnlockKey, parseUnlockKey, unlockKeyBytes, unlockKeyOf } from "../../machines/unlock-key.ts";
 import {

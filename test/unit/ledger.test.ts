@@ -1,7 +1,7 @@
 // The ledger: its chart, and what its proposers are told when the log's answers get lost, come late or say no.
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
-import { startLeadership } from "../../actors/leadership.ts";
+import { startLeadership } from "../../actors/ledger/leadership.ts";
 import { ledgerMachine, type LedgerEvent } from "../../machines/ledger.ts";
 import { LogRecord, ProposeReply, ProposeRequest, Transaction } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";

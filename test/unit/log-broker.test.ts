@@ -1,7 +1,7 @@
 // What a worker needs of the LogBroker, and what the Health service says.
 import test from "ava";
-import { createHealth } from "../../actors/health.ts";
-import { createLogBroker } from "../../actors/log-broker.ts";
+import { createHealth } from "../../actors/manager/health.ts";
+import { createLogBroker } from "../../actors/logs/log-broker.ts";
 import { checkPublish } from "../../machines/log-publish.ts";
 import {
   HealthCheckRequest,

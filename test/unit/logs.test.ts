@@ -1,7 +1,7 @@
 // Subscriptions to task output across managers: who is asked, how output travels, and what a slow follower does.
 import test, { type ExecutionContext } from "ava";
-import { createLogBroker, stalledStreamsMax, type LogBroker } from "../../actors/log-broker.ts";
-import { followerBytesMax, followerStalledMsMax, noticeAttribute } from "../../actors/log-home.ts";
+import { createLogBroker, stalledStreamsMax, type LogBroker } from "../../actors/logs/log-broker.ts";
+import { followerBytesMax, followerStalledMsMax, noticeAttribute } from "../../actors/logs/log-home.ts";
 import {
   ListenSubscriptionsRequest,
   LogContext,

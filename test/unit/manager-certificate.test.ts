@@ -1,7 +1,7 @@
 // A manager's own certificate while roots are replaced.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
-import { startManagerCertificate } from "../../actors/manager-certificate.ts";
+import { startManagerCertificate } from "../../actors/certificates/manager-certificate.ts";
 import { managerCertificateMachine, managerCertificateTimes } from "../../machines/manager-certificate.ts";
 import {
   Certificate,

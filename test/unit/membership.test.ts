@@ -1,6 +1,6 @@
 // A manager's own membership: its beats, its record, and whether its replica agrees with the others'.
 import test, { type ExecutionContext } from "ava";
-import { startMembership } from "../../actors/membership.ts";
+import { startMembership } from "../../actors/manager/membership.ts";
 import { Manager, ManagerBeat, Node, NodeRole, NodeSpec } from "../../proto/gen/messages.ts";
 import { managerBeat } from "../../runtime/subjects.ts";
 import { testBus } from "../support/bus.ts";

@@ -1,7 +1,7 @@
 // What a cluster is founded with for its networks.
 import test from "ava";
-import { bootstrapCluster } from "../../actors/bootstrap.ts";
-import { startKeyManager } from "../../actors/key-manager.ts";
+import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
+import { startKeyManager } from "../../actors/keys/key-manager.ts";
 import { areKeysWhole, keyringSize, keySubsystems, withRotatedKeys } from "../../machines/key-rotation.ts";
 import { networkDefaults, networkDefaultsProblem } from "../../machines/network-defaults.ts";
 import { isPredefined } from "../../machines/new-networks.ts";

@@ -1,5 +1,5 @@
 import test from "ava";
-import { driveDataplane } from "../../actors/node-dataplane.ts";
+import { driveDataplane } from "../../actors/agent/node-dataplane.ts";
 import { calculateNode, clusterFacts } from "../../machines/policy/calculate.ts";
 import { deltasOf, endpointOfKey } from "../../machines/policy/felix.ts";
 import { difference, emptyState, wholeState } from "../../machines/policy/node-state.ts";

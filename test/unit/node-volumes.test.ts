@@ -1,8 +1,8 @@
 // Cluster volumes on a node, against a storage plugin in memory.
 import test, { type ExecutionContext } from "ava";
-import { TaskActor, type TaskOptions } from "../../actors/agent-task.ts";
-import { NodeVolumes } from "../../actors/node-volumes.ts";
-import type { AgentPorts } from "../../actors/agent-ports.ts";
+import { TaskActor, type TaskOptions } from "../../actors/agent/agent-task.ts";
+import { NodeVolumes } from "../../actors/agent/node-volumes.ts";
+import type { AgentPorts } from "../../actors/agent/agent-ports.ts";
 import { csiInfoOf } from "../../machines/csi/node-requests.ts";
 import {
   CsiControllerPublishVolumeRequest,

@@ -1,6 +1,6 @@
 import test from "ava";
 import fc from "fast-check";
-import { causesOf, headerBytesMax, transactionRecord } from "../../actors/ledger-record.ts";
+import { causesOf, headerBytesMax, transactionRecord } from "../../actors/ledger/ledger-record.ts";
 import { callerOf, writingAs } from "../../actors/origin.ts";
 import { callerText, parseCaller } from "../../edges/grpc/calling-process.ts";
 import { assemble } from "../../machines/batch.ts";

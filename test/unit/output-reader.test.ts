@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import fc from "fast-check";
-import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent-ports.ts";
+import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/agent-ports.ts";
 import { OutputMarks } from "../../drivers/exec/output-marks.ts";
 import { OutputFiles } from "../../drivers/exec/output-reader.ts";
 import { beginMarks, rotate } from "../../drivers/exec/output.ts";

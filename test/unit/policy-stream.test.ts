@@ -1,6 +1,6 @@
 import test from "ava";
 import { createPolicy } from "../../actors/policy.ts";
-import { PolicyFollower, type NodeDataplane } from "../../actors/policy-follower.ts";
+import { PolicyFollower, type NodeDataplane } from "../../actors/agent/policy-follower.ts";
 import { applyUpdate, emptyState, type NodeState } from "../../machines/policy/node-state.ts";
 import { joined, piecesOf } from "../../machines/policy/pieces.ts";
 import {

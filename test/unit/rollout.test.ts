@@ -1,6 +1,6 @@
 // Rollouts from an update to their end, with every actor of the orchestration, a real replica and nodes that behave.
 import test from "ava";
-import { controlRollout } from "../../actors/rollout-control.ts";
+import { controlRollout } from "../../actors/orchestration/rollout-control.ts";
 import { deadlineLabel, progressDeadlineLabel } from "../../machines/rollout/settings.ts";
 import { rolledBackService, updatedService } from "../../machines/service-update.ts";
 import {

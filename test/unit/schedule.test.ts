@@ -1,6 +1,6 @@
 // Jobs that run on a schedule: expressions and clock changes, what is due, and runs that are started exactly once.
 import test from "ava";
-import { startOrchestration } from "../../actors/orchestration.ts";
+import { startOrchestration } from "../../actors/orchestration/orchestration.ts";
 import { readCron } from "../../machines/jobs/cron.ts";
 import { jobLabel } from "../../machines/jobs/labels.ts";
 import { isoOf, readScheduleStatus, runId, runName, scheduleOf } from "../../machines/jobs/runs.ts";

@@ -1,6 +1,6 @@
 import test, { type ExecutionContext } from "ava";
 import { initialTransition, transition, type EventFromLogic } from "xstate";
-import { startScheduler, type Scheduler } from "../../actors/scheduler.ts";
+import { startScheduler, type Scheduler } from "../../actors/orchestration/scheduler.ts";
 import { schedulerMachine } from "../../machines/scheduler.ts";
 import {
   Annotations,

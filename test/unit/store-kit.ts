@@ -1,6 +1,6 @@
 /** What tests of the store share: objects, records one after the other, and managers in a simulated world. */
 import type { Environment } from "../../actors/environment.ts";
-import { startLeadership, type Leadership, type LeadershipParts } from "../../actors/leadership.ts";
+import { startLeadership, type Leadership, type LeadershipParts } from "../../actors/ledger/leadership.ts";
 import {
   Annotations,
   Change,

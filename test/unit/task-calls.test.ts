@@ -1,6 +1,6 @@
 // What is asked of a running task: from one manager over another to the node's agent, its driver, and back.
 import test from "ava";
-import { AgentCalls, type CallTarget } from "../../actors/agent-calls.ts";
+import { AgentCalls, type CallTarget } from "../../actors/agent/agent-calls.ts";
 import { createTaskCalls, type TaskCalls } from "../../actors/task-calls.ts";
 import { taskCallMachine, taskCallTimes } from "../../machines/task-call.ts";
 import {

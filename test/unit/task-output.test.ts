@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
-import type { DriverTask, OutputRequest } from "../../actors/agent-ports.ts";
+import type { DriverTask, OutputRequest } from "../../actors/agent/agent-ports.ts";
 import { OutputClient } from "../../drivers/output/client.ts";
 import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
 import { DriverSpec, FileTarget, SecretReference } from "../../proto/gen/messages.ts";

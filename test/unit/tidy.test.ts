@@ -35,7 +35,7 @@ const mayImport: Record<string, readonly string[]> = {
   "runtime/": ["runtime/", "proto/"],
   "actors/": ["actors/", "machines/", "proto/", "runtime/"],
   "edges/": ["edges/", "proto/", "runtime/"],
-  "drivers/": ["drivers/", "edges/plugin", "edges/dataplane", "proto/", "runtime/", "actors/agent-ports.ts"],
+  "drivers/": ["drivers/", "edges/plugin", "edges/dataplane", "proto/", "runtime/", "actors/agent/agent-ports.ts"],
 };
 
 /** Packages that only one place may know. */

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import { startAgentLogins } from "../../actors/agent-logins.ts";
-import { createUsers, setPassword } from "../../actors/users.ts";
+import { startAgentLogins } from "../../actors/json/agent-logins.ts";
+import { createUsers, setPassword } from "../../actors/json/users.ts";
 import {
   AddUserRequest,
   GrantUserRequest,

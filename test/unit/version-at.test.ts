@@ -1,6 +1,6 @@
 import test from "ava";
 import fc from "fast-check";
-import { findVersion } from "../../actors/version-at.ts";
+import { findVersion } from "../../actors/history/version-at.ts";
 import { Task, Timestamp, type FindVersionResponse } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { testManager } from "../support/manager.ts";

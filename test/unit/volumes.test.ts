@@ -1,6 +1,6 @@
 // The leader's care for cluster volumes, against a storage plugin in memory.
 import test, { type ExecutionContext } from "ava";
-import { startVolumes } from "../../actors/volumes.ts";
+import { startVolumes } from "../../actors/volumes/volumes.ts";
 import {
   Secret,
   SecretSpec,

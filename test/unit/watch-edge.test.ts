@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { createWatch, watchBufferBytesMax } from "../../actors/watch.ts";
+import { createWatch, watchBufferBytesMax } from "../../actors/watch/watch.ts";
 import { connectUnix } from "../../edges/grpc/client.ts";
 import { frame, framedOnce } from "../../edges/grpc/framing.ts";
 import { createGrpcServer } from "../../edges/grpc/server.ts";

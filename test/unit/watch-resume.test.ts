@@ -4,7 +4,7 @@
  */
 import test from "ava";
 import fc from "fast-check";
-import { createWatch, type Watch } from "../../actors/watch.ts";
+import { createWatch, type Watch } from "../../actors/watch/watch.ts";
 import {
   SelectBy,
   Task,

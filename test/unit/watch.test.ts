@@ -1,7 +1,12 @@
 import test from "ava";
-import { createWatch, watchBufferBytesMax, watchersBufferBytesMax, type WatchOptions } from "../../actors/watch.ts";
-import { Fanout } from "../../actors/watch-fanout.ts";
-import { RecentCommits } from "../../actors/watch-recent.ts";
+import {
+  createWatch,
+  watchBufferBytesMax,
+  watchersBufferBytesMax,
+  type WatchOptions,
+} from "../../actors/watch/watch.ts";
+import { Fanout } from "../../actors/watch/watch-fanout.ts";
+import { RecentCommits } from "../../actors/watch/watch-recent.ts";
 import { watchEntriesMax, watchFilter } from "../../machines/watch-filter.ts";
 import { watchTimes } from "../../machines/watch.ts";
 import {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
-import { DataplaneActor } from "../../../actors/dataplane.ts";
+import { DataplaneActor } from "../../../actors/agent/dataplane.ts";
 import { dataplaneLauncher } from "../../../edges/dataplane/driver-process.ts";
 import { ToDataplane } from "../../../proto/gen/felix.ts";
 import { Host } from "../../../runtime/host.ts";

@@ -1,8 +1,8 @@
 // The actors of a driver plugin and of a task over a real process: it is killed, comes back, and its task is found again.
 import { join } from "node:path";
 import test from "ava";
-import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../../actors/driver-plugin.ts";
-import { DriverTaskActor, driverTaskRecord } from "../../../actors/driver-task.ts";
+import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../../actors/agent/driver-plugin.ts";
+import { DriverTaskActor, driverTaskRecord } from "../../../actors/agent/driver-task.ts";
 import type { DriverPluginNews } from "../../../machines/driver-plugin.ts";
 import type { DriverTaskNews } from "../../../machines/driver-task.ts";
 import { NomadDriverConfig } from "../../../proto/gen/nomad.ts";

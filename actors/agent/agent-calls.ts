@@ -1,0 +1,246 @@
+/**
+ * What is asked of the node's running tasks, passed to their drivers: a command in a task, a signal, its use of the node. A
+ * stream of answers for each call; bytes go past the statecharts.
+ *
+ * AC1: nothing is taken from a driver that the manager has not the room to take.
+ * AC2: a command ends with its call: when the session is lost, or nobody waits for it any more, it is killed by its driver,
+ *      whose stream is cancelled.
+ */
+import {
+  ExecTaskStreamingIOOperation,
+  ExecTaskStreamingRequest,
+  ExecTaskStreamingRequest_Setup,
+  ExecTaskStreamingRequest_TerminalSize,
+  TaskStats,
+  type ExecTaskStreamingResponse,
+} from "../../proto/gen/nomad.ts";
+import {
+  TaskAnswer,
+  TaskCallEnd,
+  TaskCallsService,
+  type TaskAnswerResponse,
+  type TaskCallRequest,
+  type TaskExec,
+  type TaskInput,
+  type TaskQuestion,
+  type TaskTerminalSize,
+} from "../../proto/gen/messages.ts";
+import type { DriverClient } from "../../runtime/plugins.ts";
+import type { Clock, Telemetry } from "../../runtime/ports.ts";
+import {
+  RpcError,
+  Status,
+  type DuplexCall,
+  type ReceivingCall,
+  type RpcChannel,
+  type SendingCall,
+} from "../../runtime/rpc.ts";
+import { sentence } from "../sentence.ts";
+
+/** What may wait to be sent for one call, in bytes, before its driver is asked to wait; and until it may go on. AC1 */
+const sendBytesMax = 128 * 1024;
+/** Between two looks whether the manager has taken what waits, in milliseconds. */
+const roomLookMs = 5;
+/** Commands and streams of samples on one node at a time. */
+const callsMax = 200;
+
+/** Where a running task's driver is asked. */
+export interface CallableTask {
+  readonly client: DriverClient;
+  /** As its driver knows it. */
+  readonly driverTaskId: string;
+}
+
+/** `reason`: why nothing can be asked of it. */
+export type CallTarget = CallableTask | { readonly reason: string };
+
+export interface AgentCallsPorts {
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+}
+
+export class AgentCalls {
+  readonly #ports: AgentCallsPorts;
+  readonly #target: (taskId: string) => CallTarget;
+  readonly #calls = new Map<string, Call>();
+
+  constructor(ports: AgentCallsPorts, target: (taskId: string) => CallTarget) {
+    this.#ports = ports;
+    this.#target = target;
+  }
+
+  /** A message of the manager's stream of questions. */
+  hear(channel: RpcChannel, { callId, cancel, input, request }: TaskQuestion): void {
+    const known = this.#calls.get(callId);
+    if (cancel) known?.cancel();
+    else if (input !== null) known?.input(input);
+    else if (request !== null && known === undefined) this.#begin(channel, callId, request);
+  }
+
+  /** The session is over, and every call with it. AC2 */
+  detach(): void {
+    for (const call of this.#calls.values()) call.cancel();
+  }
+
+  #begin(channel: RpcChannel, callId: string, request: TaskCallRequest): void {
+    const call = new Call(this.#ports, channel.clientStream(TaskCallsService.methods.Answer), callId, () =>
+      this.#calls.delete(callId),
+    );
+    if (this.#calls.size >= callsMax) {
+      call.end(Status.RESOURCE_EXHAUSTED, `the node serves ${callsMax} calls of tasks already`);
+      return;
+    }
+    this.#calls.set(callId, call);
+    const target = this.#target(request.taskId);
+    if ("reason" in target) call.end(Status.FAILED_PRECONDITION, target.reason);
+    else call.begin(target, request);
+  }
+}
+
+/** What a driver is doing for a call. */
+type Work =
+  | { readonly kind: "exec"; readonly stream: DuplexCall<ExecTaskStreamingRequest> }
+  | { readonly kind: "stats"; readonly stream: ReceivingCall }
+  | { readonly kind: "none" };
+
+class Call {
+  readonly #ports: AgentCallsPorts;
+  readonly #answers: SendingCall<TaskAnswer, TaskAnswerResponse>;
+  readonly #id: string;
+  readonly #onEnd: () => void;
+  #work: Work = { kind: "none" };
+  #number = 0;
+  #isOver = false;
+  #isPaused = false;
+  #exit: { readonly exitCode: number; readonly signal: number } | null = null;
+
+  constructor(
+    ports: AgentCallsPorts,
+    answers: SendingCall<TaskAnswer, TaskAnswerResponse>,
+    id: string,
+    onEnd: () => void,
+  ) {
+    this.#ports = ports;
+    this.#answers = answers;
+    this.#id = id;
+    this.#onEnd = onEnd;
+  }
+
+  begin(target: CallableTask, { exec, signal, stats }: TaskCallRequest): void {
+    if (exec !== null) this.#exec(target, exec);
+    else if (stats !== null) this.#stats(target, stats.intervalMs);
+    else if (signal !== null) {
+      target.client.signalTask(target.driverTaskId, signal.name).then(
+        () => this.end(Status.OK, ""),
+        (error: unknown) => this.#fail(error),
+      );
+    } else this.end(Status.UNIMPLEMENTED, "this agent does not know what is asked of the task");
+  }
+
+  input({ close, data, number, size }: TaskInput): void {
+    if (this.#isOver || this.#work.kind !== "exec") return;
+    const { stream } = this.#work;
+    if (size !== null) stream.write(ExecTaskStreamingRequest.create({ ttySize: sizeOf(size) }));
+    if (data.length > 0)
+      stream.write(ExecTaskStreamingRequest.create({ stdin: ExecTaskStreamingIOOperation.create({ data }) }));
+    if (close)
+      stream.write(ExecTaskStreamingRequest.create({ stdin: ExecTaskStreamingIOOperation.create({ close: true }) }));
+    void this.#taken(stream, number);
+  }
+
+  /** Nobody waits for it. AC2 */
+  cancel(): void {
+    if (!this.#over()) return;
+    this.#answers.cancel();
+  }
+
+  end(status: Status, message: string): void {
+    if (this.#isOver) return;
+    const { exitCode = 0, signal = 0 } = this.#exit ?? {};
+    this.#answer({ end: TaskCallEnd.create({ status, message, exitCode, signal }) });
+    this.#over();
+    this.#answers.finish().catch((error: unknown) => {
+      this.#ports.telemetry.log.debug({ error: sentence(error), call: this.#id }, "nobody waited for a call's end");
+    });
+  }
+
+  #fail(error: unknown): void {
+    // What a driver has no words for is told with its own.
+    const status = error instanceof RpcError && error.code !== Status.OK ? error.code : Status.UNKNOWN;
+    this.end(status, `the task's driver: ${error instanceof Error ? error.message : String(error)}`);
+  }
+
+  #exec({ client, driverTaskId }: CallableTask, { command, size, tty }: TaskExec): void {
+    const stream = client.execTaskStreaming({
+      onMessage: (message) => this.#output(message),
+      onEnd: (error) => {
+        if (this.#exit !== null) this.end(Status.OK, "");
+        else if (error !== null) this.#fail(error);
+        else this.end(Status.UNKNOWN, "the task's driver does not say how the command ended");
+      },
+    });
+    this.#work = { kind: "exec", stream };
+    const setup = ExecTaskStreamingRequest_Setup.create({ taskId: driverTaskId, command, tty });
+    stream.write(ExecTaskStreamingRequest.create({ setup }));
+    if (size !== null) stream.write(ExecTaskStreamingRequest.create({ ttySize: sizeOf(size) }));
+  }
+
+  #output({ exited, result, stderr, stdout }: ExecTaskStreamingResponse): void {
+    if (stdout !== null && stdout.data.length > 0) this.#answer({ stdout: stdout.data });
+    if (stderr !== null && stderr.data.length > 0) this.#answer({ stderr: stderr.data });
+    // Its stream ends behind it.
+    if (exited) this.#exit = { exitCode: result?.exitCode ?? -1, signal: result?.signal ?? 0 };
+  }
+
+  #stats({ client, driverTaskId }: CallableTask, intervalMs: number): void {
+    const stream = client.taskStats(driverTaskId, intervalMs, {
+      onMessage: (stats) => this.#answer({ stats: TaskStats.encode(stats) }),
+      onEnd: (error) => {
+        if (error === null) this.end(Status.OK, "");
+        else this.#fail(error);
+      },
+    });
+    this.#work = { kind: "stats", stream };
+  }
+
+  #answer(answer: Partial<TaskAnswer>): void {
+    if (this.#isOver) return;
+    this.#number += 1;
+    this.#answers.write(TaskAnswer.create({ callId: this.#id, number: this.#number, ...answer }));
+    if (this.#answers.bufferedBytes() > sendBytesMax && !this.#isPaused) void this.#pause();
+  }
+
+  /** AC1 */
+  async #pause(): Promise<void> {
+    if (this.#work.kind === "none") return;
+    const { stream } = this.#work;
+    this.#isPaused = true;
+    stream.pause();
+    while (!this.#isOver && this.#answers.bufferedBytes() > sendBytesMax) await this.#moment();
+    this.#isPaused = false;
+    if (!this.#isOver) stream.resume();
+  }
+
+  /** Told once the driver has the input, so that no more than one waits. */
+  async #taken(stream: DuplexCall<ExecTaskStreamingRequest>, taken: number): Promise<void> {
+    while (!this.#isOver && stream.bufferedBytes() > 0) await this.#moment();
+    this.#answer({ taken });
+  }
+
+  #moment(): Promise<void> {
+    return new Promise((resolve) => this.#ports.clock.setTimeout(resolve, roomLookMs));
+  }
+
+  /** False when it was over already. */
+  #over(): boolean {
+    if (this.#isOver) return false;
+    this.#isOver = true;
+    if (this.#work.kind !== "none") this.#work.stream.cancel();
+    this.#onEnd();
+    return true;
+  }
+}
+
+function sizeOf({ height, width }: TaskTerminalSize): ExecTaskStreamingRequest_TerminalSize {
+  return ExecTaskStreamingRequest_TerminalSize.create({ height, width });
+}

@@ -1,0 +1,216 @@
+/**
+ * What a node runs tasks with: the drivers that are built in, and one for each of its plugins. Keeps the plugins running, and
+ * tells what the node's description has to say of them.
+ *
+ * AD1: a plugin whose name an earlier life of the agent knew is there for its tasks before it has spoken again, so none of
+ *      them counts as lost because its driver starts slowly, or not at all.
+ * AD2: the description changes when a driver comes, goes, or changes its health; its other attributes ride along.
+ */
+import type { DriverPluginNews } from "../../machines/driver-plugin.ts";
+import { driverLabels } from "../../machines/driver-labels.ts";
+import { isDriverSpec } from "../../machines/driver-spec.ts";
+import type { Task } from "../../proto/gen/messages.ts";
+import { Spec, type Attribute, type FingerprintResponse } from "../../proto/gen/nomad.ts";
+import type { AgentPlugins, AgentPorts, DriverBinary, TaskDriver } from "./agent-ports.ts";
+import { DriverPluginActor, knownPlugin } from "./driver-plugin.ts";
+import { driverPorts, PluginDriver } from "./plugin-driver.ts";
+import { sentence } from "../sentence.ts";
+
+/** Prefix of the records of the plugins' names; that of the binary follows. */
+const kindRecords = "driver-kind.";
+/** How long the node's first session waits for the first word of its drivers: a Node plugin needs half a second. */
+const firstWordMsMax = 2_000;
+/** A driver that goes and comes again at once is one change: each costs the node a session. */
+const changeMs = 300;
+
+interface Hosted {
+  readonly binary: DriverBinary;
+  readonly plugin: DriverPluginActor;
+  news: DriverPluginNews | null;
+  fingerprint: FingerprintResponse | null;
+  /** It has said how it is, or has failed, at least once. */
+  readonly spoke: PromiseWithResolvers<void>;
+}
+
+/** What the node's description says. */
+export interface DriverFacts {
+  /** Kinds of tasks that can be started here now. */
+  readonly kinds: readonly string[];
+  /** For the engine's labels. */
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+export class AgentDrivers {
+  readonly #ports: AgentPorts;
+  readonly #builtIn: ReadonlyMap<string, TaskDriver>;
+  readonly #hosted: Hosted[] = [];
+  readonly #byKind = new Map<string, { readonly driver: PluginDriver; readonly hosted: Hosted }>();
+  readonly #onChange: () => void;
+  #told = "";
+  #isClosed = false;
+  #isChanging = false;
+
+  /** `onChange`: what `facts` says of the drivers' health has changed. */
+  constructor(ports: AgentPorts, builtIn: readonly TaskDriver[], onChange: () => void) {
+    this.#ports = ports;
+    this.#builtIn = new Map(builtIn.map((driver) => [driver.kind, driver]));
+    this.#onChange = onChange;
+  }
+
+  /** Starts the plugins, or finds them again. */
+  async load(): Promise<void> {
+    const { plugins } = this.#ports;
+    for (const binary of plugins?.binaries ?? []) {
+      if (this.#isClosed) return;
+      await this.#host(plugins as AgentPlugins, binary);
+    }
+  }
+
+  /** Resolves when every plugin has said how it is, or has failed, but in bounded time. */
+  async firstWord(): Promise<void> {
+    if (this.#hosted.length === 0) return;
+    const { clock } = this.#ports;
+    const late = Promise.withResolvers<void>();
+    const timer = clock.setTimeout(() => late.resolve(), firstWordMsMax);
+    await Promise.race([this.settled(), late.promise]);
+    clock.clearTimeout(timer);
+    this.#told = this.#signature();
+  }
+
+  /** Resolves when every plugin has said how it is, or has failed, at least once. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#hosted.map(({ spoke }) => spoke.promise));
+  }
+
+  /** Null: nobody here runs such tasks, as far as is known. */
+  of({ spec }: Task): TaskDriver | null {
+    const generic = spec?.generic ?? null;
+    if (generic === null) return null;
+    if (isDriverSpec(generic.payload?.type_url ?? "")) return this.#byKind.get(generic.kind)?.driver ?? null;
+    return this.#builtIn.get(generic.kind) ?? null;
+  }
+
+  /** The driver that was made for a plugin; null for another task's. */
+  pluginOf(task: Task): PluginDriver | null {
+    const driver = this.of(task);
+    return driver instanceof PluginDriver ? driver : null;
+  }
+
+  /** All that are known, for people. */
+  kinds(): readonly string[] {
+    return [...new Set([...this.#builtIn.keys(), ...this.#byKind.keys()])];
+  }
+
+  facts(): DriverFacts {
+    const kinds = new Set(this.#builtIn.keys());
+    const labels: Record<string, string> = {};
+    for (const [kind, { hosted }] of this.#byKind) {
+      const { fingerprint, news, plugin } = hosted;
+      if (plugin.isHealthy) kinds.add(kind);
+      const schema = plugin.description?.taskSchema ?? null;
+      Object.assign(
+        labels,
+        driverLabels(kind, {
+          health: news?.state ?? "starting",
+          reason: news?.reason ?? "",
+          version: plugin.description?.version ?? "",
+          attributes: Object.entries(fingerprint?.attributes ?? {}).map(([name, value]) => [name, textOf(value)]),
+          schema: schema === null ? null : Spec.encode(schema),
+        }),
+      );
+    }
+    return { kinds: [...kinds].sort(), labels };
+  }
+
+  /** Ends the watching, and the plugins; their tasks go on. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    for (const driver of this.#builtIn.values()) driver.close();
+    for (const { driver } of this.#byKind.values()) driver.close();
+    await Promise.all(this.#hosted.map(({ plugin }) => plugin.end()));
+    this.#ports.plugins?.homes.close();
+  }
+
+  async #host(plugins: AgentPlugins, binary: DriverBinary): Promise<void> {
+    const ports = driverPorts(this.#ports, plugins);
+    const { name } = binary.binary;
+    const known = await knownPlugin(ports.disk, name);
+    const kind = await ports.disk.load(kindRecords + name);
+    if (this.#isClosed) return;
+    const plugin = new DriverPluginActor(
+      ports,
+      {
+        binary: binary.binary,
+        config: binary.config,
+        agent: plugins.agent,
+        // Once it has been made, and has taken the state that it tells of.
+        onNews: (news) => ports.clock.soon(() => this.#heard(hosted, news)),
+        onFingerprint: (fingerprint) => {
+          hosted.fingerprint = fingerprint;
+        },
+        onTaskEvent: ({ message, taskId }) =>
+          ports.telemetry.log.info({ plugin: name, task: taskId, message }, "a driver says of a task"),
+      },
+      known,
+    );
+    const hosted: Hosted = { binary, plugin, news: null, fingerprint: null, spoke: Promise.withResolvers<void>() };
+    this.#hosted.push(hosted);
+    if (kind !== null) this.#register(new TextDecoder().decode(kind), hosted);
+  }
+
+  #register(kind: string, hosted: Hosted): void {
+    const { facts, plugins, telemetry } = this.#ports;
+    const other = this.#byKind.get(kind);
+    if (other !== undefined) {
+      if (other.hosted !== hosted)
+        telemetry.log.error(
+          { kind, plugin: hosted.plugin.name, other: other.hosted.plugin.name },
+          "two plugins have one name: the second gets no tasks",
+        );
+      return;
+    }
+    const all = plugins as AgentPlugins;
+    const options = { kind, plugin: hosted.plugin, plugins: all, facts };
+    this.#byKind.set(kind, { driver: new PluginDriver(driverPorts(this.#ports, all), options), hosted });
+  }
+
+  #heard(hosted: Hosted, news: DriverPluginNews): void {
+    if (this.#isClosed) return;
+    hosted.news = news;
+    const name = hosted.plugin.description?.name ?? null;
+    if (name !== null && !this.#byKind.has(name)) {
+      this.#register(name, hosted);
+      this.#ports.disk
+        .save(kindRecords + hosted.plugin.name, new TextEncoder().encode(name))
+        .catch((error: unknown) =>
+          this.#ports.telemetry.log.warn({ error: sentence(error), plugin: name }, "cannot record a plugin's name"),
+        );
+    }
+    if (news.state !== "starting" && news.state !== "awaiting") hosted.spoke.resolve();
+    this.#changed();
+  }
+
+  /** AD2. After the actor has taken its new state. */
+  #changed(): void {
+    if (this.#isChanging) return;
+    this.#isChanging = true;
+    this.#ports.clock.setTimeout(() => {
+      this.#isChanging = false;
+      const now = this.#signature();
+      if (this.#isClosed || now === this.#told) return;
+      this.#told = now;
+      this.#onChange();
+    }, changeMs);
+  }
+
+  #signature(): string {
+    const states = [...this.#byKind].map(([kind, { hosted }]) => `${kind} ${hosted.plugin.isHealthy}`);
+    return states.sort().join("\n");
+  }
+}
+
+function textOf({ boolVal, floatVal, intVal, stringVal, unit }: Attribute): string {
+  const value = stringVal ?? boolVal ?? intVal ?? floatVal ?? "";
+  return unit === "" ? String(value) : `${value} ${unit}`;
+}

@@ -1,0 +1,214 @@
+/**
+ * What the node's tasks have written, for whoever subscribed: one PublishLogs stream for each subscription, fed by a reader
+ * for each task that it selects. Bytes: beside the statecharts.
+ *
+ * AL1: nothing is read that the manager has not the room to take: a stream holds `sendBytesMax` and one message more.
+ * AL2: a follower's subscription that comes again after the session was lost goes on where it stood, within `resumeMs`.
+ * AL3: a task is read once for a subscription, also when it is assigned while that is on.
+ */
+import { isSelected } from "../../machines/log-selection.ts";
+import { timeMs } from "../../machines/time.ts";
+import {
+  LogBrokerService,
+  LogContext,
+  LogMessage,
+  LogSelector,
+  LogStream,
+  LogSubscriptionOptions,
+  PublishLogsMessage,
+  Timestamp,
+  type PublishLogsResponse,
+  type SubscriptionMessage,
+} from "../../proto/gen/messages.ts";
+import type { RpcChannel, SendingCall } from "../../runtime/rpc.ts";
+import type { AgentPorts, OutputLine, OutputPosition, OutputReader, OutputRequest } from "./agent-ports.ts";
+
+/** What may wait to be sent, in bytes, for one subscription: twice a reader's helping. */
+const sendBytesMax = 128 * 1024;
+/** Between two looks whether the manager has taken what waits, in milliseconds. */
+const roomLookMs = 5;
+/** How long a follower's place is kept after its session was lost: longer than a session takes to be rebuilt. */
+const resumeMs = 60_000;
+/** After the manager's close what is there is still sent, but not for longer, in milliseconds. */
+const closingMs = 3_000;
+
+/** One task as far as its output goes. */
+export interface LogSource {
+  readonly taskId: string;
+  readonly serviceId: string;
+  /** Null when the task's driver has no output to show. */
+  read(request: Omit<OutputRequest, "isOver">): OutputReader | null;
+}
+
+interface Live {
+  readonly id: string;
+  readonly selector: LogSelector;
+  readonly options: LogSubscriptionOptions;
+  readonly stream: SendingCall<PublishLogsMessage, PublishLogsResponse>;
+  readonly readers: Map<string, OutputReader | null>;
+  readonly places: ReadonlyMap<string, OutputPosition>;
+  /** Readers under way. */
+  reading: number;
+  follow: boolean;
+  isClosing: boolean;
+  isOver: boolean;
+}
+
+interface Place {
+  readonly lostAt: number;
+  readonly positions: ReadonlyMap<string, OutputPosition>;
+}
+
+export class AgentLogs {
+  readonly #ports: Pick<AgentPorts, "clock" | "telemetry">;
+  readonly #node: { readonly nodeId: () => string; readonly sources: () => readonly LogSource[] };
+  readonly #live = new Map<string, Live>();
+  readonly #places = new Map<string, Place>();
+
+  constructor(
+    ports: Pick<AgentPorts, "clock" | "telemetry">,
+    node: { readonly nodeId: () => string; readonly sources: () => readonly LogSource[] },
+  ) {
+    this.#ports = ports;
+    this.#node = node;
+  }
+
+  /** A message of the manager's stream of subscriptions. */
+  hear(channel: RpcChannel, message: SubscriptionMessage): void {
+    const known = this.#live.get(message.id);
+    if (message.close) {
+      if (known !== undefined) this.#close(known);
+      return;
+    }
+    if (known?.isClosing === false) return;
+    // Asked anew before the end of what it was asked before.
+    if (known !== undefined) this.#end(known);
+    const options = message.options ?? LogSubscriptionOptions.create({});
+    const live: Live = {
+      id: message.id,
+      selector: message.selector ?? LogSelector.create({}),
+      options,
+      stream: channel.clientStream(LogBrokerService.methods.PublishLogs),
+      readers: new Map(),
+      places: this.#placesOf(message.id),
+      reading: 0,
+      follow: options.follow,
+      isClosing: false,
+      isOver: false,
+    };
+    this.#live.set(live.id, live);
+    for (const source of this.#node.sources()) this.#read(live, source);
+    this.#endIfDone(live);
+  }
+
+  /** A task that was assigned just now. AL3 */
+  add(source: LogSource): void {
+    for (const live of this.#live.values()) if (live.follow) this.#read(live, source);
+  }
+
+  /** The session is over, and every stream with it. AL2 */
+  detach(): void {
+    const { clock } = this.#ports;
+    const lostAt = clock.now();
+    for (const live of this.#live.values()) {
+      live.isOver = true;
+      const positions = new Map(live.places);
+      for (const [taskId, reader] of live.readers) {
+        if (reader === null) continue;
+        positions.set(taskId, reader.position());
+        reader.close();
+      }
+      if (live.follow) this.#places.set(live.id, { lostAt, positions });
+      live.stream.cancel();
+    }
+    this.#live.clear();
+  }
+
+  #placesOf(id: string): ReadonlyMap<string, OutputPosition> {
+    const now = this.#ports.clock.now();
+    for (const [each, { lostAt }] of this.#places) if (now - lostAt > resumeMs) this.#places.delete(each);
+    const place = this.#places.get(id);
+    this.#places.delete(id);
+    return place?.positions ?? new Map<string, OutputPosition>();
+  }
+
+  #read(live: Live, source: LogSource): void {
+    const { taskId, serviceId } = source;
+    const nodeId = this.#node.nodeId();
+    if (live.readers.has(taskId) || !isSelected(live.selector, { id: taskId, serviceId, nodeId })) return;
+    const { since, streams, tail } = live.options;
+    const reader = source.read({
+      stdout: streams.length === 0 || streams.includes(LogStream.LOG_STREAM_STDOUT),
+      stderr: streams.length === 0 || streams.includes(LogStream.LOG_STREAM_STDERR),
+      tail: tail < 0 ? -tail - 1 : null,
+      sinceMs: timeMs(since),
+      follow: live.follow,
+      from: live.places.get(taskId) ?? null,
+    });
+    live.readers.set(taskId, reader);
+    if (reader === null) return;
+    live.reading += 1;
+    const context = LogContext.create({ taskId, serviceId, nodeId });
+    this.#publish(live, reader, context)
+      .catch((error: unknown) =>
+        this.#ports.telemetry.log.warn({ error, task: taskId }, "a task's output cannot be read"),
+      )
+      .finally(() => {
+        reader.close();
+        live.reading -= 1;
+        this.#endIfDone(live);
+      });
+  }
+
+  async #publish(live: Live, reader: OutputReader, context: LogContext): Promise<void> {
+    const { clock } = this.#ports;
+    for (;;) {
+      const lines = await reader.next();
+      if (lines === null || live.isOver) return;
+      const messages = lines.map((line) => messageOf(line, context));
+      live.stream.write(PublishLogsMessage.create({ subscriptionId: live.id, messages }));
+      while (!live.isOver && live.stream.bufferedBytes() > sendBytesMax)
+        await new Promise<void>((resolve) => clock.setTimeout(resolve, roomLookMs));
+      if (live.isOver) return;
+    }
+  }
+
+  #close(live: Live): void {
+    live.follow = false;
+    live.isClosing = true;
+    for (const reader of live.readers.values()) reader?.stopFollowing();
+    this.#endIfDone(live);
+    if (live.isOver) return;
+    this.#ports.clock.setTimeout(() => this.#end(live), closingMs);
+  }
+
+  #endIfDone(live: Live): void {
+    if (!live.follow && live.reading === 0) this.#end(live);
+  }
+
+  #end(live: Live): void {
+    if (live.isOver) return;
+    live.isOver = true;
+    this.#live.delete(live.id);
+    for (const reader of live.readers.values()) reader?.close();
+    live.stream.write(PublishLogsMessage.create({ subscriptionId: live.id, close: true }));
+    live.stream
+      .finish()
+      .catch((error: unknown) =>
+        this.#ports.telemetry.log.debug({ error, subscription: live.id }, "the end of a log subscription was refused"),
+      );
+  }
+}
+
+const streamOf = { stdout: LogStream.LOG_STREAM_STDOUT, stderr: LogStream.LOG_STREAM_STDERR } as const;
+
+function messageOf({ atMs, data, stream }: OutputLine, context: LogContext): LogMessage {
+  const seconds = Math.floor(atMs / 1_000);
+  const nanos = Math.min(999_999_999, Math.round((atMs - seconds * 1_000) * 1e6));
+  return LogMessage.create({
+    context,
+    timestamp: Timestamp.create({ seconds, nanos }),
+    stream: streamOf[stream],
+    data,
+  });
+}

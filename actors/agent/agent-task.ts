@@ -1,0 +1,347 @@
+/** Hosts the task chart for one task: calls its driver, keeps its record, reports its states. */
+import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../../machines/agent-task.ts";
+import { isDriverSpec } from "../../machines/driver-spec.ts";
+import {
+  ContainerStatus,
+  Task,
+  TaskStatus,
+  Timestamp,
+  TaskState,
+  type Config,
+  type Secret,
+} from "../../proto/gen/messages.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
+import type { CallTarget } from "./agent-calls.ts";
+import type { AgentDrivers } from "./agent-drivers.ts";
+import type { LogSource } from "./agent-logs.ts";
+import type { AgentPorts, Content, DriverTask, TaskDriver, TaskVolume } from "./agent-ports.ts";
+import type { StatusReports } from "./agent-reports.ts";
+import { hosted, type Owner } from "../hosted.ts";
+import type { NodeVolumes } from "./node-volumes.ts";
+import { sentence } from "../sentence.ts";
+import { endSpan, startSpan } from "../tracing.ts";
+
+/** Prefix of the records of tasks; the id follows. */
+export const taskRecords = "task.";
+
+export interface TaskOptions {
+  readonly reports: StatusReports;
+  readonly drivers: AgentDrivers;
+  readonly nodeHostname: string;
+  /** What is assigned to this node now. */
+  readonly secrets: ReadonlyMap<string, Secret>;
+  readonly configs: ReadonlyMap<string, Config>;
+  readonly volumes: NodeVolumes;
+  /** Nothing of the task is left on this node. */
+  readonly onForgotten: (taskId: string) => void;
+}
+
+const machine = hosted(agentTaskMachine, [
+  "look",
+  "prepare",
+  "start",
+  "awaitExit",
+  "stop",
+  "giveUpStart",
+  "forget",
+  "report",
+]);
+
+export class TaskActor {
+  readonly #ports: AgentPorts;
+  readonly #options: TaskOptions;
+  readonly #task: Task;
+  readonly #actor: HostedActor<typeof agentTaskMachine>;
+  #status: TaskStatus;
+  #volumes: readonly TaskVolume[] = [];
+  /** The record's writes: one at a time, the newest status wins. */
+  #saving: Promise<void> | null = null;
+  #isDirty = false;
+  #isStopped = false;
+  #isForgotten = false;
+  /** Context of the start, where somebody records it: the reports that follow continue it. */
+  #traceparent = "";
+
+  /** `task` carries the newest status that is known: from the disk, else as it was assigned. */
+  constructor(ports: AgentPorts, options: TaskOptions, task: Task) {
+    this.#ports = ports;
+    this.#options = options;
+    this.#task = task;
+    this.#status = task.status ?? TaskStatus.create({ state: TaskState.ASSIGNED });
+    const wasGivenVolumes = this.#status.state > TaskState.PREPARING && this.#status.state <= TaskState.RUNNING;
+    if (wasGivenVolumes) options.volumes.hold(task);
+    const input = { taskId: task.id, before: this.#status.state, desired: task.desiredState };
+    this.#actor = machine.start(ports.host, `agent-task/${task.id}`, input, this.#owner());
+  }
+
+  get state(): TaskState {
+    return this.#status.state;
+  }
+
+  /** What can be read of its output. */
+  get source(): LogSource {
+    const { id, serviceId } = this.#task;
+    return {
+      taskId: id,
+      serviceId,
+      read: (request) =>
+        this.#driver?.output?.(id, { ...request, isOver: () => this.#isStopped || this.state > TaskState.RUNNING }) ??
+        null,
+    };
+  }
+
+  /** Where its driver is asked to do something with it. */
+  get callable(): CallTarget {
+    const driver = this.#options.drivers.pluginOf(this.#task);
+    if (driver === null) return { reason: "the task does not run on a driver plugin: nothing can be asked of it" };
+    const running = driver.running(this.#task.id);
+    if (running === null) return { reason: `task ${this.#task.id} does not run` };
+    if (running.client === null) return { reason: `driver ${driver.kind} does not run just now` };
+    return { client: running.client, driverTaskId: running.taskId };
+  }
+
+  /** Null while no driver of this node runs such tasks. */
+  get #driver(): TaskDriver | null {
+    return this.#options.drivers.of(this.#task);
+  }
+
+  raiseDesired(desired: TaskState): void {
+    this.#send({ type: "desired.raised", desired });
+  }
+
+  remove(): void {
+    this.#send({ type: "removal.wanted" });
+  }
+
+  /** Ends the watching; the task itself goes on. */
+  stop(): void {
+    this.#isStopped = true;
+    this.#actor.stop();
+  }
+
+  #send(event: AgentTaskEvent): void {
+    if (!this.#isStopped) this.#actor.actor.send(event);
+  }
+
+  #owner(): Owner {
+    return {
+      effects: {
+        look: () => this.#answer(this.#look()),
+        prepare: () => this.#answer(this.#prepare()),
+        start: () => this.#answer(this.#start()),
+        awaitExit: ({ pid }: { pid: number }) => this.#answer(this.#awaitExit(pid)),
+        stop: () => void this.#stop(),
+        giveUpStart: () => this.#driver?.giveUpStart?.(this.#task.id),
+        forget: () => void this.#forget(),
+        report: (report: TaskReport) => this.#report(report),
+      },
+    };
+  }
+
+  /** A driver that throws is no reason for the agent to fall: the task is refused with what it threw. */
+  #answer(outcome: Promise<AgentTaskEvent>): void {
+    outcome.then(
+      (event) => this.#send(event),
+      (error: unknown) => this.#send({ type: "run.refused", reason: sentence(error) }),
+    );
+  }
+
+  async #look(): Promise<AgentTaskEvent> {
+    // A plugin that has just been started says its name later.
+    if (this.#driver === null) await this.#options.drivers.settled();
+    const found = await this.#runtime().find(this.#task.id);
+    switch (found.kind) {
+      case "absent":
+        return { type: "run.absent" };
+      case "running":
+        return { type: "run.found", pid: found.pid };
+      case "exited":
+        return { type: "run.exited", pid: found.pid, exit: found.exit };
+    }
+  }
+
+  async #prepare(): Promise<AgentTaskEvent> {
+    try {
+      await this.#save();
+    } catch (error) {
+      return { type: "run.refused", reason: `cannot record the task on this node: ${sentence(error)}` };
+    }
+    // One that is over by now was released already, and would wait for its volumes, or keep them, for ever.
+    if (this.#status.state > TaskState.RUNNING || this.#isForgotten)
+      return { type: "run.refused", reason: "it is over" };
+    this.#volumes = await this.#options.volumes.whenReady(this.#task);
+    const outcome = await this.#runtime().prepare(this.#describe(""));
+    return outcome.kind === "done" ? { type: "run.prepared" } : { type: "run.refused", reason: outcome.reason };
+  }
+
+  async #start(): Promise<AgentTaskEvent> {
+    // Only a task that came with a trace is traced: a root span for every task of a big service would tell nobody anything.
+    const parent = this.#task.annotations?.labels[traceparentLabel] ?? "";
+    const span = parent === "" ? null : startSpan(this.#ports, "task start", parent);
+    const traceparent = span === null ? "" : traceparentOf(span);
+    if (span?.isRecording() === true) {
+      span.setAttributes({
+        "muster.task.id": this.#task.id,
+        "muster.service.id": this.#task.serviceId,
+        "muster.node.id": this.#task.nodeId,
+      });
+      this.#traceparent = traceparent;
+    }
+    let failure: string | null = "the driver failed";
+    try {
+      const outcome = await this.#runtime().start(this.#describe(traceparent));
+      failure = outcome.kind === "started" ? null : outcome.reason;
+      return outcome.kind === "started"
+        ? { type: "run.started", pid: outcome.pid }
+        : { type: "run.refused", reason: outcome.reason };
+    } finally {
+      if (span !== null) endSpan(this.#ports, span, failure);
+    }
+  }
+
+  async #awaitExit(pid: number): Promise<AgentTaskEvent> {
+    try {
+      return { type: "run.exited", pid, exit: await this.#runtime().wait(this.#task.id) };
+    } catch (error) {
+      return {
+        type: "run.exited",
+        pid,
+        exit: { code: -1, signal: "", reason: `lost sight of the process: ${sentence(error)}`, lastOutput: "" },
+      };
+    }
+  }
+
+  async #stop(): Promise<void> {
+    try {
+      const exit = (await this.#driver?.stop(this.#task.id)) ?? null;
+      this.#send({ type: "run.stopped", code: exit?.code ?? 0 });
+    } catch (error) {
+      // Whether something still runs is not known, so nothing is claimed: the task stays where it is, visibly.
+      this.#ports.telemetry.log.error({ error, task: this.#task.id }, "cannot stop a task");
+    }
+  }
+
+  async #forget(): Promise<void> {
+    const { disk, telemetry } = this.#ports;
+    const { id } = this.#task;
+    this.#options.reports.forget(id);
+    this.#isForgotten = true;
+    this.#options.volumes.release(id);
+    try {
+      await this.#driver?.remove(id);
+      this.#isDirty = false;
+      await this.#saving?.catch(() => {});
+      await disk.remove(taskRecords + id);
+    } catch (error) {
+      // What stays behind is found at the next start and then removed, since the manager no longer assigns it.
+      telemetry.log.error({ error, task: id }, "cannot remove what a task left on this node");
+    }
+    this.#send({ type: "run.forgotten" });
+    this.stop();
+    this.#options.onForgotten(id);
+  }
+
+  #report(report: TaskReport): void {
+    if (!isNews(this.#status.state, report.state)) return;
+    const { id } = this.#task;
+    const hasRun = report.pid !== 0 || report.exitCode !== 0;
+    this.#status = TaskStatus.create({
+      timestamp: timestamp(this.#ports.clock.now()),
+      state: report.state,
+      message: report.message,
+      err: report.err,
+      container: hasRun ? ContainerStatus.create({ pid: report.pid, exitCode: report.exitCode }) : null,
+    });
+    this.#options.reports.report(id, this.#status, this.#traceparent);
+    if (report.state > TaskState.RUNNING) this.#options.volumes.release(id);
+    this.#save().catch((error: unknown) =>
+      this.#ports.telemetry.log.error({ error, task: id }, "cannot record a task's state"),
+    );
+  }
+
+  /** Resolves when the newest status is on the disk. */
+  #save(): Promise<void> {
+    this.#isDirty = true;
+    this.#saving ??= this.#write().finally(() => (this.#saving = null));
+    return this.#saving;
+  }
+
+  async #write(): Promise<void> {
+    while (this.#isDirty) {
+      this.#isDirty = false;
+      await this.#ports.disk.save(
+        taskRecords + this.#task.id,
+        Task.encode(Task.patch(this.#task, { status: this.#status })),
+      );
+    }
+  }
+
+  #runtime(): TaskDriver {
+    const driver = this.#driver;
+    if (driver === null) throw new Error(unsupported(this.#task, this.#options.drivers.kinds()));
+    return driver;
+  }
+
+  #describe(traceparent: string): DriverTask {
+    const { id, annotations, nodeId, serviceAnnotations, serviceId, slot, spec } = this.#task;
+    const { facts } = this.#ports;
+    const serviceName = serviceAnnotations?.name ?? "";
+    const ids = new Set(spec?.resourceReferences.map(({ resourceId }) => resourceId));
+    return {
+      id,
+      // As SwarmKit names them (worker protocol §5.6).
+      name: annotations?.name || `${serviceName}.${slot === 0 ? nodeId : slot}.${id}`,
+      slot,
+      serviceId,
+      serviceName,
+      serviceLabels: serviceAnnotations?.labels ?? {},
+      nodeId,
+      nodeHostname: this.#options.nodeHostname,
+      nodePlatform: { architecture: facts.architecture, os: facts.os },
+      payload: spec?.generic?.payload ?? null,
+      secrets: contents(this.#options.secrets, ids, id),
+      configs: contents(this.#options.configs, ids, id),
+      volumes: this.#volumes,
+      traceparent,
+      resources: {
+        nanoCpus: spec?.resources?.reservations?.nanoCpus || spec?.resources?.limits?.nanoCpus || 0,
+        memoryBytes: spec?.resources?.reservations?.memoryBytes ?? 0,
+        memoryLimitBytes: spec?.resources?.limits?.memoryBytes ?? 0,
+      },
+    };
+  }
+}
+
+/** Only what the task references; a secret made for this one task has the task's id behind its own (worker protocol §4.6). */
+function contents(
+  assigned: ReadonlyMap<string, Secret | Config>,
+  ids: ReadonlySet<string>,
+  taskId: string,
+): ReadonlyMap<string, Content> {
+  const found = new Map<string, Content>();
+  for (const id of ids) {
+    const spec = (assigned.get(`${id}.${taskId}`) ?? assigned.get(id))?.spec ?? null;
+    if (spec !== null) found.set(id, { data: spec.data, template: spec.templating?.name ?? null });
+  }
+  return found;
+}
+
+function unsupported({ spec }: Task, known: readonly string[]): string {
+  const kinds = known.join(", ");
+  const wanted = spec?.generic
+    ? isDriverSpec(spec.generic.payload?.type_url ?? "")
+      ? `tasks of a driver plugin '${spec.generic.kind}'`
+      : `tasks of kind '${spec.generic.kind}'`
+    : spec?.container
+      ? "containers"
+      : spec?.attachment
+        ? "network attachments"
+        : "tasks without a runtime";
+  return `unsupported runtime: this node runs tasks of kind ${kinds}, not ${wanted}`;
+}
+
+function timestamp(ms: number): Timestamp {
+  const seconds = Math.floor(ms / 1_000);
+  return Timestamp.create({ seconds, nanos: (ms - seconds * 1_000) * 1e6 });
+}

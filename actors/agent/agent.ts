@@ -1,0 +1,282 @@
+/**
+ * A node agent: joins a cluster, keeps a session with one of its managers, and runs what it is assigned. This file wires
+ * its actors: the certificate, the session and one for each task.
+ *
+ * N1: the agent speaks only to the managers that its disk or its join address name.
+ * N2: a certificate that changes reaches the session as a changed description, so the manager learns of it.
+ * N3: after `shutdown(true)` nothing that the agent started runs; after `shutdown(false)`, or a crash, all of it does and
+ *     is found again.
+ */
+import { csiInfoOf } from "../../machines/csi/node-requests.ts";
+import type { SessionNews } from "../../machines/agent-session.ts";
+import {
+  EngineDescription,
+  IssuanceStatus_State as IssuanceState,
+  NodeDescription,
+  NodeRole,
+  NodeTLSInfo,
+  Platform,
+  PluginDescription,
+  Resources,
+  type SessionMessage,
+  type TaskState,
+} from "../../proto/gen/messages.ts";
+import { CertificateActor } from "./agent-certificate.ts";
+import { AgentCalls } from "./agent-calls.ts";
+import { AgentDrivers } from "./agent-drivers.ts";
+import { AgentLogs } from "./agent-logs.ts";
+import { ManagerList } from "./agent-managers.ts";
+import type { AgentPorts, TaskDriver } from "./agent-ports.ts";
+import { StatusReports } from "./agent-reports.ts";
+import { SessionActor } from "./agent-session.ts";
+import { AgentTasks } from "./agent-tasks.ts";
+import type { Running } from "../environment.ts";
+import { PolicyFollower, type NodeDataplane } from "./policy-follower.ts";
+import { sentence } from "../sentence.ts";
+
+export interface AgentOptions {
+  /** Where and with what to join; null: only with the certificate that the disk holds. Ignored when it holds one, but
+   *  for the address, which is then one more place to look for a manager. */
+  readonly join: { readonly address: string; readonly token: string } | null;
+  readonly hostname: string;
+  /** The engine's labels, as `node.labels`' counterpart `engine.labels` in constraints. */
+  readonly labels: Readonly<Record<string, string>>;
+  readonly drivers: readonly TaskDriver[];
+  /** Drivers of the cluster's networks that its tasks can be attached to; none by default. */
+  readonly networkDrivers?: readonly string[];
+  /** What programs this node's network by policies; absent: nothing does. */
+  readonly dataplane?: NodeDataplane;
+  /** Tells this agent's actors from those of others on one host (`[A-Za-z0-9_-]+`); absent: made from the host name. */
+  readonly name?: string;
+}
+
+export type AgentState =
+  | { readonly kind: "starting" }
+  | { readonly kind: "joining" }
+  /** Has a certificate, but no session; `reason` says why the last try failed. */
+  | { readonly kind: "connecting"; readonly reason: string }
+  | { readonly kind: "serving"; readonly manager: string; readonly sessionId: string }
+  /** Needs a person; `reason` is one sentence for them. */
+  | { readonly kind: "failed"; readonly reason: string }
+  | { readonly kind: "stopped" };
+
+export interface Agent extends Running {
+  /** Null until the node has joined. */
+  nodeId(): string | null;
+  state(): AgentState;
+  /** Tells each change of `state()`; the result ends that. */
+  onState(listener: (state: AgentState) => void): () => void;
+  tasks(): readonly { readonly id: string; readonly state: TaskState }[];
+  /** Ends the session; with `stopTasks`, also every task, and resolves when nothing of any is left. */
+  shutdown(stopTasks: boolean): Promise<void>;
+}
+
+/** Starts an agent; what becomes of it is told by `state()`. */
+export function startAgent(options: AgentPorts & AgentOptions): Agent {
+  const agent = new NodeAgent(options);
+  agent.start();
+  return agent;
+}
+
+class NodeAgent implements Agent {
+  readonly #options: AgentPorts & AgentOptions;
+  readonly #managers: ManagerList;
+  readonly #reports: StatusReports;
+  readonly #drivers: AgentDrivers;
+  readonly #tasks: AgentTasks;
+  readonly #logs: AgentLogs;
+  readonly #certificate: CertificateActor;
+  readonly #policy: PolicyFollower | null;
+  readonly #session: SessionActor;
+  readonly #listeners = new Set<(state: AgentState) => void>();
+  #state: AgentState = { kind: "starting" };
+  /** What the last session message said of the certificate and the role: a renewal is wanted when either changes. */
+  #desiredRole: NodeRole | null = null;
+  #ending: Promise<void> | null = null;
+
+  constructor(options: AgentPorts & AgentOptions) {
+    const { disk, hostname, random, telemetry } = options;
+    const name = options.name ?? hostname.replaceAll(/[^A-Za-z0-9_-]/g, "-");
+    this.#options = options;
+    this.#managers = new ManagerList(disk, random.fork("managers"), telemetry.log);
+    this.#reports = new StatusReports((error) => this.#session.fail(`status update: ${sentence(error)}`));
+    this.#drivers = new AgentDrivers(options, options.drivers, () => this.#descriptionChanged());
+    this.#tasks = new AgentTasks(options, {
+      drivers: this.#drivers,
+      reports: this.#reports,
+      nodeHostname: hostname,
+      onPlugins: () => this.#descriptionChanged(),
+      onAssigned: (source) => this.#logs.add(source),
+    });
+    this.#logs = new AgentLogs(options, { nodeId: () => this.nodeId() ?? "", sources: () => this.#tasks.sources() });
+    this.#certificate = new CertificateActor(
+      { ...options, random: random.fork("certificate") },
+      {
+        name,
+        join: options.join,
+        managers: this.#managers,
+        onIdentity: () => this.#identityChanged(),
+        onFailure: (reason) => this.#enter({ kind: "failed", reason }),
+      },
+    );
+    this.#policy = options.dataplane === undefined ? null : new PolicyFollower(options.clock, options.dataplane);
+    this.#session = new SessionActor(
+      { ...options, random: random.fork("session") },
+      {
+        name,
+        managers: this.#managers,
+        reports: this.#reports,
+        volumes: this.#tasks.volumes,
+        logs: this.#logs,
+        policy: this.#policy,
+        calls: new AgentCalls(options, (taskId) => this.#tasks.callable(taskId)),
+        identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
+        describe: () => this.#describe(),
+        onMessage: (message) => this.#sessionMessage(message),
+        onAssignments: (message) => {
+          if (this.#ending === null) this.#tasks.apply(message);
+        },
+        onNews: (news) => this.#sessionNews(news),
+      },
+    );
+  }
+
+  start(): void {
+    this.#load().catch((error: unknown) =>
+      this.#enter({ kind: "failed", reason: `cannot read the agent's data: ${sentence(error)}` }),
+    );
+  }
+
+  nodeId(): string | null {
+    return this.#certificate.identity?.facts.nodeId ?? null;
+  }
+
+  state(): AgentState {
+    return this.#state;
+  }
+
+  onState(listener: (state: AgentState) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  tasks(): readonly { readonly id: string; readonly state: TaskState }[] {
+    return this.#tasks.list();
+  }
+
+  /** N3 */
+  shutdown(stopTasks: boolean): Promise<void> {
+    this.#ending ??= this.#end(stopTasks);
+    return this.#ending;
+  }
+
+  stop(): void {
+    void this.shutdown(false);
+  }
+
+  async #load(): Promise<void> {
+    const { join } = this.#options;
+    await this.#managers.load(join?.address ?? null);
+    await this.#drivers.load();
+    await this.#tasks.load();
+    await this.#drivers.firstWord();
+    if (this.#ending !== null) return;
+    this.#enter({ kind: "joining" });
+    await this.#certificate.start();
+  }
+
+  async #end(stopTasks: boolean): Promise<void> {
+    // Whatever stops from here on is this side's doing; a manager hears nothing of it (worker protocol §0.15).
+    this.#session.stop();
+    this.#policy?.stop();
+    this.#certificate.stop();
+    if (stopTasks) await this.#tasks.clear();
+    this.#tasks.stop();
+    await this.#drivers.close();
+    this.#enter({ kind: "stopped" });
+  }
+
+  #enter(state: AgentState): void {
+    if (this.#state.kind === "stopped") return;
+    this.#state = state;
+    this.#options.telemetry.metrics
+      .gauge("muster_agent_serving", "1 while the node has its session.")
+      .set(state.kind === "serving" ? 1 : 0);
+    for (const listener of this.#listeners) listener(state);
+  }
+
+  /** N2 */
+  #identityChanged(): void {
+    if (this.#ending !== null) return;
+    if (this.#managers.size === 0) {
+      this.#enter({ kind: "failed", reason: "no manager is known: say where one is with its address" });
+      return;
+    }
+    if (this.#state.kind === "joining") this.#session.start();
+    else this.#session.identityChanged();
+  }
+
+  /** Only a new session tells it. */
+  #descriptionChanged(): void {
+    if (this.#ending === null && this.#state.kind === "serving") this.#session.identityChanged();
+  }
+
+  #sessionNews(news: SessionNews): void {
+    const { log } = this.#options.telemetry;
+    switch (news.kind) {
+      case "idle":
+        return;
+      case "connecting":
+        this.#enter({ kind: "connecting", reason: news.reason });
+        return;
+      case "serving":
+        log.info({ manager: news.manager, session: news.sessionId }, "the node has a session");
+        this.#enter(news);
+        return;
+      case "backing-off":
+        log.warn({ reason: news.reason }, "the session ended");
+        this.#enter({ kind: "connecting", reason: news.reason });
+    }
+  }
+
+  /** What of a session message is not the session's own: the certificate, the role and the root (worker protocol §5.3). */
+  #sessionMessage({ node, RootCA }: SessionMessage): void {
+    if (node !== null) {
+      // In each message, as engines do: that an earlier demand was met may have been said over a connection that broke.
+      if (node.certificate?.status?.state === IssuanceState.ROTATE) this.#certificate.forceRenewal();
+      const desiredRole = node.spec?.desiredRole ?? NodeRole.WORKER;
+      if (desiredRole !== this.#desiredRole) this.#certificate.wantRole(desiredRole);
+      this.#desiredRole = desiredRole;
+    }
+    if (RootCA.length > 0) this.#certificate.offerRoot(new TextDecoder().decode(RootCA));
+  }
+
+  #describe(): NodeDescription {
+    const { facts, hostname, labels, networkDrivers = [] } = this.#options;
+    const drivers = this.#drivers.facts();
+    const identity = this.#certificate.identity;
+    return NodeDescription.create({
+      hostname,
+      platform: Platform.create({ architecture: facts.architecture, os: facts.os }),
+      resources: Resources.create({ nanoCpus: facts.nanoCpus, memoryBytes: facts.memoryBytes }),
+      engine: EngineDescription.create({
+        engineVersion: facts.engineVersion,
+        // What somebody has given the engine counts for more than what a driver says.
+        labels: { ...drivers.labels, ...labels },
+        plugins: [
+          ...drivers.kinds.map((kind) => PluginDescription.create({ type: "Driver", name: kind })),
+          ...networkDrivers.map((name) => PluginDescription.create({ type: "Network", name })),
+        ].sort((a, b) => (a.name < b.name ? -1 : 1)),
+      }),
+      csiInfo: csiInfoOf(this.#tasks.volumes.plugins.facts()),
+      tlsInfo:
+        identity === null
+          ? null
+          : NodeTLSInfo.create({
+              trustRoot: new TextEncoder().encode(identity.rootPem),
+              certIssuerSubject: identity.facts.issuerSubjectDer,
+              certIssuerPublicKey: identity.facts.issuerPublicKeyDer ?? new Uint8Array(),
+            }),
+    });
+  }
+}

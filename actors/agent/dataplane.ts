@@ -1,0 +1,236 @@
+/**
+ * Hosts the dataplane driver of a node: hands it what a calculation of policy hands over, and keeps what it reports.
+ *
+ * A1: while a driver does not read, changes are merged in the outbox, and nothing is queued.
+ * A2: a report that lacks its id or its status is left out: it ends Felix, and not us.
+ */
+import {
+  dataplaneDriverMachine,
+  type DataplaneDriverEvent,
+  type DataplaneDriverNews,
+} from "../../machines/dataplane-driver.ts";
+import type { Generation } from "../../machines/dataplane/generation.ts";
+import { keyOf, type DataplaneDelta } from "../../machines/dataplane/objects.ts";
+import { Outbox } from "../../machines/dataplane/outbox.ts";
+import { ConfigUpdate, type FromDataplane } from "../../proto/gen/felix.ts";
+import type { DataplaneLauncher, DataplaneProcess } from "../../runtime/dataplane.ts";
+import type { Host, HostedActor } from "../../runtime/host.ts";
+import type { Clock, Random, Telemetry } from "../../runtime/ports.ts";
+import { hosted, type Owner } from "../hosted.ts";
+
+export interface DataplanePorts {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly telemetry: Telemetry;
+  readonly host: Host;
+  readonly launcher: DataplaneLauncher;
+}
+
+export interface DataplaneOptions {
+  /** The driver's, for people and for the actor's id. */
+  readonly name: string;
+  readonly generation: Generation;
+  /** Raw settings, as Felix names them (docs/reference/felix-dataplane-protocol.md §9.3). */
+  readonly settings: Readonly<Record<string, string>>;
+  readonly onNews?: (news: DataplaneDriverNews) => void;
+  /** An endpoint's status; null: the driver has forgotten it. `key`: as `keyOf` writes it. */
+  readonly onStatus?: (key: string, status: string | null) => void;
+}
+
+/** Felix's: a driver that does not end by itself has so long, milliseconds. */
+const endGraceMs = 4_000;
+
+/** Messages in one turn: a large resync must not hold up what else this process does. */
+const messagesPerTurn = 500;
+
+const machine = hosted(dataplaneDriverMachine, ["launch", "endDriver", "forgetDriver", "announce"], ["backoff"]);
+
+export class DataplaneActor {
+  readonly #ports: DataplanePorts;
+  readonly #options: DataplaneOptions;
+  readonly #actor: HostedActor<typeof dataplaneDriverMachine>;
+  readonly #outbox: Outbox;
+  readonly #statuses = new Map<string, string>();
+  readonly #ended: (() => void)[] = [];
+  #settings: Readonly<Record<string, string>>;
+  #news: DataplaneDriverNews = { state: "wait-for-ready", reason: "" };
+  #process: DataplaneProcess | null = null;
+  #isFull = false;
+  #isTelling = false;
+  /** Milliseconds since the Unix epoch of its last report; null: it has made none. */
+  #heardAt: number | null = null;
+
+  constructor(ports: DataplanePorts, options: DataplaneOptions) {
+    this.#ports = ports;
+    this.#options = options;
+    this.#settings = options.settings;
+    this.#outbox = new Outbox(options.generation);
+    this.#actor = machine.start(ports.host, `dataplane-driver/${options.name}`, { name: options.name }, this.#owner());
+  }
+
+  get news(): DataplaneDriverNews {
+    return this.#news;
+  }
+
+  /** Endpoints' statuses by key, as the driver last told them: `up`, `down`, `error`, or a word of its own. */
+  get statuses(): ReadonlyMap<string, string> {
+    return this.#statuses;
+  }
+
+  get heardAt(): number | null {
+    return this.#heardAt;
+  }
+
+  /** How many messages the driver has not taken. */
+  get waiting(): number {
+    return this.#outbox.size;
+  }
+
+  /** Changes what the driver is to know; before `ready`, it is gathered. */
+  apply(delta: DataplaneDelta): void {
+    this.#outbox.apply(delta);
+    this.#tellSoon();
+  }
+
+  /** All that the node needs was applied: a driver may begin. */
+  ready(): void {
+    this.#actor.actor.send({ type: "state.ready" });
+  }
+
+  /** The driver is started anew when they are others than before. */
+  configure(settings: Readonly<Record<string, string>>): void {
+    const names = Object.keys(settings);
+    const isSame =
+      names.length === Object.keys(this.#settings).length &&
+      names.every((name) => settings[name] === this.#settings[name]);
+    if (isSame) return;
+    this.#settings = settings;
+    this.#actor.actor.send({ type: "settings.changed" });
+  }
+
+  /** Ends the driver; the rules stay in the kernel. Resolves when it is gone. */
+  end(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#news.state === "stopped") {
+        resolve();
+        return;
+      }
+      this.#ended.push(resolve);
+      this.#actor.actor.send({ type: "driver.unwanted" });
+    });
+  }
+
+  #owner(): Owner {
+    return {
+      effects: {
+        launch: () => this.#launch(),
+        endDriver: () => this.#process?.end(endGraceMs),
+        forgetDriver: () => this.#forget(),
+        announce: (news: DataplaneDriverNews) => this.#announce(news),
+      },
+      draw: (boundMs) => boundMs / 2 + this.#ports.random.below(Math.max(1, Math.floor(boundMs / 2))),
+    };
+  }
+
+  #announce(news: DataplaneDriverNews): void {
+    const { log } = this.#ports.telemetry;
+    log[news.state === "restarting" ? "warn" : "info"](
+      { driver: this.#options.name, state: news.state, reason: news.reason },
+      "dataplane driver",
+    );
+    this.#news = news;
+    this.#options.onNews?.(news);
+    if (news.state === "stopped") for (const listener of this.#ended.splice(0)) listener();
+  }
+
+  #launch(): void {
+    const send = (event: DataplaneDriverEvent): void => {
+      if (this.#process === process) this.#actor.actor.send(event);
+    };
+    const process: DataplaneProcess = this.#ports.launcher.launch({
+      onMessage: (message) => {
+        if (this.#process === process) this.#heard(message);
+      },
+      onWritable: () => {
+        if (this.#process !== process) return;
+        this.#isFull = false;
+        this.#tellSoon();
+      },
+      onBroken: (reason) => send({ type: "driver.broke", reason }),
+      onExit: (how) => send({ type: "driver.exited", how }),
+    });
+    this.#process = process;
+    this.#isFull = !process.send({ configUpdate: ConfigUpdate.create({ config: this.#settings }) });
+    this.#outbox.resync();
+    this.#tellSoon();
+  }
+
+  #forget(): void {
+    this.#process = null;
+    this.#heardAt = null;
+    // What it said holds for nobody now.
+    for (const key of this.#statuses.keys()) this.#options.onStatus?.(key, null);
+    this.#statuses.clear();
+  }
+
+  #tellSoon(): void {
+    if (this.#isTelling || this.#isFull || this.#process === null) return;
+    this.#isTelling = true;
+    this.#ports.clock.soon(() => {
+      this.#isTelling = false;
+      this.#tell();
+    });
+  }
+
+  #tell(): void {
+    const process = this.#process;
+    if (process === null || !this.#mayTell()) return;
+    const wasInSync = this.#outbox.isInSync;
+    for (let count = 0; !this.#isFull; count++) {
+      if (count === messagesPerTurn) {
+        this.#tellSoon();
+        return;
+      }
+      const body = this.#outbox.next();
+      if (body === null) break;
+      if (!process.send(body)) this.#isFull = true; // A1
+    }
+    if (!wasInSync && this.#outbox.isInSync) this.#actor.actor.send({ type: "resync.told" });
+  }
+
+  /** Not to one that is being ended. */
+  #mayTell(): boolean {
+    const snapshot = this.#actor.actor.getSnapshot();
+    return snapshot.matches("resync") || snapshot.hasTag("following");
+  }
+
+  #heard(message: FromDataplane): void {
+    const { processStatusUpdate, workloadEndpointStatusUpdate, workloadEndpointStatusRemove } = message;
+    const { hostEndpointStatusUpdate, hostEndpointStatusRemove } = message;
+    if (processStatusUpdate !== null) {
+      this.#heardAt = this.#ports.clock.now();
+      this.#actor.actor.send({ type: "pulse.received" });
+      return;
+    }
+    const workload = workloadEndpointStatusUpdate?.id ?? workloadEndpointStatusRemove?.id ?? null;
+    const host = hostEndpointStatusUpdate?.id ?? hostEndpointStatusRemove?.id ?? null;
+    const update = workloadEndpointStatusUpdate ?? hostEndpointStatusUpdate;
+    const status = update?.status?.status ?? "";
+    let key: string;
+    if (workload !== null) key = keyOf({ kind: "workload", id: workload });
+    else if (host !== null) key = keyOf({ kind: "host", id: host });
+    else return this.#leaveOut(message);
+    if (update !== null && status === "") return this.#leaveOut(message);
+    if (update === null) this.#statuses.delete(key);
+    else this.#statuses.set(key, status);
+    this.#options.onStatus?.(key, update === null ? null : status);
+  }
+
+  /** A2. A later generation's messages end here too. */
+  #leaveOut({ sequenceNumber }: FromDataplane): void {
+    this.#ports.telemetry.log.debug(
+      { driver: this.#options.name, sequenceNumber },
+      "a dataplane driver said something that is not understood",
+    );
+  }
+}

@@ -1,0 +1,397 @@
+/**
+ * Hosts the chart of one driver plugin: starts it, tells it its configuration, listens to it, and hands its client to the
+ * actors of its tasks.
+ */
+import { driverPluginMachine, type DriverPluginEvent, type DriverPluginNews } from "../../machines/driver-plugin.ts";
+import {
+  FingerprintResponse_HealthState,
+  NomadConfig,
+  PluginType,
+  SetConfigRequest,
+  type DriverCapabilities,
+  type DriverTaskEvent,
+  type FingerprintResponse,
+  type NomadDriverConfig,
+  type Spec,
+} from "../../proto/gen/nomad.ts";
+import type { Host, HostedActor } from "../../runtime/host.ts";
+import { encodeConfig, problemText, type ConfigInput } from "../../runtime/hclspec/index.ts";
+import type {
+  DriverClient,
+  PluginAddress,
+  PluginBinary,
+  PluginLauncher,
+  RunningPlugin,
+} from "../../runtime/plugins.ts";
+import type { Clock, Random, Telemetry, TimerHandle } from "../../runtime/ports.ts";
+import type { ReceivingCall } from "../../runtime/rpc.ts";
+import type { AgentDisk } from "./agent-ports.ts";
+import { hosted, type Owner } from "../hosted.ts";
+import { sentence } from "../sentence.ts";
+
+/** The only version of the interface that drivers have (reference §2). */
+const apiVersion = "v0.1.0";
+/** Milliseconds that a plugin has to end when it is asked: Nomad's. */
+const stopGraceMs = 2_000;
+/** Before a stream of events that ended is opened again. */
+const eventsRetryMs = 5_000;
+/** Prefix of the records of where plugins run; the name follows. */
+export const pluginRecords = "driver-plugin.";
+
+export interface DriverPluginPorts {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly telemetry: Telemetry;
+  readonly host: Host;
+  readonly disk: AgentDisk;
+  readonly launcher: PluginLauncher;
+}
+
+export interface DriverPluginOptions {
+  readonly binary: PluginBinary;
+  /** As somebody wrote it; null: nothing. */
+  readonly config: ConfigInput;
+  /** What every driver of this node is told: its ports and its processors. */
+  readonly agent: NomadDriverConfig;
+  readonly onNews: (news: DriverPluginNews) => void;
+  readonly onFingerprint: (fingerprint: FingerprintResponse) => void;
+  readonly onTaskEvent: (event: DriverTaskEvent) => void;
+}
+
+/** What a plugin said of itself. */
+export interface DriverDescription {
+  /** As services name it. */
+  readonly name: string;
+  readonly version: string;
+  readonly capabilities: DriverCapabilities | null;
+  /** Of its tasks' configuration; null: they have none. */
+  readonly taskSchema: Spec | null;
+}
+
+const machine = hosted(
+  driverPluginMachine,
+  [
+    "reattach",
+    "launch",
+    "configure",
+    "watchFingerprint",
+    "watchEvents",
+    "checkHealth",
+    "endStreams",
+    "endProcess",
+    "announce",
+  ],
+  ["backoff"],
+);
+
+const healthOf = {
+  [FingerprintResponse_HealthState.HEALTHY]: "healthy",
+  [FingerprintResponse_HealthState.UNHEALTHY]: "unhealthy",
+  [FingerprintResponse_HealthState.UNDETECTED]: "undetected",
+} as const;
+
+export class DriverPluginActor {
+  readonly name: string;
+  readonly #ports: DriverPluginPorts;
+  readonly #options: DriverPluginOptions;
+  readonly #actor: HostedActor<typeof driverPluginMachine>;
+  readonly #ready: (() => void)[] = [];
+  readonly #ended: (() => void)[] = [];
+  /** Where an earlier agent's plugin runs. */
+  #known: PluginAddress | null;
+  #launching: Promise<RunningPlugin | null> | null = null;
+  #plugin: RunningPlugin | null = null;
+  #description: DriverDescription | null = null;
+  #streams: ReceivingCall[] = [];
+  #eventsTimer: TimerHandle | null = null;
+  /** The disk's writes, one after the other. */
+  #writes: Promise<void> = Promise.resolve();
+  #isReleased = false;
+
+  /** Starts the plugin at once, or finds it again. `known`: what `knownPlugin` found on the disk. */
+  constructor(ports: DriverPluginPorts, options: DriverPluginOptions, known: PluginAddress | null) {
+    this.#ports = ports;
+    this.#options = options;
+    this.#known = known;
+    this.name = options.binary.name;
+    const input = { name: this.name, isKnown: known !== null };
+    this.#actor = machine.start(ports.host, `driver-plugin/${this.name}`, input, this.#owner());
+    this.#send({ type: "plugin.wanted" });
+  }
+
+  /** Null while it does not serve. */
+  get client(): DriverClient | null {
+    return this.#serves() ? (this.#plugin?.driver ?? null) : null;
+  }
+
+  /** What it said of itself the last time; null until it first did. */
+  get description(): DriverDescription | null {
+    return this.#description;
+  }
+
+  /** New tasks may be started on it. */
+  get isHealthy(): boolean {
+    return this.#actor.actor.getSnapshot().hasTag("healthy");
+  }
+
+  /** Calls back once, as soon as it serves: at the end of this turn if it does. */
+  whenServing(listener: () => void): void {
+    this.#ready.push(listener);
+    if (this.#serves()) this.#ports.clock.soon(() => this.#tellReady());
+  }
+
+  /** Ends it; its tasks go on. Resolves when it is gone. */
+  end(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#actor.actor.getSnapshot().matches("stopped")) {
+        resolve();
+        return;
+      }
+      this.#ended.push(resolve);
+      this.#send({ type: "plugin.unwanted" });
+    });
+  }
+
+  /** Lets go of it: it goes on, and a later agent finds it again. */
+  release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.#endStreams();
+    this.#actor.stop();
+    this.#plugin?.release();
+    this.#plugin = null;
+  }
+
+  #serves(): boolean {
+    if (this.#isReleased || this.#plugin?.isConnected !== true) return false;
+    return this.#actor.actor.getSnapshot().hasTag("serving");
+  }
+
+  #tellReady(): void {
+    if (!this.#serves()) return;
+    for (const listener of this.#ready.splice(0)) listener();
+  }
+
+  #send(event: DriverPluginEvent): void {
+    if (this.#isReleased) return;
+    this.#actor.actor.send(event);
+    if (event.type === "configure.done") this.#tellReady();
+  }
+
+  #owner(): Owner {
+    return {
+      effects: {
+        reattach: () => this.#reattach(),
+        launch: () => this.#launch(),
+        configure: ({ isKnown }: { isKnown: boolean }) => this.#configure(isKnown),
+        watchFingerprint: () => this.#watchFingerprint(),
+        watchEvents: () => this.#watchEvents(),
+        checkHealth: ({ timeoutMs }: { timeoutMs: number }) => this.#checkHealth(timeoutMs),
+        endStreams: () => this.#endStreams(),
+        endProcess: () => void this.#endProcess(),
+        announce: (news: DriverPluginNews) => this.#announce(news),
+      },
+      // Never sooner than half of it: a draw near zero would be no wait at all.
+      draw: (boundMs) => boundMs / 2 + this.#ports.random.below(Math.max(1, Math.floor(boundMs / 2))),
+    };
+  }
+
+  #announce(news: DriverPluginNews): void {
+    const { log } = this.#ports.telemetry;
+    const level = news.state === "restarting" || news.state === "unhealthy" ? "warn" : "info";
+    log[level]({ plugin: this.name, state: news.state, reason: news.reason }, "driver plugin");
+    this.#options.onNews(news);
+    if (news.state === "stopped") for (const listener of this.#ended.splice(0)) listener();
+  }
+
+  #reattach(): void {
+    const known = this.#known;
+    this.#known = null;
+    if (known === null) {
+      this.#send({ type: "launch.failed", reason: "nothing is known of it" });
+      return;
+    }
+    this.#follow(this.#ports.launcher.reattach(this.name, known));
+  }
+
+  #launch(): void {
+    const { launcher } = this.#ports;
+    this.#follow(launcher.launch(this.#options.binary, (pid) => this.#send({ type: "process.spawned", pid })));
+  }
+
+  #follow(outcome: ReturnType<PluginLauncher["reattach"]>): void {
+    this.#launching = outcome.then((launched) => {
+      this.#launching = null;
+      if (launched.kind === "failed") {
+        this.#send({ type: "launch.failed", reason: launched.reason });
+        return null;
+      }
+      const { plugin } = launched;
+      if (this.#isReleased) {
+        plugin.release();
+        return null;
+      }
+      this.#plugin = plugin;
+      this.#record(plugin.address);
+      plugin.onExit((how) => {
+        if (this.#plugin !== plugin) return;
+        this.#plugin = null;
+        this.#record(null);
+        this.#send({ type: "process.exited", how });
+      });
+      this.#send({ type: "plugin.connected", pid: plugin.pid });
+      return plugin;
+    });
+  }
+
+  /** Keeps, or forgets, where the plugin runs. */
+  #record(address: PluginAddress | null): void {
+    const { disk, telemetry } = this.#ports;
+    const name = pluginRecords + this.name;
+    this.#writes = this.#writes
+      .then(() =>
+        address === null ? disk.remove(name) : disk.save(name, new TextEncoder().encode(JSON.stringify(address))),
+      )
+      .catch((error: unknown) => {
+        telemetry.log.warn(
+          { error, plugin: this.name },
+          "cannot record where a plugin runs: it will not be found again",
+        );
+      });
+  }
+
+  #configure(isKnown: boolean): void {
+    const plugin = this.#plugin;
+    if (plugin === null) return; // its exit is on its way
+    this.#told(plugin.driver, isKnown).then(
+      (description) => {
+        if (this.#plugin !== plugin) return;
+        this.#description = description;
+        this.#send({ type: "configure.done" });
+      },
+      (error: unknown) => {
+        if (this.#plugin === plugin) this.#send({ type: "configure.failed", reason: sentence(error) });
+      },
+    );
+  }
+
+  async #told(driver: DriverClient, isKnown: boolean): Promise<DriverDescription> {
+    const info = await driver.pluginInfo();
+    if (info.type !== PluginType.DRIVER) throw new Error(`it is no task driver, but a plugin of type ${info.type}`);
+    if (info.name === "") throw new Error("it does not say its name");
+    if (!info.pluginApiVersions.some((version) => version.replace(/^v/, "") === apiVersion.slice(1)))
+      throw new Error(
+        `it speaks ${info.pluginApiVersions.join(", ") || "no version"} of the driver interface, not ${apiVersion}`,
+      );
+    // One that was found again has it already, and a second one would be a change behind its tasks' back.
+    if (!isKnown) await driver.setConfig(await this.#config(driver));
+    await driver.init();
+    const taskSchema = await driver.taskConfigSchema();
+    const capabilities = await driver.capabilities();
+    return { name: info.name, version: info.pluginVersion, capabilities, taskSchema };
+  }
+
+  async #config(driver: DriverClient): Promise<SetConfigRequest> {
+    const { config, agent } = this.#options;
+    const spec = await driver.configSchema();
+    let msgpackConfig: Uint8Array = new Uint8Array(0);
+    if (spec === null && config !== null) throw new Error("it takes no configuration, and one is given");
+    if (spec !== null) {
+      const encoded = encodeConfig(spec, config ?? {});
+      if (encoded.kind === "bad-schema") throw new Error(encoded.reason);
+      if (encoded.kind === "invalid")
+        throw new Error(`its configuration is wrong: ${encoded.problems.map(problemText).join("; ")}`);
+      msgpackConfig = encoded.bytes;
+    }
+    return SetConfigRequest.create({
+      msgpackConfig,
+      nomadConfig: NomadConfig.create({ driver: agent }),
+      pluginApiVersion: apiVersion,
+    });
+  }
+
+  #watchFingerprint(): void {
+    const plugin = this.#plugin;
+    if (plugin === null) return;
+    const call = plugin.driver.fingerprint({
+      onMessage: (fingerprint) => {
+        const { health, healthDescription, err } = fingerprint;
+        // A health of a later version is none that tasks should be started on.
+        const known = healthOf[health] ?? "unhealthy";
+        this.#options.onFingerprint(fingerprint);
+        this.#send(
+          err === ""
+            ? { type: "fingerprint.received", health: known, description: healthDescription }
+            : { type: "fingerprint.received", health: "unhealthy", description: `failed to fingerprint: ${err}` },
+        );
+      },
+      onEnd: (error) => {
+        if (this.#plugin !== plugin || !this.#streams.includes(call)) return;
+        this.#streams = this.#streams.filter((one) => one !== call);
+        this.#send({ type: "fingerprint.lost", reason: error === null ? "the stream ended" : sentence(error) });
+      },
+    });
+    this.#streams.push(call);
+  }
+
+  #watchEvents(): void {
+    const plugin = this.#plugin;
+    if (plugin === null) return;
+    this.#eventsTimer = null;
+    const call = plugin.driver.taskEvents({
+      onMessage: (event) => this.#options.onTaskEvent(event),
+      onEnd: (error) => {
+        if (this.#plugin !== plugin || !this.#streams.includes(call)) return;
+        this.#streams = this.#streams.filter((one) => one !== call);
+        const { clock, telemetry } = this.#ports;
+        telemetry.log.debug({ plugin: this.name, error }, "a plugin's stream of events ended");
+        this.#eventsTimer = clock.setTimeout(() => this.#watchEvents(), eventsRetryMs);
+      },
+    });
+    this.#streams.push(call);
+  }
+
+  #checkHealth(timeoutMs: number): void {
+    const plugin = this.#plugin;
+    if (plugin === null) return; // its exit is on its way
+    void plugin.isAnswering(timeoutMs).then((isAnswering) => {
+      if (this.#plugin === plugin) this.#send({ type: isAnswering ? "health.answered" : "health.missed" });
+    });
+  }
+
+  #endStreams(): void {
+    if (this.#eventsTimer !== null) this.#ports.clock.clearTimeout(this.#eventsTimer);
+    this.#eventsTimer = null;
+    for (const call of this.#streams.splice(0)) call.cancel();
+  }
+
+  async #endProcess(): Promise<void> {
+    // A launch under way cannot be called back; what comes of it is ended.
+    const plugin = (await this.#launching) ?? this.#plugin;
+    if (plugin !== null) {
+      // Its exit is wanted, and told by `process.ended` alone.
+      this.#plugin = null;
+      await plugin.driver.shutdown().catch(() => {});
+      await plugin.stop(stopGraceMs);
+    }
+    this.#record(null);
+    await this.#writes;
+    this.#send({ type: "process.ended" });
+  }
+}
+
+/** Where an earlier agent's plugin runs, as far as the disk knows; null for anything that is not a record. */
+export async function knownPlugin(disk: AgentDisk, name: string): Promise<PluginAddress | null> {
+  const bytes = await disk.load(pluginRecords + name);
+  if (bytes === null) return null;
+  try {
+    const record = JSON.parse(new TextDecoder().decode(bytes)) as Partial<PluginAddress>;
+    const { network, address, pid, startTicks, logFile } = record;
+    if (network !== "unix" && network !== "tcp") return null;
+    if (typeof address !== "string" || typeof pid !== "number") return null;
+    if (typeof startTicks !== "string" || typeof logFile !== "string") return null;
+    return { network, address, pid, startTicks, logFile };
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,182 @@
+/** From a task of a service to what a driver plugin is asked to start (nomad-driver-protocol.md §6.2), and back from how it ended. */
+import type { DriverTaskExit } from "../../machines/driver-task.ts";
+import { driverSpecType, isDriverSpec } from "../../machines/driver-spec.ts";
+import { DriverSpec } from "../../proto/gen/messages.ts";
+import {
+  AllocatedCpuResources,
+  AllocatedMemoryResources,
+  AllocatedTaskResources,
+  DriverCapabilities_FSIsolation as FsIsolation,
+  LinuxResources,
+  Resources,
+  TaskConfig,
+  type NomadDriverConfig,
+} from "../../proto/gen/nomad.ts";
+import {
+  encodeConfig,
+  environmentScope,
+  problemText,
+  type ConfigInput,
+  type EncodeOutcome,
+} from "../../runtime/hclspec/index.ts";
+import type { DriverTask, FileIsolation, NodeFacts, TaskExit, TaskHome } from "./agent-ports.ts";
+import type { DriverDescription } from "./driver-plugin.ts";
+import { sentence } from "../sentence.ts";
+
+const mebibyte = 1024 * 1024;
+/** Of a task that reserves nothing: Nomad's, in MHz. */
+const cpuSharesDefault = 100;
+/** SwarmKit's (worker protocol §5.6). */
+const stopGraceMsDefault = 10_000;
+
+type Refused = { readonly kind: "refused"; readonly reason: string };
+
+/** What a task asks of its driver. */
+export interface DriverWants {
+  readonly kind: "wants";
+  readonly spec: DriverSpec;
+  readonly config: ConfigInput;
+  readonly stopSignal: string;
+  readonly stopGraceMs: number;
+}
+
+export function wantsOf({ payload }: DriverTask): DriverWants | Refused {
+  if (payload === null || !isDriverSpec(payload.type_url))
+    return refused(`the task's payload is not a ${driverSpecType} but '${payload?.type_url ?? ""}'`);
+  let spec: DriverSpec;
+  try {
+    spec = DriverSpec.decode(payload.value);
+  } catch {
+    return refused(`the task's payload is not a well-formed ${driverSpecType}`);
+  }
+  let config: ConfigInput;
+  try {
+    config = spec.config === "" ? {} : (JSON.parse(spec.config) as ConfigInput);
+  } catch (error) {
+    return refused(`the driver's configuration is no JSON: ${sentence(error)}`);
+  }
+  const { stopGracePeriod: grace, stopSignal } = spec;
+  const stopGraceMs = grace === null ? stopGraceMsDefault : Math.max(0, grace.seconds * 1_000 + grace.nanos / 1e6);
+  return { kind: "wants", spec, config, stopSignal, stopGraceMs };
+}
+
+/** Nomad's name of the task, which is also a directory's: the service's, as far as its signs allow. */
+export function taskNameOf({ serviceName }: DriverTask): string {
+  const name = serviceName.replaceAll(/[^A-Za-z0-9_-]/g, "-").slice(0, 64);
+  // What the directory of every allocation holds beside the task's.
+  return name === "" || name === "alloc" || name === "output" ? "task" : name;
+}
+
+/** Null: a layout that this node does not make. */
+export function isolationOf({ capabilities }: DriverDescription): FileIsolation | null {
+  switch (capabilities?.fsIsolation ?? FsIsolation.NONE) {
+    case FsIsolation.IMAGE:
+      return "image";
+    // An unveiling driver is told paths of the node, and shows its task no others.
+    case FsIsolation.NONE:
+    case FsIsolation.UNVEIL:
+      return "none";
+    default:
+      return null;
+  }
+}
+
+/** The driver's part, encoded by its schema. `variables`: what `${…}` in it may name. */
+export function encodedConfig(
+  config: ConfigInput,
+  { taskSchema }: DriverDescription,
+  variables: Readonly<Record<string, string>>,
+): { readonly kind: "encoded"; readonly bytes: Uint8Array } | Refused {
+  if (taskSchema === null) return { kind: "encoded", bytes: new Uint8Array(0) };
+  return worded(encodeConfig(taskSchema, config, environmentScope(variables)));
+}
+
+function worded(outcome: EncodeOutcome): { readonly kind: "encoded"; readonly bytes: Uint8Array } | Refused {
+  switch (outcome.kind) {
+    case "encoded":
+      return outcome;
+    case "invalid":
+      return refused(`the driver's configuration is wrong: ${outcome.problems.map(problemText).join("; ")}`);
+    case "bad-schema":
+      return refused(`the driver's own schema cannot be read: ${outcome.reason}`);
+  }
+}
+
+export function taskConfigOf(
+  task: DriverTask,
+  from: {
+    readonly id: string;
+    readonly home: TaskHome;
+    readonly spec: DriverSpec;
+    readonly driverConfig: Uint8Array;
+    readonly agent: NomadDriverConfig;
+    readonly facts: NodeFacts;
+  },
+): TaskConfig {
+  const { driverConfig, home, id, spec } = from;
+  return TaskConfig.create({
+    id,
+    name: taskNameOf(task),
+    msgpackDriverConfig: driverConfig,
+    env: home.env,
+    resources: resourcesOf(task, from.agent, from.facts),
+    user: spec.user,
+    allocDir: home.allocDir,
+    stdoutPath: home.stdoutPath,
+    stderrPath: home.stderrPath,
+    taskGroupName: task.serviceName,
+    jobName: task.serviceName,
+    jobId: task.serviceId,
+    allocId: task.id,
+    namespace: "default",
+    nodeName: task.nodeHostname,
+    nodeId: task.nodeId,
+  });
+}
+
+/** Always both parts: drivers take either for granted. */
+function resourcesOf({ resources }: DriverTask, agent: NomadDriverConfig, facts: NodeFacts): Resources {
+  const mhz = agent.Topology?.cores[0]?.baseSpeed || 1_000;
+  const cores = Math.max(1, facts.nanoCpus / 1e9);
+  const nanoCpus = resources?.nanoCpus ?? 0;
+  const cpuShares = nanoCpus === 0 ? cpuSharesDefault : Math.max(1, Math.round((nanoCpus / 1e9) * mhz));
+  // Drivers take 0 for a limit of nothing: who says none may use the node's.
+  const limit = resources?.memoryLimitBytes || facts.memoryBytes;
+  const reserved = resources?.memoryBytes || limit;
+  return Resources.create({
+    allocatedResources: AllocatedTaskResources.create({
+      cpu: AllocatedCpuResources.create({ cpuShares }),
+      memory: AllocatedMemoryResources.create({
+        memoryMb: Math.floor(reserved / mebibyte),
+        memoryMaxMb: limit > reserved ? Math.floor(limit / mebibyte) : 0,
+      }),
+    }),
+    linuxResources: LinuxResources.create({
+      cpuShares,
+      memoryLimitBytes: limit,
+      PercentTicks: Math.min(1, cpuShares / (cores * mhz)),
+    }),
+  });
+}
+
+/** Linux's, by their numbers from 1; the same on the processors that agents run on. */
+const signalNames =
+  "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS".split(
+    " ",
+  );
+
+export function exitOf({ code, err, oomKilled, signal }: DriverTaskExit, lastOutput: string): TaskExit {
+  const name = signalNames[signal - 1];
+  const reason = [oomKilled ? "out of memory" : "", err].filter((part) => part !== "").join(": ");
+  return {
+    // As a shell gives it, where the driver tells the signal alone.
+    code: code === 0 && signal > 0 ? 128 + signal : code,
+    signal: name === undefined ? (signal > 0 ? `signal ${signal}` : "") : `SIG${name}`,
+    reason,
+    lastOutput: code === 0 && signal === 0 ? "" : lastOutput,
+  };
+}
+
+function refused(reason: string): Refused {
+  return { kind: "refused", reason };
+}

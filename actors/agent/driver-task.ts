@@ -1,0 +1,204 @@
+/** Hosts the chart of one task on a driver plugin: calls the plugin, keeps the task's handle. */
+import {
+  driverTaskMachine,
+  type DriverTaskEvent,
+  type DriverTaskInput,
+  type DriverTaskNews,
+} from "../../machines/driver-task.ts";
+import type { TaskConfig } from "../../proto/gen/nomad.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import { isPluginGone, isUnknownTask, type DriverClient } from "../../runtime/plugins.ts";
+import { isRecoverable } from "../../runtime/recoverable.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { DriverPluginActor, DriverPluginPorts } from "./driver-plugin.ts";
+import { hosted, type Owner } from "../hosted.ts";
+import { sentence } from "../sentence.ts";
+
+/** Prefix of the records of tasks on drivers; the task's id, made fit for a name, follows. */
+export const driverTaskRecords = "driver-task.";
+
+export interface DriverTaskOptions {
+  readonly config: TaskConfig;
+  readonly plugin: DriverPluginActor;
+  /** What an earlier agent left; null for a new task. */
+  readonly record: DriverTaskRecord | null;
+  readonly onNews: (news: DriverTaskNews) => void;
+}
+
+/** A task that a plugin was asked to start; with the handle once it is running. */
+export interface DriverTaskRecord {
+  readonly handle: Uint8Array | null;
+}
+
+const machine = hosted(driverTaskMachine, [
+  "startTask",
+  "recoverTask",
+  "waitTask",
+  "stopTask",
+  "destroyTask",
+  "awaitPlugin",
+  "announce",
+]);
+
+/** A record is one byte, whether there is a handle, and the handle. */
+const startingRecord = Uint8Array.of(0);
+
+export async function driverTaskRecord(
+  disk: DriverPluginPorts["disk"],
+  taskId: string,
+): Promise<DriverTaskRecord | null> {
+  const bytes = await disk.load(recordName(taskId));
+  if (bytes === null) return null;
+  return { handle: bytes[0] === 1 ? bytes.slice(1) : null };
+}
+
+/** Names of records hold letters, digits and a few signs; a task's id has slashes. */
+export function recordName(taskId: string): string {
+  return driverTaskRecords + taskId.replaceAll(/[^A-Za-z0-9-]/g, (sign) => `_${sign.codePointAt(0)?.toString(16)}_`);
+}
+
+export class DriverTaskActor {
+  readonly #ports: DriverPluginPorts;
+  readonly #options: DriverTaskOptions;
+  readonly #actor: HostedActor<typeof driverTaskMachine>;
+  #handle: Uint8Array | null;
+  #isStopped = false;
+
+  constructor(ports: DriverPluginPorts, options: DriverTaskOptions) {
+    this.#ports = ports;
+    this.#options = options;
+    const { config, record } = options;
+    this.#handle = record?.handle ?? null;
+    const before: DriverTaskInput["before"] = record === null ? "new" : record.handle === null ? "doubtful" : "started";
+    this.#actor = machine.start(ports.host, `driver-task/${config.id}`, { taskId: config.id, before }, this.#owner());
+  }
+
+  get taskId(): string {
+    return this.#options.config.id;
+  }
+
+  /** The plugin that runs it now; null while there is none. */
+  get client(): DriverClient | null {
+    return this.#options.plugin.client;
+  }
+
+  /** Empty signal: the driver's own choice. */
+  stopTask(signal: string, timeoutMs: number): void {
+    this.#send({ type: "stop.wanted", signal, timeoutMs });
+  }
+
+  /** For a task that has ended. */
+  destroy(): void {
+    this.#send({ type: "destroy.wanted" });
+  }
+
+  /** Ends the watching; the task itself goes on. */
+  stop(): void {
+    this.#isStopped = true;
+    this.#actor.stop();
+  }
+
+  #send(event: DriverTaskEvent): void {
+    // An answer may come after the task was destroyed.
+    if (!this.#isStopped && this.#actor.actor.getSnapshot().status === "active") this.#actor.actor.send(event);
+  }
+
+  #owner(): Owner {
+    return {
+      effects: {
+        startTask: () => this.#answer(this.#start(), (error) => this.#refusedStart(error)),
+        recoverTask: () =>
+          this.#answer(this.#recover(), (error) => ({ type: "recover.refused", reason: sentence(error) })),
+        waitTask: () => this.#answer(this.#wait(), (error) => unseen(sentence(error))),
+        stopTask: ({ signal, timeoutMs }: { signal: string; timeoutMs: number }) =>
+          this.#answer(this.#stopTask(signal, timeoutMs), (error) => ({
+            type: "stop.refused",
+            reason: sentence(error),
+          })),
+        destroyTask: () =>
+          this.#answer(this.#destroy(), (error) => ({ type: "destroy.refused", reason: sentence(error) })),
+        awaitPlugin: () => this.#options.plugin.whenServing(() => this.#send({ type: "plugin.ready" })),
+        announce: (news: DriverTaskNews) => this.#announce(news),
+      },
+    };
+  }
+
+  #answer(outcome: Promise<DriverTaskEvent>, refused: (error: unknown) => DriverTaskEvent): void {
+    outcome.then(
+      (event) => this.#send(event),
+      (error: unknown) =>
+        this.#send(isPluginGone(error) ? { type: "call.lost", reason: sentence(error) } : refused(error)),
+    );
+  }
+
+  #driver(): DriverClient {
+    const { client } = this.#options.plugin;
+    if (client === null) throw new RpcError(Status.UNAVAILABLE, "the driver is not running");
+    return client;
+  }
+
+  async #start(): Promise<DriverTaskEvent> {
+    const { disk } = this.#ports;
+    const driver = this.#driver();
+    // Before it is asked: an agent that dies in between has to know that it may run.
+    await disk.save(recordName(this.taskId), startingRecord);
+    const { handle } = await driver.startTask(this.#options.config);
+    // T5: nobody waits for it any more, and it was destroyed before it was there.
+    if (!this.#isStopped && !this.#actor.actor.getSnapshot().matches("starting")) {
+      await driver.destroyTask(this.taskId, true);
+      return { type: "start.refused", reason: "it was stopped", isRecoverable: false };
+    }
+    this.#handle = handle;
+    const record = new Uint8Array(1 + handle.length);
+    record[0] = 1;
+    record.set(handle, 1);
+    await disk.save(recordName(this.taskId), record);
+    return { type: "task.started" };
+  }
+
+  #refusedStart(error: unknown): DriverTaskEvent {
+    if (!(error instanceof RpcError)) return { type: "start.refused", reason: sentence(error), isRecoverable: false };
+    return { type: "start.refused", reason: error.message, isRecoverable: isRecoverable(error) };
+  }
+
+  async #recover(): Promise<DriverTaskEvent> {
+    if (this.#handle === null) throw new Error("its handle is not kept");
+    await this.#driver().recoverTask(this.#handle);
+    return { type: "task.recovered" };
+  }
+
+  async #wait(): Promise<DriverTaskEvent> {
+    const { result, err } = await this.#driver().waitTask(this.taskId);
+    if (result === null) return unseen(err || "the driver does not say how it ended");
+    const { exitCode: code, signal, oomKilled } = result;
+    return { type: "task.exited", exit: { code, signal, oomKilled, err } };
+  }
+
+  async #stopTask(signal: string, timeoutMs: number): Promise<DriverTaskEvent> {
+    await this.#driver().stopTask(this.taskId, timeoutMs, signal);
+    return { type: "stop.done" };
+  }
+
+  async #destroy(): Promise<DriverTaskEvent> {
+    try {
+      await this.#driver().destroyTask(this.taskId, true);
+    } catch (error) {
+      if (!isUnknownTask(error)) throw error;
+    }
+    return { type: "task.destroyed" };
+  }
+
+  #announce(news: DriverTaskNews): void {
+    this.#options.onNews(news);
+    if (news.kind !== "destroyed") return;
+    const { disk, telemetry } = this.#ports;
+    disk.remove(recordName(this.taskId)).catch((error: unknown) => {
+      // A later agent finds it, and destroys the task once more, which does no harm.
+      telemetry.log.warn({ error, task: this.taskId }, "cannot remove a task's record");
+    });
+  }
+}
+
+function unseen(err: string): DriverTaskEvent {
+  return { type: "task.exited", exit: { code: -1, signal: 0, oomKilled: false, err } };
+}

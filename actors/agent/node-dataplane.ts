@@ -1,0 +1,67 @@
+/** A node's dataplane: hands what its policies come to on to the driver, and tells how the driver and its endpoints do. */
+import { endpointOfKey, deltasOf } from "../../machines/policy/felix.ts";
+import { DataplaneEndpointReport, DataplaneReport, type DataplaneUpdate } from "../../proto/gen/messages.ts";
+import { DataplaneActor, type DataplaneOptions, type DataplanePorts } from "./dataplane.ts";
+import type { NodeDataplane } from "./policy-follower.ts";
+
+export interface DrivenDataplane extends NodeDataplane {
+  /** Ends the driver; the rules stay in the kernel. Resolves when it is gone. */
+  end(): Promise<void>;
+}
+
+/** `settings`: over what the cluster says. */
+export function driveDataplane(
+  ports: DataplanePorts,
+  { generation, name, settings }: Pick<DataplaneOptions, "generation" | "name" | "settings">,
+): DrivenDataplane {
+  const listeners = new Set<(report: DataplaneReport) => void>();
+  let version = 0;
+  let restarts = 0;
+  const driver = new DataplaneActor(ports, {
+    name,
+    generation,
+    settings,
+    onNews: ({ state }) => {
+      if (state === "restarting") restarts += 1;
+      tell();
+    },
+    onStatus: () => tell(),
+  });
+
+  function report(): DataplaneReport {
+    const { reason, state } = driver.news;
+    const endpoints: DataplaneEndpointReport[] = [];
+    const hostEndpoints: DataplaneEndpointReport[] = [];
+    for (const [key, status] of driver.statuses) {
+      const of = endpointOfKey(key);
+      if (of === null) continue;
+      (of.kind === "host" ? hostEndpoints : endpoints).push(DataplaneEndpointReport.create({ id: of.id, status }));
+    }
+    return DataplaneReport.create({
+      state: state === "wait-for-ready" ? "waiting" : state,
+      reason,
+      restarts,
+      endpoints,
+      hostEndpoints,
+    });
+  }
+
+  function tell(): void {
+    for (const listener of listeners) listener(report());
+  }
+
+  return {
+    take: (change: DataplaneUpdate) => {
+      if (change.config !== null) driver.configure({ ...change.config.values, ...settings });
+      for (const delta of deltasOf(change)) driver.apply(delta);
+      if (version === 0) driver.ready();
+      version = Math.max(1, change.version);
+    },
+    onReport: (listener) => {
+      listeners.add(listener);
+      listener(report());
+      return () => listeners.delete(listener);
+    },
+    end: () => driver.end(),
+  };
+}

@@ -1,0 +1,144 @@
+/** Hosts one cluster volume on this node: has the plugin mount and unmount it, and tells the manager when it is gone. */
+import {
+  nodePublishRequest,
+  nodeUnpublishRequest,
+  stageRequest,
+  unstageRequest,
+  type VolumePlaces,
+} from "../../machines/csi/node-requests.ts";
+import type { Secrets } from "../../machines/csi/requests.ts";
+import { nodeVolumeMachine, type NodeVolumeEvent } from "../../machines/node-volume.ts";
+import { CsiNodeService, type VolumeAssignment } from "../../proto/gen/messages.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import type { AgentPorts, NodeVolumePlaces } from "./agent-ports.ts";
+import { callPlugin, unlessUnknown, type CallFailure } from "../volumes/csi-call.ts";
+import type { CsiPlugin } from "../volumes/csi-plugin.ts";
+import type { CsiPlugins } from "../volumes/csi-plugins.ts";
+import { hosted } from "../hosted.ts";
+import { sentence } from "../sentence.ts";
+
+const machine = hosted(nodeVolumeMachine, ["stage", "publish", "unpublish", "unstage", "tell", "announce"], ["retry"]);
+const { NodeStageVolume, NodePublishVolume, NodeUnpublishVolume, NodeUnstageVolume } = CsiNodeService.methods;
+
+export interface NodeVolumeParts {
+  readonly plugins: CsiPlugins;
+  readonly places: NodeVolumePlaces;
+  secretData(id: string): Uint8Array | undefined;
+  /** Tells the manager that the node has given the volume up; rejects while nobody can be told. */
+  tell(volumeId: string): Promise<void>;
+  readonly onReady: (volumeId: string) => void;
+  /** Uniform in [0, 1). */
+  chance(): number;
+}
+
+export class NodeVolumeActor {
+  readonly #ports: Pick<AgentPorts, "host" | "telemetry">;
+  readonly #parts: NodeVolumeParts;
+  readonly #actor: HostedActor<typeof nodeVolumeMachine>;
+  #assignment: VolumeAssignment;
+  #stopped = false;
+
+  constructor(
+    ports: Pick<AgentPorts, "host" | "telemetry">,
+    assignment: VolumeAssignment,
+    state: { readonly isWanted: boolean; readonly isUsed: boolean },
+    parts: NodeVolumeParts,
+  ) {
+    this.#ports = ports;
+    this.#parts = parts;
+    this.#assignment = assignment;
+    this.#actor = machine.start(
+      ports.host,
+      `node-volume/${assignment.id}`,
+      { volumeId: assignment.id, ...state },
+      {
+        effects: {
+          stage: () =>
+            void this.#call(async (plugin, places, secrets) => {
+              if (plugin.facts.stages)
+                await plugin.call(NodeStageVolume, stageRequest(this.#assignment, places, secrets));
+            }),
+          publish: () =>
+            void this.#call(async (plugin, places, secrets) => {
+              const request = nodePublishRequest(this.#assignment, places, plugin.facts.stages, secrets);
+              await plugin.call(NodePublishVolume, request);
+            }),
+          unpublish: () =>
+            void this.#call((plugin, places) =>
+              unlessUnknown(plugin.call(NodeUnpublishVolume, nodeUnpublishRequest(this.#assignment, places))),
+            ),
+          unstage: () =>
+            void this.#call(async (plugin, places) => {
+              if (plugin.facts.stages)
+                await unlessUnknown(plugin.call(NodeUnstageVolume, unstageRequest(this.#assignment, places)));
+              await parts.places.remove(assignment.id);
+            }),
+          tell: () => void this.#tell(),
+          // Tasks look at the state that this effect belongs to, which begins once it has returned.
+          announce: () => void Promise.resolve().then(() => this.isReady && parts.onReady(assignment.id)),
+        },
+        draw: (boundMs) => boundMs / 2 + parts.chance() * (boundMs / 2),
+      },
+    );
+  }
+
+  get isReady(): boolean {
+    return !this.#stopped && this.#actor.actor.getSnapshot().hasTag("ready");
+  }
+
+  get isOver(): boolean {
+    return this.#actor.actor.getSnapshot().status === "done";
+  }
+
+  want(assignment: VolumeAssignment): void {
+    this.#assignment = assignment;
+    this.#send({ type: "volume.wanted" });
+  }
+
+  unwant(): void {
+    this.#send({ type: "volume.unwanted" });
+  }
+
+  use(isUsed: boolean): void {
+    this.#send({ type: "users.changed", isUsed });
+  }
+
+  wayOpened(): void {
+    this.#send({ type: "way.opened" });
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#actor.stop();
+  }
+
+  #send(event: NodeVolumeEvent): void {
+    if (!this.#stopped && !this.isOver) this.#actor.actor.send(event);
+  }
+
+  async #call(ask: (plugin: CsiPlugin, places: VolumePlaces, secrets: Secrets) => Promise<void>): Promise<void> {
+    const { driver, id, secrets: wanted } = this.#assignment;
+    const { places, plugins, secretData } = this.#parts;
+    const target = { plugins, name: driver?.name ?? "", secrets: wanted, secretData };
+    const outcome = await callPlugin(target, async (plugin, secrets) => ask(plugin, await places.make(id), secrets));
+    this.#answer("answer" in outcome ? null : outcome);
+  }
+
+  async #tell(): Promise<void> {
+    try {
+      await this.#parts.tell(this.#assignment.id);
+      this.#answer(null);
+    } catch (error) {
+      this.#answer({ type: "call.failed", reason: sentence(error), failing: "unclear" });
+    }
+  }
+
+  #answer(failure: CallFailure | null): void {
+    if (failure !== null && !this.#stopped)
+      this.#ports.telemetry.log.warn(
+        { volume: this.#assignment.id, reason: failure.reason },
+        "a step of a cluster volume failed; it is tried again",
+      );
+    this.#send(failure ?? { type: "call.answered" });
+  }
+}

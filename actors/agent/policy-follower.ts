@@ -1,0 +1,107 @@
+/**
+ * The agent's side of the Policy service: what this node's dataplane is to know, kept through sessions with one manager after
+ * another, and what the node has to say of it.
+ *
+ * PF1: the dataplane is told each change once and in order, beginning with a whole state; while no manager is reached, what was
+ *      told last stays in force.
+ */
+import { FollowedState, type NodeState } from "../../machines/policy/node-state.ts";
+import { isSameMessage } from "../../machines/same-message.ts";
+import {
+  PolicyFollowRequest,
+  PolicyService,
+  type DataplaneReport,
+  type DataplaneUpdate,
+} from "../../proto/gen/messages.ts";
+import type { Clock, TimerHandle } from "../../runtime/ports.ts";
+import { Status, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
+
+/** Deadline of a report, in milliseconds; the manager answers once the log has it. */
+const reportTimeoutMs = 15_000;
+/** Between two reports, in milliseconds: what happens meanwhile is one. */
+const reportPaceMs = 1_000;
+
+/** What programs this node's network; the actor of a dataplane driver is one. */
+export interface NodeDataplane {
+  /** The first one is a whole state (`fresh`), each further one what changed. Must not throw. */
+  take(change: DataplaneUpdate): void;
+  /** Called at each change of what it has to say, and once soon; the result ends that. */
+  onReport(listener: (report: DataplaneReport) => void): () => void;
+}
+
+export class PolicyFollower {
+  readonly #clock: Clock;
+  readonly #dataplane: NodeDataplane;
+  readonly #followed = new FollowedState();
+  readonly #forget: () => void;
+  #channel: RpcChannel | null = null;
+  #report: DataplaneReport | null = null;
+  #reported: DataplaneReport | null = null;
+  #timer: TimerHandle | null = null;
+
+  constructor(clock: Clock, dataplane: NodeDataplane) {
+    this.#clock = clock;
+    this.#dataplane = dataplane;
+    this.#forget = dataplane.onReport((report) => {
+      this.#report = report;
+      this.#schedule();
+    });
+  }
+
+  /** What is in force on this node. */
+  get state(): NodeState {
+    return this.#followed.state;
+  }
+
+  /** A session with another manager, or a new one with the same: `onEnd` when its stream ends by itself. */
+  attach(channel: RpcChannel, onEnd: (error: RpcError | null) => void): { cancel(): void } {
+    this.#followed.interrupted();
+    this.#channel = channel;
+    // Another manager may not have the last one: it is cheap to say again.
+    this.#reported = null;
+    this.#schedule();
+    const request = PolicyFollowRequest.create({ version: this.#followed.version });
+    const stream = channel.serverStream(PolicyService.methods.Follow, request, {
+      onMessage: (piece) => {
+        if (this.#channel !== channel) return;
+        const change = this.#followed.take(piece);
+        if (change !== null) this.#dataplane.take(change);
+      },
+      onEnd: (error) => {
+        // A manager of another make knows no policies: the session goes on without.
+        if (error?.code !== Status.UNIMPLEMENTED) onEnd(error);
+      },
+    });
+    return {
+      cancel: () => {
+        if (this.#channel === channel) this.#channel = null;
+        stream.cancel();
+      },
+    };
+  }
+
+  stop(): void {
+    this.#forget();
+    this.#channel = null;
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer);
+  }
+
+  #schedule(): void {
+    this.#timer ??= this.#clock.setTimeout(() => {
+      this.#timer = null;
+      this.#send();
+    }, reportPaceMs);
+  }
+
+  #send(): void {
+    const [channel, report] = [this.#channel, this.#report];
+    if (channel === null || report === null || isSameMessage(report, this.#reported)) return;
+    this.#reported = report;
+    channel.unary(PolicyService.methods.Report, report, { timeoutMs: reportTimeoutMs }).catch((error: RpcError) => {
+      // It is tried until somebody has it; who does not know the call never will.
+      if (this.#channel !== channel || error.code === Status.UNIMPLEMENTED) return;
+      this.#reported = null;
+      this.#schedule();
+    });
+  }
+}

@@ -1,0 +1,310 @@
+/**
+ * A manager's own certificate. It signs it itself, since it can read the root's key anyway; where only an external CA has
+ * that key it asks as every node does, through its node object, and the leader's signer answers.
+ *
+ * M3: key and certificate are saved as one, before they are used.
+ * M4: whoever trusts the root before the present one still accepts this manager. A node that slept through the end of a
+ *     rotation learns of the new root from a manager, which it must trust for that: so the chain keeps the certificate in
+ *     which the one root vouches for the other until every node has said that it trusts the new one.
+ * M5: what the node object says of the certificate is so already: it is told once the certificate is in use, since a
+ *     rotation is over, and nodes trust nothing but the new root, as soon as all are said to have renewed. Only the first
+ *     one of a life is told before, when nobody can be shown anything yet, and only if the roots are still those that it
+ *     was judged by.
+ */
+import { issuerOf, type Issuer } from "../../machines/issuer.ts";
+import { issuanceState } from "../../machines/issuance.ts";
+import { sameBytes } from "../../machines/session-message.ts";
+import { managerCertificateMachine, type ManagerCertificateEvent } from "../../machines/manager-certificate.ts";
+import {
+  Certificate,
+  IssuanceStatus,
+  IssuanceStatus_State,
+  Node,
+  NodeRole,
+  type Cluster,
+} from "../../proto/gen/messages.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import { clusterOf, bareManagerNode, whenCluster } from "../manager/bootstrap.ts";
+import type { CertificateAuthority } from "./ca-port.ts";
+import { creation, replacement, transact } from "../control/write.ts";
+import type { Environment, Running } from "../environment.ts";
+import { writeManagerNode, type ManagerFacts } from "../manager/manager-node.ts";
+import { noExternalCa } from "../../runtime/external-ca.ts";
+import { signNode } from "./node-signing.ts";
+import { sentence } from "../sentence.ts";
+
+const text = new TextEncoder();
+const untraced = { traceparent: "" };
+/** How long the leader's signer, and the external CA behind it, may take. Then the request is made anew. */
+const leaderTimeoutMs = 60_000;
+
+/** No node is behind by more: a rotation ends only when each has renewed, for which it must trust the root before. */
+const olderIntermediatesMax = 2;
+
+/** What a manager keeps on its own disk; the key is nobody else's. */
+export interface ManagerIdentity {
+  /** Leaf, then intermediates. */
+  readonly certificatePem: string;
+  readonly keyPem: string;
+}
+
+export interface ManagerCertificate extends ManagerIdentity {
+  /** The root that every node trusts now. */
+  readonly rootPem: string;
+  /** The roots of which client certificates may be: during a rotation also the one that follows. */
+  readonly acceptedPem: string;
+  /** The cluster's id: what every certificate of it names as organization. */
+  readonly organization: string;
+  /** When to ask again for a new one, in milliseconds since the epoch: drawn from 50 to 80 % of its life. */
+  readonly renewAtMs: number;
+  /** True when certificate and key are new and must be saved. */
+  readonly isNew: boolean;
+}
+
+type Signed = ManagerIdentity & { readonly csr: Uint8Array };
+
+/** What the present roots make of an identity; null when it cannot be used, or must not be any longer. */
+function kept(
+  env: Environment,
+  authority: CertificateAuthority,
+  cluster: Cluster,
+  issuer: Issuer,
+  identity: ManagerIdentity | null,
+): ManagerCertificate | null {
+  if (identity === null || identity.certificatePem === "" || identity.keyPem === "") return null;
+  const read = authority.describeCertificate(identity.certificatePem, issuer.rootPem);
+  if (read.kind === "malformed" || read.nodeId !== env.managerId || read.role !== "swarm-manager") return null;
+  const now = env.clock.now();
+  if (read.organization !== cluster.id || !read.verify(issuer.trustedPem, now)) return null;
+  const name = authority.issuerName(issuer.rootPem);
+  if (name === null || read.issuerPublicKeyDer === null) return null;
+  if (!sameBytes(read.issuerPublicKeyDer, name.publicKeyDer)) return null;
+  // Half of its life at least is left to it before a renewal is drawn, so a fresh draw here never skips one.
+  const renewAtMs = authority.renewalInstant(read, env.random.next());
+  if (renewAtMs <= now) return null;
+  return certificateOf(identity, cluster, issuer, renewAtMs, false);
+}
+
+function certificateOf(
+  { certificatePem, keyPem }: ManagerIdentity,
+  cluster: Cluster,
+  { rootPem, trustedPem }: Issuer,
+  renewAtMs: number,
+  isNew: boolean,
+): ManagerCertificate {
+  const acceptedPem = rootPem === trustedPem ? trustedPem : trustedPem + rootPem;
+  return { certificatePem, keyPem, rootPem: trustedPem, acceptedPem, organization: cluster.id, renewAtMs, isNew };
+}
+
+interface Obtained {
+  readonly certificate: ManagerCertificate;
+  /** Creates this manager's node object or brings it up to date. */
+  tell(): Promise<void>;
+  /** Whether the roots are those by which the certificate was judged. */
+  isStillGood(): boolean;
+}
+
+/** What a certificate is judged by; empty while there is no root. */
+function basisOf(env: Environment, authority: CertificateAuthority): string {
+  const cluster = clusterOf(env);
+  const issuer = cluster === undefined ? null : issuerOf(cluster, authority.normalizePem);
+  return issuer === null ? "" : [issuer.rootPem, issuer.trustedPem, issuer.intermediatesPem].join("\n");
+}
+
+/**
+ * A certificate for this manager: the one it has while that is good, else a new one. Waits for the cluster object. Call it
+ * again at `renewAtMs`, and when the root changes.
+ */
+export async function obtainManagerCertificate(
+  env: Environment,
+  authority: CertificateAuthority,
+  identity: ManagerIdentity | null,
+  facts: ManagerFacts,
+  signal?: AbortSignal,
+): Promise<Obtained> {
+  const cluster = await whenCluster(env, signal);
+  const issuer = issuerOf(cluster, authority.normalizePem);
+  if (issuer === null) throw new Error("the cluster has no root certificate");
+  const basis = basisOf(env, authority);
+  const obtained = (certificate: ManagerCertificate, csr: Uint8Array): Obtained => ({
+    certificate,
+    tell: () => writeManagerNode(env, authority, { ...certificate, issuerPem: issuer.rootPem, csr }, facts),
+    isStillGood: () => basisOf(env, authority) === basis,
+  });
+  const node = env.store.get("node", env.managerId);
+  const isToldToRenew = node !== undefined && issuanceState(node) === IssuanceStatus_State.ROTATE;
+  const old = isToldToRenew ? null : kept(env, authority, cluster, issuer, identity);
+  if (old !== null) return obtained(old, node?.certificate?.csr ?? new Uint8Array());
+  const fresh = await newIdentity(env, authority, cluster, issuer, facts, signal);
+  const older = olderIntermediates(env, authority, issuer, identity);
+  const signed = { ...fresh, certificatePem: fresh.certificatePem + older.join("") };
+  const read = authority.describeCertificate(signed.certificatePem, issuer.rootPem);
+  if (read.kind === "malformed") throw new Error(`the certificate just signed cannot be read: ${read.reason}`);
+  const renewAtMs = authority.renewalInstant(read, env.random.next());
+  return obtained(certificateOf(signed, cluster, issuer, renewAtMs, true), signed.csr);
+}
+
+/** M4: what of the chain so far leads on to roots that some node still trusts. */
+function olderIntermediates(
+  env: Environment,
+  authority: CertificateAuthority,
+  { intermediatesPem, trustedPem }: Issuer,
+  identity: ManagerIdentity | null,
+): readonly string[] {
+  const trusted = text.encode(trustedPem);
+  const isBehind = ({ description }: Node): boolean =>
+    description !== null && !sameBytes(description.tlsInfo?.trustRoot ?? new Uint8Array(), trusted);
+  if (identity === null || ![...env.store.all("node")].some(isBehind)) return [];
+  return authority
+    .intermediatesOf(identity.certificatePem)
+    .filter((pem) => !intermediatesPem.includes(pem.trim()))
+    .slice(0, olderIntermediatesMax);
+}
+
+async function newIdentity(
+  env: Environment,
+  authority: CertificateAuthority,
+  cluster: Cluster,
+  issuer: Issuer,
+  facts: ManagerFacts,
+  signal: AbortSignal | undefined,
+): Promise<Signed> {
+  const { keyPem, csrPem } = await authority.createKeyAndCsr();
+  const csr = text.encode(csrPem);
+  if (issuer.keyPem === "" || issuer.externalUrls.length > 0) {
+    return { keyPem, csr, certificatePem: await signedByLeader(env, csr, facts, signal) };
+  }
+  const request = { csr, nodeId: env.managerId, role: "swarm-manager", nowMs: env.clock.now() } as const;
+  return { keyPem, csr, certificatePem: await signNode(cluster, request, authority, noExternalCa) };
+}
+
+/** As any other node: the request goes into the node object, the leader's signer answers there. */
+async function signedByLeader(
+  env: Environment,
+  csr: Uint8Array,
+  { advertise }: ManagerFacts,
+  signal: AbortSignal | undefined,
+): Promise<string> {
+  const { clock, managerId, store } = env;
+  const isAnswered = (): boolean => {
+    const certificate = store.get("node", managerId)?.certificate ?? null;
+    const state = certificate?.status?.state;
+    return (
+      certificate !== null &&
+      sameBytes(certificate.csr, csr) &&
+      (state === IssuanceStatus_State.ISSUED || state === IssuanceStatus_State.FAILED)
+    );
+  };
+  await transact(env, untraced, () => {
+    const before = store.get("node", managerId);
+    const status = IssuanceStatus.create({ state: IssuanceStatus_State.RENEW });
+    const certificate = Certificate.create({ role: NodeRole.MANAGER, csr, cn: managerId, status });
+    return before === undefined
+      ? [creation("node", Node.patch(bareManagerNode(env, advertise, clusterOf(env)), { certificate }))]
+      : [replacement("node", Node.patch(before, { certificate }))];
+  });
+  await new Promise<void>((resolve, reject) => {
+    if (isAnswered()) return resolve();
+    const end = (error: Error | null): void => {
+      watching.unsubscribe();
+      clock.clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+      if (error === null) resolve();
+      else reject(error);
+    };
+    const abort = (): void => end(new RpcError(Status.CANCELLED, "stopped before the certificate was signed"));
+    const watching = store.watch(() => {
+      if (isAnswered()) end(null);
+    });
+    const timer = clock.setTimeout(
+      () => end(new Error("the leader could not get this manager's certificate signed: see its log")),
+      leaderTimeoutMs,
+    );
+    signal?.addEventListener("abort", abort, { once: true });
+  });
+  const certificate = store.get("node", managerId)?.certificate ?? null;
+  if (certificate?.status?.state !== IssuanceStatus_State.ISSUED) {
+    throw new Error(certificate?.status?.err ?? "the node was removed");
+  }
+  return new TextDecoder().decode(certificate.certificate);
+}
+
+export interface ManagerCertificateParts {
+  readonly facts: ManagerFacts;
+  /** What was saved last; null on a first start. */
+  load(): ManagerIdentity | null;
+  /** Durable when it returns. M3 */
+  save(identity: ManagerIdentity): void;
+  /** A certificate to serve with, the first and each one that differs from it in anything. */
+  onCertificate(certificate: ManagerCertificate): void;
+}
+
+/** Keeps the manager's certificate for as long as it runs. */
+export function startManagerCertificate(
+  env: Environment,
+  authority: CertificateAuthority,
+  parts: ManagerCertificateParts,
+): Running {
+  const stopping = new AbortController();
+  /** What the last certificate was judged by. */
+  let judgedBy = "";
+  let isShown = false;
+
+  const hosted = env.host.start(
+    managerCertificateMachine.provide({
+      actions: { obtainCertificate: () => env.clock.soon(() => void obtain()) },
+    }),
+    "manager-certificate",
+    undefined,
+  );
+  const send = (event: ManagerCertificateEvent): void => {
+    if (!stopping.signal.aborted) hosted.actor.send(event);
+  };
+
+  async function obtain(): Promise<void> {
+    if (stopping.signal.aborted) return;
+    judgedBy = basisOf(env, authority);
+    try {
+      const { signal } = stopping;
+      const obtained = await obtainManagerCertificate(env, authority, parts.load(), parts.facts, signal);
+      const { certificate } = obtained;
+      // M5
+      if (!isShown) {
+        await obtained.tell();
+        if (!obtained.isStillGood()) throw new Error("the root changed meanwhile");
+      }
+      if (signal.aborted) return;
+      if (certificate.isNew) parts.save(certificate);
+      parts.onCertificate(certificate);
+      if (isShown) await obtained.tell();
+      if (signal.aborted) return;
+      isShown = true;
+      send({ type: "certificate.obtained", renewInMs: certificate.renewAtMs - env.clock.now() });
+    } catch (error) {
+      if (stopping.signal.aborted) return;
+      env.telemetry.log.warn({ error: sentence(error) }, "the manager's certificate could not be renewed yet");
+      send({ type: "certificate.failed", reason: sentence(error) });
+    }
+  }
+
+  const watching = env.store.watch(({ changes }) => {
+    const isDoubtful = changes.some((change) =>
+      change.table === "cluster"
+        ? change.object.rootCa !== change.old?.rootCa && basisOf(env, authority) !== judgedBy
+        : change.table === "node" &&
+          change.object.id === env.managerId &&
+          change.action !== "remove" &&
+          issuanceState(change.object) === IssuanceStatus_State.ROTATE,
+    );
+    if (isDoubtful) send({ type: "certificate.doubted" });
+  });
+
+  return {
+    stop() {
+      if (stopping.signal.aborted) return;
+      stopping.abort();
+      watching.unsubscribe();
+      hosted.stop();
+    },
+  };
+}

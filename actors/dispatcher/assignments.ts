@@ -1,0 +1,275 @@
+/** Hosts `machines/assignments.ts`: each open Assignments or Tasks stream, and the one router that feeds them. */
+import type { Span } from "@opentelemetry/api";
+import {
+  AssignmentsMessage,
+  AssignmentsMessage_Type,
+  type Task,
+  TaskState,
+  TasksMessage,
+  type AssignmentChange,
+} from "../../proto/gen/messages.ts";
+import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/assignment-diff.ts";
+import { assignmentLimits, assignmentsMachine, type AssignmentsInput } from "../../machines/assignments.ts";
+import { taskFlaw } from "../../machines/task-check.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import type { TimerHandle } from "../../runtime/ports.ts";
+import type { RpcError, Sink } from "../../runtime/rpc.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+import type { Environment } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import { traceparentOfTask } from "../orchestration/orchestration-tracing.ts";
+import { continueSpan, endSpan } from "../tracing.ts";
+
+const assignmentsActor = hosted(assignmentsMachine, ["collectChanges", "writeComplete", "writeIncrement"]);
+
+interface Message {
+  readonly changes: readonly AssignmentChange[];
+  readonly appliesTo: string;
+  readonly resultsIn: string;
+}
+
+/** The two kinds of stream differ in what they write, and in nothing else. */
+interface Writer {
+  snapshot(): readonly AssignmentChange[];
+  changes(taskIds: Iterable<string>, volumeIds: Iterable<string>): readonly AssignmentChange[];
+  complete(changes: readonly AssignmentChange[], resultsIn: string): void;
+  increment(changes: readonly AssignmentChange[], appliesTo: string, resultsIn: string): void;
+  readonly sink: Sink<AssignmentsMessage> | Sink<TasksMessage>;
+}
+
+export type StreamTarget =
+  | { readonly method: "Assignments"; readonly sink: Sink<AssignmentsMessage> }
+  | { readonly method: "Tasks"; readonly sink: Sink<TasksMessage> };
+
+export class AssignmentStream {
+  readonly nodeId: string;
+  readonly #hosted: HostedActor<typeof assignmentsMachine>;
+  readonly #writer: Writer;
+  readonly #onEnd: (stream: AssignmentStream) => void;
+  #taskIds = new Set<string>();
+  #volumeIds = new Set<string>();
+  #ended = false;
+
+  constructor(
+    env: Environment,
+    id: string,
+    input: AssignmentsInput,
+    writer: Writer,
+    onEnd: (stream: AssignmentStream) => void,
+  ) {
+    this.nodeId = input.nodeId;
+    this.#writer = writer;
+    this.#onEnd = onEnd;
+    this.#hosted = assignmentsActor.start(env.host, id, input, {
+      effects: {
+        collectChanges: () => this.#collect(),
+        writeComplete: ({ changes, resultsIn }: Message) => writer.complete(changes, resultsIn),
+        writeIncrement: ({ changes, appliesTo, resultsIn }: Message) => writer.increment(changes, appliesTo, resultsIn),
+      },
+    });
+    this.#hosted.actor.send({ type: "snapshot.taken", changes: writer.snapshot() });
+  }
+
+  noteTask(id: string): void {
+    this.#taskIds.add(id);
+  }
+
+  noteVolume(id: string): void {
+    this.#volumeIds.add(id);
+  }
+
+  /** The end of a batch: tells the node what was noted. */
+  flush(): void {
+    if (!this.#ended && this.#taskIds.size + this.#volumeIds.size > 0)
+      this.#hosted.actor.send({ type: "changes.noted" });
+  }
+
+  end(error?: RpcError): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#hosted.actor.send({ type: "stream.ended" });
+    this.#hosted.stop();
+    this.#writer.sink.end(error);
+    this.#onEnd(this);
+  }
+
+  #collect(): void {
+    if (this.#taskIds.size + this.#volumeIds.size === 0) return;
+    if (this.#writer.sink.bufferedBytes() > assignmentLimits.bufferedBytesMax) {
+      this.#hosted.actor.send({ type: "peer.stalled" });
+      return;
+    }
+    const changes = this.#writer.changes(this.#taskIds, this.#volumeIds);
+    this.#taskIds = new Set();
+    this.#volumeIds = new Set();
+    for (let at = 0; at < changes.length; at += assignmentLimits.changesMax) {
+      const part = changes.slice(at, at + assignmentLimits.changesMax);
+      this.#hosted.actor.send({ type: "changes.collected", changes: part });
+    }
+  }
+}
+
+/** Feeds all streams of this manager from one watcher: what a commit costs depends on its changes, not on the nodes. */
+export class AssignmentRouter {
+  readonly #env: Environment;
+  readonly #source: AssignmentSource;
+  readonly #refuse: (task: Task, flaw: string) => void;
+  readonly #byNode = new Map<string, Set<AssignmentStream>>();
+  #noted = new Set<AssignmentStream>();
+  #timer: TimerHandle | null = null;
+  #isFlushing = false;
+  #isStopped = false;
+  #batchMs: number = assignmentLimits.batchMs;
+  #opened = 0;
+
+  constructor(env: Environment, refuse: (task: Task, flaw: string) => void) {
+    this.#env = env;
+    this.#source = sourceOf(env.store);
+    this.#refuse = refuse;
+  }
+
+  /** Starts a stream; `onEnd` is called once, whoever ends it. */
+  open(
+    nodeId: string,
+    sessionId: string,
+    target: StreamTarget,
+    onEnd: (stream: AssignmentStream) => void,
+  ): AssignmentStream {
+    const writer =
+      target.method === "Assignments"
+        ? this.#assignmentsWriter(nodeId, target.sink)
+        : this.#tasksWriter(nodeId, target.sink);
+    this.#opened += 1;
+    const input = { nodeId, sessionId, method: target.method };
+    const stream = new AssignmentStream(this.#env, `assignments/${nodeId}/${this.#opened}`, input, writer, (ended) => {
+      const streams = this.#byNode.get(nodeId);
+      streams?.delete(ended);
+      if (streams?.size === 0) this.#byNode.delete(nodeId);
+      this.#noted.delete(ended);
+      onEnd(ended);
+    });
+    const streams = this.#byNode.get(nodeId) ?? new Set();
+    this.#byNode.set(nodeId, streams.add(stream));
+    return stream;
+  }
+
+  onCommit(commit: Commit): void {
+    if (this.#byNode.size === 0) return;
+    for (const change of commit.changes) {
+      if (change.table === "task") {
+        const { object, old } = change;
+        if (change.action === "remove" || concernsNode(old, object)) this.#note(object.nodeId, object.id, "task");
+        if (old !== null && old.nodeId !== object.nodeId) this.#note(old.nodeId, object.id, "task");
+      } else if (change.table === "volume") {
+        const nodes = new Set(
+          [...change.object.publishStatus, ...(change.old?.publishStatus ?? [])].map(({ nodeId }) => nodeId),
+        );
+        for (const nodeId of nodes) this.#note(nodeId, change.object.id, "volume");
+      }
+    }
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    if (this.#timer !== null) this.#env.clock.clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  #note(nodeId: string, id: string, kind: "task" | "volume"): void {
+    const streams = this.#byNode.get(nodeId);
+    if (streams === undefined) return;
+    for (const stream of streams) {
+      if (kind === "task") stream.noteTask(id);
+      else stream.noteVolume(id);
+      this.#noted.add(stream);
+    }
+    if (!this.#isFlushing) this.#wait();
+  }
+
+  #wait(): void {
+    this.#timer ??= this.#env.clock.setTimeout(() => {
+      this.#timer = null;
+      const noted = [...this.#noted];
+      this.#noted = new Set();
+      this.#isFlushing = true;
+      // A commit that concerned many is likely one of several.
+      const isBusy = noted.length > assignmentLimits.streamsAtOnce;
+      this.#batchMs = isBusy ? assignmentLimits.busyBatchMs : assignmentLimits.batchMs;
+      this.#flush(noted, 0);
+    }, this.#batchMs);
+  }
+
+  /** A part of the streams at a time: others have their turn in between. */
+  #flush(noted: readonly AssignmentStream[], from: number): void {
+    if (this.#isStopped) return;
+    const to = Math.min(noted.length, from + assignmentLimits.streamsAtOnce);
+    for (let at = from; at < to; at += 1) (noted[at] as AssignmentStream).flush();
+    if (to < noted.length) {
+      this.#env.clock.soon(() => this.#flush(noted, to));
+      return;
+    }
+    this.#isFlushing = false;
+    if (this.#noted.size > 0) this.#wait();
+  }
+
+  #assignmentsWriter(nodeId: string, sink: Sink<AssignmentsMessage>): Writer {
+    const set = new AssignmentSet(nodeId, this.#source, this.#refuse);
+    const write = (message: AssignmentsMessage): void => {
+      const span = this.#startSpan(nodeId, message.changes);
+      sink.write(AssignmentsMessage.create(message));
+      if (span !== null) endSpan(this.#env, span);
+    };
+    return {
+      sink,
+      snapshot: () => set.complete(),
+      changes: (taskIds, volumeIds) => set.changes(taskIds, volumeIds),
+      complete: (changes, resultsIn) =>
+        write({ type: AssignmentsMessage_Type.COMPLETE, appliesTo: "", resultsIn, changes }),
+      increment: (changes, appliesTo, resultsIn) =>
+        write({ type: AssignmentsMessage_Type.INCREMENTAL, appliesTo, resultsIn, changes }),
+    };
+  }
+
+  /** In the trace of the first new task that has one. */
+  #startSpan(nodeId: string, changes: readonly AssignmentChange[]): Span | null {
+    for (const { assignment } of changes) {
+      const task = assignment?.task ?? null;
+      if (task === null || task.status?.state !== TaskState.ASSIGNED) continue;
+      const traceparent = traceparentOfTask(task);
+      if (traceparent === "") continue;
+      const span = continueSpan(this.#env, "assignments send", traceparent);
+      return span?.setAttributes({ "muster.node.id": nodeId, "muster.changes": changes.length }) ?? null;
+    }
+    return null;
+  }
+
+  /** Each message is the whole list; what changed only decides when. */
+  #tasksWriter(nodeId: string, sink: Sink<TasksMessage>): Writer {
+    const set = new AssignmentSet(nodeId, this.#source, this.#refuse);
+    const write = (): void => {
+      const tasks: Task[] = [];
+      for (const task of this.#env.store.tasksByNode(nodeId)) {
+        if ((task.status?.state ?? TaskState.NEW) >= TaskState.ASSIGNED && taskFlaw(task) === null) tasks.push(task);
+      }
+      sink.write(TasksMessage.create({ tasks }));
+    };
+    return {
+      sink,
+      snapshot: () => set.complete(),
+      changes: (taskIds, volumeIds) => set.changes(taskIds, volumeIds),
+      complete: write,
+      increment: write,
+    };
+  }
+}
+
+function sourceOf(store: Store): AssignmentSource {
+  return {
+    task: (id) => store.get("task", id),
+    secret: (id) => store.get("secret", id),
+    config: (id) => store.get("config", id),
+    volume: (id) => store.get("volume", id),
+    tasksOf: (nodeId) => store.tasksByNode(nodeId),
+    volumes: () => store.all("volume"),
+  };
+}

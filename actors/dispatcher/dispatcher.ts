@@ -1,0 +1,400 @@
+/**
+ * Everything between the nodes and the store, on every manager: SwarmKit's Dispatcher service. Each registered node is a
+ * session actor, each open stream an assignments actor; the dispatcher's own machine judges whether missing nodes may be
+ * declared DOWN. One watcher of the store serves them all.
+ */
+import {
+  Duration,
+  HeartbeatResponse,
+  NodeDescription,
+  NodeStatus_State,
+  Operation,
+  Reason,
+  SessionRegistered,
+  type DispatcherService,
+  type Node,
+  type SessionMessage,
+  type SessionRequest,
+} from "../../proto/gen/messages.ts";
+import { jitterMs, nextHeartbeatMs } from "../../machines/heartbeat.ts";
+import { assignmentLimits } from "../../machines/assignments.ts";
+import { sameBytes } from "../../machines/session-message.ts";
+import { sessionTimes, type SessionEnd } from "../../machines/session.ts";
+import { newId } from "../../runtime/ids.ts";
+import type { Random } from "../../runtime/ports.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
+import type { Commit } from "../../runtime/store/store.ts";
+import { sessionRegistered } from "../../runtime/subjects.ts";
+import { AssignmentRouter, type StreamTarget } from "./assignments.ts";
+import type { Environment, Running } from "../environment.ts";
+import { Judge, type NodeTrouble } from "./judge.ts";
+import { ProposalBatch } from "../ledger/proposal-batch.ts";
+import { RegistrationHistories } from "./registration-histories.ts";
+import { NodeSession, sessionRemoval, type Registrant, type SessionPorts } from "./session.ts";
+import { SessionMessages } from "./session-messages.ts";
+import { TaskReports } from "./task-reports.ts";
+
+export interface DispatcherOptions {
+  /** Own host:port as workers reach it; always in the managers list. */
+  readonly addr: string;
+  /** True while the own link to the bus and the log are healthy. Nobody is declared DOWN unless they were for a whole grace period. */
+  readonly settled: () => boolean;
+  /** Used while the cluster object names no period, in milliseconds. */
+  readonly heartbeatPeriodMs?: number;
+}
+
+export interface SessionInfo {
+  readonly nodeId: string;
+  readonly sessionId: string;
+  /** State of its machine, such as `serving.connected`. */
+  readonly state: string;
+}
+
+export interface Dispatcher extends Running {
+  readonly handlers: ServiceHandlers<typeof DispatcherService>;
+  /** The sessions that this manager holds. */
+  sessions(): Iterable<SessionInfo>;
+  /** What the node waits for, as far as this manager knows; empty when there is no such node. */
+  explain(nodeId: string): readonly Reason[];
+  /** What this manager thinks of its nodes, for its beats. */
+  trouble(): NodeTrouble;
+}
+
+/** How long the first registration of a batch waits for others, in milliseconds: a thousand joins must not be a thousand proposals. */
+const registrationBatchMs = 5;
+
+export function createDispatcher(env: Environment, options: DispatcherOptions): Dispatcher {
+  return new DispatcherActor(env, options);
+}
+
+class DispatcherActor implements Dispatcher {
+  readonly handlers: ServiceHandlers<typeof DispatcherService>;
+  readonly #env: Environment;
+  readonly #options: DispatcherOptions;
+  readonly #ids: Random;
+  readonly #jitter: Random;
+  readonly #sessions = new Map<string, NodeSession>();
+  readonly #histories: RegistrationHistories;
+  readonly #registrations: ProposalBatch<boolean>;
+  readonly #downs: ProposalBatch<boolean>;
+  readonly #reports: TaskReports;
+  readonly #router: AssignmentRouter;
+  readonly #ports: SessionPorts;
+  readonly #judge: Judge;
+  readonly #messages: SessionMessages;
+  readonly #stops: (() => void)[] = [];
+  #periodMs: number;
+  #stopped = false;
+
+  constructor(env: Environment, options: DispatcherOptions) {
+    this.#env = env;
+    this.#options = options;
+    this.#ids = env.random.fork("sessions");
+    this.#jitter = env.random.fork("heartbeats");
+    const batch = { delayMs: registrationBatchMs, done: true };
+    this.#registrations = new ProposalBatch(env, { ...batch, name: "registrations", unavailable: null });
+    this.#downs = new ProposalBatch(env, { ...batch, name: "downs", unavailable: false });
+    this.#reports = new TaskReports(env);
+    this.#histories = new RegistrationHistories(env);
+    this.#router = new AssignmentRouter(env, (task, flaw) => this.#reports.refuse(task, flaw));
+    this.#periodMs = this.#readPeriod();
+    this.#messages = new SessionMessages(env, options.addr, this.#sessions);
+    this.#ports = {
+      env,
+      registrations: this.#registrations,
+      downs: this.#downs,
+      graceMs: () => this.#graceMs(this.#periodMs + jitterMs(this.#periodMs)),
+      unknownGraceMs: () => this.#periodMs * sessionTimes.unknownGraceFactor,
+      verdict: () => this.#judge.verdict(),
+      message: (session) => this.#messages.make(session),
+      announce: (session) => this.#announce(session),
+      ended: (session, end) => this.#onEnded(session, end),
+      remarks: (nodeId) => this.#histories.remarks(nodeId),
+    };
+    this.#judge = new Judge(env, {
+      settleMs: this.#graceMs(this.#periodMs),
+      settled: options.settled,
+      sessions: () => this.#sessions.values(),
+    });
+    this.handlers = this.#makeHandlers();
+    const watch = env.store.watch((commit) => this.#onCommit(commit));
+    const heard = env.bus.subscribe(sessionRegistered, ({ data }) => this.#onRegisteredElsewhere(data));
+    this.#stops.push(
+      () => watch.unsubscribe(),
+      () => heard.unsubscribe(),
+    );
+    for (const record of env.store.all("session")) this.#adopt(record.id);
+  }
+
+  *sessions(): Iterable<SessionInfo> {
+    for (const { nodeId, sessionId, state } of this.#sessions.values()) yield { nodeId, sessionId, state };
+  }
+
+  trouble(): NodeTrouble {
+    return this.#judge.trouble();
+  }
+
+  explain(nodeId: string): readonly Reason[] {
+    const held = this.#sessions.get(nodeId);
+    if (held !== undefined) return held.explain();
+    const { store } = this.#env;
+    const node = store.get("node", nodeId);
+    if (node === undefined) return [];
+    const record = store.get("session", nodeId);
+    const since = node.meta?.updatedAt ?? null;
+    const tried = this.#histories.remarks(nodeId);
+    if (record !== undefined && store.get("manager", record.managerId)?.alive !== false) {
+      return [
+        Reason.create({
+          waitingFor: `nothing: the node is served by manager ${record.managerId}`,
+          wokenBy: "a heartbeat there",
+          since,
+          tried,
+        }),
+      ];
+    }
+    const state =
+      record === undefined
+        ? "the agent to register"
+        : `the agent to register elsewhere: its manager ${record.managerId} is gone`;
+    return [Reason.create({ waitingFor: state, wokenBy: "a Session call to any manager", since, tried })];
+  }
+
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    for (const stop of this.#stops) stop();
+    for (const session of this.#sessions.values()) session.send({ type: "dispatcher.stopped" });
+    this.#judge.stop();
+    this.#messages.stop();
+    this.#router.stop();
+    this.#reports.stop();
+    this.#registrations.stop();
+    this.#downs.stop();
+  }
+
+  #makeHandlers(): ServiceHandlers<typeof DispatcherService> {
+    return {
+      Session: (request, sink, call) => this.#openSession(request, sink, call),
+      Heartbeat: (request, call) => {
+        const session = this.#sessionOf(call, request.sessionId);
+        const nowMs = this.#env.clock.now();
+        const periodMs = nextHeartbeatMs(nowMs, this.#periodMs, this.#jitter.next());
+        session.heartbeat(nowMs, this.#graceMs(periodMs));
+        return HeartbeatResponse.create({ period: duration(periodMs) });
+      },
+      UpdateTaskStatus: (request, call) =>
+        this.#reports.update(this.#sessionOf(call, request.sessionId).nodeId, request.updates, call.traceparent),
+      UpdateVolumeStatus: (request, call) =>
+        this.#reports.updateVolumes(this.#sessionOf(call, request.sessionId).nodeId, request.updates),
+      Assignments: (request, sink, call) => this.#openStream({ method: "Assignments", sink }, request.sessionId, call),
+      Tasks: (request, sink, call) => this.#openStream({ method: "Tasks", sink }, request.sessionId, call),
+    };
+  }
+
+  /** A resumed session when the id is the node's present one, wherever it was held; a new registration otherwise. */
+  #openSession(request: SessionRequest, sink: Sink<SessionMessage>, call: CallContext): void {
+    const nodeId = this.#caller(call);
+    const { store } = this.#env;
+    const node = store.get("node", nodeId);
+    if (node === undefined) throw new RpcError(Status.UNKNOWN, "node not found");
+    const registrant = { description: request.description, addr: call.peer.address };
+    const held = this.#sessions.get(nodeId);
+    const record = store.get("session", nodeId);
+    const current = held?.sessionId ?? record?.sessionId ?? "";
+    if (current !== "" && request.sessionId === current) {
+      if (held === undefined) this.#start(nodeId, current, registrant).open(sink, call.signal);
+      else {
+        held.open(sink, call.signal);
+        held.resume(
+          registrant,
+          isNews(node, registrant) || record?.managerId !== this.#env.managerId || record.sessionId !== current,
+        );
+      }
+      return;
+    }
+    this.#histories.admit(nodeId, { address: registrant.addr, hasSession: current !== "" });
+    this.#replace(nodeId);
+    this.#messages.introduce(nodeId);
+    this.#start(nodeId, newId(this.#ids), registrant).open(sink, call.signal);
+  }
+
+  /** Newest wins: what the node had here ends at once. */
+  #replace(nodeId: string): void {
+    const held = this.#sessions.get(nodeId);
+    if (held === undefined) return;
+    if (held.isConnected) this.#histories.noteEviction(nodeId);
+    held.send({ type: "session.superseded" });
+  }
+
+  #start(nodeId: string, sessionId: string, registrant: Registrant): NodeSession {
+    const session = new NodeSession(this.#ports, { nodeId, sessionId, adopted: false, registrant });
+    this.#hold(session);
+    return session;
+  }
+
+  /** A session that the log gives to this manager, which knows nothing of it: left by its earlier life. */
+  #adopt(nodeId: string): void {
+    const { store, managerId } = this.#env;
+    const record = store.get("session", nodeId);
+    const node = store.get("node", nodeId);
+    if (record?.managerId !== managerId || node === undefined || this.#sessions.has(nodeId)) return;
+    const registrant = { description: null, addr: node.status?.addr ?? "" };
+    const session = new NodeSession(this.#ports, { nodeId, sessionId: record.sessionId, adopted: true, registrant });
+    session.version = record.meta?.version?.index ?? store.version;
+    this.#hold(session);
+  }
+
+  #hold(session: NodeSession): void {
+    this.#sessions.set(session.nodeId, session);
+    this.#showCount();
+  }
+
+  #showCount(): void {
+    this.#env.telemetry.metrics.gauge("muster_sessions", "Sessions that this manager holds.").set(this.#sessions.size);
+  }
+
+  #openStream(target: StreamTarget, sessionId: string, call: CallContext): void {
+    const session = this.#sessionOf(call, sessionId);
+    if (session.streams.size >= assignmentLimits.streamsMax) {
+      const [oldest] = session.streams;
+      oldest?.end(new RpcError(Status.ABORTED, "too many streams of assignments: the oldest ends"));
+    }
+    const stream = this.#router.open(session.nodeId, sessionId, target, (ended) => session.streams.delete(ended));
+    session.streams.add(stream);
+    call.signal.addEventListener("abort", () => stream.end(), { once: true });
+    if (call.signal.aborted) stream.end();
+  }
+
+  #caller(call: CallContext): string {
+    if (this.#stopped) throw new RpcError(Status.ABORTED, "dispatcher is stopped");
+    const { identity } = call.peer;
+    if (identity === null) {
+      const why = "rpc error: code = PermissionDenied desc = no client certificates in request";
+      throw new RpcError(Status.PERMISSION_DENIED, `Permission denied: unauthorized peer role: ${why}`);
+    }
+    return identity.nodeId;
+  }
+
+  #sessionOf(call: CallContext, sessionId: string): NodeSession {
+    const session = this.#sessions.get(this.#caller(call));
+    if (session === undefined) throw new RpcError(Status.NOT_FOUND, "node not registered");
+    if (session.sessionId !== sessionId) throw new RpcError(Status.INVALID_ARGUMENT, "session invalid");
+    return session;
+  }
+
+  #onCommit(commit: Commit): void {
+    this.#router.onCommit(commit);
+    for (const change of commit.changes) {
+      switch (change.table) {
+        case "session":
+          this.#onRecord(change.object.id, commit.version);
+          break;
+        case "node":
+          this.#onNode(change.object, change.old, change.action === "remove");
+          break;
+        case "manager":
+          this.#messages.onShared();
+          break;
+        case "cluster":
+          this.#periodMs = this.#readPeriod();
+          this.#messages.onShared();
+          break;
+        default:
+      }
+    }
+  }
+
+  /** The node's Session record changed: the log decides whose the node is. */
+  #onRecord(nodeId: string, version: number): void {
+    const held = this.#sessions.get(nodeId);
+    const record = this.#env.store.get("session", nodeId);
+    if (held === undefined) this.#adopt(nodeId);
+    else if (record?.sessionId === held.sessionId && record.managerId === this.#env.managerId) held.version = version;
+    // Until the own registration is in the log, what it says is older than that.
+    else if (held.version === 0) return;
+    else if (record === undefined) held.send({ type: "session.forgotten" });
+    else this.#supersede(held);
+  }
+
+  #onNode(node: Node, old: Node | null, removed: boolean): void {
+    this.#messages.onAnyNode(removed ? null : node, old ?? node);
+    const held = this.#sessions.get(node.id);
+    if (held === undefined) return;
+    if (removed) {
+      held.send({ type: "node.removed" });
+      return;
+    }
+    if (node.status?.state !== NodeStatus_State.READY) held.send({ type: "node.doubted" });
+    this.#messages.onNode(node, old);
+  }
+
+  /** A hint that comes sooner than the log; the version tells whether it is newer than what is held here. */
+  #onRegisteredElsewhere(data: Uint8Array): void {
+    let message: SessionRegistered;
+    try {
+      message = SessionRegistered.decode(data);
+    } catch (error) {
+      this.#env.telemetry.log.warn({ error: String(error) }, "malformed SessionRegistered: ignored");
+      return;
+    }
+    if (message.managerId === this.#env.managerId) return;
+    const held = this.#sessions.get(message.nodeId);
+    if (held !== undefined && held.version > 0 && held.version < message.version) this.#supersede(held);
+  }
+
+  /** A registration with another manager is newer. Its own session id, taken there, is no other identity's. */
+  #supersede(held: NodeSession): void {
+    const { nodeId, sessionId } = held;
+    if (held.isConnected && this.#env.store.get("session", nodeId)?.sessionId !== sessionId)
+      this.#histories.noteEviction(nodeId);
+    held.send({ type: "session.superseded" });
+  }
+
+  #onEnded(session: NodeSession, end: SessionEnd): void {
+    const { nodeId } = session;
+    if (this.#sessions.get(nodeId) === session) this.#sessions.delete(nodeId);
+    this.#showCount();
+    if (end === "expired") this.#judge.noteDown();
+    if (end === "removed") {
+      void this.#registrations.add(
+        `session/${nodeId}`,
+        Operation.create({ remove: sessionRemoval(nodeId), sessionId: session.sessionId }),
+        100,
+      );
+    }
+  }
+
+  #announce(session: NodeSession): void {
+    const { bus, managerId } = this.#env;
+    const message = { nodeId: session.nodeId, sessionId: session.sessionId, managerId, version: session.version };
+    bus.publish(sessionRegistered, SessionRegistered.encode(SessionRegistered.create(message)));
+  }
+
+  #readPeriod(): number {
+    const [cluster] = this.#env.store.all("cluster");
+    const period = cluster?.spec?.dispatcher?.heartbeatPeriod ?? null;
+    const ms = period === null ? 0 : period.seconds * 1_000 + period.nanos / 1_000_000;
+    // A period of nothing would have every agent heartbeat in a busy loop (trap 8).
+    return ms >= 1 ? ms : (this.#options.heartbeatPeriodMs ?? sessionTimes.heartbeatPeriodMs);
+  }
+
+  #graceMs(periodMs: number): number {
+    return periodMs * sessionTimes.graceFactor;
+  }
+}
+
+/** Whether the log must hear of what the node says on resuming. */
+function isNews(node: Node, { description, addr }: Registrant): boolean {
+  if (node.status?.state !== NodeStatus_State.READY || node.status.addr !== addr) return true;
+  if (description === null) return false;
+  return (
+    node.description === null ||
+    !sameBytes(NodeDescription.encode(node.description), NodeDescription.encode(description))
+  );
+}
+
+function duration(ms: number): Duration {
+  const seconds = Math.floor(ms / 1_000);
+  return Duration.create({ seconds, nanos: Math.floor((ms - seconds * 1_000) * 1_000_000) });
+}

@@ -1,0 +1,72 @@
+/** Hosts `machines/gossip.ts`: knows the eldest engines, and which engines of this manager are still told of them. */
+import { bySeniority, eldest, gossipLimits, gossipMachine, gossips, seedsFor } from "../../machines/gossip.ts";
+import type { Node, WeightedPeer } from "../../proto/gen/messages.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import type { Environment, Running } from "../environment.ts";
+
+export class Gossip implements Running {
+  readonly #env: Environment;
+  readonly #hosted: HostedActor<typeof gossipMachine>;
+  /** Engines that registered lately, the earliest first; `isTold` once a message named others. */
+  readonly #introduced = new Map<string, { readonly at: number; isTold: boolean }>();
+  /** Null when they must be looked for again: a walk over all nodes, made only when an elder changed. */
+  #elders: readonly Node[] | null = null;
+
+  /** `tell`: sends the node its session message again. */
+  constructor(env: Environment, tell: (nodeId: string) => void) {
+    this.#env = env;
+    this.#hosted = env.host.start(
+      gossipMachine.provide({
+        actions: {
+          endIntroductions: ({ self }) => {
+            const over = env.clock.now() - gossipLimits.introductionMs;
+            for (const [nodeId, { at, isTold }] of this.#introduced) {
+              if (at > over) break;
+              this.#introduced.delete(nodeId);
+              if (isTold) tell(nodeId);
+            }
+            self.send({ type: "introductions.ended", left: this.#introduced.size });
+          },
+        },
+      }),
+      `gossip/${env.managerId}`,
+      undefined,
+    );
+  }
+
+  /** A new registration: its process may know nobody yet. */
+  introduce(nodeId: string): void {
+    this.#introduced.delete(nodeId);
+    this.#introduced.set(nodeId, { at: this.#env.clock.now(), isTold: false });
+    this.#hosted.actor.send({ type: "engine.registered" });
+  }
+
+  /** Any node of the cluster changed, or went (`node` null). */
+  onNode(node: Node | null, old: Node | null): void {
+    if (this.#elders === null) return;
+    const id = (node ?? old)?.id;
+    const isElder = this.#elders.some((elder) => elder.id === id);
+    if (isElder) {
+      if (node === null || !gossips(node) || node.status?.addr !== old?.status?.addr) this.#elders = null;
+      return;
+    }
+    if (node === null || !gossips(node)) return;
+    const youngest = this.#elders.at(-1);
+    const isRoom = youngest === undefined || this.#elders.length <= gossipLimits.seedsMax;
+    if (isRoom || bySeniority(node, youngest) < 0) this.#elders = null;
+  }
+
+  /** The engines that this one is told of now. */
+  seeds(node: Node, managerHosts: ReadonlySet<string>): readonly WeightedPeer[] {
+    const introduction = this.#introduced.get(node.id);
+    if (introduction === undefined || !gossips(node)) return [];
+    this.#elders ??= eldest(this.#env.store.all("node"));
+    const seeds = seedsFor(node, this.#elders, managerHosts);
+    introduction.isTold ||= seeds.length > 0;
+    return seeds;
+  }
+
+  stop(): void {
+    this.#hosted.stop();
+  }
+}

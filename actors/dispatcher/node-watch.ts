@@ -1,0 +1,227 @@
+/**
+ * The leader's watch over nodes that no session watches over: those whose manager went away, and those that are DOWN.
+ * It also watches the managers, by their beats. Sessions of other live managers are none of its business: a change of
+ * leader disturbs no node.
+ */
+import {
+  NodePatch,
+  NodeStatus,
+  NodeStatus_State,
+  Operation,
+  ProposeRequest_Mode,
+  TaskPatch,
+  TaskState,
+  TaskStatus,
+  type Node,
+  type Session,
+} from "../../proto/gen/messages.ts";
+import { isDemoted } from "../../machines/manager-role.ts";
+import { nodeWatchMachine, nodeWatchTimes } from "../../machines/node-watch.ts";
+import { sessionTimes } from "../../machines/session.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import type { TimerHandle } from "../../runtime/ports.ts";
+import type { Commit } from "../../runtime/store/store.ts";
+import type { Environment, Running } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import { startManagerWatch } from "../manager/manager-watch.ts";
+import { sessionRemoval, timestamp } from "./session.ts";
+
+const nodeActor = hosted(nodeWatchMachine, ["declareDown", "orphanTasks"]);
+/** How long a proposal looks for the ledger, which is on this very manager, in milliseconds. */
+const proposeTimeoutMs = 5_000;
+/** Between two tries to move a dead manager's nodes to UNKNOWN, in milliseconds. */
+const retryMs = 1_000;
+
+export function startNodeWatch(env: Environment): Running {
+  return new NodeWatch(env);
+}
+
+class NodeWatch implements Running {
+  readonly #env: Environment;
+  readonly #watched = new Map<string, HostedActor<typeof nodeWatchMachine>>();
+  readonly #stops: (() => void)[] = [];
+  #retry: TimerHandle | null = null;
+  #stopped = false;
+
+  constructor(env: Environment) {
+    this.#env = env;
+    const managers = startManagerWatch(env);
+    const watch = env.store.watch((commit) => this.#onCommit(commit));
+    this.#stops.push(
+      () => managers.stop(),
+      () => watch.unsubscribe(),
+    );
+    for (const node of env.store.all("node")) this.#lookAt(node);
+    this.#doubtOrphanedSessions(env.store.all("session"));
+  }
+
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    for (const stop of this.#stops) stop();
+    if (this.#retry !== null) this.#env.clock.clearTimeout(this.#retry);
+    for (const actor of this.#watched.values()) actor.stop();
+    this.#watched.clear();
+  }
+
+  #onCommit(commit: Commit): void {
+    let hasLostManager = false;
+    const sessions: Session[] = [];
+    for (const change of commit.changes) {
+      if (change.table === "node") {
+        if (change.action === "remove") this.#settle(change.object.id);
+        else this.#lookAt(change.object);
+      } else if (change.table === "manager") {
+        hasLostManager ||= change.action === "remove" || !change.object.alive;
+      } else if (change.table === "session" && change.action !== "remove") {
+        sessions.push(change.object);
+      }
+    }
+    if (hasLostManager) this.#doubtOrphanedSessions(this.#env.store.all("session"));
+    else if (sessions.length > 0) this.#doubtOrphanedSessions(sessions);
+  }
+
+  /** By the node's state, whatever it was before. */
+  #lookAt(node: Node): void {
+    const state = node.status?.state ?? NodeStatus_State.UNKNOWN;
+    // One that never registered waits for its first session, not for its next.
+    const isUnknown = state === NodeStatus_State.UNKNOWN && node.description !== null;
+    const isDown = state === NodeStatus_State.DOWN;
+    if (!isUnknown && !isDown) {
+      this.#settle(node.id);
+      return;
+    }
+    const at = this.#env.clock.now();
+    const watched = this.#watched.get(node.id);
+    if (watched !== undefined) {
+      watched.actor.send({ type: isDown ? "node.down" : "node.unknown", at });
+      return;
+    }
+    // The last change of the node is no earlier than its DOWN, so a new leader waits on where the last one stopped.
+    const elapsed = at - toMilliseconds(node) || 0;
+    const input = {
+      nodeId: node.id,
+      at,
+      isDown,
+      unknownGraceMs: this.#heartbeatPeriodMs() * sessionTimes.unknownGraceFactor,
+      orphanMs: Math.min(nodeWatchTimes.orphanDelayMs, Math.max(0, nodeWatchTimes.orphanDelayMs - elapsed)),
+    };
+    const effects = {
+      declareDown: () => void this.#declareDown(node.id),
+      orphanTasks: () => void this.#orphanTasks(node.id),
+    };
+    this.#watched.set(node.id, nodeActor.start(this.#env.host, `node-watch/${node.id}`, input, { effects }));
+  }
+
+  #settle(nodeId: string): void {
+    const watched = this.#watched.get(nodeId);
+    if (watched === undefined) return;
+    this.#watched.delete(nodeId);
+    watched.actor.send({ type: "node.settled" });
+    watched.stop();
+  }
+
+  /** Nodes whose session is with a manager that is gone: UNKNOWN, unless they registered elsewhere meanwhile. */
+  #doubtOrphanedSessions(sessions: Iterable<Session>): void {
+    const { store } = this.#env;
+    const operations: Operation[] = [];
+    for (const { id, managerId, sessionId } of sessions) {
+      const manager = store.get("manager", managerId);
+      const node = store.get("node", id);
+      // Without a record it is only starting, or the manager watch has not missed it yet; unless it was demoted.
+      const isGone = manager === undefined ? this.#isFormer(managerId) : !manager.alive;
+      if (!isGone || node?.status?.state !== NodeStatus_State.READY) continue;
+      const message = `Node moved to "unknown" state because its manager ${managerId} is gone`;
+      const status = NodeStatus.create({ state: NodeStatus_State.UNKNOWN, message, addr: node.status.addr });
+      operations.push(Operation.create({ node: NodePatch.create({ id, status }), sessionId }));
+    }
+    if (operations.length === 0) return;
+    this.#env.telemetry.log.warn(
+      { nodes: operations.length },
+      "nodes of a manager that is gone are UNKNOWN until they register elsewhere",
+    );
+    void this.#propose(operations).then((written) => {
+      if (written || this.#stopped || this.#retry !== null) return;
+      this.#retry = this.#env.clock.setTimeout(() => {
+        this.#retry = null;
+        this.#doubtOrphanedSessions(store.all("session"));
+      }, retryMs);
+    });
+  }
+
+  /** Was a manager, and is none any more. */
+  #isFormer(managerId: string): boolean {
+    const node = this.#env.store.get("node", managerId);
+    return node !== undefined && isDemoted(node);
+  }
+
+  async #declareDown(nodeId: string): Promise<void> {
+    const { store, telemetry } = this.#env;
+    const node = store.get("node", nodeId);
+    if (node === undefined || node.status?.state !== NodeStatus_State.UNKNOWN) return;
+    telemetry.log.warn({ node: nodeId }, "node did not register with another manager: declaring it DOWN");
+    const message = 'heartbeat failure for node in "unknown" state';
+    const status = NodeStatus.create({ state: NodeStatus_State.DOWN, message, addr: node.status.addr });
+    const patch = NodePatch.create({ id: nodeId, status });
+    // Fenced by the session that was left behind: one that registered in this moment is not UNKNOWN any more.
+    const sessionId = store.get("session", nodeId)?.sessionId ?? "";
+    const operations = [Operation.create({ node: patch, sessionId })];
+    if (sessionId !== "") operations.push(Operation.create({ remove: sessionRemoval(nodeId), sessionId }));
+    const written = await this.#propose(operations);
+    if (!written || store.get("node", nodeId)?.status?.state === NodeStatus_State.UNKNOWN) {
+      this.#watched.get(nodeId)?.actor.send({ type: "write.failed" });
+    }
+  }
+
+  async #orphanTasks(nodeId: string): Promise<void> {
+    const { store, clock, managerId, telemetry } = this.#env;
+    const operations: Operation[] = [];
+    const now = timestamp(clock.now());
+    for (const { id, status } of store.tasksByNode(nodeId)) {
+      const state = status?.state ?? TaskState.NEW;
+      if (state < TaskState.ASSIGNED || state > TaskState.RUNNING) continue;
+      const orphaned = TaskStatus.create({
+        timestamp: now,
+        state: TaskState.ORPHANED,
+        message: "node is down for too long",
+        appliedBy: managerId,
+        appliedAt: now,
+      });
+      operations.push(Operation.create({ task: TaskPatch.create({ id, status: orphaned }) }));
+    }
+    if (operations.length > 0)
+      telemetry.log.warn(
+        { node: nodeId, tasks: operations.length },
+        "node has been DOWN for 24 h: its tasks are ORPHANED",
+      );
+    const written = operations.length === 0 || (await this.#propose(operations));
+    this.#watched.get(nodeId)?.actor.send({ type: written ? "tasks.orphaned" : "write.failed" });
+  }
+
+  async #propose(operations: readonly Operation[]): Promise<boolean> {
+    const outcome = await this.#env.proposer.propose({
+      operations,
+      mode: ProposeRequest_Mode.EACH,
+      timeoutMs: proposeTimeoutMs,
+    });
+    if (outcome.kind === "refused")
+      this.#env.telemetry.log.error(
+        { code: outcome.code, reason: outcome.message },
+        "the ledger refused what the node watch wrote",
+      );
+    return outcome.kind === "committed";
+  }
+
+  #heartbeatPeriodMs(): number {
+    const [cluster] = this.#env.store.all("cluster");
+    const period = cluster?.spec?.dispatcher?.heartbeatPeriod ?? null;
+    const ms = period === null ? 0 : period.seconds * 1_000 + period.nanos / 1_000_000;
+    return ms >= 1 ? ms : sessionTimes.heartbeatPeriodMs;
+  }
+}
+
+/** When the node last changed; the present when that is not known. */
+function toMilliseconds(node: Node): number {
+  const at = node.meta?.updatedAt ?? null;
+  return at === null ? Number.NaN : at.seconds * 1_000 + at.nanos / 1_000_000;
+}

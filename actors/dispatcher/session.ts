@@ -1,0 +1,357 @@
+/** Hosts `machines/session.ts`: one node's registration, its Session stream and its assignment streams. */
+import {
+  Kind,
+  NodePatch,
+  NodeStatus,
+  NodeStatus_State,
+  Operation,
+  Reason,
+  Removal,
+  Session,
+  StoreObject,
+  Timestamp,
+  type NodeDescription,
+  type SessionMessage,
+} from "../../proto/gen/messages.ts";
+import { sessionMachine, sessionTimes, type SessionEnd, type SessionEvent } from "../../machines/session.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import { RpcError, Status, type Sink } from "../../runtime/rpc.ts";
+import type { AssignmentStream } from "./assignments.ts";
+import type { Environment } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import type { ProposalBatch } from "../ledger/proposal-batch.ts";
+
+export type Verdict =
+  | { readonly kind: "granted" }
+  | { readonly kind: "held"; readonly recheckMs: number; readonly reason: string };
+
+const sessionActor = hosted(sessionMachine, [
+  "register",
+  "sendSessionMessage",
+  "announceRegistration",
+  "confirmReady",
+  "requestVerdict",
+  "declareDown",
+  "endSession",
+]);
+
+/** What a session needs of its dispatcher. */
+export interface SessionPorts {
+  readonly env: Environment;
+  /** Never gives up: READY and Session records. */
+  readonly registrations: ProposalBatch<boolean>;
+  /** Gives up when the log is away (answer false): a DOWN must not be written later than it was judged. */
+  readonly downs: ProposalBatch<boolean>;
+  /** Milliseconds from a sign of life to the suspicion, for a registration that just happened. */
+  graceMs(): number;
+  unknownGraceMs(): number;
+  verdict(): Verdict;
+  /** Null when the node is gone. */
+  message(session: NodeSession): SessionMessage | null;
+  announce(session: NodeSession): void;
+  /** The session ended; it is no longer the node's. */
+  ended(session: NodeSession, end: SessionEnd): void;
+  /** More to tell an operator about the node. */
+  remarks(nodeId: string): readonly string[];
+}
+
+export interface Registrant {
+  readonly description: NodeDescription | null;
+  /** IP address, without port. */
+  readonly addr: string;
+}
+
+/** About the encoded size of a registration without its description. */
+const registrationBytes = 200;
+
+export class NodeSession {
+  readonly nodeId: string;
+  readonly sessionId: string;
+  /** The log's version at which this became the node's session here; 0 before. */
+  version = 0;
+  readonly streams = new Set<AssignmentStream>();
+  readonly #ports: SessionPorts;
+  readonly #hosted: HostedActor<typeof sessionMachine>;
+  #registrant: Registrant;
+  #sink: Sink<SessionMessage> | null = null;
+  #ended = false;
+
+  constructor(
+    ports: SessionPorts,
+    options: { nodeId: string; sessionId: string; adopted: boolean; registrant: Registrant },
+  ) {
+    const { env } = ports;
+    this.nodeId = options.nodeId;
+    this.sessionId = options.sessionId;
+    this.#ports = ports;
+    this.#registrant = options.registrant;
+    const input = {
+      nodeId: this.nodeId,
+      sessionId: this.sessionId,
+      at: env.clock.now(),
+      adopted: options.adopted,
+      graceMs: ports.graceMs(),
+      unknownGraceMs: ports.unknownGraceMs(),
+    };
+    this.#hosted = sessionActor.start(env.host, `session/${this.nodeId}`, input, {
+      effects: {
+        register: () => this.#register(),
+        sendSessionMessage: () => this.sendMessage(),
+        announceRegistration: () => ports.announce(this),
+        confirmReady: () => this.#confirmReady(),
+        requestVerdict: () => this.#requestVerdict(),
+        declareDown: () => this.#declareDown(),
+        endSession: ({ end }: { end: SessionEnd }) => this.#end(end),
+      },
+    });
+  }
+
+  send(event: SessionEvent): void {
+    this.#hosted.actor.send(event);
+  }
+
+  /** Hot path: one event, one re-armed timer. */
+  heartbeat(at: number, graceMs: number): void {
+    this.#hosted.actor.send({ type: "heartbeat", at, graceMs });
+  }
+
+  /** A Session call of this session. The newest stream is the one that counts. */
+  open(sink: Sink<SessionMessage>, signal: AbortSignal): void {
+    this.#sink?.end(new RpcError(Status.ABORTED, "node must disconnect"));
+    this.#sink = sink;
+    const onAbort = (): void => {
+      if (this.#sink !== sink) return;
+      this.#sink = null;
+      this.send({ type: "stream.broken", at: this.#ports.env.clock.now() });
+    };
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+  }
+
+  /** The agent came back with its session id; `changed` when the log must hear of it. */
+  resume(registrant: Registrant, changed: boolean): void {
+    this.#registrant = registrant;
+    this.send({ type: "session.resumed", at: this.#ports.env.clock.now(), graceMs: this.#ports.graceMs(), changed });
+  }
+
+  /** XState's state value as a path, such as `serving.connected`. */
+  get state(): string {
+    const { value } = this.#hosted.actor.getSnapshot();
+    return typeof value === "string" ? value : Object.entries(value).flat().join(".");
+  }
+
+  get isConnected(): boolean {
+    return this.#hosted.actor.getSnapshot().matches({ serving: "connected" });
+  }
+
+  /** Whether this manager misses the node: known to be away, or one and a half periods without a heartbeat. */
+  isMissing(at: number): boolean {
+    const snapshot = this.#hosted.actor.getSnapshot();
+    if (snapshot.hasTag("missing")) return true;
+    return snapshot.matches("serving") && at - snapshot.context.at > snapshot.context.graceMs / 2;
+  }
+
+  sendMessage(): void {
+    if (this.#sink === null || this.version === 0) return;
+    const message = this.#ports.message(this);
+    if (message !== null) this.#sink.write(message);
+  }
+
+  explain(): Reason[] {
+    const { context } = this.#hosted.actor.getSnapshot();
+    const { state } = this;
+    const heartbeatBy = context.at + context.graceMs;
+    const tried = this.#ports.remarks(this.nodeId);
+    const reason = (waitingFor: string, wokenBy: string, since: number, deadline: number | null): Reason[] => [
+      Reason.create({
+        waitingFor,
+        wokenBy,
+        since: timestamp(since),
+        deadline: deadline === null ? null : timestamp(deadline),
+        tried,
+      }),
+    ];
+    if (state === "registering")
+      return reason("the commit of the node's registration", "the log's answer", context.linkAt, null);
+    if (state === "adopted") {
+      return reason(
+        "the agent to resume its session, which this manager took over from its earlier life",
+        "a Session call or heartbeat",
+        context.linkAt,
+        context.linkAt + context.unknownGraceMs,
+      );
+    }
+    if (state === "serving.disconnected") {
+      const deadline = Math.min(context.linkAt + sessionTimes.reconnectGraceMs, heartbeatBy);
+      return reason(
+        "the agent to come back: its Session stream broke",
+        "a Session call or heartbeat; else the node is DOWN",
+        context.linkAt,
+        deadline,
+      );
+    }
+    if (state === "serving.connected")
+      return reason("nothing: the node is served by this manager", "a heartbeat", context.at, heartbeatBy);
+    if (state === "suspect" || state === "judging") {
+      const held = context.heldBecause === "" ? "" : `; held back because ${context.heldBecause}`;
+      const asked = context.heldBecause === "" ? heartbeatBy : context.heldAt;
+      return reason(
+        `the verdict whether the node is DOWN${held}`,
+        "a heartbeat, or the next look",
+        context.at,
+        asked + context.recheckMs,
+      );
+    }
+    return reason("the commit of DOWN", "the log's answer", context.at, null);
+  }
+
+  #register(): void {
+    const { env, registrations } = this.#ports;
+    const { description, addr } = this.#registrant;
+    const patch = NodePatch.create({
+      id: this.nodeId,
+      description,
+      status: NodeStatus.create({ state: NodeStatus_State.READY, addr }),
+    });
+    const record = Session.create({ id: this.nodeId, sessionId: this.sessionId, managerId: env.managerId });
+    const bytes = registrationBytes + descriptionBytes(description);
+    void registrations.add(`node/${this.nodeId}`, Operation.create({ node: patch }), bytes);
+    registrations
+      .add(
+        `session/${this.nodeId}`,
+        Operation.create({ put: StoreObject.create({ session: record }) }),
+        registrationBytes,
+      )
+      .then(
+        () => this.#onRegistered(),
+        () => {},
+      );
+  }
+
+  /** Decides by what the log holds now, not by what was asked. */
+  #onRegistered(): void {
+    if (this.#ended) return;
+    const { env } = this.#ports;
+    const record = env.store.get("session", this.nodeId);
+    if (env.store.get("node", this.nodeId) === undefined) this.send({ type: "node.removed" });
+    else if (record?.sessionId === this.sessionId && record.managerId === env.managerId) {
+      this.send({ type: "registration.committed", at: env.clock.now(), graceMs: this.#ports.graceMs() });
+    } else this.send({ type: "session.superseded" });
+  }
+
+  #confirmReady(): void {
+    const { env, registrations } = this.#ports;
+    const node = env.store.get("node", this.nodeId);
+    if (node === undefined || node.status?.state === NodeStatus_State.READY) return;
+    const status = NodeStatus.create({
+      state: NodeStatus_State.READY,
+      addr: node.status?.addr ?? this.#registrant.addr,
+    });
+    const operation = Operation.create({
+      node: NodePatch.create({ id: this.nodeId, status }),
+      sessionId: this.sessionId,
+    });
+    void registrations.add(`ready/${this.nodeId}`, operation, registrationBytes);
+  }
+
+  #requestVerdict(): void {
+    const verdict = this.#ports.verdict();
+    if (verdict.kind === "granted") this.send({ type: "verdict.granted" });
+    else
+      this.send({
+        type: "verdict.held",
+        at: this.#ports.env.clock.now(),
+        recheckMs: verdict.recheckMs,
+        reason: verdict.reason,
+      });
+  }
+
+  #declareDown(): void {
+    const { env, downs } = this.#ports;
+    const status = NodeStatus.create({
+      state: NodeStatus_State.DOWN,
+      message: "heartbeat failure",
+      addr: env.store.get("node", this.nodeId)?.status?.addr ?? "",
+    });
+    const { sessionId } = this;
+    env.telemetry.log.warn({ node: this.nodeId, session: sessionId }, "node is missing: declaring it DOWN");
+    void downs.add(
+      `node/${this.nodeId}`,
+      Operation.create({ node: NodePatch.create({ id: this.nodeId, status }), sessionId }),
+      registrationBytes,
+    );
+    downs
+      .add(
+        `session/${this.nodeId}`,
+        Operation.create({ remove: sessionRemoval(this.nodeId), sessionId }),
+        registrationBytes,
+      )
+      .then(
+        (reached) => this.#onDown(reached),
+        () => {},
+      );
+  }
+
+  #onDown(reached: boolean): void {
+    if (this.#ended) return;
+    const { env } = this.#ports;
+    const record = env.store.get("session", this.nodeId);
+    if (record === undefined) this.send({ type: "down.committed" });
+    else if (record.sessionId !== this.sessionId) this.send({ type: "down.overtaken" });
+    else {
+      const reason = reached ? "the log did not take it" : "no leader could be reached";
+      this.send({ type: "down.unavailable", at: env.clock.now(), recheckMs: 1_000, reason });
+    }
+  }
+
+  #end(end: SessionEnd): void {
+    this.#ended = true;
+    const error = endError(end, this.nodeId);
+    this.#sink?.end(error);
+    this.#sink = null;
+    for (const stream of this.streams) stream.end(error);
+    this.streams.clear();
+    this.#hosted.stop();
+    this.#ports.ended(this, end);
+  }
+}
+
+export function sessionRemoval(nodeId: string): Removal {
+  return Removal.create({ kind: Kind.KIND_SESSION, id: nodeId });
+}
+
+/** What a caller without a session gets, and one whose session ended (worker protocol §2.2). */
+export function endError(end: SessionEnd, nodeId: string): RpcError {
+  switch (end) {
+    case "expired":
+    case "forgotten":
+      return new RpcError(Status.NOT_FOUND, "node not registered");
+    case "replaced":
+      return new RpcError(Status.INVALID_ARGUMENT, "session invalid");
+    case "removed":
+      return new RpcError(Status.PERMISSION_DENIED, `Permission denied: node ${nodeId} was removed from swarm`);
+    case "stopped":
+      return new RpcError(Status.ABORTED, "node must disconnect");
+  }
+}
+
+export function timestamp(ms: number): Timestamp {
+  return Timestamp.create({ seconds: Math.floor(ms / 1_000), nanos: (ms % 1_000) * 1_000_000 });
+}
+
+/** Descriptions differ mostly in the number of plugins and labels. */
+function descriptionBytes(description: NodeDescription | null): number {
+  if (description === null) return 0;
+  const { engine, tlsInfo } = description;
+  const labels = Object.entries(engine?.labels ?? {}).reduce(
+    (sum, [key, value]) => sum + key.length + value.length + 8,
+    0,
+  );
+  return (
+    300 +
+    40 * (engine?.plugins.length ?? 0) +
+    labels +
+    (tlsInfo?.trustRoot.length ?? 0) +
+    (tlsInfo?.certIssuerPublicKey.length ?? 0)
+  );
+}

@@ -1,0 +1,204 @@
+/**
+ * What nodes report of their tasks and volumes, on its way into the log. The hottest path of a manager (each task reports
+ * five states or more): a call costs a few look-ups, one operation and no timer; calls of all nodes share a proposal and
+ * its promise.
+ *
+ * P1: a report is answered once it waits here, under its task: it reaches the log, or this process dies, and with it every
+ *     session it holds; a node then registers elsewhere and reports all its tasks again. Only the newest of a task's
+ *     waiting reports is written. Above `reportsWaitingMax` tasks an answer waits for the log.
+ * P2: a node reports its own tasks only; a call with one foreign task changes nothing.
+ * P3: what an earlier report has overtaken is not written: states only grow.
+ */
+import {
+  Operation,
+  StoreObject,
+  TaskPatch,
+  TaskState,
+  TaskStatus,
+  UpdateTaskStatusResponse,
+  UpdateVolumeStatusResponse,
+  Volume,
+  VolumePublishStatus,
+  VolumePublishStatus_State as PublishState,
+  ProposeRequest_Mode,
+  type Task,
+  type Timestamp,
+  type UpdateTaskStatusRequest,
+  type UpdateVolumeStatusRequest,
+} from "../../proto/gen/messages.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { Environment } from "../environment.ts";
+import { ProposalBatch } from "../ledger/proposal-batch.ts";
+import { timestamp } from "./session.ts";
+import { continueSpan, endSpan } from "../tracing.ts";
+
+/**
+ * How long the first report of a batch waits for others, in milliseconds: long enough that the states a task passes
+ * through in one go are written as one, short enough not to be felt. SwarmKit waits 100 ms.
+ */
+const reportBatchMs = 20;
+/** Tasks whose newest report is not in the log yet: about 20 MB. Beyond it reporters wait, which slows their nodes down. */
+const reportsWaitingMax = 50_000;
+/** About the encoded size of a report without its texts. */
+const reportBytes = 160;
+/** Tries for a volume whose record someone else changes at the same time. */
+const volumeAttemptsMax = 5;
+const volumeTimeoutMs = 5_000;
+
+export class TaskReports {
+  readonly #env: Environment;
+  readonly #batch: ProposalBatch<UpdateTaskStatusResponse>;
+  readonly #answer = UpdateTaskStatusResponse.create();
+  #now = 0;
+  #appliedAt: Timestamp = timestamp(0);
+
+  constructor(env: Environment) {
+    this.#env = env;
+    this.#batch = new ProposalBatch(env, {
+      name: "reports",
+      delayMs: reportBatchMs,
+      done: this.#answer,
+      unavailable: null,
+    });
+  }
+
+  /** Throws PERMISSION_DENIED for a task of another node (P2). The caller's session has been checked. */
+  update(
+    nodeId: string,
+    updates: UpdateTaskStatusRequest["updates"],
+    traceparent: string,
+  ): Promise<UpdateTaskStatusResponse> | UpdateTaskStatusResponse {
+    const { store } = this.#env;
+    for (const { taskId, status } of updates) {
+      if (status === null) continue;
+      const task = store.get("task", taskId);
+      if (task !== undefined && task.nodeId !== nodeId) {
+        throw new RpcError(Status.PERMISSION_DENIED, "cannot update a task not assigned this node");
+      }
+    }
+    let answer: Promise<UpdateTaskStatusResponse> | null = null;
+    for (const { taskId, status } of updates) {
+      if (status === null) continue;
+      const task = store.get("task", taskId);
+      // An agent may report what was deleted meanwhile; it is told OK and then to remove it.
+      if (task !== undefined) answer = this.#report(nodeId, task, status) ?? answer;
+    }
+    if (answer === null) return this.#answer;
+    if (traceparent !== "") this.#trace(traceparent, updates, answer);
+    return this.#batch.size <= reportsWaitingMax ? this.#answer : answer;
+  }
+
+  /** From the report's arrival to its commit. Only agents that record a trace send its context. */
+  #trace(
+    traceparent: string,
+    updates: UpdateTaskStatusRequest["updates"],
+    answer: Promise<UpdateTaskStatusResponse>,
+  ): void {
+    const span = continueSpan(this.#env, "task report", traceparent);
+    if (span === null) return;
+    const [first] = updates;
+    span.setAttributes({ "muster.task.id": first?.taskId ?? "", "muster.task.state": first?.status?.state ?? 0 });
+    answer.then(
+      () => endSpan(this.#env, span),
+      (error: unknown) => endSpan(this.#env, span, error),
+    );
+  }
+
+  /** A task that must not reach its node becomes REJECTED, with the reason where an operator looks. */
+  refuse(task: Task, flaw: string): void {
+    const status = TaskStatus.create({
+      timestamp: this.#stamp(),
+      state: TaskState.REJECTED,
+      message: "task was not sent to its node",
+      err: `the task would crash the engine: ${flaw}`,
+      appliedBy: this.#env.managerId,
+      appliedAt: this.#stamp(),
+    });
+    const { log, metrics } = this.#env.telemetry;
+    metrics.counter("muster_tasks_refused_total", "Tasks that were not sent because they would crash an engine.").add();
+    log.error({ task: task.id, node: task.nodeId, flaw }, "task would crash the engine: not sent");
+    void this.#batch.add(
+      task.id,
+      Operation.create({ task: TaskPatch.create({ id: task.id, status }) }),
+      reportBytes + status.err.length,
+    );
+  }
+
+  async updateVolumes(
+    nodeId: string,
+    updates: UpdateVolumeStatusRequest["updates"],
+  ): Promise<UpdateVolumeStatusResponse> {
+    for (const { id, unpublished } of updates) {
+      if (unpublished) await this.#unpublish(nodeId, id);
+    }
+    return UpdateVolumeStatusResponse.create();
+  }
+
+  stop(): void {
+    this.#batch.stop();
+  }
+
+  /** Null when there is nothing to write. */
+  #report(nodeId: string, task: Task, status: TaskStatus): Promise<UpdateTaskStatusResponse> | null {
+    const waiting = this.#batch.waiting(task.id)?.task?.status ?? null;
+    if (waiting !== null && waiting.state > status.state)
+      return this.#batch.add(task.id, this.#batch.waiting(task.id) as Operation, 0);
+    // P3; an agent that registers anew also repeats what it reported before.
+    if (
+      waiting === null &&
+      task.status !== null &&
+      (task.status.state > status.state || isRepetition(task.status, status))
+    )
+      return null;
+    const stamped = TaskStatus.patch(status, { appliedBy: this.#env.managerId, appliedAt: this.#stamp() });
+    const operation = Operation.create({ task: TaskPatch.create({ id: task.id, status: stamped }), reporter: nodeId });
+    return this.#batch.add(task.id, operation, reportBytes + status.message.length + status.err.length);
+  }
+
+  /** One object for all reports of a millisecond. */
+  #stamp(): Timestamp {
+    const now = this.#env.clock.now();
+    if (now !== this.#now) {
+      this.#now = now;
+      this.#appliedAt = timestamp(now);
+    }
+    return this.#appliedAt;
+  }
+
+  /** The node let go of the volume: what is left is the controller's part. A volume that is gone, or not waited for, is skipped. */
+  async #unpublish(nodeId: string, id: string): Promise<void> {
+    for (let attempt = 0; attempt < volumeAttemptsMax; attempt += 1) {
+      const volume = this.#env.store.get("volume", id);
+      const status = volume?.publishStatus.find((published) => published.nodeId === nodeId);
+      if (volume === undefined || status?.state !== PublishState.PENDING_NODE_UNPUBLISH) return;
+      const next = VolumePublishStatus.patch(status, { state: PublishState.PENDING_UNPUBLISH });
+      const publishStatus = volume.publishStatus.map((published) => (published === status ? next : published));
+      const outcome = await this.#env.proposer.propose({
+        operations: [
+          Operation.create({ update: StoreObject.create({ volume: Volume.patch(volume, { publishStatus }) }) }),
+        ],
+        mode: ProposeRequest_Mode.ATOMIC,
+        timeoutMs: volumeTimeoutMs,
+      });
+      if (outcome.kind === "committed") return;
+      if (outcome.kind === "refused" && outcome.code === ErrorCode.outOfSequence) continue;
+      throw new RpcError(Status.UNAVAILABLE, outcome.message);
+    }
+    throw new RpcError(Status.ABORTED, `volume ${id} is changed by others at the same time`);
+  }
+}
+
+function isRepetition(stored: TaskStatus, status: TaskStatus): boolean {
+  return (
+    stored.state === status.state &&
+    stored.message === status.message &&
+    stored.err === status.err &&
+    stored.timestamp?.seconds === status.timestamp?.seconds &&
+    stored.timestamp?.nanos === status.timestamp?.nanos &&
+    stored.container?.containerId === status.container?.containerId &&
+    stored.container?.pid === status.container?.pid &&
+    stored.container?.exitCode === status.container?.exitCode &&
+    (stored.portStatus === null) === (status.portStatus === null)
+  );
+}

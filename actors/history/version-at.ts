@@ -1,0 +1,81 @@
+/** Finds the version at which the cluster was at some time, by looking at a few records of the log. */
+import { isoOf } from "../../machines/jobs/runs.ts";
+import { timeMs } from "../../machines/time.ts";
+import { FindVersionResponse, Timestamp } from "../../proto/gen/messages.ts";
+import type { Clock, Log } from "../../runtime/ports.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import { decodeRecord } from "../../runtime/store/record.ts";
+
+/** How long the log may take for each answer, in milliseconds. */
+const answerTimeoutMs = 5_000;
+
+function unreadable(): RpcError {
+  return new RpcError(Status.UNAVAILABLE, "the log does not answer: try again");
+}
+
+/** When the record was written, by its writer's clock; null when the log no longer has it. */
+export function timeOf(log: Log, clock: Clock, sequence: number): Promise<Timestamp | null> {
+  return new Promise((resolve, reject) => {
+    const timer = clock.setTimeout(() => end(() => reject(unreadable())), answerTimeoutMs);
+    let isOver = false;
+    const end = (answer: () => void): void => {
+      if (isOver) return;
+      isOver = true;
+      clock.clearTimeout(timer);
+      // `read` may hand over before it has returned.
+      clock.soon(() => reading.unsubscribe());
+      answer();
+    };
+    const reading = log.read(sequence, {
+      onRecord: (_, data) => {
+        const outcome = decodeRecord(data);
+        end(() =>
+          outcome.kind === "decoded"
+            ? resolve(outcome.record.transaction.time ?? Timestamp.create())
+            : reject(new RpcError(Status.DATA_LOSS, `the log's record ${sequence} has a wrong ${outcome.check}`)),
+        );
+      },
+      onCaughtUp: () => {},
+      onGap: () => end(() => resolve(null)),
+    });
+  });
+}
+
+function isLater(a: Timestamp, b: Timestamp): boolean {
+  return a.seconds > b.seconds || (a.seconds === b.seconds && a.nanos > b.nanos);
+}
+
+/**
+ * The last version written no later than `time`. Leaders' clocks may differ: around a change of leader, times may fall
+ * along the log by as much. OUT_OF_RANGE when that version is no longer kept.
+ */
+export async function findVersion(
+  { log, clock }: { log: Log; clock: Clock },
+  time: Timestamp,
+): Promise<FindVersionResponse> {
+  const bounds = await log.bounds(answerTimeoutMs);
+  if (bounds === null) throw unreadable();
+  // Below `low` everything was written by then, from `high` on nothing was.
+  let [low, high] = [bounds.first, bounds.last + 1];
+  let found: Timestamp | null = null;
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const written = await timeOf(log, clock, middle);
+    // Purged meanwhile: what comes before it is gone too.
+    if (written === null) low = middle + 1;
+    else if (isLater(written, time)) high = middle;
+    else {
+      low = middle + 1;
+      found = written;
+    }
+  }
+  if (low === bounds.first && bounds.first > 1) {
+    const oldest = bounds.first > bounds.last ? null : await timeOf(log, clock, bounds.first);
+    const when = oldest === null ? "" : `, of ${isoOf(timeMs(oldest))}`;
+    throw new RpcError(
+      Status.OUT_OF_RANGE,
+      `nothing is kept of that time: the oldest version in the log is ${bounds.first}${when}`,
+    );
+  }
+  return FindVersionResponse.create({ version: low - 1, time: found });
+}

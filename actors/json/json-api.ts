@@ -1,0 +1,114 @@
+/**
+ * What stands behind the JSON API's edge: the charts of its connections, and who may log in.
+ *
+ * JA1: a name that does not exist is refused as one with another password is, after the same work.
+ * JA2: who is removed is told to every connection that logged in so.
+ */
+import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json-connection.ts";
+import { LoginRate } from "../../machines/login-rate.ts";
+import type { Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
+import { PasswordsBusy, type Passwords } from "../../runtime/passwords.ts";
+import type { Environment, Running } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import { identityOf, recordId } from "./user-records.ts";
+
+const connections = hosted(jsonConnectionMachine, [
+  "checkLogin",
+  "welcome",
+  "refuseLogin",
+  "refuseRequest",
+  "ping",
+  "release",
+  "sayGoodbye",
+  "cutOff",
+]);
+
+export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & Running {
+  const { clock, host, store } = env;
+  const rate = new LoginRate();
+  const listeners = new Map<string, Set<{ readonly identity: Identity; readonly listener: () => void }>>();
+
+  const watching = store.watch(({ changes }) => {
+    if (listeners.size === 0) return;
+    for (const { action, table, object } of changes) {
+      if (action !== "remove" || (table !== "user" && table !== "node" && table !== "task")) continue;
+      const id = table === "user" ? object.id : `${table}-${object.id}`;
+      // The record of an agent, or what it is the agent of.
+      for (const each of Array.from(listeners.get(id) ?? [])) each.listener();
+    }
+  });
+
+  return {
+    startConnection(id, effects) {
+      const actor = connections.start(host, `json-connection/${id}`, undefined, {
+        effects: {
+          checkLogin: ({ key }: { key: number }) => effects.checkLogin(key),
+          welcome: ({ key }: { key: number }) => effects.welcome(key),
+          refuseLogin: ({ key, reason }: { key: number; reason: "checking" | "already" }) =>
+            effects.refuseLogin(key, reason),
+          refuseRequest: ({ key }: { key: number }) => effects.refuseRequest(key),
+          ping: () => effects.ping(),
+          release: () => effects.release(),
+          sayGoodbye: ({ code, reason }: { code: number; reason: string }) => effects.sayGoodbye(code, reason),
+          cutOff: () => effects.cutOff(),
+        },
+      });
+      const send = (event: JsonConnectionEvent): void => {
+        if (actor.actor.getSnapshot().status === "active") actor.actor.send(event);
+        if (actor.actor.getSnapshot().status !== "active") actor.stop();
+      };
+      return {
+        opened: () => send({ type: "socket.opened" }),
+        closed: () => send({ type: "socket.closed" }),
+        loginAsked: (key) => send({ type: "login.asked", key }),
+        loginAccepted: (key, tag) => send({ type: "login.accepted", key, tag }),
+        loginRefused: (key) => send({ type: "login.refused", key }),
+        requestAsked: (key) => send({ type: "request.asked", key }),
+        messageBroken: (reason) => send({ type: "message.broken", reason }),
+        identityGone: () => send({ type: "identity.gone" }),
+        heard: () => send({ type: "peer.heard" }),
+        outputStuck: () => send({ type: "output.stuck" }),
+        outputMoved: () => send({ type: "output.moved" }),
+        outputEmpty: () => send({ type: "output.empty" }),
+        outputOverflowed: () => send({ type: "output.overflowed" }),
+        serverStopping: () => send({ type: "server.stopping" }),
+      };
+    },
+
+    async checkLogin({ name, password, address, certifiedNode }) {
+      if (!rate.admits(address, clock.now())) return { kind: "busy" };
+      const identity = name === null ? null : identityOf(store, name);
+      if (identity?.kind === "machine" && identity.nodeId === certifiedNode) return { kind: "accepted", identity };
+      const record = name === null || identity === null ? undefined : store.get("user", recordId(name));
+      let isRight: boolean;
+      try {
+        isRight = await passwords.verify(password, record?.password ?? null);
+      } catch (error) {
+        if (error instanceof PasswordsBusy) return { kind: "busy" };
+        throw error;
+      }
+      // It may be gone by now.
+      const present = name === null || !isRight ? null : identityOf(store, name);
+      if (present !== null) return { kind: "accepted", identity: present };
+      rate.refused(address, clock.now());
+      return { kind: "refused" };
+    },
+
+    identityNow: (identity) => identityOf(store, identity),
+
+    onGone(identity, listener) {
+      const id = recordId(identity satisfies LoginName);
+      const entry = { identity, listener };
+      const known = listeners.get(id) ?? new Set();
+      listeners.set(id, known.add(entry));
+      return {
+        unsubscribe: () => {
+          known.delete(entry);
+          if (known.size === 0 && listeners.get(id) === known) listeners.delete(id);
+        },
+      };
+    },
+
+    stop: () => watching.unsubscribe(),
+  };
+}

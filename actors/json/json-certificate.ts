@@ -1,0 +1,129 @@
+/**
+ * The certificate of the JSON API's port. Clients check it against the cluster's root and against one fixed name, or the
+ * address that they dialled; nodes' certificates have neither. Renewed in good time and when another root signs.
+ */
+import { issuerOf } from "../../machines/issuer.ts";
+import { managerCertificateMachine, type ManagerCertificateEvent } from "../../machines/manager-certificate.ts";
+import type { Environment, Running } from "../environment.ts";
+import { clusterOf } from "../manager/bootstrap.ts";
+import { sentence } from "../sentence.ts";
+
+/** What Juju's clients look for in every controller's certificate. */
+export const serverName = "juju-apiserver";
+/** As long as a node's. */
+const validityMs = 90 * 24 * 3_600_000;
+
+export interface JsonCertificate {
+  /** Leaf, what leads from it to an older root, and the root: clients fetch that out of the chain. */
+  readonly certificatePem: string;
+  readonly keyPem: string;
+  /** The roots of which clients' certificates may be. */
+  readonly acceptedPem: string;
+  /** The root that clients are to trust. */
+  readonly rootPem: string;
+}
+
+export interface ServerAuthority {
+  createServerIdentity(request: {
+    readonly rootCertificatePem: string;
+    readonly rootKeyPem: string;
+    readonly names: readonly [string, ...string[]];
+    readonly addresses: readonly string[];
+    readonly nowMs: number;
+    readonly validityMs: number;
+  }): Promise<{ readonly certificatePem: string; readonly keyPem: string; readonly notAfterMs: number }>;
+  renewalInstant(validity: { readonly notBeforeMs: number; readonly notAfterMs: number }, fraction: number): number;
+  normalizePem(pem: string): string;
+}
+
+export interface JsonCertificateParts {
+  /** Names and addresses at which clients dial, beside the fixed ones. */
+  readonly hosts: readonly string[];
+  onCertificate(certificate: JsonCertificate): void;
+  /** None could be made; it is tried again. */
+  onFailed?(): void;
+}
+
+const isAddress = /^[\d.]+$|:/;
+
+/** Calls `onCertificate` with the first, and with each that follows, for as long as it runs. */
+export function startJsonCertificate(
+  env: Environment,
+  authority: ServerAuthority,
+  parts: JsonCertificateParts,
+): Running {
+  const random = env.random.fork("json-certificate");
+  let stopped = false;
+  let judgedBy = "";
+
+  const actor = env.host.start(
+    managerCertificateMachine.provide({
+      actions: { obtainCertificate: () => env.clock.soon(() => void obtain()) },
+    }),
+    "json-certificate",
+    undefined,
+  );
+  const send = (event: ManagerCertificateEvent): void => {
+    if (!stopped) actor.actor.send(event);
+  };
+
+  const issuer = (): ReturnType<typeof issuerOf> => {
+    const cluster = clusterOf(env);
+    return cluster === undefined ? null : issuerOf(cluster, authority.normalizePem);
+  };
+  const basis = (): string => {
+    const now = issuer();
+    return now === null ? "" : [now.rootPem, now.trustedPem, now.intermediatesPem].join("\n");
+  };
+
+  async function obtain(): Promise<void> {
+    const signer = issuer();
+    judgedBy = basis();
+    try {
+      if (signer === null) throw new Error("the cluster has no root certificate");
+      if (signer.keyPem === "") {
+        throw new Error("only an external CA has the key of the cluster's root: it signs for nodes, not for this port");
+      }
+      const nowMs = env.clock.now();
+      const { certificatePem, keyPem, notAfterMs } = await authority.createServerIdentity({
+        rootCertificatePem: signer.rootPem,
+        rootKeyPem: signer.keyPem,
+        names: [serverName, "localhost", ...parts.hosts.filter((host) => !isAddress.test(host))],
+        addresses: [...new Set(["127.0.0.1", "::1", ...parts.hosts.filter((host) => isAddress.test(host))])],
+        nowMs,
+        validityMs,
+      });
+      if (stopped) return;
+      const { intermediatesPem, rootPem, trustedPem } = signer;
+      parts.onCertificate({
+        certificatePem: [certificatePem, intermediatesPem, trustedPem].filter((pem) => pem !== "").join(""),
+        keyPem,
+        acceptedPem: rootPem === trustedPem ? trustedPem : trustedPem + rootPem,
+        rootPem: trustedPem,
+      });
+      const renewAtMs = authority.renewalInstant({ notBeforeMs: nowMs, notAfterMs }, random.next());
+      send({ type: "certificate.obtained", renewInMs: renewAtMs - nowMs });
+    } catch (error) {
+      if (stopped) return;
+      env.telemetry.log.warn({ error: sentence(error) }, "the JSON API's port has no certificate yet");
+      parts.onFailed?.();
+      send({ type: "certificate.failed", reason: sentence(error) });
+    }
+  }
+
+  const watching = env.store.watch(({ changes }) => {
+    const isDoubtful = changes.some(
+      (change) => change.table === "cluster" && change.object.rootCa !== change.old?.rootCa && basis() !== judgedBy,
+    );
+    if (isDoubtful) send({ type: "certificate.doubted" });
+  });
+
+  return {
+    stop() {
+      if (stopped) return;
+      stopped = true;
+      watching.unsubscribe();
+      actor.stop();
+    },
+  };
+}

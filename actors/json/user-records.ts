@@ -1,0 +1,50 @@
+/** Who has a password, as the store keeps it: which record is whose, and what is in it. */
+import { PasswordHash, UserRole, type User } from "../../proto/gen/messages.ts";
+import type { Identity, LoginName, Role } from "../../runtime/json-api.ts";
+import type { HashedPassword } from "../../runtime/passwords.ts";
+import type { Store } from "../../runtime/store/store.ts";
+
+export function recordId(name: LoginName): string {
+  switch (name.kind) {
+    case "user":
+      return `user-${name.name}`;
+    case "machine":
+      return `node-${name.nodeId}`;
+    case "unit":
+      return `task-${name.taskId}`;
+  }
+}
+
+const roles: { readonly [Each in UserRole]: Role | null } = {
+  [UserRole.USER_ROLE_UNKNOWN]: null,
+  [UserRole.USER_ROLE_READ_ONLY]: "read-only",
+  [UserRole.USER_ROLE_OPERATOR]: "operator",
+  [UserRole.USER_ROLE_ADMIN]: "admin",
+  [UserRole.USER_ROLE_AGENT]: null,
+};
+
+/** Null when there is no such user, or what it is the agent of is gone. */
+export function identityOf(store: Store, name: LoginName): Identity | null {
+  switch (name.kind) {
+    case "user": {
+      const record = store.get("user", recordId(name));
+      const role = record === undefined ? null : roles[record.role];
+      return role === null ? null : { kind: "user", name: name.name, role };
+    }
+    case "machine":
+      return store.get("node", name.nodeId) === undefined ? null : { kind: "machine", nodeId: name.nodeId };
+    case "unit":
+      return store.get("task", name.taskId) === undefined ? null : { kind: "unit", taskId: name.taskId };
+  }
+}
+
+/** Whether it is the record of an agent whose node or task is gone. */
+export function isLeftOver(store: Store, { id, role }: User): boolean {
+  if (role !== UserRole.USER_ROLE_AGENT) return false;
+  const [kind = "", ...rest] = id.split("-");
+  return store.get(kind === "node" ? "node" : "task", rest.join("-")) === undefined;
+}
+
+export function passwordOf(hashed: HashedPassword): PasswordHash {
+  return PasswordHash.create({ ...hashed });
+}

@@ -1,0 +1,121 @@
+/** The Users service: who may log in to the JSON API, as the muster command asks for it. Passwords go in and never come out. */
+import { checkPassword, checkRole, checkUserName } from "../../machines/validation/user.ts";
+import {
+  ListUsersResponse,
+  User,
+  UserEntry,
+  UserResponse,
+  UserRole,
+  type UsersService,
+} from "../../proto/gen/messages.ts";
+import type { LoginName } from "../../runtime/json-api.ts";
+import type { Passwords } from "../../runtime/passwords.ts";
+import { PasswordsBusy } from "../../runtime/passwords.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { demand, notFound } from "../control/answer.ts";
+import { creation, removal, replacement, transact, type Traced } from "../control/write.ts";
+import type { Environment } from "../environment.ts";
+import { passwordOf, recordId } from "./user-records.ts";
+
+const entryOf = ({ id, role, meta }: User): UserEntry =>
+  UserEntry.create({ name: id.slice("user-".length), role, meta });
+
+type UserEnvironment = Pick<Environment, "clock" | "proposer" | "store">;
+
+async function hashed(passwords: Passwords, password: string): Promise<ReturnType<typeof passwordOf>> {
+  try {
+    return passwordOf(await passwords.hash(password));
+  } catch (error) {
+    if (error instanceof PasswordsBusy) throw new RpcError(Status.RESOURCE_EXHAUSTED, error.message);
+    throw error;
+  }
+}
+
+export function createUsers(
+  env: UserEnvironment,
+  passwords: Passwords,
+): { readonly handlers: ServiceHandlers<typeof UsersService> } {
+  const { store } = env;
+  const idOf = (name: string): string => recordId({ kind: "user", name });
+
+  function find(name: string): User {
+    const found = store.get("user", idOf(name));
+    if (found === undefined) throw notFound("user", name);
+    return found;
+  }
+
+  function answer(name: string, otherwise: User): UserResponse {
+    return UserResponse.create({ user: entryOf(store.get("user", idOf(name)) ?? otherwise) });
+  }
+
+  async function change(name: string, call: Traced, patch: Partial<User>): Promise<UserResponse> {
+    let changed = find(name);
+    await transact(env, call, () => {
+      changed = User.patch(find(name), patch);
+      return [replacement("user", changed)];
+    });
+    return answer(name, changed);
+  }
+
+  return {
+    handlers: {
+      ListUsers() {
+        const users = [...store.all("user")].filter(({ role }) => role !== UserRole.USER_ROLE_AGENT).map(entryOf);
+        return ListUsersResponse.create({ users });
+      },
+
+      async AddUser({ name, role, password }, call) {
+        demand(checkUserName(name));
+        demand(checkRole(role));
+        demand(checkPassword(password));
+        const refuseTaken = (): void => {
+          if (store.get("user", idOf(name)) !== undefined)
+            throw new RpcError(Status.ALREADY_EXISTS, `user ${name} exists`);
+        };
+        refuseTaken();
+        const user = User.create({ id: idOf(name), role, password: await hashed(passwords, password) });
+        await transact(env, call, () => {
+          refuseTaken();
+          return [creation("user", user)];
+        });
+        return answer(name, user);
+      },
+
+      async SetUserPassword({ name, password }, call) {
+        const before = find(name);
+        await setPassword(env, passwords, { kind: "user", name }, password, call);
+        return answer(name, before);
+      },
+
+      GrantUser({ name, role }, call) {
+        demand(checkRole(role));
+        return change(name, call, { role });
+      },
+
+      async RemoveUser({ name }, call) {
+        const user = find(name);
+        await transact(env, call, () => [removal("user", find(name).id)]);
+        return UserResponse.create({ user: entryOf(user) });
+      },
+    },
+  };
+}
+
+/** Gives a user that is there another password, or the agent of a node or task its first or another. Throws RpcError. */
+export async function setPassword(
+  env: UserEnvironment,
+  passwords: Passwords,
+  name: LoginName,
+  password: string,
+  call: Traced,
+): Promise<void> {
+  demand(checkPassword(password));
+  const id = recordId(name);
+  const hash = await hashed(passwords, password);
+  await transact(env, call, () => {
+    const before = env.store.get("user", id);
+    if (before !== undefined) return [replacement("user", User.patch(before, { password: hash }))];
+    if (name.kind === "user") throw notFound("user", name.name);
+    return [creation("user", User.create({ id, role: UserRole.USER_ROLE_AGENT, password: hash }))];
+  });
+}

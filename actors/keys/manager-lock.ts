@@ -1,0 +1,157 @@
+/**
+ * Hosts the manager lock (machines/manager-lock.ts): opens the key file, by the unlock key where it needs one, and keeps it
+ * locked as the cluster wants it. Begins before anything else of a manager; the store joins when there is one.
+ */
+import { managerLockMachine } from "../../machines/manager-lock.ts";
+import { lockState, parseUnlockKey, unlockKeyOf, type LockState } from "../../machines/unlock-key.ts";
+import { GetLockResponse, UnlockResponse, type Cluster, type LockService } from "../../proto/gen/messages.ts";
+import type { Host } from "../../runtime/host.ts";
+import type { Random, Telemetry } from "../../runtime/ports.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { fingerprint } from "../../runtime/store/seal.ts";
+import type { Store } from "../../runtime/store/store.ts";
+import { openVault, type KeyFileDisk, type LockedVault, type Vault } from "../../runtime/store/vault.ts";
+import type { Running } from "../environment.ts";
+
+/** What everything but `Unlock` is answered by a locked manager. */
+export const lockedSentence =
+  "this manager is locked: its keys are encrypted, and it needs the unlock key to start. Run 'muster swarm unlock' on its machine";
+
+export interface ManagerLock extends Running {
+  readonly handlers: ServiceHandlers<typeof LockService>;
+  isLocked(): boolean;
+  /** Null until the keys are in memory. */
+  vault(): Vault | null;
+  /** Resolves when the keys are in memory. Rejects, with an Error in one sentence, when the file is damaged. */
+  opened(): Promise<Vault>;
+  /** Keeps the file locked as that cluster object says, from now on. The vault must be open. */
+  follow(store: Store): void;
+}
+
+export interface ManagerLockParts {
+  readonly host: Host;
+  readonly random: Random;
+  readonly telemetry: Telemetry;
+  readonly disk: KeyFileDisk;
+}
+
+export function startManagerLock({ host, random, telemetry, disk }: ManagerLockParts): ManagerLock {
+  let locked: LockedVault | null = null;
+  let vault: Vault | null = null;
+  /** Between `Unlock` and the chart's effect; in no event. */
+  let tried: Uint8Array = new Uint8Array();
+  let verdict: "open" | "wrong key" | "broken" | null = null;
+  let store: Store | null = null;
+  let watching: { unsubscribe(): void } | null = null;
+  let resolveOpen: (vault: Vault) => void;
+  let rejectOpen: (error: Error) => void;
+  const whenOpen = new Promise<Vault>((resolve, reject) => {
+    resolveOpen = resolve;
+    rejectOpen = reject;
+  });
+  // Whoever does not wait for it must not meet an unhandled rejection.
+  whenOpen.catch(() => {});
+
+  const clusterOf = (): Cluster | undefined => {
+    for (const cluster of store?.all("cluster") ?? []) return cluster;
+    return undefined;
+  };
+
+  /** Null while no cluster is known. */
+  const stateOf = (): LockState | null => {
+    const cluster = clusterOf();
+    if (cluster === undefined || vault === null) return null;
+    const handed = [...(store?.all("manager") ?? [])].map(({ handedLock }) => handedLock);
+    return lockState(vault.lock, fingerprint(unlockKeyOf(cluster) ?? new Uint8Array()), handed);
+  };
+
+  const hosted = host.start(
+    managerLockMachine.provide({
+      actions: {
+        openFile: ({ self }) => {
+          const opened = openVault(disk, random);
+          if (opened.kind === "broken") {
+            self.send({ type: "file.broken", reason: opened.reason });
+            return;
+          }
+          if (opened.kind === "locked") locked = opened.vault;
+          else vault = opened.vault;
+          self.send({ type: opened.kind === "locked" ? "file.locked" : "file.opened" });
+        },
+        tryKey: ({ self }) => {
+          const outcome = locked?.unlock(tried) ?? { kind: "wrong key" as const };
+          tried = new Uint8Array();
+          verdict = outcome.kind;
+          if (outcome.kind === "open") {
+            vault = outcome.vault;
+            self.send({ type: "file.opened" });
+          } else if (outcome.kind === "wrong key") self.send({ type: "unlock.refused" });
+          else self.send({ type: "file.broken", reason: "the unlock key fits, but its contents are damaged" });
+        },
+        relock: ({ self }) => {
+          try {
+            vault?.relock(unlockKeyOf(clusterOf()));
+            telemetry.log.info({ locked: vault?.lock !== "" }, "the manager's key file was written anew for autolock");
+            self.send({ type: "relock.done" });
+          } catch (error) {
+            telemetry.log.error({ error: String(error) }, "the manager's key file cannot be written; it is as it was");
+            self.send({ type: "relock.failed", reason: String(error) });
+          }
+        },
+        look: ({ self }) => {
+          const state = stateOf();
+          if (state !== null) self.send({ type: "lock.looked", state });
+        },
+        announceOpen: () => {
+          if (vault !== null) resolveOpen(vault);
+        },
+        announceLocked: () => {
+          if (verdict === null) telemetry.log.warn({}, lockedSentence);
+          else telemetry.log.warn({}, "a wrong unlock key was given");
+        },
+        announceBroken: (_, { reason }) => rejectOpen(new Error(`the manager's key file cannot be used: ${reason}`)),
+      },
+    }),
+    "manager-lock",
+    undefined,
+  );
+
+  const look = (): void => {
+    const state = stateOf();
+    if (state !== null) hosted.actor.send({ type: "lock.looked", state });
+  };
+
+  return {
+    isLocked: () => hosted.actor.getSnapshot().value === "locked",
+    vault: () => vault,
+    opened: () => whenOpen,
+    follow: (followed) => {
+      store = followed;
+      watching = followed.watch(({ changes }) => {
+        if (changes.some(({ table }) => table === "cluster" || table === "manager")) look();
+      });
+      look();
+    },
+    handlers: {
+      GetLock: () => GetLockResponse.create({ locked: hosted.actor.getSnapshot().value === "locked" }),
+      Unlock({ unlockKey }) {
+        if (hosted.actor.getSnapshot().value !== "locked")
+          throw new RpcError(Status.FAILED_PRECONDITION, "this manager is not locked");
+        const key = parseUnlockKey(unlockKey);
+        if (key === null)
+          throw new RpcError(Status.INVALID_ARGUMENT, "that is no unlock key: one begins with SWMKEY-1-");
+        tried = key;
+        hosted.actor.send({ type: "unlock.requested" });
+        if (verdict === "wrong key")
+          throw new RpcError(Status.PERMISSION_DENIED, "swarm could not be unlocked: invalid key provided");
+        if (verdict === "broken")
+          throw new RpcError(Status.DATA_LOSS, "the unlock key fits, but what the key file contains is damaged");
+        return UnlockResponse.create({});
+      },
+    },
+    stop: () => {
+      watching?.unsubscribe();
+      hosted.stop();
+    },
+  };
+}

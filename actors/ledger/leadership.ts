@@ -1,0 +1,253 @@
+/**
+ * Whether this manager leads: joins the lease, the ledger, the follower of the log and the leader's duties.
+ *
+ * Order of beginning: lease taken → replica at the log's end → barrier in the log → duties. Order of ending: duties →
+ * ledger → lease. So nothing that only a leader may do happens without both the lease and the log's consent.
+ */
+import { leaseMachine } from "../../machines/lease.ts";
+import type { BatchLimits } from "../../machines/batch.ts";
+import { LeaderBeat, Lease } from "../../proto/gen/messages.ts";
+import { newId } from "../../runtime/ids.ts";
+import type { Blobs, LeaseBucket, Log, TimerHandle } from "../../runtime/ports.ts";
+import { startFollowing, type Follower } from "../../runtime/store/follow.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import { snapshotDefaults, startSnapshotWriter, type SnapshotOptions } from "../../runtime/store/snapshots.ts";
+import type { Proposer } from "../../runtime/store/store.ts";
+import { sleep } from "../../runtime/store/wait.ts";
+import * as subjects from "../../runtime/subjects.ts";
+import type { Environment, Running } from "../environment.ts";
+import { startLedger, type Ledger } from "./ledger.ts";
+import { startProposer } from "./proposer.ts";
+
+const leaseKey = "leader";
+/** Between two LeaderBeats, in milliseconds. */
+const beatIntervalMs = 1_000;
+/** A leader not heard for this long is no longer named, in milliseconds: three beats and their delay. */
+const leaderSilenceMs = 3_500;
+
+export interface LeadershipParts {
+  readonly leases: LeaseBucket;
+  readonly log: Log;
+  /** Is also `env.store`. */
+  readonly replica: Replica;
+  readonly blobs: Blobs;
+  /** Starts what only a leader does; stopped at once when this manager stops leading. */
+  startDuties(epoch: number): Running;
+  /** Whether this manager may lead, as the replica has it at the log's end; it may when absent. One that may not writes nothing. */
+  mayLead?(): boolean;
+  /** The log does not fit the replica: the process must end. */
+  onBroken(error: Error): void;
+  readonly snapshots?: Partial<SnapshotOptions>;
+  readonly batchLimits?: Partial<BatchLimits>;
+  /** See ProposerParts. */
+  readonly encodesAlways?: boolean;
+}
+
+export interface Leadership extends Running {
+  isLeading(): boolean;
+  /** Who leads as far as this process has heard; null when nobody was heard lately. */
+  leader(): { readonly managerId: string; readonly epoch: number } | null;
+  readonly proposer: Proposer;
+  readonly follower: Follower;
+  /** Ends this term but not the wish to lead: for duties that cannot be done now. Somebody leads again, in a new epoch, shortly. */
+  stepDown(): void;
+  /** Ends duties, finishes what is being written, and gives the lease back; this manager does not lead again. Bounded by the lease's TTL. */
+  release(): Promise<void>;
+}
+
+export function startLeadership(env: Omit<Environment, "proposer">, parts: LeadershipParts): Leadership {
+  const { clock, bus, telemetry, managerId } = env;
+  const { leases, log, replica, blobs } = parts;
+  const random = env.random.fork("leadership");
+  const instance = newId(random);
+  const leaseValue = Lease.encode(Lease.create({ managerId, instance }));
+  const leadingGauge = telemetry.metrics.gauge("muster_leading", "1 while this manager leads.");
+
+  let led: { readonly epoch: number; readonly running: readonly Running[] } | null = null;
+  let beatTimer: TimerHandle | null = null;
+  let heard: { readonly managerId: string; readonly epoch: number; readonly at: number } | null = null;
+  let onReleased: (() => void) | null = null;
+  let isReleasing = false;
+  let isStopped = false;
+
+  const beat = (): void => {
+    if (led === null) return;
+    bus.publish(subjects.leaderBeat, LeaderBeat.encode(LeaderBeat.create({ managerId, epoch: led.epoch })));
+    beatTimer = clock.setTimeout(beat, beatIntervalMs);
+  };
+
+  const endDuties = (): void => {
+    const ending = led;
+    led = null;
+    if (beatTimer !== null) clock.clearTimeout(beatTimer);
+    beatTimer = null;
+    if (ending === null) return;
+    leadingGauge.set(0);
+    for (const running of ending.running.toReversed()) running.stop();
+  };
+
+  const follower: Follower = startFollowing({
+    log,
+    blobs,
+    replica,
+    clock,
+    telemetry,
+    onBroken: (error) => parts.onBroken(error),
+    onApplied: (record) => ledger.onApplied(record),
+  });
+
+  const ledger: Ledger = startLedger(env, {
+    log,
+    replica,
+    follower,
+    mayLead: () => parts.mayLead?.() !== false,
+    ...(parts.batchLimits === undefined ? {} : { limits: parts.batchLimits }),
+    onLeading: (epoch) => {
+      if (isReleasing) return;
+      leadingGauge.set(1);
+      // Set before duties start, so that they find themselves leading; what they start is stopped with the rest.
+      const running: Running[] = [];
+      led = { epoch, running };
+      beat();
+      running.push(
+        startSnapshotWriter({
+          clock,
+          log,
+          blobs,
+          replica,
+          telemetry,
+          options: { ...snapshotDefaults, ...parts.snapshots },
+        }),
+        parts.startDuties(epoch),
+      );
+    },
+    onEnded: endDuties,
+    onDeposed: () => lease.actor.send({ type: "leader.deposed" }),
+    onBroken: (error) => parts.onBroken(error),
+  });
+
+  const look = async (attempt: number): Promise<void> => {
+    const found = await leases.get(leaseKey);
+    if (isStopped) return;
+    const jitter = random.next();
+    // Who may not lead does not take up its own lease again either: that ends, and another takes it.
+    if (parts.mayLead?.() === false) {
+      lease.actor.send({ type: "lease.unreadable", attempt, jitter });
+      return;
+    }
+    switch (found.kind) {
+      case "absent":
+        lease.actor.send({ type: "lease.absent", attempt, jitter });
+        return;
+      case "unknown":
+        lease.actor.send({ type: "lease.unreadable", attempt, jitter });
+        return;
+      case "found": {
+        const holder = decodeLease(found.value);
+        lease.actor.send({ type: "lease.held", attempt, ...holder, revision: found.revision, jitter });
+        return;
+      }
+    }
+  };
+
+  const write = async (attempt: number, revision: number): Promise<void> => {
+    const sentAt = clock.now();
+    const outcome =
+      revision === 0 ? await leases.create(leaseKey, leaseValue) : await leases.update(leaseKey, leaseValue, revision);
+    if (isStopped) return;
+    switch (outcome.kind) {
+      case "stored":
+        lease.actor.send({ type: "lease.written", attempt, revision: outcome.revision, sentAt, at: clock.now() });
+        return;
+      case "conflict":
+        lease.actor.send({ type: "lease.conflict", attempt });
+        return;
+      case "unknown":
+        lease.actor.send({ type: "lease.unknown", attempt });
+        return;
+    }
+  };
+
+  const remove = async (attempt: number, revision: number): Promise<void> => {
+    await leases.remove(leaseKey, revision);
+    if (!isStopped) lease.actor.send({ type: "lease.removed", attempt });
+  };
+
+  const lease = env.host.start(
+    leaseMachine.provide({
+      actions: {
+        look: (_, { attempt }) => void look(attempt),
+        write: (_, { attempt, revision }) => void write(attempt, revision),
+        remove: (_, { attempt, revision }) => void remove(attempt, revision),
+        announceTaken: (_, { revision }) => ledger.take(revision),
+        announceEnded: () => ledger.end(),
+        announceReleased: () => onReleased?.(),
+      },
+    }),
+    "lease",
+    { ttlMs: leases.ttlMs, managerId, instance, jitter: random.next() },
+  );
+
+  const beats = bus.subscribe(subjects.leaderBeat, (message) => {
+    const beaten = decodeBeat(message.data);
+    if (beaten === null || (heard !== null && beaten.epoch < heard.epoch)) return;
+    heard = { managerId: beaten.managerId, epoch: beaten.epoch, at: clock.now() };
+  });
+
+  const proposer = startProposer(env, {
+    ledger,
+    ...(parts.encodesAlways === undefined ? {} : { encodesAlways: parts.encodesAlways }),
+  });
+
+  return {
+    isLeading: () => led !== null,
+    leader: () => {
+      if (led !== null) return { managerId, epoch: led.epoch };
+      if (heard === null || clock.now() - heard.at > leaderSilenceMs) return null;
+      return { managerId: heard.managerId, epoch: heard.epoch };
+    },
+    proposer,
+    follower,
+    stepDown: () => lease.actor.send({ type: "leader.deposed" }),
+    release: async () => {
+      isReleasing = true;
+      endDuties();
+      // A third of the TTL is less than what is left of any term.
+      await Promise.race([ledger.drain(), sleep(clock, leases.ttlMs / 3)]);
+      if (isStopped) return;
+      const released = new Promise<void>((resolve) => {
+        onReleased = resolve;
+      });
+      lease.actor.send({ type: "release.requested" });
+      await released;
+    },
+    stop: () => {
+      if (isStopped) return;
+      isStopped = true;
+      endDuties();
+      beats.unsubscribe();
+      proposer.stop();
+      lease.stop();
+      ledger.stop();
+      follower.stop();
+    },
+  };
+}
+
+function decodeLease(value: Uint8Array): { managerId: string; instance: string } {
+  try {
+    const { managerId, instance } = Lease.decode(value);
+    return { managerId, instance };
+  } catch {
+    // Somebody holds it, whoever it is.
+    return { managerId: "", instance: "" };
+  }
+}
+
+function decodeBeat(data: Uint8Array): LeaderBeat | null {
+  try {
+    return LeaderBeat.decode(data);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,392 @@
+/**
+ * Hosts the ledger (machines/ledger.ts): gathers proposals from this process and from the bus, and carries the machine's
+ * appends to the log. Holds what is too large for the machine's context: the queue and the batch that is under way.
+ */
+import type { Span } from "@opentelemetry/api";
+import { assemble, type BatchLimits, type Settlement } from "../../machines/batch.ts";
+import { ledgerMachine, type LedgerEvent } from "../../machines/ledger.ts";
+import type { RefusalCode } from "../../machines/proposals.ts";
+import { Failure, ProposeOk, ProposeReply, ProposeRequest } from "../../proto/gen/messages.ts";
+import { assert } from "../../runtime/assert.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import { newId } from "../../runtime/ids.ts";
+import type { AppendOutcome, Log, Subscription } from "../../runtime/ports.ts";
+import type { Follower } from "../../runtime/store/follow.ts";
+import { Receipts } from "../../runtime/store/receipts.ts";
+import { changeFramingBytes, recordOverheadBytes } from "../../runtime/store/record.ts";
+import { LogBreak, type AppliedRecord, type Replica } from "../../runtime/store/replica.ts";
+import { Staging } from "../../runtime/store/staging.ts";
+import * as subjects from "../../runtime/subjects.ts";
+import type { Environment, Running } from "../environment.ts";
+import { causesOf, headerBytesMax, startAppendSpan, transactionRecord } from "./ledger-record.ts";
+import { endSpan, startSpan } from "../tracing.ts";
+
+/** A record is at most this large even where the log takes more: it is what every replica applies in one go. */
+const recordBytesMax = 1024 * 1024;
+/** Changes in one record: some ten milliseconds to put together and as many to apply, in which heartbeats wait. */
+const recordChangesMax = 500;
+/** Proposals that may wait; a further one is answered `logUnavailable` at once and may come again. */
+const waitingMax = 10_000;
+/** Proposals remembered that needed no change, and so left no receipt in the log. */
+const needlessRemembered = 1_000;
+/** How long the log may take to confirm that it has not moved on, in milliseconds. */
+const confirmTimeoutMs = 2_000;
+
+export interface LedgerParts {
+  readonly log: Log;
+  readonly replica: Replica;
+  readonly follower: Pick<Follower, "caughtUp">;
+  /** The barrier of `epoch` is in the log and applied. */
+  onLeading(epoch: number): void;
+  /** It does not lead any more; called once for each `onLeading`. */
+  onEnded(): void;
+  /** Another manager has written a newer epoch. */
+  onDeposed(epoch: number): void;
+  onBroken(error: Error): void;
+  /** Asked once the replica is at the log's end, before anything is written; when false the term is given up as a deposed one's. */
+  mayLead?(): boolean;
+  /** For tests; otherwise what the constants above say. */
+  readonly limits?: Partial<BatchLimits>;
+}
+
+export interface Ledger extends Running {
+  /** The lease was taken at `revision`. */
+  take(revision: number): void;
+  /** The lease has ended. */
+  end(): void;
+  isLeading(): boolean;
+  /** Answered once what is proposed is in the log and applied here, or is known not to be. */
+  propose(request: ProposeRequest): Promise<ProposeReply>;
+  /** To be told of every record that the follower applied. */
+  onApplied(record: AppliedRecord): void;
+  /** Takes nothing new, and resolves once nothing is under way. */
+  drain(): Promise<void>;
+}
+
+interface Waiting {
+  readonly request: ProposeRequest;
+  from: number;
+  skipped: number;
+  readonly answers: ((reply: ProposeReply) => void)[];
+  readonly span: Span | null;
+  readonly since: number;
+}
+
+interface UnderWay {
+  readonly transactionId: string;
+  readonly data: Uint8Array;
+  /** Null for a barrier or probe. */
+  readonly batch: { readonly waiting: readonly Waiting[]; readonly settlements: readonly Settlement[] } | null;
+}
+
+export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerParts): Ledger {
+  const { clock, bus, telemetry } = env;
+  const { log, replica } = parts;
+  const random = env.random.fork("ledger");
+  const limits: BatchLimits = {
+    bytesMax: Math.min(log.recordBytesMax, recordBytesMax) - headerBytesMax - recordOverheadBytes,
+    changesMax: recordChangesMax,
+    changeFramingBytes,
+    ...parts.limits,
+  };
+  const { metrics } = telemetry;
+  const appends = metrics.counter("muster_ledger_appends_total", "Appends to the log by outcome.");
+  const changes = metrics.counter("muster_ledger_changes_total", "Changes appended to the log.");
+  const seconds = metrics.histogram("muster_ledger_proposal_seconds", "From a proposal's arrival to its answer.");
+
+  const queue: Waiting[] = [];
+  const byId = new Map<string, Waiting>();
+  const needless = new Receipts(needlessRemembered);
+  /** The batch whose answer is owed; stays while it is in doubt. */
+  let batch: UnderWay | null = null;
+  /** Sequence at which the follower met the record of `batch`; 0: it has not. */
+  let batchMetAt = 0;
+  /** What was appended last: the batch, a barrier or a probe. */
+  let underWay: UnderWay | null = null;
+  let isLeading = false;
+  let ledEpoch = 0;
+  let isDraining = false;
+  let isSignalled = false;
+  let subscription: Subscription | null = null;
+  let onDrained: (() => void) | null = null;
+  let isStopped = false;
+
+  /** Answers of the log may come after the end. */
+  const send = (event: LedgerEvent): void => {
+    if (!isStopped) hosted.actor.send(event);
+  };
+
+  const settle = (waiting: Waiting, reply: ProposeReply): void => {
+    byId.delete(waiting.request.id);
+    if (waiting.span !== null) endSpan(env, waiting.span, reply.error === null ? null : reply.error.message);
+    seconds.observe((clock.now() - waiting.since) / 1000);
+    for (const answer of waiting.answers) answer(reply);
+  };
+
+  const lookIfDrained = (): void => {
+    if (onDrained !== null && queue.length === 0 && batch === null) onDrained();
+  };
+
+  /** Sends an event once whatever is running now is done: what comes in the same moment goes into the same append. */
+  const signalWork = (): void => {
+    if (isSignalled || queue.length === 0) return;
+    isSignalled = true;
+    clock.soon(() => {
+      isSignalled = false;
+      if (queue.length > 0) send({ type: "work.arrived" });
+    });
+  };
+
+  const propose = (request: ProposeRequest): Promise<ProposeReply> => {
+    if (!isLeading || isDraining) return Promise.resolve(failure("notLeader", `${env.managerId} does not lead`));
+    if (request.id === "") return Promise.resolve(failure("malformed", "the proposal has no id"));
+    const completed = replica.receipt(request.id) ?? needless.find(request.id);
+    if (completed !== undefined) return Promise.resolve(ok(completed.version, completed.skipped));
+    // This replica holds all that earlier leaders wrote, and they can write no more: it has not happened and never will.
+    if (request.epoch !== 0 && request.epoch !== ledEpoch) {
+      return Promise.resolve(failure("staleEpoch", `epoch ${request.epoch} has ended; ${ledEpoch} has begun`));
+    }
+    return new Promise((resolve) => {
+      const known = byId.get(request.id);
+      if (known !== undefined) {
+        known.answers.push(resolve);
+        return;
+      }
+      if (queue.length >= waitingMax) {
+        resolve(failure("logUnavailable", "too many proposals are waiting"));
+        return;
+      }
+      const span = request.traceparent === "" ? null : startSpan(env, "ledger commit", request.traceparent);
+      if (span?.isRecording() === true) span.setAttribute("muster.manager", env.managerId);
+      const waiting: Waiting = { request, from: 0, skipped: 0, answers: [resolve], span, since: clock.now() };
+      byId.set(request.id, waiting);
+      queue.push(waiting);
+      signalWork();
+    });
+  };
+
+  const append = (attempt: number, data: Uint8Array, span: Span | null = null): void => {
+    const answer = (outcome: AppendOutcome): void => {
+      appends.add(1, { outcome: outcome.kind });
+      if (span !== null) endSpan(env, span, outcome.kind === "appended" ? null : outcome.kind);
+      switch (outcome.kind) {
+        case "appended":
+          send({ type: "append.appended", attempt, sequence: outcome.sequence });
+          return;
+        case "conflict":
+          send({ type: "append.conflict", attempt });
+          return;
+        case "unknown":
+          telemetry.log.warn({ reason: outcome.reason, version: replica.version }, "outcome of an append is unknown");
+          send({ type: "append.unknown", attempt });
+          return;
+        case "refused":
+          telemetry.log.error({ reason: outcome.reason }, "the log refused an append");
+          send({ type: "append.refused", attempt, reason: outcome.reason });
+          return;
+      }
+    };
+    void log.append(data, replica.version).then(answer);
+  };
+
+  const appendEmpty = (attempt: number, epoch: number): void => {
+    const id = newId(random);
+    const data = transactionRecord(env, replica, id, epoch, null, []);
+    underWay = { transactionId: id, data, batch: null };
+    append(attempt, data);
+  };
+
+  const appendBatch = (attempt: number, epoch: number): void => {
+    // Nothing of an answered proposal comes again: it left the queue. But its receipt may have come from the log since.
+    for (let at = queue.length - 1; at >= 0; at -= 1) {
+      const waiting = queue[at] as Waiting;
+      const completed = replica.receipt(waiting.request.id);
+      if (completed === undefined) continue;
+      queue.splice(at, 1);
+      settle(waiting, ok(completed.version, completed.skipped));
+    }
+    const assembled = assemble(new Staging(replica), queue, limits);
+    const taken = queue.splice(0, assembled.settlements.length);
+    batchMetAt = 0;
+    if (assembled.changes.length > 0) {
+      const requests = taken.map(({ request }) => request);
+      const causes = causesOf(requests, assembled.counts);
+      const id = newId(random);
+      const data = transactionRecord(env, replica, id, epoch, assembled, causes);
+      batch = { transactionId: id, data, batch: { waiting: taken, settlements: assembled.settlements } };
+      underWay = batch;
+      changes.add(assembled.changes.length);
+      const spans = taken.map(({ span }) => span).filter((span) => span !== null);
+      append(attempt, data, startAppendSpan(env, spans, taken.length, assembled.changes.length));
+      return;
+    }
+    if (taken.length === 0) {
+      send({ type: "append.needless", attempt });
+      return;
+    }
+    batch = {
+      transactionId: "",
+      data: new Uint8Array(0),
+      batch: { waiting: taken, settlements: assembled.settlements },
+    };
+    // An answer that rests on this replica alone is right only while the log has not moved on without it (G3).
+    void log.bounds(confirmTimeoutMs).then((bounds) => {
+      const isNewest = bounds !== null && bounds.last === replica.version;
+      send({ type: isNewest ? "append.needless" : "append.conflict", attempt });
+    });
+  };
+
+  const applyAppended = (sequence: number): void => {
+    if (underWay === null || replica.version >= sequence) return;
+    try {
+      replica.apply(sequence, underWay.data);
+    } catch (error) {
+      if (!(error instanceof LogBreak)) throw error;
+      parts.onBroken(error);
+    }
+  };
+
+  const answerBatch = (version: number): void => {
+    const answered = batch?.batch ?? null;
+    const isWritten = batch !== null && batch.transactionId !== "";
+    batch = null;
+    if (answered === null) return;
+    for (const [at, waiting] of answered.waiting.entries()) {
+      const settlement = answered.settlements[at];
+      assert(settlement !== undefined, "G2: each proposal of a batch has its settlement");
+      switch (settlement.kind) {
+        case "done":
+          if (!isWritten) needless.add(waiting.request.id, { version, skipped: settlement.skipped });
+          settle(waiting, ok(version, settlement.skipped));
+          break;
+        case "partial":
+          waiting.from = settlement.from;
+          waiting.skipped = settlement.skipped;
+          // Only the last of a batch is partial, so this puts it in front.
+          queue.unshift(waiting);
+          break;
+        case "refused":
+          settle(waiting, failure(settlement.code, settlement.message));
+          break;
+      }
+    }
+    lookIfDrained();
+  };
+
+  const returnBatch = (): void => {
+    if (batchMetAt > 0) {
+      answerBatch(batchMetAt);
+      return;
+    }
+    queue.unshift(...(batch?.batch?.waiting ?? []));
+    batch = null;
+  };
+
+  const failBatch = (reason: string): void => {
+    const failed = batch?.batch?.waiting ?? [];
+    batch = null;
+    for (const waiting of failed) settle(waiting, failure("logUnavailable", reason));
+    lookIfDrained();
+  };
+
+  const abandonWork = (): void => {
+    isLeading = false;
+    subscription?.unsubscribe();
+    subscription = null;
+    if (batchMetAt > 0) answerBatch(batchMetAt);
+    failBatch("leadership ended before the log had answered");
+    for (const waiting of queue.splice(0)) {
+      // Part of it may be in the log already.
+      const code = waiting.from > 0 ? "logUnavailable" : "notLeader";
+      settle(waiting, failure(code, `${env.managerId} does not lead any more`));
+    }
+    lookIfDrained();
+    parts.onEnded();
+  };
+
+  const announceLeading = (epoch: number): void => {
+    isLeading = true;
+    ledEpoch = epoch;
+    telemetry.log.info({ epoch, version: replica.version }, "leading");
+    subscription = bus.subscribe(subjects.ledgerPropose, (message) => {
+      const request = decodeRequest(message.data);
+      if (request === null) {
+        message.respond(ProposeReply.encode(failure("malformed", "the proposal cannot be decoded")));
+        return;
+      }
+      void propose(request).then((reply) => message.respond(ProposeReply.encode(reply)));
+    });
+    parts.onLeading(epoch);
+  };
+
+  const hosted = env.host.start(
+    ledgerMachine.provide({
+      actions: {
+        catchUp: (_, { attempt }) => {
+          void parts.follower.caughtUp().then(() => {
+            if (parts.mayLead?.() === false) return parts.onDeposed(replica.epoch);
+            const isOwn = replica.writer === env.managerId;
+            send({ type: "log.reached", attempt, epoch: replica.epoch, isOwn });
+          });
+        },
+        appendBarrier: (_, { attempt, epoch }) => appendEmpty(attempt, epoch),
+        appendProbe: (_, { attempt, epoch }) => appendEmpty(attempt, epoch),
+        appendBatch: (_, { attempt, epoch }) => appendBatch(attempt, epoch),
+        applyAppended: (_, { sequence }) => applyAppended(sequence),
+        answerBatch: () => answerBatch(replica.version),
+        failBatch: (_, { reason }) => failBatch(reason),
+        returnBatch: () => returnBatch(),
+        settleDoubt: () => returnBatch(),
+        lookForWork: () => signalWork(),
+        announceLeading: (_, { epoch }) => announceLeading(epoch),
+        abandonWork: () => abandonWork(),
+        announceDeposed: (_, { epoch }) => {
+          telemetry.log.warn({ epoch }, "another manager has taken the lead");
+          parts.onDeposed(epoch);
+        },
+      },
+    }),
+    "ledger",
+    undefined,
+  );
+
+  return {
+    take: (revision) => send({ type: "lease.taken", revision }),
+    end: () => send({ type: "lease.ended" }),
+    isLeading: () => isLeading && !isDraining,
+    propose,
+    onApplied: (applied) => {
+      if (batch !== null && applied.transactionId === batch.transactionId) batchMetAt = applied.version;
+      if (isLeading) send({ type: "log.advanced", epoch: applied.epoch });
+    },
+    drain: () => {
+      isDraining = true;
+      return new Promise((resolve) => {
+        onDrained = resolve;
+        lookIfDrained();
+      });
+    },
+    stop: () => {
+      if (isStopped) return;
+      isStopped = true;
+      if (isLeading) abandonWork();
+      hosted.stop();
+    },
+  };
+}
+
+function decodeRequest(data: Uint8Array): ProposeRequest | null {
+  try {
+    return ProposeRequest.decode(data);
+  } catch {
+    return null;
+  }
+}
+
+function ok(version: number, skipped: number): ProposeReply {
+  return ProposeReply.create({ ok: ProposeOk.create({ version, skipped }) });
+}
+
+function failure(code: RefusalCode | "notLeader" | "staleEpoch" | "logUnavailable", message: string): ProposeReply {
+  return ProposeReply.create({ error: Failure.create({ code: ErrorCode[code], message }) });
+}

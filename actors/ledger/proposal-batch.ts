@@ -1,0 +1,195 @@
+/**
+ * Gathers operations of many callers for a few milliseconds and proposes them together: one proposal is under way at a
+ * time, so that what waits meanwhile makes the next one larger (group commit), and order is kept.
+ *
+ * B1: of two operations with one key in one batch the later stands: what waits while the log is away is bounded by the
+ *     number of keys.
+ * B2: an answer is given only after the log has the operations (or knows that it does not want them).
+ */
+import { ProposeRequest_Mode, type Operation } from "../../proto/gen/messages.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import type { TimerHandle } from "../../runtime/ports.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { ProposeOutcome } from "../../runtime/store/store.ts";
+import type { Environment } from "../environment.ts";
+
+export interface BatchOptions<Answer> {
+  /** For logs and metrics. */
+  readonly name: string;
+  /** How long the first operation of a batch waits for others, in milliseconds. */
+  readonly delayMs: number;
+  /** Told once the log has it. */
+  readonly done: Answer;
+  /** Told when no leader took it; null: never give up before `stop`. */
+  readonly unavailable: Answer | null;
+}
+
+/** Operations and bytes in one proposal. NATS carries 1 MB a message by default; half of it leaves room for a wrong guess. */
+export const proposalOperationsMax = 1_000;
+export const proposalBytesMax = 512 * 1024;
+
+/** How long one proposal looks for a leader, in milliseconds: longer than an election, shorter than an agent's patience. */
+const proposeTimeoutMs = 5_000;
+const retryMsMin = 50;
+const retryMsMax = 2_000;
+
+interface Batch<Answer> {
+  readonly operations: Map<string, Operation>;
+  /** Of all operations, about. */
+  bytes: number;
+  readonly promise: Promise<Answer>;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export class ProposalBatch<Answer> {
+  readonly #env: Environment;
+  readonly #options: BatchOptions<Answer>;
+  #filling: Batch<Answer> | null = null;
+  #sending: Batch<Answer> | null = null;
+  #timer: TimerHandle | null = null;
+  #wake: (() => void) | null = null;
+  #stopped = false;
+
+  constructor(env: Environment, options: BatchOptions<Answer>) {
+    this.#env = env;
+    this.#options = options;
+  }
+
+  /** `bytes` is about the encoded size. All callers of one batch share one promise. */
+  add(key: string, operation: Operation, bytes: number): Promise<Answer> {
+    if (this.#stopped) return handled(Promise.reject(stopped()));
+    const batch = (this.#filling ??= this.#open());
+    batch.operations.set(key, operation);
+    batch.bytes += bytes;
+    return batch.promise;
+  }
+
+  /** Operations that the log does not have yet. */
+  get size(): number {
+    return (this.#filling?.operations.size ?? 0) + (this.#sending?.operations.size ?? 0);
+  }
+
+  /** What waits under the key, not yet sent. */
+  waiting(key: string): Operation | undefined {
+    return this.#filling?.operations.get(key);
+  }
+
+  /** Rejects what waits with ABORTED; what is in the log stays there. */
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    if (this.#timer !== null) this.#env.clock.clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#filling?.reject(stopped());
+    this.#sending?.reject(stopped());
+    this.#filling = null;
+    this.#wake?.();
+  }
+
+  #open(): Batch<Answer> {
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    void handled(promise);
+    if (this.#sending === null && this.#timer === null) this.#arm();
+    return { operations: new Map(), bytes: 0, promise, resolve, reject };
+  }
+
+  #arm(): void {
+    this.#timer = this.#env.clock.setTimeout(() => {
+      this.#timer = null;
+      const batch = this.#filling;
+      if (batch === null) return;
+      this.#filling = null;
+      this.#sending = batch;
+      void this.#send(batch);
+    }, this.#options.delayMs);
+  }
+
+  async #send(batch: Batch<Answer>): Promise<void> {
+    let answer = this.#options.done;
+    for (const part of parts(batch)) {
+      if (!(await this.#propose(part))) answer = this.#options.unavailable ?? answer;
+    }
+    this.#sending = null;
+    if (this.#stopped) return batch.reject(stopped());
+    batch.resolve(answer);
+    if (this.#filling !== null) this.#arm();
+  }
+
+  /** False when no leader took it and giving up is allowed. */
+  async #propose(operations: readonly Operation[]): Promise<boolean> {
+    for (let attempt = 0; !this.#stopped; attempt += 1) {
+      const outcome = await this.#env.proposer.propose({
+        operations,
+        mode: ProposeRequest_Mode.EACH,
+        timeoutMs: proposeTimeoutMs,
+      });
+      if (outcome.kind === "committed") return true;
+      if (outcome.kind === "refused" && !isPassing(outcome.code))
+        return await this.#isolateRefused(operations, outcome);
+      if (this.#options.unavailable !== null) return false;
+      await this.#pause(attempt);
+    }
+    return false;
+  }
+
+  /** One operation that the ledger cannot take must not hold up the others for ever: the culprit is found by halving, and dropped. */
+  async #isolateRefused(
+    operations: readonly Operation[],
+    outcome: ProposeOutcome & { kind: "refused" },
+  ): Promise<boolean> {
+    if (operations.length > 1) {
+      const middle = operations.length >> 1;
+      const first = await this.#propose(operations.slice(0, middle));
+      return (await this.#propose(operations.slice(middle))) && first;
+    }
+    const { log, metrics } = this.#env.telemetry;
+    metrics
+      .counter("muster_batch_dropped_operations_total", "Operations that the ledger refused for good.")
+      .add(1, { batch: this.#options.name });
+    log.error(
+      { batch: this.#options.name, code: outcome.code, reason: outcome.message },
+      "the ledger refused an operation for good; it is dropped",
+    );
+    return true;
+  }
+
+  #pause(attempt: number): Promise<void> {
+    const longest = Math.min(retryMsMax, retryMsMin * 2 ** Math.min(attempt, 10));
+    return new Promise((resolve) => {
+      const timer = this.#env.clock.setTimeout(finish, longest / 2 + (this.#env.random.next() * longest) / 2);
+      const { clock } = this.#env;
+      const forget = (): void => {
+        this.#wake = null;
+      };
+      function finish(): void {
+        clock.clearTimeout(timer);
+        forget();
+        resolve();
+      }
+      this.#wake = finish;
+    });
+  }
+}
+
+/** Cuts by the average size: a part that turns out too large is refused, and then halved. */
+function* parts<Answer>(batch: Batch<Answer>): Iterable<readonly Operation[]> {
+  const operations = [...batch.operations.values()];
+  const average = Math.max(1, batch.bytes / operations.length);
+  const length = Math.max(1, Math.min(proposalOperationsMax, Math.floor(proposalBytesMax / average)));
+  for (let at = 0; at < operations.length; at += length) yield operations.slice(at, at + length);
+}
+
+/** Nobody need care for the answer: an operation that was dropped is logged here. */
+function handled<Answer>(promise: Promise<Answer>): Promise<Answer> {
+  promise.catch(() => {});
+  return promise;
+}
+
+function isPassing(code: ErrorCode): boolean {
+  return code === ErrorCode.notLeader || code === ErrorCode.logUnavailable;
+}
+
+function stopped(): RpcError {
+  return new RpcError(Status.ABORTED, "dispatcher is stopped");
+}

@@ -1,0 +1,189 @@
+/**
+ * The way in to the ledger for everything in this process: straight to the own ledger while it leads, else over the bus
+ * to whoever does. Retries under one id until the answer is certain or the proposal's time is over, and answers only when
+ * this process's own replica shows what was written.
+ */
+import {
+  Failure,
+  Operation,
+  Origin,
+  ProposeReply,
+  ProposeRequest,
+  ProposeRequest_Mode,
+} from "../../proto/gen/messages.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import { newId } from "../../runtime/ids.ts";
+import type { TimerHandle } from "../../runtime/ports.ts";
+import type { Proposal, ProposeOutcome, Proposer } from "../../runtime/store/store.ts";
+import { reachesVersion, sleep } from "../../runtime/store/wait.ts";
+import * as subjects from "../../runtime/subjects.ts";
+import type { Environment, Running } from "../environment.ts";
+import type { Ledger } from "./ledger.ts";
+
+/** One attempt over the bus, in milliseconds: a leader that has not answered by then is asked again under the same id. */
+const attemptTimeoutMs = 2_000;
+/** Waits between attempts, in milliseconds, each a uniform draw below the bound: a new leader is there within seconds. */
+const backoffMsMin = 20;
+const backoffMsMax = 400;
+/** How long an answer waits for this process's replica to show it at most, in milliseconds. */
+const reachMsMax = 60_000;
+/** A request over the bus: below NATS's default `max_payload` of 1 MiB, with room for headers. */
+const requestBytesMax = 768 * 1024;
+
+export interface ProposerParts {
+  /** This process's ledger; asked only while it leads. */
+  readonly ledger: Pick<Ledger, "isLeading" | "propose">;
+  /** Encodes even what stays in this process, so that a simulation finds what cannot be encoded. */
+  readonly encodesAlways?: boolean;
+}
+
+/** `unsent`: known not to have happened. */
+type Attempt =
+  | { readonly kind: "reply"; readonly reply: ProposeReply }
+  | { readonly kind: "unsent" }
+  | { readonly kind: "unanswered" };
+
+export function startProposer(env: Omit<Environment, "proposer">, parts: ProposerParts): Proposer & Running {
+  const { clock, bus, store } = env;
+  const random = env.random.fork("proposer");
+  const retries = env.telemetry.metrics.counter("muster_proposer_retries_total", "Attempts beyond a proposal's first.");
+  let isStopped = false;
+
+  /** Undefined when `promise` takes longer. */
+  const within = <Value>(promise: Promise<Value>, ms: number): Promise<Value | undefined> => {
+    if (ms === Number.POSITIVE_INFINITY) return promise;
+    return new Promise((resolve) => {
+      const timer: TimerHandle = clock.setTimeout(() => resolve(undefined), ms);
+      void promise.then((value) => {
+        clock.clearTimeout(timer);
+        resolve(value);
+      });
+    });
+  };
+
+  const attempt = async (request: ProposeRequest, remainingMs: number): Promise<Attempt> => {
+    if (parts.ledger.isLeading()) {
+      const local = parts.encodesAlways === true ? ProposeRequest.decode(ProposeRequest.encode(request)) : request;
+      const reply = await within(parts.ledger.propose(local), remainingMs);
+      return reply === undefined ? { kind: "unanswered" } : { kind: "reply", reply };
+    }
+    const timeoutMs = Math.min(attemptTimeoutMs, remainingMs);
+    const outcome = await bus.request(subjects.ledgerPropose, ProposeRequest.encode(request), { timeoutMs });
+    switch (outcome.kind) {
+      case "reply":
+        return { kind: "reply", reply: decodeReply(outcome.data) };
+      case "no-responders":
+        return { kind: "unsent" };
+      case "timeout":
+      case "closed":
+        return { kind: "unanswered" };
+    }
+  };
+
+  const settle = async (request: ProposeRequest, deadline: number): Promise<ProposeOutcome> => {
+    let maybe = false;
+    let message = "no manager leads";
+    for (let tries = 0; !isStopped; tries += 1) {
+      const remainingMs = deadline - clock.now();
+      if (remainingMs <= 0) break;
+      if (tries > 0) retries.add();
+      const result = await attempt(request, remainingMs);
+      if (result.kind === "unanswered") {
+        maybe = true;
+        message = "the leader did not answer in time";
+      } else if (result.kind === "reply") {
+        const { ok, error } = result.reply;
+        if (ok !== null) {
+          await reachesVersion(store, clock, ok.version, Math.min(deadline - clock.now(), reachMsMax));
+          return { kind: "committed", version: ok.version, skipped: ok.skipped };
+        }
+        const code = codeOf(error?.code ?? 0);
+        message = error?.message ?? "the ledger's answer is empty";
+        if (code === ErrorCode.logUnavailable) maybe = true;
+        else if (code !== ErrorCode.notLeader) return { kind: "refused", code, message };
+      }
+      const boundMs = Math.min(backoffMsMax, backoffMsMin * 2 ** tries);
+      await sleep(clock, Math.min(random.next() * boundMs, Math.max(0, deadline - clock.now())));
+    }
+    return { kind: "unavailable", maybe, message: isStopped ? "this manager is stopping" : message };
+  };
+
+  /** What does not fit into one request goes in several, one after the other; only mode EACH allows that. */
+  const settleParts = async (request: ProposeRequest, deadline: number): Promise<ProposeOutcome> => {
+    const pieces = parts.ledger.isLeading() ? [request] : split(request);
+    if (pieces === null) {
+      return {
+        kind: "refused",
+        code: ErrorCode.tooLarge,
+        message: `the proposal has more than ${requestBytesMax} bytes`,
+      };
+    }
+    let skipped = 0;
+    let last: ProposeOutcome = { kind: "committed", version: store.version, skipped: 0 };
+    for (const [at, piece] of pieces.entries()) {
+      last = await settle(piece, deadline);
+      if (last.kind === "unavailable") return { ...last, maybe: last.maybe || at > 0 };
+      if (last.kind === "refused") return last;
+      skipped += last.skipped;
+    }
+    return last.kind === "committed" ? { ...last, skipped } : last;
+  };
+
+  const split = (request: ProposeRequest): ProposeRequest[] | null => {
+    if (ProposeRequest.encode(request).length <= requestBytesMax) return [request];
+    if (request.mode === ProposeRequest_Mode.ATOMIC) return null;
+    const pieces: ProposeRequest[] = [];
+    let operations: Operation[] = [];
+    let bytes = 0;
+    const flush = (): void => {
+      if (operations.length > 0) pieces.push(ProposeRequest.patch(request, { id: newId(random), operations }));
+      operations = [];
+      bytes = 0;
+    };
+    for (const operation of request.operations) {
+      const size = Operation.encode(operation).length + 8;
+      if (size > requestBytesMax - 256) return null;
+      if (bytes + size > requestBytesMax - 256) flush();
+      operations.push(operation);
+      bytes += size;
+    }
+    flush();
+    return pieces;
+  };
+
+  return {
+    propose: (proposal: Proposal) => {
+      const { operations, mode, traceparent = "", timeoutMs, epoch = 0 } = proposal;
+      const { caller = null, origin = Origin.ORIGIN_UNKNOWN } = proposal;
+      if (operations.length === 0) return Promise.resolve({ kind: "committed", version: store.version, skipped: 0 });
+      const request = ProposeRequest.create({
+        id: newId(random),
+        operations,
+        mode,
+        traceparent,
+        epoch,
+        caller,
+        origin,
+      });
+      return settleParts(request, epoch === 0 ? clock.now() + timeoutMs : Number.POSITIVE_INFINITY);
+    },
+    stop: () => {
+      isStopped = true;
+    },
+  };
+}
+
+function decodeReply(data: Uint8Array): ProposeReply {
+  try {
+    return ProposeReply.decode(data);
+  } catch {
+    return ProposeReply.create({
+      error: Failure.create({ code: ErrorCode.logUnavailable, message: "the ledger's answer cannot be decoded" }),
+    });
+  }
+}
+
+/** A code that this version does not know is taken as one that allows another try. */
+function codeOf(code: number): ErrorCode {
+  return Object.values(ErrorCode).find((known) => known === code) ?? ErrorCode.logUnavailable;
+}

@@ -1,0 +1,145 @@
+/**
+ * How a cluster and a manager's place in it come to be: the leader of an empty log writes the cluster object and the
+ * ingress network, each leader the networks that every node has by itself, and every manager process writes its own node
+ * (`manager-certificate.ts`).
+ *
+ * B1: there is one cluster object, whatever two first leaders do: the second one's is refused by name.
+ * B2: a manager's node is drained from its birth: no task is ever placed on a process that runs none.
+ */
+import { networkKeyBytes } from "../../machines/key-rotation.ts";
+import { networkDefaults, type NetworkDefaults } from "../../machines/network-defaults.ts";
+import { newCluster } from "../../machines/new-cluster.ts";
+import { ingressNetwork, predefinedNames, predefinedNetwork } from "../../machines/new-networks.ts";
+import { defaultDataPathPort } from "../../machines/redaction.ts";
+import {
+  Node,
+  NodeRole,
+  NodeSpec,
+  NodeSpec_Availability,
+  NodeSpec_Membership,
+  NodeStatus,
+  NodeStatus_State,
+  type Cluster,
+} from "../../proto/gen/messages.ts";
+import { newId } from "../../runtime/ids.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { CertificateAuthority } from "../certificates/ca-port.ts";
+import { creation, commit } from "../control/write.ts";
+import type { Environment } from "../environment.ts";
+
+const text = new TextEncoder();
+const untraced = { traceparent: "" };
+
+export function clusterOf(env: Environment): Cluster | undefined {
+  for (const cluster of env.store.all("cluster")) return cluster;
+  return undefined;
+}
+
+/** Resolves with the cluster object, at once or when this replica gets it. Rejects only when `signal` aborts. */
+export function whenCluster(env: Environment, signal?: AbortSignal): Promise<Cluster> {
+  return new Promise((resolve, reject) => {
+    const present = clusterOf(env);
+    if (present !== undefined) {
+      resolve(present);
+      return;
+    }
+    const watching = env.store.watch(() => {
+      const cluster = clusterOf(env);
+      if (cluster === undefined) return;
+      watching.unsubscribe();
+      resolve(cluster);
+    });
+    signal?.addEventListener("abort", () => {
+      watching.unsubscribe();
+      reject(new RpcError(Status.CANCELLED, "stopped before there was a cluster"));
+    });
+  });
+}
+
+export function bareManagerNode(env: Environment, advertise: string, cluster: Cluster | undefined): Node {
+  return Node.create({
+    id: env.managerId,
+    role: NodeRole.MANAGER,
+    spec: NodeSpec.create({
+      desiredRole: NodeRole.MANAGER,
+      membership: NodeSpec_Membership.ACCEPTED,
+      // B2
+      availability: NodeSpec_Availability.DRAIN,
+    }),
+    status: NodeStatus.create({ state: NodeStatus_State.READY, addr: hostOf(advertise) }),
+    VXLANUDPPort: cluster?.VXLANUDPPort || defaultDataPathPort,
+  });
+}
+
+/** The host of `host:port` or `[v6]:port`. */
+export function hostOf(address: string): string {
+  return address.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
+}
+
+export interface BootstrapOptions {
+  /** host:port that workers reach this manager at. */
+  readonly advertise: string;
+  /** What a new cluster is founded with, Swarm's defaults when absent; one that is there keeps its own. */
+  readonly networks?: NetworkDefaults | undefined;
+}
+
+/**
+ * The leader's first duty: what is there stays, and an ingress network that was removed stays away. Rejects with RpcError
+ * when something could not be written.
+ */
+export async function bootstrapCluster(
+  env: Environment,
+  authority: CertificateAuthority,
+  options: BootstrapOptions,
+): Promise<void> {
+  if (clusterOf(env) === undefined) await createCluster(env, authority, options);
+  await createPredefinedNetworks(env);
+}
+
+/** A network of that name that somebody made in an earlier version is left alone. */
+async function createPredefinedNetworks(env: Environment): Promise<void> {
+  const random = env.random.fork("predefined-networks");
+  for (const name of predefinedNames) {
+    if (env.store.byName("network", name) !== undefined) continue;
+    try {
+      await commit(env, untraced, creation("network", predefinedNetwork(newId(random), name)));
+    } catch (error) {
+      if (!(error instanceof RpcError && error.code === Status.ALREADY_EXISTS)) throw error;
+    }
+  }
+}
+
+async function createCluster(
+  env: Environment,
+  authority: CertificateAuthority,
+  options: BootstrapOptions,
+): Promise<void> {
+  const random = env.random.fork("bootstrap");
+  const { certificatePem, keyPem } = await authority.createRoot({ nowMs: env.clock.now() });
+  const rootPem = text.encode(certificatePem);
+  const token = (): string => authority.makeJoinToken(rootPem, random.bytes(authority.joinSecretBytes));
+  const workerToken = token();
+  const parsed = authority.parseJoinToken(workerToken);
+  const cluster = newCluster({
+    id: newId(random),
+    rootPem,
+    rootKeyPem: text.encode(keyPem),
+    rootHash: parsed.kind === "token" ? `sha256:${parsed.digestHex}` : "",
+    workerToken,
+    managerToken: token(),
+    networks: options.networks ?? networkDefaults,
+    networkKey: () => random.bytes(networkKeyBytes),
+  });
+  const operations = [creation("cluster", cluster), creation("network", ingressNetwork(newId(random)))];
+  if (env.store.get("node", env.managerId) === undefined) {
+    operations.push(creation("node", bareManagerNode(env, options.advertise, cluster)));
+  }
+  try {
+    await commit(env, untraced, ...operations);
+  } catch (error) {
+    // B1
+    if (error instanceof RpcError && error.code === Status.ALREADY_EXISTS) return;
+    throw error;
+  }
+  env.telemetry.log.info({ cluster: cluster.id }, "cluster created");
+}

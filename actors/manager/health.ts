@@ -1,0 +1,25 @@
+/** SwarmKit's Health service: whether this manager gets anything done, not whether its process runs. */
+import {
+  HealthCheckResponse,
+  HealthCheckResponse_ServingStatus as ServingStatus,
+  type HealthService,
+} from "../../proto/gen/messages.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import type { Environment } from "../environment.ts";
+
+/** The names that managers of a swarm ask each other for, and the empty one: the server as a whole. */
+const services: ReadonlySet<string> = new Set(["", "Raft", "ControlAPI"]);
+
+export function createHealth(
+  _env: Environment,
+  isHealthy: () => boolean,
+): { readonly handlers: ServiceHandlers<typeof HealthService> } {
+  return {
+    handlers: {
+      Check: ({ service }) => {
+        if (!services.has(service)) throw new RpcError(Status.NOT_FOUND, "unknown service");
+        return HealthCheckResponse.create({ status: isHealthy() ? ServingStatus.SERVING : ServingStatus.NOT_SERVING });
+      },
+    },
+  };
+}

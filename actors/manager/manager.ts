@@ -1,0 +1,324 @@
+/**
+ * One manager: every actor that it runs, put together over its ports. The real process (`cli/processes/manager.ts`) and
+ * the simulator both start a manager here, so that what is simulated is what runs.
+ *
+ * On every manager: the replica, leadership, membership, the dispatcher with its sessions, and the services.
+ * On the leader alone, from the barrier of its epoch until it steps down: its duties.
+ */
+import {
+  Origin,
+  type CAService,
+  type ControlService,
+  type DataKeysService,
+  type DispatcherService,
+  type HealthService,
+  type NodeCAService,
+  type OperatorService,
+  type PolicyService,
+  type TaskAccessService,
+  type TaskCallsService,
+  type ResourceAllocatorService,
+  type WatchService,
+} from "../../proto/gen/messages.ts";
+import type { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
+import { explainCertificate, type CertificateView } from "../../machines/explain-certificate.ts";
+import type { NetworkDefaults } from "../../machines/network-defaults.ts";
+import type { Blobs, LeaseBucket, Log } from "../../runtime/ports.ts";
+import type { ServiceHandlers } from "../../runtime/rpc.ts";
+import { Keyring } from "../../runtime/store/keyring.ts";
+import { readersLeases } from "../../runtime/store/readers-leases.ts";
+import { Replica } from "../../runtime/store/replica.ts";
+import { fingerprint } from "../../runtime/store/seal.ts";
+import { SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
+import { SealedBus } from "../../runtime/store/sealed-bus.ts";
+import { SealedLog } from "../../runtime/store/sealed-log.ts";
+import type { SnapshotOptions } from "../../runtime/store/snapshots.ts";
+import type { Vault } from "../../runtime/store/vault.ts";
+import * as subjects from "../../runtime/subjects.ts";
+import { bootstrapCluster, whenCluster } from "./bootstrap.ts";
+import { createCa } from "../certificates/ca.ts";
+import type { CertificateAuthority } from "../certificates/ca-port.ts";
+import { startAgentLogins } from "../json/agent-logins.ts";
+import { startCertificateSigner } from "../certificates/certificate-signer.ts";
+import { createControl, type ControlSources } from "../control.ts";
+import { createDataKeys, startKeyFetch, startKeyRotation, type FetchKeys } from "../keys/data-keys.ts";
+import { startDemotions } from "./demotions.ts";
+import { createDispatcher } from "../dispatcher/dispatcher.ts";
+import { noCsiSockets, type CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { Environment, Running } from "../environment.ts";
+import { createHealth } from "./health.ts";
+import { createHistory } from "../history/history.ts";
+import { keyWarnings } from "../keys/key-warnings.ts";
+import { startKeyManager } from "../keys/key-manager.ts";
+import { answerQuestions, askLeader, type LeaderKnowledge } from "../leader-questions.ts";
+import { startLeadership, type Leadership } from "../ledger/leadership.ts";
+import { createLogBroker } from "../logs/log-broker.ts";
+import { createTaskCalls } from "../task-calls.ts";
+import { isDemoted } from "../../machines/manager-role.ts";
+import { startMembership } from "./membership.ts";
+import { startNodeWatch } from "../dispatcher/node-watch.ts";
+import { createOperator } from "../operator.ts";
+import { createPolicy } from "../policy.ts";
+import { startOrchestration, type Orchestration } from "../orchestration/orchestration.ts";
+import { traceOrchestration } from "../orchestration/orchestration-tracing.ts";
+import { writingAs } from "../origin.ts";
+import { startProgress } from "./progress.ts";
+import { startRootRotation } from "../certificates/root-rotation.ts";
+import type { ExternalCa } from "../../runtime/external-ca.ts";
+import { createResourceAllocator } from "../resource-allocator.ts";
+import { startVolumes, type Volumes } from "../volumes/volumes.ts";
+import { createWatch, type WatchOptions } from "../watch/watch.ts";
+
+export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
+  readonly log: Log;
+  readonly leases: LeaseBucket;
+  readonly blobs: Blobs;
+  readonly authority: CertificateAuthority;
+  /** Where certificates outside of the cluster are signed; nowhere when absent. */
+  readonly externalCa?: ExternalCa;
+  /** This manager's own keys: all that goes to the log and to the blobs is sealed under them. */
+  readonly vault: Vault;
+  readonly fetchKeys: FetchKeys;
+  /** Managers to ask for keys that nobody known here has: what the operator named. */
+  readonly seeds?: readonly string[];
+  /** host:port that workers reach this manager at. */
+  readonly advertise: string;
+  /** What a cluster that this manager founds has for its networks; Swarm's defaults when absent. */
+  readonly networks?: NetworkDefaults;
+  /** What the NATS server cannot promise, in sentences for the operator. */
+  readonly warnings: readonly string[];
+  /** Controllers of storage plugins that this manager reaches; none when absent. */
+  readonly csi?: CsiSockets;
+  /** When snapshots are written and what is kept of them; the store's own bounds when absent. */
+  readonly snapshots?: Partial<SnapshotOptions>;
+  /** How much Watch remembers; its own bounds when absent. */
+  readonly watch?: WatchOptions;
+  /** Encodes even the proposals that stay in this process: for simulations. */
+  readonly encodesAlways?: boolean;
+  /** The replica met a broken log, or a duty failed for good: the process must end. */
+  readonly onBroken: (error: unknown) => void;
+}
+
+/** On their way to the leader proposals carry what the log keeps, and questions the specs that are asked about. */
+const sealedSubjects: ReadonlySet<string> = new Set([subjects.ledgerPropose, subjects.leaderAsk]);
+
+export interface ManagerServices {
+  readonly ca: ServiceHandlers<typeof CAService>;
+  readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
+  readonly dataKeys: ServiceHandlers<typeof DataKeysService>;
+  readonly dispatcher: ServiceHandlers<typeof DispatcherService>;
+  readonly logBroker: ServiceHandlers<typeof LogBrokerLines>;
+  readonly logs: ServiceHandlers<typeof LogsLines>;
+  readonly taskAccess: ServiceHandlers<typeof TaskAccessService>;
+  readonly taskCalls: ServiceHandlers<typeof TaskCallsService>;
+  readonly health: ServiceHandlers<typeof HealthService>;
+  readonly control: ServiceHandlers<typeof ControlService>;
+  readonly watch: ServiceHandlers<typeof WatchService>;
+  readonly operator: ServiceHandlers<typeof OperatorService>;
+  readonly policy: ServiceHandlers<typeof PolicyService>;
+  readonly resourceAllocator: ServiceHandlers<typeof ResourceAllocatorService>;
+}
+
+export interface Manager extends Running {
+  readonly environment: Environment;
+  readonly replica: Replica;
+  readonly keyring: Keyring;
+  readonly leadership: Leadership;
+  readonly services: ManagerServices;
+  /** Resolves when the replica has caught up and there is a cluster: from then on it can serve. */
+  ready(): Promise<void>;
+  isHealthy(): boolean;
+}
+
+export function startManager(parts: ManagerParts): Manager {
+  const { authority, advertise, onBroken, vault } = parts;
+  const keyring = new Keyring(vault, parts.random.fork("keyring"));
+  const leases = readersLeases(parts.leases, keyring);
+  // Whoever reads or writes the log or a snapshot does it through these, and never sees a sealed byte.
+  const sealing = parts.random.fork("seal");
+  const log = new SealedLog(parts.log, keyring, sealing);
+  const blobs = new SealedBlobs(parts.blobs, keyring, { random: sealing, clock: parts.clock });
+  const bus = new SealedBus({ bus: parts.bus, keyring, random: sealing, subjects: sealedSubjects });
+  const replica = new Replica();
+  let knowledge: LeaderKnowledge | null = null;
+  const leadership: Leadership = startLeadership(
+    { ...parts, bus, store: replica },
+    {
+      leases,
+      log,
+      replica,
+      blobs,
+      onBroken,
+      startDuties: (epoch) => startDuties(epoch),
+      // It may have been demoted while it did not run.
+      mayLead: () => {
+        const node = replica.get("node", parts.managerId);
+        return node === undefined || !isDemoted(node);
+      },
+      encodesAlways: parts.encodesAlways ?? false,
+      ...(parts.snapshots === undefined ? {} : { snapshots: parts.snapshots }),
+    },
+  );
+  const environment: Environment = { ...parts, bus, store: replica, proposer: leadership.proposer };
+  const keys = { vault, keyring, fetchKeys: parts.fetchKeys, addr: advertise, seeds: parts.seeds ?? [] };
+
+  function startDuties(epoch: number): Running {
+    const duties: Running[] = [];
+    let stopped = false;
+    // What duties decide stands on what their term has seen: their successor must not write it beside its own decisions.
+    const { proposer } = leadership;
+    const termed: Environment = {
+      ...environment,
+      proposer: { propose: (proposal) => proposer.propose({ ...proposal, epoch }) },
+    };
+    const startRest = (): void => {
+      if (stopped) return;
+      const tracing = traceOrchestration(termed);
+      const orchestration = startOrchestration(tracing.environment);
+      const volumes = startVolumes(writingAs(termed, Origin.ORIGIN_VOLUMES), parts.csi ?? noCsiSockets);
+      knowledge = knowledgeOf(orchestration, volumes);
+      duties.push(
+        tracing,
+        orchestration,
+        volumes,
+        answerQuestions(termed, knowledge),
+        startNodeWatch(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
+        startCertificateSigner(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority, parts.externalCa),
+        startDemotions(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
+        startAgentLogins(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
+        startRootRotation(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
+        startKeyRotation(termed, keys),
+        startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),
+      );
+    };
+    // A bootstrap that cannot be written is one that the ledger took too long over: the next leader, or this one in its
+    // next epoch, tries again.
+    const founding = writingAs(termed, Origin.ORIGIN_BOOTSTRAP);
+    bootstrapCluster(founding, authority, { advertise, networks: parts.networks }).then(startRest, (error: unknown) => {
+      parts.telemetry.log.warn({ err: error }, "the cluster object could not be written; giving up the lead");
+      leadership.stepDown();
+    });
+    return {
+      stop: () => {
+        stopped = true;
+        knowledge = null;
+        for (const duty of duties.splice(0).reverse()) duty.stop();
+      },
+    };
+  }
+
+  function certificateView(nodeId: string): CertificateView {
+    const next = [...replica.all("cluster")][0]?.rootCa?.rootRotation?.caCert;
+    const nextIssuer = next === undefined ? null : authority.issuerName(new TextDecoder().decode(next));
+    return { manager: replica.get("manager", nodeId), nextIssuer };
+  }
+
+  function knowledgeOf(orchestration: Orchestration, volumes: Volumes): LeaderKnowledge {
+    return {
+      explainTask: (id) => {
+        const task = replica.get("task", id);
+        return task === undefined ? [] : [...orchestration.explainTask(task), ...volumes.explainTask(task)];
+      },
+      explainVolume: (id) => volumes.explain(id),
+      explainService: (id) => orchestration.explainService(id),
+      planService: (request) => orchestration.planService(request),
+      planRebalance: (request) => orchestration.planRebalance(request),
+    };
+  }
+
+  const progress = startProgress(environment, log);
+  const dispatcher = createDispatcher(environment, {
+    settled: () => parts.bus.isUp() && progress.isHealthy(),
+    addr: advertise,
+  });
+  let handedLock = "";
+  const membership = startMembership(environment, {
+    addr: advertise,
+    checksum: () => replica.checksum,
+    keyring,
+    handedLock: () => handedLock,
+    isCurrent: () => leadership.follower.isCaughtUp(),
+    trouble: () => dispatcher.trouble(),
+  });
+  void leadership.follower.caughtUp().then(() => membership.look());
+  const keyFetch = startKeyFetch(environment, keys);
+  const logBroker = createLogBroker(environment);
+  const policy = createPolicy(environment, () => leadership.follower.isCaughtUp());
+  const taskCalls = createTaskCalls(environment);
+  const watch = createWatch(environment, { log, blobs }, parts.watch);
+  const ca = createCa(environment, authority, {
+    onUnlockKeyGiven: (unlockKey) => {
+      handedLock = fingerprint(unlockKey);
+      membership.look();
+    },
+  });
+  const controlSources: ControlSources = {
+    leaderId: () => leadership.leader()?.managerId ?? "",
+    authority,
+    ...(parts.externalCa === undefined ? {} : { externalCa: parts.externalCa }),
+  };
+  const history = createHistory(environment, {
+    log,
+    blobs,
+    controlAt: (past, leaderId) => createControl(past, { ...controlSources, leaderId: () => leaderId }).handlers,
+  });
+  const operator = createOperator(environment, {
+    ask: (question) =>
+      askLeader(environment, { own: () => knowledge, leader: () => leadership.leader()?.managerId ?? null }, question),
+    explainNode: (node) => [...dispatcher.explain(node.id), ...explainCertificate(node, certificateView(node.id))],
+    leader: () => {
+      const leader = leadership.leader();
+      return leader === null ? null : { id: leader.managerId, epoch: leader.epoch };
+    },
+    log,
+    history,
+    addr: advertise,
+    warnings: () => [...parts.warnings, ...keyWarnings(environment, keys)],
+    health: () => ({ healthy: progress.isHealthy(), progressAgeMs: progress.ageMs() }),
+    sessions: () => [...dispatcher.sessions()].length,
+  });
+  const running: readonly Running[] = [
+    leadership,
+    progress,
+    keyFetch,
+    membership,
+    dispatcher,
+    ca,
+    logBroker,
+    policy,
+    taskCalls,
+    watch,
+    history,
+  ];
+  return {
+    environment,
+    replica,
+    keyring,
+    leadership,
+    services: {
+      ca: ca.ca,
+      nodeCa: ca.nodeCa,
+      dataKeys: createDataKeys(keys),
+      dispatcher: dispatcher.handlers,
+      logBroker: logBroker.handlers,
+      logs: logBroker.logs,
+      taskAccess: taskCalls.access,
+      taskCalls: taskCalls.handlers,
+      health: createHealth(environment, () => progress.isHealthy()).handlers,
+      control: createControl(environment, controlSources).handlers,
+      watch: watch.handlers,
+      operator: operator.handlers,
+      policy: policy.handlers,
+      resourceAllocator: createResourceAllocator(environment).handlers,
+    },
+    ready: async () => {
+      await whenCluster(environment);
+      // What the past says, as that this manager was demoted, may hold no more.
+      await leadership.follower.caughtUp();
+    },
+    isHealthy: () => progress.isHealthy(),
+    stop: () => {
+      for (const part of [...running].reverse()) part.stop();
+    },
+  };
+}

@@ -1,0 +1,30 @@
+/** What the allocator has to look at, by kind of object. */
+import { Waiting } from "../../machines/allocation/waiting.ts";
+
+/** In the order in which they get what is free: what tasks stand on before the tasks. */
+export const kinds = ["network", "node", "service", "task"] as const;
+export type Kind = (typeof kinds)[number];
+
+/** Objects of one kind: those to look at, those that wait for room, those whose write is under way. */
+export class AllocationQueue {
+  readonly due = new Set<string>();
+  readonly waiting = new Waiting();
+  readonly writing = new Set<string>();
+
+  add(id: string): boolean {
+    if (this.writing.has(id)) return false;
+    this.due.add(id);
+    return true;
+  }
+
+  /** Takes what is due out. */
+  *take(most = Number.POSITIVE_INFINITY): Generator<string> {
+    let left = most;
+    for (const id of this.due) {
+      if (left === 0) return;
+      left -= 1;
+      this.due.delete(id);
+      if (!this.writing.has(id)) yield id;
+    }
+  }
+}

@@ -1,0 +1,118 @@
+/**
+ * Hosts an orchestrator for each job. Turns store changes into "look at this job" and decisions into operations. What a
+ * removed job leaves behind is stopped by `actors/orchestration/replicated.ts`, whatever its mode was.
+ */
+import { jobMachine, type JobEvent } from "../../machines/job.ts";
+import { isSameToPlaces } from "../../machines/global-nodes.ts";
+import { decideJob, type JobDecision } from "../../machines/jobs/decide.ts";
+import { newTask, taskTemplate } from "../../machines/new-task.ts";
+import { faultOf } from "../../machines/restart.ts";
+import { isEnded, isHeld, isWanted, observedState } from "../../machines/task.ts";
+import { isJob } from "../../machines/validation/service.ts";
+import { Kind, Operation, Removal, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
+import type { Environment } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import { now, type Part, type Writer } from "./orchestration-part.ts";
+import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
+
+const chart = hosted(jobMachine, ["gather", "decide"]);
+
+export function startJobs(env: Environment, writer: Writer): Part {
+  const { store } = env;
+  const expired = env.telemetry.metrics.counter(
+    "muster_job_expired_total",
+    "Finished jobs that were removed because their time to live was over.",
+  );
+  const nodeOf = (id: string): Node | undefined => store.get("node", id);
+  const all = new Orchestrators<JobEvent, Orchestrator>({
+    env,
+    writer,
+    noun: "job",
+    machine: chart,
+    touched: { type: "job.touched" },
+    effects: (one) => ({ decide: () => decide(one) }),
+  });
+
+  function start(serviceId: string): void {
+    all.start({ serviceId, creating: new Set() });
+  }
+
+  function decide(one: Orchestrator): void {
+    const service = store.get("service", one.serviceId);
+    // Its removal is on its way here with the end of the commit.
+    if (service === undefined) return all.send(one, { type: "decision.empty", phase: "stopped", nextMs: -1 });
+    const nowMs = env.clock.now();
+    const world = { nowMs, nodeOf, nodes: () => store.all("node") };
+    const { phase, steps, lookAgainMs, isPartial, isExpired } = decideJob(
+      service,
+      store.tasksByService(service.id),
+      world,
+    );
+    const nextMs = lookAgainMs === null ? -1 : Math.max(0, Math.ceil(lookAgainMs - nowMs));
+    if (steps.length === 0 && !isExpired) return all.send(one, { type: "decision.empty", phase, nextMs });
+    all.send(one, { type: "decision.made", phase, nextMs });
+    if (isExpired) {
+      expired.add();
+      writer.write([removal(service)], () => {
+        all.touchNow(one);
+        all.send(one, { type: "decision.written" });
+      });
+    } else write(one, service, { steps, isPartial });
+  }
+
+  /** Only as it was when its time was found to be over: an update would begin a new iteration. */
+  function removal({ id, meta }: Service): Operation {
+    return Operation.create({
+      remove: Removal.create({ kind: Kind.KIND_SERVICE, id }),
+      version: meta?.version?.index ?? 0,
+    });
+  }
+
+  function write(one: Orchestrator, service: Service, decision: Pick<JobDecision, "isPartial" | "steps">): void {
+    const [cluster] = store.all("cluster");
+    const template = taskTemplate(service, cluster, now(env));
+    all.writeSteps(one, decision, ({ desired, place }, id) => newTask(template, id, place.slot, desired, place.nodeId));
+  }
+
+  for (const service of store.all("service")) if (isJob(service.spec)) start(service.id);
+
+  return {
+    taskChanged(old, task) {
+      const one = all.get((task ?? old)?.serviceId ?? "");
+      if (one === undefined) return;
+      if (task === null) {
+        // The reaper's deletions change nothing; whatever else deletes a task, a place may be open again.
+        if (isWanted(old as Task) || isHeld(observedState(old as Task))) all.touch(one);
+      } else if (old === null) {
+        if (!one.creating.delete(task.id)) all.touch(one);
+      } else if (isEnded(observedState(task)) !== isEnded(observedState(old))) all.touch(one);
+      else if (old.nodeId !== task.nodeId && faultOf(task, nodeOf) !== null) all.touch(one);
+    },
+
+    nodeChanged(old, node) {
+      if (all.size === 0 || (old !== null && node !== null && isSameToPlaces(old, node))) return;
+      for (const one of all.values()) {
+        if (store.get("service", one.serviceId)?.spec?.globalJob != null) all.touch(one);
+      }
+      for (const task of store.tasksByNode(((node ?? old) as Node).id)) {
+        const one = all.get(task.serviceId);
+        if (one !== undefined && !isEnded(observedState(task))) all.touch(one);
+      }
+    },
+
+    serviceChanged(old, service) {
+      const one = all.get((service ?? old)?.id ?? "");
+      if (service === null) {
+        if (one === undefined) return;
+        all.send(one, { type: "job.removed" });
+        all.forget(one);
+      } else if (isJob(service.spec)) {
+        if (one === undefined) start(service.id);
+        else all.touch(one);
+      }
+    },
+
+    commitEnded: () => all.commitEnded(),
+    stop: () => all.stop(),
+  };
+}

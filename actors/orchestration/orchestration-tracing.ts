@@ -1,0 +1,134 @@
+/**
+ * Carries the trace of a change of a service to the tasks that the change leads to, at the one place that all decisions of
+ * the orchestration go through: its proposer. The orchestration itself knows nothing of traces.
+ *
+ * X3: a task carries the trace of the newest traced change of its service. When another manager begins to lead, what it
+ *     has not seen changing is not traced.
+ */
+import type { Span } from "@opentelemetry/api";
+import { Annotations, Operation, Origin, StoreObject, Task } from "../../proto/gen/messages.ts";
+import type { Commit, Proposal, ProposeOutcome } from "../../runtime/store/store.ts";
+import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
+import type { Environment, Running } from "../environment.ts";
+import { continueSpan, endSpan } from "../tracing.ts";
+
+/** Spans for one proposal; of a proposal with tasks of more traces the others have none, but still their context. */
+const spansMax = 32;
+/** Traces of services that are remembered; the oldest is forgotten first. */
+const servicesMax = 10_000;
+
+export interface TracedOrchestration extends Running {
+  /** For the orchestration: with a proposer that passes the trace on. */
+  readonly environment: Environment;
+}
+
+export function traceOrchestration(env: Environment): TracedOrchestration {
+  const services = new Map<string, string>();
+  const watch = env.store.watch((commit) => {
+    if (commit.causes.length > 0) noteServices(services, commit);
+  });
+  const tracing = new ProposalTracing(env, services);
+  return {
+    environment: { ...env, proposer: { propose: (proposal) => tracing.propose(proposal) } },
+    stop: () => watch.unsubscribe(),
+  };
+}
+
+/** The trace that a task carries; empty when it carries none. */
+export function traceparentOfTask(task: Task): string {
+  return task.annotations?.labels[traceparentLabel] ?? "";
+}
+
+function noteServices(services: Map<string, string>, { causes, changes }: Commit): void {
+  let at = 0;
+  for (const cause of causes) {
+    const end = Math.min(changes.length, at + cause.changes);
+    for (; at < end; at += 1) {
+      const change = changes[at];
+      if (change?.table !== "service") continue;
+      // What the system itself notes down in a service asks for nothing.
+      if (cause.origin !== Origin.ORIGIN_UNKNOWN && change.action !== "remove" && cause.traceparent === "") continue;
+      services.delete(change.object.id);
+      if (change.action !== "remove" && cause.traceparent !== "") services.set(change.object.id, cause.traceparent);
+    }
+  }
+  for (const oldest of services.keys()) {
+    if (services.size <= servicesMax) break;
+    services.delete(oldest);
+  }
+}
+
+/** What of one proposal belongs to one trace. */
+interface Part {
+  readonly span: Span | null;
+  /** Context that new tasks carry on. */
+  readonly traceparent: string;
+  tasks: number;
+}
+
+class ProposalTracing {
+  readonly #env: Environment;
+  readonly #services: ReadonlyMap<string, string>;
+
+  constructor(env: Environment, services: ReadonlyMap<string, string>) {
+    this.#env = env;
+    this.#services = services;
+  }
+
+  propose(proposal: Proposal): Promise<ProposeOutcome> {
+    const { proposer } = this.#env;
+    const parts = new Map<string, Part>();
+    let operations: Operation[] | null = null;
+    for (const [at, operation] of proposal.operations.entries()) {
+      const task = operation.create?.task ?? null;
+      if (task !== null) {
+        const labelled = this.#create(parts, task);
+        if (labelled === null) continue;
+        operations ??= [...proposal.operations];
+        operations[at] = Operation.create({ create: StoreObject.create({ task: labelled }) });
+      } else if (operation.task !== null && operation.task.nodeId !== "") this.#assign(parts, operation.task.id);
+    }
+    const [first] = parts.values();
+    if (first === undefined) return proposer.propose(proposal);
+    const outcome = proposer.propose({
+      ...proposal,
+      operations: operations ?? proposal.operations,
+      traceparent: first.traceparent,
+    });
+    for (const { span, tasks } of parts.values()) {
+      if (span === null) continue;
+      span.setAttribute("muster.tasks", tasks);
+      void outcome.then(({ kind }) => endSpan(this.#env, span, kind === "committed" ? null : kind));
+    }
+    return outcome;
+  }
+
+  /** Null when its service's last change was not traced. */
+  #create(parts: Map<string, Part>, task: Task): Task | null {
+    const cause = this.#services.get(task.serviceId);
+    if (cause === undefined) return null;
+    const part = this.#part(parts, "tasks create", cause, task.serviceId);
+    const before = task.annotations ?? Annotations.create({});
+    const labels = { ...before.labels, [traceparentLabel]: part.traceparent };
+    return Task.patch(task, { annotations: Annotations.patch(before, { labels }) });
+  }
+
+  #assign(parts: Map<string, Part>, taskId: string): void {
+    const task = this.#env.store.get("task", taskId);
+    const cause = task === undefined ? "" : traceparentOfTask(task);
+    if (task !== undefined && cause !== "") this.#part(parts, "tasks assign", cause, task.serviceId);
+  }
+
+  #part(parts: Map<string, Part>, name: string, cause: string, serviceId: string): Part {
+    const key = `${name} ${cause}`;
+    let part = parts.get(key);
+    if (part === undefined) {
+      const span = parts.size < spansMax ? continueSpan(this.#env, name, cause) : null;
+      span?.setAttribute("muster.service.id", serviceId);
+      part = { span, traceparent: span === null ? cause : traceparentOf(span), tasks: 0 };
+      parts.set(key, part);
+    }
+    part.tasks += 1;
+    return part;
+  }
+}

@@ -1,0 +1,135 @@
+/** Hosts the reaper: notes the slots in which something ended, and deletes what is over. */
+import {
+  historyLimitDefault,
+  isAbandoned,
+  neverPlacedMessage,
+  reapable,
+  reaperMachine,
+} from "../../machines/reaper.ts";
+import { iterationOf } from "../../machines/jobs/places.ts";
+import { isEnded, isWanted, observedState } from "../../machines/task.ts";
+import { isJob } from "../../machines/validation/service.ts";
+import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
+import type { Environment } from "../environment.ts";
+import {
+  advance,
+  deletion,
+  now,
+  roundTasksMax,
+  slotKey,
+  status,
+  type Part,
+  type Writer,
+} from "./orchestration-part.ts";
+
+export function startReaper(env: Environment, writer: Writer): Part {
+  const { store } = env;
+  const reaped = env.telemetry.metrics.counter(
+    "muster_reaper_deleted_total",
+    "Tasks that were deleted because they were over.",
+  );
+  /** By slot: any task of it. */
+  const touched = new Map<string, Task>();
+  /** Ids of tasks that are being deleted or ended. */
+  const writing = new Set<string>();
+  let hasNews = false;
+  const hasNode = (id: string): boolean => store.get("node", id) !== undefined;
+
+  function touch(task: Task): void {
+    // Slot 0 by node, also that of a replicated job: once its service is gone nothing tells the two apart.
+    touched.set(task.slot === 0 ? `${task.serviceId}@${task.nodeId}` : slotKey(task), task);
+    hasNews = true;
+  }
+
+  function historyLimit(): number {
+    const [cluster] = store.all("cluster");
+    return cluster?.spec?.orchestration?.taskHistoryRetentionLimit ?? historyLimitDefault;
+  }
+
+  function reap(): { readonly isPartial: boolean } {
+    const operations: Operation[] = [];
+    const limit = historyLimit();
+    const ended = status(TaskState.SHUTDOWN, neverPlacedMessage, now(env));
+    let left = roundTasksMax;
+    for (const [key, { serviceId, slot, nodeId }] of touched) {
+      if (left <= 0) break;
+      touched.delete(key);
+      const tasks: Task[] = [];
+      for (const task of store.tasksAt(serviceId, slot, nodeId)) if (!writing.has(task.id)) tasks.push(task);
+      left -= tasks.length;
+      const service = serviceId === "" ? undefined : store.get("service", serviceId);
+      const hasService = service !== undefined;
+      const jobIteration = hasService && isJob(service.spec) ? iterationOf(service) : undefined;
+      // Tasks without a service are no history of anything.
+      const historyLimit = serviceId === "" ? -1 : limit;
+      for (const task of reapable({ tasks, historyLimit, hasService, hasNode, jobIteration })) {
+        writing.add(task.id);
+        operations.push(deletion(task));
+      }
+      for (const task of tasks) {
+        if (!isAbandoned(task) || writing.has(task.id)) continue;
+        writing.add(task.id);
+        operations.push(advance(task, "reaper", ended));
+      }
+    }
+    if (operations.length > 0) write(operations);
+    return { isPartial: touched.size > 0 };
+  }
+
+  function write(operations: readonly Operation[]): void {
+    writer.write(operations, () => {
+      for (const { remove, task } of operations) {
+        const id = remove?.id ?? task?.id ?? "";
+        writing.delete(id);
+        const stored = store.get("task", id);
+        if (stored === undefined) reaped.add();
+        // What could not be written is still to be done.
+        else if (remove !== null || isAbandoned(stored)) touch(stored);
+      }
+      tell();
+    });
+  }
+
+  function tell(): void {
+    if (!hasNews) return;
+    hasNews = false;
+    hostedActor.actor.send({ type: "slots.touched" });
+  }
+
+  const hostedActor = env.host.start(
+    reaperMachine.provide({
+      actions: {
+        gather: ({ self }) => env.clock.soon(() => self.send({ type: "round.due" })),
+        reap: ({ self }) => self.send({ type: "round.done", ...reap() }),
+      },
+    }),
+    `reaper/${env.managerId}`,
+    undefined,
+  );
+  for (const task of store.all("task")) if (!isWanted(task) || isEnded(observedState(task))) touch(task);
+  tell();
+
+  return {
+    taskChanged(old, task) {
+      if (task === null) return;
+      const state = observedState(task);
+      if (old !== null && observedState(old) === state && old.desiredState === task.desiredState) return;
+      // That a successor runs lets go of what it followed.
+      if (!isWanted(task) || isEnded(state) || state === TaskState.RUNNING) touch(task);
+    },
+
+    nodeChanged(old, node) {
+      if (node !== null) return;
+      for (const task of store.tasksByNode((old as Node).id)) touch(task);
+    },
+
+    clusterChanged(old, cluster) {
+      const before = old?.spec?.orchestration?.taskHistoryRetentionLimit;
+      if (before === cluster?.spec?.orchestration?.taskHistoryRetentionLimit) return;
+      for (const task of store.all("task")) touch(task);
+    },
+
+    commitEnded: tell,
+    stop: () => hostedActor.stop(),
+  };
+}

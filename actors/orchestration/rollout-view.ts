@@ -1,0 +1,102 @@
+/** A rollout as the store has it, for its host on the leader and for whoever asks on another manager. */
+import { conditionOf } from "../../machines/restart.ts";
+import { explainRollout } from "../../machines/rollout/explain.ts";
+import { settingsOf } from "../../machines/rollout/settings.ts";
+import { isOver, isWayBack, phaseOf, recordOf } from "../../machines/rollout/status.ts";
+import { RolloutTracker } from "../../machines/rollout/tracker.ts";
+import type { Admission } from "../../machines/rollout/verdict.ts";
+import { Currency } from "../../machines/task-currency.ts";
+import { isWanted } from "../../machines/task.ts";
+import { timeMs } from "../../machines/time.ts";
+import {
+  Operation,
+  RestartPolicy_RestartCondition,
+  Rollout,
+  RolloutStep,
+  StoreObject,
+  type Reason,
+  type Service,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import type { Store } from "../../runtime/store/store.ts";
+
+/** The tracker of a service's rollout as the store has it. `record`: null while it has not begun. */
+export function trackerOf(store: Store, service: Service, record: Rollout | null, nowMs: number): RolloutTracker {
+  return new RolloutTracker(
+    {
+      service,
+      // After a rollback that is over, what begins anew is an update.
+      settings: settingsOf(service, isWayBack(service) && !isOver(phaseOf(service, record))),
+      record,
+      currency: new Currency(),
+      nodeOf: (id) => store.get("node", id),
+      tasksAt: (slot, nodeId) => [...store.tasksAt(service.id, slot, nodeId)],
+    },
+    store.tasksByService(service.id),
+    nowMs,
+  );
+}
+
+/** What the service's rollout waits for; null when it has none. */
+export function whyRollout(store: Store, service: Service, nowMs: number): Reason | null {
+  const record = recordOf(service, store.get("rollout", service.id));
+  return explainRollout(service, record, trackerOf(store, service, record, nowMs).describe(nowMs));
+}
+
+/** What a tracker rests on: the spec, the way, the beginning of the rollout, and how much of it may go on. */
+export function basisOf(service: Service, record: Rollout | null): string {
+  const times = [record?.startedAt, record?.countedSince, record?.deadline].map((time) => timeMs(time ?? null));
+  const way = isWayBack(service) && !isOver(phaseOf(service, record)) ? "back" : "there";
+  return [service.specVersion?.index ?? 0, way, ...times, record?.step ?? 0, record?.batch.length ?? 0].join(" ");
+}
+
+/** Whether a service may have slots of another spec; the history of earlier ones alone is none, where slots stay filled by what runs. */
+export function mayHaveOutdated(service: Service, tasks: Iterable<Task>): boolean {
+  const policy = service.spec?.task?.restart ?? null;
+  const mayBeFilled =
+    policy !== null && (conditionOf(policy) !== RestartPolicy_RestartCondition.ANY || policy.maxAttempts > 0);
+  for (const task of tasks) if ((mayBeFilled || isWanted(task)) && isOtherVersion(task, service)) return true;
+  return false;
+}
+
+export function isOtherVersion(task: Task, service: Service): boolean {
+  return (task.specVersion?.index ?? 0) !== (service.specVersion?.index ?? 0);
+}
+
+export function isSameBasis(a: Rollout, b: Rollout): boolean {
+  return (
+    timeMs(a.startedAt) === timeMs(b.startedAt) &&
+    timeMs(a.countedSince) === timeMs(b.countedSince) &&
+    timeMs(a.deadline) === timeMs(b.deadline) &&
+    (a.target?.index ?? 0) === (b.target?.index ?? 0)
+  );
+}
+
+export function admissionOf({ batch, step }: Rollout): Admission {
+  switch (step) {
+    case RolloutStep.ROLLOUT_STEP_ASKED:
+      return { kind: "choose" };
+    case RolloutStep.ROLLOUT_STEP_CHOSEN:
+      return { kind: "batch", slots: new Set(batch) };
+    default:
+      return { kind: "all" };
+  }
+}
+
+/** R4. `before`: the service that was decided on. */
+export function writeOperations(
+  store: Store,
+  after: Service | null,
+  record: Rollout | null,
+  before: Service,
+): readonly Operation[] {
+  const operations: Operation[] = [];
+  if (after !== null) operations.push(Operation.create({ update: StoreObject.create({ service: after }) }));
+  if (record !== null) {
+    const stored = store.get("rollout", before.id);
+    const next = Rollout.patch(record, { meta: stored?.meta ?? null });
+    const object = StoreObject.create({ rollout: next });
+    operations.push(Operation.create(stored === undefined ? { create: object } : { update: object }));
+  }
+  return operations;
+}

@@ -1,0 +1,325 @@
+/**
+ * Hosts the rollout of one service: keeps its tracker, hands turns to the service's orchestrator, and writes what the chart
+ * decides. Which services have one is for `actors/orchestration/rollouts.ts`.
+ *
+ * R4: what is written was decided on the service and the record as they are stored: the ledger compares both, and what
+ *     another writer changed in between is looked at anew.
+ */
+import { rolloutMachine, type RolloutEvent } from "../../machines/rollout.ts";
+import {
+  begun,
+  completed,
+  isMoving,
+  isOver,
+  isPaused,
+  isWayBack,
+  paused,
+  phaseOf,
+  recordOf,
+  rolledBack,
+  stepChosen,
+  type RolloutWrite,
+} from "../../machines/rollout/status.ts";
+import { settingsOf, type RolloutSettings } from "../../machines/rollout/settings.ts";
+import type { RolloutTracker } from "../../machines/rollout/tracker.ts";
+import { blockerText } from "../../machines/rollout/verdict.ts";
+import { timeMs } from "../../machines/time.ts";
+import {
+  ProposeRequest_Mode,
+  Rollout,
+  Service,
+  UpdateConfig_FailureAction,
+  UpdateStatus,
+  type Operation,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import type { TimerHandle } from "../../runtime/ports.ts";
+import type { ProposeOutcome } from "../../runtime/store/store.ts";
+import type { Environment } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import { admissionOf, basisOf, trackerOf, writeOperations } from "./rollout-view.ts";
+
+/** How long a proposal looks for the ledger, in milliseconds; it is this process's own, so only the log can hold it up. */
+export const proposalTimeoutMs = 10_000;
+/** Before what was refused or got no answer is looked at anew, in milliseconds. */
+const retryMs = 100;
+/** Between two changes of the message about what holds a rollout up, in milliseconds: each is a new version of the service. */
+const noticeEveryMs = 30_000;
+
+const rollout = hosted(rolloutMachine, [
+  "readPhase",
+  "gather",
+  "look",
+  "note",
+  "begin",
+  "pause",
+  "turnBack",
+  "complete",
+  "chooseBatch",
+]);
+
+/** What a rollout needs of who keeps it. */
+export interface RolloutPorts {
+  readonly env: Environment;
+  /** These slots are to be tended now. */
+  onTurns(serviceId: string, slots: readonly string[]): void;
+  /** Nothing is left to do. */
+  onOver(ended: ServiceRollout): void;
+}
+
+interface Stored {
+  readonly service: Service;
+  /** Null while the rollout has not begun. */
+  readonly record: Rollout | null;
+}
+
+export function settingsNow(service: Service): RolloutSettings {
+  return settingsOf(service, isWayBack(service));
+}
+
+export class ServiceRollout {
+  readonly serviceId: string;
+  readonly #ports: RolloutPorts;
+  readonly #env: Environment;
+  readonly #actor: HostedActor<typeof rolloutMachine>;
+  readonly #timers = new Set<TimerHandle>();
+  #tracker: RolloutTracker | null = null;
+  /** What the tracker was made for. */
+  #basis = "";
+  /** Spec version of the service that the tracker was made for. */
+  #target = -1;
+  /** Why it is to be paused or turned back. */
+  #why = "";
+  #isNoting = false;
+  #notedAtMs = Number.NEGATIVE_INFINITY;
+  #isEnded = false;
+
+  constructor(ports: RolloutPorts, serviceId: string) {
+    this.serviceId = serviceId;
+    this.#ports = ports;
+    this.#env = ports.env;
+    const { clock, host } = ports.env;
+    const effects = {
+      readPhase: () => clock.soon(() => this.tellPhase()),
+      gather: () => clock.soon(() => this.#send({ type: "round.due" })),
+      look: () => this.#look(),
+      note: () => this.#note(),
+      begin: () => this.#begin(),
+      pause: () => this.#write(({ service, record }) => paused(service, this.#counted(record), this.#why)),
+      turnBack: () => this.#write(({ service, record }) => rolledBack(service, this.#counted(record), this.#why)),
+      complete: () => this.#write(({ service, record }) => completed(service, this.#counted(record), clock.now())),
+      chooseBatch: () => this.#write(({ record }) => this.#batchChosen(record)),
+    };
+    this.#actor = rollout.start(host, `rollout/${serviceId}`, { serviceId }, { effects });
+  }
+
+  /** The tracker if it is of the service as it is now. */
+  trackerFor(service: Service): RolloutTracker | null {
+    return this.#isFor(service) ? this.#tracker : null;
+  }
+
+  adopt(tracker: RolloutTracker, { record, service }: Stored): void {
+    this.#tracker = tracker;
+    this.#basis = basisOf(service, record);
+    this.#target = service.specVersion?.index ?? 0;
+  }
+
+  /** Answers whether the change can matter; then `touch` is to follow at the end of the commit. */
+  noteTask(old: Task | null, task: Task | null): boolean {
+    return this.#tracker?.note(old, task) === true;
+  }
+
+  /** Of a node that has changed: likewise. */
+  noteNode(tasks: Iterable<Task>): boolean {
+    return this.#tracker?.noteNode(tasks) === true;
+  }
+
+  touch(): void {
+    this.#send({ type: "slots.touched" });
+  }
+
+  /** R1. What the store says has changed. */
+  tellPhase(): void {
+    const stored = this.#stored();
+    if (this.#isEnded || stored === null) return;
+    const { record, service } = stored;
+    const phase = phaseOf(service, record);
+    if (isPaused(phase)) this.#tracker = null;
+    else this.#renewTracker(stored);
+    const hasWork = (this.#tracker?.outdated ?? 0) > 0;
+    if (isOver(phase) && !hasWork) {
+      this.end();
+      this.#ports.onOver(this);
+      return;
+    }
+    const remainingMs = record === null ? -1 : Math.max(0, Math.ceil(timeMs(record.deadline) - this.#env.clock.now()));
+    const mustBegin = isOver(phase) || (isMoving(phase) && record === null);
+    this.#send({ type: "phase.is", phase, mustBegin, remainingMs });
+  }
+
+  /** The chart comes to its end, also when it is the one that asks. */
+  end(): void {
+    this.#send({ type: "rollout.over" });
+    this.#isEnded = true;
+    this.#clearTimers();
+    this.#env.clock.soon(() => this.#actor.stop());
+  }
+
+  /** This process leads no longer. */
+  stop(): void {
+    this.#isEnded = true;
+    this.#clearTimers();
+    this.#actor.stop();
+  }
+
+  #clearTimers(): void {
+    for (const timer of this.#timers) this.#env.clock.clearTimeout(timer);
+    this.#timers.clear();
+  }
+
+  #send(event: RolloutEvent): void {
+    if (!this.#isEnded) this.#actor.actor.send(event);
+  }
+
+  #tellPhaseLater(): void {
+    const { clock } = this.#env;
+    const timer = clock.setTimeout(() => {
+      this.#timers.delete(timer);
+      this.tellPhase();
+    }, retryMs);
+    this.#timers.add(timer);
+  }
+
+  #stored(): Stored | null {
+    const { store } = this.#env;
+    const service = store.get("service", this.serviceId);
+    return service === undefined ? null : { service, record: recordOf(service, store.get("rollout", service.id)) };
+  }
+
+  #isFor(service: Service): boolean {
+    return this.#target === (service.specVersion?.index ?? 0);
+  }
+
+  /** Made anew whenever what it rests on is another: the spec, the beginning of the rollout, or how much of it may go on. */
+  #renewTracker(stored: Stored): void {
+    const { record, service } = stored;
+    const basis = basisOf(service, record);
+    if (this.#tracker !== null && this.#basis === basis) return;
+    const hasJustBegun = this.#basis === basisOf(service, null) && record?.failures === 0;
+    if (this.#tracker !== null && record !== null && hasJustBegun) {
+      this.#tracker.begin(record);
+      this.#basis = basis;
+    } else this.adopt(trackerOf(this.#env.store, service, record, this.#env.clock.now()), stored);
+  }
+
+  #look(): void {
+    const stored = this.#stored();
+    const tracker = stored === null ? null : this.trackerFor(stored.service);
+    // What has changed is told at the end of its commit.
+    if (stored === null || stored.record === null || tracker === null) return;
+    const { record, service } = stored;
+    const verdict = tracker.look(this.#env.clock.now(), admissionOf(record));
+    const turns = tracker.takeTurns();
+    if (turns.length > 0) this.#ports.onTurns(service.id, turns);
+    switch (verdict.kind) {
+      case "busy":
+        this.#send({ type: "look.busy", nextMs: verdict.nextMs });
+        break;
+      case "delayed":
+        this.#send({ type: "look.delayed", nextMs: verdict.nextMs });
+        break;
+      case "watching":
+        this.#send({ type: "look.watching", nextMs: verdict.nextMs });
+        break;
+      case "finished":
+        this.#send({ type: "look.finished" });
+        break;
+      case "stepped":
+        this.#why = " after one step";
+        this.#send({ type: "look.stepped" });
+        break;
+      case "choose":
+        this.#send({ type: "look.choose" });
+        break;
+      case "failed":
+      case "expired": {
+        this.#why = verdict.why;
+        const isWanted = settingsNow(service).action === UpdateConfig_FailureAction.ROLLBACK;
+        this.#send({ type: "look.failed", isWayBack: isWanted && !record.isRollback });
+      }
+    }
+  }
+
+  /** The record with what this leader has counted since. */
+  #counted(record: Rollout | null): Rollout | null {
+    if (record === null || this.#tracker === null) return record;
+    const failedTasks = this.#tracker.failedTasks((id) => this.#env.store.get("task", id) !== undefined);
+    return Rollout.patch(record, { failures: this.#tracker.failures, failedTasks });
+  }
+
+  #begin(): void {
+    const stored = this.#stored();
+    if (stored === null) return;
+    const { record, service } = stored;
+    const isBegun = record !== null && isMoving(phaseOf(service, record));
+    const total = this.#tracker?.outdated ?? 0;
+    if (isBegun || !this.#isFor(service)) this.#tellPhaseLater();
+    else this.#propose(begun(service, total, this.#env.clock.now()), service);
+  }
+
+  /** Writes what is decided of a rollout that moves; any other is looked at anew. */
+  #write(decide: (stored: Stored) => RolloutWrite): void {
+    const stored = this.#stored();
+    if (stored === null) return;
+    const { record, service } = stored;
+    if (isMoving(phaseOf(service, record)) && this.#isFor(service)) this.#propose(decide(stored), service);
+    else this.#tellPhaseLater();
+  }
+
+  #batchChosen(record: Rollout | null): RolloutWrite {
+    const verdict = this.#tracker?.look(this.#env.clock.now(), { kind: "choose" });
+    const isChosen = record !== null && verdict?.kind === "choose";
+    return isChosen ? stepChosen(record, verdict.batch) : { service: null, rollout: null };
+  }
+
+  #propose({ rollout: record, service: after }: RolloutWrite, before: Service): void {
+    const operations = writeOperations(this.#env.store, after, record, before);
+    if (operations.length === 0) {
+      this.#tellPhaseLater();
+      return;
+    }
+    void this.#proposed(operations).then((outcome) => {
+      // What was written has come back through the store, and been told from there.
+      if (!this.#isEnded && outcome.kind !== "committed") this.#tellPhaseLater();
+    });
+  }
+
+  #proposed(operations: readonly Operation[]): Promise<ProposeOutcome> {
+    const mode = ProposeRequest_Mode.ATOMIC;
+    return this.#env.proposer.propose({ operations, mode, timeoutMs: proposalTimeoutMs });
+  }
+
+  /** What was counted, and what holds the rollout up: for the next leader, and for whoever looks at the service. */
+  #note(): void {
+    const stored = this.#stored();
+    const tracker = this.#tracker;
+    if (stored === null || stored.record === null || tracker === null || this.#isNoting) return;
+    const { record, service } = stored;
+    const nowMs = this.#env.clock.now();
+    const held = tracker.blocker(nowMs);
+    const blocker = held === null ? "" : blockerText(held);
+    const isNews = blocker !== record.blocker && (blocker === "" || nowMs - this.#notedAtMs >= noticeEveryMs);
+    if (tracker.failures === record.failures && !isNews) return;
+    if (isNews) this.#notedAtMs = nowMs;
+    const next = Rollout.patch(this.#counted(record) ?? record, isNews ? { blocker } : {});
+    const how = `${isWayBack(service) ? "rollback" : "update"} in progress`;
+    const message = blocker === "" ? how : `${how}: waits for ${blocker}`;
+    const told = Service.patch(service, {
+      updateStatus: UpdateStatus.patch(service.updateStatus ?? UpdateStatus.create(), { message }),
+    });
+    this.#isNoting = true;
+    const operations = writeOperations(this.#env.store, isNews ? told : null, next, service);
+    void this.#proposed(operations).then(() => (this.#isNoting = false));
+  }
+}

@@ -1,0 +1,149 @@
+/** Keeps a rollout for each service that has tasks of another spec, and tells it what of a commit concerns it. */
+import { isOver, isPaused, phaseOf, recordOf } from "../../machines/rollout/status.ts";
+import type { Turns } from "../../machines/rollout/turns.ts";
+import { isWanted } from "../../machines/task.ts";
+import { isJob } from "../../machines/validation/service.ts";
+import {
+  Kind,
+  Operation,
+  ProposeRequest_Mode,
+  Removal,
+  UpdateStatus_UpdateState,
+  type Service,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import type { Environment } from "../environment.ts";
+import type { Part } from "./orchestration-part.ts";
+import { proposalTimeoutMs, ServiceRollout, settingsNow } from "./rollout.ts";
+import { isOtherVersion, isSameBasis, mayHaveOutdated, trackerOf } from "./rollout-view.ts";
+
+export interface Rollouts extends Part {
+  /** For who tends the slots of the service, as it is now. */
+  turnsOf(service: Service): Turns;
+}
+
+/** `onTurns`: told which slots of a service are to be tended now. */
+export function startRollouts(
+  env: Environment,
+  onTurns: (serviceId: string, slots: readonly string[]) => void,
+): Rollouts {
+  const { store } = env;
+  const rollouts = new Map<string, ServiceRollout>();
+  const touched = new Set<ServiceRollout>();
+  /** Ids of services of which the store says something new. */
+  const changed = new Set<string>();
+
+  function start(serviceId: string): ServiceRollout {
+    const rollout = new ServiceRollout({ env, onTurns, onOver: forget }, serviceId);
+    rollouts.set(serviceId, rollout);
+    return rollout;
+  }
+
+  function forget(rollout: ServiceRollout): void {
+    rollouts.delete(rollout.serviceId);
+    touched.delete(rollout);
+  }
+
+  /** Whether a rollout of the service is under way, or should be. */
+  function consider(service: Service): void {
+    if (rollouts.has(service.id) || isJob(service.spec)) return;
+    const record = recordOf(service, store.get("rollout", service.id));
+    if (!isOver(phaseOf(service, record))) start(service.id);
+    else if (mayHaveOutdated(service, store.tasksByService(service.id))) {
+      const tracker = trackerOf(store, service, record, env.clock.now());
+      if (tracker.outdated > 0) start(service.id).adopt(tracker, { service, record });
+    }
+  }
+
+  /** Of a service without a rollout: a decision on its task was on its way while the service changed. */
+  function noteLate(task: Task): void {
+    if (!isWanted(task) || rollouts.has(task.serviceId)) return;
+    const service = store.get("service", task.serviceId);
+    if (service !== undefined && isOtherVersion(task, service)) changed.add(service.id);
+  }
+
+  function removeRecord(id: string): void {
+    const remove = Removal.create({ kind: Kind.KIND_ROLLOUT, id });
+    void env.proposer.propose({
+      operations: [Operation.create({ remove })],
+      mode: ProposeRequest_Mode.EACH,
+      timeoutMs: proposalTimeoutMs,
+    });
+  }
+
+  for (const service of store.all("service")) consider(service);
+  const left = [...store.all("rollout")].filter(({ id }) => store.get("service", id) === undefined);
+  for (const { id } of left) removeRecord(id);
+
+  return {
+    turnsOf(service) {
+      const state = service.updateStatus?.state;
+      const isUnderWay =
+        state === UpdateStatus_UpdateState.UPDATING || state === UpdateStatus_UpdateState.ROLLBACK_STARTED;
+      const tracker = isUnderWay ? (rollouts.get(service.id)?.trackerFor(service) ?? null) : null;
+      const { isStartFirst } = settingsNow(service);
+      const isHeld = isPaused(phaseOf(service, null));
+      return { mayReplace: (slot) => tracker?.mayReplace(slot) ?? false, isStartFirst, isHeld };
+    },
+
+    taskChanged(old, task) {
+      const rollout = rollouts.get(((task ?? old) as Task).serviceId);
+      if (rollout?.noteTask(old, task) === true) touched.add(rollout);
+      if (rollout === undefined && old === null && task !== null) noteLate(task);
+    },
+
+    nodeChanged(old, node) {
+      if (node === null || (old !== null && old.status === node.status && old.spec === node.spec)) return;
+      for (const rollout of rollouts.values()) {
+        if (rollout.noteNode(store.tasksByNode(node.id))) touched.add(rollout);
+      }
+      for (const task of store.tasksByNode(node.id)) noteLate(task);
+    },
+
+    serviceChanged(old, service) {
+      if (service === null) {
+        const { id } = old as Service;
+        const rollout = rollouts.get(id);
+        if (rollout !== undefined) {
+          rollout.end();
+          forget(rollout);
+        }
+        changed.delete(id);
+        if (store.get("rollout", id) !== undefined) removeRecord(id);
+        return;
+      }
+      const isSameSpec = old !== null && (old.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0);
+      const isSameStatus = old?.updateStatus?.state === service.updateStatus?.state;
+      if (!isSameSpec || !isSameStatus) changed.add(service.id);
+    },
+
+    rolloutChanged(old, record) {
+      if (record === null || !rollouts.has(record.id)) return;
+      const isNote =
+        old !== null &&
+        old.step === record.step &&
+        old.batch.length === record.batch.length &&
+        isSameBasis(old, record);
+      if (!isNote) changed.add(record.id);
+    },
+
+    commitEnded() {
+      const told = [...changed];
+      changed.clear();
+      for (const id of told) {
+        const rollout = rollouts.get(id);
+        const service = store.get("service", id);
+        if (rollout !== undefined) rollout.tellPhase();
+        else if (service !== undefined) consider(service);
+      }
+      const looked = [...touched];
+      touched.clear();
+      for (const rollout of looked) rollout.touch();
+    },
+
+    stop() {
+      for (const rollout of rollouts.values()) rollout.stop();
+      rollouts.clear();
+    },
+  };
+}

@@ -1,0 +1,253 @@
+/**
+ * Hosts a schedule for each job that has one, and one for each that is gone but has left runs. What a decision changes
+ * goes into the log whole or not at all: the run, the record that its due time was dealt with, and what makes way for it.
+ */
+import { decideSchedule, type RunFacts } from "../../machines/jobs/due.ts";
+import { scheduleSettings } from "../../machines/jobs/labels.ts";
+import { progressOf } from "../../machines/jobs/progress.ts";
+import { readScheduleStatus, scheduleKind, scheduleOf, scheduleResource } from "../../machines/jobs/runs.ts";
+import { scheduleMachine, type ScheduleEvent } from "../../machines/schedule.ts";
+import { isEnded, observedState } from "../../machines/task.ts";
+import {
+  Kind,
+  Operation,
+  ProposeRequest_Mode,
+  Removal,
+  StoreObject,
+  type Node,
+  type ScheduleStatus,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import type { Environment } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import type { Part } from "./orchestration-part.ts";
+
+/** How long a proposal looks for the ledger, in milliseconds; it is this process's own, so only the log can hold it up. */
+const proposalTimeoutMs = 10_000;
+
+const schedule = hosted(scheduleMachine, ["gather", "decide", "removeRest"]);
+
+interface Entry {
+  readonly serviceId: string;
+  actor: HostedActor<typeof scheduleMachine> | null;
+  isEnding: boolean;
+}
+
+export function startSchedules(env: Environment): Part {
+  const { store, telemetry } = env;
+  const metrics = {
+    started: telemetry.metrics.counter("muster_schedule_runs_total", "Runs that schedules have started."),
+    passed: telemetry.metrics.counter("muster_schedule_passed_total", "Due times that were skipped or missed."),
+  };
+  const entries = new Map<string, Entry>();
+  /** Ids of the runs of each schedule. */
+  const runs = new Map<string, Set<string>>();
+  /** To be told at the end of the commit. */
+  const touched = new Set<Entry>();
+  let isStopped = false;
+  const nodeOf = (id: string): Node | undefined => store.get("node", id);
+
+  function send(entry: Entry, event: ScheduleEvent): void {
+    if (!isStopped && entries.get(entry.serviceId) === entry) entry.actor?.actor.send(event);
+  }
+
+  function start(serviceId: string, isEnding: boolean): void {
+    const entry: Entry = { serviceId, actor: null, isEnding };
+    entries.set(serviceId, entry);
+    entry.actor = schedule.start(
+      env.host,
+      `schedule/${serviceId}`,
+      { serviceId },
+      {
+        effects: {
+          gather: () => env.clock.soon(() => send(entry, { type: "round.due" })),
+          decide: () => decide(entry),
+          removeRest: () => removeRest(entry),
+        },
+      },
+    );
+    if (isEnding) send(entry, { type: "schedule.removed" });
+  }
+
+  function touch(serviceId: string | null): void {
+    const entry = serviceId === null ? undefined : entries.get(serviceId);
+    if (entry !== undefined && !entry.isEnding) touched.add(entry);
+  }
+
+  function factsOf(serviceId: string): Map<string, RunFacts> {
+    const facts = new Map<string, RunFacts>();
+    const view = { nodeOf, nodes: () => store.all("node") };
+    for (const id of runs.get(serviceId) ?? []) {
+      const service = store.get("service", id);
+      if (service === undefined) continue;
+      facts.set(id, { service, progress: progressOf(service, store.tasksByService(id), view) });
+    }
+    return facts;
+  }
+
+  function decide(entry: Entry): void {
+    const service = store.get("service", entry.serviceId);
+    const settings = scheduleSettings(service?.spec ?? null);
+    // Its removal is on its way here with the end of the commit.
+    if (service === undefined || settings === null) {
+      send(entry, { type: "decision.empty", phase: "paused", nextMs: -1 });
+      return;
+    }
+    const nowMs = env.clock.now();
+    const resource = store.get("resource", entry.serviceId);
+    const decision = decideSchedule(service, settings, readScheduleStatus(resource), {
+      nowMs,
+      runs: factsOf(entry.serviceId),
+      isNameTaken: (name) => store.byName("service", name) !== undefined,
+    });
+    const { phase, status, create, stop, remove } = decision;
+    const nextMs = decision.nextMs === null ? -1 : Math.max(0, Math.ceil(decision.nextMs - nowMs));
+    const operations: Operation[] = [];
+    if (status !== null) {
+      const record = StoreObject.create({ resource: scheduleResource(resource, status) });
+      operations.push(Operation.create(resource === undefined ? { create: record } : { update: record }));
+    }
+    for (const run of stop) operations.push(Operation.create({ update: StoreObject.create({ service: run }) }));
+    for (const run of remove) operations.push(removal(Kind.KIND_SERVICE, run.id));
+    if (create !== null) operations.push(Operation.create({ create: StoreObject.create({ service: create }) }));
+    if (operations.length === 0) return send(entry, { type: "decision.empty", phase, nextMs });
+    send(entry, { type: "decision.made", phase, nextMs });
+    write(entry, operations, () => {
+      count(status, create);
+      if (decision.isPartial) send(entry, { type: "schedule.touched" });
+    });
+  }
+
+  function count(status: ScheduleStatus | null, create: Service | null): void {
+    if (create !== null) metrics.started.add();
+    else if (status?.runs.at(-1)?.runId === "") metrics.passed.add();
+  }
+
+  /** C1: whole or not at all. What was refused, or may have been taken, is decided anew from what the store then says. */
+  function write(entry: Entry, operations: readonly Operation[], written: () => void): void {
+    const proposal = { operations, mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposalTimeoutMs };
+    void env.proposer.propose(proposal).then((outcome) => {
+      if (isStopped) return;
+      if (outcome.kind === "committed") {
+        written();
+        send(entry, { type: "decision.written" });
+        return;
+      }
+      // Somebody else wrote in between, or leads by now: nothing to report.
+      const isOrdinary =
+        outcome.kind === "unavailable" ||
+        outcome.code === ErrorCode.outOfSequence ||
+        outcome.code === ErrorCode.exists ||
+        outcome.code === ErrorCode.notFound ||
+        outcome.code === ErrorCode.staleEpoch;
+      if (!isOrdinary) telemetry.log.error({ reason: outcome.message }, "the ledger refused what a schedule decided");
+      send(entry, { type: "write.failed" });
+    });
+  }
+
+  function removeRest(entry: Entry): void {
+    const operations: Operation[] = [];
+    if (readScheduleStatus(store.get("resource", entry.serviceId)) !== null) {
+      operations.push(removal(Kind.KIND_RESOURCE, entry.serviceId));
+    }
+    // Runs of a job that has only lost its schedule stay, as any other finished or unfinished job.
+    if (store.get("service", entry.serviceId) === undefined) {
+      for (const id of runs.get(entry.serviceId) ?? []) {
+        if (store.get("service", id) !== undefined) operations.push(removal(Kind.KIND_SERVICE, id));
+      }
+    }
+    if (operations.length > 0) {
+      // Each for itself would do; a part that is gone already is found gone at the next look.
+      write(entry, operations, () => undefined);
+      return;
+    }
+    send(entry, { type: "rest.gone" });
+    entries.delete(entry.serviceId);
+    env.clock.soon(() => entry.actor?.stop());
+    const service = store.get("service", entry.serviceId);
+    if (service !== undefined && scheduleSettings(service.spec) !== null) start(service.id, false);
+  }
+
+  function end(entry: Entry): void {
+    entry.isEnding = true;
+    touched.delete(entry);
+    send(entry, { type: "schedule.removed" });
+  }
+
+  function noteRun(old: Service | null, service: Service | null): void {
+    const before = old === null ? null : scheduleOf(old);
+    const after = service === null ? null : scheduleOf(service);
+    if (before !== null && before !== after) {
+      const known = runs.get(before);
+      known?.delete((old as Service).id);
+      if (known?.size === 0) runs.delete(before);
+    }
+    if (after !== null) {
+      let known = runs.get(after);
+      if (known === undefined) runs.set(after, (known = new Set()));
+      known.add((service as Service).id);
+    }
+    touch(before);
+    touch(after);
+  }
+
+  for (const service of store.all("service")) noteRun(null, service);
+  for (const service of store.all("service")) if (scheduleSettings(service.spec) !== null) start(service.id, false);
+  for (const { id, kind } of store.all("resource")) if (kind === scheduleKind && !entries.has(id)) start(id, true);
+  // Runs whose schedule went while nobody led. Those of a job that is no longer scheduled stay.
+  for (const id of runs.keys()) if (!entries.has(id) && store.get("service", id) === undefined) start(id, true);
+  touched.clear();
+
+  return {
+    taskChanged(old, task) {
+      // Only how a run ends matters here: that tasks end, and that no other follows them.
+      if (task === null || !isEnded(observedState(task))) return;
+      if (old !== null && isEnded(observedState(old)) && old.desiredState === task.desiredState) return;
+      const service = store.get("service", task.serviceId);
+      if (service !== undefined) touch(scheduleOf(service));
+    },
+
+    nodeChanged(old, node) {
+      // A global job's run is over when no node is left that has yet to do its part.
+      if (runs.size === 0 || (old !== null && node !== null && old.status === node.status && old.spec === node.spec))
+        return;
+      for (const [serviceId, ids] of runs) {
+        for (const id of ids) {
+          if (store.get("service", id)?.spec?.globalJob != null) touch(serviceId);
+        }
+      }
+    },
+
+    serviceChanged(old, service) {
+      noteRun(old, service);
+      const id = (service ?? old)?.id ?? "";
+      const entry = entries.get(id);
+      const isScheduled = service !== null && scheduleSettings(service.spec) !== null;
+      if (entry === undefined) {
+        if (isScheduled) start(id, false);
+        else if (service === null && (runs.has(id) || store.get("resource", id)?.kind === scheduleKind))
+          start(id, true);
+      } else if (isScheduled) touch(id);
+      else if (!entry.isEnding) end(entry);
+    },
+
+    commitEnded() {
+      if (touched.size === 0) return;
+      const told = [...touched];
+      touched.clear();
+      for (const entry of told) if (!entry.isEnding) send(entry, { type: "schedule.touched" });
+    },
+
+    stop() {
+      isStopped = true;
+      for (const entry of entries.values()) entry.actor?.stop();
+      entries.clear();
+    },
+  };
+}
+
+function removal(kind: Kind, id: string): Operation {
+  return Operation.create({ remove: Removal.create({ kind, id }) });
+}

@@ -1,0 +1,335 @@
+/**
+ * The leader's scheduler: follows the store with the bookkeeping of machines/scheduling, runs a round when its chart
+ * says so, and proposes what the round decided.
+ *
+ * A1: every round rests on the replica at its present version; what has changed by the time the ledger looks, the ledger
+ *     skips, and the task comes back here.
+ * A2: a task whose assignment is under way is charged to its node and in no backlog until the proposal has settled.
+ */
+import { schedulerLimits, schedulerMachine } from "../../machines/scheduler.ts";
+import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
+import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
+import type { Assignment, Explanation } from "../../machines/scheduling/round.ts";
+import type { Tracked } from "../../machines/scheduling/tracked.ts";
+import { timeMs } from "../../machines/time.ts";
+import {
+  Operation,
+  ProposeRequest_Mode,
+  Reason,
+  StoreObject,
+  TaskPatch,
+  TaskState,
+  TaskStatus,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
+import type { Environment, Running } from "../environment.ts";
+import { proposalOperationsMax } from "../ledger/proposal-batch.ts";
+import { timestamp } from "../dispatcher/session.ts";
+
+/** How long a proposal looks for the ledger, which is on this very manager, in milliseconds. */
+const proposeTimeoutMs = 5_000;
+/** Explanations replaced in one retry delay: with 200 ms at most 1,000 writes a second that only tell a changed number of nodes. */
+const retellingsMax = 200;
+
+/** Of one round: two proposals, some 15 ms in which this manager does nothing else; the first is on its way while more are made. */
+const roundOperationsMax = 2 * proposalOperationsMax;
+const roundJudgementsMax = 200_000;
+
+const assignedMessage = "scheduler assigned task to node";
+const confirmedMessage = "scheduler confirmed task can run on preassigned node";
+
+export interface Scheduler extends Running {
+  /** Why the task has no node yet; empty for a task that is none of the scheduler's business. */
+  explain(task: Task): readonly Reason[];
+}
+
+export function startScheduler(env: Environment): Scheduler {
+  return new SchedulerActor(env);
+}
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+/** What one proposal holds, by task. */
+interface Chunk {
+  readonly operations: Operation[];
+  readonly assigned: Tracked[];
+  readonly explained: string[];
+  /** An update that another writer was faster than is skipped; what that one wrote brings the volume here again. */
+  readonly volumes: string[];
+}
+
+class SchedulerActor implements Scheduler {
+  readonly #env: Environment;
+  readonly #nodes = new NodeSet();
+  readonly #backlog = new Backlog(this.#nodes);
+  /** Came back undone; the chart says when they are tried again. */
+  readonly #held = new Set<string>();
+  readonly #hosted: HostedActor<typeof schedulerMachine>;
+  readonly #unsubscribe: () => void;
+  readonly #metrics: ReturnType<typeof metricsOf>;
+  #retellings = retellingsMax;
+  #stopped = false;
+
+  constructor(env: Environment) {
+    this.#env = env;
+    this.#metrics = metricsOf(env);
+    this.#hosted = env.host.start(
+      schedulerMachine.provide({
+        actions: {
+          requestTick: () => env.clock.soon(() => this.#send({ type: "tick" })),
+          decide: () => this.#decide(),
+          releaseHeld: () => this.#releaseHeld(),
+        },
+      }),
+      `scheduler/${env.managerId}`,
+      schedulerLimits,
+    );
+    for (const volume of env.store.all("volume")) this.#nodes.volumes.put(volume);
+    for (const node of env.store.all("node")) this.#nodes.put(node);
+    for (const task of env.store.all("task")) {
+      const tracked = this.#nodes.follow(task);
+      this.#backlog.follow(task, tracked);
+      this.#recordFailure(task, null, timeMs(task.status?.timestamp ?? null));
+    }
+    const watch = env.store.watch((commit) => this.#onCommit(commit));
+    this.#unsubscribe = () => watch.unsubscribe();
+    if (this.#hasWork()) this.#send({ type: "work.arrived" });
+  }
+
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    this.#unsubscribe();
+    this.#hosted.stop();
+    this.#metrics.waiting.set(0);
+  }
+
+  explain(task: Task): readonly Reason[] {
+    if (!isWanting(task)) return [];
+    const since = task.status?.timestamp ?? null;
+    const tracked = this.#nodes.tracked(task.id);
+    if (tracked?.isPlanned === true) {
+      return [
+        Reason.create({
+          waitingFor: `the log, to take its assignment to node ${tracked.on?.id}`,
+          since,
+          wokenBy: "the ledger's answer",
+        }),
+      ];
+    }
+    const told = this.#backlog.describe(task);
+    if (told === null) {
+      return [
+        Reason.create({
+          waitingFor: "the scheduler, to try again what the ledger did not take",
+          since,
+          wokenBy: "the retry delay",
+        }),
+      ];
+    }
+    return [
+      Reason.create({
+        waitingFor: `a node that can take it: ${task.status?.err || told.text}`,
+        since,
+        wokenBy: "a node that joins, changes or is given up by a task, or a volume that can be used",
+        tried: told.nodes,
+      }),
+    ];
+  }
+
+  #send(event: Parameters<HostedActor<typeof schedulerMachine>["actor"]["send"]>[0]): void {
+    if (!this.#stopped) this.#hosted.actor.send(event);
+  }
+
+  #onCommit(commit: Commit): void {
+    let hasWork = false;
+    for (const change of commit.changes) {
+      if (change.table === "task") hasWork = this.#onTask(change, commit.time) || hasWork;
+      else if (change.table === "node") this.#onNode(change);
+      else if (change.table === "volume") this.#onVolume(change);
+    }
+    if (hasWork || this.#hasWork()) this.#send({ type: "work.arrived" });
+  }
+
+  /** Something may help a task that waits, or a volume is to be published elsewhere. A node that changed helps nobody when nobody waits. */
+  #hasWork(): boolean {
+    return this.#backlog.isAwake || this.#nodes.volumes.hasTouched;
+  }
+
+  #onVolume({ action, object }: ObjectChange & { readonly table: "volume" }): void {
+    if (action === "remove") this.#nodes.volumes.remove(object.id);
+    else this.#nodes.volumes.put(object);
+  }
+
+  #onNode({ action, object }: ObjectChange & { readonly table: "node" }): void {
+    if (action === "remove") this.#nodes.remove(object.id);
+    else this.#nodes.put(object);
+  }
+
+  /** True when the task itself is new work. */
+  #onTask({ action, object, old }: ObjectChange & { readonly table: "task" }, time: number): boolean {
+    if (action === "remove") {
+      this.#nodes.release(object.id);
+      this.#backlog.drop(object.id);
+      return false;
+    }
+    this.#recordFailure(object, old, time);
+    const tracked = this.#nodes.tracked(object.id);
+    // A2: the plan stands until the assignment is in the store, or the proposal has settled without it.
+    if (tracked?.isPlanned === true && object.status?.state === TaskState.PENDING) return false;
+    if (this.#nodes.follow(object, tracked)?.on != null) return false;
+    return this.#held.has(object.id) ? false : this.#backlog.follow(object);
+  }
+
+  /** Also those that an earlier leader saw: a node that keeps failing a service is avoided whoever leads. */
+  #recordFailure(task: Task, old: Task | null, otherwiseAt: number): void {
+    const state = task.status?.state;
+    if (state !== TaskState.FAILED && state !== TaskState.REJECTED) return;
+    if (task.nodeId === "" || old?.status?.state === state) return;
+    // When a manager took the report: nodes' own clocks may be wrong.
+    const appliedAt = task.status?.appliedAt ?? null;
+    const at = appliedAt === null ? otherwiseAt : timeMs(appliedAt);
+    this.#nodes.find(task.nodeId)?.recordFailure(groupKey(task), at);
+  }
+
+  #decide(): void {
+    const { clock } = this.#env;
+    const now = clock.now();
+    const proposals = schedulerLimits.proposalsMax - this.#hosted.actor.getSnapshot().context.proposals;
+    const round = this.#backlog.round(now, {
+      operationsMax: Math.min(roundOperationsMax, proposals * proposalOperationsMax),
+      retellingsMax: this.#retellings,
+      judgementsMax: roundJudgementsMax,
+    });
+    this.#metrics.waiting.set(this.#backlog.size);
+    let chunk = newChunk();
+    const flush = (): void => {
+      if (chunk.operations.length === 0) return;
+      this.#send({ type: "proposal.sent" });
+      void this.#propose(chunk);
+      chunk = newChunk();
+    };
+    const write = this.#statuses(now);
+    for (const assignment of round.assignments) {
+      chunk.operations.push(write.assigned(assignment));
+      chunk.assigned.push(assignment.tracked);
+      if (chunk.operations.length === proposalOperationsMax) flush();
+    }
+    for (const explanation of round.explanations) {
+      if ((explanation.task.status?.err ?? "") !== "") this.#retellings -= 1;
+      chunk.operations.push(write.explained(explanation));
+      chunk.explained.push(explanation.task.id);
+      if (chunk.operations.length === proposalOperationsMax) flush();
+    }
+    for (const volume of this.#nodes.takeRepublished()) {
+      chunk.operations.push(Operation.create({ update: StoreObject.create({ volume }) }));
+      chunk.volumes.push(volume.id);
+      if (chunk.operations.length === proposalOperationsMax) flush();
+    }
+    flush();
+    this.#send({
+      type: "round.decided",
+      hasMore: round.hasMore,
+      hasStale: round.hasStale || this.#retellings < retellingsMax,
+    });
+  }
+
+  /** All assignments of a round share their status. */
+  #statuses(now: number): {
+    assigned(assignment: Assignment): Operation;
+    explained(explanation: Explanation): Operation;
+  } {
+    const at = timestamp(now);
+    const by = { timestamp: at, appliedBy: this.#env.managerId, appliedAt: at };
+    const assigned = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: assignedMessage });
+    const confirmed = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: confirmedMessage });
+    return {
+      assigned: ({ task, nodeId, generic, volumes, isPreassigned }) => {
+        // Set directly, not by way of `create`, which goes through its argument's keys: this runs for each assignment.
+        const patch = TaskPatch.create() as Mutable<TaskPatch>;
+        patch.id = task.id;
+        patch.nodeId = nodeId;
+        patch.status = isPreassigned ? confirmed : assigned;
+        patch.assignedGenericResources = generic;
+        patch.volumes = volumes;
+        const operation = Operation.create() as Mutable<Operation>;
+        operation.task = patch;
+        return operation;
+      },
+      explained: ({ task, text }) => {
+        const message = task.status?.message ?? "";
+        return Operation.create({
+          task: TaskPatch.create({
+            id: task.id,
+            status: TaskStatus.create({ ...by, state: TaskState.PENDING, message, err: text }),
+          }),
+        });
+      },
+    };
+  }
+
+  async #propose(chunk: Chunk): Promise<void> {
+    const { store, proposer, telemetry } = this.#env;
+    const outcome = await proposer.propose({
+      operations: chunk.operations,
+      mode: ProposeRequest_Mode.EACH,
+      timeoutMs: proposeTimeoutMs,
+    });
+    if (this.#stopped) return;
+    if (outcome.kind === "refused")
+      telemetry.log.error(
+        { code: outcome.code, reason: outcome.message },
+        "the ledger refused what the scheduler decided",
+      );
+    let returned = 0;
+    let taken = 0;
+    for (const tracked of chunk.assigned) {
+      if (!tracked.isPlanned) {
+        taken += 1;
+        continue;
+      }
+      // A2: the plan ends, and the task waits again if it is still there and wanted.
+      const { id } = tracked.task;
+      const task = store.get("task", id);
+      if (task === undefined) this.#nodes.release(id);
+      else this.#nodes.follow(task);
+      if (task === undefined || !isWanting(task)) continue;
+      this.#held.add(id);
+      returned += 1;
+    }
+    if (outcome.kind !== "committed") {
+      for (const id of chunk.explained) this.#backlog.forgetTold(id);
+      for (const id of chunk.volumes) this.#nodes.volumes.touch(id);
+      returned += chunk.explained.length + chunk.volumes.length;
+    }
+    this.#metrics.decisions.add(taken);
+    this.#send({ type: "proposal.settled", returned });
+    // What nobody took waits for the retry delay.
+    if (outcome.kind === "committed" && this.#hasWork()) this.#send({ type: "work.arrived" });
+  }
+
+  #releaseHeld(): void {
+    this.#retellings = retellingsMax;
+    const { store } = this.#env;
+    for (const id of this.#held) {
+      const task = store.get("task", id);
+      if (task !== undefined) this.#backlog.follow(task);
+    }
+    this.#held.clear();
+    if (this.#backlog.size > 0 || this.#nodes.volumes.hasTouched) this.#send({ type: "work.arrived" });
+  }
+}
+
+function newChunk(): Chunk {
+  return { operations: [], assigned: [], explained: [], volumes: [] };
+}
+
+function metricsOf(env: Environment) {
+  const { metrics } = env.telemetry;
+  return {
+    waiting: metrics.gauge("muster_scheduler_waiting_tasks", "Tasks that wait for a node."),
+    decisions: metrics.counter("muster_scheduler_decisions_total", "Assignments that the log took."),
+  };
+}

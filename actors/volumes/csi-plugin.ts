@@ -1,0 +1,195 @@
+/** Hosts the link to one storage plugin: dials it, asks it who it is, and passes calls on to it. */
+import { csiTimes } from "../../machines/csi/calls.ts";
+import { csiPluginMachine, noFacts, type CsiPluginEvent, type PluginFacts } from "../../machines/csi-plugin.ts";
+import type { MethodDescriptor } from "../../proto/codec.ts";
+import {
+  CsiControllerGetCapabilitiesRequest,
+  CsiControllerService,
+  CsiControllerServiceCapability_RPC_Type as ControllerAbility,
+  CsiGetPluginCapabilitiesRequest,
+  CsiGetPluginInfoRequest,
+  CsiIdentityService,
+  CsiNodeGetCapabilitiesRequest,
+  CsiNodeGetInfoRequest,
+  CsiNodeService,
+  CsiNodeServiceCapability_RPC_Type as NodeAbility,
+  CsiPluginCapability_Service_Type as PluginAbility,
+  CsiProbeRequest,
+} from "../../proto/gen/messages.ts";
+import type { Host, HostedActor } from "../../runtime/host.ts";
+import type { Random, Telemetry } from "../../runtime/ports.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import { hosted } from "../hosted.ts";
+import { sentence } from "../sentence.ts";
+
+const identity = CsiIdentityService.methods;
+const machine = hosted(csiPluginMachine, ["dial", "identify", "close", "announce"], ["retry"]);
+
+/** Which half of the interface is used: managers speak to controllers, agents to the plugin on their node. */
+export type CsiSide = "controller" | "node";
+
+export interface CsiPluginParts {
+  readonly name: string;
+  readonly side: CsiSide;
+  readonly host: Host;
+  readonly random: Random;
+  readonly telemetry: Telemetry;
+  readonly sockets: CsiSockets;
+  /** It serves, again or for the first time. */
+  readonly onServing: () => void;
+}
+
+export class CsiPlugin {
+  readonly #parts: CsiPluginParts;
+  readonly #actor: HostedActor<typeof csiPluginMachine>;
+  #channel: RpcChannel | null = null;
+  /** Tells the links apart: what comes of one that was given up is not heard. */
+  #links = 0;
+  #stopped = false;
+
+  constructor(parts: CsiPluginParts) {
+    this.#parts = parts;
+    this.#actor = machine.start(
+      parts.host,
+      `csi-plugin/${parts.side}/${parts.name}`,
+      { name: parts.name },
+      {
+        effects: {
+          dial: () => void this.#dial(),
+          identify: () => void this.#identify(),
+          close: () => this.#close(),
+          // The chart serves once its step is done, and so not before this effect has returned.
+          announce: () => void Promise.resolve().then(() => this.#announce()),
+        },
+        // Half of it is certain, so that managers that wait for one plugin do not come together.
+        draw: (boundMs) => boundMs / 2 + parts.random.next() * (boundMs / 2),
+      },
+    );
+  }
+
+  get facts(): PluginFacts {
+    return this.isServing ? this.#actor.actor.getSnapshot().context.facts : noFacts;
+  }
+
+  /** What it said of itself last, though it may not be reached now; null: it has said nothing, or is no longer listed. */
+  get lastFacts(): PluginFacts | null {
+    const { context, value } = this.#actor.actor.getSnapshot();
+    return value === "absent" || context.facts === noFacts ? null : context.facts;
+  }
+
+  get isServing(): boolean {
+    return !this.#stopped && this.#actor.actor.getSnapshot().hasTag("serving");
+  }
+
+  /** Why it does not serve, in words. */
+  get trouble(): string {
+    const { context, value } = this.#actor.actor.getSnapshot();
+    if (value === "absent") return "it has no socket here";
+    return context.reason === "" ? "it is being connected" : context.reason;
+  }
+
+  listed(isListed: boolean): void {
+    this.#send({ type: isListed ? "plugin.listed" : "plugin.unlisted" });
+  }
+
+  /** Rejects with RpcError. */
+  call<Request, Response>(method: MethodDescriptor<Request, Response>, request: Request): Promise<Response> {
+    if (this.#channel === null || !this.isServing) {
+      return Promise.reject(
+        new RpcError(Status.UNAVAILABLE, `storage plugin ${this.#parts.name} cannot be reached: ${this.trouble}`),
+      );
+    }
+    return this.#channel.unary(method, request, { timeoutMs: csiTimes.callMs });
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#close();
+    this.#actor.stop();
+  }
+
+  #send(event: CsiPluginEvent): void {
+    if (!this.#stopped) this.#actor.actor.send(event);
+  }
+
+  async #dial(): Promise<void> {
+    this.#links += 1;
+    const link = this.#links;
+    const isCurrent = (): boolean => link === this.#links && !this.#stopped;
+    try {
+      const channel = await this.#parts.sockets.dial(this.#parts.name);
+      if (!isCurrent()) {
+        channel.close();
+        return;
+      }
+      this.#channel = channel;
+      channel.onClosed(() => {
+        if (isCurrent()) this.#send({ type: "link.lost", reason: "it closed the connection" });
+      });
+      this.#send({ type: "link.opened" });
+    } catch (error) {
+      if (isCurrent()) this.#send({ type: "link.lost", reason: sentence(error) });
+    }
+  }
+
+  #announce(): void {
+    if (!this.isServing) return;
+    const { name, onServing, telemetry } = this.#parts;
+    const { pluginName, version } = this.facts;
+    telemetry.log.info({ plugin: name, pluginName, version }, "a storage plugin serves");
+    onServing();
+  }
+
+  #close(): void {
+    this.#links += 1;
+    this.#channel?.close();
+    this.#channel = null;
+  }
+
+  async #identify(): Promise<void> {
+    const channel = this.#channel;
+    const link = this.#links;
+    if (channel === null) return;
+    try {
+      const facts = await factsOf(channel, this.#parts.side);
+      if (link === this.#links) this.#send({ type: "plugin.identified", facts });
+    } catch (error) {
+      if (link === this.#links) this.#send({ type: "link.lost", reason: sentence(error) });
+    }
+  }
+}
+
+async function factsOf(channel: RpcChannel, side: CsiSide): Promise<PluginFacts> {
+  const ask = <Request, Response>(method: MethodDescriptor<Request, Response>, request: Request): Promise<Response> =>
+    channel.unary(method, request, { timeoutMs: csiTimes.callMs });
+  const { ready } = await ask(identity.Probe, CsiProbeRequest.create());
+  if (ready !== null && !ready.value) throw new RpcError(Status.UNAVAILABLE, "it says that it is not ready");
+  const { name, vendorVersion } = await ask(identity.GetPluginInfo, CsiGetPluginInfoRequest.create());
+  const facts: PluginFacts = { ...noFacts, pluginName: name, version: vendorVersion };
+  if (side === "node") {
+    const { NodeGetCapabilities, NodeGetInfo } = CsiNodeService.methods;
+    const { capabilities } = await ask(NodeGetCapabilities, CsiNodeGetCapabilitiesRequest.create());
+    const info = await ask(NodeGetInfo, CsiNodeGetInfoRequest.create());
+    return {
+      ...facts,
+      stages: capabilities.some(({ rpc }) => rpc?.type === NodeAbility.STAGE_UNSTAGE_VOLUME),
+      nodeId: info.nodeId,
+      maxVolumesPerNode: info.maxVolumesPerNode,
+      topology: info.accessibleTopology?.segments ?? null,
+    };
+  }
+  const { capabilities } = await ask(identity.GetPluginCapabilities, CsiGetPluginCapabilitiesRequest.create());
+  if (!capabilities.some(({ service }) => service?.type === PluginAbility.CONTROLLER_SERVICE)) return facts;
+  const answer = await ask(
+    CsiControllerService.methods.ControllerGetCapabilities,
+    CsiControllerGetCapabilitiesRequest.create(),
+  );
+  const abilities = new Set(answer.capabilities.map(({ rpc }) => rpc?.type));
+  return {
+    ...facts,
+    makesVolumes: abilities.has(ControllerAbility.CREATE_DELETE_VOLUME),
+    publishes: abilities.has(ControllerAbility.PUBLISH_UNPUBLISH_VOLUME),
+    publishesReadOnly: abilities.has(ControllerAbility.PUBLISH_READONLY),
+  };
+}

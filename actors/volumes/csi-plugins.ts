@@ -1,0 +1,68 @@
+/** The storage plugins of one process: a link to each that its sockets name, kept while it is named. */
+import type { Host } from "../../runtime/host.ts";
+import type { Random, Subscription, Telemetry } from "../../runtime/ports.ts";
+import type { PluginFacts } from "../../machines/csi-plugin.ts";
+import { CsiPlugin, type CsiSide } from "./csi-plugin.ts";
+import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { Running } from "../environment.ts";
+
+export interface CsiPluginsParts {
+  readonly side: CsiSide;
+  readonly host: Host;
+  readonly random: Random;
+  readonly telemetry: Telemetry;
+  readonly sockets: CsiSockets;
+  /** A plugin serves, again or for the first time. Not called before the constructor has returned. */
+  readonly onServing: (name: string) => void;
+  /** A plugin is no longer named. */
+  readonly onUnlisted?: (name: string) => void;
+}
+
+export class CsiPlugins implements Running {
+  readonly #parts: CsiPluginsParts;
+  readonly #plugins = new Map<string, CsiPlugin>();
+  readonly #changes: Subscription;
+
+  constructor(parts: CsiPluginsParts) {
+    this.#parts = parts;
+    this.#changes = parts.sockets.onChange(() => this.#look());
+    this.#look();
+  }
+
+  /** Undefined: there has never been one of that name here. */
+  find(name: string): CsiPlugin | undefined {
+    return this.#plugins.get(name);
+  }
+
+  /** What the plugins that are named have said of themselves, also while they cannot be reached; by name. */
+  facts(): ReadonlyMap<string, PluginFacts> {
+    const known = new Map<string, PluginFacts>();
+    for (const [name, { lastFacts }] of this.#plugins) if (lastFacts !== null) known.set(name, lastFacts);
+    return known;
+  }
+
+  stop(): void {
+    this.#changes.unsubscribe();
+    for (const plugin of this.#plugins.values()) plugin.stop();
+    this.#plugins.clear();
+  }
+
+  #look(): void {
+    const { sockets, ...parts } = this.#parts;
+    const listed = new Set(sockets.names());
+    for (const [name, plugin] of this.#plugins) {
+      if (listed.has(name)) continue;
+      plugin.listed(false);
+      parts.onUnlisted?.(name);
+    }
+    for (const name of listed) {
+      let plugin = this.#plugins.get(name);
+      if (plugin === undefined) {
+        const random = parts.random.fork(name);
+        plugin = new CsiPlugin({ ...parts, random, sockets, name, onServing: () => parts.onServing(name) });
+        this.#plugins.set(name, plugin);
+      }
+      plugin.listed(true);
+    }
+  }
+}

@@ -1,0 +1,210 @@
+/** Hosts one volume on one node: has its plugin attach and detach it, and writes what came of it. */
+import { publishRequest, unpublishRequest } from "../../machines/csi/requests.ts";
+import {
+  driverOf,
+  pluginsNodeId,
+  publicationOf,
+  publicationStage,
+  type PublicationStage,
+} from "../../machines/csi/stages.ts";
+import { publicationMachine, type PublicationContext, type PublicationEvent } from "../../machines/publication.ts";
+import {
+  CsiControllerService,
+  Volume,
+  VolumePublishStatus,
+  VolumePublishStatus_State as PublishState,
+} from "../../proto/gen/messages.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import { replacement } from "../control/write.ts";
+import { callPlugin, unlessUnknown, type CallFailure } from "./csi-call.ts";
+import type { CsiPlugin } from "./csi-plugin.ts";
+import type { Environment } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import { sentence } from "../sentence.ts";
+import { goneMeanwhile, targetOf, type VolumeParts } from "./volume.ts";
+import { writeVolume } from "./volume-write.ts";
+
+const machine = hosted(
+  publicationMachine,
+  ["callPublish", "callUnpublish", "writePublished", "writeAbandoned", "writeErasure", "complain"],
+  ["retry"],
+);
+const { ControllerPublishVolume, ControllerUnpublishVolume } = CsiControllerService.methods;
+
+export class PublicationActor {
+  readonly #env: Environment;
+  readonly #volumeId: string;
+  readonly #nodeId: string;
+  readonly #parts: VolumeParts;
+  readonly #actor: HostedActor<typeof publicationMachine>;
+  /** What the plugin calls the node, as last heard: a node that is removed takes it along. */
+  #pluginsNodeId: string | null = null;
+  /** What the plugin answered last. */
+  #context: Readonly<Record<string, string>> = {};
+  #stopped = false;
+
+  constructor(env: Environment, volumeId: string, nodeId: string, parts: VolumeParts) {
+    this.#env = env;
+    this.#volumeId = volumeId;
+    this.#nodeId = nodeId;
+    this.#parts = parts;
+    this.#actor = machine.start(
+      env.host,
+      `publication/${volumeId}/${nodeId}`,
+      { volumeId, nodeId, stage: this.#stage() },
+      {
+        effects: {
+          callPublish: () => void this.#publish(),
+          callUnpublish: () => void this.#unpublish(),
+          writePublished: () => void this.#writePublished(),
+          writeAbandoned: () => void this.#writeAbandoned(),
+          writeErasure: () => void this.#writeErasure(),
+          complain: ({ reason }: { reason: string }) => void this.#complain(reason),
+        },
+        draw: (boundMs) => boundMs / 2 + parts.chance() * (boundMs / 2),
+      },
+    );
+  }
+
+  get context(): PublicationContext {
+    return this.#actor.actor.getSnapshot().context;
+  }
+
+  get state(): string {
+    return String(this.#actor.actor.getSnapshot().value);
+  }
+
+  get isOver(): boolean {
+    return this.#actor.actor.getSnapshot().status === "done";
+  }
+
+  /** The volume or the node changed. */
+  look(): void {
+    this.#send({ type: "volume.changed", stage: this.#stage() });
+  }
+
+  pluginServes(): void {
+    this.#send({ type: "plugin.served" });
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#actor.stop();
+  }
+
+  #stage(): PublicationStage {
+    const { store } = this.#env;
+    const volume = store.get("volume", this.#volumeId);
+    const node = store.get("node", this.#nodeId);
+    if (volume !== undefined) this.#pluginsNodeId = pluginsNodeId(node, driverOf(volume)) ?? this.#pluginsNodeId;
+    return publicationStage(volume, this.#nodeId, node !== undefined);
+  }
+
+  #send(event: PublicationEvent): void {
+    if (!this.#stopped && !this.isOver) this.#actor.actor.send(event);
+  }
+
+  #answer(outcome: { readonly answer: unknown } | CallFailure): void {
+    this.#send("answer" in outcome ? { type: "call.answered" } : outcome);
+  }
+
+  /** `change` gets the volume's entry for this node; null: nothing is to be written; an entry, or "gone" for none. */
+  async #write(change: (status: VolumePublishStatus) => VolumePublishStatus | "gone" | null): Promise<void> {
+    try {
+      await writeVolume(this.#env, this.#volumeId, (volume) => {
+        const status = publicationOf(volume, this.#nodeId);
+        const next = status === null ? null : change(status);
+        if (next === null) return null;
+        const publishStatus = volume.publishStatus.flatMap((each) =>
+          each !== status ? [each] : next === "gone" ? [] : [next],
+        );
+        return replacement("volume", Volume.patch(volume, { publishStatus }));
+      });
+      this.#send({ type: "write.settled", stage: this.#stage() });
+    } catch (error) {
+      this.#send({ type: "write.failed", reason: sentence(error), failing: "unclear" });
+    }
+  }
+
+  async #publish(): Promise<void> {
+    await this.#call(async (volume, plugin, secrets) => {
+      this.#context = {};
+      if (!plugin.facts.publishes) return;
+      const nodeId = this.#pluginsNodeId;
+      if (nodeId === null)
+        throw new RpcError(
+          Status.UNAVAILABLE,
+          `node ${this.#nodeId} has not said what storage plugin ${driverOf(volume)} calls it: the plugin must run there too`,
+        );
+      const request = publishRequest(volume, nodeId, plugin.facts.publishesReadOnly, secrets);
+      this.#context = (await plugin.call(ControllerPublishVolume, request)).publishContext;
+    });
+  }
+
+  async #unpublish(): Promise<void> {
+    await this.#call(async (volume, plugin, secrets) => {
+      if (!plugin.facts.publishes) return;
+      const nodeId = this.#pluginsNodeId;
+      // Nobody knows any more what the plugin calls a node that was removed; "every node" is the same when it is the last.
+      if (nodeId === null && volume.publishStatus.length > 1)
+        throw new RpcError(
+          Status.UNAVAILABLE,
+          `node ${this.#nodeId} is gone, and with it what the plugin calls it: waiting until no other node has the volume`,
+        );
+      await unlessUnknown(plugin.call(ControllerUnpublishVolume, unpublishRequest(volume, nodeId ?? "", secrets)));
+    });
+  }
+
+  async #call(
+    ask: (volume: Volume, plugin: CsiPlugin, secrets: Readonly<Record<string, string>>) => Promise<void>,
+  ): Promise<void> {
+    const volume = this.#env.store.get("volume", this.#volumeId);
+    if (volume === undefined) return this.#answer(goneMeanwhile);
+    const target = targetOf(volume, this.#parts.plugins, this.#env.store);
+    this.#answer(await callPlugin(target, (plugin, secrets) => ask(volume, plugin, secrets)));
+  }
+
+  /** U2: what nobody wants any more has another state by now, and stays as it is. */
+  #writePublished(): Promise<void> {
+    return this.#write((status) =>
+      status.state === PublishState.PENDING_PUBLISH
+        ? VolumePublishStatus.patch(status, {
+            state: PublishState.PUBLISHED,
+            publishContext: this.#context,
+            message: "",
+          })
+        : null,
+    );
+  }
+
+  #writeAbandoned(): Promise<void> {
+    return this.#write((status) =>
+      status.state === PublishState.PENDING_NODE_UNPUBLISH
+        ? VolumePublishStatus.patch(status, { state: PublishState.PENDING_UNPUBLISH })
+        : null,
+    );
+  }
+
+  #writeErasure(): Promise<void> {
+    return this.#write((status) => (status.state === PublishState.PENDING_UNPUBLISH ? "gone" : null));
+  }
+
+  /** Once for each reason: what is shown is not worth a write for each try. */
+  async #complain(reason: string): Promise<void> {
+    const { store } = this.#env;
+    const known = publicationOf(store.get("volume", this.#volumeId), this.#nodeId);
+    if (known === null || known.message === reason) return;
+    try {
+      await writeVolume(this.#env, this.#volumeId, (volume) => {
+        const status = publicationOf(volume, this.#nodeId);
+        if (status === null || status.message === reason || status.state === PublishState.PUBLISHED) return null;
+        const next = VolumePublishStatus.patch(status, { message: reason });
+        const publishStatus = volume.publishStatus.map((each) => (each === status ? next : each));
+        return replacement("volume", Volume.patch(volume, { publishStatus }));
+      });
+    } catch (error) {
+      this.#env.telemetry.log.debug({ err: error, volume: this.#volumeId }, "a complaint could not be written");
+    }
+  }
+}

@@ -1,0 +1,24 @@
+/** How the leader writes cluster volumes: each change is decided anew on the object as it is. */
+import type { Operation, Volume } from "../../proto/gen/messages.ts";
+import { transact } from "../control/write.ts";
+import type { Environment } from "../environment.ts";
+
+const nothingToWrite = new Error("nothing to write");
+
+/** `decide` gets the object as it is; null: nothing is to be written (any more). Rejects with RpcError. */
+export async function writeVolume(
+  env: Environment,
+  id: string,
+  decide: (volume: Volume) => Operation | null,
+): Promise<void> {
+  try {
+    await transact(env, { traceparent: "" }, () => {
+      const volume = env.store.get("volume", id);
+      const operation = volume === undefined ? null : decide(volume);
+      if (operation === null) throw nothingToWrite;
+      return [operation];
+    });
+  } catch (error) {
+    if (error !== nothingToWrite) throw error;
+  }
+}

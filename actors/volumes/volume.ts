@@ -1,0 +1,171 @@
+/** Hosts the life of one cluster volume: asks its plugin to make and delete it, and writes what came of it. */
+import { createRequest, deleteRequest, infoByName, infoOf } from "../../machines/csi/requests.ts";
+import { driverOf, volumeStage, type VolumeStage } from "../../machines/csi/stages.ts";
+import { volumeMachine, type VolumeContext, type VolumeEvent } from "../../machines/volume.ts";
+import { CsiControllerService, Volume, VolumeInfo } from "../../proto/gen/messages.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { Store } from "../../runtime/store/store.ts";
+import { removal, replacement } from "../control/write.ts";
+import { callPlugin, unlessUnknown, type CallFailure, type CallTarget } from "./csi-call.ts";
+import type { CsiPlugins } from "./csi-plugins.ts";
+import type { Environment } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import { sentence } from "../sentence.ts";
+import { writeVolume } from "./volume-write.ts";
+
+const machine = hosted(
+  volumeMachine,
+  ["writeAsked", "callCreate", "writeCreated", "callDelete", "writeRemoval"],
+  ["retry"],
+);
+const { CreateVolume, DeleteVolume } = CsiControllerService.methods;
+
+/** Removed by force while it was decided what is next; looking again finds that out. */
+export const goneMeanwhile: CallFailure = { type: "call.failed", reason: "the volume is gone", failing: "unclear" };
+
+/** On the leader, which has every secret. */
+export function targetOf(volume: Volume, plugins: CsiPlugins, store: Store): CallTarget {
+  return {
+    plugins,
+    name: driverOf(volume),
+    secrets: volume.spec?.secrets ?? [],
+    secretData: (id) => store.get("secret", id)?.spec?.data,
+  };
+}
+
+export interface VolumeParts {
+  readonly plugins: CsiPlugins;
+  /** Whether a task was given the volume and has not ended. */
+  hasUsers(volumeId: string): boolean;
+  /** Uniform in [0, 1). */
+  chance(): number;
+}
+
+export class VolumeActor {
+  readonly #env: Environment;
+  readonly #id: string;
+  readonly #parts: VolumeParts;
+  readonly #actor: HostedActor<typeof volumeMachine>;
+  /** What the plugin answered last. */
+  #made = VolumeInfo.create();
+  #stopped = false;
+
+  constructor(env: Environment, id: string, parts: VolumeParts) {
+    this.#env = env;
+    this.#id = id;
+    this.#parts = parts;
+    this.#actor = machine.start(
+      env.host,
+      `volume/${id}`,
+      { volumeId: id, stage: this.#stage() },
+      {
+        effects: {
+          writeAsked: () => void this.#writeAsked(),
+          callCreate: () => void this.#create(),
+          writeCreated: () => void this.#writeCreated(),
+          callDelete: () => void this.#delete(),
+          writeRemoval: () => void this.#writeRemoval(),
+        },
+        draw: (boundMs) => boundMs / 2 + parts.chance() * (boundMs / 2),
+      },
+    );
+  }
+
+  get context(): VolumeContext {
+    return this.#actor.actor.getSnapshot().context;
+  }
+
+  get state(): string {
+    return String(this.#actor.actor.getSnapshot().value);
+  }
+
+  /** The object or its users changed. */
+  look(): void {
+    this.#send({ type: "volume.changed", stage: this.#stage() });
+  }
+
+  pluginServes(): void {
+    this.#send({ type: "plugin.served" });
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#actor.stop();
+  }
+
+  #stage(): VolumeStage {
+    return volumeStage(this.#env.store.get("volume", this.#id), this.#parts.hasUsers(this.#id));
+  }
+
+  #send(event: VolumeEvent): void {
+    if (!this.#stopped && this.#actor.actor.getSnapshot().status === "active") this.#actor.actor.send(event);
+  }
+
+  #answer(outcome: { readonly answer: unknown } | CallFailure): void {
+    this.#send("answer" in outcome ? { type: "call.answered" } : outcome);
+  }
+
+  /** A rejected call is a failure that is tried again. */
+  async #settle(writing: Promise<void>): Promise<void> {
+    try {
+      await writing;
+      this.#send({ type: "write.settled", stage: this.#stage() });
+    } catch (error) {
+      this.#send({ type: "write.failed", reason: sentence(error), failing: "unclear" });
+    }
+  }
+
+  #writeAsked(): Promise<void> {
+    return this.#settle(
+      writeVolume(this.#env, this.#id, (volume) =>
+        volume.volumeInfo === null
+          ? replacement("volume", Volume.patch(volume, { volumeInfo: VolumeInfo.create() }))
+          : null,
+      ),
+    );
+  }
+
+  async #create(): Promise<void> {
+    const volume = this.#env.store.get("volume", this.#id);
+    if (volume === undefined) return this.#answer(goneMeanwhile);
+    this.#answer(
+      await callPlugin(targetOf(volume, this.#parts.plugins, this.#env.store), async (served, secrets) => {
+        if (!served.facts.makesVolumes) {
+          this.#made = infoByName(volume);
+          return;
+        }
+        const { volume: made } = await served.call(CreateVolume, createRequest(volume, secrets));
+        if (made === null || made.volumeId === "")
+          throw new RpcError(Status.INTERNAL, "it said that it had made the volume, but not which");
+        this.#made = infoOf(made);
+      }),
+    );
+  }
+
+  #writeCreated(): Promise<void> {
+    return this.#settle(
+      writeVolume(this.#env, this.#id, (volume) =>
+        (volume.volumeInfo?.volumeId ?? "") === ""
+          ? replacement("volume", Volume.patch(volume, { volumeInfo: this.#made }))
+          : null,
+      ),
+    );
+  }
+
+  async #delete(): Promise<void> {
+    const volume = this.#env.store.get("volume", this.#id);
+    if (volume === undefined) return this.#answer(goneMeanwhile);
+    this.#answer(
+      await callPlugin(targetOf(volume, this.#parts.plugins, this.#env.store), async (served, secrets) => {
+        if (served.facts.makesVolumes) await unlessUnknown(served.call(DeleteVolume, deleteRequest(volume, secrets)));
+      }),
+    );
+  }
+
+  #writeRemoval(): Promise<void> {
+    return this.#settle(
+      writeVolume(this.#env, this.#id, (volume) => (volume.pendingDelete ? removal("volume", this.#id) : null)),
+    );
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * The newest commits of a replica, kept in memory: who reconnects soon needs nothing else to resume.
+ *
+ * B1: what is kept is without a gap: the commits after `base`, up to the replica's version.
+ */
+import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
+
+/** As much as the newest changes of a busy minute: some 50,000 changes of tasks. */
+export const recentBytesMax = 32 * 1024 * 1024;
+/** So many commits in any case; the lists that hold them cost memory too. */
+export const recentCommitsMax = 50_000;
+
+/** What a change keeps alive beside the present state: measured for tasks, generous for the rest, and payloads in full. */
+function weightOf(change: ObjectChange): number {
+  switch (change.table) {
+    case "task":
+      return 600;
+    case "secret":
+    case "config":
+      return 2_000 + 2 * (change.object.spec?.data.length ?? 0);
+    case "resource":
+      return 2_000 + 2 * (change.object.payload?.value.length ?? 0);
+    case "node":
+    case "service":
+    case "network":
+    case "cluster":
+    case "extension":
+    case "volume":
+    case "session":
+    case "manager":
+    case "rollout":
+    case "user":
+      return 4_000;
+  }
+}
+
+interface Kept {
+  readonly commit: Commit;
+  readonly bytes: number;
+}
+
+export class RecentCommits {
+  /** Those from `#from` on count; the rest is cut off now and then, since a shift of a long list moves all of it. */
+  #kept: Kept[] = [];
+  #from = 0;
+  #base: number;
+  #bytes = 0;
+  readonly #bytesMax: number;
+
+  constructor(version: number, bytesMax = recentBytesMax) {
+    this.#base = version;
+    this.#bytesMax = bytesMax;
+  }
+
+  /** The oldest version from which can be resumed. */
+  get base(): number {
+    return this.#base;
+  }
+
+  /** Of the newest commit. */
+  get version(): number {
+    return this.#kept.at(-1)?.commit.version ?? this.#base;
+  }
+
+  get size(): number {
+    return this.#kept.length - this.#from;
+  }
+
+  /** Takes the commit that follows. */
+  push(commit: Commit): void {
+    let bytes = 200;
+    for (const change of commit.changes) bytes += weightOf(change);
+    this.#kept.push({ commit, bytes });
+    this.#bytes += bytes;
+    while (this.size > 0 && (this.#bytes > this.#bytesMax || this.size > recentCommitsMax)) this.#drop();
+    if (this.#from > 1_000 && this.#from > this.#kept.length / 2) {
+      this.#kept = this.#kept.slice(this.#from);
+      this.#from = 0;
+    }
+  }
+
+  /** Forgets everything: the replica is at `version`, and not by its next record. */
+  restart(version: number): void {
+    this.#kept = [];
+    this.#from = 0;
+    this.#bytes = 0;
+    this.#base = version;
+  }
+
+  covers(version: number): boolean {
+    return version >= this.#base && version <= this.version;
+  }
+
+  /** The commit that follows a version that is covered; undefined when it is the newest. */
+  next(version: number): Commit | undefined {
+    return this.#kept[this.#from + (version - this.#base)]?.commit;
+  }
+
+  #drop(): void {
+    const oldest = this.#kept[this.#from] as Kept;
+    // Lets go of what the commit holds.
+    this.#kept[this.#from] = { commit: { ...oldest.commit, changes: [] }, bytes: 0 };
+    this.#from += 1;
+    this.#bytes -= oldest.bytes;
+    this.#base = oldest.commit.version;
+  }
+}

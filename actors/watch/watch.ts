@@ -1,0 +1,195 @@
+/**
+ * The Watch service: every manager tells what happens on its own replica. One message for each transaction, with its
+ * version, so that a client always knows where it stands and can go on from there at any manager (`machines/watch.ts`).
+ *
+ * L1: no watcher, and not all of them together, make memory grow without bound: who reads too slowly is cut off.
+ */
+import { scheduleKind } from "../../machines/jobs/runs.ts";
+import { watchEntriesMax, watchFilter, type WatchFilter } from "../../machines/watch-filter.ts";
+import { WatchRequest, type WatchService } from "../../proto/gen/messages.ts";
+import type { Blobs, Log } from "../../runtime/ports.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import type { Commit } from "../../runtime/store/store.ts";
+import { rejection } from "../control/answer.ts";
+import type { Environment, Running } from "../environment.ts";
+import { Fanout, type Question } from "./watch-fanout.ts";
+import { RecentCommits, recentBytesMax } from "./watch-recent.ts";
+import { Replays } from "./watch-replay.ts";
+import { WatchStream, type WatchShared } from "./watch-stream.ts";
+
+export { watchBufferBytesMax } from "./watch-stream.ts";
+
+/** Ten times what the largest clusters are known to have; each costs some 10 kB. */
+export const watchersMax = 10_000;
+/** What all watchers together may have waiting; those of one question queue the same bytes, which count once. */
+export const watchersBufferBytesMax = 256 * 1024 * 1024;
+/** How often that is added up, in milliseconds, while there are commits. */
+const budgetEveryMs = 100;
+/**
+ * What one that replays may have before it, in bytes: enough to be busy with between two looks at it, and, where many replay
+ * at once as after the crash of a manager, its share of a quarter of what all may have.
+ */
+const roomBytes = { min: 16 * 1024, max: 1024 * 1024, all: watchersBufferBytesMax / 4 } as const;
+
+/** Where the past is kept. */
+export interface Retained {
+  readonly log: Log;
+  readonly blobs: Blobs;
+}
+
+export interface WatchOptions {
+  /** For tests. */
+  readonly recentBytesMax?: number;
+}
+
+export interface Watch extends Running {
+  readonly handlers: ServiceHandlers<typeof WatchService>;
+  /** Streams that are open. */
+  readonly size: () => number;
+}
+
+export function createWatch(env: Environment, { log, blobs }: Retained, options: WatchOptions = {}): Watch {
+  const { store, clock, host, telemetry } = env;
+  const streams = new Set<WatchStream>();
+  const ahead = new Set<WatchStream>();
+  const live = new Fanout();
+  const recent = new RecentCommits(store.version, options.recentBytesMax ?? recentBytesMax);
+  const replays = new Replays({ log, blobs, clock, telemetry, recent });
+  const open = telemetry.metrics.gauge("muster_watchers", "Watch streams that are open.");
+  const told = telemetry.metrics.counter(
+    "muster_watch_messages_total",
+    "Messages handed to watchers as they happened.",
+  );
+  const ended = telemetry.metrics.counter(
+    "muster_watch_endings_total",
+    "Watch streams that the manager ended, by why.",
+  );
+  let isStopped = false;
+  let opened = 0;
+  let budgetAt = 0;
+
+  const shared: WatchShared = {
+    host,
+    clock,
+    store,
+    log,
+    recent,
+    live,
+    replays,
+    ahead,
+    roomBytes: () =>
+      Math.max(roomBytes.min, Math.min(roomBytes.max, roomBytes.all / Math.max(1, streams.size - live.size))),
+    onReleased: (stream, ending) => {
+      streams.delete(stream);
+      open.set(streams.size);
+      if (ending === null) return;
+      ended.add(1, { why: ending });
+      telemetry.log.debug({ watcher: stream.id, why: ending, version: stream.position }, "a watch was ended");
+    },
+  };
+
+  const watching = store.watch((commit) => onCommit(commit));
+
+  function onCommit(commit: Commit): void {
+    // From a snapshot, be it of the very next version: what happened, and in which order, is not known here.
+    if (commit.writer === undefined || commit.version !== recent.version + 1) {
+      recent.restart(commit.version);
+      for (const stream of streams) stream.onJumped();
+    } else {
+      recent.push(commit);
+      const handed = live.tell(commit);
+      if (handed > 0) told.add(handed);
+    }
+    if (ahead.size > 0) for (const stream of ahead) stream.onVersion(commit.version);
+    if (streams.size > 0 && clock.now() - budgetAt >= budgetEveryMs) {
+      budgetAt = clock.now();
+      keepBudget();
+    }
+  }
+
+  /** L1: cuts off those that are furthest behind until the rest is within the bound. */
+  function keepBudget(): void {
+    const waiting = new Map<string, number>();
+    let total = 0;
+    for (const stream of streams) {
+      const bytes = stream.bufferedBytes();
+      if (bytes === 0) continue;
+      if (!stream.isLive) {
+        // Paced by its room; what it is told, it alone is told.
+        total += bytes;
+        continue;
+      }
+      const before = waiting.get(stream.question.key) ?? 0;
+      if (bytes <= before) continue;
+      waiting.set(stream.question.key, bytes);
+      total += bytes - before;
+    }
+    if (total <= watchersBufferBytesMax) return;
+    for (const [key, bytes] of [...waiting].toSorted(([, a], [, b]) => b - a)) {
+      if (total <= watchersBufferBytesMax / 2) return;
+      total -= bytes;
+      for (const stream of streams) {
+        if (stream.question.key === key && stream.bufferedBytes() > bytes / 2) stream.cutOff();
+      }
+    }
+  }
+
+  function filtersOf(request: WatchRequest): readonly WatchFilter[] {
+    const { entries } = request;
+    if (entries.length === 0) throw new RpcError(Status.INVALID_ARGUMENT, "no kind of object specified");
+    if (entries.length > watchEntriesMax) {
+      throw new RpcError(
+        Status.INVALID_ARGUMENT,
+        `${entries.length} entries: a watch may have ${watchEntriesMax} at most`,
+      );
+    }
+    return entries.map((entry) => {
+      const outcome = watchFilter(entry, isResourceKind);
+      if (outcome.kind === "refused") throw rejection(outcome.refusal);
+      return outcome.filter;
+    });
+  }
+
+  /** An extension registered it, or Muster keeps such resources itself. */
+  function isResourceKind(kind: string): boolean {
+    return kind === scheduleKind || store.byName("extension", kind)?.annotations?.name === kind;
+  }
+
+  function questionOf(request: WatchRequest): Question {
+    const filters = filtersOf(request);
+    const key = Buffer.from(WatchRequest.encode(WatchRequest.patch(request, { resumeFrom: null }))).toString("latin1");
+    return { key, filters, includesOld: request.includeOldObject };
+  }
+
+  return {
+    size: () => streams.size,
+    handlers: {
+      Watch(request, sink, call) {
+        if (isStopped) throw new RpcError(Status.UNAVAILABLE, "the manager is being stopped: watch another");
+        const question = questionOf(request);
+        if (streams.size >= watchersMax) {
+          throw new RpcError(Status.RESOURCE_EXHAUSTED, `this manager has ${watchersMax} watchers already`);
+        }
+        if (call.signal.aborted) return;
+        const from = request.resumeFrom?.index ?? null;
+        openStream({ question, from, sink }, call.signal);
+      },
+    },
+    stop: () => {
+      isStopped = true;
+      watching.unsubscribe();
+      for (const stream of streams) stream.onManagerStopped();
+      replays.stop();
+    },
+  };
+
+  function openStream(wanted: ConstructorParameters<typeof WatchStream>[2], signal: AbortSignal): void {
+    const stream = new WatchStream(shared, (opened += 1), wanted);
+    if (stream.isOver) return;
+    streams.add(stream);
+    open.set(streams.size);
+    signal.addEventListener("abort", () => stream.onCallerGone(), { once: true });
+    // Its first message may have been what ended it.
+    if (signal.aborted) stream.onCallerGone();
+  }
+}

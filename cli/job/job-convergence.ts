@@ -1,0 +1,48 @@
+/** Whether a job has finished, judged as the manager does: from the service, its tasks and the nodes alone. Pure. */
+import { isOfIteration, iterationOf } from "../../machines/jobs/places.ts";
+import { progressOf } from "../../machines/jobs/progress.ts";
+import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
+import type { Convergence } from "../convergence.ts";
+
+/** A schedule is where it should be as soon as it exists: its runs are jobs of their own. */
+export function jobConvergence(service: Service, tasks: readonly Task[], nodes: readonly Node[]): Convergence {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const { phase, done, failed, total } = progressOf(service, tasks, {
+    nodeOf: (id) => byId.get(id),
+    nodes: () => nodes,
+  });
+  switch (phase) {
+    case "succeeded":
+    case "scheduled":
+      return { kind: "converged", wanted: total, isProven: true };
+    case "failed":
+      return {
+        kind: "failed",
+        reason: `${failed} of ${total} tasks of the job were given up${lastWords(service, tasks)}`,
+      };
+    case "paused":
+    case "stopped":
+      return { kind: "failed", reason: `the job is ${phase}: ${done} of ${total} are done` };
+    case "working": {
+      const waiting = tasks.findLast((task) => isOurs(service, task) && !isComplete(task) && words(task) !== "");
+      return { kind: "moving", done, wanted: total, remark: waiting === undefined ? "" : words(waiting) };
+    }
+  }
+}
+
+function isOurs(service: Service, task: Task): boolean {
+  return isOfIteration(task, iterationOf(service));
+}
+
+function isComplete({ status }: Task): boolean {
+  return status?.state === TaskState.COMPLETE;
+}
+
+function words({ status }: Task): string {
+  return status?.err ?? "";
+}
+
+function lastWords(service: Service, tasks: readonly Task[]): string {
+  const last = tasks.findLast((task) => isOurs(service, task) && !isComplete(task) && words(task) !== "");
+  return last === undefined ? "" : `: ${words(last)}`;
+}

@@ -1,0 +1,82 @@
+/** The flags of `job run`: those of `service create` that fit a job, and what steers it; and what they are as labels. */
+import { jobLabel } from "../../machines/jobs/labels.ts";
+import type { ServiceSpec } from "../../proto/gen/messages.ts";
+import { UsageError } from "../command.ts";
+import { createFlags, type CreateValues, type FlagValues } from "../service/service-flags.ts";
+import { newSpec } from "../service/service-spec.ts";
+import type { Lookups } from "../service/service-references.ts";
+
+const jobs = "Job";
+const schedules = "Schedule";
+
+/** Said by `mode`, or of what a job does not have: an update, which is done at once, and waiting, which is asked for. */
+function withoutUnfit<Flags extends Readonly<Record<string, unknown>>>(flags: Flags) {
+  const unfit = /^(mode|detach|(update|rollback)-.*)$/;
+  return Object.fromEntries(Object.entries(flags).filter(([name]) => !unfit.test(name))) as Omit<
+    Flags,
+    "mode" | "detach" | `update-${string}` | `rollback-${string}`
+  >;
+}
+
+export const jobFlags = {
+  ...withoutUnfit(createFlags),
+  total: { type: "string", group: jobs, value: "N", help: "how many completions (1); also --replicas" },
+  global: { type: "boolean", group: jobs, help: "once on each node, also on those that join later" },
+  ttl: { type: "string", group: jobs, value: "DURATION", help: "removes it so long after it has finished (never)" },
+  wait: { type: "boolean", group: jobs, help: "until it has finished; exit status 1 when it fails" },
+  paused: { type: "boolean", group: jobs, help: "starts nothing until 'muster job resume'" },
+  schedule: { type: "string", group: schedules, value: "CRON", help: "runs it at these times, such as '30 2 * * *'" },
+  "time-zone": {
+    type: "string",
+    group: schedules,
+    value: "NAME",
+    help: "in which the times are, such as Europe/Rome (UTC)",
+  },
+  overlap: {
+    type: "string",
+    group: schedules,
+    value: "POLICY",
+    help: "while a run lasts: forbid, allow, replace (forbid)",
+  },
+  "missed-run-window": { type: "string", group: schedules, value: "DURATION", help: "how late a run may start (any)" },
+  history: { type: "string", group: schedules, value: "N", help: "succeeded runs kept (3)" },
+  "failed-history": { type: "string", group: schedules, value: "N", help: "other finished runs kept (1)" },
+} as const;
+
+export type JobValues = FlagValues<typeof jobFlags>;
+
+const labelFlags = {
+  ttl: jobLabel.ttl,
+  schedule: jobLabel.cron,
+  "time-zone": jobLabel.timeZone,
+  overlap: jobLabel.overlap,
+  "missed-run-window": jobLabel.missedRunWindow,
+  history: jobLabel.history,
+  "failed-history": jobLabel.failedHistory,
+} as const;
+
+/** Throws UsageError for flags that do not fit together; what they say is checked by the manager. */
+export function jobSpec(flags: JobValues, words: readonly string[], lookups: Lookups): ServiceSpec {
+  if (flags.total !== undefined && flags.replicas !== undefined)
+    throw new UsageError("--total and --replicas say the same: give one");
+  const total = flags.total ?? flags.replicas;
+  const isGlobal = flags.global === true;
+  if (isGlobal && (total ?? flags["max-concurrent"]) !== undefined) {
+    throw new UsageError(
+      "a --global job has as many tasks as there are nodes: leave --total and --max-concurrent away",
+    );
+  }
+  if (flags.schedule === undefined) {
+    const stray = ["time-zone", "overlap", "missed-run-window", "history", "failed-history"] as const;
+    const given = stray.find((name) => flags[name] !== undefined);
+    if (given !== undefined) throw new UsageError(`--${given} needs --schedule`);
+  } else if (flags.wait === true) throw new UsageError("a job with a --schedule has no end to --wait for");
+  const labels = [...(flags.label ?? [])];
+  for (const [flag, label] of Object.entries(labelFlags)) {
+    const value = flags[flag as keyof typeof labelFlags];
+    if (value !== undefined) labels.push(`${label}=${value}`);
+  }
+  if (flags.paused === true) labels.push(`${jobLabel.state}=paused`);
+  const common: CreateValues = { ...flags, label: labels, mode: isGlobal ? "global-job" : "replicated-job" };
+  return newSpec(total === undefined ? common : { ...common, replicas: total }, words, lookups);
+}

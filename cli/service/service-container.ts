@@ -1,0 +1,292 @@
+/** What the flags of `service create` and `service update` make of a container, field by field as Docker's client does. */
+import {
+  BoolValue,
+  ContainerSpec,
+  ContainerSpec_DNSConfig,
+  ContainerSpec_Isolation,
+  ContainerSpec_Ulimit,
+  Duration,
+  HealthConfig,
+} from "../../proto/gen/messages.ts";
+import { parseAddress } from "../../machines/ip-address.ts";
+import { UsageError } from "../command.ts";
+import { capabilitiesAfter, newCapabilities } from "./service-capabilities.ts";
+import { credentialAfter, newCredential } from "./service-credential.ts";
+import { environmentAfter, newEnvironment } from "./service-environment.ts";
+import type { CreateValues, SettingValues, UpdateValues } from "./service-flags.ts";
+import { secretReferences, type Lookups } from "./service-references.ts";
+import { mountsAfter, parseMount } from "./service-mount-flag.ts";
+import { UserError } from "../user-error.ts";
+import { parseChoice, parseCount, parseDuration, parseLabels, parsePositiveDuration, shellWords } from "../values.ts";
+
+const isolations = {
+  default: ContainerSpec_Isolation.ISOLATION_DEFAULT,
+  process: ContainerSpec_Isolation.ISOLATION_PROCESS,
+  hyperv: ContainerSpec_Isolation.ISOLATION_HYPERV,
+};
+
+/** What setrlimit(2) knows. */
+const ulimitNames = new Set([
+  "core",
+  "cpu",
+  "data",
+  "fsize",
+  "locks",
+  "memlock",
+  "msgqueue",
+  "nice",
+  "nofile",
+  "nproc",
+  "rss",
+  "rtprio",
+  "rttime",
+  "sigpending",
+  "stack",
+]);
+/** The range of the kernel's oom_score_adj. */
+const oomScoreMax = 1_000;
+
+/** `nofile=1024:2048`; one number is both. */
+function parseUlimit(text: string, flag: string): ContainerSpec_Ulimit {
+  const match = /^([a-z]+)=(-1|\d+)(?::(-1|\d+))?$/.exec(text);
+  if (match === null || !ulimitNames.has(match[1] as string)) {
+    throw new UsageError(`--${flag} takes a limit such as nofile=1024:2048, not '${text}'`);
+  }
+  const [, name = "", soft = "", hard = soft] = match;
+  const limit = { name, soft: Number(soft), hard: Number(hard) };
+  if (limit.hard !== -1 && (limit.soft > limit.hard || limit.soft === -1)) {
+    throw new UsageError(`--${flag}: the soft limit of '${text}' is above the hard one`);
+  }
+  return ContainerSpec_Ulimit.create(limit);
+}
+
+function ulimitsAfter(
+  before: readonly ContainerSpec_Ulimit[],
+  added: readonly ContainerSpec_Ulimit[],
+  removed: readonly string[],
+): readonly ContainerSpec_Ulimit[] {
+  const byName = new Map(before.map((limit) => [limit.name, limit]));
+  for (const text of removed) byName.delete(text.split("=", 1)[0] as string);
+  for (const limit of added) byName.set(limit.name, limit);
+  return [...byName.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** `db:10.0.0.1` (or `db=10.0.0.1`) as the line of /etc/hosts that it becomes. */
+function hostLine(text: string, flag: string): string {
+  const at = text.search(/[:=]/);
+  const name = at < 1 ? "" : text.slice(0, at);
+  const address = text.slice(at + 1).replace(/^\[(.*)\]$/, "$1");
+  if (name === "" || (parseAddress(address) === null && address !== "host-gateway")) {
+    throw new UsageError(`--${flag} takes NAME:IP, not '${text}'`);
+  }
+  return `${address} ${name}`;
+}
+
+/** A name goes from all lines, or with an address from those of that address; a line without names goes. */
+function hostsAfter(
+  before: readonly string[],
+  added: readonly string[],
+  removed: readonly string[],
+): readonly string[] {
+  const gone = removed.map((text) => {
+    const at = text.indexOf(":");
+    return at < 0 ? { name: text, address: "" } : { name: text.slice(0, at), address: text.slice(at + 1) };
+  });
+  const kept = before.flatMap((line) => {
+    const [address = "", ...names] = line.split(/\s+/).filter((word) => word !== "");
+    const left = names.filter(
+      (name) => !gone.some((each) => each.name === name && (each.address === "" || each.address === address)),
+    );
+    return left.length === 0 ? [] : [[address, ...left].join(" ")];
+  });
+  return [...new Set([...kept, ...added.map((text) => hostLine(text, "host-add"))])];
+}
+
+function nameServer(text: string, flag: string): string {
+  const address = text.trim();
+  if (parseAddress(address) === null) throw new UsageError(`--${flag} takes an IP address, not '${text}'`);
+  return address;
+}
+
+function searchDomain(text: string, flag: string): string {
+  const domain = text.trim();
+  // A dot alone: no search domain at all.
+  if (domain === "." || /^[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?\.?$/i.test(domain)) return domain;
+  throw new UsageError(`--${flag} takes a domain, not '${text}'`);
+}
+
+function setAfter(before: readonly string[], added: readonly string[], removed: readonly string[]): readonly string[] {
+  return [...new Set([...before, ...added])].filter((item) => !removed.includes(item)).toSorted();
+}
+
+function dnsAfter(before: ContainerSpec_DNSConfig | null, flags: UpdateValues): ContainerSpec_DNSConfig | null {
+  const given = [
+    flags["dns-add"],
+    flags["dns-rm"],
+    flags["dns-option-add"],
+    flags["dns-option-rm"],
+    flags["dns-search-add"],
+    flags["dns-search-rm"],
+  ];
+  if (given.every((values) => values === undefined)) return before;
+  const servers = (flags["dns-add"] ?? []).map((text) => nameServer(text, "dns-add"));
+  const domains = (flags["dns-search-add"] ?? []).map((text) => searchDomain(text, "dns-search-add"));
+  return ContainerSpec_DNSConfig.create({
+    nameservers: setAfter(before?.nameservers ?? [], servers, flags["dns-rm"] ?? []),
+    search: setAfter(before?.search ?? [], domains, flags["dns-search-rm"] ?? []),
+    options: setAfter(before?.options ?? [], flags["dns-option-add"] ?? [], flags["dns-option-rm"] ?? []),
+  });
+}
+
+/** Removes, then sets. */
+export function pairsAfter(
+  before: Readonly<Record<string, string>>,
+  added: readonly string[] | undefined,
+  removed: readonly string[] | undefined,
+): Readonly<Record<string, string>> {
+  const gone = new Set((removed ?? []).map((text) => text.split("=", 1)[0]));
+  const kept = Object.entries(before).filter(([key]) => !gone.has(key));
+  return { ...Object.fromEntries(kept), ...parseLabels(added ?? []) };
+}
+
+const noCheck = "NONE";
+
+/** What is not given stays; the durations are always written, as Docker does. Null: nothing is said about health. */
+function healthAfter(before: HealthConfig | null, flags: SettingValues): HealthConfig | null {
+  const said = [
+    flags["health-cmd"],
+    flags["health-interval"],
+    flags["health-timeout"],
+    flags["health-retries"],
+    flags["health-start-period"],
+    flags["health-start-interval"],
+  ];
+  const isSaid = said.some((value) => value !== undefined);
+  const zero = Duration.create({});
+  if (flags["no-healthcheck"] === true) {
+    if (isSaid) throw new UserError("--no-healthcheck conflicts with --health-* options");
+    return HealthConfig.create({ test: [noCheck], interval: zero, timeout: zero, startPeriod: zero });
+  }
+  if (!isSaid) return before;
+  const base = HealthConfig.patch(before ?? HealthConfig.create({}), {
+    test: before?.test[0] === noCheck ? [] : (before?.test ?? []),
+    interval: before?.interval ?? zero,
+    timeout: before?.timeout ?? zero,
+    startPeriod: before?.startPeriod ?? zero,
+  });
+  const duration = (name: "interval" | "timeout" | "start-period" | "start-interval"): Duration | null => {
+    const text = flags[`health-${name}`];
+    return text === undefined ? null : parsePositiveDuration(text, `health-${name}`);
+  };
+  const command = flags["health-cmd"];
+  const retries = flags["health-retries"];
+  return HealthConfig.patch(base, {
+    test: command === undefined ? base.test : command === "" ? [] : ["CMD-SHELL", command],
+    interval: duration("interval") ?? base.interval,
+    timeout: duration("timeout") ?? base.timeout,
+    startPeriod: duration("start-period") ?? base.startPeriod,
+    startInterval: duration("start-interval") ?? base.startInterval,
+    retries: retries === undefined ? base.retries : parseCount(retries, "health-retries"),
+  });
+}
+
+function oomScore(text: string): number {
+  const score = parseCount(text, "oom-score-adj");
+  if (Math.abs(score) > oomScoreMax) throw new UsageError(`--oom-score-adj takes -1000 to 1000, not '${text}'`);
+  return score;
+}
+
+/** The flags that both commands share and that only containers know; one not given changes nothing. */
+function withSharedFlags(before: ContainerSpec, flags: SettingValues): ContainerSpec {
+  const { entrypoint, isolation, init } = flags;
+  const grace = flags["stop-grace-period"];
+  const pids = flags["limit-pids"];
+  const score = flags["oom-score-adj"];
+  return ContainerSpec.patch(before, {
+    command: entrypoint === undefined ? before.command : shellWords(entrypoint, "entrypoint"),
+    dir: flags.workdir ?? before.dir,
+    user: flags.user ?? before.user,
+    hostname: flags.hostname ?? before.hostname,
+    stopSignal: flags["stop-signal"] ?? before.stopSignal,
+    stopGracePeriod: grace === undefined ? before.stopGracePeriod : parseDuration(grace, "stop-grace-period"),
+    tty: flags.tty ?? before.tty,
+    readOnly: flags["read-only"] ?? before.readOnly,
+    init: init === undefined ? before.init : BoolValue.create({ value: init }),
+    isolation: isolation === undefined ? before.isolation : parseChoice(isolation, "isolation", isolations),
+    pidsLimit: pids === undefined ? before.pidsLimit : parseCount(pids, "limit-pids"),
+    oomScoreAdj: score === undefined ? before.oomScoreAdj : oomScore(score),
+    healthcheck: healthAfter(before.healthcheck, flags),
+  });
+}
+
+export function newContainer(
+  image: string,
+  args: readonly string[],
+  flags: CreateValues,
+  lookups: Lookups,
+): ContainerSpec {
+  const mounts = (flags.mount ?? []).map((text) => parseMount(text));
+  const container = ContainerSpec.create({
+    image,
+    args,
+    env: newEnvironment(flags),
+    labels: parseLabels(flags["container-label"] ?? []),
+    groups: flags.group ?? [],
+    mounts,
+    hosts: (flags.host ?? []).map((text) => hostLine(text, "host")),
+    dnsConfig: ContainerSpec_DNSConfig.create({
+      nameservers: (flags.dns ?? []).map((text) => nameServer(text, "dns")),
+      search: (flags["dns-search"] ?? []).map((text) => searchDomain(text, "dns-search")),
+      options: flags["dns-option"] ?? [],
+    }),
+    // Docker's client always says so; whoever wants the engine's own default cannot have it.
+    init: BoolValue.create({ value: false }),
+    sysctls: parseLabels(flags.sysctl ?? []),
+    ulimits: ulimitsAfter(
+      [],
+      (flags.ulimit ?? []).map((text) => parseUlimit(text, "ulimit")),
+      [],
+    ),
+    secrets: secretReferences(flags.secret ?? [], lookups),
+    ...newCapabilities(flags["cap-add"] ?? [], flags["cap-drop"] ?? []),
+    ...newCredential(flags, lookups),
+  });
+  return withSharedFlags(container, flags);
+}
+
+/** `before` with what the flags say changed, and nothing else. */
+export function containerAfter(before: ContainerSpec, flags: UpdateValues, lookups: Lookups): ContainerSpec {
+  const areMountsChanged = (flags["mount-add"] ?? flags["mount-rm"]) !== undefined;
+  const areHostsChanged = (flags["host-add"] ?? flags["host-rm"]) !== undefined;
+  const areGroupsChanged = (flags["group-add"] ?? flags["group-rm"]) !== undefined;
+  const areCapabilitiesChanged = (flags["cap-add"] ?? flags["cap-drop"]) !== undefined;
+  const removedGroups = flags["group-rm"] ?? [];
+  const removedSecrets = flags["secret-rm"] ?? [];
+  const container = ContainerSpec.patch(before, {
+    image: flags.image ?? before.image,
+    args: flags.args === undefined ? before.args : shellWords(flags.args, "args"),
+    env: environmentAfter(before.env, flags),
+    labels: pairsAfter(before.labels, flags["container-label-add"], flags["container-label-rm"]),
+    mounts: areMountsChanged
+      ? mountsAfter(before.mounts, flags["mount-add"] ?? [], flags["mount-rm"] ?? [])
+      : before.mounts,
+    hosts: areHostsChanged ? hostsAfter(before.hosts, flags["host-add"] ?? [], flags["host-rm"] ?? []) : before.hosts,
+    groups: areGroupsChanged
+      ? [...before.groups, ...(flags["group-add"] ?? [])].filter((group) => !removedGroups.includes(group)).toSorted()
+      : before.groups,
+    dnsConfig: dnsAfter(before.dnsConfig, flags),
+    sysctls: pairsAfter(before.sysctls, flags["sysctl-add"], flags["sysctl-rm"]),
+    ulimits: ulimitsAfter(
+      before.ulimits,
+      (flags["ulimit-add"] ?? []).map((text) => parseUlimit(text, "ulimit-add")),
+      flags["ulimit-rm"] ?? [],
+    ),
+    secrets: [
+      ...before.secrets.filter(({ secretName }) => !removedSecrets.includes(secretName)),
+      ...secretReferences(flags["secret-add"] ?? [], lookups, "secret-add"),
+    ],
+    ...(areCapabilitiesChanged ? capabilitiesAfter(before, flags["cap-add"] ?? [], flags["cap-drop"] ?? []) : {}),
+    ...credentialAfter(before, flags, lookups),
+  });
+  return withSharedFlags(container, flags);
+}

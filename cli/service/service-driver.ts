@@ -1,0 +1,95 @@
+/** Services whose tasks run on a driver plugin: from flags to the payload, and back. */
+import { driverSpecType } from "../../machines/driver-spec.ts";
+import {
+  Any,
+  DriverSpec,
+  GenericRuntimeSpec,
+  ResourceReference,
+  ResourceType,
+  type TaskSpec,
+} from "../../proto/gen/messages.ts";
+import { UsageError } from "../command.ts";
+import { driverConfigFrom } from "../driver-config.ts";
+import { environmentAfter, newEnvironment } from "./service-environment.ts";
+import type { CreateValues, SettingValues, UpdateValues } from "./service-flags.ts";
+import { configReferences, secretReferences, type Lookups } from "./service-references.ts";
+import { parseDuration } from "../values.ts";
+
+/** The flag as JSON text, whatever it was written as and wherever. Throws UserError. */
+export async function withDriverConfig<Values extends { readonly "driver-config"?: string | undefined }>(
+  values: Values,
+): Promise<Values> {
+  const text = values["driver-config"];
+  if (text === undefined) return values;
+  return { ...values, "driver-config": JSON.stringify((await driverConfigFrom(text, "--driver-config")) ?? {}) };
+}
+
+/** `flags`: with the configuration as JSON. Throws UsageError and UserError. */
+export function newDriverTask(kind: string, flags: CreateValues, words: readonly string[], lookups: Lookups) {
+  if (words.length > 0)
+    throw new UsageError(`driver ${kind} takes no words: what it runs is told by --driver-config, not '${words[0]}'`);
+  if ((flags.mount ?? []).length > 0) throw new UsageError("--mount fits containers and processes only");
+  refuseWorkdir(flags);
+  // A task has the variables that are set; a name alone sets nothing.
+  const env = newEnvironment(flags).filter((entry) => entry.includes("="));
+  const secrets = secretReferences(flags.secret ?? [], lookups);
+  const configs = configReferences(flags.config ?? [], lookups);
+  return driverTask(kind, DriverSpec.create({ config: flags["driver-config"] ?? "{}", env, secrets, configs }));
+}
+
+/** What `service update` makes of it. */
+export function driverTaskAfter(kind: string, before: DriverSpec, flags: UpdateValues, lookups: Lookups, of: TaskSpec) {
+  refuseWorkdir(flags);
+  const refused = (["args", "mount-add", "mount-rm"] as const).find((flag) => flags[flag] !== undefined);
+  if (refused !== undefined) throw new UsageError(`--${refused} does not fit tasks of driver ${kind}`);
+  const spec = DriverSpec.patch(before, {
+    config: flags["driver-config"] ?? before.config,
+    env: environmentAfter(before.env, flags).filter((entry) => entry.includes("=")),
+    secrets: [
+      ...before.secrets.filter(({ secretName }) => !(flags["secret-rm"] ?? []).includes(secretName)),
+      ...secretReferences(flags["secret-add"] ?? [], lookups, "secret-add"),
+    ],
+    configs: [
+      ...before.configs.filter(({ configName }) => !(flags["config-rm"] ?? []).includes(configName)),
+      ...configReferences(flags["config-add"] ?? [], lookups, "config-add"),
+    ],
+  });
+  return driverTask(kind, spec, of);
+}
+
+/** What the settings of every service say of it. */
+export function driverSettings(before: DriverSpec, flags: SettingValues): DriverSpec {
+  const grace = flags["stop-grace-period"];
+  return DriverSpec.patch(before, {
+    user: flags.user ?? before.user,
+    stopSignal: flags["stop-signal"] ?? before.stopSignal,
+    stopGracePeriod: grace === undefined ? before.stopGracePeriod : parseDuration(grace, "stop-grace-period"),
+  });
+}
+
+export function driverPayload(kind: string, spec: DriverSpec): GenericRuntimeSpec {
+  return GenericRuntimeSpec.create({
+    kind,
+    payload: Any.create({ type_url: `type.googleapis.com/${driverSpecType}`, value: DriverSpec.encode(spec) }),
+  });
+}
+
+/** Beside the payload, what has to be sent to the task's nodes. */
+function driverTask(kind: string, spec: DriverSpec, before: TaskSpec | null = null): Partial<TaskSpec> {
+  const others = (before?.resourceReferences ?? []).filter(({ resourceType }) => resourceType === ResourceType.TASK);
+  const reference = (resourceType: ResourceType) => (resourceId: string) =>
+    ResourceReference.create({ resourceId, resourceType });
+  return {
+    generic: driverPayload(kind, spec),
+    resourceReferences: [
+      ...others,
+      ...[...new Set(spec.secrets.map(({ secretId }) => secretId))].map(reference(ResourceType.SECRET)),
+      ...[...new Set(spec.configs.map(({ configId }) => configId))].map(reference(ResourceType.CONFIG)),
+    ],
+  };
+}
+
+function refuseWorkdir(flags: SettingValues): void {
+  if (flags.workdir !== undefined)
+    throw new UsageError("--workdir fits containers and processes only: a driver has its own setting for it");
+}

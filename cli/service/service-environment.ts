@@ -1,0 +1,62 @@
+/** `--env`, `--env-file` and what an update makes of a service's environment. */
+import { readFileSync } from "node:fs";
+import { UsageError } from "../command.ts";
+import type { CreateValues, UpdateValues } from "./service-flags.ts";
+import { UserError } from "../user-error.ts";
+
+const nameOf = (entry: string): string => entry.split("=", 1)[0] as string;
+
+/** `NAME=value` as it is; `NAME` with the value that it has here, or alone when it has none. */
+function entryFor(text: string, flag: string): string {
+  if (nameOf(text) === "") throw new UsageError(`--${flag} takes NAME=VALUE or NAME, not '${text}'`);
+  const value = process.env[text];
+  return text.includes("=") || value === undefined ? text : `${text}=${value}`;
+}
+
+/** A variable on each line; empty lines and those that begin with `#` say nothing, a name without a value here is left out. */
+function entriesOf(path: string): readonly string[] {
+  let content: string;
+  try {
+    content = readFileSync(path, "utf8");
+  } catch (error) {
+    throw new UserError(`cannot read the environment file ${path}: ${(error as Error).message}`, { cause: error });
+  }
+  const lines = content
+    .replace(/^\ufeff/, "")
+    .split(/\r?\n/)
+    .map((line) => line.trimStart())
+    .filter((line) => line !== "" && !line.startsWith("#"));
+  return lines.flatMap((line) => {
+    const name = nameOf(line);
+    if (name === "" || /\s/.test(name)) throw new UserError(`${path}: '${name}' is not the name of a variable`);
+    const entry = entryFor(line, "env-file");
+    return entry.includes("=") ? [entry] : [];
+  });
+}
+
+/** Of two entries for one name the later one counts, in its own place. */
+export function newEnvironment(flags: Pick<CreateValues, "env" | "env-file">): readonly string[] {
+  const entries = new Map<string, string>();
+  const given = (flags.env ?? []).map((text) => entryFor(text, "env"));
+  for (const entry of [...(flags["env-file"] ?? []).flatMap(entriesOf), ...given]) {
+    const name = nameOf(entry);
+    if (entries.get(name) !== entry) entries.delete(name);
+    entries.set(name, entry);
+  }
+  return [...entries.values()];
+}
+
+/** Removes first; what is added then takes the place of what has its name. */
+export function environmentAfter(
+  before: readonly string[],
+  flags: Pick<UpdateValues, "env-add" | "env-rm">,
+): readonly string[] {
+  const removed = new Set(flags["env-rm"] ?? []);
+  const entries = new Map<string, string>();
+  for (const entry of before) if (!removed.has(nameOf(entry))) entries.set(nameOf(entry), entry);
+  for (const text of flags["env-add"] ?? []) {
+    const entry = entryFor(text, "env-add");
+    entries.set(nameOf(entry), entry);
+  }
+  return [...entries.values()];
+}

@@ -1,0 +1,259 @@
+/** `muster service ls`, `ps` and `inspect`: Docker's columns. */
+import { serviceObject } from "../../edges/engine-api/objects/index.ts";
+import { taskName } from "../../machines/list-filters.ts";
+import { modeOf, type ServiceMode } from "../../machines/validation/service.ts";
+import {
+  ControlService,
+  GetServiceRequest,
+  ListServiceStatusesRequest,
+  ListTasksRequest_Filters,
+  PortConfig_Protocol,
+  PortConfig_PublishMode,
+  Service,
+  type ListServiceStatusesResponse_ServiceStatus,
+  type PortConfig,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { command, inspectOptions, listingOptions, UsageError } from "../command.ts";
+import {
+  findNode,
+  findService,
+  listNetworks,
+  listServices,
+  listTasks,
+  networkName,
+  serviceName,
+  withManager,
+  type ManagerClient,
+} from "../manager-client.ts";
+import { prettyService } from "./service-pretty.ts";
+import { inspectEach } from "../operands.ts";
+import { labelFields, printListing, type Listing } from "../table.ts";
+import { desiredStates, imageOf, taskListing } from "../task-table.ts";
+
+const methods = ControlService.methods;
+
+/** As Docker shows ids in listings of services. */
+const shortIdLength = 12;
+
+export const filterFlag = { type: "string", multiple: true, short: "f", value: "KEY=VALUE" } as const;
+
+const modeNames: { readonly [Mode in ServiceMode]: string } = {
+  replicated: "replicated",
+  global: "global",
+  "replicated-job": "replicated job",
+  "global-job": "global job",
+};
+
+function modeName(service: Service): string {
+  const mode = modeOf(service.spec);
+  return mode === null ? "" : modeNames[mode];
+}
+
+function replicasColumn(service: Service, status: ListServiceStatusesResponse_ServiceStatus | undefined): string {
+  const { runningTasks = 0, desiredTasks = 0, completedTasks = 0 } = status ?? {};
+  const counts = `${runningTasks}/${desiredTasks}`;
+  const job = service.spec?.replicatedJob;
+  if (job != null) return `${counts} (${completedTasks}/${job.totalCompletions} completed)`;
+  // Of a job on every node, those that are done are not wanted any more.
+  if (service.spec?.globalJob != null) {
+    return `${counts} (${completedTasks}/${desiredTasks + completedTasks} completed)`;
+  }
+  const max = service.spec?.replicated == null ? 0 : (service.spec.task?.placement?.maxReplicas ?? 0);
+  return max === 0 ? counts : `${counts} (max ${max} per node)`;
+}
+
+const protocolNames: { readonly [Protocol in PortConfig_Protocol]: string } = {
+  [PortConfig_Protocol.TCP]: "tcp",
+  [PortConfig_Protocol.UDP]: "udp",
+  [PortConfig_Protocol.SCTP]: "sctp",
+};
+
+interface PortRange {
+  readonly protocol: PortConfig_Protocol;
+  readonly published: number;
+  readonly target: number;
+  publishedTo: number;
+  targetTo: number;
+}
+
+function rangeText({ protocol, published, publishedTo, target, targetTo }: PortRange): string {
+  const span = (from: number, to: number): string => (to > from ? `${from}-${to}` : String(from));
+  return `*:${span(published, publishedTo)}->${span(target, targetTo)}/${protocolNames[protocol]}`;
+}
+
+/**
+ * Ports that answer on every node; neighbours are one range, if their targets are neighbours too or all the same:
+ * `*:80-82->80-82/tcp`, `*:80-81->80/tcp`.
+ */
+export function ingressPorts(ports: readonly PortConfig[]): string {
+  const sorted = ports
+    .filter(({ publishMode }) => publishMode === PortConfig_PublishMode.INGRESS)
+    .toSorted((a, b) =>
+      a.protocol === b.protocol
+        ? a.publishedPort - b.publishedPort
+        : protocolNames[a.protocol] < protocolNames[b.protocol]
+          ? -1
+          : 1,
+    );
+  const ranges: PortRange[] = [];
+  for (const { protocol, publishedPort, targetPort } of sorted) {
+    const last = ranges.at(-1);
+    const isNext = last !== undefined && last.protocol === protocol && publishedPort === last.publishedTo + 1;
+    const isOneTarget = isNext && last.target === last.targetTo && targetPort === last.target;
+    const isSpan =
+      isNext && targetPort === last.targetTo + 1 && last.targetTo - last.target === last.publishedTo - last.published;
+    if (last !== undefined && (isOneTarget || isSpan)) {
+      last.publishedTo = publishedPort;
+      last.targetTo = targetPort;
+    } else {
+      const [published, target] = [publishedPort, targetPort];
+      ranges.push({ protocol, published, target, publishedTo: published, targetTo: target });
+    }
+  }
+  return ranges.map(rangeText).join(", ");
+}
+
+/** Numbers within names count as numbers: `web2` before `web10`. */
+const byName = new Intl.Collator("en", { numeric: true });
+
+function pairOf(text: string, flag: string): readonly [string, string] {
+  const at = text.indexOf("=");
+  if (at < 1) throw new UsageError(`--${flag} takes KEY=VALUE, not '${text}'`);
+  return [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** `key` or `key=value`. */
+function hasLabel(labels: Readonly<Record<string, string>>, text: string): boolean {
+  const [label, wanted] = text.includes("=") ? pairOf(text, "filter") : [text, null];
+  const held = labels[label];
+  return held !== undefined && (wanted === null || held === wanted);
+}
+
+/** Values of one key are alternatives, keys are demands: Docker's way. */
+export function matching(texts: readonly string[]): (service: Service) => boolean {
+  const keys = Map.groupBy(
+    texts.map((text) => pairOf(text, "filter")),
+    ([key]) => key,
+  );
+  for (const key of keys.keys()) {
+    if (!["id", "name", "label", "mode"].includes(key)) {
+      throw new UsageError(`--filter takes id=, name=, label= or mode=, not '${key}='`);
+    }
+  }
+  const meets = (service: Service, key: string, value: string): boolean => {
+    if (key === "id") return service.id.startsWith(value);
+    if (key === "name") return serviceName(service).startsWith(value);
+    if (key === "mode") return modeOf(service.spec) === value;
+    return hasLabel(service.spec?.annotations?.labels ?? {}, value);
+  };
+  return (service) => [...keys].every(([key, pairs]) => pairs.some(([, value]) => meets(service, key, value)));
+}
+
+/** In order of name, with how many of their tasks run. */
+export async function serviceListing(client: ManagerClient, unordered: readonly Service[]): Promise<Listing> {
+  const services = unordered.toSorted((a, b) => byName.compare(serviceName(a), serviceName(b)));
+  const request = ListServiceStatusesRequest.create({ services: services.map(({ id }) => id) });
+  const { statuses } = await client.call(methods.ListServiceStatuses, request);
+  const byId = new Map(statuses.map((status) => [status.serviceId, status]));
+  return {
+    headings: ["ID", "NAME", "MODE", "REPLICAS", "IMAGE", "PORTS"],
+    rows: services.map((service) => ({
+      id: service.id,
+      cells: [
+        service.id.slice(0, shortIdLength),
+        serviceName(service),
+        modeName(service),
+        replicasColumn(service, byId.get(service.id)),
+        imageOf(service.spec?.task ?? null),
+        // The allocator fills in ports that were left to it.
+        ingressPorts(service.endpoint?.ports ?? service.spec?.endpoint?.ports ?? []),
+      ],
+      object: () => Service.toJson(service),
+      fields: () => labelFields(service.spec?.annotations?.labels),
+    })),
+  };
+}
+
+export const ls = command({
+  summary: "Lists services.",
+  options: { ...listingOptions, filter: { ...filterFlag, help: "id=, name=, label= or mode=" } },
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const services = (await listServices(client)).filter(matching(values.filter ?? []));
+      printListing(shell, await serviceListing(client, services), values);
+    }),
+});
+
+/** Docker's filters of tasks; the rest is done by the manager. */
+export async function tasksWanted(client: ManagerClient, texts: readonly string[]): Promise<(task: Task) => boolean> {
+  const nodes = new Set<string>();
+  const states = new Set<number>();
+  const starts: string[] = [];
+  const labels: string[] = [];
+  for (const text of texts) {
+    const [key, value] = pairOf(text, "filter");
+    const state = desiredStates[value];
+    if (key === "node") nodes.add((await findNode(client, value)).id);
+    else if (key === "desired-state" && state !== undefined) states.add(state);
+    else if (key === "id" || key === "name") starts.push(value);
+    else if (key === "label") labels.push(value);
+    else throw new UsageError(`--filter takes id=, name=, node=, label= or desired-state=, not '${text}'`);
+  }
+  return (task) =>
+    (nodes.size === 0 || nodes.has(task.nodeId)) &&
+    (states.size === 0 || states.has(task.desiredState)) &&
+    labels.every((label) => hasLabel(task.serviceAnnotations?.labels ?? {}, label)) &&
+    (starts.length === 0 || starts.some((start) => task.id.startsWith(start) || taskName(task).startsWith(start)));
+}
+
+export const ps = command({
+  operands: "SERVICE [SERVICE...]",
+  min: 1,
+  summary: "Lists the tasks of services, with those of the past.",
+  options: {
+    ...listingOptions,
+    "no-trunc": { type: "boolean", help: "whole ids" },
+    "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
+    filter: { ...filterFlag, help: "id=, name=, node=, label= or desired-state=" },
+  },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const isWanted = await tasksWanted(client, values.filter ?? []);
+      const serviceIds: string[] = [];
+      for (const operand of operands) serviceIds.push((await findService(client, operand)).id);
+      const tasks = (await listTasks(client, ListTasksRequest_Filters.create({ serviceIds }))).filter(isWanted);
+      const listing = await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false, values["no-resolve"]);
+      printListing(shell, listing, values);
+    }),
+});
+
+export const inspect = command({
+  operands: "SERVICE [SERVICE...]",
+  min: 1,
+  summary: "Shows everything that the cluster knows about services, defaults filled in.",
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const isPretty = values.pretty === true || values.format === "pretty";
+      if (values.pretty === true && values.format !== undefined) {
+        throw new UsageError("--format is incompatible with --pretty");
+      }
+      const find = async (operand: string): Promise<Service | null> => {
+        const { id } = await findService(client, operand);
+        const request = GetServiceRequest.create({ serviceId: id, insertDefaults: true });
+        return (await client.call(methods.GetService, request)).service;
+      };
+      if (isPretty) {
+        const services: Service[] = [];
+        for (const operand of operands) services.push(...[await find(operand)].filter((service) => service !== null));
+        const names = new Map((await listNetworks(client)).map((network) => [network.id, networkName(network)]));
+        shell.print(services.map((service) => prettyService(service, names, shell.now())).join("\n\n"));
+        return;
+      }
+      await inspectEach({ shell, operands, format: values.format }, find, (service) => ({
+        docker: serviceObject(service),
+        wire: () => Service.toJson(service),
+      }));
+    }),
+});

@@ -1,0 +1,136 @@
+/**
+ * `muster service plan create|update|rollback|scale …`: what the command behind `plan`, with the same flags, would do, and
+ * where each task would go. Nothing is done.
+ */
+import {
+  OperatorService,
+  PlanServiceRequest,
+  PlanServiceResponse,
+  ServiceSpec,
+  type PlannedStep,
+} from "../../proto/gen/messages.ts";
+import { command, commandGroup, formatOf, plainFormat, type Command } from "../command.ts";
+import { findService, withManager, type ManagerClient } from "../manager-client.ts";
+import { parseScale, scaledTo } from "../scaled-spec.ts";
+import { createFlags, updateFlags } from "./service-flags.ts";
+import { lookupsFor } from "./service-references.ts";
+import { changedSpec, newSpec } from "./service-spec.ts";
+import type { Shell } from "../shell.ts";
+import { formatTable } from "../table.ts";
+
+const format = plainFormat;
+
+function stepCells(step: PlannedStep, name: string): readonly string[] {
+  const { batch, fromNodeId, fromNodeName, kind, nodeId, nodeName, reasons, slot } = step;
+  const node = nodeId === "" ? (kind === "remove" ? "" : "waits") : nodeName || nodeId;
+  const place = slot === 0 ? nodeName || nodeId || fromNodeName || fromNodeId : String(slot);
+  return [
+    batch === 0 ? "at once" : String(batch),
+    kind,
+    `${name}.${place}`,
+    fromNodeName || fromNodeId,
+    node,
+    reasons.join("; "),
+  ];
+}
+
+/** As people read it: totals, steps in their order, nodes, and what would wait. */
+function report(plan: PlanServiceResponse): readonly string[] {
+  const { created, kept, name, nodes, notes, removed, replaced, steps, stepsOmitted, waits } = plan;
+  const lines = [`${name}: ${created} new, ${replaced} replaced, ${removed} removed, ${kept} as they are`];
+  if (steps.length > 0) {
+    const cells = steps.map((step) => stepCells(step, name));
+    lines.push("", formatTable(["BATCH", "ACTION", "TASK", "FROM", "TO", "WHY"], cells));
+    if (stepsOmitted > 0) lines.push(`and ${stepsOmitted} more`);
+  }
+  if (nodes.length > 0) {
+    const cells = nodes.map((node) => [node.name || node.id, String(node.before), String(node.after)]);
+    lines.push("", formatTable(["NODE", "NOW", "THEN"], cells));
+  }
+  for (const wait of waits) {
+    lines.push("", `${wait.tasks} ${wait.tasks === 1 ? "task" : "tasks"} would wait: ${wait.text}`);
+    lines.push(...wait.nodes.map((node) => `  ${node}`));
+  }
+  if (notes.length > 0) lines.push("", ...notes.map((note) => `note: ${note}`));
+  return lines;
+}
+
+async function show(
+  client: ManagerClient,
+  shell: Shell,
+  request: Partial<PlanServiceRequest>,
+  chosen: string | undefined,
+): Promise<void> {
+  const isJson = formatOf(chosen) === "json";
+  const plan = await client.call(OperatorService.methods.PlanService, PlanServiceRequest.create(request));
+  if (isJson) shell.print(JSON.stringify(PlanServiceResponse.toJson(plan)));
+  else shell.print(report(plan).join("\n"));
+}
+
+const create = command({
+  operands: "IMAGE|COMMAND [ARG...]",
+  min: 1,
+  stopsAtOperand: true,
+  summary: "Shows what 'service create' with the same flags would do.",
+  options: { ...createFlags, format },
+  run: ({ values: { format: chosen, ...values }, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const spec = newSpec(values, operands, await lookupsFor(client, values));
+      await show(client, shell, { spec }, chosen);
+    }),
+});
+
+const update = command({
+  operands: "SERVICE",
+  min: 1,
+  max: 1,
+  summary: "Shows what 'service update' with the same flags would do.",
+  options: { ...updateFlags, format },
+  run: ({ values: { format: chosen, ...values }, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const { id, spec } = await findService(client, operands[0] as string);
+      const isRollback = values.rollback === true;
+      const lookups = await lookupsFor(client, values);
+      const changed = isRollback ? null : changedSpec(spec ?? ServiceSpec.create({}), values, lookups);
+      await show(client, shell, { serviceId: id, spec: changed, rollback: isRollback }, chosen);
+    }),
+});
+
+const rollback = command({
+  operands: "SERVICE",
+  min: 1,
+  max: 1,
+  summary: "Shows what 'service rollback' would do.",
+  options: { format },
+  run: ({ values, operands, shell }) =>
+    withManager(shell, async (client) => {
+      const { id } = await findService(client, operands[0] as string);
+      await show(client, shell, { serviceId: id, rollback: true }, values.format);
+    }),
+});
+
+const scale = command({
+  operands: "SERVICE=REPLICAS [SERVICE=REPLICAS...]",
+  min: 1,
+  summary: "Shows what 'service scale' would do, for each service by itself.",
+  options: { format },
+  run: ({ values, operands, shell }) => {
+    const wanted = operands.map(parseScale);
+    return withManager(shell, async (client) => {
+      for (const { count, name } of wanted) {
+        const { id, spec } = await findService(client, name);
+        await show(
+          client,
+          shell,
+          { serviceId: id, spec: scaledTo(spec ?? ServiceSpec.create({}), count) },
+          values.format,
+        );
+      }
+    });
+  },
+});
+
+export const plan: Command = commandGroup(
+  "Shows what creating or changing a service would do, and where each task would go; nothing is done.",
+  { create, update, rollback, scale },
+);

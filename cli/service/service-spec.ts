@@ -1,0 +1,262 @@
+/** From flags to a service's spec: made whole by `service create`, changed in places by `service update`. */
+import { createHash, randomBytes } from "node:crypto";
+import { driverRuntimeOf } from "../../machines/driver-spec.ts";
+import {
+  Annotations,
+  EndpointSpec,
+  ExecSpec,
+  GlobalJob,
+  GlobalService,
+  Mount_Type,
+  Placement,
+  PlacementPreference,
+  ReplicatedJob,
+  ReplicatedService,
+  ResourceRequirements,
+  Resources,
+  ServiceSpec,
+  SpreadOver,
+  TaskSpec,
+  type GenericResource,
+  type Mount,
+} from "../../proto/gen/messages.ts";
+import { UsageError } from "../command.ts";
+import { parsePublish, portsAfter } from "../publish-flag.ts";
+import { containerAfter, newContainer, pairsAfter } from "./service-container.ts";
+import { environmentAfter, newEnvironment } from "./service-environment.ts";
+import { driverTaskAfter, newDriverTask } from "./service-driver.ts";
+import { containerFlagIn, type CreateValues, type UpdateValues } from "./service-flags.ts";
+import {
+  configReferences,
+  networksAfter,
+  noLookups,
+  parseNetwork,
+  secretReferences,
+  sortedNetworks,
+  type Lookups,
+} from "./service-references.ts";
+import { mountsAfter, parseMount } from "./service-mount-flag.ts";
+import { execOf, execTask, genericResources, withSettings } from "./service-settings.ts";
+import { UserError } from "../user-error.ts";
+import { parseCount, parseLabels, shellWords } from "../values.ts";
+
+function modeFields(flags: CreateValues): Partial<ServiceSpec> {
+  const mode = flags.mode ?? "replicated";
+  switch (mode) {
+    case "replicated":
+      return { replicated: ReplicatedService.create({ replicas: 1 }) };
+    case "global":
+      return { global: GlobalService.create({}) };
+    case "global-job":
+      return { globalJob: GlobalJob.create({}) };
+    case "replicated-job": {
+      const count = (flag: "replicas" | "max-concurrent"): number | null => {
+        const text = flags[flag];
+        return text === undefined ? null : parseCount(text, flag);
+      };
+      // Docker's: all at once unless told otherwise, and as many as may run at once when only that is told.
+      const concurrent = count("max-concurrent") ?? count("replicas") ?? 1;
+      const total = count("replicas") ?? concurrent;
+      return { replicatedJob: ReplicatedJob.create({ totalCompletions: total, maxConcurrent: concurrent }) };
+    }
+    default:
+      throw new UsageError(`--mode takes one of replicated, global, replicated-job, global-job, not '${mode}'`);
+  }
+}
+
+function preferences(texts: readonly string[], flag: string): readonly PlacementPreference[] {
+  return texts.map((text) => {
+    const match = /^spread=([^=]+)$/.exec(text);
+    if (match === null) throw new UsageError(`--${flag} takes spread=LABEL, not '${text}'`);
+    return PlacementPreference.create({ spread: SpreadOver.create({ spreadDescriptor: match[1] as string }) });
+  });
+}
+
+/** Engines have no name for a service; Docker makes one up, and so does this. */
+function inventedName(words: readonly string[]): string {
+  const base =
+    (words[0] ?? "service")
+      .split("/")
+      .at(-1)
+      ?.split(":")[0]
+      ?.replaceAll(/[^a-zA-Z0-9]+/g, "-") ?? "";
+  const stem = base.replaceAll(/^-+|-+$/g, "").slice(0, 50) || "service";
+  return `${stem}-${createHash("sha256").update(randomBytes(16)).digest("hex").slice(0, 6)}`;
+}
+
+/** Flags that say something of containers do not fit a service of plain processes. */
+function refuseContainerFlags(flags: CreateValues | UpdateValues): void {
+  const flag = containerFlagIn(flags);
+  if (flag !== null) throw new UsageError(`--${flag} fits containers only`);
+}
+
+/** A process sees the node's own files as they are; cluster volumes are what can be mounted for it. */
+function processMounts(mounts: readonly Mount[], flag: string): readonly Mount[] {
+  if (mounts.some(({ type }) => type !== Mount_Type.CLUSTER))
+    throw new UsageError(`--${flag} fits containers only, but for type=cluster`);
+  return mounts;
+}
+
+function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups): Partial<TaskSpec> {
+  const driver = flags.driver ?? "container";
+  const isPlugin = driver !== "container" && (driver !== "exec" || flags["driver-config"] !== undefined);
+  if (isPlugin) {
+    refuseContainerFlags(flags);
+    return newDriverTask(driver, flags, words, lookups);
+  }
+  if (driver === "exec") {
+    const [program, ...args] = words;
+    if (program === undefined)
+      throw new UsageError("say what to run: muster service create --driver exec -- COMMAND [ARG...]");
+    refuseContainerFlags(flags);
+    // A process has the variables that are set; a name alone sets nothing.
+    const env = newEnvironment(flags).filter((entry) => entry.includes("="));
+    const secrets = secretReferences(flags.secret ?? [], lookups);
+    const configs = configReferences(flags.config ?? [], lookups);
+    const mounts = processMounts(
+      (flags.mount ?? []).map((text) => parseMount(text)),
+      "mount",
+    );
+    return execTask(ExecSpec.create({ command: program, args, env, secrets, configs, mounts }));
+  }
+  if (flags["driver-config"] !== undefined) throw new UsageError("--driver-config goes with --driver NAME");
+  const [image, ...args] = words;
+  if (image === undefined)
+    throw new UsageError("say which image: muster service create [OPTIONS] IMAGE [COMMAND] [ARG...]");
+  return { container: newContainer(image, args, flags, lookups) };
+}
+
+/**
+ * `words`: the image or program, and its arguments. The messages that Docker's client writes out empty are written out
+ * here too, so that both make the same spec. Throws UsageError and UserError.
+ */
+export function newSpec(flags: CreateValues, words: readonly string[], lookups = noLookups): ServiceSpec {
+  const networks = (flags.network ?? []).map((text) => parseNetwork(text, lookups));
+  const spec = ServiceSpec.create({
+    annotations: Annotations.create({
+      name: flags.name || inventedName(words),
+      labels: parseLabels(flags.label ?? []),
+    }),
+    task: TaskSpec.create({
+      ...runtime(flags, words, lookups),
+      resources: ResourceRequirements.create({
+        limits: Resources.create({}),
+        reservations: Resources.create({
+          generic: genericResources(flags["generic-resource"] ?? [], "generic-resource"),
+        }),
+      }),
+      placement: Placement.create({
+        constraints: flags.constraint ?? [],
+        preferences: preferences(flags["placement-pref"] ?? [], "placement-pref"),
+      }),
+      networks: sortedNetworks(networks),
+    }),
+    ...modeFields(flags),
+    endpoint: EndpointSpec.create({ ports: (flags.publish ?? []).flatMap((text) => parsePublish(text)) }),
+  });
+  return withSettings(spec, flags);
+}
+
+function placementAfter(before: Placement | null, flags: UpdateValues): Placement | null {
+  const base = before ?? Placement.create({});
+  const [addedConstraints, removedConstraints] = [flags["constraint-add"], flags["constraint-rm"]];
+  const [addedPreferences, removedPreferences] = [flags["placement-pref-add"], flags["placement-pref-rm"]];
+  const areConstraintsChanged = (addedConstraints ?? removedConstraints) !== undefined;
+  const arePreferencesChanged = (addedPreferences ?? removedPreferences) !== undefined;
+  if (!areConstraintsChanged && !arePreferencesChanged) return before;
+  const gone = preferences(removedPreferences ?? [], "placement-pref-rm").map(({ spread }) => spread?.spreadDescriptor);
+  return Placement.patch(base, {
+    constraints: areConstraintsChanged
+      ? [...base.constraints, ...(addedConstraints ?? [])]
+          .filter((constraint) => !(removedConstraints ?? []).includes(constraint))
+          .toSorted()
+      : base.constraints,
+    // Not sorted: their order is the order of the tree.
+    preferences: [
+      ...base.preferences.filter(({ spread }) => !gone.includes(spread?.spreadDescriptor)),
+      ...preferences(addedPreferences ?? [], "placement-pref-add"),
+    ],
+  });
+}
+
+function kindOf({ discreteResourceSpec, namedResourceSpec }: GenericResource): string {
+  return discreteResourceSpec?.kind ?? namedResourceSpec?.kind ?? "";
+}
+
+function genericAfter(before: ResourceRequirements | null, flags: UpdateValues): ResourceRequirements | null {
+  const [added, removed] = [flags["generic-resource-add"], flags["generic-resource-rm"]];
+  if ((added ?? removed) === undefined) return before;
+  const reservations = before?.reservations ?? Resources.create({});
+  const byKind = new Map(reservations.generic.map((resource) => [kindOf(resource), resource]));
+  for (const resource of genericResources(added ?? [], "generic-resource-add")) byKind.set(kindOf(resource), resource);
+  for (const kind of removed ?? []) {
+    if (!byKind.delete(kind)) throw new UserError(`could not find generic-resource '${kind}' to remove it`);
+  }
+  return ResourceRequirements.patch(before ?? ResourceRequirements.create({}), {
+    reservations: Resources.patch(reservations, { generic: [...byKind.values()] }),
+  });
+}
+
+function runtimeAfter(before: TaskSpec, flags: UpdateValues, lookups: Lookups): Partial<TaskSpec> {
+  if (before.container !== null && flags["driver-config"] !== undefined)
+    throw new UsageError("--driver-config fits tasks of a driver plugin only, and these are containers");
+  if (before.container !== null) return { container: containerAfter(before.container, flags, lookups) };
+  refuseContainerFlags(flags);
+  const runtime = driverRuntimeOf(before);
+  if (runtime !== null) return driverTaskAfter(runtime.kind, runtime.spec, flags, lookups, before);
+  if (flags["driver-config"] !== undefined)
+    throw new UsageError("--driver-config fits tasks of a driver plugin only, and these are none");
+  const exec = execOf(before);
+  if (exec === null) return {};
+  const changed = ExecSpec.patch(exec, {
+    env: environmentAfter(exec.env, flags).filter((entry) => entry.includes("=")),
+    args: flags.args === undefined ? exec.args : shellWords(flags.args, "args"),
+    secrets: [
+      ...exec.secrets.filter(({ secretName }) => !(flags["secret-rm"] ?? []).includes(secretName)),
+      ...secretReferences(flags["secret-add"] ?? [], lookups, "secret-add"),
+    ],
+    configs: [
+      ...exec.configs.filter(({ configName }) => !(flags["config-rm"] ?? []).includes(configName)),
+      ...configReferences(flags["config-add"] ?? [], lookups, "config-add"),
+    ],
+    mounts: processMounts(mountsAfter(exec.mounts, flags["mount-add"] ?? [], flags["mount-rm"] ?? []), "mount-add"),
+  });
+  return execTask(changed, before);
+}
+
+/** The networks of the task; those of a spec of before 2017 move there as soon as one changes. */
+function networkFields(spec: ServiceSpec, flags: UpdateValues, lookups: Lookups): Partial<ServiceSpec> {
+  const [added, removed] = [flags["network-add"], flags["network-rm"]];
+  const task = spec.task ?? TaskSpec.create({});
+  if ((added ?? removed) === undefined) return { task };
+  const before = task.networks.length > 0 ? task.networks : spec.networks;
+  return {
+    task: TaskSpec.patch(task, { networks: networksAfter(before, added ?? [], removed ?? [], lookups) }),
+    networks: [],
+  };
+}
+
+/** `before` with what the flags say changed, and nothing else. Throws UsageError and UserError. */
+export function changedSpec(before: ServiceSpec, flags: UpdateValues, lookups = noLookups): ServiceSpec {
+  const annotations = before.annotations ?? Annotations.create({});
+  const task = before.task ?? TaskSpec.create({});
+  const arePortsChanged = (flags["publish-add"] ?? flags["publish-rm"]) !== undefined;
+  const endpoint = before.endpoint ?? EndpointSpec.create({});
+  const spec = ServiceSpec.patch(before, {
+    annotations: Annotations.patch(annotations, {
+      labels: pairsAfter(annotations.labels, flags["label-add"], flags["label-rm"]),
+    }),
+    task: TaskSpec.patch(task, {
+      ...runtimeAfter(task, flags, lookups),
+      resources: genericAfter(task.resources, flags),
+      placement: placementAfter(task.placement, flags),
+      forceUpdate: task.forceUpdate + (flags.force === true ? 1 : 0),
+    }),
+    endpoint: arePortsChanged
+      ? EndpointSpec.patch(endpoint, {
+          ports: portsAfter(endpoint.ports, flags["publish-add"] ?? [], flags["publish-rm"] ?? []),
+        })
+      : before.endpoint,
+  });
+  return withSettings(ServiceSpec.patch(spec, networkFields(spec, flags, lookups)), flags);
+}

@@ -1,0 +1,108 @@
+/** `muster swarm ca [--rotate …]`: shows the root certificate that every node trusts, or replaces it. */
+import { CAConfig, ClusterSpec, type Cluster } from "../../proto/gen/messages.ts";
+import { updateCluster } from "../cluster-update.ts";
+import { command, UsageError, type Command } from "../command.ts";
+import { cluster, listNodes, nodeName, withManager, type ManagerClient } from "../manager-client.ts";
+import { rotationLines, rotationProgress } from "../root-rotation.ts";
+import { redrawn } from "../service/service-bars.ts";
+import type { Shell } from "../shell.ts";
+import { caSettingOptions, readPem, withCaSettings } from "./swarm-settings.ts";
+import { UserError } from "../user-error.ts";
+
+/** Docker's client looks this often, in milliseconds. */
+const lookMs = 200;
+/** Width of a terminal that does not tell its own. */
+const columnsDefault = 80;
+/** After so long without a node that renewed, in milliseconds, those that are waited for are named: two rounds of 3 s and some. */
+const silenceMs = 10_000;
+
+export const ca: Command = command({
+  summary: "Prints the cluster's root certificate (PEM); --rotate replaces it while everything keeps running.",
+  options: {
+    rotate: { type: "boolean", help: "makes a new root, or takes the one that is given" },
+    "ca-cert": { type: "string", value: "FILE", help: "the certificate (PEM) of the root to rotate to" },
+    "ca-key": { type: "string", value: "FILE", help: "its private key (PEM)" },
+    ...caSettingOptions,
+    detach: { type: "boolean", short: "d", help: "does not wait until all nodes have changed over" },
+    quiet: { type: "boolean", short: "q", help: "shows no progress" },
+  },
+  run: async ({ values, shell }) => {
+    const { "ca-cert": certFile, "ca-key": keyFile, "external-ca": externals, rotate } = values;
+    if (rotate !== true) {
+      for (const flag of ["ca-cert", "ca-key", "cert-expiry", "external-ca"] as const) {
+        if (values[flag] !== undefined)
+          throw new UsageError(`\`--${flag}\` flag requires the \`--rotate\` flag to update the CA`);
+      }
+      return withManager(shell, async (client) => printRoot(shell, await cluster(client)));
+    }
+    if (externals !== undefined && certFile === undefined) {
+      throw new UsageError(
+        "rotating to an external CA requires the `--ca-cert` flag to specify the external CA's cert - " +
+          "to add an external CA with the current root CA certificate, use the `update` command instead",
+      );
+    }
+    if (certFile !== undefined && keyFile === undefined && externals === undefined) {
+      throw new UsageError(
+        "the --ca-cert flag requires that a --ca-key flag and/or --external-ca flag be provided as well",
+      );
+    }
+    const complaint = "file contents must be in PEM format";
+    const cert = certFile === undefined ? null : readPem(certFile, complaint);
+    const key = keyFile === undefined ? null : readPem(keyFile, complaint);
+    await withManager(shell, async (client) => {
+      await updateCluster(client, {
+        spec: (spec) => rotating(withCaSettings(spec, values, cert), cert, key),
+      });
+      if (values.detach === true) return;
+      await follow(client, shell, values.quiet === true);
+      if (values.quiet !== true) printRoot(shell, await cluster(client));
+    });
+  },
+});
+
+/** Without a root of one's own, counting up is what asks for another. */
+function rotating(spec: ClusterSpec, cert: Uint8Array | null, key: Uint8Array | null): ClusterSpec {
+  const before = spec.caConfig ?? CAConfig.create({});
+  return ClusterSpec.patch(spec, {
+    caConfig: CAConfig.patch(before, {
+      signingCaCert: cert ?? new Uint8Array(),
+      signingCaKey: key ?? new Uint8Array(),
+      ...(cert === null && key === null ? { forceRotate: before.forceRotate + 1 } : {}),
+    }),
+  });
+}
+
+function printRoot(shell: Shell, { rootCa }: Cluster): void {
+  const text = new TextDecoder().decode(rootCa?.caCert).trim();
+  if (text === "") throw new UserError("No CA information available");
+  shell.print(text);
+}
+
+async function follow(client: ManagerClient, shell: Shell, isQuiet: boolean): Promise<void> {
+  let drawn = 0;
+  let said = "";
+  let movedAt = shell.now();
+  let isToldWho = false;
+  for (;;) {
+    const progress = rotationProgress(await cluster(client), await listNodes(client));
+    const lines = rotationLines(progress);
+    const text = lines.join("\n");
+    if (text !== said) {
+      movedAt = shell.now();
+      isToldWho = false;
+    }
+    const waitsFor = progress.behind.map((node) => nodeName(node) || node.id).join(", ");
+    const isStill = shell.now() - movedAt > silenceMs && waitsFor !== "";
+    if (!isQuiet && shell.isInteractive) {
+      const all = isStill ? [...lines, `  waits for ${waitsFor}: start these nodes, or remove them`] : lines;
+      process.stderr.write(redrawn(drawn, all, process.stderr.columns || columnsDefault));
+      drawn = all.length;
+    } else if (!isQuiet && text !== said) shell.remark(text);
+    else if (!isQuiet && isStill && !isToldWho)
+      shell.remark(`waits for ${waitsFor}: start these nodes, or remove them`);
+    isToldWho ||= isStill;
+    said = text;
+    if (progress.isDone) return;
+    await new Promise((resolve) => setTimeout(resolve, lookMs));
+  }
+}

@@ -1,0 +1,39 @@
+/** `muster swarm update`: what of the cluster's own settings can be changed. A flag that is not given changes nothing. */
+import { ClusterSpec, EncryptionConfig } from "../../proto/gen/messages.ts";
+import { updateCluster } from "../cluster-update.ts";
+import { command, type Command } from "../command.ts";
+import { withManager } from "../manager-client.ts";
+import { clusterSettingOptions, withSettings, type ClusterSettings } from "./swarm-settings.ts";
+import { currentUnlockKey, printUnlockKey } from "./swarm-unlock-key.ts";
+
+/** The values of the flags; `parseArgs` leaves out those that were not given. */
+interface UpdateFlags extends ClusterSettings {
+  readonly autolock?: boolean | undefined;
+}
+
+/** One step for each flag, in their order. */
+function changed(spec: ClusterSpec, { autolock, ...settings }: UpdateFlags): ClusterSpec {
+  let next = withSettings(spec, settings);
+  if (autolock !== undefined) {
+    const encryptionConfig = next.encryptionConfig ?? EncryptionConfig.create({});
+    next = ClusterSpec.patch(next, {
+      encryptionConfig: EncryptionConfig.patch(encryptionConfig, { autoLockManagers: autolock }),
+    });
+  }
+  return next;
+}
+
+export const update: Command = command({
+  summary: "Changes settings of the cluster.",
+  options: {
+    autolock: { type: "boolean", help: "a manager that restarts has to be unlocked; --autolock=false ends that" },
+    ...clusterSettingOptions,
+  },
+  run: ({ values, shell }) =>
+    withManager(shell, async (client) => {
+      const { before } = await updateCluster(client, { spec: (spec) => changed(spec, values) });
+      shell.print("Swarm updated.");
+      const wasLocked = before.spec?.encryptionConfig?.autoLockManagers === true;
+      if (values.autolock === true && !wasLocked) printUnlockKey(shell, await currentUnlockKey(client));
+    }),
+});
