@@ -2,7 +2,7 @@
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { constants as osConstants } from "node:os";
 import { isAbsolute, join } from "node:path";
-import type { DriverTask } from "../../actors/agent-ports.ts";
+import type { DriverTask } from "../../actors/agent/agent-ports.ts";
 import { ExecSpec } from "../../proto/gen/messages.ts";
 import { taskContext } from "./template-context.ts";
 import { expand } from "./template.ts";

@@ -3,7 +3,7 @@
  * Whatever is wrong is found here, before anything is written.
  */
 import { isAbsolute, normalize } from "node:path";
-import type { Content, DriverTask } from "../../actors/agent-ports.ts";
+import type { Content, DriverTask } from "../../actors/agent/agent-ports.ts";
 import type { ExecSpec, FileTarget } from "../../proto/gen/messages.ts";
 import { payloadContext, type TemplateContext } from "./template-context.ts";
 import { expand } from "./template.ts";

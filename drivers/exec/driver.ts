@@ -29,7 +29,7 @@ import type {
   StartOutcome,
   TaskDriver,
   TaskExit,
-} from "../../actors/agent-ports.ts";
+} from "../../actors/agent/agent-ports.ts";
 import type { Clock, Logger, TimerHandle } from "../../runtime/ports.ts";
 import { commandOf, type AgentEnvironment, type Command } from "./command.ts";
 import { filesOf } from "./contents.ts";

@@ -9,7 +9,7 @@
  */
 import { open, readFile, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import type { OutputLine, OutputPosition, OutputReader, OutputRequest } from "../../actors/agent-ports.ts";
+import type { OutputLine, OutputPosition, OutputReader, OutputRequest } from "../../actors/agent/agent-ports.ts";
 import type { Clock } from "../../runtime/ports.ts";
 import { OutputMarks } from "./output-marks.ts";
 

@@ -2,7 +2,7 @@
  * What templates of a task may name: SwarmKit's contexts. In the environment that is the service, the node and the task; in
  * the content of secrets and configs also the task's environment and its other files.
  */
-import type { DriverTask } from "../../actors/agent-ports.ts";
+import type { DriverTask } from "../../actors/agent/agent-ports.ts";
 import type { TemplateFunctions } from "../../runtime/template/template.ts";
 
 export interface TemplateContext {

@@ -1,7 +1,7 @@
 /** A process's cluster volumes: links in a directory of its own, named by their targets, to where plugins mounted them. */
 import { mkdir, rm, symlink } from "node:fs/promises";
 import { dirname, join, normalize } from "node:path";
-import type { TaskVolume } from "../../actors/agent-ports.ts";
+import type { TaskVolume } from "../../actors/agent/agent-ports.ts";
 
 /** Null for a target that leads out of the directory. */
 export function relativeTarget(target: string): string | null {

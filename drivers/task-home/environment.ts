@@ -1,5 +1,5 @@
 /** The environment of a task on a driver plugin: the variables that Nomad's drivers count on, and the service's own. */
-import type { DriverTask } from "../../actors/agent-ports.ts";
+import type { DriverTask } from "../../actors/agent/agent-ports.ts";
 import type { DriverSpec } from "../../proto/gen/messages.ts";
 import { taskContext } from "../exec/template-context.ts";
 import { expand } from "../exec/template.ts";

@@ -22,7 +22,7 @@ import type {
   OutputRequest,
   TaskHome,
   TaskHomes,
-} from "../../actors/agent-ports.ts";
+} from "../../actors/agent/agent-ports.ts";
 import { ExecSpec, type DriverSpec } from "../../proto/gen/messages.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
 import { filesOf } from "../exec/contents.ts";
