@@ -231,20 +231,20 @@ interface Tenant {
 function surplus(node: Node, tasks: readonly Task[]): readonly Task[] {
   const offered = offeredBy(node);
   if (offered === null) return [];
-  const missing = new Map<string, number>();
+  const reserved = new Map<string, number>();
   const tenants: Tenant[] = [];
   for (const task of tasks) {
     const amounts = reservedBy(task);
     if (amounts.size === 0) continue;
     tenants.push({ task, amounts });
-    for (const [kind, amount] of amounts) missing.set(kind, (missing.get(kind) ?? 0) + amount);
+    for (const [kind, amount] of amounts) reserved.set(kind, (reserved.get(kind) ?? 0) + amount);
   }
-  for (const [kind, amount] of missing) {
-    const short = amount - (offered.get(kind) ?? 0);
-    if (short > 0) missing.set(kind, short);
-    else missing.delete(kind);
-  }
-  return missing.size === 0 ? [] : makeRoom(tenants, missing);
+  // In the order of their names: sums of parts depend on their order in the last bit, and whoever decides decides alike.
+  const short = [...reserved]
+    .map(([kind, amount]) => [kind, amount - (offered.get(kind) ?? 0)] as const)
+    .filter(([, amount]) => amount > 0)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  return short.length === 0 ? [] : makeRoom(tenants, new Map(short));
 }
 
 /**

@@ -5,7 +5,8 @@
  *     that was lost, or that did not stop within the minute that it has.
  * R2: no more slots are between two specs than the parallelism, where no failure is tolerated.
  * R3: start-first stops an old task that runs only once the new one does.
- * R4: a rollback leads to the spec before, and is completed when every task has it.
+ * R4: a rollback leads to the spec before, and is completed when every task has it, but those that were being made when it
+ *     began.
  * R5: once nothing fails any more, each rollout ends, within its deadline: completed, paused or rolled back.
  */
 import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/rollout/status.ts";
@@ -54,7 +55,8 @@ export class RolloutChecks {
     }
     for (const change of commit.changes) {
       if (change.table === "service" && change.action === "update" && change.old !== null) {
-        const claim = checkWayBack(change.old, change.object, store);
+        const isNew = (task: Task): boolean => (this.#made.get(task.id) ?? 0) > commit.version - lag;
+        const claim = checkWayBack(change.old, change.object, store, isNew);
         if (claim !== null) return claim;
       }
       if (change.table !== "task" || change.action === "remove") continue;
@@ -158,7 +160,7 @@ function isChanging(service: Service, tasks: readonly Task[]): boolean {
 }
 
 /** R4 */
-function checkWayBack(old: Service, service: Service, store: Store): string | null {
+function checkWayBack(old: Service, service: Service, store: Store, isNew: (task: Task) => boolean): string | null {
   const { ROLLBACK_COMPLETED, ROLLBACK_STARTED, ROLLBACK_PAUSED } = UpdateStatus_UpdateState;
   const [before, state] = [old.updateStatus?.state, service.updateStatus?.state];
   if (state === ROLLBACK_STARTED && before !== ROLLBACK_STARTED && before !== ROLLBACK_PAUSED) {
@@ -168,7 +170,8 @@ function checkWayBack(old: Service, service: Service, store: Store): string | nu
   if (state !== ROLLBACK_COMPLETED || before === ROLLBACK_COMPLETED) return null;
   if ((store.get("rollout", service.id)?.failures ?? 0) > 0) return null;
   for (const task of store.tasksByService(service.id)) {
-    if (isWanted(task) && !isSpent(observedState(task)) && !isSameMessage(task.spec, service.spec?.task ?? null))
+    if (!isWanted(task) || isSpent(observedState(task)) || isNew(task)) continue;
+    if (!isSameMessage(task.spec, service.spec?.task ?? null))
       return `R4: the rollback of ${service.id} is completed, and task ${task.id} has another spec`;
   }
   return null;

@@ -148,6 +148,7 @@ class World {
   readonly #dataplanes: SimDataplanes | null;
   #driven: DriverWorkload | null = null;
   #areDriversHealed = false;
+  #isHealed = false;
   /** Null in a run without cluster volumes. */
   readonly #storage: SimStorage | null;
   /** Every unlock key that the operator was given, the newest first. */
@@ -300,6 +301,8 @@ class World {
       for (const { process: each } of [...this.#managers, ...this.#agents]) each.restart();
     }
     if (this.#options.endsWithAllManagers) this.#roles.restore();
+    this.#isHealed = true;
+    if (this.#managers.some(({ isRetired }) => isRetired)) this.#tellAgentsOfManagers();
     this.#habits.failure = 0;
     this.#habits.refusal = 0;
     await this.#rest(clock.elapsed);
@@ -474,6 +477,7 @@ class World {
           manager.isRetired = true;
           manager.running = null;
           manager.lock = null;
+          if (this.#isHealed) this.#tellAgentsOfManagers();
         },
         onGivenUp: (error) => {
           if (!ports.clock.alive) return;
@@ -486,6 +490,12 @@ class World {
     };
     Object.assign(manager, { process: this.#simulation.process(name, boot, this.#processOptions(name)) });
     this.#managers.push(manager);
+  }
+
+  /** Who was away while every manager that it knew was demoted finds none by itself: an operator tells it of another. */
+  #tellAgentsOfManagers(): void {
+    for (const { process: each } of this.#agents)
+      this.#simulation.clock.schedule(() => each.restart(), operatorMs, null);
   }
 
   /** Whoever runs a manager that was promoted again starts it. */
@@ -520,13 +530,14 @@ class World {
         ? null
         : new SimDrivers(clock, random.fork(`drivers.${name}`), trace, this.#options.drivers);
     if (this.#areDriversHealed) drivers?.heal();
-    const at = random.pick(this.#managers.filter(({ isRetired }) => !isRetired));
+    let at = random.pick(this.#managers.filter(({ isRetired }) => !isRetired));
     let token = "";
     const each = this.#simulation.process(
       name,
       (ports) => {
         // Until it has joined, each start is somebody's who asked for the token.
         token = this.#joinToken() || token;
+        if (at.isRetired) at = this.#managers.find(({ isRetired }) => !isRetired) ?? at;
         bootNode(ports, {
           machine,
           drivers,
