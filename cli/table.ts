@@ -208,16 +208,3 @@ export function printInspected(shell: Shell, objects: readonly Inspected[], form
       shell.print(jsonText(all, 4));
   }
 }
-
-/** Objects that have no form but their own. */
-export function printObjects(
-  shell: Shell,
-  objects: readonly Record<string, unknown>[],
-  format: string | undefined,
-): void {
-  printInspected(
-    shell,
-    objects.map((object) => ({ docker: object, wire: () => object })),
-    format,
-  );
-}

@@ -13,11 +13,6 @@ export function scoped(stack: string, name: string): string {
   return `${stack}_${name}`;
 }
 
-/** The other way about. */
-export function unscoped(stack: string, name: string): string {
-  return name.startsWith(`${stack}_`) ? name.slice(stack.length + 1) : name;
-}
-
 export function withStackLabel(stack: string, labels: Readonly<Record<string, string>>): Record<string, string> {
   return { ...labels, [stackLabel]: stack };
 }

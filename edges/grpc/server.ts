@@ -18,12 +18,11 @@ import { erase } from "./erase.ts";
 import { framedOnce } from "./framing.ts";
 import { ServerConnection } from "./http2/server-connection.ts";
 import type { RequestHeaders } from "./http2/request-headers.ts";
-import { httpError } from "./http2/response-headers.ts";
 import type { Http2Stream } from "./http2/stream.ts";
 import { listenTls, listenUnix, type Credentials, type TlsListener, type UnixListener } from "./listener.ts";
 import { MethodMetrics, ServerMetrics } from "./method-metrics.ts";
 import { accessByPath, authorize, type Access, type Caller, type Membership } from "./roles.ts";
-import { ServerCall, refuse, type ServedMethod } from "./server-call.ts";
+import { ServerCall, refuse, refusesForeign, type ServedMethod } from "./server-call.ts";
 import { parseTimeout } from "./status.ts";
 
 export type { Credentials } from "./listener.ts";
@@ -182,12 +181,7 @@ export class GrpcServer {
 
   #onRequest(connection: Connection, stream: Http2Stream, headers: RequestHeaders): void {
     connection.isActive = true;
-    if (headers.method !== "POST" || !headers.contentType.startsWith("application/grpc")) {
-      stream.hasEnded = true;
-      // The codes that grpc-go answers: wrong method, wrong media type.
-      stream.respond(httpError(headers.method === "POST" ? 415 : 405));
-      return;
-    }
+    if (refusesForeign(stream, headers)) return;
     const method = this.#methods.get(headers.path);
     if (method === undefined) {
       refuse(stream, Status.UNIMPLEMENTED, `unknown method ${headers.path}`);

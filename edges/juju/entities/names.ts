@@ -66,9 +66,6 @@ export function unitOfTag(tag: string): string | null {
 
 export const machineTag = (machine: string): string => `machine-${machine}`;
 
-/** `backend:network` → `relation-backend.network`. */
-export const relationTag = (key: string): string => `relation-${key.replace(":", ".").replace(" ", "#")}`;
-
 /** Of a service that is gone its tasks still know the name. */
 export function serviceNameOf(task: Task, service: Service | undefined): string {
   return service?.spec?.annotations?.name ?? task.serviceAnnotations?.name ?? task.serviceId;

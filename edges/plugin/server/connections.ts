@@ -9,8 +9,7 @@ import { Status, type Peer, type ServiceHandlers } from "../../../runtime/rpc.ts
 import { erase } from "../../grpc/erase.ts";
 import { framedOnce } from "../../grpc/framing.ts";
 import { ServerConnection } from "../../grpc/http2/server-connection.ts";
-import { httpError } from "../../grpc/http2/response-headers.ts";
-import { ServerCall, refuse, type ServedMethod } from "../../grpc/server-call.ts";
+import { ServerCall, refuse, refusesForeign, type ServedMethod } from "../../grpc/server-call.ts";
 import { parseTimeout } from "../../grpc/status.ts";
 
 /** The configuration of a task may hold whole files. Go's plugins take 4 MiB. */
@@ -51,11 +50,7 @@ export class PluginConnections {
     const calls = new Set<ServerCall>();
     const connection = new ServerConnection(socket, {
       onRequest: (stream, headers) => {
-        if (headers.method !== "POST" || !headers.contentType.startsWith("application/grpc")) {
-          stream.hasEnded = true;
-          stream.respond(httpError(headers.method === "POST" ? 415 : 405));
-          return;
-        }
+        if (refusesForeign(stream, headers)) return;
         const method = this.#methods.get(headers.path);
         if (method === undefined) {
           refuse(stream, Status.UNIMPLEMENTED, `unknown method ${headers.path}`);
