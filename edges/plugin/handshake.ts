@@ -65,7 +65,8 @@ function endpointOf(network: string, address: string): PluginEndpoint | null {
 export function parseHandshake(line: string): HandshakeOutcome {
   const fields = line.trim().split("|");
   const [core = "", app = "", network = "", address = "", protocol = "netrpc", certificate = ""] = fields;
-  if (fields.length < 4 || !/^\d+$/.test(core)) return refused(`it printed ${quoted(line)} where a plugin shakes hands`);
+  if (fields.length < 4 || !/^\d+$/.test(core))
+    return refused(`it printed ${quoted(line)} where a plugin shakes hands`);
   if (core !== String(coreVersion)) return refused(`its handshake has version ${quoted(core)}, not ${coreVersion}`);
   if (app !== String(appVersion))
     return refused(`it speaks version ${quoted(app)} of the driver protocol, not ${appVersion}`);

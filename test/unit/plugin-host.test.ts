@@ -121,7 +121,10 @@ test("plugins that listen on TCP get a port each, also over TLS, and are found a
 const bad: Readonly<Record<string, readonly [string, RegExp]>> = {
   "exits at once": ["echo went wrong >&2; exit 3", /ended before it shook hands \(exit code 3\); it said: went wrong/],
   "prints garbage": ["printf '\\373\\000\\377garbage\\n'; exec sleep 60", /printed .*garbage/],
-  "prints garbage with bars": ["printf '\\373!|\\000|x||y\\n'; exec sleep 60", /printed .* where a plugin shakes hands/],
+  "prints garbage with bars": [
+    "printf '\\373!|\\000|x||y\\n'; exec sleep 60",
+    /printed .* where a plugin shakes hands/,
+  ],
   "prints garbage without an end": ["head -c 2000000 /dev/zero; sleep 60", /printed 65536 bytes and no handshake/],
   "prints nothing": ["exec sleep 60", /did not shake hands within 700 ms/],
   "speaks another version": ["echo '1|7|unix|/nowhere|grpc|'; exec sleep 60", /speaks version "7"/],
