@@ -6,15 +6,24 @@
  * B2: packets of interfaces that are nobody's endpoint are not touched.
  */
 import type { FailsafePort, Settings } from "./config.ts";
-import { anyInterface, discoveryTypes, failsafeChain, hostChain, marksOf } from "./endpoint.ts";
-import type { DispatchMap } from "./output.ts";
-import { OutputBuilder, workloadInterfaces, type Output } from "./output.ts";
+import { anyInterface, discoveryTypes, failsafeChain, hostChain, otherSourceLines } from "./endpoint.ts";
+import { marksOf } from "./evaluation.ts";
+import {
+  droppedChain,
+  otherSourceChain,
+  OutputBuilder,
+  workloadInterfaces,
+  type HostMap,
+  type Output,
+} from "./output.ts";
 import { dropOf } from "./rule.ts";
 
 /** What the base needs to know of the rest. */
 export interface BaseFacts {
+  /** What host endpoints ask for: hooks that none needs are left out, and cost packets nothing. */
+  readonly hostMaps: ReadonlySet<HostMap>;
   /** The chains of the host endpoint for all interfaces, by the map that would lead there. */
-  readonly anyInterfaceMaps: ReadonlySet<string>;
+  readonly anyInterfaceMaps: ReadonlySet<HostMap>;
   /** Names of the sets of pools, in both families; null: nothing is masqueraded. */
   readonly pools: { readonly masqueraded: readonly [string, string]; readonly all: readonly [string, string] } | null;
   /** The set of the nodes that may send IP-in-IP; null: it is not in use. */
@@ -30,80 +39,97 @@ export function renderBase(settings: Settings, facts: BaseFacts): Output {
   const drop = dropOf(settings);
   const each = (field: string, rest: string): readonly string[] =>
     settings.interfacePrefixes.map((prefix) => `${field} "${prefix}*" ${rest}`);
-  const rest = (map: DispatchMap, field: string): readonly string[] =>
-    facts.anyInterfaceMaps.has(map) ? [`${field} != "lo" goto ${hostChain(map, anyInterface)}`] : [];
-  const toDispatch = (map: DispatchMap, field: string): readonly string[] => [
-    `${field} vmap @${map}`,
-    ...rest(map, field),
+  const has = (map: HostMap): boolean => facts.hostMaps.has(map);
+  const toHosts = (map: HostMap, field: string): readonly string[] => [
+    ...(has(map) ? [`${field} vmap @${map}`] : []),
+    ...(facts.anyInterfaceMaps.has(map) ? [`${field} != "lo" goto ${hostChain(map, anyInterface)}`] : []),
   ];
   // Workloads have no part in host endpoints, not even in the one for all interfaces.
   const leaveWorkloads = (field: string): readonly string[] => [
     `${field} @${workloadInterfaces} return`,
     ...each(field, "return"),
   ];
+  const isEarly = has("untracked-from-host") || has("pre-dnat");
+  const accepted = `${marks.isAccepted} return`;
 
-  // Marks that others left on a packet must not count as ours.
+  output.chain(droppedChain, [drop]);
+  output.element("tracked", "established", "return");
+  output.element("tracked", "related", "return");
+  output.element("tracked", "invalid", `goto ${droppedChain}`);
   output.chain(
     "base-raw-prerouting",
     [
-      marks.clear,
+      // Marks that others left on a packet must not count as ours.
+      ...(isEarly ? [marks.clear] : []),
+      "iifname . ip saddr @workload-sources-4 return",
+      "iifname . ip6 saddr @workload-sources-6 return",
       "iifname vmap @workload-source",
-      ...each("iifname", "return"),
-      ...toDispatch("untracked-from-host", "iifname"),
+      ...(has("untracked-from-host")
+        ? [...each("iifname", "return"), ...toHosts("untracked-from-host", "iifname")]
+        : []),
     ],
     hook("filter", "prerouting", -300),
   );
-  output.chain(
-    "base-raw-output",
-    [marks.clear, ...leaveWorkloads("oifname"), ...toDispatch("untracked-to-host", "oifname")],
-    hook("filter", "output", -300),
-  );
-  output.chain(
-    "base-mangle-prerouting",
-    [
-      "ct state established,related return",
-      `${marks.isAccepted} return`,
-      ...leaveWorkloads("iifname"),
-      ...toDispatch("pre-dnat", "iifname"),
-    ],
-    hook("filter", "prerouting", -150),
-  );
+  output.chain(otherSourceChain, otherSourceLines(settings));
+  if (has("untracked-to-host"))
+    output.chain(
+      "base-raw-output",
+      [marks.clear, ...leaveWorkloads("oifname"), ...toHosts("untracked-to-host", "oifname")],
+      hook("filter", "output", -300),
+    );
+  if (has("pre-dnat"))
+    output.chain(
+      "base-mangle-prerouting",
+      [
+        "ct state established,related return",
+        accepted,
+        ...leaveWorkloads("iifname"),
+        ...toHosts("pre-dnat", "iifname"),
+      ],
+      hook("filter", "prerouting", -150),
+    );
   output.chain(
     "base-input",
     [
       // Policies before tracking and before translation have the last word.
-      `${marks.isAccepted} return`,
+      ...(isEarly ? [accepted] : []),
       ...(facts.nodes === null ? [] : [`meta nfproto ipv4 meta l4proto 4 ip saddr != @${facts.nodes} ${drop}`]),
       `iifname @${workloadInterfaces} goto workload-to-host`,
       ...each("iifname", "goto workload-to-host"),
-      ...toDispatch("from-host", "iifname"),
+      ...toHosts("from-host", "iifname"),
     ],
     hook("filter", "input", 0),
   );
   output.chain(
     "base-forward",
     [
-      // An acceptance before translation was about reaching this host's interface, not a workload.
-      marks.clear,
-      "jump dispatch-forward-from-host",
+      ...(has("forward-from-host") ? ["jump dispatch-forward-from-host"] : []),
       "jump dispatch-from-workload",
       "jump dispatch-to-workload",
-      "jump dispatch-forward-to-host",
+      ...(has("forward-to-host") ? ["jump dispatch-forward-to-host"] : []),
     ],
     hook("filter", "forward", 0),
   );
-  output.chain(
-    "base-output",
-    [`${marks.isAccepted} return`, ...leaveWorkloads("oifname"), ...toDispatch("to-host", "oifname")],
-    hook("filter", "output", 0),
-  );
-  output.chain("dispatch-forward-from-host", [
-    ...leaveWorkloads("iifname"),
-    ...toDispatch("forward-from-host", "iifname"),
-  ]);
-  output.chain("dispatch-forward-to-host", [...leaveWorkloads("oifname"), ...toDispatch("forward-to-host", "oifname")]);
+  if (has("to-host"))
+    output.chain(
+      "base-output",
+      [...(has("untracked-to-host") ? [accepted] : []), ...leaveWorkloads("oifname"), ...toHosts("to-host", "oifname")],
+      hook("filter", "output", 0),
+    );
+  if (has("forward-from-host"))
+    output.chain("dispatch-forward-from-host", [
+      ...leaveWorkloads("iifname"),
+      ...toHosts("forward-from-host", "iifname"),
+    ]);
+  if (has("forward-to-host"))
+    output.chain("dispatch-forward-to-host", [...leaveWorkloads("oifname"), ...toHosts("forward-to-host", "oifname")]);
   output.chain("dispatch-from-workload", ["iifname vmap @from-workload", ...each("iifname", drop)]); // B1
-  output.chain("dispatch-to-workload", ["oifname vmap @to-workload", ...each("oifname", drop)]);
+  output.chain("dispatch-to-workload", [
+    "oifname . ip daddr vmap @to-workload-4",
+    "oifname . ip6 daddr vmap @to-workload-6",
+    "oifname vmap @to-workload",
+    ...each("oifname", drop),
+  ]);
   output.chain("workload-to-host", workloadToHost(settings, drop));
   output.chain(failsafeChain.in, failsafeLines(settings.failsafeIn, "saddr", marks.accept));
   output.chain(failsafeChain.out, failsafeLines(settings.failsafeOut, "daddr", marks.accept));

@@ -16,7 +16,7 @@ import type {
   WorkloadEndpointID,
 } from "../../proto/gen/felix.ts";
 import type { Settings } from "./config.ts";
-import { policyKey } from "./endpoint.ts";
+import { policyKey, type Evaluation } from "./evaluation.ts";
 import { IpSet, IpSetType } from "./ip-set.ts";
 import { isInterfaceName } from "./names.ts";
 
@@ -33,6 +33,7 @@ export interface Host {
 /** Parts of the picture that are rendered as one. `key`: policy, profile, or interface. */
 export type Unit =
   | { readonly kind: "policy" | "profile" | "workload"; readonly key: string }
+  | { readonly kind: "evaluation"; readonly key: string; readonly evaluation: Evaluation }
   | { readonly kind: "hosts" | "base"; readonly key: "" };
 
 export const unitKey = ({ kind, key }: Unit): string => `${kind} ${key}`;

@@ -9,15 +9,17 @@
 import { assert } from "../../runtime/assert.ts";
 import { anyInterface, hostChain, renderHost, renderWorkload } from "./endpoint.ts";
 import { renderBase } from "./base.ts";
+import { renderEvaluation } from "./evaluation.ts";
 import { ownSets, unitKey, type Desired, type Unit } from "./desired.ts";
 import { families, IpSetType, setName, type IpSet } from "./ip-set.ts";
 import { tableName } from "./names.ts";
 import {
-  dispatchMaps,
+  dispatchTables,
+  hostMaps,
   OutputBuilder,
-  workloadInterfaces,
   type Chain,
   type DispatchElement,
+  type HostMap,
   type Output,
 } from "./output.ts";
 import { renderPolicy, renderProfile } from "./policy.ts";
@@ -104,7 +106,7 @@ export class Ruleset {
   /** Renders what is marked; endpoints first, since what they refer to must exist, if only to drop. */
   #render(workloads: Set<string>): Change[] {
     const changes: Change[] = [];
-    const order = { workload: 0, hosts: 0, base: 2, policy: 1, profile: 1 } as const;
+    const order = { workload: 0, hosts: 0, evaluation: 1, policy: 2, profile: 2, base: 3 } as const;
     for (let units = this.#desired.takeDirtyUnits(); units.length > 0; units = this.#desired.takeDirtyUnits()) {
       units.sort((a, b) => order[a.kind] - order[b.kind]);
       for (const unit of units) {
@@ -143,6 +145,10 @@ export class Ruleset {
         const workload = desired.workloadAt(unit.key);
         return workload === null ? null : renderWorkload(workload.endpoint, desired.settings);
       }
+      case "evaluation":
+        return this.#referrers.has(unitKey(unit))
+          ? renderEvaluation(unit.key, unit.evaluation, desired.settings)
+          : null;
       case "hosts": {
         const output = new OutputBuilder();
         for (const [interfaceName, id] of this.#hostsAt) {
@@ -153,23 +159,30 @@ export class Ruleset {
       }
       case "base":
         return renderBase(desired.settings, {
-          anyInterfaceMaps: new Set(this.#hostsAt.has(anyInterface) ? this.#anyMaps() : []),
+          hostMaps: this.#mapsOf([...this.#hostsAt.keys()]),
+          anyInterfaceMaps: this.#mapsOf(this.#hostsAt.has(anyInterface) ? [anyInterface] : []),
           pools: desired.hasPools && desired.typeOf(ownSets.pools) !== null ? poolSets : null,
           nodes: desired.typeOf(ownSets.nodes) === null ? null : setName(ownSets.nodes, IpSetType.IP, 4),
         });
     }
   }
 
-  /** The maps that would lead to the endpoint for all interfaces, of which it has a chain. */
-  #anyMaps(): readonly string[] {
+  /** The maps for which the host endpoints of some interfaces have a chain. */
+  #mapsOf(interfaceNames: readonly string[]): ReadonlySet<HostMap> {
     const chains = this.#outputs.get(unitKey({ kind: "hosts", key: "" }))?.output.chains;
-    return dispatchMaps.filter((map) => chains?.has(hostChain(map, anyInterface)));
+    return new Set(hostMaps.filter((map) => interfaceNames.some((name) => chains?.has(hostChain(map, name)))));
   }
 
   #refer(unit: Unit, before: Output | null, after: Output | null): void {
     const key = unitKey(unit);
     const targets = (output: Output | null): readonly Unit[] =>
-      output === null ? [] : [...output.policies.map(policyUnit), ...output.profiles.map(profileUnit)];
+      output === null
+        ? []
+        : [
+            ...output.policies.map(policyUnit),
+            ...output.profiles.map(profileUnit),
+            ...[...output.evaluations].map(([key, evaluation]): Unit => ({ kind: "evaluation", key, evaluation })),
+          ];
     const now = new Map(targets(after).map((target) => [unitKey(target), target]));
     for (const target of targets(before)) {
       if (now.has(unitKey(target))) continue;
@@ -246,8 +259,8 @@ export class Ruleset {
     const desired = this.#desired;
     // Deleting what may not be there fails, adding what is there does not.
     const script = [`add table inet ${tableName}`, `delete table inet ${tableName}`, `add table inet ${tableName}`];
-    for (const map of dispatchMaps) script.push(`add map inet ${tableName} ${map} { type ifname : verdict; }`);
-    script.push(`add set inet ${tableName} ${workloadInterfaces} { type ifname; }`);
+    for (const [name, declaration] of Object.entries(dispatchTables))
+      script.push(`add ${declaration.replace("%s", `inet ${tableName} ${name}`)}`);
     desired.retired.clear();
     desired.takeDirtySets();
     for (const set of desired.sets.values()) {
@@ -316,7 +329,7 @@ function isSameChain(a: Chain | undefined, b: Chain): boolean {
 }
 
 function isSameElement(a: DispatchElement, b: DispatchElement | undefined): boolean {
-  return b !== undefined && a.chain === b.chain;
+  return b !== undefined && a.verdict === b.verdict;
 }
 
 function chainLine(name: string, { hook }: Chain): string {
@@ -327,9 +340,8 @@ function ruleLines(script: string[], name: string, { lines }: Chain): void {
   for (const line of lines) script.push(`add rule inet ${tableName} ${name} ${line}`);
 }
 
-function elementLine(verb: "add" | "delete", { map, interfaceName, chain }: DispatchElement): string {
-  const verdict = chain === null ? "" : ` : goto ${chain}`;
-  return `${verb} element inet ${tableName} ${map} { "${interfaceName}"${verdict} }`;
+function elementLine(verb: "add" | "delete", { map, key, verdict }: DispatchElement): string {
+  return `${verb} element inet ${tableName} ${map} { ${key}${verdict === null ? "" : ` : ${verdict}`} }`;
 }
 
 function installSet(script: string[], set: IpSet): void {

@@ -1,0 +1,99 @@
+/**
+ * What tiers and profiles decide about a packet, as lines of a chain (docs/reference/felix-dataplane-protocol.md §11.2).
+ * Workloads with the same tiers and profiles share one chain for each direction.
+ *
+ * E1: a packet that nothing accepts is dropped; where there are neither tiers nor profiles, all are.
+ */
+import type { TierInfo } from "../../proto/gen/felix.ts";
+import type { Settings } from "./config.ts";
+import { nameOf } from "./names.ts";
+import { OutputBuilder, type Output } from "./output.ts";
+import { policyChain, profileChain, type Direction } from "./policy.ts";
+import { dropOf, hex } from "./rule.ts";
+
+/** Tests and changes of a packet's mark. */
+export function marksOf({ marks }: Settings) {
+  const both = marks.accept + marks.pass;
+  return {
+    clear: `meta mark set meta mark and ${hex(0xffffffff - both)}`,
+    accept: `meta mark set meta mark or ${hex(marks.accept)}`,
+    clearPass: `meta mark set meta mark and ${hex(0xffffffff - marks.pass)}`,
+    isAccepted: `meta mark and ${hex(marks.accept)} == ${hex(marks.accept)}`,
+    isNotPassed: `meta mark and ${hex(marks.pass)} == 0`,
+  };
+}
+
+export function policyKey(tier: string, name: string): string {
+  return `${tier}/${name}`;
+}
+
+interface Tier {
+  /** Keys, in their order; at least one. */
+  readonly policies: readonly string[];
+  /** What they do not decide is dropped. */
+  readonly drops: boolean;
+}
+
+export interface Evaluation {
+  readonly direction: Direction;
+  readonly tiers: readonly Tier[];
+  readonly profiles: readonly string[];
+  /** What nothing decides is dropped. */
+  readonly drops: boolean;
+}
+
+/** A tier without policies in the direction is not asked. */
+export function tiersOf(
+  tiers: readonly TierInfo[],
+  direction: Direction,
+  settings: Settings,
+  drops = true,
+): readonly Tier[] {
+  return tiers
+    .map((tier): Tier => {
+      const names = direction === "in" || settings.hasOneTierList ? tier.ingressPolicies : tier.egressPolicies;
+      return {
+        policies: names.map((name) => policyKey(tier.name, name)),
+        drops: drops && tier.defaultAction.toLowerCase() !== "pass",
+      };
+    })
+    .filter(({ policies }) => policies.length > 0);
+}
+
+export function evaluate(output: OutputBuilder, settings: Settings, evaluation: Evaluation): readonly string[] {
+  const marks = marksOf(settings);
+  const { direction, tiers, profiles, drops } = evaluation;
+  const lines = [marks.clear];
+  for (const [rank, tier] of tiers.entries()) {
+    if (rank > 0) lines.push(marks.clearPass);
+    for (const [index, key] of tier.policies.entries()) {
+      output.usesPolicy(key);
+      const jump = `jump ${policyChain(direction, key)}`;
+      // Nothing has passed the packet on before the first one of the tier.
+      lines.push(index === 0 ? jump : `${marks.isNotPassed} ${jump}`, `${marks.isAccepted} return`);
+    }
+    if (tier.drops) lines.push(`${marks.isNotPassed} ${dropOf(settings)}`);
+  }
+  for (const name of profiles) {
+    output.usesProfile(name);
+    lines.push(`jump ${profileChain(direction, name)}`, `${marks.isAccepted} return`);
+  }
+  if (drops) lines.push(dropOf(settings)); // E1
+  return lines;
+}
+
+/** Equal for what decides equally. */
+export function evaluationKey(evaluation: Evaluation): string {
+  return JSON.stringify(evaluation);
+}
+
+export function evaluationChain(key: string): string {
+  return nameOf("w", key);
+}
+
+/** The chain that workloads share. */
+export function renderEvaluation(key: string, evaluation: Evaluation, settings: Settings): Output {
+  const output = new OutputBuilder();
+  output.chain(evaluationChain(key), ["ct state vmap @tracked", ...evaluate(output, settings, evaluation)]);
+  return output.build();
+}
