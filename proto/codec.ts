@@ -11,9 +11,56 @@ protobuf.configure();
 
 // Half a surrogate pair, which JSON can carry, would become bytes that no decoder takes, ours included: a record in the log
 // that stops every manager. It is written as U+FFFD, as Node writes it in texts that are long enough for it to do the work.
+// Most texts are ids, names and digests, which are ASCII and need no look at pairs.
 const writeText = protobuf.util.utf8.write;
-protobuf.util.utf8.write = (text, buffer, offset) =>
-  writeText(text.isWellFormed() ? text : text.toWellFormed(), buffer, offset);
+protobuf.util.utf8.write = (text, buffer, offset) => {
+  for (let at = 0; at < text.length; at += 1) {
+    const unit = text.charCodeAt(at);
+    if (unit > 0x7f) return writeText(text.isWellFormed() ? text : text.toWellFormed(), buffer, offset);
+    buffer[offset + at] = unit;
+  }
+  return text.length;
+};
+
+/** Shorter texts are put together from their characters without a rope; longer ones protobufjs hands to a decoder. */
+const ropeLengthMin = 13;
+const decoderLengthMin = 64;
+const { latin1Slice } = Buffer.prototype as unknown as {
+  latin1Slice(this: Uint8Array, start: number, end: number): string;
+};
+
+// protobufjs joins a text's pieces by `+`: a rope, which is copied when it is first looked up by. ASCII is read in one piece.
+const readText = protobuf.util.utf8.readStrict;
+protobuf.util.utf8.readStrict = (buffer, start, end) => {
+  const length = end - start;
+  if (length < ropeLengthMin || length >= decoderLengthMin) return readText(buffer, start, end);
+  let bits = 0;
+  for (let at = start; at < end; at += 1) bits |= buffer[at] as number;
+  return bits > 0x7f ? readText(buffer, start, end) : latin1Slice.call(buffer, start, end);
+};
+
+/** All messages are encoded into this, one after the other, and copied: no buffer is made to grow, and none is too large. */
+const scratch = protobuf.Writer.create() as protobuf.Writer & {
+  pos: number;
+  buf: Uint8Array;
+  view: DataView | null;
+  states: number[] | null;
+};
+/** Bytes; what a larger message needed is let go. */
+const scratchBytes = 64 * 1024;
+scratch.buf = Buffer.allocUnsafeSlow(scratchBytes);
+
+function encoded(generated: GeneratedType, message: object): Uint8Array<ArrayBuffer> {
+  scratch.pos = 0;
+  // Something is left in it when an encoder threw.
+  scratch.states = null;
+  const bytes = generated.encode(message, scratch).finish() as Uint8Array<ArrayBuffer>;
+  if (scratch.buf.length > scratchBytes) {
+    scratch.buf = Buffer.allocUnsafeSlow(scratchBytes);
+    scratch.view = null;
+  }
+  return bytes;
+}
 
 /** What it takes to carry a message. */
 export interface WireCodec<T> {
@@ -53,7 +100,7 @@ export interface MethodDescriptor<Request, Response> extends WireMethod<Request,
 /** The part of a generated protobufjs class that codecs stand on. */
 interface GeneratedType {
   new (properties?: object): object;
-  encode(message: object): protobuf.Writer;
+  encode(message: object, writer: protobuf.Writer): protobuf.Writer;
   decode(reader: Uint8Array): object;
   toObject(message: object, options?: protobuf.IConversionOptions): Record<string, unknown>;
   fromObject(object: object): object;
@@ -73,7 +120,7 @@ export function codec<T>(typeName: string, generated: GeneratedType): Codec<T> {
   return {
     typeName,
     create: (fields) => new generated(fields) as T,
-    encode: (message) => generated.encode(message as object).finish() as Uint8Array<ArrayBuffer>,
+    encode: (message) => encoded(generated, message as object),
     decode: (bytes) => generated.decode(bytes) as T,
     patch: (message, fields) => withUnknown(message, Object.assign(new generated(message as object), fields) as T),
     toJson: (message) => generated.toObject(message as object, { enums: String, bytes: String, longs: Number }),
