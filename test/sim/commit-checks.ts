@@ -1,0 +1,117 @@
+/** Looks at every commit of every replica: all that must hold whatever fails. */
+import type { Replica } from "../../runtime/store/replica.ts";
+import type { Commit } from "../../runtime/store/store.ts";
+import { areExact } from "./clocks.ts";
+import { checkRoot } from "./invariants-certificates.ts";
+import { checkEvictions, checkNodes } from "./invariants-global.ts";
+import { checkJobs, checkSchedules, type RunCreations } from "./invariants-jobs.ts";
+import { checkHeld } from "./invariants-locks.ts";
+import { checkNetworks } from "./invariants-networks.ts";
+import { checkPlacements } from "./invariants-placement.ts";
+import { RebalanceChecks } from "./invariants-rebalance.ts";
+import { checkRoles } from "./invariants-roles.ts";
+import { RolloutChecks } from "./invariants-rollout.ts";
+import { checkStorage } from "./invariants-volumes.ts";
+import {
+  checkAcknowledged,
+  checkSameState,
+  checkSlots,
+  checkStatesGrow,
+  checkVersionGrows,
+  noteAssignments,
+  type AssignmentEpochs,
+} from "./invariants.ts";
+import type { SimNodes } from "./nodes.ts";
+import type { Scene } from "./scene.ts";
+import type { SimStorage } from "./storage.ts";
+import type { Workloads } from "./workloads.ts";
+
+/** Every so many versions the whole state is hashed: often enough to tell when replicas part, and cheap. */
+const hashEvery = 16;
+
+export interface CheckedParts {
+  readonly nodes: SimNodes;
+  readonly workloads: Workloads;
+  readonly storage: SimStorage | null;
+}
+
+export class CommitChecks {
+  readonly #scene: Scene;
+  readonly #parts: CheckedParts;
+  readonly #epochs: AssignmentEpochs = new Map();
+  readonly #hashes = new Map<number, string>();
+  readonly #runs: RunCreations = new Map();
+  #newest = 0;
+
+  constructor(scene: Scene, parts: CheckedParts) {
+    this.#scene = scene;
+    this.#parts = parts;
+  }
+
+  /** Last version that any replica has. */
+  get newest(): number {
+    return this.#newest;
+  }
+
+  /** What must hold of a replica at every version, looked at now and then while it moves, and at rest. */
+  checkWhole(name: string, replica: Replica): void {
+    this.#scene.demand(name, checkAcknowledged(replica, this.#parts.workloads.writes));
+    // Hashed once the listeners are done, as everything else that reads the replica does.
+    this.#scene.demand(name, checkSameState(replica.version, replica.stateHash(), this.#hashes));
+  }
+
+  /** For one life of a manager. */
+  follow(name: string, replica: Replica): void {
+    let version = 0;
+    const rollouts = new RolloutChecks();
+    const rebalance = new RebalanceChecks(areExact(this.#scene));
+    replica.watch((commit: Commit & { readonly epoch?: number }) => {
+      this.#newest = Math.max(this.#newest, commit.version);
+      this.#scene.demand(name, checkVersionGrows(commit, version));
+      version = commit.version;
+      // A loaded snapshot is no transaction: what led to it was seen by another replica, or never.
+      if (commit.epoch === undefined) return;
+      noteAssignments(commit, commit.epoch, this.#epochs);
+      this.#check(name, commit, replica);
+      if (this.#scene.isTailLost) return;
+      this.#checkHistory(name, commit, replica, rollouts, rebalance);
+      if (version % hashEvery === 0) this.checkWhole(name, replica);
+    });
+  }
+
+  #check(name: string, commit: Commit, replica: Replica): void {
+    const { nats, trace } = this.#scene.simulation;
+    const demand = (claim: string | null): void => this.#scene.demand(name, claim);
+    this.#parts.workloads.observe(commit, replica);
+    demand(checkSlots(commit, replica, this.#epochs));
+    demand(checkNodes(commit, replica, this.#epochs));
+    demand(checkEvictions(commit, replica));
+    demand(checkStatesGrow(commit));
+    demand(checkNetworks(commit, replica));
+    const [before, record] = [commit.version - 1, commit.version].map((each) => nats.record(each));
+    if (before != null && record != null) demand(checkHeld(record, before, commit, replica));
+    demand(checkPlacements(commit, replica));
+    demand(checkRoles(commit, replica));
+    demand(checkRoot(commit, replica, (mark) => trace.mark(mark)));
+    demand(checkJobs(commit, replica));
+    for (const { drivers } of this.#parts.nodes.all) demand(drivers?.flaw() ?? null);
+  }
+
+  /** What holds as long as there is one history: after a lost tail nodes run what nobody knows of, and much is done anew. */
+  #checkHistory(
+    name: string,
+    commit: Commit,
+    replica: Replica,
+    rollouts: RolloutChecks,
+    rebalance: RebalanceChecks,
+  ): void {
+    const { storage } = this.#parts;
+    this.#scene.demand(name, rollouts.check(commit, replica));
+    if (storage !== null) this.#scene.demand(name, checkStorage(storage.storage));
+    this.#scene.demand(name, rebalance.check(commit, replica));
+    this.#scene.demand(
+      name,
+      checkSchedules(commit, this.#runs, (mark) => this.#scene.simulation.trace.mark(mark)),
+    );
+  }
+}

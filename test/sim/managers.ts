@@ -1,0 +1,189 @@
+/** All managers of a simulated world, and the people who run them: they start what ended, unlock what is locked, and give out tokens. */
+import type { Credentials, TlsMaterial } from "../../actors/agent/agent-ports.ts";
+import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
+import { isDemoted } from "../../machines/manager-role.ts";
+import { sameBytes } from "../../machines/session-message.ts";
+import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import { drawClock } from "./clocks.ts";
+import { handshakeProblem } from "./invariants-certificates.ts";
+import { bootManager, type RunningManager } from "./manager.ts";
+import { operatorMs, sentence, supervisorMs, type Scene } from "./scene.ts";
+import { unlockWhatIsLocked } from "./workload-locks.ts";
+
+/** Records: so few that managers which start anew load a snapshot. */
+const snapshotEvery = 60;
+
+export interface SimManager {
+  readonly process: SimProcess;
+  readonly address: string;
+  running: RunningManager | null;
+  /** Of the life that it has now. */
+  lock: ManagerLock | null;
+  /** It has ended because it was demoted. */
+  isRetired: boolean;
+}
+
+export interface SimManagersOptions {
+  /** The controllers of storage plugins, for one life of a manager; null when there is no storage. */
+  readonly csi: (ports: SimPorts) => CsiSockets | null;
+  /** A manager has a replica that follows the log. */
+  readonly onReplica: (name: string, replica: Replica) => void;
+  readonly onRetired: () => void;
+}
+
+export function addressOf(manager: string): string {
+  return `${manager}:2377`;
+}
+
+export class SimManagers {
+  readonly all: SimManager[] = [];
+  readonly #scene: Scene;
+  readonly #options: SimManagersOptions;
+  /** Every unlock key that the operator was given, the newest first. */
+  readonly #unlockKeys: Uint8Array[] = [];
+
+  constructor(scene: Scene, options: SimManagersOptions) {
+    this.#scene = scene;
+    this.#options = options;
+  }
+
+  get processes(): readonly SimProcess[] {
+    return this.all.map(({ process: each }) => each);
+  }
+
+  get areServing(): boolean {
+    return this.all.every(({ running }) => running?.isServing() === true);
+  }
+
+  /** Those that are wanted. */
+  get serving(): readonly SimManager[] {
+    return this.all.filter(({ isRetired }) => !isRetired);
+  }
+
+  /** The cluster's id, once there is one. */
+  organization(): string {
+    return this.all[0]?.running?.organization() ?? "";
+  }
+
+  /** Empty while nobody can be asked. */
+  joinToken(): string {
+    for (const { running } of this.all) {
+      const token = running?.joinToken() ?? null;
+      if (token !== null) return token;
+    }
+    return "";
+  }
+
+  add(name: string): void {
+    const { simulation } = this.#scene;
+    const address = addressOf(name);
+    const manager: SimManager = { process: null as never, address, running: null, lock: null, isRetired: false };
+    const process = simulation.process(name, (ports) => this.#boot(ports, manager), {
+      ...drawClock(this.#scene, name),
+      onFail: (reason, error) => {
+        manager.running = null;
+        this.#scene.processFailed(name, reason, error, () => manager.process.start());
+      },
+    });
+    Object.assign(manager, { process });
+    this.all.push(manager);
+  }
+
+  #boot(ports: SimPorts, manager: SimManager): void {
+    const { clock, trace } = this.#scene.simulation;
+    const { name } = ports;
+    manager.running = null;
+    manager.isRetired = false;
+    bootManager(ports, {
+      address: manager.address,
+      trace,
+      peers: this.all.map((each) => each.address),
+      csi: this.#options.csi(ports),
+      snapshotEvery,
+      onLock: (lock) => (manager.lock = lock),
+      onRunning: (running) => {
+        manager.running = running;
+        this.#options.onReplica(name, running.store);
+      },
+      onBroken: (error) => ports.fail("a broken log", error),
+      onDemoted: () => {
+        if (!ports.clock.alive) return;
+        trace.mark("manager.demoted");
+        manager.process.crash();
+        manager.isRetired = true;
+        manager.running = null;
+        manager.lock = null;
+        this.#options.onRetired();
+      },
+      onGivenUp: (error) => {
+        if (!ports.clock.alive) return;
+        trace.write(name, `gives up: ${sentence(error)}`);
+        trace.mark("manager.given.up");
+        manager.process.crash();
+        clock.schedule(() => manager.process.start(), supervisorMs, null);
+      },
+    });
+  }
+
+  /** S22 */
+  handshake(client: string, address: string, ...shown: readonly [Credentials, TlsMaterial]): string | null {
+    const server = this.all.find((manager) => manager.address === address);
+    const problem = handshakeProblem(server?.running?.certificate() ?? null, ...shown);
+    // After a lost tail the roots that somebody was told of may never have been.
+    if (problem !== null && !this.#scene.isTailLost) this.#scene.fail(`S22: ${client} and ${address}: ${problem}`);
+    return problem;
+  }
+
+  /** Whoever runs a manager that was promoted again starts it. */
+  startPromoted(): void {
+    const { clock, trace } = this.#scene.simulation;
+    const look = (): void => {
+      for (const { isRetired, process: each } of this.all) {
+        const isWanted = this.all.some(({ running }) => {
+          const node = running?.store.byName("node", each.name);
+          return node !== undefined && !isDemoted(node);
+        });
+        if (!isRetired || !isWanted) continue;
+        trace.mark("manager.started.again");
+        each.start();
+      }
+      clock.schedule(look, operatorMs, null);
+    };
+    clock.schedule(look, operatorMs, null);
+  }
+
+  /** Whoever is locked is unlocked, sooner or later, as long as the simulation runs. */
+  unlock(): void {
+    const { clock, random, trace } = this.#scene.simulation;
+    unlockWhatIsLocked({
+      every: (ms, work) => {
+        const next = (): void => {
+          work();
+          clock.schedule(next, ms, null);
+        };
+        clock.schedule(next, ms, null);
+      },
+      locks: () =>
+        this.all.flatMap(({ process: each, lock }) =>
+          lock !== null && each.isRunning && !each.isPaused ? [lock] : [],
+        ),
+      keys: () => this.#unlockKeys,
+      ask: () => this.#askForUnlockKeys(),
+      random: random.fork("unlock"),
+      mark: (name) => trace.mark(name),
+      onWrong: (claim) => this.#scene.fail(claim),
+    });
+  }
+
+  /** Asks at each machine where a manager serves: nobody knows a key that he was not given. */
+  #askForUnlockKeys(): void {
+    for (const { process: each, running } of this.all) {
+      if (running === null || !each.isRunning || each.isPaused || !running.isServing()) continue;
+      const key = running.unlockKey();
+      const isKnown = key.length === 0 || this.#unlockKeys.some((known) => sameBytes(known, key));
+      if (!isKnown) this.#unlockKeys.unshift(key);
+    }
+  }
+}

@@ -1,0 +1,141 @@
+/** All nodes of a simulated world: machines with an agent each, and the people who start it, give it a token and add nodes. */
+import type { SimProcess } from "../../runtime/sim/simulation.ts";
+import { drawClock } from "./clocks.ts";
+import { SimDrivers } from "./drivers.ts";
+import { SimMachine, type TaskHabits } from "./machine.ts";
+import type { SimManagers } from "./managers.ts";
+import { bootNode } from "./node.ts";
+import type { SimDataplanes } from "./policies.ts";
+import { operatorMs, type Scene } from "./scene.ts";
+import type { SimStorage } from "./storage.ts";
+
+/** How often somebody who wants to add a node looks for a manager that gives him the token. */
+const askAgainMs = 500;
+
+export interface SimAgent {
+  readonly process: SimProcess;
+  readonly machine: SimMachine;
+  /** Null in a run without driver plugins. */
+  readonly drivers: SimDrivers | null;
+}
+
+export interface SimNodesOptions {
+  readonly managers: SimManagers;
+  /** Null in a run without cluster volumes. */
+  readonly storage: SimStorage | null;
+  /** Null in a run without network policy. */
+  readonly dataplanes: SimDataplanes | null;
+}
+
+/** Ids of the tasks that run on a node. */
+export function runningOn({ drivers, machine }: SimAgent): readonly string[] {
+  return drivers === null ? machine.running() : [...machine.running(), ...drivers.running()];
+}
+
+export class SimNodes {
+  readonly all: SimAgent[] = [];
+  readonly #scene: Scene;
+  readonly #options: SimNodesOptions;
+  readonly #habits: TaskHabits;
+  #isHealed = false;
+
+  constructor(scene: Scene, options: SimNodesOptions) {
+    this.#scene = scene;
+    this.#options = options;
+    this.#habits = { ...scene.options.tasks };
+  }
+
+  get processes(): readonly SimProcess[] {
+    return this.all.map(({ process: each }) => each);
+  }
+
+  add(name: string): SimProcess {
+    const { options, simulation } = this.#scene;
+    const { dataplanes, managers, storage } = this.#options;
+    const { clock, random, trace } = simulation;
+    const machine = new SimMachine(name, {
+      clock,
+      random: random.fork(`machine.${name}`),
+      trace,
+      habits: this.#habits,
+    });
+    storage?.serveNode(name);
+    const drivers =
+      options.driverOperations === 0
+        ? null
+        : new SimDrivers(clock, random.fork(`drivers.${name}`), trace, options.drivers);
+    if (this.#isHealed) drivers?.heal();
+    let at = random.pick(managers.serving);
+    let token = "";
+    const each = simulation.process(
+      name,
+      (ports) => {
+        // Until it has joined, each start is somebody's who asked for the token.
+        token = managers.joinToken() || token;
+        if (at.isRetired) at = managers.serving[0] ?? at;
+        bootNode(ports, {
+          machine,
+          drivers,
+          trace,
+          join: { address: at.address, token },
+          onNotJoined: () => {
+            if (!ports.clock.alive) return;
+            trace.mark("agent.joined.again");
+            each.crash();
+            clock.schedule(() => each.start(), operatorMs, null);
+          },
+          hasOverlay: options.networkOperations > 0,
+          storage,
+          dataplane: dataplanes?.boot(name) ?? null,
+          onWrong: (claim) => this.#scene.fail(claim),
+          handshake: (address, ...shown) => managers.handshake(name, address, ...shown),
+        });
+      },
+      {
+        ...drawClock(this.#scene, name),
+        onFail: (reason, error) => this.#scene.processFailed(name, reason, error, () => undefined),
+      },
+    );
+    this.all.push({ process: each, machine, drivers });
+    return each;
+  }
+
+  /** Nodes that join when the others have run for a while: for those there is something to move. */
+  addLate(): void {
+    const { options, simulation } = this.#scene;
+    const { clock, trace } = simulation;
+    const random = simulation.random.fork("late");
+    for (let number = 1; number <= options.lateAgents; number += 1) {
+      const join = (): void => {
+        if (this.#options.managers.joinToken() === "") {
+          clock.schedule(join, askAgainMs, null);
+          return;
+        }
+        this.add(`late${number}`).start();
+        trace.mark("agent.joined.late");
+      };
+      clock.schedule(join, random.between(options.faultsMs / 4, options.faultsMs), null);
+    }
+  }
+
+  /** Everything on the node ends with it. */
+  losePower(agent: SimProcess): void {
+    const lost = this.all.find(({ process: each }) => each === agent);
+    lost?.machine.losePower();
+    lost?.drivers?.machine.losePower();
+    this.#options.storage?.storage.forgetMounts(agent.name);
+  }
+
+  /** Tasks do not fail by themselves any more, and neither do plugins. */
+  heal(): void {
+    this.#isHealed = true;
+    for (const { drivers } of this.all) drivers?.heal();
+    this.#habits.failure = 0;
+    this.#habits.refusal = 0;
+  }
+
+  /** Who was away while every manager that it knew was demoted finds none by itself: an operator tells it of another. */
+  tellOfManagers(): void {
+    for (const each of this.processes) this.#scene.simulation.clock.schedule(() => each.restart(), operatorMs, null);
+  }
+}

@@ -1,0 +1,135 @@
+/** Whether a healed cluster comes to rest within a bounded virtual time, counted anew whenever there is progress, and how it rests. */
+import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
+import type { CommitChecks } from "./commit-checks.ts";
+import { findUntrusting } from "./invariants-certificates.ts";
+import { checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
+import { findLost, findUnallocated } from "./invariants-networks.ts";
+import { findUnsettled } from "./invariants-placement.ts";
+import { findUntold } from "./invariants-policies.ts";
+import { findUnbalanced } from "./invariants-rebalance.ts";
+import { findUnsettledRole } from "./invariants-roles.ts";
+import { findMovingRollout, isOverdue } from "./invariants-rollout.ts";
+import { findStrayVolumes, findUnpublished } from "./invariants-volumes.ts";
+import { findUnconverged } from "./invariants.ts";
+import type { RunningManager } from "./manager.ts";
+import type { SimManagers } from "./managers.ts";
+import { runningOn, type SimNodes } from "./nodes.ts";
+import type { SimDataplanes } from "./policies.ts";
+import type { Scene } from "./scene.ts";
+import type { SimStorage } from "./storage.ts";
+import type { Workloads } from "./workloads.ts";
+
+/** Virtual time without progress after which a healed cluster counts as stuck: what looks again by itself does so each 60 s. */
+const stuckMs = 90_000;
+/** A healed cluster that still moves after this virtual time never rests. */
+const restlessMs = 600_000;
+/** How often it is looked whether a healed cluster has come to rest. */
+const lookMs = 500;
+/** Rest for a while: a cluster that passes through a good state on its way to a bad one does not rest. */
+const restMs = 10 * lookMs;
+
+export interface RestingParts {
+  readonly managers: SimManagers;
+  readonly nodes: SimNodes;
+  readonly workloads: Workloads;
+  readonly checks: CommitChecks;
+  readonly storage: SimStorage | null;
+  readonly dataplanes: SimDataplanes | null;
+}
+
+/** L2, L3: nothing fails any more. */
+export async function comeToRest(scene: Scene, parts: RestingParts): Promise<void> {
+  const { clock } = scene.simulation;
+  const healedAt = clock.elapsed;
+  let progressAt = healedAt;
+  let version = parts.checks.newest;
+  let restingSince: number | null = null;
+  for (;;) {
+    await scene.runUntil(() => false, lookMs);
+    if (scene.failure !== null) return;
+    if (parts.checks.newest > version) {
+      version = parts.checks.newest;
+      progressAt = clock.elapsed;
+    }
+    const why = whyRestless(scene, parts);
+    if (why !== null) restingSince = null;
+    else restingSince ??= clock.elapsed;
+    if (restingSince !== null && clock.elapsed - restingSince >= restMs) break;
+    if (why !== null && isOverdue(why)) scene.fail(why);
+    if (why !== null && clock.elapsed - progressAt > stuckMs)
+      scene.fail(`L2: stuck since ${Math.round(progressAt)} ms: ${why}`);
+    else if (why !== null && clock.elapsed - healedAt > restlessMs)
+      scene.fail(`L3: no rest ${restlessMs} ms after the last fault: ${why}`);
+  }
+  checkAtRest(scene, parts);
+}
+
+function checkAtRest(scene: Scene, { checks, managers, storage }: RestingParts): void {
+  const { nats } = scene.simulation;
+  const stored = Array.from({ length: nats.last - nats.first + 1 }, (_, at) => nats.record(nats.first + at));
+  const records = stored.filter((record) => record !== null);
+  scene.demand("nats", checkSealed(records, [...nats.blobs.values()]));
+  const some = managers.all[0]?.running ?? null;
+  // What the storage was asked for by a history that is lost stays there, and nobody knows of it.
+  if (storage !== null && some !== null && !scene.isTailLost) {
+    const nameOf = (nodeId: string) => some.store.get("node", nodeId)?.description?.hostname;
+    scene.demand("storage", findStrayVolumes(some.store, storage.storage, nameOf));
+  }
+  for (const { running, process: each } of managers.all)
+    if (running !== null) checks.checkWhole(each.name, running.store);
+}
+
+function whyRestless(scene: Scene, parts: RestingParts): string | null {
+  const { managers, workloads } = parts;
+  const open = workloads.whyOpen();
+  if (open !== null) return open;
+  const otherwise = findUnlockedOtherwise(managers.serving.map(({ running }) => running));
+  if (otherwise !== null) return otherwise;
+  for (const { running, process: each } of managers.serving) {
+    if (running === null) return `${each.name} does not run`;
+    const why = findRestless(scene, parts, running);
+    if (why !== null) return `${each.name}: ${why}`;
+  }
+  return null;
+}
+
+/** As one manager sees it. */
+function findRestless(
+  { options, simulation }: Scene,
+  { dataplanes, managers, nodes, storage, workloads }: RestingParts,
+  { allocates, held, store }: RunningManager,
+): string | null {
+  const { clock, nats } = simulation;
+  if (store.version !== nats.last) return `it is at ${store.version} of ${nats.last}`;
+  const ended = new Map(managers.all.map(({ isRetired, process: { name } }) => [name, isRetired]));
+  const why =
+    findUnconverged(store, (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY) ??
+    findUnsettledRole(store, ended) ??
+    findUntrusting(store) ??
+    findUnsettled(store) ??
+    findUnallocated(store) ??
+    (allocates() ? findLost(store, held) : null) ??
+    (storage === null ? null : findUnpublished(store)) ??
+    (dataplanes === null ? null : findUntold(store, dataplanes)) ??
+    findMovingRollout(store, clock.now()) ??
+    (options.rebalanceOperations === 0 ? null : findUnbalanced(store, clock.now()));
+  if (why !== null) return why;
+  for (const id of workloads.removed)
+    if (store.get("service", id) !== undefined) return `service ${id} was removed and is still there`;
+  return findPhantom(store, nodes);
+}
+
+/** A task that only its node knows of, or that only the cluster believes to run. */
+function findPhantom(store: RunningManager["store"], nodes: SimNodes): string | null {
+  for (const task of store.all("task")) {
+    const host = store.get("node", task.nodeId)?.description?.hostname;
+    const agent = nodes.all.find(({ machine: { name } }) => name === host);
+    const saysRunning = task.desiredState === TaskState.RUNNING && task.status?.state === TaskState.RUNNING;
+    if (saysRunning && (agent === undefined || !runningOn(agent).includes(task.id)))
+      return `task ${task.id} is said to run on ${agent?.machine.name ?? task.nodeId} and does not`;
+  }
+  for (const agent of nodes.all)
+    for (const id of runningOn(agent))
+      if (store.get("task", id) === undefined) return `task ${id} runs on ${agent.machine.name} and is in no replica`;
+  return null;
+}

@@ -1,0 +1,128 @@
+/** Everybody who uses a simulated cluster: each client is one line here. */
+import type { Commit, Store } from "../../runtime/store/store.ts";
+import type { Acknowledged } from "./invariants.ts";
+import { addressOf, type SimManagers } from "./managers.ts";
+import type { Scene } from "./scene.ts";
+import { CertificateWorkload } from "./workload-certificates.ts";
+import { DriverWorkload } from "./workload-drivers.ts";
+import { GlobalWorkload } from "./workload-global.ts";
+import { HistoryWorkload } from "./workload-history.ts";
+import { JobWorkload } from "./workload-jobs.ts";
+import { LockWorkload } from "./workload-locks.ts";
+import { LogWorkload } from "./workload-logs.ts";
+import { NetworkWorkload } from "./workload-networks.ts";
+import { PlacementWorkload } from "./workload-placement.ts";
+import { PolicyWorkload } from "./workload-policies.ts";
+import { RebalanceWorkload } from "./workload-rebalance.ts";
+import { RoleWorkload } from "./workload-roles.ts";
+import { RolloutWorkload } from "./workload-rollout.ts";
+import { VolumeWorkload } from "./workload-volumes.ts";
+import { WatchWorkload } from "./workload-watch.ts";
+import { Workload } from "./workload.ts";
+
+interface Client {
+  readonly isDone: boolean;
+  start(): void;
+}
+
+export class Workloads {
+  readonly #scene: Scene;
+  readonly #managers: SimManagers;
+  readonly #watches: WatchWorkload;
+  readonly #history: HistoryWorkload;
+  readonly #clients: { readonly who: string; readonly client: Client }[] = [];
+  #services: Workload | null = null;
+  #logs: LogWorkload | null = null;
+  #roles: RoleWorkload | null = null;
+
+  /** What follows the log has to be there from its first record on. */
+  constructor(scene: Scene, managers: SimManagers) {
+    this.#scene = scene;
+    this.#managers = managers;
+    const { options, simulation } = scene;
+    const { faultsMs: withinMs, looksBack: looks, watchers } = options;
+    const follower = (name: string) => ({
+      ports: simulation.ports(name),
+      trace: simulation.trace,
+      addresses: Array.from({ length: options.managers }, (_, at) => addressOf(`m${at + 1}`)),
+      organization: () => managers.organization(),
+      withinMs,
+      onViolation: (claim: string) => scene.fail(claim),
+    });
+    this.#watches = new WatchWorkload({ ...follower("watcher"), watchers });
+    this.#history = new HistoryWorkload({ ...follower("history"), looks });
+  }
+
+  /** What clients were told has happened. */
+  get writes(): readonly Acknowledged[] {
+    return this.#services?.writes ?? [];
+  }
+
+  /** Ids of services whose removal was acknowledged. */
+  get removed(): ReadonlySet<string> {
+    return this.#services?.removed ?? new Set();
+  }
+
+  start(): void {
+    const { options, simulation } = this.#scene;
+    const access = {
+      ports: simulation.ports("client"),
+      trace: simulation.trace,
+      addresses: this.#managers.all.map(({ address }) => address),
+      identity: { nodeId: "client", role: "swarm-manager", organization: this.#managers.organization() },
+      withinMs: options.faultsMs,
+    } as const;
+    const of = (operations: number) => ({ ...access, operations });
+    this.#services = this.#add("the client", new Workload(of(options.operations)));
+    this.#add("the client", new GlobalWorkload({ ...of(options.globalOperations), spared: "a1" }));
+    this.#add("the client of jobs", new JobWorkload(of(options.jobOperations)));
+    this.#add("the client of networks", new NetworkWorkload(of(options.networkOperations)));
+    this.#add("the client of rollouts", new RolloutWorkload(of(options.rolloutOperations)));
+    this.#add("the client of choosy services", new PlacementWorkload(of(options.placementOperations)));
+    this.#watches.start();
+    this.#history.start();
+    const onWrong = (claim: string) => this.#scene.fail(claim);
+    this.#logs = new LogWorkload({ ...of(options.logOperations), onWrong });
+    this.#logs.start();
+    this.#add("the operator of certificates", new CertificateWorkload(of(options.certificateOperations)));
+    this.#add("the operator of locks", new LockWorkload(of(options.lockOperations)));
+    this.#roles = this.#add("the operator of roles", new RoleWorkload(of(options.roleOperations)));
+    this.#add("the client of volumes", new VolumeWorkload(of(options.volumeOperations)));
+    this.#add("the client of network policy", new PolicyWorkload(of(options.policyOperations)));
+    this.#add("the client of driver plugins", new DriverWorkload(of(options.driverOperations)));
+    // Its first operation switches rebalancing on.
+    if (options.rebalanceOperations > 0)
+      this.#add("the client of rebalancing", new RebalanceWorkload(of(options.rebalanceOperations)));
+  }
+
+  /** Promotes whoever is demoted, when all else is done. */
+  restoreRoles(): void {
+    this.#roles?.restore();
+  }
+
+  /** Told each transaction, in order; several replicas apply the same. */
+  observe(commit: Commit, store: Store): void {
+    this.#watches.observe(commit);
+    this.#history.observe(commit, store);
+  }
+
+  /** The log has lost what it held behind version `kept`. */
+  excuseAfter(kept: number): void {
+    this.#services?.excuseAfter(kept);
+    this.#watches.excuse();
+    this.#history.excuse();
+  }
+
+  /** Who has not been served yet; null when all have. */
+  whyOpen(): string | null {
+    for (const { client, who } of this.#clients) if (!client.isDone) return `${who} is not done`;
+    if (this.#logs?.isDone === false) return `O3: a subscription to output does not end: ${this.#logs.whyOpen()}`;
+    return this.#watches.whyBehind();
+  }
+
+  #add<Added extends Client>(who: string, client: Added): Added {
+    client.start();
+    this.#clients.push({ who, client });
+    return client;
+  }
+}
