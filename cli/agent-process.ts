@@ -13,6 +13,7 @@ import { createKeyAndCsr, describeCertificate } from "../runtime/pki/index.ts";
 import type { Telemetry } from "../runtime/ports.ts";
 import { SystemClock } from "../runtime/system/clock.ts";
 import { FileDisk } from "../runtime/system/file-disk.ts";
+import { systemProbes } from "../runtime/system/probes.ts";
 import { SystemRandom } from "../runtime/system/random.ts";
 import { formatHostPort, parseHostPort } from "./processes/addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./processes/csi.ts";
@@ -77,6 +78,7 @@ export async function runAgent(
     disk: await FileDisk.open(join(dataDir, "state")),
     certificates,
     facts: nodeFacts(),
+    probes: systemProbes,
     ...(plugins === null ? {} : { plugins }),
     csi: { sockets: csi, places: volumeDirectory(resolve(dataDir, "volumes")) },
     join: address === null ? null : { address, token },

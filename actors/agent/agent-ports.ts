@@ -11,6 +11,7 @@ import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import type { Host } from "../../runtime/host.ts";
 import type { CertificateOutcome } from "../../runtime/pki/index.ts";
 import type { Clock, Random, Telemetry } from "../../runtime/ports.ts";
+import type { Probes } from "../../runtime/probes.ts";
 import type { RpcChannel } from "../../runtime/rpc.ts";
 
 /**
@@ -188,6 +189,8 @@ export interface TaskDriver {
   stop(taskId: string): Promise<TaskExit | null>;
   /** A start under way is no longer wanted: it may end as refused, once nothing of it is left. Absent where starts are short. */
   giveUpStart?(taskId: string): void;
+  /** The address that a running task has of its own; null, or absent: its node's. */
+  address?(taskId: string): string | null;
   /** Reads a task's output, which may not have begun; absent in a driver that has none to show. */
   output?(taskId: string, request: OutputRequest): OutputReader;
   /** Forgets a task that has ended, its output included. */
@@ -271,6 +274,8 @@ export interface AgentPorts {
   readonly disk: AgentDisk;
   readonly certificates: CertificateMaker;
   readonly facts: NodeFacts;
+  /** For the health checks of its tasks. */
+  readonly probes: Probes;
   /** Absent: this node has no cluster volumes. */
   readonly csi?: AgentCsi;
   /** Absent: this node runs no driver plugins. */

@@ -66,6 +66,8 @@ export class StatusReports {
     line.newest = status;
     line.traceparent = traceparent;
     if (this.#send === null) return;
+    // R3
+    if (line.waiting.at(-1)?.state === status.state) line.waiting.pop();
     line.waiting.push(status);
     if (!line.isSending) this.#ready.add(taskId);
     this.#pump();

@@ -1,6 +1,8 @@
 /** Hosts the task chart for one task: calls its driver, keeps its record, reports its states. */
 import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../../machines/agent-task.ts";
 import { isDriverSpec } from "../../machines/driver-spec.ts";
+import type { HealthNews } from "../../machines/health-check.ts";
+import { healthOf } from "../../machines/health-spec.ts";
 import {
   ContainerStatus,
   Task,
@@ -17,6 +19,7 @@ import type { AgentDrivers } from "./agent-drivers.ts";
 import type { LogSource } from "./agent-logs.ts";
 import type { AgentPorts, Content, DriverTask, TaskDriver, TaskVolume } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
+import { HealthCheckActor } from "./health-check.ts";
 import { hosted, type Owner } from "../hosted.ts";
 import type { NodeVolumes } from "./node-volumes.ts";
 import { sentence } from "../sentence.ts";
@@ -44,6 +47,8 @@ const machine = hosted(agentTaskMachine, [
   "awaitExit",
   "stop",
   "giveUpStart",
+  "check",
+  "endCheck",
   "forget",
   "report",
 ]);
@@ -54,6 +59,7 @@ export class TaskActor {
   readonly #task: Task;
   readonly #actor: HostedActor<typeof agentTaskMachine>;
   #status: TaskStatus;
+  #health: HealthCheckActor | null = null;
   #volumes: readonly TaskVolume[] = [];
   /** The record's writes: one at a time, the newest status wins. */
   #saving: Promise<void> | null = null;
@@ -71,7 +77,15 @@ export class TaskActor {
     this.#status = task.status ?? TaskStatus.create({ state: TaskState.ASSIGNED });
     const wasGivenVolumes = this.#status.state > TaskState.PREPARING && this.#status.state <= TaskState.RUNNING;
     if (wasGivenVolumes) options.volumes.hold(task);
-    const input = { taskId: task.id, before: this.#status.state, desired: task.desiredState };
+    const { err, state } = this.#status;
+    const input = {
+      taskId: task.id,
+      before: state,
+      desired: task.desiredState,
+      isChecked: healthOf(task.spec) !== null,
+      // What else is said of a task that has not ended is said of its way here.
+      flaw: state === TaskState.STARTING || state === TaskState.RUNNING ? err : "",
+    };
     this.#actor = machine.start(ports.host, `agent-task/${task.id}`, input, this.#owner());
   }
 
@@ -117,6 +131,7 @@ export class TaskActor {
   /** Ends the watching; the task itself goes on. */
   stop(): void {
     this.#isStopped = true;
+    this.#endCheck();
     this.#actor.stop();
   }
 
@@ -133,6 +148,8 @@ export class TaskActor {
         awaitExit: ({ pid }: { pid: number }) => this.#answer(this.#awaitExit(pid)),
         stop: () => void this.#stop(),
         giveUpStart: () => this.#driver?.giveUpStart?.(this.#task.id),
+        check: ({ wasHealthy }: { wasHealthy: boolean }) => this.#check(wasHealthy),
+        endCheck: () => this.#endCheck(),
         forget: () => void this.#forget(),
         report: (report: TaskReport) => this.#report(report),
       },
@@ -212,7 +229,28 @@ export class TaskActor {
     }
   }
 
+  #check(wasHealthy: boolean): void {
+    const check = healthOf(this.#task.spec);
+    if (check === null || this.#health !== null) return;
+    const { id } = this.#task;
+    this.#health = new HealthCheckActor(this.#ports, {
+      taskId: id,
+      check,
+      wasHealthy,
+      target: () => this.callable,
+      address: () => this.#driver?.address?.(id) ?? null,
+      onNews: (news) => this.#send(healthEvent(news)),
+    });
+  }
+
+  #endCheck(): void {
+    this.#health?.stop();
+    this.#health = null;
+  }
+
   async #stop(): Promise<void> {
+    // Why it is stopped is on the disk before how it ended could be. K6
+    if (this.#status.err !== "") await this.#saving?.catch(() => {});
     try {
       const exit = (await this.#driver?.stop(this.#task.id)) ?? null;
       this.#send({ type: "run.stopped", code: exit?.code ?? 0 });
@@ -243,7 +281,7 @@ export class TaskActor {
   }
 
   #report(report: TaskReport): void {
-    if (!isNews(this.#status.state, report.state)) return;
+    if (!isNews(this.#status, report)) return;
     const { id } = this.#task;
     const hasRun = report.pid !== 0 || report.exitCode !== 0;
     this.#status = TaskStatus.create({
@@ -310,6 +348,17 @@ export class TaskActor {
         memoryLimitBytes: spec?.resources?.limits?.memoryBytes ?? 0,
       },
     };
+  }
+}
+
+function healthEvent(news: HealthNews): AgentTaskEvent {
+  switch (news.kind) {
+    case "healthy":
+      return { type: "health.passed" };
+    case "failing":
+      return { type: "health.missed", reason: news.reason };
+    case "unhealthy":
+      return { type: "health.lost", reason: news.reason };
   }
 }
 

@@ -28,6 +28,8 @@ export interface DriverTaskOptions {
 /** A task that a plugin was asked to start; with the handle once it is running. */
 export interface DriverTaskRecord {
   readonly handle: Uint8Array | null;
+  /** The task's own, as its driver said; empty: none. */
+  readonly address: string;
 }
 
 const machine = hosted(driverTaskMachine, [
@@ -40,16 +42,41 @@ const machine = hosted(driverTaskMachine, [
   "announce",
 ]);
 
-/** A record is one byte, whether there is a handle, and the handle. */
-const startingRecord = Uint8Array.of(0);
+/** What a record begins with: there is no handle; only a handle follows; the length of an address in bytes, it, and a handle. */
+const recordKinds = { starting: 0, started: 1, startedAt: 2 } as const;
+const startingRecord = Uint8Array.of(recordKinds.starting);
+/** Of an address' text: more than any has. */
+const addressBytesMax = 255;
+
+function startedRecord(handle: Uint8Array, address: string): Uint8Array {
+  const place = new TextEncoder().encode(address);
+  const isKept = place.length > 0 && place.length <= addressBytesMax;
+  const head = isKept ? [recordKinds.startedAt, place.length, ...place] : [recordKinds.started];
+  const record = new Uint8Array(head.length + handle.length);
+  record.set(head);
+  record.set(handle, head.length);
+  return record;
+}
+
+function recordOf(bytes: Uint8Array): DriverTaskRecord {
+  switch (bytes[0]) {
+    case recordKinds.started:
+      return { handle: bytes.slice(1), address: "" };
+    case recordKinds.startedAt: {
+      const end = 2 + (bytes[1] ?? 0);
+      return { handle: bytes.slice(end), address: new TextDecoder().decode(bytes.subarray(2, end)) };
+    }
+    default:
+      return { handle: null, address: "" };
+  }
+}
 
 export async function driverTaskRecord(
   disk: DriverPluginPorts["disk"],
   taskId: string,
 ): Promise<DriverTaskRecord | null> {
   const bytes = await disk.load(recordName(taskId));
-  if (bytes === null) return null;
-  return { handle: bytes[0] === 1 ? bytes.slice(1) : null };
+  return bytes === null ? null : recordOf(bytes);
 }
 
 /** Names of records hold letters, digits and a few signs; a task's id has slashes. */
@@ -62,6 +89,7 @@ export class DriverTaskActor {
   readonly #options: DriverTaskOptions;
   readonly #actor: HostedActor<typeof driverTaskMachine>;
   #handle: Uint8Array | null;
+  #address: string;
   #isStopped = false;
 
   constructor(ports: DriverPluginPorts, options: DriverTaskOptions) {
@@ -69,6 +97,7 @@ export class DriverTaskActor {
     this.#options = options;
     const { config, record } = options;
     this.#handle = record?.handle ?? null;
+    this.#address = record?.address ?? "";
     const before: DriverTaskInput["before"] = record === null ? "new" : record.handle === null ? "doubtful" : "started";
     this.#actor = machine.start(ports.host, `driver-task/${config.id}`, { taskId: config.id, before }, this.#owner());
   }
@@ -80,6 +109,11 @@ export class DriverTaskActor {
   /** The plugin that runs it now; null while there is none. */
   get client(): DriverClient | null {
     return this.#options.plugin.client;
+  }
+
+  /** Its own, as its driver said when it started it; empty: none. */
+  get address(): string {
+    return this.#address;
   }
 
   /** Empty signal: the driver's own choice. */
@@ -142,16 +176,15 @@ export class DriverTaskActor {
     const driver = this.#driver();
     // Before it is asked: an agent that dies in between has to know that it may run.
     await disk.save(recordName(this.taskId), startingRecord);
-    const { handle } = await driver.startTask(this.#options.config);
+    const { handle, networkOverride } = await driver.startTask(this.#options.config);
     // T5: nobody waits for it any more, and it was destroyed before it was there.
     if (!this.#isStopped && !this.#actor.actor.getSnapshot().matches("starting")) {
       await driver.destroyTask(this.taskId, true);
       return { type: "start.refused", reason: "it was stopped", isRecoverable: false };
     }
     this.#handle = handle;
-    const record = new Uint8Array(1 + handle.length);
-    record[0] = 1;
-    record.set(handle, 1);
+    this.#address = networkOverride?.addr ?? "";
+    const record = startedRecord(handle, this.#address);
     await disk.save(recordName(this.taskId), record);
     return { type: "task.started" };
   }

@@ -148,6 +148,10 @@ export class PluginDriver implements TaskDriver {
     if (run?.state.kind === "starting") run.actor.stopTask(run.record.stopSignal, run.record.stopGraceMs);
   }
 
+  address(taskId: string): string | null {
+    return this.#runs.get(taskId)?.actor.address || null;
+  }
+
   output(taskId: string, request: OutputRequest): OutputReader {
     return this.#options.plugins.homes.output(taskId, request);
   }
@@ -190,6 +194,8 @@ export class PluginDriver implements TaskDriver {
     const wants = wantsOf(task);
     if (wants.kind === "refused") return refused(wants.reason);
     const description = await this.#description();
+    if ((wants.spec.health?.command ?? []).length > 0 && description.capabilities?.exec === false)
+      return refused("the driver runs no commands in its tasks, as the health check asks");
     const isolation = isolationOf(description);
     if (isolation === null) return refused("the driver wants a chroot, which this node does not make");
     const { agent, homes } = this.#options.plugins;

@@ -3,6 +3,7 @@ import { startAgent, type Agent } from "../../actors/agent/agent.ts";
 import type { NodeDataplane } from "../../actors/agent/policy-follower.ts";
 import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from "../../actors/agent/agent-ports.ts";
 import { Host } from "../../runtime/host.ts";
+import type { Probes } from "../../runtime/probes.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimDrivers } from "./drivers.ts";
@@ -33,6 +34,12 @@ function mounting(
     },
   };
 }
+
+/** Of a node on which nothing listens. */
+const noProbes: Probes = {
+  http: async () => ({ kind: "failed", reason: "connection refused" }),
+  tcp: async () => ({ kind: "failed", reason: "connection refused" }),
+};
 
 export interface NodeOptions {
   /** Null: there is no storage, and no task mounts any. */
@@ -83,6 +90,7 @@ export function bootNode(
     dialer,
     disk: agentDisk(ports.disk, clock, random.fork("disk")),
     certificates: simulatedAuthority(random.fork("authority")),
+    probes: noProbes,
     facts: { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 8 * 2 ** 30, engineVersion: "sim" },
   };
   const agent = startAgent({

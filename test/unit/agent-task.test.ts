@@ -7,6 +7,7 @@ import {
   isNews,
   reportOfExit,
   type AgentTaskEvent,
+  type AgentTaskInput,
   type TaskReport,
 } from "../../machines/agent-task.ts";
 import {
@@ -27,12 +28,14 @@ interface Outcome {
   readonly acts: readonly string[];
 }
 
-function life(input: { before?: TaskState; desired?: TaskState }, ...events: readonly AgentTaskEvent[]): Outcome {
+function life(input: Partial<AgentTaskInput>, ...events: readonly AgentTaskEvent[]): Outcome {
   const effects: { type: string; params?: unknown }[] = [];
   let [state, more] = initialTransition(agentTaskMachine, {
     taskId: "t1",
     before: TaskState.ASSIGNED,
     desired: TaskState.RUNNING,
+    isChecked: false,
+    flaw: "",
     ...input,
   });
   effects.push(...(more as never[]));
@@ -64,7 +67,7 @@ test("a task that ends by itself passes every state", (t) => {
   const all = [TaskState.ACCEPTED, TaskState.PREPARING, TaskState.READY, TaskState.STARTING, TaskState.RUNNING];
   const done = life({}, absent, prepared, started, exited(0));
   t.deepEqual(states(done), [...all, TaskState.COMPLETE]);
-  t.deepEqual(done.acts, ["look", "prepare", "start", "awaitExit"]);
+  t.deepEqual(done.acts, ["look", "prepare", "start", "awaitExit", "check", "endCheck"]);
   const failed = life({}, absent, prepared, started, exited(3));
   t.deepEqual(failed.reports.at(-1), {
     state: TaskState.FAILED,
@@ -83,7 +86,7 @@ test("K2: a task rests below its desired state and goes on when that rises", (t)
       .value,
     "starting",
   );
-  t.is(life({ desired: TaskState.COMPLETE }, absent, prepared, started).state.value, "running");
+  t.deepEqual(life({ desired: TaskState.COMPLETE }, absent, prepared, started).state.value, { up: "running" });
   const lowered = life({}, absent, prepared, started, { type: "desired.raised", desired: TaskState.READY });
   t.is(lowered.state.context.desired, TaskState.RUNNING);
 });
@@ -98,11 +101,11 @@ test("K3: a task that had been started is found or has failed, and is not starte
   for (const before of [TaskState.STARTING, TaskState.RUNNING]) {
     t.deepEqual(life({ before }, absent).acts, ["look"]);
     t.is(states(life({ before }, absent)).at(-1), TaskState.FAILED);
-    t.is(life({ before }, { type: "run.found", pid: 9 }).state.value, "running");
+    t.deepEqual(life({ before }, { type: "run.found", pid: 9 }).state.value, { up: "running" });
     t.is(states(life({ before }, exited(0))).at(-1), TaskState.COMPLETE);
   }
   // Not started before, as far as the record says, yet there: the crash came between the start and the record.
-  t.is(life({ before: TaskState.PREPARING }, { type: "run.found", pid: 9 }).state.value, "running");
+  t.deepEqual(life({ before: TaskState.PREPARING }, { type: "run.found", pid: 9 }).state.value, { up: "running" });
   t.is(life({ before: TaskState.PREPARING }, absent).state.value, "preparing");
 });
 
@@ -145,10 +148,72 @@ test("K1, K5: a removal ends what runs, forgets, and reports nothing more", (t) 
   }
 });
 
-test("K1: a report that is not higher than the newest is no news", (t) => {
-  t.true(isNews(TaskState.STARTING, TaskState.RUNNING));
-  t.false(isNews(TaskState.RUNNING, TaskState.RUNNING));
-  t.false(isNews(TaskState.FAILED, TaskState.RUNNING));
+const told = (state: TaskState, message = "", err = "") => ({ state, message, err });
+
+test("K1: a report that is not higher than the newest is no news, unless a health check says it", (t) => {
+  t.true(isNews(told(TaskState.STARTING), told(TaskState.RUNNING)));
+  t.false(isNews(told(TaskState.RUNNING), told(TaskState.RUNNING, "started")));
+  t.false(isNews(told(TaskState.FAILED), told(TaskState.RUNNING)));
+  t.true(isNews(told(TaskState.STARTING, "starting"), told(TaskState.STARTING, "health check: no")));
+  t.false(isNews(told(TaskState.STARTING, "health check: no"), told(TaskState.STARTING, "health check: no")));
+  t.true(isNews(told(TaskState.RUNNING, "started"), told(TaskState.RUNNING, "unhealthy", "no")));
+  t.false(isNews(told(TaskState.FAILED, "finished"), told(TaskState.FAILED, "unhealthy", "no")));
+});
+
+const passed: AgentTaskEvent = { type: "health.passed" };
+const missed: AgentTaskEvent = { type: "health.missed", reason: "refused" };
+const lost: AgentTaskEvent = { type: "health.lost", reason: "3 checks failed" };
+const checked = { isChecked: true };
+
+test("K6: a task with a health check is STARTING until it passes, and says what fails meanwhile", (t) => {
+  const waits = life(checked, absent, prepared, started, missed);
+  t.deepEqual(waits.state.value, { up: "proving" });
+  t.deepEqual(waits.acts.slice(-2), ["awaitExit", "check"]);
+  t.like(waits.reports.at(-1), { state: TaskState.STARTING, message: "health check: refused", err: "" });
+  const runs = life(checked, absent, prepared, started, missed, passed);
+  t.deepEqual(runs.state.value, { up: "running" });
+  t.is(states(runs).at(-1), TaskState.RUNNING);
+  const over = life(checked, absent, prepared, started, exited(0));
+  t.is(states(over).at(-1), TaskState.COMPLETE, "one that has done its work was well enough");
+  t.is(over.acts.at(-1), "endCheck");
+  t.is(life(checked, absent, prepared, started, stop).state.value, "stopping");
+});
+
+test("K6: an unhealthy task is stopped and has failed, whenever it became so and however it exits", (t) => {
+  for (const events of [[], [passed]]) {
+    const failing = life(checked, absent, prepared, started, ...events, lost);
+    t.is(failing.state.value, "failing");
+    t.deepEqual(failing.acts.slice(-2), ["endCheck", "stop"]);
+    t.like(failing.reports.at(-1), { err: "3 checks failed" });
+    t.is(states(failing).at(-1), events.length === 0 ? TaskState.STARTING : TaskState.RUNNING);
+    const ended = life(checked, absent, prepared, started, ...events, lost, exited(0), {
+      type: "run.stopped",
+      code: 0,
+    });
+    t.deepEqual(ended.reports.at(-1), {
+      state: TaskState.FAILED,
+      message: "unhealthy",
+      err: "task: unhealthy: 3 checks failed",
+      pid: 7,
+      exitCode: 0,
+    });
+  }
+});
+
+test("K6: a later agent goes on checking what runs, proves what was not proven, and ends what was unhealthy", (t) => {
+  const found: AgentTaskEvent = { type: "run.found", pid: 9 };
+  t.deepEqual(life({ ...checked, before: TaskState.STARTING }, found).state.value, { up: "proving" });
+  const running = life({ ...checked, before: TaskState.RUNNING }, found);
+  t.deepEqual(running.state.value, { up: "running" });
+  t.true(running.acts.includes("check"));
+  for (const before of [TaskState.STARTING, TaskState.RUNNING]) {
+    const flawed = { ...checked, before, flaw: "it was bad" };
+    t.is(life(flawed, found).state.value, "failing");
+    for (const event of [exited(0), absent]) {
+      const { reports } = life(flawed, event);
+      t.like(reports.at(-1), { state: TaskState.FAILED, err: "task: unhealthy: it was bad" });
+    }
+  }
 });
 
 test("a failed run's report keeps code, signal and output", (t) => {

@@ -38,6 +38,7 @@ import {
   type UpdateTaskStatusRequest,
 } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
+import type { ProbeOutcome } from "../../runtime/probes.ts";
 import { makeJoinToken } from "../../runtime/pki/index.ts";
 import { RpcError, Status, type CallContext, type Sink } from "../../runtime/rpc.ts";
 import { Simulation, type SimProcess } from "../../runtime/sim/simulation.ts";
@@ -81,6 +82,8 @@ export class World {
   heartbeats = 0;
   readonly script: Script;
   readonly machine: SimMachine;
+  /** What looks at the node's ports find. */
+  probe: () => Promise<ProbeOutcome> = async () => ({ kind: "passed" });
   readonly manager: SimProcess;
   readonly node: SimProcess;
   token: string;
@@ -125,6 +128,7 @@ export class World {
         disk: agentDisk(ports.disk, clock, random.fork("disk")),
         certificates: this.#crossing(simulatedAuthority(random.fork("certificates"))),
         facts: { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 1e9, engineVersion: "1.2.3" },
+        probes: { http: () => this.probe(), tcp: () => this.probe() },
         join: this.join ? { address, token: this.token } : null,
         hostname: "host.example",
         labels: { zone: "a" },
