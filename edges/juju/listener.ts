@@ -19,6 +19,7 @@ import { keyExchangeGroups } from "../grpc/tls-options.ts";
 import type { Arrival, ConnectionParts, Wire } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { modelUuid } from "./model.ts";
+import { writeInPieces } from "./pieces.ts";
 import { RequestError } from "./request-error.ts";
 import { connectionsMax, messageBytesMax } from "./wire/limits.ts";
 
@@ -54,7 +55,8 @@ const keepAliveMs = 30_000;
 /** Sockets beside those of connections: what a change of manager brings at once. */
 const handshakesMax = 2_000;
 
-function secureContext({ certificatePem, keyPem, acceptedPem }: JsonCredentials): SecureContextOptions {
+/** What the port's TLS is like. */
+export function secureContext({ certificatePem, keyPem, acceptedPem }: JsonCredentials): SecureContextOptions {
   return {
     cert: certificatePem,
     key: keyPem,
@@ -114,6 +116,8 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     requestCert: true,
     rejectUnauthorized: false,
     handshakeTimeout: tlsHandshakeMs,
+    // Not as a list: of that each socket keeps a copy, and with the copy the 64 KiB that Node cut it from.
+    ALPNCallback: ({ protocols }) => (protocols.includes("http/1.1") ? "http/1.1" : undefined),
     noDelay: true,
     keepAlive: true,
     keepAliveInitialDelay: keepAliveMs,
@@ -201,6 +205,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
 
 /** Joins a WebSocket and its connection. */
 function serve(websocket: WebSocket, socket: Duplex, connection: Connection): void {
+  const pieces = writeInPieces(socket);
   const wire: Wire = {
     send: (text) => websocket.send(text, () => undefined),
     ping: () => {
@@ -208,7 +213,7 @@ function serve(websocket: WebSocket, socket: Duplex, connection: Connection): vo
     },
     pause: () => websocket.pause(),
     resume: () => websocket.resume(),
-    unsentBytes: () => websocket.bufferedAmount,
+    unsentBytes: () => websocket.bufferedAmount - pieces.takenBytes,
     close: (code, reason) => {
       // A goodbye is answered by one, which a paused reader would not see.
       websocket.resume();

@@ -1,0 +1,81 @@
+/**
+ * Writes to a TLS socket piece by piece, each once the one before was taken. Node encrypts whatever it is given at once and
+ * in one go: an answer of some megabytes would hold up everybody else meanwhile, and what was needed for it stays with the
+ * connection (130 KiB after 90 KiB in one go, 50 after as much in pieces).
+ */
+import type { Duplex } from "node:stream";
+
+/** Half of what a TLS record may hold (RFC 8446 §5.1): smaller ones save no more memory. */
+const pieceBytesMax = 8_192;
+
+interface Chunk {
+  readonly chunk: Uint8Array | string;
+  readonly encoding: BufferEncoding;
+}
+type Done = (error?: Error | null) => void;
+
+export interface PieceWriter {
+  /** Bytes that were taken of the write that is under way: the stream counts them as unsent until its end. */
+  readonly takenBytes: number;
+}
+
+export function writeInPieces(socket: Duplex): PieceWriter {
+  const writer = { takenBytes: 0 };
+  const writeWhole = socket._write.bind(socket);
+  function write(chunks: readonly Chunk[], done: Done): void {
+    const pieces = piecesOf(chunks);
+    let writing = 0;
+    let isWriting = false;
+    let isNextDue = true;
+    function next(error?: Error | null): void {
+      writer.takenBytes += writing;
+      writing = 0;
+      if (error !== undefined && error !== null) return end(error);
+      isNextDue = true;
+      // A piece may be taken before the call returns: a loop, where a call in a call would go as deep as there are pieces.
+      if (isWriting) return;
+      isWriting = true;
+      while (isNextDue) {
+        const { value: piece } = pieces.next();
+        if (piece === undefined) return end();
+        isNextDue = false;
+        writing = piece.length;
+        writeWhole(piece, "buffer" as BufferEncoding, next);
+      }
+      isWriting = false;
+    }
+    function end(error?: Error): void {
+      writer.takenBytes = 0;
+      done(error);
+    }
+    next();
+  }
+  socket._write = (chunk: Uint8Array | string, encoding, done) => write([{ chunk, encoding }], done);
+  socket._writev = write;
+  return writer;
+}
+
+/** The same bytes; what is small goes together with what is behind it. */
+function* piecesOf(chunks: readonly Chunk[]): Generator<Uint8Array, undefined> {
+  let parts: Uint8Array[] = [];
+  let room = pieceBytesMax;
+  for (const { chunk, encoding } of chunks) {
+    const bytes = typeof chunk === "string" ? Buffer.from(chunk, encoding) : chunk;
+    for (let at = 0; at < bytes.length;) {
+      const part = bytes.subarray(at, at + room);
+      parts.push(part);
+      at += part.length;
+      room -= part.length;
+      if (room > 0) continue;
+      yield joined(parts);
+      [parts, room] = [[], pieceBytesMax];
+    }
+  }
+  if (parts.length > 0) yield joined(parts);
+  return undefined;
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const [only] = parts;
+  return parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
+}
