@@ -209,7 +209,7 @@ export class SessionActor {
       },
     });
     link.streams.push(questions);
-    const policy = this.#options.policy?.attach(channel, (error) => this.#fail(link, ended("network policy", error)));
+    const policy = this.#options.policy?.attach(channel, (reason) => this.#fail(link, `network policy: ${reason}`));
     if (policy !== undefined) link.streams.push(policy);
     this.#options.reports.attach((taskId, status, traceparent) => {
       const update = UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status });

@@ -119,7 +119,10 @@ class NodeAgent implements Agent {
         onFailure: (reason) => this.#enter({ kind: "failed", reason }),
       },
     );
-    this.#policy = options.dataplane === undefined ? null : new PolicyFollower(options.clock, options.dataplane);
+    this.#policy =
+      options.dataplane === undefined
+        ? null
+        : new PolicyFollower({ ...options, random: random.fork("policy") }, name, options.dataplane);
     this.#session = new SessionActor(
       { ...options, random: random.fork("session") },
       {

@@ -13,7 +13,7 @@ import {
   PolicyPeer,
   PolicyRule,
 } from "../../proto/gen/messages.ts";
-import { Status, type CallContext, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type RpcChannel } from "../../runtime/rpc.ts";
 import { chosen, nodeOf, resourceOf, serviceOf, taskOf } from "../support/policies.ts";
 import { testManager, type TestManager } from "../support/manager.ts";
 
@@ -41,37 +41,53 @@ function lab() {
 function channelTo({ policy, link }: ReturnType<typeof lab>): {
   readonly channel: RpcChannel;
   readonly written: DataplaneUpdate[];
+  /** The stream that was opened last ends, and the channel does not. */
+  breakOff(): void;
 } {
-  const abort = new AbortController();
+  let abort = new AbortController();
+  let end = (): void => undefined;
   const written: DataplaneUpdate[] = [];
-  const call = {
-    peer: { identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false, address: "" },
-    signal: abort.signal,
-  } as unknown as CallContext;
+  const callOf = (): CallContext =>
+    ({
+      peer: { identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false, address: "" },
+      signal: abort.signal,
+    }) as unknown as CallContext;
   const channel = {
     serverStream: (
       _: unknown,
       request: PolicyFollowRequest,
       on: { onMessage(of: DataplaneUpdate): void; onEnd(error: RpcError | null): void },
     ) => {
-      policy.handlers.Follow(
-        request,
-        {
-          write: (message) => {
-            const copy = DataplaneUpdate.decode(DataplaneUpdate.encode(message));
-            written.push(copy);
-            on.onMessage(copy);
+      abort = new AbortController();
+      end = () => on.onEnd(null);
+      try {
+        policy.handlers.Follow(
+          request,
+          {
+            write: (message) => {
+              const copy = DataplaneUpdate.decode(DataplaneUpdate.encode(message));
+              written.push(copy);
+              on.onMessage(copy);
+            },
+            end: (error) => on.onEnd(error ?? null),
+            bufferedBytes: () => link.unread,
           },
-          end: (error) => on.onEnd(error ?? null),
-          bufferedBytes: () => link.unread,
-        },
-        call,
-      );
-      return { cancel: () => abort.abort() };
+          callOf(),
+        );
+      } catch (error) {
+        // What a method throws is how its call ends.
+        on.onEnd(error as RpcError);
+      }
+      const own = abort;
+      return { cancel: () => own.abort() };
     },
-    unary: async (_: unknown, report: DataplaneReport) => policy.handlers.Report(report, call),
+    unary: async (_: unknown, report: DataplaneReport) => policy.handlers.Report(report, callOf()),
   } as unknown as RpcChannel;
-  return { channel, written };
+  const breakOff = (): void => {
+    abort.abort();
+    end();
+  };
+  return { channel, written, breakOff };
 }
 
 function dataplane() {
@@ -102,7 +118,7 @@ test("PF1: a node is told a whole state, then what changes, and after a new sess
   const world = lab();
   const { manager } = world;
   const own = dataplane();
-  const follower = new PolicyFollower(manager.clock, own.plane);
+  const follower = new PolicyFollower(manager.env, "n1", own.plane);
   const first = follower.attach(channelTo(world).channel, () => undefined);
   await run(manager, 50);
   t.is(own.changes.length, 1);
@@ -130,7 +146,7 @@ test("PL1: a manager that has read less than the node was told says nothing unti
   const { manager, link } = world;
   link.isCurrent = false;
   const own = dataplane();
-  const follower = new PolicyFollower(manager.clock, own.plane);
+  const follower = new PolicyFollower(manager.env, "n1", own.plane);
   follower.attach(channelTo(world).channel, () => undefined);
   await run(manager, 200);
   t.is(own.changes.length, 0);
@@ -160,7 +176,7 @@ test("PL2: what a node does not read is merged, and told once when it reads agai
   const world = lab();
   const { manager, link } = world;
   const own = dataplane();
-  const follower = new PolicyFollower(manager.clock, own.plane);
+  const follower = new PolicyFollower(manager.env, "n1", own.plane);
   const { channel, written } = channelTo(world);
   follower.attach(channel, () => undefined);
   await run(manager, 50);
@@ -178,29 +194,73 @@ test("PL2: what a node does not read is merged, and told once when it reads agai
   world.policy.stop();
 });
 
-test("a manager that stops ends the stream, and who left is forgotten", async (t) => {
+test("PS3: a stream that ends is asked for again on the same session; a manager that brings nothing is left", async (t) => {
   const world = lab();
   const { manager } = world;
   const own = dataplane();
-  const ends: (RpcError | null)[] = [];
-  const follower = new PolicyFollower(manager.clock, own.plane);
-  const stream = follower.attach(channelTo(world).channel, (error) => ends.push(error));
+  const reasons: string[] = [];
+  const follower = new PolicyFollower(manager.env, "n1", own.plane);
+  const { channel, written, breakOff } = channelTo(world);
+  follower.attach(channel, (reason) => reasons.push(reason));
+  await run(manager, 50);
+  t.is(own.changes.length, 1);
+  manager.seed("task", taskOf("w2", "web", "n2", ["10.0.0.3/24"]));
+  breakOff();
+  const before = written.length;
+  for (let step = 0; step < 20; step++) await run(manager, 50);
+  t.true(written[before]?.fresh);
+  t.deepEqual(own.changes[1]?.setDeltas[0]?.added, ["10.0.0.3"]);
+  t.deepEqual(reasons, []);
+  world.policy.stop();
+  for (let step = 0; step < 2_000 && reasons.length === 0; step++) await run(manager, 50);
+  t.deepEqual(reasons, ["the manager is stopped"]);
+  // PS1
+  t.deepEqual(members(own.state), ["10.0.0.2", "10.0.0.3"]);
+  follower.stop();
+});
+
+test("a manager of another make is not asked twice, and the session goes on", async (t) => {
+  const { manager } = lab();
+  const own = dataplane();
+  const reasons: string[] = [];
+  const follower = new PolicyFollower(manager.env, "n1", own.plane);
+  let asked = 0;
+  const channel = {
+    serverStream: (_: unknown, _request: unknown, on: { onEnd(error: RpcError | null): void }) => {
+      asked += 1;
+      on.onEnd(new RpcError(Status.UNIMPLEMENTED, "unknown service"));
+      return { cancel: () => undefined };
+    },
+  } as unknown as RpcChannel;
+  follower.attach(channel, (reason) => reasons.push(reason));
+  for (let step = 0; step < 100; step++) await run(manager, 500);
+  t.is(asked, 1);
+  t.deepEqual(reasons, []);
+  follower.stop();
+});
+
+test("who left is forgotten, and hears nothing more", async (t) => {
+  const world = lab();
+  const { manager } = world;
+  const own = dataplane();
+  const reasons: string[] = [];
+  const follower = new PolicyFollower(manager.env, "n1", own.plane);
+  const stream = follower.attach(channelTo(world).channel, (reason) => reasons.push(reason));
   await run(manager, 50);
   stream.cancel();
-  follower.attach(channelTo(world).channel, (error) => ends.push(error));
-  await run(manager, 50);
+  manager.seed("task", taskOf("w2", "web", "n2", ["10.0.0.3/24"]));
   world.policy.stop();
-  t.deepEqual(
-    ends.map((error) => error?.code),
-    [Status.UNAVAILABLE],
-  );
+  for (let step = 0; step < 100; step++) await run(manager, 500);
+  t.is(own.changes.length, 1);
+  t.deepEqual(reasons, []);
+  follower.stop();
 });
 
 test("what a node says of its dataplane is kept, and written only when it is news", async (t) => {
   const world = lab();
   const { manager } = world;
   const own = dataplane();
-  const follower = new PolicyFollower(manager.clock, own.plane);
+  const follower = new PolicyFollower(manager.env, "n1", own.plane);
   follower.attach(channelTo(world).channel, () => undefined);
   const said = DataplaneReport.create({ state: "in-sync", restarts: 3 });
   own.say(said);
