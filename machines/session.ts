@@ -39,7 +39,10 @@ export type SessionEnd = "expired" | "replaced" | "forgotten" | "removed" | "sto
 export type SessionEvent =
   | { readonly type: "registration.committed"; readonly at: number; readonly graceMs: number }
   | { readonly type: "session.resumed"; readonly at: number; readonly graceMs: number; readonly changed: boolean }
+  /** A heartbeat; not while `serving.connected`, where the actor counts them. */
   | { readonly type: "heartbeat"; readonly at: number; readonly graceMs: number }
+  /** While serving: none came for the whole grace. */
+  | { readonly type: "heartbeats.missed" }
   | { readonly type: "stream.broken"; readonly at: number }
   /** The log says that this node is not READY, though this session lives. */
   | { readonly type: "node.doubted" }
@@ -110,6 +113,8 @@ export const sessionMachine = setup({
     requestVerdict: effect("requestVerdict"),
     /** Answered by one of the `down.*` events. */
     declareDown: effect<{ sessionId: string }>("declareDown"),
+    /** Watches for a pause of `graceMs` in the signs of life, the last of which was `at`; answered by `heartbeats.missed`. */
+    countHeartbeats: effect<Life>("countHeartbeats"),
     endSession: effect<{ end: SessionEnd }>("endSession"),
     reportUnexpected: effect("reportUnexpected"),
 
@@ -129,7 +134,6 @@ export const sessionMachine = setup({
     isChanged: (_, { changed }: { changed: boolean }) => changed,
   },
   delays: {
-    heartbeatGrace: ({ context }) => context.graceMs,
     unknownGrace: ({ context }) => context.unknownGraceMs,
     reconnectGrace: sessionTimes.reconnectGraceMs,
     verdictDelay: ({ context }) => context.recheckMs,
@@ -155,6 +159,7 @@ export const sessionMachine = setup({
     "session.forgotten": ".forgotten",
     "registration.committed": {},
     "node.doubted": {},
+    "heartbeats.missed": {},
     "down.committed": {},
     "down.overtaken": {},
     "down.unavailable": {},
@@ -236,15 +241,13 @@ export const sessionMachine = setup({
       },
     },
     serving: {
-      description: "Registered; every sign of life re-arms the heartbeat grace.",
+      description:
+        "Registered. The actor counts heartbeats and says when they stop: a transition for each would cost more than all else that a heartbeat does.",
       tags: ["serving"],
+      entry: { type: "countHeartbeats", params: ({ context: { at, graceMs } }) => ({ at, graceMs }) },
       initial: "connected",
       on: {
-        heartbeat: {
-          target: "serving",
-          reenter: true,
-          actions: { type: "rememberLife", params: ({ event }) => event },
-        },
+        "heartbeats.missed": "suspect",
         "session.resumed": [
           {
             guard: { type: "isChanged", params: ({ event }) => event },
@@ -265,7 +268,6 @@ export const sessionMachine = setup({
           },
         ],
       },
-      after: { heartbeatGrace: "suspect" },
       states: {
         connected: {
           description: "The Session stream is open, or a heartbeat came after it broke.",

@@ -1,4 +1,4 @@
-/** Hosts `machines/session.ts`: one node's registration, its Session stream and its assignment streams. */
+/** Hosts `machines/session.ts`: one node's registration, its heartbeats, its Session stream and its assignment streams. */
 import {
   Kind,
   NodePatch,
@@ -20,6 +20,7 @@ import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import type { ProposalBatch } from "../ledger/proposal-batch.ts";
+import { Silence } from "./silence.ts";
 
 export type Verdict =
   | { readonly kind: "granted" }
@@ -32,6 +33,7 @@ const sessionActor = hosted(sessionMachine, [
   "confirmReady",
   "requestVerdict",
   "declareDown",
+  "countHeartbeats",
   "endSession",
 ]);
 
@@ -75,6 +77,10 @@ export class NodeSession {
   #registrant: Registrant;
   #sink: Sink<SessionMessage> | null = null;
   #ended = false;
+  readonly #silence: Silence;
+  /** What `#standing` was worked out from. */
+  #snapshot: object | null = null;
+  #lastStanding: "connected" | "missing" | "beginning" = "beginning";
 
   constructor(
     ports: SessionPorts,
@@ -93,6 +99,7 @@ export class NodeSession {
       graceMs: ports.graceMs(),
       unknownGraceMs: ports.unknownGraceMs(),
     };
+    this.#silence = new Silence(env.clock, input, () => this.send({ type: "heartbeats.missed" }));
     this.#hosted = sessionActor.start(env.host, `session/${this.nodeId}`, input, {
       effects: {
         register: () => this.#register(),
@@ -101,6 +108,10 @@ export class NodeSession {
         confirmReady: () => this.#confirmReady(),
         requestVerdict: () => this.#requestVerdict(),
         declareDown: () => this.#declareDown(),
+        countHeartbeats: ({ at, graceMs }: { at: number; graceMs: number }) => {
+          this.#silence.note(at, graceMs);
+          this.#silence.await();
+        },
         endSession: ({ end }: { end: SessionEnd }) => this.#end(end),
       },
     });
@@ -110,9 +121,10 @@ export class NodeSession {
     this.#hosted.actor.send(event);
   }
 
-  /** Hot path: one event, one re-armed timer. */
+  /** Hot path: two numbers, unless it is news to the chart. */
   heartbeat(at: number, graceMs: number): void {
-    this.#hosted.actor.send({ type: "heartbeat", at, graceMs });
+    this.#silence.note(at, graceMs);
+    if (this.#standing() !== "connected") this.send({ type: "heartbeat", at, graceMs });
   }
 
   /** A Session call of this session. The newest stream is the one that counts. */
@@ -141,14 +153,26 @@ export class NodeSession {
   }
 
   get isConnected(): boolean {
-    return this.#hosted.actor.getSnapshot().matches({ serving: "connected" });
+    return this.#standing() === "connected";
   }
 
   /** Whether this manager misses the node: known to be away, or one and a half periods without a heartbeat. */
   isMissing(at: number): boolean {
+    const standing = this.#standing();
+    return (
+      standing === "missing" || (standing === "connected" && at - this.#silence.heardAt > this.#silence.graceMs / 2)
+    );
+  }
+
+  /** Asked for at each heartbeat, and of all sessions once a second: worked out once for each transition. */
+  #standing(): "connected" | "missing" | "beginning" {
     const snapshot = this.#hosted.actor.getSnapshot();
-    if (snapshot.hasTag("missing")) return true;
-    return snapshot.matches("serving") && at - snapshot.context.at > snapshot.context.graceMs / 2;
+    if (snapshot !== this.#snapshot) {
+      this.#snapshot = snapshot;
+      if (snapshot.matches({ serving: "connected" })) this.#lastStanding = "connected";
+      else this.#lastStanding = snapshot.hasTag("missing") ? "missing" : "beginning";
+    }
+    return this.#lastStanding;
   }
 
   sendMessage(): void {
@@ -160,7 +184,7 @@ export class NodeSession {
   explain(): Reason[] {
     const { context } = this.#hosted.actor.getSnapshot();
     const { state } = this;
-    const heartbeatBy = context.at + context.graceMs;
+    const { heardAt, dueAt: heartbeatBy } = this.#silence;
     const tried = this.#ports.remarks(this.nodeId);
     const reason = (waitingFor: string, wokenBy: string, since: number, deadline: number | null): Reason[] => [
       Reason.create({
@@ -191,18 +215,18 @@ export class NodeSession {
       );
     }
     if (state === "serving.connected")
-      return reason("nothing: the node is served by this manager", "a heartbeat", context.at, heartbeatBy);
+      return reason("nothing: the node is served by this manager", "a heartbeat", heardAt, heartbeatBy);
     if (state === "suspect" || state === "judging") {
       const held = context.heldBecause === "" ? "" : `; held back because ${context.heldBecause}`;
       const asked = context.heldBecause === "" ? heartbeatBy : context.heldAt;
       return reason(
         `the verdict whether the node is DOWN${held}`,
         "a heartbeat, or the next look",
-        context.at,
+        heardAt,
         asked + context.recheckMs,
       );
     }
-    return reason("the commit of DOWN", "the log's answer", context.at, null);
+    return reason("the commit of DOWN", "the log's answer", heardAt, null);
   }
 
   #register(): void {
@@ -306,6 +330,7 @@ export class NodeSession {
 
   #end(end: SessionEnd): void {
     this.#ended = true;
+    this.#silence.stop();
     const error = endError(end, this.nodeId);
     this.#sink?.end(error);
     this.#sink = null;
