@@ -4,7 +4,8 @@ import { basename, join, resolve } from "node:path";
 import { startAgent, type Agent, type AgentState } from "../actors/agent/agent.ts";
 import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent/agent-ports.ts";
 import { driveDataplane } from "../actors/agent/node-dataplane.ts";
-import { ExecDriver } from "../drivers/exec/driver.ts";
+import { endLeftovers } from "../drivers/exec/leftovers.ts";
+import { memoryRoots } from "../drivers/exec/memory-files.ts";
 import { volumeDirectory } from "../edges/csi/places.ts";
 import { dataplaneLauncher } from "../edges/dataplane/driver-process.ts";
 import { connectTls } from "../edges/grpc/client.ts";
@@ -64,7 +65,8 @@ export async function runAgent(
   const folder = openDataDir(dataDir);
   const csi = openCsi(dataDir, options.csiPlugins ?? new Map());
   const clock = new SystemClock();
-  const plugins = openDrivers(options.drivers ?? noDrivers, { dataDir, clock, log: telemetry.log });
+  await endLeftovers(join(dataDir, "tasks"), memoryRoots(process.env["XDG_RUNTIME_DIR"]), telemetry.log);
+  const drivers = openDrivers(options.drivers ?? noDrivers, { dataDir, clock, log: telemetry.log });
   const host = new Host({ clock, telemetry, onCrash: (_, error) => onBroken(error) });
   const random = new SystemRandom();
   const dataplane = options.dataplane === undefined ? null : openDataplane(options.dataplane);
@@ -79,14 +81,11 @@ export async function runAgent(
     certificates,
     facts: nodeFacts(),
     probes: systemProbes,
-    ...(plugins === null ? {} : { plugins }),
+    ...(drivers === null ? {} : { plugins: drivers.plugins }),
     csi: { sockets: csi, places: volumeDirectory(resolve(dataDir, "volumes")) },
     join: address === null ? null : { address, token },
     hostname,
     labels,
-    drivers: [
-      new ExecDriver({ directory: join(dataDir, "tasks"), clock, log: telemetry.log, environment: process.env }),
-    ],
   });
   function openDataplane({ generation, path }: NonNullable<AgentProcessOptions["dataplane"]>) {
     const name = basename(path);
@@ -96,6 +95,7 @@ export async function runAgent(
   const shutdown = async (stopTasks: boolean): Promise<void> => {
     await agent.shutdown(stopTasks);
     await dataplane?.end();
+    drivers?.release();
     csi.close();
     folder.release();
   };

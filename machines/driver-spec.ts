@@ -1,11 +1,18 @@
-/** The payload by which a task asks for a driver plugin. */
-import { DriverSpec, type TaskSpec } from "../proto/gen/messages.ts";
+/** The payloads by which a task asks for a driver plugin. */
+import { DriverSpec, type ExecSpec, type TaskSpec } from "../proto/gen/messages.ts";
 
 /** Last part of the payload's type URL. */
 export const driverSpecType = "muster.v1.DriverSpec";
 
 export function isDriverSpec(typeUrl: string): boolean {
   return typeUrl === driverSpecType || typeUrl.endsWith(`/${driverSpecType}`);
+}
+
+/** Of processes that are run by the driver `exec`: the short form of its configuration, which `execAsDriver` writes out. */
+export const execSpecType = "muster.v1.ExecSpec";
+
+export function isExecSpec(typeUrl: string): boolean {
+  return typeUrl === execSpecType || typeUrl.endsWith(`/${execSpecType}`);
 }
 
 export interface DriverRuntime {
@@ -23,4 +30,29 @@ export function driverRuntimeOf(task: TaskSpec | null): DriverRuntime | null {
   } catch {
     return null;
   }
+}
+
+/** Words of a command are what they are; in a driver's configuration `${` and `%{` begin an expression. */
+function literally(text: string): string {
+  return text.replaceAll(/[$%](?=\{)/g, (sign) => sign + sign);
+}
+
+/** What the driver `exec` is asked for. Cluster volumes are beside it: the task's own mounts. */
+export function execAsDriver({ args, command, dir, env, ...common }: ExecSpec): DriverSpec {
+  const config = {
+    command: literally(command),
+    ...(args.length === 0 ? {} : { args: args.map(literally) }),
+    ...(dir === "" ? {} : { work_dir: literally(dir) }),
+  };
+  const { configs, health, secrets, stopGracePeriod, stopSignal, user } = common;
+  return DriverSpec.create({
+    config: JSON.stringify(config),
+    env: env.map((entry) => entry.replaceAll("${", () => "$${")),
+    user,
+    stopSignal,
+    stopGracePeriod,
+    secrets,
+    configs,
+    health,
+  });
 }

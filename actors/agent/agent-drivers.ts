@@ -1,6 +1,6 @@
 /**
- * What a node runs tasks with: the drivers that are built in, and one for each of its plugins. Keeps the plugins running, and
- * tells what the node's description has to say of them.
+ * What a node runs tasks with: a driver for each of its plugins, and those that it was given (the simulator's). Keeps the
+ * plugins running, and tells what the node's description has to say of them.
  *
  * AD1: a plugin whose name an earlier life of the agent knew is there for its tasks before it has spoken again, so none of
  *      them counts as lost because its driver starts slowly, or not at all.
@@ -8,7 +8,6 @@
  */
 import type { DriverPluginNews } from "../../machines/driver-plugin.ts";
 import { driverLabels } from "../../machines/driver-labels.ts";
-import { isDriverSpec } from "../../machines/driver-spec.ts";
 import type { Task } from "../../proto/gen/messages.ts";
 import { Spec, type Attribute, type FingerprintResponse } from "../../proto/gen/nomad.ts";
 import type { AgentPlugins, AgentPorts, DriverBinary, TaskDriver } from "./agent-ports.ts";
@@ -18,8 +17,11 @@ import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of the plugins' names; that of the binary follows. */
 const kindRecords = "driver-kind.";
-/** How long the node's first session waits for the first word of its drivers: a Node plugin needs half a second. */
-const firstWordMsMax = 2_000;
+/**
+ * How long the node's first session waits for the first word of its drivers. A Node plugin needs half a second, on a busy
+ * machine some; a node that came without would need another session as soon as they have spoken.
+ */
+const firstWordMsMax = 5_000;
 /** A driver that goes and comes again at once is one change: each costs the node a session. */
 const changeMs = 300;
 
@@ -42,7 +44,7 @@ export interface DriverFacts {
 
 export class AgentDrivers {
   readonly #ports: AgentPorts;
-  readonly #builtIn: ReadonlyMap<string, TaskDriver>;
+  readonly #given: ReadonlyMap<string, TaskDriver>;
   readonly #hosted: Hosted[] = [];
   readonly #byKind = new Map<string, { readonly driver: PluginDriver; readonly hosted: Hosted }>();
   readonly #onChange: () => void;
@@ -51,9 +53,9 @@ export class AgentDrivers {
   #isChanging = false;
 
   /** `onChange`: what `facts` says of the drivers' health has changed. */
-  constructor(ports: AgentPorts, builtIn: readonly TaskDriver[], onChange: () => void) {
+  constructor(ports: AgentPorts, given: readonly TaskDriver[], onChange: () => void) {
     this.#ports = ports;
-    this.#builtIn = new Map(builtIn.map((driver) => [driver.kind, driver]));
+    this.#given = new Map(given.map((driver) => [driver.kind, driver]));
     this.#onChange = onChange;
   }
 
@@ -84,10 +86,8 @@ export class AgentDrivers {
 
   /** Null: nobody here runs such tasks, as far as is known. */
   of({ spec }: Task): TaskDriver | null {
-    const generic = spec?.generic ?? null;
-    if (generic === null) return null;
-    if (isDriverSpec(generic.payload?.type_url ?? "")) return this.#byKind.get(generic.kind)?.driver ?? null;
-    return this.#builtIn.get(generic.kind) ?? null;
+    const kind = spec?.generic?.kind ?? "";
+    return this.#byKind.get(kind)?.driver ?? this.#given.get(kind) ?? null;
   }
 
   /** The driver that was made for a plugin; null for another task's. */
@@ -98,11 +98,11 @@ export class AgentDrivers {
 
   /** All that are known, for people. */
   kinds(): readonly string[] {
-    return [...new Set([...this.#builtIn.keys(), ...this.#byKind.keys()])];
+    return [...new Set([...this.#given.keys(), ...this.#byKind.keys()])];
   }
 
   facts(): DriverFacts {
-    const kinds = new Set(this.#builtIn.keys());
+    const kinds = new Set(this.#given.keys());
     const labels: Record<string, string> = {};
     for (const [kind, { hosted }] of this.#byKind) {
       const { fingerprint, news, plugin } = hosted;
@@ -126,10 +126,10 @@ export class AgentDrivers {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    for (const driver of this.#builtIn.values()) driver.close();
+    for (const driver of this.#given.values()) driver.close();
     for (const { driver } of this.#byKind.values()) driver.close();
     await Promise.all(this.#hosted.map(({ plugin }) => plugin.end()));
-    this.#ports.plugins?.homes.close();
+    await this.#ports.plugins?.homes.close();
   }
 
   async #host(plugins: AgentPlugins, binary: DriverBinary): Promise<void> {

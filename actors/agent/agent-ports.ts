@@ -232,7 +232,8 @@ export interface TaskHomes {
   end(taskId: string): Promise<void>;
   /** Takes away all of it. */
   remove(taskId: string): Promise<void>;
-  close(): void;
+  /** Ends the watching, not the tasks. */
+  close(): void | Promise<void>;
 }
 
 /** Where storage plugins mount volumes on this node. */

@@ -41,7 +41,8 @@ export interface AgentOptions {
   readonly hostname: string;
   /** The engine's labels, as `node.labels`' counterpart `engine.labels` in constraints. */
   readonly labels: Readonly<Record<string, string>>;
-  readonly drivers: readonly TaskDriver[];
+  /** Beside those of its plugins: a simulation's; none by default. */
+  readonly drivers?: readonly TaskDriver[];
   /** Drivers of the cluster's networks that its tasks can be attached to; none by default. */
   readonly networkDrivers?: readonly string[];
   /** What programs this node's network by policies; absent: nothing does. */
@@ -100,7 +101,7 @@ class NodeAgent implements Agent {
     this.#options = options;
     this.#managers = new ManagerList(disk, random.fork("managers"), telemetry.log);
     this.#reports = new StatusReports((error) => this.#session.fail(`status update: ${sentence(error)}`));
-    this.#drivers = new AgentDrivers(options, options.drivers, () => this.#descriptionChanged());
+    this.#drivers = new AgentDrivers(options, options.drivers ?? [], () => this.#descriptionChanged());
     this.#tasks = new AgentTasks(options, {
       drivers: this.#drivers,
       reports: this.#reports,

@@ -1,13 +1,14 @@
 /** From a task of a service to what a driver plugin is asked to start (nomad-driver-protocol.md §6.2), and back from how it ended. */
 import type { DriverTaskExit } from "../../machines/driver-task.ts";
-import { driverSpecType, isDriverSpec } from "../../machines/driver-spec.ts";
-import { DriverSpec } from "../../proto/gen/messages.ts";
+import { driverSpecType, execAsDriver, execSpecType, isDriverSpec, isExecSpec } from "../../machines/driver-spec.ts";
+import { DriverSpec, ExecSpec } from "../../proto/gen/messages.ts";
 import {
   AllocatedCpuResources,
   AllocatedMemoryResources,
   AllocatedTaskResources,
   DriverCapabilities_FSIsolation as FsIsolation,
   LinuxResources,
+  Mount,
   Resources,
   TaskConfig,
   type NomadDriverConfig,
@@ -41,13 +42,14 @@ export interface DriverWants {
 }
 
 export function wantsOf({ payload }: DriverTask): DriverWants | Refused {
-  if (payload === null || !isDriverSpec(payload.type_url))
+  const isExec = isExecSpec(payload?.type_url ?? "");
+  if (payload === null || !(isExec || isDriverSpec(payload.type_url)))
     return refused(`the task's payload is not a ${driverSpecType} but '${payload?.type_url ?? ""}'`);
   let spec: DriverSpec;
   try {
-    spec = DriverSpec.decode(payload.value);
+    spec = isExec ? execAsDriver(ExecSpec.decode(payload.value)) : DriverSpec.decode(payload.value);
   } catch {
-    return refused(`the task's payload is not a well-formed ${driverSpecType}`);
+    return refused(`the task's payload is not a well-formed ${isExec ? execSpecType : driverSpecType}`);
   }
   let config: ConfigInput;
   try {
@@ -56,6 +58,7 @@ export function wantsOf({ payload }: DriverTask): DriverWants | Refused {
     return refused(`the driver's configuration is no JSON: ${sentence(error)}`);
   }
   const { stopGracePeriod: grace, stopSignal } = spec;
+  if (stopSignal !== "" && !isSignal(stopSignal)) return refused(`'${stopSignal}' is not a signal`);
   const stopGraceMs = grace === null ? stopGraceMsDefault : Math.max(0, grace.seconds * 1_000 + grace.nanos / 1e6);
   return { kind: "wants", spec, config, stopSignal, stopGraceMs };
 }
@@ -108,18 +111,23 @@ export function taskConfigOf(
     readonly id: string;
     readonly home: TaskHome;
     readonly spec: DriverSpec;
+    readonly isolation: FileIsolation;
     readonly driverConfig: Uint8Array;
     readonly agent: NomadDriverConfig;
     readonly facts: NodeFacts;
   },
 ): TaskConfig {
-  const { driverConfig, home, id, spec } = from;
+  const { driverConfig, home, id, isolation, spec } = from;
   return TaskConfig.create({
     id,
     name: taskNameOf(task),
     msgpackDriverConfig: driverConfig,
     env: home.env,
     resources: resourcesOf(task, from.agent, from.facts),
+    // Without files of its own, a task finds them where MUSTER_VOLUMES says.
+    mounts: (task.volumes ?? []).map(({ path, target }) =>
+      Mount.create({ taskPath: isolation === "none" ? `volumes/${target}` : target, hostPath: path }),
+    ),
     user: spec.user,
     allocDir: home.allocDir,
     stdoutPath: home.stdoutPath,
@@ -164,6 +172,12 @@ const signalNames =
   "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS".split(
     " ",
   );
+
+/** As `SIGTERM`, `TERM` or `15`; those of real time only by their numbers. */
+function isSignal(text: string): boolean {
+  if (/^\d+$/.test(text)) return Number(text) >= 1 && Number(text) <= 64;
+  return signalNames.includes(text.toUpperCase().replace(/^SIG/, ""));
+}
 
 export function exitOf({ code, err, oomKilled, signal }: DriverTaskExit, lastOutput: string): TaskExit {
   const name = signalNames[signal - 1];

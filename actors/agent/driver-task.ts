@@ -90,6 +90,7 @@ export class DriverTaskActor {
   readonly #actor: HostedActor<typeof driverTaskMachine>;
   #handle: Uint8Array | null;
   #address: string;
+  #attributes: Readonly<Record<string, string>> = {};
   #isStopped = false;
 
   constructor(ports: DriverPluginPorts, options: DriverTaskOptions) {
@@ -114,6 +115,11 @@ export class DriverTaskActor {
   /** Its own, as its driver said when it started it; empty: none. */
   get address(): string {
     return this.#address;
+  }
+
+  /** What the driver tells people of the running task: the container's id, the process's. */
+  get attributes(): Readonly<Record<string, string>> {
+    return this.#attributes;
   }
 
   /** Empty signal: the driver's own choice. */
@@ -185,8 +191,20 @@ export class DriverTaskActor {
     this.#handle = handle;
     this.#address = networkOverride?.addr ?? "";
     const record = startedRecord(handle, this.#address);
-    await disk.save(recordName(this.taskId), record);
+    await Promise.all([disk.save(recordName(this.taskId), record), this.#inspect(driver)]);
     return { type: "task.started" };
+  }
+
+  /** What it does not tell, people do without. */
+  async #inspect(driver: DriverClient): Promise<void> {
+    try {
+      this.#attributes = (await driver.inspectTask(this.taskId)).driver?.attributes ?? {};
+    } catch (error) {
+      this.#ports.telemetry.log.debug(
+        { error: sentence(error), task: this.taskId },
+        "a driver does not tell of a task",
+      );
+    }
   }
 
   #refusedStart(error: unknown): DriverTaskEvent {
@@ -196,7 +214,9 @@ export class DriverTaskActor {
 
   async #recover(): Promise<DriverTaskEvent> {
     if (this.#handle === null) throw new Error("its handle is not kept");
-    await this.#driver().recoverTask(this.#handle);
+    const driver = this.#driver();
+    await driver.recoverTask(this.#handle);
+    await this.#inspect(driver);
     return { type: "task.recovered" };
   }
 

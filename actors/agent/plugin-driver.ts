@@ -111,7 +111,7 @@ export class PluginDriver implements TaskDriver {
       await this.#options.plugins.homes.end(task.id);
       return { kind: "refused", reason: run.state.reason };
     }
-    return { kind: "started", pid: 0 };
+    return { kind: "started", pid: pidOf(run) };
   }
 
   async wait(taskId: string): Promise<TaskExit> {
@@ -126,7 +126,7 @@ export class PluginDriver implements TaskDriver {
     if ("code" in found) return { kind: "exited", pid: 0, exit: found };
     await found.settled.promise;
     return found.state.kind === "running"
-      ? { kind: "running", pid: 0 }
+      ? { kind: "running", pid: pidOf(found) }
       : { kind: "exited", pid: 0, exit: await found.ended.promise };
   }
 
@@ -214,7 +214,7 @@ export class PluginDriver implements TaskDriver {
     // A task is started once in its life (PD1), so its id is its start's.
     const id = `${task.id}/${name}/00000001`;
     const { spec } = wants;
-    const config = taskConfigOf(task, { id, home, spec, driverConfig: encoded.bytes, agent, facts });
+    const config = taskConfigOf(task, { id, home, spec, isolation, driverConfig: encoded.bytes, agent, facts });
     this.#prepared.set(task.id, { wants, description, config });
     return { kind: "done" };
   }
@@ -303,6 +303,8 @@ export class PluginDriver implements TaskDriver {
         run.settled.resolve();
         return;
       case "waiting":
+        // Every task waits until the driver is asked, which mostly is at once.
+        if (this.#options.plugin.client !== null) return;
         this.#ports.telemetry.log.info({ task: run.taskId, driver: this.kind, reason: news.reason }, "a task waits");
         return;
       case "stopping":
@@ -359,6 +361,12 @@ export class PluginDriver implements TaskDriver {
       return null; // half a record cannot be: the disk keeps whole ones
     }
   }
+}
+
+/** 0 where the driver tells none. */
+function pidOf({ actor }: Run): number {
+  const pid = Number(actor.attributes["pid"] ?? "");
+  return Number.isSafeInteger(pid) && pid > 0 ? pid : 0;
 }
 
 /** The part of an agent's ports that plugins need. */

@@ -1,8 +1,19 @@
 /** The driver plugins that an agent is told of: by its flags, and by what lies in `plugins/` under its data dir. */
 import { createHash } from "node:crypto";
-import { accessSync, chmodSync, constants, lstatSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  statSync,
+} from "node:fs";
 import { cpus } from "node:os";
 import { basename, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { AgentPlugins, DriverBinary } from "../../actors/agent/agent-ports.ts";
 import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
 import { portRange } from "../../edges/plugin/handshake.ts";
@@ -20,7 +31,12 @@ export const driverFlags = {
     value: "DIR",
     help: "runs every executable in it as a task-driver plugin (plugins/ under the data dir)",
   },
-  driver: { type: "string", multiple: true, value: "NAME=PATH", help: "one task-driver plugin by its executable" },
+  driver: {
+    type: "string",
+    multiple: true,
+    value: "NAME=PATH",
+    help: "one task-driver plugin by its executable; exec=none: not our own of processes, which is there otherwise",
+  },
   "driver-config": {
     type: "string",
     multiple: true,
@@ -32,8 +48,8 @@ export const driverFlags = {
 export interface DriverChoice {
   /** Directories of plugins, beside the data dir's own. */
   readonly directories: readonly string[];
-  /** Paths by name. */
-  readonly named: ReadonlyMap<string, string>;
+  /** Paths by name; null: none of that name. */
+  readonly named: ReadonlyMap<string, string | null>;
   readonly configs: ReadonlyMap<string, { readonly [key: string]: PlainValue } | null>;
 }
 
@@ -46,11 +62,11 @@ export async function driverChoice(values: {
   readonly driver?: readonly string[] | undefined;
   readonly "driver-config"?: readonly string[] | undefined;
 }): Promise<DriverChoice> {
-  const named = new Map<string, string>();
+  const named = new Map<string, string | null>();
   for (const text of values.driver ?? []) {
     const [name, path] = pairOf(text, "--driver takes NAME=PATH");
     if (named.has(name)) throw new UsageError(`--driver names ${name} twice`);
-    named.set(name, resolve(path));
+    named.set(name, path === "none" ? null : resolve(path));
   }
   const configs = new Map<string, { readonly [key: string]: PlainValue } | null>();
   for (const text of values["driver-config"] ?? []) {
@@ -74,12 +90,18 @@ export interface DriverPlaces {
   readonly log: Logger;
 }
 
+export interface OpenDrivers {
+  readonly plugins: AgentPlugins;
+  /** Once nothing of them runs. */
+  release(): void;
+}
+
 /** Null: this node has no driver plugins. Throws UserError. */
-export function openDrivers(choice: DriverChoice, { clock, dataDir, log }: DriverPlaces): AgentPlugins | null {
+export function openDrivers(choice: DriverChoice, { clock, dataDir, log }: DriverPlaces): OpenDrivers | null {
   const binaries = binariesOf(choice, join(resolve(dataDir), "plugins"));
   if (binaries.length === 0) return null;
   const run = runDirectory(resolve(dataDir));
-  return {
+  const plugins: AgentPlugins = {
     launcher: createPluginLauncher({
       log,
       logDir: join(resolve(dataDir), "plugin-logs"),
@@ -96,10 +118,23 @@ export function openDrivers(choice: DriverChoice, { clock, dataDir, log }: Drive
     binaries,
     agent: nodeConfig(),
   };
+  return { plugins, release: () => removeEmpty(run) };
 }
 
+/** It may be in /tmp, where nobody else would. Sockets of what goes on are left where they are. */
+function removeEmpty(directory: string): void {
+  try {
+    rmdirSync(directory);
+  } catch {
+    // Something of this node's tasks goes on.
+  }
+}
+
+/** Of processes: every agent has it. */
+const ownDriver = { name: "exec", path: fileURLToPath(new URL("../../bin/muster-driver-exec", import.meta.url)) };
+
 function binariesOf({ configs, directories, named }: DriverChoice, own: string): readonly DriverBinary[] {
-  const paths = new Map(named);
+  const paths = new Map([...named].filter((entry): entry is [string, string] => entry[1] !== null));
   for (const directory of [own, ...directories]) {
     for (const path of executablesIn(directory, directory === own)) {
       const name = basename(path);
@@ -107,6 +142,9 @@ function binariesOf({ configs, directories, named }: DriverChoice, own: string):
       paths.set(name, path);
     }
   }
+  const isReplaced =
+    named.has(ownDriver.name) || [...paths.values()].some((path) => basename(path) === basename(ownDriver.path));
+  if (!isReplaced && !paths.has(ownDriver.name)) paths.set(ownDriver.name, ownDriver.path);
   for (const name of configs.keys())
     if (!paths.has(name)) throw new UserError(`--driver-config ${name}: there is no driver plugin of that name`);
   return [...paths].map(([name, path]) => {

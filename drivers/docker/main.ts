@@ -1,5 +1,11 @@
 /** The executable of the docker driver. */
-import { serveDriver } from "../../edges/plugin/server/index.ts";
-import { DockerPlugin } from "./plugin.ts";
+import { enableCompileCache } from "node:module";
 
+// As in the exec driver's.
+enableCompileCache();
+
+const [{ serveDriver }, { DockerPlugin }] = await Promise.all([
+  import("../../edges/plugin/server/index.ts"),
+  import("./plugin.ts"),
+]);
 await serveDriver(new DockerPlugin());

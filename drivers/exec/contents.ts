@@ -4,7 +4,7 @@
  */
 import { isAbsolute, normalize } from "node:path";
 import type { Content, DriverTask } from "../../actors/agent/agent-ports.ts";
-import type { ExecSpec, FileTarget } from "../../proto/gen/messages.ts";
+import type { DriverSpec, FileTarget } from "../../proto/gen/messages.ts";
 import { payloadContext, type TemplateContext } from "./template-context.ts";
 import { expand } from "./template.ts";
 
@@ -29,6 +29,8 @@ const templating = "golang";
 const expandedBytesMax = 1_024_000;
 const permissions = 0o777;
 
+export type References = Pick<DriverSpec, "secrets" | "configs">;
+
 interface Reference {
   readonly kind: "secrets" | "configs";
   readonly noun: "secret" | "config";
@@ -42,7 +44,7 @@ type Sources = Pick<DriverTask, "secrets" | "configs">;
 class Refusal extends Error {}
 
 /** `env`: the task's own variables, expanded. A reason never holds any content. */
-export function filesOf(task: DriverTask, spec: ExecSpec, env: Readonly<Record<string, string>>): FilesOutcome {
+export function filesOf(task: DriverTask, spec: References, env: Readonly<Record<string, string>>): FilesOutcome {
   const references = referencesOf(spec);
   const raw = (noun: Reference["noun"]) => (target: string) => {
     const reference = references.find((each) => each.noun === noun && each.file.name === target);
@@ -54,12 +56,12 @@ export function filesOf(task: DriverTask, spec: ExecSpec, env: Readonly<Record<s
   try {
     return { kind: "files", files: references.map((reference) => fileOf(task, reference, context)) };
   } catch (error) {
-    if (error instanceof Refusal) return { kind: "refused", reason: `exec: ${error.message}` };
+    if (error instanceof Refusal) return { kind: "refused", reason: error.message };
     throw error;
   }
 }
 
-function referencesOf(spec: ExecSpec): readonly Reference[] {
+function referencesOf(spec: References): readonly Reference[] {
   const found: Reference[] = [];
   for (const { file, secretId: id, secretName: name } of spec.secrets)
     if (file !== null) found.push({ kind: "secrets", noun: "secret", id, name, file });

@@ -77,20 +77,6 @@ export function membersOf(leaders: readonly ProcessName[]): ReadonlyMap<number, 
   return members;
 }
 
-/** Whether a leader has a live member that runs another program than it does itself. */
-export function hasOtherProgram(leader: ProcessName): boolean {
-  const own = commandLineOf(leader.pid);
-  return (membersOf([leader]).get(leader.pid) ?? []).some((pid) => commandLineOf(pid) !== own);
-}
-
-function commandLineOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, "latin1");
-  } catch {
-    return ""; // gone
-  }
-}
-
 /** Signals a process, or with a negative pid a group; one that is gone is no error. */
 export function signal(pid: number, name: NodeJS.Signals): void {
   try {

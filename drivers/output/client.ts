@@ -12,6 +12,8 @@ import { lines, type OutputAnswer, type OutputQuestion } from "./messages.ts";
 const program = fileURLToPath(new URL("main.ts", import.meta.url));
 /** For the start of a Node process on a busy machine. */
 const startMsMax = 20_000;
+/** For its farewell. */
+const leaveMsMax = 2_000;
 
 type Question = OutputQuestion extends infer Each ? (Each extends OutputQuestion ? Omit<Each, "id"> : never) : never;
 
@@ -45,13 +47,15 @@ export class OutputClient {
     await this.#ask({ kind: "drain", taskId, timeoutMs });
   }
 
-  /** Ends the connection; the process goes on while tasks write. */
-  close(): void {
+  /** Ends the connection; the process goes on while tasks write, and is gone otherwise. */
+  async close(): Promise<void> {
     this.#isClosed = true;
-    void this.#socket?.then(
-      (socket) => socket.destroy(),
-      () => {},
-    );
+    const socket = await this.#socket?.catch(() => null);
+    if (socket == null) return;
+    const timer = setTimeout(() => socket.destroy(), leaveMsMax);
+    await this.#send(socket, { kind: "leave" }).catch(() => {});
+    clearTimeout(timer);
+    socket.destroy();
   }
 
   async #ask(question: Question): Promise<void> {

@@ -24,6 +24,8 @@ async function carryOut(question: OutputQuestion): Promise<void> {
       return collector.open(question.output);
     case "drain":
       return collector.drain(question.taskId, question.timeoutMs);
+    case "leave":
+      if (connections.size === 1 && collector.size === 0) end();
   }
 }
 
@@ -53,12 +55,14 @@ function endIfIdle(): void {
   if (timer !== null) clearTimeout(timer);
   timer = null;
   if (connections.size > 0 || collector.size > 0) return;
-  timer = setTimeout(() => {
-    collector.close();
-    server.close();
-    rmSync(path as string, { force: true });
-    process.exit(0);
-  }, idleMs);
+  timer = setTimeout(end, idleMs);
+}
+
+function end(): never {
+  collector.close();
+  server.close();
+  rmSync(path as string, { force: true });
+  process.exit(0);
 }
 
 rmSync(path, { force: true });

@@ -4,7 +4,9 @@ import type { TaskOutput } from "./collector.ts";
 
 export type OutputQuestion =
   | { readonly id: number; readonly kind: "open"; readonly output: TaskOutput }
-  | { readonly id: number; readonly kind: "drain"; readonly taskId: string; readonly timeoutMs: number };
+  | { readonly id: number; readonly kind: "drain"; readonly taskId: string; readonly timeoutMs: number }
+  /** An agent ends. Where nothing is open any more there is no answer: the process is gone. */
+  | { readonly id: number; readonly kind: "leave" };
 
 export interface OutputAnswer {
   readonly id: number;

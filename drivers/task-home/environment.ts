@@ -16,22 +16,34 @@ export interface EnvironmentFacts {
   readonly name: string;
   /** The task has files of its own, and with them its own PATH. */
   readonly isImage: boolean;
-  readonly directories: { readonly alloc: string; readonly local: string; readonly secrets: string };
+  readonly directories: TaskDirectories;
+}
+
+/** As the task sees them. */
+export interface TaskDirectories {
+  readonly alloc: string;
+  readonly local: string;
+  readonly secrets: string;
+  readonly configs: string;
+  /** Of its cluster volumes. */
+  readonly volumes: string;
 }
 
 const mebibyte = 1024 * 1024;
 
 export function environmentOf(
   task: DriverTask,
-  { env: entries }: DriverSpec,
+  { env: entries, user }: DriverSpec,
   { agent, directories, isImage, name }: EnvironmentFacts,
 ): EnvironmentOutcome {
   const env: Record<string, string> = {};
   for (const inherited of isImage ? [] : ["PATH", "HOME", "LANG"]) {
     const value = agent[inherited];
-    if (value !== undefined) env[inherited] = value;
+    // The home of another user is the driver's to find.
+    if (value !== undefined && (inherited !== "HOME" || user === "")) env[inherited] = value;
   }
   Object.assign(env, variablesOf(task, name, directories));
+  if (!isImage) Object.assign(env, fileVariables(directories));
   const context = taskContext(task);
   for (const entry of entries) {
     const [, variable, text] = /^([^=\0]+)=([^\0]*)$/s.exec(entry) ?? [];
@@ -55,17 +67,23 @@ export function nodeVariables({ nodeHostname, nodeId, nodePlatform }: DriverTask
   };
 }
 
-/** A name that is not known stays as it is: a shell may know it. */
+/** A name that is not known stays as it is: a shell may know it. `$${` stands for `${`. */
 function interpolated(text: string, known: Readonly<Record<string, string>>): string {
-  return text.replaceAll(/\$\{([A-Za-z_][\w.]*)\}/g, (whole, name: string) =>
-    Object.hasOwn(known, name) ? (known[name] as string) : whole,
-  );
+  return text.replaceAll(/\$\$\{|\$\{([A-Za-z_][\w.]*)\}/g, (whole, name?: string) => {
+    if (name === undefined) return "${";
+    return Object.hasOwn(known, name) ? (known[name] as string) : whole;
+  });
+}
+
+/** Where a process finds what containers have at paths of their own. */
+function fileVariables({ configs, secrets, volumes }: TaskDirectories): Record<string, string> {
+  return { MUSTER_SECRETS: secrets, MUSTER_CONFIGS: configs, MUSTER_VOLUMES: volumes };
 }
 
 function variablesOf(
   task: DriverTask,
   name: string,
-  { alloc, local, secrets }: EnvironmentFacts["directories"],
+  { alloc, local, secrets }: TaskDirectories,
 ): Record<string, string> {
   const { id, resources, serviceId, serviceName, slot, traceparent } = task;
   const memory = resources?.memoryLimitBytes || resources?.memoryBytes || 0;

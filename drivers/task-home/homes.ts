@@ -23,15 +23,16 @@ import type {
   TaskHome,
   TaskHomes,
 } from "../../actors/agent/agent-ports.ts";
-import { ExecSpec, type DriverSpec } from "../../proto/gen/messages.ts";
+import type { DriverSpec } from "../../proto/gen/messages.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
 import { filesOf } from "../exec/contents.ts";
-import { MemoryFiles, memoryRoots } from "../exec/memory-files.ts";
+import { MemoryFiles, memoryRoots, type FileOwner } from "../exec/memory-files.ts";
 import { lastOutput, outputBytesMax } from "../exec/output.ts";
 import { OutputFiles } from "../exec/output-reader.ts";
 import { OutputClient } from "../output/client.ts";
 import type { TaskOutput } from "../output/collector.ts";
-import { environmentOf, type AgentEnvironment } from "./environment.ts";
+import { userNamed } from "../exec/user.ts";
+import { environmentOf, type AgentEnvironment, type TaskDirectories } from "./environment.ts";
 
 /** For what a task left in its pipes: Nomad's. */
 const drainMs = 2_000;
@@ -46,6 +47,8 @@ export interface TaskHomesOptions {
   /** What PATH, HOME and LANG of tasks are taken from. */
   readonly environment: AgentEnvironment;
   readonly outputBytesMax?: number;
+  /** Where secrets and configs may be kept in memory, best first; absolute. */
+  readonly memoryRoots?: readonly string[];
 }
 
 type Wants = Parameters<TaskHomes["prepare"]>[2];
@@ -60,7 +63,8 @@ export class TaskHomeDirectories implements TaskHomes {
   constructor(options: TaskHomesOptions) {
     const { directory, environment, log, outputSocket } = options;
     this.#options = options;
-    this.#files = new MemoryFiles({ directory, log, roots: memoryRoots(environment["XDG_RUNTIME_DIR"]) });
+    const roots = options.memoryRoots ?? memoryRoots(environment["XDG_RUNTIME_DIR"]);
+    this.#files = new MemoryFiles({ directory, log, roots });
     this.#client = new OutputClient(outputSocket, log);
     this.#files
       .sweep((taskId) => stat(this.#home(taskId)).then(Boolean, () => false))
@@ -76,13 +80,13 @@ export class TaskHomeDirectories implements TaskHomes {
       directories: directoriesOf(home, wants),
     });
     if (environment.kind === "refused") return environment;
-    // The same references, and the same rules, as a process' without a driver.
-    const references = ExecSpec.create({ secrets: [...spec.secrets], configs: [...spec.configs] });
-    const contents = filesOf(task, references, environment.env);
+    const contents = filesOf(task, spec, environment.env);
     if (contents.kind === "refused") return contents;
+    const owner = ownerOf(spec, wants);
+    if (typeof owner === "string") return { kind: "refused", reason: owner };
     try {
       const output = await this.#make(task.id, wants);
-      await this.#files.write(task.id, contents.files, null);
+      await this.#files.write(task.id, contents.files, owner);
       await this.#linkFiles(task.id, join(home, wants.name));
       if (output !== null) await this.#client.open(output);
       const { stderr, stdout } = output?.pipes ?? { stdout: "/dev/null", stderr: "/dev/null" };
@@ -119,8 +123,8 @@ export class TaskHomeDirectories implements TaskHomes {
     await rm(this.#home(taskId), { recursive: true, force: true });
   }
 
-  close(): void {
-    this.#client.close();
+  close(): Promise<void> {
+    return this.#client.close();
   }
 
   #home(taskId: string): string {
@@ -190,9 +194,27 @@ export class TaskHomeDirectories implements TaskHomes {
 }
 
 /** As the task sees them (§6.3): in a container the driver mounts them where its environment says. */
-function directoriesOf(home: string, { isolation, name }: Wants): Parameters<typeof environmentOf>[2]["directories"] {
-  if (isolation === "image") return { alloc: "/alloc", local: "/local", secrets: "/secrets" };
-  return { alloc: join(home, "alloc"), local: join(home, name, "local"), secrets: join(home, name, "secrets") };
+function directoriesOf(home: string, { isolation, name }: Wants): TaskDirectories {
+  const of = (own: string, shared: string) => (directory: string) =>
+    join(directory === "alloc" ? shared : own, directory);
+  const at = isolation === "image" ? of("/", "/") : of(join(home, name), home);
+  return {
+    alloc: at("alloc"),
+    local: at("local"),
+    secrets: at("secrets"),
+    configs: at("configs"),
+    volumes: at("volumes"),
+  };
+}
+
+/** Who may enter the task's secrets, null for who runs this; in an image that is nobody here. A text: why there is none. */
+function ownerOf({ user }: DriverSpec, { isolation }: Wants): FileOwner | null | string {
+  if (isolation === "image") return null;
+  try {
+    return userNamed(user);
+  } catch (error) {
+    return (error as Error).message;
+  }
 }
 
 /** The mode is as said, whatever the process masks. */

@@ -1,4 +1,5 @@
 // Reading what tasks have written, from the files that the kernel writes.
+import { appendFile, constants, copyFile, rename, stat, truncate } from "node:fs/promises";
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,7 +8,7 @@ import fc from "fast-check";
 import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/agent-ports.ts";
 import { OutputMarks } from "../../drivers/exec/output-marks.ts";
 import { OutputFiles } from "../../drivers/exec/output-reader.ts";
-import { beginMarks, rotate } from "../../drivers/exec/output.ts";
+import { outputNames } from "../../drivers/exec/output.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -21,6 +22,40 @@ const everything: OutputRequest = {
   from: null,
   isOver: () => false,
 };
+
+/** As the process that keeps output writes its files, with marks at times of the test's choosing. O2 */
+async function beginMarks(directory: string, nowMs: number): Promise<void> {
+  for (const name of outputNames) await appendFile(join(directory, `${name}.marks`), `${nowMs} 0\n`, { mode: 0o600 });
+}
+
+/** O1, O2 */
+async function rotate(
+  directory: string,
+  {
+    bytesMax,
+    marked,
+    nowMs,
+  }: {
+    readonly bytesMax: number;
+    readonly marked: Record<(typeof outputNames)[number], number>;
+    readonly nowMs: number;
+  },
+): Promise<void> {
+  for (const name of outputNames) {
+    const path = join(directory, name);
+    const { mtimeMs, size } = await stat(path);
+    if (size !== marked[name])
+      await appendFile(`${path}.marks`, `${Math.min(mtimeMs, nowMs)} ${size}\n`, { mode: 0o600 });
+    marked[name] = size;
+    if (size <= bytesMax) continue;
+    await copyFile(path, `${path}.1`, constants.COPYFILE_FICLONE);
+    await truncate(path);
+    // Last: a reader that finds new marks finds the rest of what it was reading behind the old ones.
+    await rename(`${path}.marks`, `${path}.1.marks`);
+    await appendFile(`${path}.marks`, `${nowMs} 0\n`, { mode: 0o600 });
+    marked[name] = 0;
+  }
+}
 
 function task(t: ExecutionContext) {
   const home = mkdtempSync(join(tmpdir(), "muster-output-"));

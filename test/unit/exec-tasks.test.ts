@@ -1,0 +1,232 @@
+// Tasks of processes, from their short form to what the exec driver starts on a real plugin; and what an older agent left.
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import type { AgentPlugins, DriverTask } from "../../actors/agent/agent-ports.ts";
+import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
+import { PluginDriver } from "../../actors/agent/plugin-driver.ts";
+import { endLeftovers } from "../../drivers/exec/leftovers.ts";
+import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
+import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
+import { execAsDriver } from "../../machines/driver-spec.ts";
+import { Any, Duration, ExecSpec } from "../../proto/gen/messages.ts";
+import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
+import { Host } from "../../runtime/host.ts";
+import { SystemClock } from "../../runtime/system/clock.ts";
+import { FileDisk } from "../../runtime/system/file-disk.ts";
+import { SystemRandom } from "../../runtime/system/random.ts";
+import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
+import { mockDriver } from "../fixtures/plugin-launch.ts";
+import { endProcessesOf, isAlive } from "../fixtures/processes.ts";
+import { until } from "../fixtures/until.ts";
+
+interface Life {
+  readonly driver: PluginDriver;
+  readonly plugin: DriverPluginActor;
+}
+
+interface Node {
+  readonly folder: string;
+  /** Another life of the agent. */
+  life(): Promise<Life>;
+  output(taskId: string): string;
+}
+
+async function node(t: ExecutionContext): Promise<Node> {
+  const folder = mkdtempSync(join(tmpdir(), "me"));
+  const clock = new SystemClock();
+  const telemetry = await createTelemetry({ service: "test", level: "silent", otlpEndpoint: undefined });
+  const { log } = telemetry;
+  const homes = new TaskHomeDirectories({
+    directory: join(folder, "allocs"),
+    outputSocket: join(folder, "o.sock"),
+    clock,
+    log,
+    environment: { PATH: process.env["PATH"], HOME: "/nowhere", SECRET: "of the agent" },
+  });
+  const launcher = createPluginLauncher({
+    log,
+    logDir: join(folder, "log"),
+    socketDir: join(folder, "s"),
+    env: process.env,
+  });
+  const path = join(mockDriver, "../muster-driver-exec");
+  const binary = { name: "exec", path, args: [], env: {}, autoMtls: false };
+  const agent = NomadDriverConfig.create();
+  const plugins: AgentPlugins = { launcher, homes, binaries: [{ binary, config: null }], agent };
+  const facts = { architecture: "x86_64", os: "linux", nanoCpus: 2e9, memoryBytes: 2 ** 32, engineVersion: "1" };
+  t.teardown(async () => {
+    await endProcessesOf(folder);
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return {
+    folder,
+    output: (taskId) => readFileSync(join(folder, "allocs", taskId, "output", "stdout"), "utf8"),
+    async life() {
+      const host = new Host({ clock, telemetry, onCrash: (_, error) => t.fail(String(error)) });
+      const disk = await FileDisk.open(join(folder, "state"));
+      const ports: DriverPluginPorts = { clock, random: new SystemRandom(), telemetry, host, disk, launcher };
+      const options = { binary, config: { state_dir: join(folder, "runs") }, agent };
+      const silent = { onNews: () => {}, onFingerprint: () => {}, onTaskEvent: () => {} };
+      const plugin = new DriverPluginActor(ports, { ...options, ...silent }, await knownPlugin(disk, "exec"));
+      return { plugin, driver: new PluginDriver(ports, { kind: "exec", plugin, plugins, facts }) };
+    },
+  };
+}
+
+function task(id: string, spec: Partial<ExecSpec>, more: Partial<DriverTask> = {}): DriverTask {
+  const value = ExecSpec.encode(ExecSpec.create(spec));
+  return {
+    id,
+    name: `web.2.${id}`,
+    slot: 2,
+    serviceId: "svc",
+    serviceName: "web",
+    serviceLabels: { tier: "front" },
+    nodeId: "node1",
+    nodeHostname: "host1",
+    nodePlatform: { architecture: "x86_64", os: "linux" },
+    payload: Any.create({ type_url: "type.muster.dev/muster.v1.ExecSpec", value }),
+    secrets: new Map(),
+    configs: new Map(),
+    traceparent: "",
+    ...more,
+  };
+}
+
+const sh = (script: string): Partial<ExecSpec> => ({ command: "/bin/sh", args: ["-c", script] });
+
+async function run(driver: PluginDriver, of: DriverTask): Promise<number> {
+  const prepared = await driver.prepare(of);
+  if (prepared.kind === "refused") throw new Error(prepared.reason);
+  const started = await driver.start(of);
+  if (started.kind === "refused") throw new Error(started.reason);
+  return started.pid;
+}
+
+test("words of a command and values of its environment are what they are, though a driver's configuration has expressions", async (t) => {
+  const world = await node(t);
+  const { driver } = await world.life();
+  const volumes = [{ source: "v", target: "/data", path: world.folder }];
+  const of = task(
+    "t1",
+    {
+      ...sh('A=shell; echo "${A} $${A} %{x}"; echo "$B $C"; env; ls "$MUSTER_VOLUMES/data"; pwd; exit 3'),
+      env: ["B=${HOME}", "C={{.Task.Slot}}", "HOME=/elsewhere"],
+    },
+    { volumes },
+  );
+  await run(driver, of);
+  t.like(await driver.wait("t1"), { code: 3, signal: "" });
+  const [first = "", second, ...rest] = world.output("t1").split("\n");
+  t.regex(first, /^shell \d+\{A\} %\{x\}$/);
+  t.is(second, "${HOME} 2");
+  t.true(rest.includes("HOME=/elsewhere"));
+  t.false(rest.some((line) => line.startsWith("SECRET=")));
+  t.true(rest.includes("allocs"), "its volume");
+  t.is(rest.at(-2), join(world.folder, "allocs", "t1", "web"));
+});
+
+test("a process is found again with its pid by an agent that comes after one that was killed, and stopped by its signal", async (t) => {
+  const world = await node(t);
+  const before = await world.life();
+  const spec = { ...sh("trap 'echo bye; exit 7' INT; echo up; while :; do sleep 0.1; done"), stopSignal: "INT" };
+  const pid = await run(before.driver, task("t1", { ...spec, stopGracePeriod: Duration.create({ seconds: 60 }) }));
+  t.true(isAlive(pid));
+  await until("it is up", () => world.output("t1") === "up\n");
+  before.driver.close();
+  before.plugin.release();
+  const after = await world.life();
+  t.deepEqual(await after.driver.find("t1"), { kind: "running", pid });
+  t.is((await after.driver.stop("t1"))?.code, 7);
+  t.is(world.output("t1"), "up\nbye\n");
+  t.false(isAlive(pid));
+  t.deepEqual(await after.driver.find("never"), { kind: "absent" });
+  await after.driver.remove("t1");
+  t.deepEqual(readdirSync(join(world.folder, "allocs")), []);
+  await after.plugin.end();
+});
+
+test("what is wrong with a process is said by its driver's name, and nothing of it is left", async (t) => {
+  const world = await node(t);
+  const { driver } = await world.life();
+  const refusals: readonly (readonly [Partial<ExecSpec>, RegExp])[] = [
+    [{ command: "no-such-command" }, /^exec: .*no-such-command is not found in the task's PATH/],
+    [{ command: "/etc/passwd" }, /^exec: .*\/etc\/passwd is not an executable file/],
+    [{}, /^exec: .*command/],
+    [{ command: "true", dir: "/no/such" }, /there is no directory \/no\/such/],
+    [{ command: "true", user: "nobody-of-that-name" }, /there is no user/],
+    [{ command: "true", stopSignal: "SIGNONE" }, /^exec: 'SIGNONE' is not a signal/],
+    [{ command: "true", env: ["A={{.Task.Colour}}"] }, /^exec: the template of A cannot be expanded: .*Colour/],
+    [{ command: "true", env: ["A"] }, /is not NAME=value/],
+  ];
+  for (const [at, [spec, reason]] of refusals.entries()) {
+    const error = await t.throwsAsync(run(driver, task(`t${at}`, spec)));
+    t.regex(error?.message ?? "", reason);
+    await driver.remove(`t${at}`);
+  }
+  t.deepEqual(existsSync(join(world.folder, "allocs")) ? readdirSync(join(world.folder, "allocs")) : [], []);
+});
+
+test("the short form of a driver's configuration leaves out what nobody said", (t) => {
+  const spec = execAsDriver(ExecSpec.create({ command: "sleep", args: ["${x}"], dir: "/srv", user: "me" }));
+  t.deepEqual(JSON.parse(spec.config), { command: "sleep", args: ["$${x}"], work_dir: "/srv" });
+  t.is(spec.user, "me");
+  t.is(execAsDriver(ExecSpec.create({ command: "ls" })).config, '{"command":"ls"}');
+});
+
+/** As agents ran processes before the driver was a plugin. */
+const oldShell = `trap : 15
+read -r stat </proc/$$/stat
+read -r boot </proc/sys/kernel/random/boot_id
+printf 'stat %s\\nboot %s\\n' "$stat" "$boot" >&3
+"$@" 3>&-
+printf 'exit %s\\n' "$?" >&3`;
+
+test("processes that an agent of before the plugin left are ended as they want it, and nothing else is", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "muster-left-"));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const directory = join(folder, "tasks");
+  const begin = async (id: string, stop: string, script: string): Promise<number> => {
+    const home = join(directory, id);
+    mkdirSync(home, { recursive: true });
+    writeFileSync(join(home, "stop"), stop);
+    const child = spawn("/bin/sh", ["-c", `exec 3>"$0/run"; ${oldShell}`, home, "sh", "-c", script], {
+      cwd: home,
+      detached: true,
+      stdio: "ignore",
+    });
+    t.teardown(() => child.kill("SIGKILL"));
+    await until(`${id} is up`, () => existsSync(join(home, "up")));
+    return child.pid as number;
+  };
+  const polite = await begin(
+    "polite",
+    "SIGTERM 20000\n",
+    `trap 'touch ${folder}/bye; exit 0' TERM; touch up; while :; do sleep 0.1; done`,
+  );
+  const stubborn = await begin("stubborn", "SIGTERM 100\n", "trap '' TERM; touch up; while :; do sleep 1; done");
+  const stranger = spawn("sleep", ["600"], { detached: true });
+  t.teardown(() => stranger.kill("SIGKILL"));
+  // A number that was given to another process since.
+  mkdirSync(join(directory, "ended"));
+  const facts = readFileSync(join(directory, "polite", "run"), "latin1").replace(/^stat \d+/, `stat ${stranger.pid}`);
+  writeFileSync(join(directory, "ended", "run"), facts);
+  const warned: object[] = [];
+  const log = {
+    debug: () => {},
+    info: () => {},
+    warn: (fields: object) => void warned.push(fields),
+    error: () => t.fail(),
+  };
+  await endLeftovers(directory, [], log);
+  t.false(isAlive(polite));
+  t.false(isAlive(stubborn));
+  t.true(isAlive(stranger.pid as number));
+  t.true(existsSync(join(folder, "bye")), "it was asked first");
+  t.false(existsSync(directory));
+  t.is(warned.length, 2);
+  await t.notThrowsAsync(endLeftovers(directory, [], log), "where there never was such an agent");
+});
