@@ -6,6 +6,7 @@ import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent/agent-
 import { driveDataplane } from "../actors/agent/node-dataplane.ts";
 import { endLeftovers } from "../drivers/exec/leftovers.ts";
 import { memoryRoots } from "../drivers/exec/memory-files.ts";
+import { openNetworkTools } from "../drivers/task-network/tools.ts";
 import { volumeDirectory } from "../edges/csi/places.ts";
 import { dataplaneLauncher } from "../edges/dataplane/driver-process.ts";
 import { connectTls } from "../edges/grpc/client.ts";
@@ -81,7 +82,9 @@ export async function runAgent(
     certificates,
     facts: nodeFacts(),
     probes: systemProbes,
-    ...(drivers === null ? {} : { plugins: drivers.plugins }),
+    ...(drivers === null
+      ? {}
+      : { plugins: drivers.plugins, networks: await openNetworkTools(dataDir, process.env["PATH"] ?? "") }),
     csi: { sockets: csi, places: volumeDirectory(resolve(dataDir, "volumes")) },
     join: address === null ? null : { address, token },
     hostname,

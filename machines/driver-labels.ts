@@ -6,6 +6,7 @@
  *   muster.driver.<kind>.reason   why, where there is something to say
  *   muster.driver.<kind>.version
  *   muster.driver.<kind>.schema   of its tasks' configuration: a hashicorp.nomad.plugins.shared.hclspec.Spec, in base64
+ *   muster.network.reason         why it makes no networks for tasks, where it does not
  *   <attribute>                   each as the driver calls it, such as `driver.podman.version`
  */
 
@@ -38,6 +39,19 @@ export function driverLabels(kind: string, report: DriverReport): Readonly<Recor
   if (version !== "") labels[`${prefix}${kind}.version`] = version.slice(0, textMax);
   if (schema !== null && schema.length <= schemaMax) labels[`${prefix}${kind}.schema`] = base64Of(schema);
   return labels;
+}
+
+/** Why a node makes no networks for its tasks. */
+const networkReason = "muster.network.reason";
+
+/** `problem`: why it makes none; null: it does, or there is nothing to say. */
+export function networkLabels(problem: string | null): Readonly<Record<string, string>> {
+  return problem === null ? {} : { [networkReason]: problem.slice(0, textMax) };
+}
+
+/** Empty: it makes them, or says nothing. */
+export function networkProblemOf(labels: Readonly<Record<string, string>>): string {
+  return labels[networkReason] ?? "";
 }
 
 /** What a node says of one of its drivers. */

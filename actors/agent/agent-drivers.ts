@@ -13,6 +13,7 @@ import { Spec, type Attribute, type FingerprintResponse } from "../../proto/gen/
 import type { AgentPlugins, AgentPorts, DriverBinary, TaskDriver } from "./agent-ports.ts";
 import { DriverPluginActor, knownPlugin } from "./driver-plugin.ts";
 import { driverPorts, PluginDriver } from "./plugin-driver.ts";
+import { TaskNetworks } from "./task-networks.ts";
 import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of the plugins' names; that of the binary follows. */
@@ -48,6 +49,7 @@ export class AgentDrivers {
   readonly #hosted: Hosted[] = [];
   readonly #byKind = new Map<string, { readonly driver: PluginDriver; readonly hosted: Hosted }>();
   readonly #onChange: () => void;
+  readonly #networks: TaskNetworks | null;
   #told = "";
   #isClosed = false;
   #isChanging = false;
@@ -57,6 +59,7 @@ export class AgentDrivers {
     this.#ports = ports;
     this.#given = new Map(given.map((driver) => [driver.kind, driver]));
     this.#onChange = onChange;
+    this.#networks = ports.networks === undefined ? null : new TaskNetworks({ ...ports, tools: ports.networks });
   }
 
   /** Starts the plugins, or finds them again. */
@@ -66,6 +69,11 @@ export class AgentDrivers {
       if (this.#isClosed) return;
       await this.#host(plugins as AgentPlugins, binary);
     }
+  }
+
+  /** Takes up the networks of tasks of an earlier life, and takes away those of tasks that are over. */
+  async loadNetworks(mayRun: (taskId: string) => boolean): Promise<void> {
+    await this.#networks?.load(mayRun);
   }
 
   /** Resolves when every plugin has said how it is, or has failed, but in bounded time. */
@@ -171,7 +179,7 @@ export class AgentDrivers {
       return;
     }
     const all = plugins as AgentPlugins;
-    const options = { kind, plugin: hosted.plugin, plugins: all, facts };
+    const options = { kind, plugin: hosted.plugin, plugins: all, facts, networks: this.#networks };
     this.#byKind.set(kind, { driver: new PluginDriver(driverPorts(this.#ports, all), options), hosted });
   }
 

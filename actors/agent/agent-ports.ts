@@ -4,6 +4,7 @@
  */
 import type { Any, DriverSpec } from "../../proto/gen/messages.ts";
 import type { VolumePlaces } from "../../machines/csi/node-requests.ts";
+import type { NetworkDecision } from "../../machines/task-network/plan.ts";
 import type { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import type { ConfigInput } from "../../runtime/hclspec/index.ts";
 import type { PluginBinary, PluginLauncher } from "../../runtime/plugins.ts";
@@ -86,6 +87,8 @@ export interface DriverTask {
   readonly traceparent: string;
   /** What it may take of the node; absent: nothing was said. */
   readonly resources?: TaskResources;
+  /** The network of its own that it is to have; absent: the node's. */
+  readonly network?: NetworkDecision;
 }
 
 /** Each 0 where nothing was said: cores times 10^9, and bytes. */
@@ -257,6 +260,30 @@ export interface DriverBinary {
   readonly config: ConfigInput;
 }
 
+/**
+ * The system's programs that make networks, iproute2 and nftables. A call rejects with what the program said; of a batch of
+ * lines or a script nothing is said about how far it came.
+ */
+export interface NetworkTools {
+  /** Null: networks can be made here. Else why not, one clause. */
+  readonly problem: string | null;
+  /** Tells what is this agent's on this machine from what is another's (`[0-9a-f]+`, 12 letters at most). */
+  readonly tag: string;
+  /** Names of the namespaces that `ip netns` knows. */
+  namespaces(): Promise<readonly string[]>;
+  /** Where the kernel has a named one. */
+  pathOf(namespace: string): string;
+  /** Kernel settings by their path under /proc/sys. */
+  set(values: Readonly<Record<string, string>>): Promise<void>;
+  /**
+   * Runs the lines by one `ip -batch`, in the node's own network or in the namespace at a path. With `goesOn` a line that
+   * fails is left out.
+   */
+  ip(lines: readonly string[], options?: { readonly inside?: string; readonly goesOn?: boolean }): Promise<void>;
+  /** One transaction: all of the script, or nothing of it. */
+  nft(script: string): Promise<void>;
+}
+
 /** The driver plugins of this node. */
 export interface AgentPlugins {
   readonly launcher: PluginLauncher;
@@ -281,4 +308,6 @@ export interface AgentPorts {
   readonly csi?: AgentCsi;
   /** Absent: this node runs no driver plugins. */
   readonly plugins?: AgentPlugins;
+  /** Absent: this node makes no networks for its tasks, and says nothing of it. */
+  readonly networks?: NetworkTools;
 }

@@ -2,6 +2,7 @@
 import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../../machines/agent-task.ts";
 import { isDriverSpec } from "../../machines/driver-spec.ts";
 import type { HealthNews } from "../../machines/health-check.ts";
+import { networkOf } from "../../machines/task-network/plan.ts";
 import { healthOf } from "../../machines/health-spec.ts";
 import {
   ContainerStatus,
@@ -340,6 +341,7 @@ export class TaskActor {
       payload: spec?.generic?.payload ?? null,
       secrets: contents(this.#options.secrets, ids, id),
       configs: contents(this.#options.configs, ids, id),
+      network: networkOf(this.#task),
       volumes: this.#volumes,
       traceparent,
       resources: {

@@ -63,17 +63,25 @@ export class AgentTasks {
   /** L1 */
   async load(): Promise<void> {
     const { disk, telemetry } = this.#ports;
+    const tasks = new Map<string, Task>();
     for (const name of await disk.list(taskRecords)) {
       const saved = await disk.load(name);
       if (saved === null) continue;
       try {
         const task = Task.decode(saved);
-        if (task.status !== null) this.#options.reports.know(task.id, task.status);
-        if (needsContents(task)) this.#waiting.set(task.id, task);
-        else this.#actors.set(task.id, new TaskActor(this.#ports, this.#options, task));
+        tasks.set(task.id, task);
       } catch (error) {
         telemetry.log.error({ error, record: name }, "a task's record cannot be read; the manager will assign it anew");
       }
+    }
+    await this.#options.drivers.loadNetworks((id) => {
+      const task = tasks.get(id);
+      return task !== undefined && (task.status?.state ?? TaskState.NEW) <= TaskState.RUNNING;
+    });
+    for (const task of tasks.values()) {
+      if (task.status !== null) this.#options.reports.know(task.id, task.status);
+      if (needsContents(task)) this.#waiting.set(task.id, task);
+      else this.#actors.set(task.id, new TaskActor(this.#ports, this.#options, task));
     }
   }
 

@@ -7,7 +7,9 @@
  * N3: after `shutdown(true)` nothing that the agent started runs; after `shutdown(false)`, or a crash, all of it does and
  *     is found again.
  */
+import { overlayDriver } from "../../machines/allocation/network.ts";
 import { csiInfoOf } from "../../machines/csi/node-requests.ts";
+import { networkLabels } from "../../machines/driver-labels.ts";
 import type { SessionNews } from "../../machines/agent-session.ts";
 import {
   EngineDescription,
@@ -43,8 +45,6 @@ export interface AgentOptions {
   readonly labels: Readonly<Record<string, string>>;
   /** Beside those of its plugins: a simulation's; none by default. */
   readonly drivers?: readonly TaskDriver[];
-  /** Drivers of the cluster's networks that its tasks can be attached to; none by default. */
-  readonly networkDrivers?: readonly string[];
   /** What programs this node's network by policies; absent: nothing does. */
   readonly dataplane?: NodeDataplane;
   /** Tells this agent's actors from those of others on one host (`[A-Za-z0-9_-]+`); absent: made from the host name. */
@@ -256,8 +256,10 @@ class NodeAgent implements Agent {
   }
 
   #describe(): NodeDescription {
-    const { facts, hostname, labels, networkDrivers = [] } = this.#options;
+    const { facts, hostname, labels, networks } = this.#options;
     const drivers = this.#drivers.facts();
+    const attaches =
+      networks?.problem === null ? [PluginDescription.create({ type: "Network", name: overlayDriver })] : [];
     const identity = this.#certificate.identity;
     return NodeDescription.create({
       hostname,
@@ -266,10 +268,10 @@ class NodeAgent implements Agent {
       engine: EngineDescription.create({
         engineVersion: facts.engineVersion,
         // What somebody has given the engine counts for more than what a driver says.
-        labels: { ...drivers.labels, ...labels },
+        labels: { ...drivers.labels, ...networkLabels(networks?.problem ?? null), ...labels },
         plugins: [
           ...drivers.kinds.map((kind) => PluginDescription.create({ type: "Driver", name: kind })),
-          ...networkDrivers.map((name) => PluginDescription.create({ type: "Network", name })),
+          ...attaches,
         ].sort((a, b) => (a.name < b.name ? -1 : 1)),
       }),
       csiInfo: csiInfoOf(this.#tasks.volumes.plugins.facts()),

@@ -32,7 +32,9 @@ import {
   wantsOf,
   type DriverWants,
 } from "./driver-task-config.ts";
+import { DriverNetworks, inNetwork } from "./driver-network.ts";
 import { DriverTaskActor, driverTaskRecord } from "./driver-task.ts";
+import type { TaskNetworks } from "./task-networks.ts";
 import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of runs; the task's id follows. */
@@ -77,6 +79,8 @@ export interface PluginDriverOptions {
   readonly plugin: DriverPluginActor;
   readonly plugins: AgentPlugins;
   readonly facts: NodeFacts;
+  /** Null: this node makes none. */
+  readonly networks: TaskNetworks | null;
 }
 
 export class PluginDriver implements TaskDriver {
@@ -86,11 +90,13 @@ export class PluginDriver implements TaskDriver {
   readonly #runs = new Map<string, Run>();
   readonly #prepared = new Map<string, Prepared>();
   readonly #turns = new Map<string, Promise<unknown>>();
+  readonly #networks: DriverNetworks;
 
   constructor(ports: DriverPluginPorts, options: PluginDriverOptions) {
     this.kind = options.kind;
     this.#ports = ports;
     this.#options = options;
+    this.#networks = new DriverNetworks({ ...options, log: ports.telemetry.log });
   }
 
   /** What of a task that runs others may ask the plugin for; null when it does not. */
@@ -134,6 +140,7 @@ export class PluginDriver implements TaskDriver {
     const run = await this.#inTurn(taskId, () => this.#known(taskId));
     if (run === null) {
       await this.#options.plugins.homes.end(taskId);
+      await this.#networks.remove(taskId);
       return null;
     }
     if ("code" in run) return run;
@@ -160,6 +167,7 @@ export class PluginDriver implements TaskDriver {
     return this.#inTurn(taskId, async () => {
       const run = this.#runs.get(taskId);
       if (run !== undefined) await run.destroyed.promise;
+      await this.#networks.remove(taskId);
       this.#prepared.delete(taskId);
       this.#runs.delete(taskId);
       this.#turns.delete(taskId);
@@ -215,8 +223,28 @@ export class PluginDriver implements TaskDriver {
     const id = `${task.id}/${name}/00000001`;
     const { spec } = wants;
     const config = taskConfigOf(task, { id, home, spec, isolation, driverConfig: encoded.bytes, agent, facts });
-    this.#prepared.set(task.id, { wants, description, config });
+    try {
+      this.#prepared.set(task.id, { wants, description, config: await this.#withNetwork(task, config, description) });
+    } catch (error) {
+      await homes.end(task.id);
+      return refused(sentence(error));
+    }
     return { kind: "done" };
+  }
+
+  /** Rejects with why it cannot have one. */
+  async #withNetwork(task: DriverTask, config: TaskConfig, description: DriverDescription): Promise<TaskConfig> {
+    const { network = { kind: "none" } } = task;
+    switch (network.kind) {
+      case "none":
+        return config;
+      case "refused":
+        throw new Error(network.reason);
+      case "plan": {
+        const hostname = task.slot === 0 ? config.name : `${config.name}-${task.slot}`;
+        return inNetwork(config, network.plan, await this.#networks.make(network.plan, hostname, description));
+      }
+    }
   }
 
   /** The run, or why there is none. */
@@ -234,6 +262,7 @@ export class PluginDriver implements TaskDriver {
     try {
       await this.#save(task.id, record);
     } catch (error) {
+      await this.#networks.remove(task.id);
       return `${this.kind}: cannot record the task on this node: ${sentence(error)}`;
     }
     this.#prepared.delete(task.id);
@@ -321,7 +350,7 @@ export class PluginDriver implements TaskDriver {
       case "destroyed":
         if (news.reason !== "")
           this.#ports.telemetry.log.error({ task: run.taskId, driver: this.kind, reason: news.reason }, "a task");
-        run.destroyed.resolve();
+        void this.#networks.remove(run.taskId).then(() => run.destroyed.resolve());
     }
   }
 

@@ -1,6 +1,6 @@
 /** Why no node takes a task, in SwarmKit's words (manager semantics §4.2) for the task's status, and in more of them for `why`. */
-import { driversOf } from "../driver-labels.ts";
-import { missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
+import { driversOf, networkProblemOf } from "../driver-labels.ts";
+import { meshPlugin, missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
 import { meetsConstraint } from "./constraints.ts";
 import type { NodeInfo } from "./node-set.ts";
 
@@ -138,7 +138,12 @@ function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
 
 /** A driver that is there, and is not well, is not the same as none. */
 function lackOf(plugin: string, { node }: NodeInfo): string {
-  const driver = driversOf(node?.description?.engine?.labels ?? {}).find(({ kind }) => plugin === `Driver/${kind}`);
+  const labels = node?.description?.engine?.labels ?? {};
+  if (plugin === meshPlugin)
+    return "has no routing mesh for tasks of drivers: their ports are published with mode=host";
+  const network = networkProblemOf(labels);
+  if (plugin.startsWith("Network/") && network !== "") return `makes no networks for tasks: ${network}`;
+  const driver = driversOf(labels).find(({ kind }) => plugin === `Driver/${kind}`);
   if (driver === undefined) return `lacks ${plugin}`;
   return `its driver ${driver.kind} is ${driver.health}${driver.reason === "" ? "" : `: ${driver.reason}`}`;
 }

@@ -3,6 +3,7 @@
  * says no is charged with the node: the texts of explanations rest on that.
  */
 import { Mount_Type, type Platform, type Task, type TaskSpec } from "../../proto/gen/messages.ts";
+import { isDriverSpec } from "../driver-spec.ts";
 import { constraintsOf, meetsConstraint, type Constraint } from "./constraints.ts";
 import type { GenericWant } from "./generic-resources.ts";
 import { hostPortsOf, type NodeInfo } from "./node-set.ts";
@@ -49,6 +50,9 @@ export interface Demand {
 /** Engines take tasks of these generic kinds without advertising a driver: a managed engine plugin. */
 const engineKinds: ReadonlySet<string> = new Set(["plugin"]);
 
+/** What no node has: the routing mesh is the engines', and engines run no tasks of drivers. */
+export const meshPlugin = "Network/ingress of a driver";
+
 export function demandOf(task: Task): Demand {
   const spec = task.spec;
   const reserved = spec?.resources?.reservations ?? null;
@@ -59,9 +63,10 @@ export function demandOf(task: Task): Demand {
     const driver = mount.type === Mount_Type.VOLUME ? (mount.volumeOptions?.driverConfig?.name ?? "") : "";
     if (driver !== "" && driver !== "local") plugins.add(`Volume/${driver}`);
   }
+  const isDriven = generic?.kind === "exec" || isDriverSpec(generic?.payload?.type_url ?? "");
   for (const { network } of task.networks) {
     const driver = network?.driverState?.name ?? "";
-    if (driver !== "") plugins.add(`Network/${driver}`);
+    if (driver !== "") plugins.add(network?.spec?.ingress === true && isDriven ? meshPlugin : `Network/${driver}`);
   }
   if (generic !== null && !engineKinds.has(generic.kind)) plugins.add(`Driver/${generic.kind}`);
   const log = (spec?.logDriver ?? task.logDriver)?.name ?? "";

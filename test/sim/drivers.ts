@@ -1,17 +1,26 @@
 /** The driver plugins of a simulated node: processes that die, and tasks that outlive them and the agent. */
 import type { AgentPlugins, OutputReader, TaskHomes } from "../../actors/agent/agent-ports.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
+import type { ProbeOutcome, Probes } from "../../runtime/probes.ts";
 import type { ProcessClock, SimClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
-import { DriverMachine, type MachineHabits } from "../support/driver-machine.ts";
+import { DriverMachine, type Look, type MachineHabits } from "../support/driver-machine.ts";
+import type { NetworkMachine } from "../support/network-machine.ts";
 
 /** As the plugin calls itself. */
-export const driverKind = "sim";
+export const driverKind = "driven";
+
+/** The port of a task that takes connections while it is well. */
+export const wellPort = 80;
+/** What a look takes at most: longer than some checks wait. */
+const lookMsMax = 1_500;
 
 export interface DriverFaults extends MachineHabits {
   /** Mean time between two deaths of a plugin, in milliseconds; 0: none. */
   readonly pluginCrashMs: number;
+  /** Chance that a batch of changes to the node's network fails on the way. */
+  readonly networkFailure: number;
 }
 
 export class SimDrivers {
@@ -21,12 +30,18 @@ export class SimDrivers {
   readonly #trace: SimTrace;
   #crashMs: number;
 
-  constructor(clock: SimClock, random: SimRandom, trace: SimTrace, faults: DriverFaults) {
+  constructor(
+    clock: SimClock,
+    random: SimRandom,
+    trace: SimTrace,
+    faults: DriverFaults,
+    network: NetworkMachine | null,
+  ) {
     this.#clock = clock;
     this.#random = random;
     this.#trace = trace;
     this.#crashMs = faults.pluginCrashMs;
-    this.machine = new DriverMachine(clock, random.fork("machine"), faults);
+    this.machine = new DriverMachine(clock, random.fork("machine"), faults, network);
     this.#crashLater();
   }
 
@@ -38,14 +53,45 @@ export class SimDrivers {
 
   /** Ids of the cluster's tasks that run. */
   running(): readonly string[] {
-    return this.machine.running().map((id) => id.split("/")[0] as string);
+    return this.machine.running().map(taskOf);
   }
 
-  /** S35; null when it holds. */
+  /** S35, S41; null when they hold. */
   flaw(): string | null {
+    const [wrong] = this.machine.wrongs;
+    if (wrong !== undefined) return `S41: ${wrong}`;
     for (const [id, { starts }] of this.machine.tasks)
       if (starts > 1) return `S35: task ${id} was started ${starts} times by its driver`;
     return this.machine.livePlugins > 1 ? `S35: ${this.machine.livePlugins} processes of one plugin run` : null;
+  }
+
+  /** Whether a check has found the task well; null for one that this node's driver does not have. */
+  isProven(taskId: string): boolean | null {
+    const own = this.#startsOf(taskId);
+    return own.length === 0 ? null : own.some(({ isProven }) => isProven === true);
+  }
+
+  /** Whether the task is well now. */
+  isWell(taskId: string): boolean {
+    return [...this.machine.tasks.keys()].some((id) => taskOf(id) === taskId && this.machine.isWell(id));
+  }
+
+  #startsOf(taskId: string) {
+    return [...this.machine.tasks].filter(([id]) => taskOf(id) === taskId).map(([, task]) => task);
+  }
+
+  /** Looks at its tasks, each of which has its driver's name of it for an address, and two ports: at the first it is well or not. */
+  probes(clock: ProcessClock): Probes {
+    const look = (id: string, what: Look): Promise<ProbeOutcome> =>
+      new Promise((resolve) =>
+        clock.after(this.#random.between(0, lookMsMax), () =>
+          resolve(this.machine.look(id, what) ? { kind: "passed" } : { kind: "failed", reason: "it is not well" }),
+        ),
+      );
+    return {
+      http: ({ address, path }) => look(address, path === "/well" ? "well" : "never"),
+      tcp: ({ address, port }) => look(address, port === wellPort ? "well" : "never"),
+    };
   }
 
   /** What one life of the agent is handed. */
@@ -70,6 +116,11 @@ export class SimDrivers {
       this.#random.between(1, 2 * this.#crashMs),
     );
   }
+}
+
+/** Of the cluster, from its driver's name of it. */
+function taskOf(id: string): string {
+  return id.split("/")[0] as string;
 }
 
 const nothing: OutputReader = {

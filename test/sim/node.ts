@@ -6,6 +6,7 @@ import { Host } from "../../runtime/host.ts";
 import type { Probes } from "../../runtime/probes.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
+import type { NetworkMachine } from "../support/network-machine.ts";
 import type { SimDrivers } from "./drivers.ts";
 import { identityOf, simulatedAuthority } from "./authority.ts";
 import { agentDisk, type SimMachine } from "./machine.ts";
@@ -52,8 +53,8 @@ export interface NodeOptions {
   readonly drivers: SimDrivers | null;
   readonly machine: SimMachine;
   readonly trace: SimTrace;
-  /** Says that it can attach tasks to overlay networks, so that it is given some. */
-  readonly hasOverlay: boolean;
+  /** Null: it makes no networks for its tasks, so it is given none that want any. */
+  readonly network: NetworkMachine | null;
   /** What is wrong with a handshake, for either side; null when nothing is, or nobody listens there. */
   readonly handshake: (address: string, credentials: Credentials, material: TlsMaterial) => string | null;
   /** It could not join, as with a token that was replaced: somebody has to give it another one. */
@@ -64,7 +65,7 @@ export interface NodeOptions {
 
 export function bootNode(
   ports: SimPorts,
-  { dataplane, drivers, handshake, hasOverlay, join, machine, onNotJoined, onWrong, storage, trace }: NodeOptions,
+  { dataplane, drivers, handshake, join, machine, network, onNotJoined, onWrong, storage, trace }: NodeOptions,
 ): Agent {
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
@@ -90,7 +91,7 @@ export function bootNode(
     dialer,
     disk: agentDisk(ports.disk, clock, random.fork("disk")),
     certificates: simulatedAuthority(random.fork("authority")),
-    probes: noProbes,
+    probes: drivers?.probes(clock) ?? noProbes,
     facts: { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 8 * 2 ** 30, engineVersion: "sim" },
   };
   const agent = startAgent({
@@ -105,7 +106,7 @@ export function bootNode(
     ...(storage === null ? {} : { csi: nodeCsi(ports, ports.name) }),
     ...(drivers === null ? {} : { plugins: drivers.plugins(clock) }),
     ...(dataplane === null ? {} : { dataplane }),
-    networkDrivers: hasOverlay ? ["overlay"] : [],
+    ...(network === null ? {} : { networks: network.tools(clock) }),
   });
   agent.onState(({ kind }) => {
     if (kind === "failed" && agent.nodeId() === null) onNotJoined();

@@ -1,5 +1,6 @@
 /** All nodes of a simulated world: machines with an agent each, and the people who start it, give it a token and add nodes. */
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
+import { NetworkMachine } from "../support/network-machine.ts";
 import { drawClock } from "./clocks.ts";
 import { SimDrivers } from "./drivers.ts";
 import { SimMachine, type TaskHabits } from "./machine.ts";
@@ -17,6 +18,8 @@ export interface SimAgent {
   readonly machine: SimMachine;
   /** Null in a run without driver plugins. */
   readonly drivers: SimDrivers | null;
+  /** Null in a run in which no task has a network. */
+  readonly network: NetworkMachine | null;
 }
 
 export interface SimNodesOptions {
@@ -60,11 +63,18 @@ export class SimNodes {
       habits: this.#habits,
     });
     storage?.serveNode(name);
+    const network =
+      options.driverOperations + options.networkOperations === 0
+        ? null
+        : new NetworkMachine(random.fork(`network.${name}`), { failure: options.drivers.networkFailure });
     const drivers =
       options.driverOperations === 0
         ? null
-        : new SimDrivers(clock, random.fork(`drivers.${name}`), trace, options.drivers);
-    if (this.#isHealed) drivers?.heal();
+        : new SimDrivers(clock, random.fork(`drivers.${name}`), trace, options.drivers, network);
+    if (this.#isHealed) {
+      drivers?.heal();
+      network?.heal();
+    }
     let at = random.pick(managers.serving);
     let token = "";
     const each = simulation.process(
@@ -84,7 +94,7 @@ export class SimNodes {
             each.crash();
             clock.schedule(() => each.start(), operatorMs, null);
           },
-          hasOverlay: options.networkOperations > 0,
+          network,
           storage,
           dataplane: dataplanes?.boot(name) ?? null,
           onWrong: (claim) => this.#scene.fail(claim),
@@ -96,7 +106,7 @@ export class SimNodes {
         onFail: (reason, error) => this.#scene.processFailed(name, reason, error, () => undefined),
       },
     );
-    this.all.push({ process: each, machine, drivers });
+    this.all.push({ process: each, machine, drivers, network });
     return each;
   }
 
@@ -123,13 +133,17 @@ export class SimNodes {
     const lost = this.all.find(({ process: each }) => each === agent);
     lost?.machine.losePower();
     lost?.drivers?.machine.losePower();
+    lost?.network?.losePower();
     this.#options.storage?.storage.forgetMounts(agent.name);
   }
 
   /** Tasks do not fail by themselves any more, and neither do plugins. */
   heal(): void {
     this.#isHealed = true;
-    for (const { drivers } of this.all) drivers?.heal();
+    for (const { drivers, network } of this.all) {
+      drivers?.heal();
+      network?.heal();
+    }
     this.#habits.failure = 0;
     this.#habits.refusal = 0;
   }

@@ -161,6 +161,8 @@ function drawDrivers(random: SimRandom): Pick<SimOptions, "driverOperations" | "
       endsByItself: chance(0.5),
       refuses: chance(0.3),
       pluginCrashMs: random.chance(0.6) ? Math.round(random.between(3_000, 20_000)) : 0,
+      networkFailure: chance(0.2),
+      makesNetworks: random.chance(0.3),
     },
   };
 }

@@ -17,6 +17,7 @@ import { runningOn, type SimNodes } from "./nodes.ts";
 import type { SimDataplanes } from "./policies.ts";
 import type { Scene } from "./scene.ts";
 import type { SimStorage } from "./storage.ts";
+import { findStrayNetworks } from "./task-networks.ts";
 import type { Workloads } from "./workloads.ts";
 
 /** Virtual time without progress after which a healed cluster counts as stuck: what looks again by itself does so each 60 s. */
@@ -116,7 +117,7 @@ function findRestless(
   if (why !== null) return why;
   for (const id of workloads.removed)
     if (store.get("service", id) !== undefined) return `service ${id} was removed and is still there`;
-  return findPhantom(store, nodes);
+  return findPhantom(store, nodes) ?? findStrayNetworks(nodes.all);
 }
 
 /** A task that only its node knows of, or that only the cluster believes to run. */

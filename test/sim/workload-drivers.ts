@@ -3,10 +3,13 @@ import {
   Annotations,
   Any,
   ControlService,
+  CreateNetworkRequest,
   CreateServiceRequest,
   DriverSpec,
   GenericRuntimeSpec,
   GetServiceRequest,
+  NetworkAttachmentConfig,
+  NetworkSpec,
   RemoveServiceRequest,
   ReplicatedService,
   ServiceSpec,
@@ -30,6 +33,7 @@ export class DriverWorkload {
   readonly #client: SimClient;
   readonly #operations: Operations;
   readonly #services: string[] = [];
+  #network = "";
   #names = 0;
 
   constructor(options: DriverWorkloadOptions) {
@@ -58,17 +62,32 @@ export class DriverWorkload {
     const name = `d${(this.#names += 1)}`;
     const value = DriverSpec.encode(DriverSpec.create({ config: "{}" }));
     const payload = Any.create({ type_url: "sim/muster.v1.DriverSpec", value });
+    const target = this.#random.chance(0.5) ? await this.#aNetwork() : "";
     const spec = ServiceSpec.create({
       // Its tasks may wait for a healthy driver, and then say so.
       annotations: Annotations.create({ name, labels: { [choosyLabel]: "" } }),
-      task: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: driverKind, payload }) }),
+      task: TaskSpec.create({
+        generic: GenericRuntimeSpec.create({ kind: driverKind, payload }),
+        networks: target === "" ? [] : [NetworkAttachmentConfig.create({ target })],
+      }),
       replicated: ReplicatedService.create({ replicas: 1 + this.#random.below(replicasMax) }),
     });
     const request = CreateServiceRequest.create({ spec });
     const { service } = await this.#client.call(methods.CreateService, request, `create ${name} on a driver`);
     if (service === null) return;
     this.#services.push(service.id);
-    this.#options.trace.mark("driven.created");
+    this.#options.trace.mark(target === "" ? "driven.created" : "driven.networked");
+  }
+
+  /** Empty while there is none. */
+  async #aNetwork(): Promise<string> {
+    if (this.#network !== "") return this.#network;
+    const name = `driven${(this.#names += 1)}`;
+    const spec = NetworkSpec.create({ annotations: Annotations.create({ name }) });
+    const request = CreateNetworkRequest.create({ spec });
+    const { network } = await this.#client.call(methods.CreateNetwork, request, `create network ${name}`);
+    this.#network = network?.id ?? "";
+    return this.#network;
   }
 
   async #scale(serviceId: string): Promise<void> {

@@ -8,11 +8,15 @@
 import type { DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
 import {
   CreateNetworkResponse,
+  DriverCapabilities,
   ExecTaskResponse,
   ExitResult,
   FingerprintResponse,
   FingerprintResponse_HealthState,
   InspectTaskResponse,
+  NetworkIsolationSpec,
+  NetworkIsolationSpec_NetworkIsolationMode as Isolation,
+  NetworkOverride,
   PluginInfoResponse,
   PluginType,
   TaskHandle,
@@ -31,6 +35,7 @@ import type { ProcessClock, SimClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
+import type { NetworkMachine } from "./network-machine.ts";
 
 type Living = <Result>(work: () => Result | Promise<Result>) => Promise<Result>;
 
@@ -40,6 +45,10 @@ interface MachineTask {
   isLost?: boolean;
   isAlive: boolean;
   exit: { readonly exitCode: number; readonly signal: number } | null;
+  /** When it is well, in the machine's time: from a moment on, and perhaps only until another. */
+  readonly well: { readonly fromMs: number; readonly untilMs: number };
+  /** A check has found it well. */
+  isProven?: boolean;
   readonly watchers: (() => void)[];
 }
 
@@ -54,7 +63,16 @@ export interface MachineHabits {
   readonly refuses: number;
   /** Chance that a start takes more than a minute. */
   readonly hangs?: number;
+  /** Its driver makes the networks of its tasks itself. */
+  readonly makesNetworks?: boolean;
+  /** Chance that a task is not well from its start on, within `unwellMsMax`; and that it ceases to be, within a minute. */
+  readonly unwell?: number;
 }
+
+/** What a task can be asked for, by a command or otherwise, to find out whether it is well; `never` is never so. */
+export type Look = "well" | "never";
+
+const unwellMsMax = 10_000;
 
 class PluginProcess {
   isAlive = true;
@@ -69,15 +87,20 @@ const lost = (): RpcError => new RpcError(Status.UNAVAILABLE, "connection to the
 export class DriverMachine {
   readonly tasks = new Map<string, MachineTask>();
   readonly disk = new Map<string, Uint8Array>();
+  /** What a task was started with and must not have been. */
+  readonly wrongs: string[] = [];
   launches = 0;
   configurations = 0;
   readonly #clock: SimClock;
   readonly #random: SimRandom;
   readonly #habits: MachineHabits;
   readonly #processes = new Map<number, PluginProcess>();
+  readonly #network: NetworkMachine | null;
   #isCalm = false;
 
-  constructor(clock: SimClock, random: SimRandom, habits: MachineHabits) {
+  /** `network`: in which its tasks may have networks; null: they have none. */
+  constructor(clock: SimClock, random: SimRandom, habits: MachineHabits, network: NetworkMachine | null = null) {
+    this.#network = network;
     this.#clock = clock;
     this.#random = random;
     this.#habits = habits;
@@ -165,6 +188,21 @@ export class DriverMachine {
     return this.#launcher(living, () => clock.alive);
   }
 
+  /** Whether a task is well, whoever asks. */
+  isWell(id: string): boolean {
+    const task = this.tasks.get(id);
+    const now = this.#clock.elapsed;
+    return task?.isAlive === true && now >= task.well.fromMs && now < task.well.untilMs;
+  }
+
+  /** A check's answer. */
+  look(id: string, what: string): boolean {
+    const isWell = what === ("well" satisfies Look) && this.isWell(id);
+    const task = this.tasks.get(id);
+    if (isWell && task !== undefined) task.isProven = true;
+    return isWell;
+  }
+
   /** Ids of the tasks that run, as the driver knows them. */
   running(): readonly string[] {
     return [...this.tasks].filter(([, { isAlive }]) => isAlive).map(([id]) => id);
@@ -200,9 +238,16 @@ export class DriverMachine {
     };
   }
 
-  #happens(what: keyof MachineHabits): boolean {
+  #happens(what: Exclude<keyof MachineHabits, "makesNetworks">): boolean {
     const chance = this.#habits[what] ?? 0;
     return !this.#isCalm && chance > 0 && this.#random.next() < chance;
+  }
+
+  #drawWell(): MachineTask["well"] {
+    const now = this.#clock.elapsed;
+    const fromMs = this.#happens("unwell") ? now + this.#random.below(unwellMsMax) : 0;
+    const untilMs = this.#happens("unwell") ? now + this.#random.below(60_000) : Number.POSITIVE_INFINITY;
+    return { fromMs, untilMs };
   }
 
   #later(run: () => void): void {
@@ -261,7 +306,7 @@ export class DriverMachine {
             type: PluginType.DRIVER,
             pluginApiVersions: ["v0.1.0"],
             pluginVersion: "0.1.0",
-            name: "sim",
+            name: "driven",
           }),
         ),
       configSchema: () => call(() => null),
@@ -269,7 +314,15 @@ export class DriverMachine {
       init: () => call(answered),
       shutdown: () => call(answered),
       taskConfigSchema: () => call(() => null),
-      capabilities: () => call(() => null),
+      capabilities: () =>
+        call(() => {
+          if (this.#network === null) return null;
+          const networkIsolationModes = [Isolation.HOST, Isolation.GROUP];
+          return DriverCapabilities.create({
+            networkIsolationModes,
+            mustCreateNetwork: this.#habits.makesNetworks ?? false,
+          });
+        }),
       fingerprint: (receiver) => {
         this.#later(() => {
           if (!process.isAlive) return;
@@ -286,18 +339,23 @@ export class DriverMachine {
             this.#die(process);
             return new Promise<never>(() => {});
           }
-          const task = tasks.get(config.id) ?? { starts: 0, isAlive: true, exit: null, watchers: [] };
+          const well = this.#drawWell();
+          const task = tasks.get(config.id) ?? { starts: 0, isAlive: true, exit: null, well, watchers: [] };
           task.starts += 1;
           task.isAlive = true;
           tasks.set(config.id, task);
           process.known.add(config.id);
+          const path = config.networkIsolationSpec?.path ?? null;
+          if (path !== null && (this.#network?.namespaces.get(path)?.size ?? 0) < 2)
+            this.wrongs.push(`task ${config.id} is started in ${path}, where there is no link`);
           if (this.#happens("endsByItself"))
             this.#clock.setTimeout(() => this.#end(task, 0, 0), this.#random.below(60_000));
           if (this.#happens("dieAfterStart")) {
             this.#die(process);
             return new Promise<never>(() => {});
           }
-          return { handle: TaskHandle.encode(TaskHandle.create({ version: 1, config })), networkOverride: null };
+          const networkOverride = NetworkOverride.create({ addr: config.id });
+          return { handle: TaskHandle.encode(TaskHandle.create({ version: 1, config })), networkOverride };
         }),
       recoverTask: (handle) =>
         call(() => {
@@ -327,10 +385,26 @@ export class DriverMachine {
         }),
       inspectTask: () => call(() => InspectTaskResponse.create()),
       signalTask: () => call(answered),
-      execTask: () => call(() => ExecTaskResponse.create()),
+      execTask: ({ command, taskId }) =>
+        call(() => {
+          find(taskId);
+          const exitCode = this.look(taskId, command[0] ?? "") ? 0 : 1;
+          return ExecTaskResponse.create({ result: ExitResult.create({ exitCode }) });
+        }),
       execTaskStreaming: () => ({ ...nothing, write: () => {}, finish: () => {}, bufferedBytes: () => 0 }),
-      createNetwork: () => call(() => CreateNetworkResponse.create()),
-      destroyNetwork: () => call(answered),
+      createNetwork: ({ allocId }) =>
+        call(() => {
+          const path = `/driver/${allocId}`;
+          const created = this.#network?.namespaces.has(path) === false;
+          if (created) this.#network?.addNamespace(path);
+          if (this.#happens("dieAfterStart")) {
+            this.#die(process);
+            return new Promise<never>(() => {});
+          }
+          const isolationSpec = NetworkIsolationSpec.create({ mode: Isolation.GROUP, path });
+          return CreateNetworkResponse.create({ isolationSpec, created });
+        }),
+      destroyNetwork: ({ isolationSpec }) => call(() => this.#network?.removeNamespace(isolationSpec?.path ?? "")),
     };
   }
 }

@@ -71,7 +71,7 @@ async function node(t: ExecutionContext): Promise<Node> {
       const options = { binary, config: { state_dir: join(folder, "runs") }, agent };
       const silent = { onNews: () => {}, onFingerprint: () => {}, onTaskEvent: () => {} };
       const plugin = new DriverPluginActor(ports, { ...options, ...silent }, await knownPlugin(disk, "exec"));
-      return { plugin, driver: new PluginDriver(ports, { kind: "exec", plugin, plugins, facts }) };
+      return { plugin, driver: new PluginDriver(ports, { kind: "exec", plugin, plugins, facts, networks: null }) };
     },
   };
 }

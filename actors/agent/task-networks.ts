@@ -1,0 +1,168 @@
+/**
+ * The networks of a node's tasks: makes each before its task is started, and takes it away when the driver has let go of the
+ * task. What to make is decided in machines/task-network/.
+ *
+ * NW1: a network is on the disk before anything of it is made, so a later life of the agent knows all that there may be.
+ * NW2: one that is there when the agent starts stays as it is while its task runs; the rest is taken away.
+ * NW3: the packet filter is what the records together ask for; it is there before a task is told that its network is.
+ */
+import { makeInTask, makeOnNode, settingsFor, unmake } from "../../machines/task-network/commands.ts";
+import { namespaceOf, namespacePrefix, type NetworkPlan } from "../../machines/task-network/plan.ts";
+import { rulesetOf, tableOf } from "../../machines/task-network/rules.ts";
+import { interfacePrefix } from "../../machines/policy/facts.ts";
+import { NetworkIsolationSpec } from "../../proto/gen/nomad.ts";
+import type { Telemetry } from "../../runtime/ports.ts";
+import type { AgentDisk, NetworkTools } from "./agent-ports.ts";
+import { sentence } from "../sentence.ts";
+
+/** Prefix of the records of tasks' networks; the task's id follows. */
+export const networkRecords = "driver-network.";
+
+/** A network that was made, or of which some part may have been. */
+export interface TaskNetwork {
+  readonly plan: NetworkPlan;
+  /** What the task's driver made, as it said it; null: the namespace is ours. */
+  readonly ofDriver: NetworkIsolationSpec | null;
+}
+
+export interface TaskNetworksPorts {
+  readonly disk: AgentDisk;
+  readonly telemetry: Telemetry;
+  readonly tools: NetworkTools;
+}
+
+export class TaskNetworks {
+  readonly #ports: TaskNetworksPorts;
+  readonly #networks = new Map<string, TaskNetwork>();
+  /** What is changed of the node's network is changed one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
+  /** The packet filter's, as it was last programmed; null: not known. */
+  #rules: string | null = null;
+
+  constructor(ports: TaskNetworksPorts) {
+    this.#ports = ports;
+  }
+
+  /** Null: networks can be made here. */
+  get problem(): string | null {
+    return this.#ports.tools.problem;
+  }
+
+  /** Of a task that has one, in this life or an earlier one. */
+  of(taskId: string): TaskNetwork | null {
+    return this.#networks.get(taskId) ?? null;
+  }
+
+  /** Where the kernel has a task's namespace. */
+  pathOf({ ofDriver, plan }: TaskNetwork): string {
+    const { tools } = this.#ports;
+    return ofDriver === null ? tools.pathOf(namespaceOf(tools.tag, plan.taskId)) : ofDriver.path;
+  }
+
+  /** NW2. `isKept`: whether the task may still run. */
+  async load(isKept: (taskId: string) => boolean): Promise<void> {
+    const { disk, telemetry, tools } = this.#ports;
+    for (const name of await disk.list(networkRecords)) {
+      const network = parse(await disk.load(name));
+      const taskId = name.slice(networkRecords.length);
+      if (network !== null) this.#networks.set(taskId, network);
+      // What a driver has made is its task's to give back.
+      if (network === null || (network.ofDriver === null && !isKept(taskId))) await this.remove(taskId);
+    }
+    if (tools.problem !== null) return;
+    try {
+      const prefix = namespacePrefix(tools.tag);
+      const ours = (await tools.namespaces()).filter((name) => name.startsWith(prefix));
+      const orphans = ours.filter((name) => !this.#networks.has(name.slice(prefix.length)));
+      for (const name of orphans) telemetry.log.warn({ namespace: name }, "a namespace of no task is removed");
+      if (orphans.length > 0)
+        await tools.ip(
+          orphans.flatMap((name) => unmake([], name)),
+          { goesOn: true },
+        );
+      await this.#inTurn(() => this.#filter());
+    } catch (error) {
+      telemetry.log.error({ error: sentence(error) }, "cannot look after the networks of earlier tasks");
+    }
+  }
+
+  /** Makes the network, in the namespace that the task's driver made or one of ours; rejects with a reason. NW1, NW3 */
+  make(plan: NetworkPlan, ofDriver: NetworkIsolationSpec | null): Promise<TaskNetwork> {
+    const network: TaskNetwork = { plan, ofDriver };
+    return this.#inTurn(async () => {
+      const { disk, tools } = this.#ports;
+      if (tools.problem !== null) throw new Error(tools.problem);
+      const isLeft = this.#networks.has(plan.taskId) || ofDriver !== null;
+      this.#networks.set(plan.taskId, network);
+      await disk.save(networkRecords + plan.taskId, textOf(network));
+      const namespace = this.#namespaceOf(network);
+      // An earlier life may have died in the middle of it; a driver gives what it made then once more.
+      if (isLeft) await tools.ip(unmake(plan.links, namespace), { goesOn: true });
+      await tools.set(settingsFor(plan));
+      await tools.ip(makeOnNode(plan, namespace));
+      await tools.ip(makeInTask(plan), { inside: this.pathOf(network) });
+      await this.#filter();
+      return network;
+    });
+  }
+
+  /** Takes away what there is of it, and forgets it. Never rejects: what cannot be removed is left to the next start. */
+  remove(taskId: string): Promise<void> {
+    return this.#inTurn(async () => {
+      const { disk, telemetry, tools } = this.#ports;
+      const network = this.#networks.get(taskId);
+      try {
+        if (network !== undefined && tools.problem === null) {
+          await tools.ip(unmake(network.plan.links, this.#namespaceOf(network)), { goesOn: true });
+          this.#networks.delete(taskId);
+          await this.#filter();
+        }
+        this.#networks.delete(taskId);
+        await disk.remove(networkRecords + taskId);
+      } catch (error) {
+        telemetry.log.error({ error: sentence(error), task: taskId }, "cannot remove what is left of a task's network");
+      }
+    });
+  }
+
+  /** As `ip` takes it: a name, or the path of another's. */
+  #namespaceOf(network: TaskNetwork): string {
+    return network.ofDriver === null ? namespaceOf(this.#ports.tools.tag, network.plan.taskId) : this.pathOf(network);
+  }
+
+  /** NW3 */
+  async #filter(): Promise<void> {
+    const { tools } = this.#ports;
+    const plans = [...this.#networks.values()].map(({ plan }) => plan);
+    const rules = rulesetOf(plans, tableOf(tools.tag), interfacePrefix);
+    if (rules === this.#rules) return;
+    this.#rules = null;
+    await tools.nft(rules);
+    this.#rules = rules;
+  }
+
+  #inTurn<Result>(act: () => Promise<Result>): Promise<Result> {
+    const turn = this.#turn.then(act);
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+}
+
+function textOf({ ofDriver, plan }: TaskNetwork): Uint8Array {
+  const spec = ofDriver === null ? null : [...NetworkIsolationSpec.encode(ofDriver)];
+  return new TextEncoder().encode(JSON.stringify({ plan, ofDriver: spec }));
+}
+
+/** Null for what this agent cannot have written. */
+function parse(bytes: Uint8Array | null): TaskNetwork | null {
+  if (bytes === null) return null;
+  try {
+    const { ofDriver, plan } = JSON.parse(new TextDecoder().decode(bytes)) as {
+      readonly plan: NetworkPlan;
+      readonly ofDriver: readonly number[] | null;
+    };
+    return { plan, ofDriver: ofDriver === null ? null : NetworkIsolationSpec.decode(Uint8Array.from(ofDriver)) };
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,102 @@
+/** iproute2 and nftables as an agent's tools for the networks of its tasks; each call is one process. */
+import { execFile, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { readdir, realpath, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { NetworkTools } from "../../actors/agent/agent-ports.ts";
+import { findOnPath } from "../exec/tools.ts";
+import { NftKernel } from "../nftables/kernel.ts";
+
+/** Where `ip netns` keeps them. */
+const namespaces = "/run/netns";
+/** Looked at after the agent's own PATH, which may leave out what root's programs are in. */
+const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin";
+/** A batch takes some milliseconds: `ip` that hangs must not stop all tasks for ever. */
+const timeoutMs = 30_000;
+/** The first lines say what is wrong. */
+const complaintMax = 400;
+
+interface Programs {
+  readonly ip: string;
+  readonly nsenter: string;
+}
+
+const run = promisify(execFile);
+
+/** Whether this process may make namespaces and links is asked of the kernel, in a namespace that is gone with the question. */
+async function look(searchPath: string): Promise<Programs | string> {
+  if (process.getuid?.() !== 0) return "the agent does not run as root";
+  const find = (name: string): string | null => findOnPath(name, `${searchPath}:${systemPath}`);
+  const [ip, nsenter, unshare] = [find("ip"), find("nsenter"), find("unshare")];
+  if (ip === null) return "there is no ip (iproute2) on this node";
+  if (nsenter === null || unshare === null) return "there is no nsenter or unshare (util-linux) on this node";
+  try {
+    const probe = ["--net", ip, "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"];
+    await run(unshare, probe, { timeout: timeoutMs });
+  } catch (error) {
+    return `the kernel does not let the agent make namespaces and links: ${complaintOf(error)}`;
+  }
+  const tables = await new NftKernel().apply("");
+  if (tables.kind === "failed") return `nftables cannot be used: ${tables.reason}`;
+  return { ip, nsenter };
+}
+
+function complaintOf(error: unknown): string {
+  const { message, stderr = "" } = error as Error & { readonly stderr?: string };
+  return (stderr.trim() || message).slice(0, complaintMax);
+}
+
+/** `dataDir`: of the agent whose tools they are. */
+export async function openNetworkTools(dataDir: string, searchPath: string): Promise<NetworkTools> {
+  const tag = createHash("sha256")
+    .update(await realpath(dataDir))
+    .digest("hex")
+    .slice(0, 8);
+  const found = await look(searchPath);
+  const nft = new NftKernel();
+
+  function batch(lines: readonly string[], inside: string | undefined, goesOn: boolean): Promise<void> {
+    const { ip, nsenter } = found as Programs;
+    const args = [ip, ...(goesOn ? ["-force"] : []), "-batch", "-"];
+    const [file, ...rest] = inside === undefined ? args : [nsenter, `--net=${inside}`, "--", ...args];
+    return new Promise((resolve, reject) => {
+      const child = spawn(file as string, rest, { stdio: ["pipe", "ignore", "pipe"], timeout: timeoutMs });
+      let complaint = "";
+      child.stderr.on("data", (data: Buffer) => {
+        if (complaint.length < complaintMax) complaint += data.toString();
+      });
+      child.on("error", reject);
+      child.on("close", (code, signal) => {
+        if (code === 0 || (goesOn && code !== null)) resolve();
+        else
+          reject(
+            new Error(`ip: ${complaint.trim().slice(0, complaintMax) || `ended by ${signal ?? `exit code ${code}`}`}`),
+          );
+      });
+      // One that has ended takes nothing: what it said tells why.
+      child.stdin.on("error", () => {});
+      child.stdin.end(lines.map((line) => `${line}\n`).join(""));
+    });
+  }
+
+  return {
+    problem: typeof found === "string" ? found : null,
+    tag,
+    async namespaces() {
+      return readdir(namespaces).catch((error: NodeJS.ErrnoException) => {
+        if (error.code === "ENOENT") return [];
+        throw error;
+      });
+    },
+    pathOf: (namespace) => join(namespaces, namespace),
+    async set(values) {
+      for (const [name, value] of Object.entries(values)) await writeFile(join("/proc/sys", name), value);
+    },
+    ip: (lines, { goesOn = false, inside } = {}) => batch(lines, inside, goesOn),
+    async nft(script) {
+      const outcome = await nft.apply(script);
+      if (outcome.kind === "failed") throw new Error(`nft: ${outcome.reason}`);
+    },
+  };
+}

@@ -1,0 +1,158 @@
+// Tasks with networks of their own: real namespaces and packets, on a machine that is a namespace itself.
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, realpathSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { fileURLToPath } from "node:url";
+import test, { type ExecutionContext } from "ava";
+import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
+import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { until } from "../fixtures/until.ts";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const missing = labMissing();
+const real = missing === null ? test.serial : test.serial.skip;
+const dataplane = fileURLToPath(new URL("../../bin/muster-dataplane-nft", import.meta.url));
+
+/** Answers on two ports with who asks, and then with what it hears. */
+const server = `for (const port of [80, 81]) require("net").createServer((peer) => {
+  peer.on("error", () => {});
+  peer.write(peer.remoteAddress + "\\n");
+  peer.pipe(peer);
+}).listen(port, "0.0.0.0");`;
+/** Prints the first line that it is sent; fails after a second. */
+const client = `const [host, port] = process.argv.slice(1);
+const peer = require("net").connect(Number(port), host);
+setTimeout(() => process.exit(3), 1000);
+peer.once("data", (data) => { process.stdout.write(data.toString().trim()); process.exit(0); });
+peer.on("error", () => process.exit(2));`;
+
+function namespaces(prefix: string): readonly string[] {
+  return readdirSync("/run/netns").filter((name) => name.startsWith(prefix));
+}
+
+async function links(machine: Machine): Promise<readonly string[]> {
+  return (await machine.run("ip", "-o", "link")).split("\n").filter((line) => line.includes(" mst"));
+}
+
+async function addressOf(manager: TestManager, task: string): Promise<string> {
+  const shown = await manager.muster("task", "exec", task, "ip", "-o", "-4", "address", "show", "dev", "eth0");
+  return /inet ([\d.]+)/.exec(shown)?.[1] ?? "";
+}
+
+async function runs(manager: TestManager, service: string): Promise<string> {
+  let id = "";
+  await until(`${service} to run`, async () => {
+    const [row] = await manager.json<{ ID: string; CurrentState: string; Error: string }>(
+      "service",
+      "ps",
+      service,
+      "--no-trunc",
+    );
+    id = row?.ID ?? "";
+    return row?.CurrentState.startsWith("Running") === true;
+  });
+  return id;
+}
+
+async function apply(t: ExecutionContext, manager: TestManager, text: string): Promise<void> {
+  const file = join(tempDir(t, "policy"), "policy.yaml");
+  writeFileSync(file, text);
+  await manager.muster("policy", "apply", "-f", file);
+}
+
+real(
+  "tasks reach each other by their own addresses, policy refuses a port, and an agent that is killed leaves them be",
+  async (t) => {
+    const { machines } = startLab(t, 1);
+    const machine = machines[0] as Machine;
+    const manager = await startManager(t, { on: machine });
+    const agent = await startAgent(t, manager, {
+      on: machine,
+      hostname: "one",
+      args: ["--dataplane-driver", dataplane],
+    });
+    const ours = `mst-${createHash("sha256").update(realpathSync(agent.dataDir)).digest("hex").slice(0, 8)}-`;
+    t.teardown(() => {
+      for (const name of namespaces(ours)) execFileSync("ip", ["netns", "del", name]);
+    });
+    await manager.muster("network", "create", "back");
+    const create = ["service", "create", "-d", "--driver", "exec", "--network", "back", "--stop-signal", "SIGKILL"];
+    await manager.muster(
+      ...create,
+      "--name",
+      "web",
+      "-p",
+      "published=8080,target=80,mode=host",
+      "--",
+      process.execPath,
+      "-e",
+      server,
+    );
+    await manager.muster(...create, "--name", "ask", "--", "sleep", "1000");
+    const [web, ask] = [await runs(manager, "web"), await runs(manager, "ask")];
+    const [to, from] = [await addressOf(manager, web), await addressOf(manager, ask)];
+    const asks = (port: number): Promise<string> =>
+      manager.muster("task", "exec", ask, process.execPath, "-e", client, to, String(port));
+    const reaches = (port: number): Promise<boolean> => asks(port).then(Boolean, () => false);
+    await until("an answer", () => reaches(80));
+    t.is(await asks(80), from, "nobody's address is rewritten between tasks");
+    t.true(await reaches(81));
+    t.regex(await machine.run(process.execPath, "-e", client, machine.address, "8080"), /^[\d.]+$/, "the node's port");
+
+    await apply(
+      t,
+      manager,
+      `kind: NetworkPolicy
+metadata: { name: web }
+spec:
+  selector: service == 'web'
+  ingress:
+    - { action: deny, protocol: tcp, destination: { ports: [81] } }
+    - { action: allow }
+`,
+    );
+    await until("the policy to hold", async () => !(await reaches(81)));
+    t.true(await reaches(80));
+    t.regex(await manager.muster("policy", "status"), /\bone\b.*in-sync/);
+
+    // A connection that is held from inside, through the agent's death.
+    const inside = ["nsenter", `--net=/run/netns/${ours}${ask}`];
+    const holding = `const peer = require("net").connect(80, ${JSON.stringify(to)});
+peer.on("error", () => process.exit(2));
+peer.pipe(process.stdout); process.stdin.pipe(peer);`;
+    const held = spawn(inside[0] as string, [...inside.slice(1), process.execPath, "-e", holding], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    t.teardown(() => held.kill("SIGKILL"));
+    let heard = "";
+    held.stdout.on("data", (data: Buffer) => (heard += data.toString()));
+    await until("the connection", () => heard.includes(from));
+    await agent.process.end("SIGKILL");
+    held.stdin.write("still here\n");
+    await until("the echo without an agent", () => heard.includes("still here"));
+    const before = namespaces(ours);
+    t.deepEqual(before.toSorted(), [ours + ask, ours + web].toSorted());
+    execFileSync("ip", ["netns", "add", `${ours}orphan`]);
+    agent.process.start();
+    await until("the agent's next session", () => agent.sessions().length > 1);
+    await until("the orphan to go", () => !namespaces(ours).includes(`${ours}orphan`));
+    held.stdin.write("and after\n");
+    await until("the echo with the next agent", () => heard.includes("and after"));
+    t.log(
+      await manager.muster("service", "ps", "web", "--no-trunc"),
+      agent.process.output.split("\n").slice(-40).join("\n"),
+    );
+    t.is(await runs(manager, "web"), web, "the same tasks");
+    t.true(await reaches(80));
+    t.false(await reaches(81));
+
+    await manager.muster("service", "rm", "web", "ask");
+    await until("no namespace to be left", () => namespaces(ours).length === 0);
+    t.deepEqual(await links(machine), []);
+    t.notRegex(await machine.run("/usr/sbin/nft", "list", "tables"), /muster-tasks/);
+    held.stdin.end();
+    if (held.exitCode === null) await once(held, "exit");
+  },
+);

@@ -1,0 +1,125 @@
+/**
+ * The network of a machine as far as agents change it: namespaces and links, made and removed by lines of `ip -batch`, on a
+ * simulated clock. It outlives the agent; a batch under way when the agent dies may be left in part.
+ */
+import type { NetworkTools } from "../../actors/agent/agent-ports.ts";
+import type { ProcessClock } from "../../runtime/sim/clock.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+
+const directory = "/run/netns/";
+
+export interface NetworkHabits {
+  /** Chance that a batch fails in the middle. */
+  readonly failure: number;
+}
+
+export class NetworkMachine {
+  /** By path: the devices in each. */
+  readonly namespaces = new Map<string, Set<string>>();
+  /** The node's end of each link, and the path of the namespace that the other is in. */
+  readonly links = new Map<string, string>();
+  /** What `nft` was told last. */
+  rules = "";
+  readonly #random: SimRandom;
+  readonly #habits: NetworkHabits;
+  #isCalm = false;
+
+  constructor(random: SimRandom, habits: NetworkHabits) {
+    this.#random = random;
+    this.#habits = habits;
+  }
+
+  /** No faults from now on. */
+  heal(): void {
+    this.#isCalm = true;
+  }
+
+  losePower(): void {
+    this.namespaces.clear();
+    this.links.clear();
+    this.rules = "";
+  }
+
+  /** A driver's own. */
+  addNamespace(path: string): void {
+    this.namespaces.set(path, new Set(["lo"]));
+  }
+
+  removeNamespace(path: string): void {
+    this.namespaces.delete(path);
+    for (const [link, at] of this.links) if (at === path) this.links.delete(link);
+  }
+
+  /** The tools of one life of an agent. */
+  tools(clock: ProcessClock): NetworkTools {
+    const wait = () => new Promise<void>((resolve) => void clock.after(1 + this.#random.below(10), resolve));
+    const inParts = async (lines: readonly string[], act: (line: string) => void): Promise<void> => {
+      const half = this.#random.below(lines.length + 1);
+      await wait();
+      if (!clock.alive) return;
+      for (const line of lines.slice(0, half)) act(line);
+      await wait();
+      if (!clock.alive) return;
+      if (!this.#isCalm && this.#random.chance(this.#habits.failure)) throw new Error("ip: drawn to fail");
+      for (const line of lines.slice(half)) act(line);
+    };
+    return {
+      problem: null,
+      tag: "0123abcd",
+      namespaces: async () => {
+        await wait();
+        const named = [...this.namespaces.keys()].filter((path) => path.startsWith(directory));
+        return named.map((path) => path.slice(directory.length));
+      },
+      pathOf: (name) => directory + name,
+      set: wait,
+      ip: (lines, { goesOn = false, inside } = {}) =>
+        inParts(lines, (line) => {
+          try {
+            this.#apply(line, inside);
+          } catch (error) {
+            if (!goesOn) throw error;
+          }
+        }),
+      nft: async (script) => {
+        await wait();
+        if (clock.alive) this.rules = script;
+      },
+    };
+  }
+
+  #apply(line: string, inside: string | undefined): void {
+    if (inside !== undefined) return this.#inside(line, inside);
+    const named = /^netns (add|del) (\S+)$/.exec(line);
+    const made = /^link add (\S+) .* peer name (\S+) .*netns (\S+)$/.exec(line);
+    const removed = /^link del (\S+)$/.exec(line);
+    const pathOf = (name: string): string => (name.startsWith("/") ? name : directory + name);
+    if (named !== null) {
+      const path = pathOf(named[2] as string);
+      if (this.namespaces.has(path) !== (named[1] === "del")) throw new Error(`ip: ${line}: it is there, or is not`);
+      if (named[1] === "add") this.addNamespace(path);
+      else this.removeNamespace(path);
+    } else if (made !== null) {
+      const [, host, task, netns] = made as unknown as readonly [string, string, string, string];
+      const devices = this.namespaces.get(pathOf(netns));
+      if (devices === undefined || devices.has(task) || this.links.has(host)) throw new Error(`ip: ${line}: cannot be`);
+      devices.add(task);
+      this.links.set(host, pathOf(netns));
+    } else if (removed !== null) {
+      const link = removed[1] as string;
+      const path = this.links.get(link);
+      if (path === undefined) throw new Error(`ip: no device ${link}`);
+      this.links.delete(link);
+      // One task's links are taken away together, so which of its devices goes does not matter.
+      this.namespaces.set(path, new Set(["lo"]));
+    } else {
+      const device = /(?: dev|^link set) (\S+)/.exec(line)?.[1] ?? "";
+      if (!this.links.has(device)) throw new Error(`ip: ${line}: no device ${device}`);
+    }
+  }
+
+  #inside(line: string, path: string): void {
+    const device = /(?: dev|^link set) (\S+)/.exec(line)?.[1] ?? "";
+    if (this.namespaces.get(path)?.has(device) !== true) throw new Error(`ip: ${line}: no device ${device} in ${path}`);
+  }
+}
