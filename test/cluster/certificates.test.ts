@@ -103,7 +103,7 @@ test.serial("a demoted manager ends and stays away until it is promoted, and nod
 });
 
 test.serial("roots and keys from files, join tokens and expiry are changed by Docker's flags", async (t) => {
-  t.timeout(90_000);
+  t.timeout(170_000);
   const manager = await startManager(t);
   const folder = manager.dataDir;
   const { execFileSync } = await import("node:child_process");

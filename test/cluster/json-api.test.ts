@@ -31,7 +31,7 @@ function started(command: string, args: readonly string[], env: Record<string, s
 test.serial(
   "clients of the page and a stock client log in, look and watch; the history has the user's name",
   async (t) => {
-    t.timeout(60_000);
+    t.timeout(170_000);
     const port = await freePort();
     const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
     const dir = tempDir(t, "json");

@@ -102,7 +102,7 @@ test("the root is rotated while an engine and an agent stay READY and their task
 });
 
 test("an engine with the manager's token is told what to do instead", async (t) => {
-  t.timeout(90_000);
+  t.timeout(170_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const token = await manager.muster("swarm", "join-token", "-q", "manager");

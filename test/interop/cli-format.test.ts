@@ -90,7 +90,7 @@ test("inspect and templates print what Docker's client prints of the same object
   for (const line of made) await engine.docker(...words(line));
   const host = `unix://${await plainControlSocket(t, engine)}`;
   const muster = async (...args: readonly string[]): Promise<string> =>
-    (await runMuster(["--host", host, ...args], { timeoutMs: 20_000 })).stdout.trim();
+    (await runMuster(["--host", host, ...args], { timeoutMs: 120_000 })).stdout.trim();
 
   const ids: (readonly [string, string])[] = [...inspected, ["node", NodeID]];
   for (const [noun, name] of ids) {

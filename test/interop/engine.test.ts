@@ -180,7 +180,7 @@ test("an engine renews its certificate when told to, and reconnects afterwards w
 });
 
 test("a wrong token is refused with the manager's sentence", async (t) => {
-  t.timeout(60_000);
+  t.timeout(170_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const token = await manager.muster("token", "worker");

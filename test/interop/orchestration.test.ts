@@ -12,7 +12,7 @@ const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 const sleeper = ["--stop-signal=SIGKILL", "bb:1", "sleep", "1000"] as const;
 
 function ranBy(manager: TestManager, line: string): Promise<Ran> {
-  return runMuster(["--host", `unix://${manager.dataDir}/control.sock`, ...words(line)], { timeoutMs: 90_000 });
+  return runMuster(["--host", `unix://${manager.dataDir}/control.sock`, ...words(line)], { timeoutMs: 150_000 });
 }
 
 interface ServiceJson {

@@ -297,7 +297,7 @@ async function clients(t: ExecutionContext): Promise<Clients> {
       const channel = await connectUnix(socket);
       try {
         const request = ListServicesRequest.create({});
-        const { services } = await channel.unary(ControlService.methods.ListServices, request, { timeoutMs: 10_000 });
+        const { services } = await channel.unary(ControlService.methods.ListServices, request, { timeoutMs: 60_000 });
         const found = services.find(({ spec }) => spec?.annotations?.name === name)?.spec;
         if (found == null) throw new Error(`no service ${name}`);
         return comparable(found);

@@ -59,7 +59,7 @@ function ordered(value: unknown, key = ""): unknown {
 async function picture(socket: string, stack: string): Promise<Picture> {
   const channel = await connectUnix(socket);
   const { methods } = ControlService;
-  const options = { timeoutMs: 10_000 };
+  const options = { timeoutMs: 60_000 };
   try {
     const [{ services }, { networks }, { secrets }, { configs }] = await Promise.all([
       channel.unary(methods.ListServices, ListServicesRequest.create({}), options),
