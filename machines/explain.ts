@@ -17,7 +17,7 @@ import {
 import { explainJob } from "./jobs/explain.ts";
 import { conditionOf, releaseOf, shouldRestart } from "./restart.ts";
 import { timestampOf } from "./service-update.ts";
-import { modeOf } from "./validation/service.ts";
+import { modeOf } from "./service-mode.ts";
 import { isEnded, isHeld, isWanted, observedState } from "./task.ts";
 import { timeMs } from "./time.ts";
 
