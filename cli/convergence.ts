@@ -1,7 +1,7 @@
 /** Whether a service is where its spec wants it, judged from the service, its tasks and the nodes alone. Pure. */
 import { admissionOf } from "../machines/global-nodes.ts";
 import { taskName } from "../machines/list-filters.ts";
-import { isJob, modeOf } from "../machines/validation/service.ts";
+import { isJob, modeOf } from "../machines/service-mode.ts";
 import { isUpToDate } from "../machines/task-currency.ts";
 import {
   NodeStatus_State,

@@ -2,7 +2,7 @@
 import { describeOutcome, nextDue, phaseOf, readRecords, type JobRecords } from "./job/job-records.ts";
 import { jobLabel, scheduleSettings } from "../machines/jobs/labels.ts";
 import { scheduleOf } from "../machines/jobs/runs.ts";
-import { isJob } from "../machines/validation/service.ts";
+import { isJob } from "../machines/service-mode.ts";
 import {
   Annotations,
   ControlService,
@@ -28,11 +28,11 @@ import {
 } from "./manager-client.ts";
 import { eachOperand } from "./operands.ts";
 import { untilConverged } from "./progress.ts";
-import { filterFlag, tasksWanted } from "./service/service-listing.ts";
 import { lookupsFor } from "./service/service-references.ts";
 import { withRegistryAuth } from "./service/service-registry-auth.ts";
 import { printListing, type Row } from "./table.ts";
-import { imageOf, taskListing } from "./task-table.ts";
+import { printTasks, taskListingOptions } from "./task-listing.ts";
+import { imageOf } from "./task-table.ts";
 import { UserError } from "./user-error.ts";
 import { ago, humanDuration, millisecondsOf } from "./values.ts";
 
@@ -100,25 +100,19 @@ const ps = command({
   operands: "JOB [JOB...]",
   min: 1,
   summary: "Lists the tasks of jobs; of one with a schedule those of its runs.",
-  options: {
-    ...listingOptions,
-    filter: { ...filterFlag, help: "id=, name=, node=, label= or desired-state=" },
-    "no-trunc": { type: "boolean", help: "whole ids and errors" },
-    "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
-  },
+  options: taskListingOptions,
   run: ({ values, operands, shell }) =>
-    withManager(shell, async (client) => {
-      const isWanted = await tasksWanted(client, values.filter ?? []);
-      const services = await listServices(client);
-      const serviceIds: string[] = [];
-      for (const operand of operands) {
-        const { id } = await findJob(client, operand);
-        serviceIds.push(id, ...services.filter((service) => scheduleOf(service) === id).map((each) => each.id));
-      }
-      const tasks = (await listTasks(client, ListTasksRequest_Filters.create({ serviceIds }))).filter(isWanted);
-      const listing = await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false, values["no-resolve"]);
-      printListing(shell, listing, values);
-    }),
+    withManager(shell, (client) =>
+      printTasks(client, shell, values, async () => {
+        const services = await listServices(client);
+        const serviceIds: string[] = [];
+        for (const operand of operands) {
+          const { id } = await findJob(client, operand);
+          serviceIds.push(id, ...services.filter((service) => scheduleOf(service) === id).map((each) => each.id));
+        }
+        return ListTasksRequest_Filters.create({ serviceIds });
+      }),
+    ),
 });
 
 /** One line for each due time: the newest first. */

@@ -1,5 +1,5 @@
 /** `muster node`: ls, inspect, update, rm, ps. */
-import { nodeObject } from "../edges/engine-api/objects/index.ts";
+import { isWanted } from "../machines/task.ts";
 import {
   Annotations,
   ControlService,
@@ -15,18 +15,16 @@ import {
   RemoveNodeRequest,
   RotateCertificateRequest,
   StatusRequest,
-  TaskState,
   UpdateNodeRequest,
 } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
-import { findNode, listNodes, listTasks, nodeName, retryingConflicts, withManager } from "./manager-client.ts";
+import { findNode, listNodes, nodeName, retryingConflicts, withManager } from "./manager-client.ts";
 import { matchingNodes, nodeFilterKeys } from "./node-filters.ts";
-import { prettyNode } from "./node-pretty.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
-import { filterFlag, tasksWanted } from "./service/service-listing.ts";
+import { dataplanePart, readReports } from "./policy/status.ts";
 import type { Shell } from "./shell.ts";
 import { printListing } from "./table.ts";
-import { taskListing } from "./task-table.ts";
+import { filterFlag, printTasks, taskListingOptions } from "./task-listing.ts";
 import { parseChoice, parseLabels } from "./values.ts";
 
 const methods = ControlService.methods;
@@ -108,12 +106,16 @@ const inspect = command({
         if (values.format !== undefined) throw new UsageError("--format is incompatible with --pretty");
         const nodes: Node[] = [];
         for (const operand of operands) nodes.push(await findNode(client, operand));
-        shell.print(nodes.map(prettyNode).join("\n\n"));
+        const { prettyNode } = await import("./node-pretty.ts");
+        const reports = await readReports(client);
+        shell.print(nodes.map((node) => prettyNode(node, reports.get(node.id))).join("\n\n"));
         return;
       }
       const find = (operand: string): Promise<Node> => findNode(client, operand);
+      const reports = await readReports(client);
+      const { nodeObject } = await import("../edges/engine-api/objects/index.ts");
       await inspectEach({ shell, operands, format: values.format }, find, (node) => ({
-        docker: nodeObject(node),
+        docker: { ...nodeObject(node), ...dataplanePart(reports.get(node.id)) },
         wire: () => Node.toJson(node),
       }));
     }),
@@ -246,25 +248,27 @@ const ps = command({
   operands: "[self|NODE...]",
   summary: "Lists the tasks of nodes.",
   options: {
-    ...listingOptions,
+    ...taskListingOptions,
     all: { type: "boolean", short: "a", help: "those of the past, too" },
     filter: { ...filterFlag, help: "id=, name=, label= or desired-state=" },
-    "no-trunc": { type: "boolean", help: "whole ids and errors" },
-    "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
   },
-  run: ({ values, operands, shell }) =>
-    withManager(shell, async (client) => {
-      const isWanted = await tasksWanted(client, values.filter ?? []);
-      const isEvery = values.all === true || (values.filter ?? []).some((text) => text.startsWith("desired-state="));
-      const ids: string[] = [];
-      for (const operand of operands.length === 0 ? ["self"] : operands) ids.push((await findNode(client, operand)).id);
-      const filters = ListTasksRequest_Filters.create({ nodeIds: ids });
-      const tasks = (await listTasks(client, filters)).filter(
-        (task) => isWanted(task) && (isEvery || task.desiredState <= TaskState.COMPLETE),
-      );
-      const listing = await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false, values["no-resolve"]);
-      printListing(shell, listing, values);
-    }),
+  run: ({ values, operands, shell }) => {
+    const isEvery = values.all === true || (values.filter ?? []).some((text) => text.startsWith("desired-state="));
+    return withManager(shell, (client) =>
+      printTasks(
+        client,
+        shell,
+        values,
+        async () => {
+          const nodeIds: string[] = [];
+          for (const operand of operands.length === 0 ? ["self"] : operands)
+            nodeIds.push((await findNode(client, operand)).id);
+          return ListTasksRequest_Filters.create({ nodeIds });
+        },
+        (task) => isEvery || isWanted(task),
+      ),
+    );
+  },
 });
 
 export const commands: Readonly<Record<string, Command>> = { ls, inspect, update, promote, demote, rm, ps };

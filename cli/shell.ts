@@ -1,6 +1,6 @@
 /** What a command is given of the world: where its output goes, what time it is, and a connection to a manager. */
 import { userInfo } from "node:os";
-import { connectUnix } from "../edges/grpc/client.ts";
+import { connectUnix } from "../edges/grpc/client-channel.ts";
 import type { CallingProcess, RpcChannel } from "../runtime/rpc.ts";
 import { lastHost } from "./last-host.ts";
 import { UserError } from "./user-error.ts";

@@ -2,9 +2,8 @@
 import { setMaxListeners } from "node:events";
 import { ListTasksRequest_Filters } from "../proto/gen/messages.ts";
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
-import { listServices, listTasks, serviceName, withManager, type ManagerClient } from "./manager-client.ts";
-import { untilConverged } from "./progress.ts";
-import { filterFlag, matching, serviceListing, tasksWanted } from "./service/service-listing.ts";
+import { listServices, serviceName, withManager, type ManagerClient } from "./manager-client.ts";
+import { matching, serviceListing } from "./service/service-listing.ts";
 import type { Shell } from "./shell.ts";
 import { deployProject, type DeployOptions } from "./stack/deploy.ts";
 import { servicesFound } from "./stack/held.ts";
@@ -16,7 +15,7 @@ import { removeStack } from "./stack/remove.ts";
 import { View } from "./stack/view.ts";
 import { yamlText } from "./stack/yaml.ts";
 import { printListing } from "./table.ts";
-import { taskListing } from "./task-table.ts";
+import { filterFlag, printTasks, taskListingOptions } from "./task-listing.ts";
 import { UserError } from "./user-error.ts";
 import { parseChoice } from "./values.ts";
 
@@ -62,6 +61,9 @@ async function untilAllConverged(
   ids: readonly string[],
   isQuiet: boolean,
 ): Promise<void> {
+  if (ids.length === 0) return;
+  // The charts that it goes by take as long to load as the rest of the command: nobody who goes away at once waits for them.
+  const { untilConverged } = await import("./progress.ts");
   const names = new Map((await listServices(client)).map((service) => [service.id, serviceName(service)]));
   const interrupt = new AbortController();
   // Each service listens to it, and stacks have many.
@@ -189,21 +191,14 @@ const ps = command({
   min: 1,
   max: 1,
   summary: "Lists the tasks of a stack, with those of the past.",
-  options: {
-    ...listingOptions,
-    "no-trunc": { type: "boolean", help: "whole ids" },
-    "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
-    filter: { ...filterFlag, help: "id=, name=, node=, label= or desired-state=" },
-  },
+  options: taskListingOptions,
   run: ({ values, operands, shell }) =>
-    withManager(shell, async (client) => {
-      const isWanted = await tasksWanted(client, values.filter ?? []);
-      const services = await servicesFound(client, operands[0] as string);
-      const filters = ListTasksRequest_Filters.create({ serviceIds: services.map(({ id }) => id) });
-      const tasks = (await listTasks(client, filters)).filter(isWanted);
-      const listing = await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false, values["no-resolve"]);
-      printListing(shell, listing, values);
-    }),
+    withManager(shell, (client) =>
+      printTasks(client, shell, values, async () => {
+        const services = await servicesFound(client, operands[0] as string);
+        return ListTasksRequest_Filters.create({ serviceIds: services.map(({ id }) => id) });
+      }),
+    ),
 });
 
 const services = command({

@@ -83,7 +83,7 @@ export async function taskListing(
   client: ManagerClient,
   tasks: readonly Task[],
   now: number,
-  isWhole: boolean,
+  isWhole = false,
   areIdsShown = false,
 ): Promise<Listing> {
   const nodes = areIdsShown ? [] : await listNodes(client);

@@ -7,10 +7,10 @@
  * environment) continues that one.
  */
 import { randomBytes } from "node:crypto";
-import { SpanKind, SpanStatusCode, trace, type Span } from "@opentelemetry/api";
+import type { Span } from "@opentelemetry/api";
 import type { MethodDescriptor } from "../proto/codec.ts";
 import { RpcError, type RpcChannel } from "../runtime/rpc.ts";
-import { contextOf, createTracing, traceparentOf, type Tracing } from "../runtime/telemetry/tracing.ts";
+import type { Tracing } from "../runtime/telemetry/tracing.ts";
 import type { Shell } from "./shell.ts";
 
 /** What a command may take longer because nobody collects at the endpoint, in milliseconds. */
@@ -43,12 +43,14 @@ export class CommandTrace {
 
   /** Ends the span and sends it; never rejects. `error` is what the command failed with, or null. */
   async end(error: unknown, now: number): Promise<void> {
-    if (error !== null) {
+    const span = this.#span;
+    if (span !== null && error !== null) {
+      const { SpanStatusCode } = await import("@opentelemetry/api");
       const message = error instanceof Error ? error.message : "the command failed";
-      this.#span?.setStatus({ code: SpanStatusCode.ERROR, message });
-      if (error instanceof RpcError) this.#span?.setAttribute("rpc.grpc.status_code", error.code);
+      span.setStatus({ code: SpanStatusCode.ERROR, message });
+      if (error instanceof RpcError) span.setAttribute("rpc.grpc.status_code", error.code);
     }
-    this.#span?.end(now);
+    span?.end(now);
     // A collector that is away is no failure of the command.
     await this.#tracing?.shutdown().catch(() => undefined);
   }
@@ -69,21 +71,30 @@ export class CommandTrace {
   }
 
   async #begin(): Promise<string> {
-    const endpoint = this.#environment["OTEL_EXPORTER_OTLP_ENDPOINT"];
+    const endpoint = this.#environment["OTEL_EXPORTER_OTLP_ENDPOINT"] ?? "";
+    const outer = this.#environment["TRACEPARENT"] ?? "";
+    if (endpoint === "") return isTraceparent(outer) ? outer : newTraceparent();
+    // Loaded only here: it has more modules than the rest of the command.
+    const [{ SpanKind }, { contextOf, createTracing, traceparentOf }] = await Promise.all([
+      import("@opentelemetry/api"),
+      import("../runtime/telemetry/tracing.ts"),
+    ]);
     this.#tracing = await createTracing("muster-cli", endpoint, exportTimeoutMs);
-    const parent = contextOf(this.#environment["TRACEPARENT"] ?? "");
-    const span = this.#tracing.tracer.startSpan(
-      this.#name,
-      { kind: SpanKind.CLIENT, startTime: this.#startedAt },
-      parent,
-    );
-    this.#span = span;
-    return trace.isSpanContextValid(span.spanContext()) ? traceparentOf(span) : newTraceparent();
+    const options = { kind: SpanKind.CLIENT, startTime: this.#startedAt };
+    this.#span = this.#tracing.tracer.startSpan(this.#name, options, contextOf(outer));
+    return traceparentOf(this.#span);
   }
 }
 
 function isChanging(method: Pick<MethodDescriptor<never, never>, "path">): boolean {
   return changing.test(method.path);
+}
+
+const traceparent = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** A W3C trace context that can be continued. */
+function isTraceparent(text: string): boolean {
+  return traceparent.test(text);
 }
 
 /** A sampled context of random ids. */

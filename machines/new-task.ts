@@ -11,7 +11,7 @@ import {
   type Service,
   type Timestamp,
 } from "../proto/gen/messages.ts";
-import { isJob } from "./validation/service.ts";
+import { isJob } from "./service-mode.ts";
 
 /** What all new tasks of one service have in common; made once for each decision, so that they share it. */
 export interface TaskTemplate {

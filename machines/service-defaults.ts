@@ -14,7 +14,7 @@ import {
   TaskSpec,
   UpdateConfig,
 } from "../proto/gen/messages.ts";
-import { isJob } from "./validation/service.ts";
+import { isJob } from "./service-mode.ts";
 
 /** SwarmKit's: seconds from the stop signal to the kill, between restarts, and of watching a new task. */
 const stopGraceSeconds = 10;

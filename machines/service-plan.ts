@@ -19,7 +19,7 @@ import { timestampOf } from "./service-update.ts";
 import { decideService, decideSlots, groupBySlot, type World } from "./slots.ts";
 import { Currency } from "./task-currency.ts";
 import { isHeld, isWanted, observedState } from "./task.ts";
-import { isJob, modeOf } from "./validation/service.ts";
+import { isJob, modeOf } from "./service-mode.ts";
 
 export interface PlanWorld {
   readonly nowMs: number;

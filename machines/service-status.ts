@@ -7,7 +7,7 @@ import { NodeStatus_State, TaskState, type Node, type Service, type Task } from 
 import { isOfIteration, iterationOf } from "./jobs/places.ts";
 import { progressOf } from "./jobs/progress.ts";
 import type { NodeOf } from "./restart.ts";
-import { modeOf } from "./validation/service.ts";
+import { modeOf } from "./service-mode.ts";
 
 export interface ServiceCounts {
   readonly desired: number;

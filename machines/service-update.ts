@@ -11,7 +11,7 @@ import {
 import { isSteering } from "./jobs/labels.ts";
 import { refuse, type Refusal } from "./refusal.ts";
 import { isSameMessage } from "./same-message.ts";
-import { isJob } from "./validation/service.ts";
+import { isJob } from "./service-mode.ts";
 
 export type ServiceUpdate =
   | { readonly kind: "service"; readonly service: Service }

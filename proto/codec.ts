@@ -1,5 +1,5 @@
 /** The typed face of protobufjs' generated codecs: what every message constant of `proto/gen/messages.ts` is. */
-import protobuf from "protobufjs";
+import protobuf from "protobufjs/minimal.js";
 
 // 64-bit fields are plain numbers here (safe to 2^53): without this the values would be Long objects wherever the
 // package `long` happens to be installed, whatever the types say.

@@ -7,7 +7,7 @@
  * Run by `npm run generate`; `--check` exits 1 when the output is stale.
  */
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import pbjs from "protobufjs-cli/pbjs.js";
@@ -190,17 +190,20 @@ function typesModule(root: protobuf.Root, group: string): string {
  * Takes two costs out of protobufjs' output that every decoded message pays, and that no message needs:
  * - an array of its own for each empty list: all share the frozen one that their prototypes have;
  * - a `delete` of each other member when a oneof's member is read. Only a second member has a first one to delete.
+ * And one that every process pays when it starts: the indentation, which is half of what it has to read.
  */
 function quickened(source: string): string {
   return source
     .replaceAll(/this\.(\w+) = \[\];/g, "this.$1 = $util.emptyArray;")
     .replaceAll(/message = _target \|\| new [^;]+;/g, "$& let oneofs = _target ? 1 : 0;")
-    .replaceAll(/message\.(\w+) = ("\w+");/g, "if (oneofs++ > 0) message.$1 = $2;");
+    .replaceAll(/message\.(\w+) = ("\w+");/g, "if (oneofs++ > 0) message.$1 = $2;")
+    .replaceAll(/^ +/gm, "");
 }
 
 async function generateGroup(group: string): Promise<void> {
   const files = protoFiles.filter((file) => groupOf(file) === group).map((file) => join(here, file));
   const staticFile = join(genDir, `${staticName(group)}.js`);
+  const draft = `${staticFile}.draft`;
   await new Promise<void>((resolve, reject) => {
     pbjs.main(
       [
@@ -218,19 +221,26 @@ async function generateGroup(group: string): Promise<void> {
         "-p",
         here,
         "-o",
-        staticFile,
+        draft,
         ...files,
       ],
       (error: Error | null) => (error === null ? resolve() : reject(error)),
     );
   });
-  writeFileSync(staticFile, quickened(readFileSync(staticFile, "utf8")));
+  replaceFile(staticFile, quickened(readFileSync(draft, "utf8")));
+  rmSync(draft);
   const root = new protobuf.Root();
   root.resolvePath = (_origin, target) => (target.startsWith("/") ? target : join(here, target));
   root.loadSync(files, { alternateCommentMode: true });
   root.resolveAll();
-  writeFileSync(join(genDir, `${staticName(group)}.d.ts`), "export {};\n");
-  writeFileSync(join(genDir, `${group}.ts`), typesModule(root, group));
+  replaceFile(join(genDir, `${staticName(group)}.d.ts`), "export {};\n");
+  replaceFile(join(genDir, `${group}.ts`), typesModule(root, group));
+}
+
+/** At once: a process that starts meanwhile reads the old text or the new one. */
+function replaceFile(file: string, text: string): void {
+  writeFileSync(`${file}.new`, text);
+  renameSync(`${file}.new`, file);
 }
 
 async function generate(): Promise<void> {

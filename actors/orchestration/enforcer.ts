@@ -12,7 +12,8 @@ import {
   isOnDrained,
   type Eviction,
 } from "../../machines/enforcer.ts";
-import { mayAdvance, observedState } from "../../machines/task.ts";
+import { mayAdvance } from "../../machines/task-life.ts";
+import { observedState } from "../../machines/task.ts";
 import {
   Basis,
   Kind,

@@ -8,7 +8,7 @@ import { decideJob, type JobDecision } from "../../machines/jobs/decide.ts";
 import { newTask, taskTemplate } from "../../machines/new-task.ts";
 import { faultOf } from "../../machines/restart.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../machines/task.ts";
-import { isJob } from "../../machines/validation/service.ts";
+import { isJob } from "../../machines/service-mode.ts";
 import { Kind, Operation, Removal, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";

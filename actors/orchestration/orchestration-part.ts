@@ -18,7 +18,8 @@ import {
   type Volume,
 } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../machines/service-update.ts";
-import { isNodeBound, mayAdvance, observedState, type TaskMover } from "../../machines/task.ts";
+import { mayAdvance, type TaskMover } from "../../machines/task-life.ts";
+import { isNodeBound, observedState } from "../../machines/task.ts";
 import { assert } from "../../runtime/assert.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { Environment, Running } from "../environment.ts";

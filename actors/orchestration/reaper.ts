@@ -8,7 +8,7 @@ import {
 } from "../../machines/reaper.ts";
 import { iterationOf } from "../../machines/jobs/places.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
-import { isJob } from "../../machines/validation/service.ts";
+import { isJob } from "../../machines/service-mode.ts";
 import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import {

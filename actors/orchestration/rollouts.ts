@@ -2,7 +2,7 @@
 import { isOver, isPaused, phaseOf, recordOf } from "../../machines/rollout/status.ts";
 import type { Turns } from "../../machines/rollout/turns.ts";
 import { isWanted } from "../../machines/task.ts";
-import { isJob } from "../../machines/validation/service.ts";
+import { isJob } from "../../machines/service-mode.ts";
 import {
   Kind,
   Operation,

@@ -1,12 +1,14 @@
 /** Names of objects of the cluster, for completion: asked of the manager, and none when it does not answer at once. */
 import {
   ListConfigsRequest,
+  ListResourcesRequest,
   ListSecretsRequest,
   ListVolumesRequest,
   ControlService,
 } from "../../proto/gen/messages.ts";
-import { isJob } from "../../machines/validation/service.ts";
+import { isJob } from "../../machines/service-mode.ts";
 import { taskName } from "../../machines/list-filters.ts";
+import { isPolicyKind } from "../../machines/policy/objects.ts";
 import type { Completable } from "../command.ts";
 import {
   listNetworks,
@@ -19,6 +21,7 @@ import {
   type ManagerClient,
 } from "../manager-client.ts";
 import { predefinedLabel } from "../network-filters.ts";
+import { nameOf as policyName } from "../policy/objects.ts";
 import type { Shell } from "../shell.ts";
 import { stackLabel } from "../stack/names.ts";
 
@@ -56,6 +59,12 @@ async function namesOf(client: ManagerClient, kind: Completable): Promise<readon
       return (await listTasks(client)).map(taskName);
     case "stack":
       return (await listServices(client)).map(({ spec }) => spec?.annotations?.labels[stackLabel] ?? "");
+    case "policy": {
+      const { resources } = await client.call(methods.ListResources, ListResourcesRequest.create({}));
+      return resources
+        .filter(({ kind }) => isPolicyKind(kind))
+        .map((resource) => `${resource.kind}/${policyName(resource)}`);
+    }
     case "file":
     case "verb":
       return [];

@@ -1,7 +1,5 @@
 /** `muster service ls`, `ps` and `inspect`: Docker's columns. */
-import { serviceObject } from "../../edges/engine-api/objects/index.ts";
-import { taskName } from "../../machines/list-filters.ts";
-import { modeOf, type ServiceMode } from "../../machines/validation/service.ts";
+import { modeOf, type ServiceMode } from "../../machines/service-mode.ts";
 import {
   ControlService,
   GetServiceRequest,
@@ -12,31 +10,26 @@ import {
   Service,
   type ListServiceStatusesResponse_ServiceStatus,
   type PortConfig,
-  type Task,
 } from "../../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError } from "../command.ts";
 import {
-  findNode,
   findService,
   listNetworks,
   listServices,
-  listTasks,
   networkName,
   serviceName,
   withManager,
   type ManagerClient,
 } from "../manager-client.ts";
-import { prettyService } from "./service-pretty.ts";
 import { inspectEach } from "../operands.ts";
 import { labelFields, printListing, type Listing } from "../table.ts";
-import { desiredStates, imageOf, taskListing } from "../task-table.ts";
+import { filterFlag, hasLabel, pairOf, printTasks, taskListingOptions } from "../task-listing.ts";
+import { imageOf } from "../task-table.ts";
 
 const methods = ControlService.methods;
 
 /** As Docker shows ids in listings of services. */
 const shortIdLength = 12;
-
-export const filterFlag = { type: "string", multiple: true, short: "f", value: "KEY=VALUE" } as const;
 
 const modeNames: { readonly [Mode in ServiceMode]: string } = {
   replicated: "replicated",
@@ -117,19 +110,6 @@ export function ingressPorts(ports: readonly PortConfig[]): string {
 /** Numbers within names count as numbers: `web2` before `web10`. */
 const byName = new Intl.Collator("en", { numeric: true });
 
-function pairOf(text: string, flag: string): readonly [string, string] {
-  const at = text.indexOf("=");
-  if (at < 1) throw new UsageError(`--${flag} takes KEY=VALUE, not '${text}'`);
-  return [text.slice(0, at), text.slice(at + 1)];
-}
-
-/** `key` or `key=value`. */
-function hasLabel(labels: Readonly<Record<string, string>>, text: string): boolean {
-  const [label, wanted] = text.includes("=") ? pairOf(text, "filter") : [text, null];
-  const held = labels[label];
-  return held !== undefined && (wanted === null || held === wanted);
-}
-
 /** Values of one key are alternatives, keys are demands: Docker's way. */
 export function matching(texts: readonly string[]): (service: Service) => boolean {
   const keys = Map.groupBy(
@@ -185,47 +165,19 @@ export const ls = command({
     }),
 });
 
-/** Docker's filters of tasks; the rest is done by the manager. */
-export async function tasksWanted(client: ManagerClient, texts: readonly string[]): Promise<(task: Task) => boolean> {
-  const nodes = new Set<string>();
-  const states = new Set<number>();
-  const starts: string[] = [];
-  const labels: string[] = [];
-  for (const text of texts) {
-    const [key, value] = pairOf(text, "filter");
-    const state = desiredStates[value];
-    if (key === "node") nodes.add((await findNode(client, value)).id);
-    else if (key === "desired-state" && state !== undefined) states.add(state);
-    else if (key === "id" || key === "name") starts.push(value);
-    else if (key === "label") labels.push(value);
-    else throw new UsageError(`--filter takes id=, name=, node=, label= or desired-state=, not '${text}'`);
-  }
-  return (task) =>
-    (nodes.size === 0 || nodes.has(task.nodeId)) &&
-    (states.size === 0 || states.has(task.desiredState)) &&
-    labels.every((label) => hasLabel(task.serviceAnnotations?.labels ?? {}, label)) &&
-    (starts.length === 0 || starts.some((start) => task.id.startsWith(start) || taskName(task).startsWith(start)));
-}
-
 export const ps = command({
   operands: "SERVICE [SERVICE...]",
   min: 1,
   summary: "Lists the tasks of services, with those of the past.",
-  options: {
-    ...listingOptions,
-    "no-trunc": { type: "boolean", help: "whole ids" },
-    "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
-    filter: { ...filterFlag, help: "id=, name=, node=, label= or desired-state=" },
-  },
+  options: taskListingOptions,
   run: ({ values, operands, shell }) =>
-    withManager(shell, async (client) => {
-      const isWanted = await tasksWanted(client, values.filter ?? []);
-      const serviceIds: string[] = [];
-      for (const operand of operands) serviceIds.push((await findService(client, operand)).id);
-      const tasks = (await listTasks(client, ListTasksRequest_Filters.create({ serviceIds }))).filter(isWanted);
-      const listing = await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false, values["no-resolve"]);
-      printListing(shell, listing, values);
-    }),
+    withManager(shell, (client) =>
+      printTasks(client, shell, values, async () => {
+        const serviceIds: string[] = [];
+        for (const operand of operands) serviceIds.push((await findService(client, operand)).id);
+        return ListTasksRequest_Filters.create({ serviceIds });
+      }),
+    ),
 });
 
 export const inspect = command({
@@ -248,9 +200,11 @@ export const inspect = command({
         const services: Service[] = [];
         for (const operand of operands) services.push(...[await find(operand)].filter((service) => service !== null));
         const names = new Map((await listNetworks(client)).map((network) => [network.id, networkName(network)]));
+        const { prettyService } = await import("./service-pretty.ts");
         shell.print(services.map((service) => prettyService(service, names, shell.now())).join("\n\n"));
         return;
       }
+      const { serviceObject } = await import("../../edges/engine-api/objects/index.ts");
       await inspectEach({ shell, operands, format: values.format }, find, (service) => ({
         docker: serviceObject(service),
         wire: () => Service.toJson(service),

@@ -18,6 +18,7 @@ import { checkDnsName } from "../names.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
 import { checkRolloutLabels } from "../rollout/settings.ts";
 import { isSameMessage } from "../same-message.ts";
+import { isJob, modeOf } from "../service-mode.ts";
 import { checkTaskSpec, isNegative } from "./task-spec.ts";
 
 const portMax = 65_535;
@@ -25,21 +26,6 @@ const portMax = 65_535;
 /** A count that was negative before it was written as an unsigned number. */
 function wasNegative(count: number): boolean {
   return count >= 2 ** 63 || count < 0;
-}
-
-export type ServiceMode = "replicated" | "global" | "replicated-job" | "global-job";
-
-export function modeOf(spec: ServiceSpec | null): ServiceMode | null {
-  if (spec === null) return null;
-  if (spec.replicated !== null) return "replicated";
-  if (spec.global !== null) return "global";
-  if (spec.replicatedJob !== null) return "replicated-job";
-  return spec.globalJob !== null ? "global-job" : null;
-}
-
-export function isJob(spec: ServiceSpec | null): boolean {
-  const mode = modeOf(spec);
-  return mode === "replicated-job" || mode === "global-job";
 }
 
 function checkMode(spec: ServiceSpec): Refusal | null {

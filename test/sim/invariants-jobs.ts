@@ -14,7 +14,7 @@ import { progressOf } from "../../machines/jobs/progress.ts";
 import { readScheduleStatus, scheduleKind, scheduleOf } from "../../machines/jobs/runs.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../machines/time.ts";
-import { isJob } from "../../machines/validation/service.ts";
+import { isJob } from "../../machines/service-mode.ts";
 import {
   NodeSpec_Availability,
   ScheduledRun_Outcome,

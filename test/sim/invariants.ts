@@ -13,7 +13,7 @@ import { movedFrom } from "../../machines/rebalancing/moves.ts";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { isHopeless, startsFirst } from "./invariants-rollout.ts";
 import type { Commit, Store, TableName } from "../../runtime/store/store.ts";
-import { isJob } from "../../machines/validation/service.ts";
+import { isJob } from "../../machines/service-mode.ts";
 import { findMisplaced } from "./invariants-global.ts";
 import { isChoosy } from "./workload-placement.ts";
 import { findLeftovers, findUnfinished } from "./invariants-jobs.ts";

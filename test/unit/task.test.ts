@@ -3,16 +3,14 @@ import { readFileSync } from "node:fs";
 import test from "ava";
 import { initialTransition, transition } from "xstate";
 import {
-  isEnded,
-  isHeld,
-  isSpent,
   mayAdvance,
   moverOf,
   stateAfter,
   taskMachine,
   type TaskEvent,
   type TaskMover,
-} from "../../machines/task.ts";
+} from "../../machines/task-life.ts";
+import { isEnded, isHeld, isSpent } from "../../machines/task.ts";
 import { TaskState } from "../../proto/gen/messages.ts";
 
 const observed = Object.keys(taskMachine.config.states ?? {}) as (keyof typeof TaskState)[];

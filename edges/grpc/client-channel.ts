@@ -1,0 +1,244 @@
+/**
+ * The client's half: one connection to one manager, as agents, the CLI and other managers hold it. Knows nothing of TLS, which
+ * the CLI has no use for and would load.
+ *
+ * Stages: connecting (the promise of `openChannel`) → open → ended, by `close`, by the peer or by a failure.
+ *
+ * K1: every call ends exactly once, also when the connection ends under it.
+ */
+import { connect, type Socket } from "node:net";
+import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
+import {
+  RpcError,
+  Status,
+  type CallingProcess,
+  type DuplexCall,
+  type DuplexChannel,
+  type ReceivingCall,
+  type RpcChannel,
+  type SendingCall,
+} from "../../runtime/rpc.ts";
+import { callerText } from "./calling-process.ts";
+import { ClientCall, messageBytesMaxDefault, type ClientReceiver } from "./client-call.ts";
+import { ClientConnection } from "./http2/client-connection.ts";
+import { formatTimeout } from "./status.ts";
+
+const unixTimeoutMs = 5_000;
+
+/** Connects to a control socket, as `process` if that is given. Rejects with RpcError UNAVAILABLE. */
+export function connectUnix(path: string, process?: CallingProcess): Promise<RpcChannel> {
+  const requests = {
+    scheme: "http",
+    authority: "localhost",
+    caller: process === undefined ? "" : callerText(process),
+  };
+  return openChannel(connect({ path }), "connect", path, requests, unixTimeoutMs);
+}
+
+interface Requests {
+  readonly scheme: string;
+  readonly authority: string;
+  /** As in RequestHead. */
+  readonly caller: string;
+}
+
+/** Once `socket` has said `readyEvent` and nothing refuses it. Rejects with RpcError UNAVAILABLE. */
+export function openChannel(
+  socket: Socket,
+  readyEvent: string,
+  target: string,
+  requests: Requests,
+  timeoutMs: number,
+  refusal: () => string | null = () => null,
+  messageBytesMax: number = messageBytesMaxDefault,
+): Promise<DuplexChannel> {
+  return new Promise((resolve, reject) => {
+    const fail = (reason: string, cause?: Error): void => {
+      clearTimeout(timer);
+      socket.destroy();
+      reject(new RpcError(Status.UNAVAILABLE, `cannot connect to ${target}: ${reason}`, { cause }));
+    };
+    const timer = setTimeout(() => fail(`no answer within ${timeoutMs} ms`), timeoutMs);
+    const onError = (error: Error): void => fail(error.message, error);
+    const onClose = (): void => fail("connection closed");
+    socket.once("error", onError);
+    socket.once("close", onClose);
+    socket.once(readyEvent, () => {
+      const reason = refusal();
+      if (reason !== null) {
+        fail(reason);
+        return;
+      }
+      clearTimeout(timer);
+      socket.off("error", onError);
+      socket.off("close", onClose);
+      socket.setNoDelay(true);
+      resolve(new Http2Channel(socket, requests, target, messageBytesMax));
+    });
+  });
+}
+
+class Http2Channel implements DuplexChannel {
+  readonly #connection: ClientConnection;
+  readonly #target: string;
+  readonly #messageBytesMax: number;
+  readonly #caller: string;
+  readonly #listeners: (() => void)[] = [];
+  #state: "open" | "closed by us" | "ended" = "open";
+
+  constructor(socket: Socket, requests: Requests, target: string, messageBytesMax: number) {
+    this.#target = target;
+    this.#messageBytesMax = messageBytesMax;
+    this.#caller = requests.caller;
+    this.#connection = new ClientConnection(socket, requests, () => {
+      if (this.#state !== "open") return;
+      this.#state = "ended";
+      for (const listener of this.#listeners.splice(0)) listener();
+    });
+  }
+
+  unary<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    options?: { timeoutMs?: number; traceparent?: string },
+  ): Promise<Response> {
+    return new Promise((resolve, reject) => {
+      const call = this.#start(method, new SingleResponse(method.response, resolve, reject), options);
+      call.write(method.request.encode(request));
+      call.finishWriting();
+    });
+  }
+
+  serverStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+  ): ReceivingCall {
+    const call = this.#start(method, new ResponseStream(method.response, receiver));
+    call.write(method.request.encode(request));
+    call.finishWriting();
+    return { cancel: () => call.cancel(), pause: () => call.pause(), resume: () => call.resume() };
+  }
+
+  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response> {
+    const { promise, resolve, reject } = Promise.withResolvers<Response>();
+    const call = this.#start(method, new SingleResponse(method.response, resolve, reject));
+    // The failure is told by `finish`; before that, nobody waits for it.
+    promise.catch(() => {});
+    return {
+      write: (message) => call.write(method.request.encode(message)),
+      finish: () => {
+        call.finishWriting();
+        return promise;
+      },
+      cancel: () => call.fail(new RpcError(Status.CANCELLED, "cancelled")),
+      bufferedBytes: () => call.bufferedBytes(),
+    };
+  }
+
+  duplexStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+  ): DuplexCall<Request> {
+    const call = this.#start(method, new ResponseStream(method.response, receiver));
+    return {
+      write: (message) => call.write(method.request.encode(message)),
+      finish: () => call.finishWriting(),
+      cancel: () => call.cancel(),
+      pause: () => call.pause(),
+      resume: () => call.resume(),
+      bufferedBytes: () => call.bufferedBytes(),
+    };
+  }
+
+  close(): void {
+    if (this.#state !== "open") return;
+    this.#state = "closed by us";
+    this.#connection.destroy();
+  }
+
+  onClosed(listener: () => void): void {
+    if (this.#state === "open") this.#listeners.push(listener);
+    // Never from within this call: the caller may not be ready for it.
+    else if (this.#state === "ended") queueMicrotask(listener);
+  }
+
+  /** What a call that lost its stream without a status reports, when the connection is to blame. */
+  connectionError(): RpcError | null {
+    if (this.#state === "closed by us") return new RpcError(Status.CANCELLED, "the connection was closed");
+    const { failure } = this.#connection;
+    if (this.#connection.isOpen && failure === null) return null;
+    const reason = failure === null ? "" : `: ${failure.message}`;
+    return new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} ended${reason}`, {
+      cause: failure ?? undefined,
+    });
+  }
+
+  #start(
+    method: { readonly path: string },
+    receiver: ClientReceiver,
+    options?: { timeoutMs?: number; traceparent?: string },
+  ): ClientCall {
+    const call = new ClientCall(receiver, options?.timeoutMs ?? null, this, this.#messageBytesMax);
+    const timeout = options?.timeoutMs === undefined ? "" : formatTimeout(options.timeoutMs);
+    const head = { path: method.path, timeout, traceparent: options?.traceparent ?? "", caller: this.#caller };
+    call.begin(this.#connection.request(head, call));
+    return call;
+  }
+}
+
+function decodeResponse<Response>(codec: Codec<Response>, message: Uint8Array): Response {
+  try {
+    return codec.decode(message);
+  } catch (error) {
+    throw new RpcError(Status.INTERNAL, `malformed ${codec.typeName}`, { cause: error });
+  }
+}
+
+/** The receiver of a call with one response. */
+class SingleResponse<Response> implements ClientReceiver {
+  readonly #codec: Codec<Response>;
+  readonly #resolve: (response: Response) => void;
+  readonly #reject: (error: RpcError) => void;
+  #responses: Response[] = [];
+
+  constructor(codec: Codec<Response>, resolve: (response: Response) => void, reject: (error: RpcError) => void) {
+    this.#codec = codec;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  onFrame(message: Uint8Array): void {
+    this.#responses.push(decodeResponse(this.#codec, message));
+  }
+
+  onEnd(error: RpcError | null): void {
+    const [response, ...more] = this.#responses;
+    if (error !== null) this.#reject(error);
+    else if (response === undefined || more.length > 0) {
+      this.#reject(new RpcError(Status.INTERNAL, `one response expected, ${this.#responses.length} received`));
+    } else this.#resolve(response);
+  }
+}
+
+/** The receiver of a server stream. */
+class ResponseStream<Response> implements ClientReceiver {
+  readonly #codec: Codec<Response>;
+  readonly #receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void };
+
+  constructor(
+    codec: Codec<Response>,
+    receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+  ) {
+    this.#codec = codec;
+    this.#receiver = receiver;
+  }
+
+  onFrame(message: Uint8Array): void {
+    this.#receiver.onMessage(decodeResponse(this.#codec, message));
+  }
+
+  onEnd(error: RpcError | null): void {
+    this.#receiver.onEnd(error);
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * The life of a task: SwarmKit's states in their order, and who may move a task into each. Hot paths do not run the
+ * chart but `mayAdvance`, which is tested to be equal to it.
+ *
+ * T1: an observed state only grows.
+ * T2: each state is entered by one kind of actor alone (docs/model.md has the table).
+ */
+import { setup } from "xstate";
+import { TaskState } from "../proto/gen/messages.ts";
+import { effect } from "./effect.ts";
+
+/** Who observes: the allocator, the scheduler, the reaper for what never had a node, the node itself, or a manager on behalf of a node. */
+export type TaskMover = "allocator" | "scheduler" | "reaper" | "node" | "manager";
+
+export type TaskEvent =
+  | { readonly type: "allocator.allocated" }
+  | { readonly type: "scheduler.assigned" }
+  | { readonly type: "reaper.dropped" }
+  | { readonly type: "node.accepted" }
+  | { readonly type: "node.preparing" }
+  | { readonly type: "node.ready" }
+  | { readonly type: "node.starting" }
+  | { readonly type: "node.running" }
+  | { readonly type: "node.completed" }
+  | { readonly type: "node.shutdown" }
+  | { readonly type: "node.failed" }
+  | { readonly type: "node.rejected" }
+  | { readonly type: "manager.rejected" }
+  | { readonly type: "manager.orphaned" };
+
+/** The state that each event leads to. */
+export const stateAfter: Readonly<Record<TaskEvent["type"], TaskState>> = {
+  "allocator.allocated": TaskState.PENDING,
+  "scheduler.assigned": TaskState.ASSIGNED,
+  "reaper.dropped": TaskState.SHUTDOWN,
+  "node.accepted": TaskState.ACCEPTED,
+  "node.preparing": TaskState.PREPARING,
+  "node.ready": TaskState.READY,
+  "node.starting": TaskState.STARTING,
+  "node.running": TaskState.RUNNING,
+  "node.completed": TaskState.COMPLETE,
+  "node.shutdown": TaskState.SHUTDOWN,
+  "node.failed": TaskState.FAILED,
+  "node.rejected": TaskState.REJECTED,
+  "manager.rejected": TaskState.REJECTED,
+  "manager.orphaned": TaskState.ORPHANED,
+};
+
+/** A node coalesces its reports, so from any state that it owns it may report any later one. */
+export const taskMachine = setup({
+  types: { events: {} as TaskEvent },
+  actions: { reportUnexpected: effect("reportUnexpected") },
+}).createMachine({
+  id: "task",
+  initial: "NEW",
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    NEW: {
+      description: "Created by an orchestrator; waits for addresses and ports.",
+      on: { "allocator.allocated": "PENDING", "reaper.dropped": "SHUTDOWN", "manager.orphaned": "ORPHANED" },
+    },
+    PENDING: {
+      description: "Has what the cluster allocates; waits for a node.",
+      on: { "scheduler.assigned": "ASSIGNED", "reaper.dropped": "SHUTDOWN", "manager.orphaned": "ORPHANED" },
+    },
+    ASSIGNED: {
+      description: "Has a node, which has yet to hear of it.",
+      on: {
+        "node.accepted": "ACCEPTED",
+        "node.preparing": "PREPARING",
+        "node.ready": "READY",
+        "node.starting": "STARTING",
+        "node.running": "RUNNING",
+        "node.completed": "COMPLETE",
+        "node.shutdown": "SHUTDOWN",
+        "node.failed": "FAILED",
+        "node.rejected": "REJECTED",
+        "manager.rejected": "REJECTED",
+        "manager.orphaned": "ORPHANED",
+      },
+    },
+    ACCEPTED: {
+      description: "The node knows it and can run its kind.",
+      on: {
+        "node.preparing": "PREPARING",
+        "node.ready": "READY",
+        "node.starting": "STARTING",
+        "node.running": "RUNNING",
+        "node.completed": "COMPLETE",
+        "node.shutdown": "SHUTDOWN",
+        "node.failed": "FAILED",
+        "node.rejected": "REJECTED",
+        "manager.rejected": "REJECTED",
+        "manager.orphaned": "ORPHANED",
+      },
+    },
+    PREPARING: {
+      description: "The node fetches what it needs: image, volumes, networks.",
+      on: {
+        "node.ready": "READY",
+        "node.starting": "STARTING",
+        "node.running": "RUNNING",
+        "node.completed": "COMPLETE",
+        "node.shutdown": "SHUTDOWN",
+        "node.failed": "FAILED",
+        "node.rejected": "REJECTED",
+        "manager.rejected": "REJECTED",
+        "manager.orphaned": "ORPHANED",
+      },
+    },
+    READY: {
+      description: "Everything is there; not started before RUNNING is desired.",
+      on: {
+        "node.starting": "STARTING",
+        "node.running": "RUNNING",
+        "node.completed": "COMPLETE",
+        "node.shutdown": "SHUTDOWN",
+        "node.failed": "FAILED",
+        "node.rejected": "REJECTED",
+        "manager.rejected": "REJECTED",
+        "manager.orphaned": "ORPHANED",
+      },
+    },
+    STARTING: {
+      description: "Being started; with a health check, until that passes.",
+      on: {
+        "node.running": "RUNNING",
+        "node.completed": "COMPLETE",
+        "node.shutdown": "SHUTDOWN",
+        "node.failed": "FAILED",
+        "node.rejected": "REJECTED",
+        "manager.rejected": "REJECTED",
+        "manager.orphaned": "ORPHANED",
+      },
+    },
+    RUNNING: {
+      description: "Runs.",
+      on: {
+        "node.completed": "COMPLETE",
+        "node.shutdown": "SHUTDOWN",
+        "node.failed": "FAILED",
+        "node.rejected": "REJECTED",
+        "manager.rejected": "REJECTED",
+        "manager.orphaned": "ORPHANED",
+      },
+    },
+    COMPLETE: { description: "Ended by itself with success.", type: "final" },
+    SHUTDOWN: { description: "Stopped because that was desired.", type: "final" },
+    FAILED: { description: "Ran, and ended with an error.", type: "final" },
+    REJECTED: { description: "Could not be run.", type: "final" },
+    ORPHANED: { description: "Its node is gone for good; nobody knows how it ended.", type: "final" },
+  },
+});
+
+/** By the state left: which movers may move it to which states. Compiled from the chart once. */
+const advances: ReadonlyMap<TaskState, ReadonlySet<string>> = new Map(
+  Object.entries(taskMachine.config.states ?? {}).map(([name, state]) => {
+    const events = Object.keys(state.on ?? {}) as TaskEvent["type"][];
+    return [
+      TaskState[name as keyof typeof TaskState],
+      new Set(events.map((event) => `${moverOf(event)} ${stateAfter[event]}`)),
+    ];
+  }),
+);
+
+export function moverOf(event: TaskEvent["type"]): TaskMover {
+  return event.slice(0, event.indexOf(".")) as TaskMover;
+}
+
+/** T1, T2. Staying where it is is no advance. */
+export function mayAdvance(from: TaskState, to: TaskState, by: TaskMover): boolean {
+  return advances.get(from)?.has(`${by} ${to}`) ?? false;
+}
