@@ -235,7 +235,7 @@ function temporaryFolder(t: ExecutionContext): string {
 }
 
 async function until(condition: () => boolean): Promise<void> {
-  const deadline = Date.now() + 5_000;
+  const deadline = Date.now() + 60_000;
   while (!condition()) {
     if (Date.now() > deadline) throw new Error("the condition never held");
     await new Promise((resolve) => setTimeout(resolve, 2));
