@@ -49,15 +49,20 @@ export class DriverNetworks {
     try {
       const ofDriver = capabilities?.mustCreateNetwork === true ? await this.#create(plan.taskId, hostname) : null;
       const network = await networks.make(plan, ofDriver);
-      const [address] = plan.links.flatMap(({ addresses }) => addresses);
       return NetworkIsolationSpec.patch(ofDriver ?? NetworkIsolationSpec.create({ mode: Isolation.GROUP }), {
         path: networks.pathOf(network),
-        hostsConfig: HostsConfig.create({ hostname, address: address?.address ?? "" }),
+        hostsConfig: HostsConfig.create({ hostname, address: this.address(plan.taskId) ?? "" }),
       });
     } catch (error) {
       await this.remove(plan.taskId);
       throw error;
     }
+  }
+
+  /** The first that the task has in a network of its own; null: it has none. */
+  address(taskId: string): string | null {
+    const [first] = this.#options.networks?.of(taskId)?.plan.links.flatMap(({ addresses }) => addresses) ?? [];
+    return first?.address ?? null;
   }
 
   /** Takes away what there is; also for a task that has none. Never rejects. */

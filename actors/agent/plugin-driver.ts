@@ -156,7 +156,7 @@ export class PluginDriver implements TaskDriver {
   }
 
   address(taskId: string): string | null {
-    return this.#runs.get(taskId)?.actor.address || null;
+    return this.#runs.get(taskId)?.actor.address || this.#networks.address(taskId);
   }
 
   output(taskId: string, request: OutputRequest): OutputReader {

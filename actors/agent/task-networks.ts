@@ -62,7 +62,8 @@ export class TaskNetworks {
   /** NW2. `isKept`: whether the task may still run. */
   async load(isKept: (taskId: string) => boolean): Promise<void> {
     const { disk, telemetry, tools } = this.#ports;
-    for (const name of await disk.list(networkRecords)) {
+    const records = await disk.list(networkRecords);
+    for (const name of records) {
       const network = parse(await disk.load(name));
       const taskId = name.slice(networkRecords.length);
       if (network !== null) this.#networks.set(taskId, network);
@@ -80,7 +81,8 @@ export class TaskNetworks {
           orphans.flatMap((name) => unmake([], name)),
           { goesOn: true },
         );
-      await this.#inTurn(() => this.#filter());
+      // A node whose tasks never had a network is left as it is.
+      if (records.length > 0) await this.#inTurn(() => this.#filter());
     } catch (error) {
       telemetry.log.error({ error: sentence(error) }, "cannot look after the networks of earlier tasks");
     }
