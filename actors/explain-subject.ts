@@ -1,5 +1,6 @@
 /** What is asked about with `why`: a task, service, node, network or volume of a store, and what it waits for. */
 import { volumeName } from "../machines/csi/stages.ts";
+import { explainNodeDataplane, explainTaskPolicy } from "../machines/explain-dataplane.ts";
 import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain-network.ts";
 import { taskName } from "../machines/list-filters.ts";
 import {
@@ -76,15 +77,18 @@ async function reasonsFor(store: Store, subject: Subject, explainers: Explainers
     case "node": {
       const { object: node } = subject;
       const lacking = explainNodeNetworks(node, store.tasksByNode(node.id), store.all("network"));
-      return [...explainers.explainNode(node), ...lacking];
+      return [...explainers.explainNode(node), ...lacking, ...explainNodeDataplane(store.get("resource", node.id))];
     }
     case "network": {
       const [cluster] = store.all("cluster");
       const all = { networks: store.all("network"), services: store.all("service"), tasks: store.all("task") };
       return explainNetwork(subject.object, { ...all, nodes: store.all("node"), cluster });
     }
-    case "task":
-      return explainers.explainTask(subject.object);
+    case "task": {
+      const { object: task } = subject;
+      const [node, said] = [store.get("node", task.nodeId), store.get("resource", task.nodeId)];
+      return [...(await explainers.explainTask(task)), ...explainTaskPolicy(task, node, said)];
+    }
     case "service":
       return explainers.explainService(subject.object);
     case "volume":

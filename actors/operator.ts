@@ -6,6 +6,7 @@ import {
   Certificate,
   IssuanceStatus,
   IssuanceStatus_State,
+  ManagerPlace,
   ListExtensionsResponse,
   NodePatch,
   Operation,
@@ -143,6 +144,9 @@ export function createOperator(
           sessions: sources.sessions(),
           progressAgeMs,
           healthy,
+          managers: [...store.all("manager")].map(({ addr, addresses, id }) =>
+            ManagerPlace.create({ id, addr, addresses }),
+          ),
         });
       },
     },

@@ -75,6 +75,7 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
     for (const node of store.all("node")) feed.nodeChanged(null, node);
     for (const service of store.all("service")) feed.serviceChanged(null, service);
     for (const task of store.all("task")) feed.taskChanged(null, task);
+    for (const manager of store.all("manager")) feed.managerChanged(null, manager);
     for (const resource of store.all("resource")) feed.resourceChanged(null, resource);
     const watching = store.watch(({ changes }) => {
       for (const change of changes) take(feed, change);
@@ -196,6 +197,8 @@ function take(feed: PolicyFeed, change: ObjectChange): void {
       return feed.nodeChanged(isGone ? change.object : change.old, isGone ? null : change.object);
     case "resource":
       return feed.resourceChanged(isGone ? change.object : change.old, isGone ? null : change.object);
+    case "manager":
+      return feed.managerChanged(isGone ? change.object : change.old, isGone ? null : change.object);
     default:
   }
 }

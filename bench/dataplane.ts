@@ -1,10 +1,13 @@
 /**
  * The nftables dataplane driver on a node with many endpoints, policies and members of sets: from the resync to programmed
- * rules, from a change to programmed rules, and what the rules cost a packet. Needs root; in namespaces of its own.
+ * rules, from a change to the kernel's word that it took it, and what the rules cost a packet. Needs root; in namespaces of
+ * its own.
  */
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { Rule } from "../proto/gen/felix.ts";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { IPSetDeltaUpdate, Rule } from "../proto/gen/felix.ts";
 import { allow, body, ports, protocol, ScriptedMain, tier, type Body } from "../test/fixtures/dataplane-main.ts";
 import { addresses, canMakeNetworks, PacketLab } from "../test/fixtures/packet-lab.ts";
 import { table } from "./table.ts";
@@ -13,9 +16,13 @@ interface Size {
   readonly endpoints: number;
   readonly policies: number;
   readonly members: number;
+  /** Of each kind. */
   readonly deltas: number;
   readonly packets: number;
 }
+
+const helper = fileURLToPath(new URL("dataplane.py", import.meta.url));
+const sinkPort = 9;
 
 const member = (index: number): string => `10.${100 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`;
 
@@ -24,12 +31,13 @@ const rules: readonly Rule[] = [
   Rule.create({ action: "allow", protocol: protocol("tcp"), dstPorts: ports(80, 443), srcNet: ["10.65.0.0/16"] }),
 ];
 
-const endpoint = (index: number, { policies }: Size): Body =>
+/** `shift`: others of the policies. */
+const endpoint = (index: number, { policies }: Size, shift = 0): Body =>
   body.workload(`w${index}`, {
     name: `cali${index}`,
     ipv4Nets: [`10.70.${index >> 8}.${index & 255}/32`],
     profileIds: ["open"],
-    tiers: [tier("default", `p${index % policies}`, `p${(index * 7 + 1) % policies}`)],
+    tiers: [tier("default", `p${(index + shift) % policies}`, `p${(index * 7 + shift + 1) % policies}`)],
   });
 
 /** What a main of such a node sends first; `a` and `b` are there for packets. */
@@ -61,30 +69,53 @@ function picture(size: Size): readonly Body[] {
   ];
 }
 
-async function timed(action: () => Promise<unknown>): Promise<number> {
-  const started = performance.now();
-  await action();
-  return performance.now() - started;
-}
-
 /** `ip netns exec` and the shell become what they run. */
 function residentMb(pid: number | undefined): number {
   return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) / 1_024;
 }
 
-/** Flows of one packet each, from `a` to `b`: every one is looked at by every rule, none is known already. */
-async function flowsPerSecond(lab: PacketLab, count: number): Promise<number> {
-  const script = `import socket,sys,time
-n=int(sys.argv[1]);s=time.perf_counter()
-for i in range(n):
-    k=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);k.bind(("",20000+i%40000));k.sendto(b"x",("${addresses.b.v4}",9));k.close()
-print(n/(time.perf_counter()-s))`;
-  await lab.a.reaches({ protocol: "icmp", dst: addresses.b.v4 });
-  return Number(
-    execFileSync("ip", ["netns", "exec", lab.a.namespace, "python3", "-c", script, String(count)], {
-      encoding: "utf8",
-    }),
-  );
+/** A part of the helper that says a line now and then. */
+class Listener {
+  readonly #child;
+  readonly #waiting: (() => void)[] = [];
+  readonly ready: Promise<void>;
+
+  constructor(namespace: string, ...args: readonly string[]) {
+    this.#child = spawn("ip", ["netns", "exec", namespace, "python3", "-u", helper, ...args], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    createInterface({ input: this.#child.stdout }).on("line", () => {
+      for (const wake of this.#waiting.splice(0)) wake();
+    });
+    this.ready = this.next();
+  }
+
+  next(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  end(): void {
+    this.#child.kill("SIGKILL");
+  }
+}
+
+interface Rates {
+  /** Packets a second of a flow that is established. */
+  readonly established: number;
+  /** Flows a second, of one packet each: every one is looked at by every rule, none is known already. */
+  readonly flows: number;
+}
+
+function ratesIn(lab: PacketLab, count: number): Rates {
+  const measure = (part: "flows" | "stream"): number =>
+    Number(
+      execFileSync(
+        "ip",
+        ["netns", "exec", lab.a.namespace, "python3", helper, part, addresses.b.v4, String(sinkPort), String(count)],
+        { encoding: "utf8" },
+      ),
+    );
+  return { established: measure("stream"), flows: measure("flows") };
 }
 
 /** The rules that a packet from `a` to `b` meets, in plain iptables. */
@@ -97,72 +128,117 @@ function plainRules(lab: PacketLab): void {
     run("-N", chain);
     run("-A", "FORWARD", match, chain === "from" ? "calia" : "calib", "-j", chain);
     run("-A", chain, "-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED", "-j", "RETURN");
-    for (let policy = 0; policy < 2; policy++)
-      run("-A", chain, "-p", "tcp", "-m", "multiport", "--dports", "80,443", "-s", "10.65.0.0/16", "-j", "RETURN");
+    run("-A", chain, "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP");
+    for (let policy = 0; policy < 2; policy++) {
+      if (chain === "from") run("-A", chain, "-p", "tcp", "-j", "RETURN");
+      else
+        for (const [protocolName, net] of [
+          ["udp", "10.100.0.0/14"],
+          ["tcp", "10.65.0.0/16"],
+        ] as const)
+          run("-A", chain, "-p", protocolName, "-m", "multiport", "--dports", "80,443", "-s", net, "-j", "RETURN");
+    }
     run("-A", chain, "-j", "RETURN");
+  }
+}
+
+/** Milliseconds of each change, from the message to the kernel's word. */
+async function changes(main: ScriptedMain, taken: Listener, list: readonly Body[]): Promise<readonly number[]> {
+  const times: number[] = [];
+  for (const change of list) {
+    const next = taken.next();
+    const begun = performance.now();
+    main.send(change);
+    await next;
+    times.push(performance.now() - begun);
+  }
+  return times.toSorted((x, y) => x - y);
+}
+
+const atShare = (times: readonly number[], share: number): string =>
+  (times[Math.floor((times.length - 1) * share)] ?? 0).toFixed(1);
+const shown = (times: readonly number[]): string => `${atShare(times, 0.5)} / ${atShare(times, 0.99)} ms`;
+
+async function measured(size: Size): Promise<readonly string[]> {
+  const lab = new PacketLab();
+  const sink = new Listener(lab.b.namespace, "sink", String(sinkPort));
+  const main = new ScriptedMain(`${lab.prefix}r`);
+  let taken: Listener | null = null;
+  try {
+    await sink.ready;
+    const none = ratesIn(lab, size.packets);
+    const begun = performance.now();
+    main.send(body.config(), ...picture(size), body.inSync);
+    await main.told("the last endpoint", () => main.statusOf("b") !== null);
+    const resyncMs = performance.now() - begun;
+    taken = new Listener(`${lab.prefix}r`, "generations");
+    await taken.ready;
+    const each = (make: (step: number) => Body): readonly Body[] =>
+      Array.from({ length: size.deltas }, (_, step) => make(step));
+    const policies = await changes(
+      main,
+      taken,
+      each((step) => endpoint(step % size.endpoints, size, step + 1)),
+    );
+    const members = await changes(
+      main,
+      taken,
+      each((step) => ({
+        ipsetDeltaUpdate: IPSetDeltaUpdate.create({ id: "s:large", addedMembers: [`10.99.0.${step}`] }),
+      })),
+    );
+    const endpoints = await changes(
+      main,
+      taken,
+      each((step) => endpoint(size.endpoints + step, size)),
+    );
+    const memory = residentMb(main.child.pid);
+    const ours = ratesIn(lab, size.packets);
+    await main.end();
+    lab.run("nft", "delete", "table", "inet", "muster-policy");
+    plainRules(lab);
+    const plain = ratesIn(lab, size.packets);
+    const rates = (of: keyof Rates): string =>
+      [none, plain, ours].map((each) => `${(each[of] / 1_000).toFixed(1)}k`).join(" / ");
+    return [
+      `${size.endpoints} / ${size.policies} / ${size.members}`,
+      `${resyncMs.toFixed(0)} ms`,
+      shown(policies),
+      shown(members),
+      shown(endpoints),
+      `${memory.toFixed(0)} MB`,
+      rates("established"),
+      rates("flows"),
+    ];
+  } finally {
+    taken?.end();
+    sink.end();
+    await main.end();
+    lab.end();
   }
 }
 
 export async function dataplaneTable(short: boolean): Promise<string> {
   if (!canMakeNetworks()) return "dataplane: needs root and nftables\n";
-  const full: Size = short
-    ? { endpoints: 100, policies: 50, members: 5_000, deltas: 50, packets: 2_000 }
-    : { endpoints: 1_000, policies: 500, members: 100_000, deltas: 100, packets: 20_000 };
   const rows: (readonly string[])[] = [];
-  for (const size of [{ ...full, endpoints: Math.ceil(full.endpoints / 10) }, full]) {
-    const lab = new PacketLab();
-    const main = new ScriptedMain(`${lab.prefix}r`);
-    try {
-      const none = await flowsPerSecond(lab, size.packets);
-      const messages = picture(size);
-      const resync = await timed(async () => {
-        main.send(body.config(), ...messages, body.inSync);
-        await main.told("the last endpoint", () => main.statusOf("b") !== null);
-      });
-      const deltas: number[] = [];
-      for (let step = 0; step < size.deltas; step++) {
-        const name = `new${step}`;
-        deltas.push(
-          await timed(async () => {
-            main.send(
-              body.workload(name, {
-                name: `calin${step}`,
-                ipv4Nets: ["10.80.0.1/32"],
-                profileIds: ["open"],
-                tiers: [tier("default", "p1")],
-              }),
-            );
-            await main.told("the change", () => main.statusOf(name) !== null);
-          }),
-        );
-      }
-      deltas.sort((x, y) => x - y);
-      const at = (share: number): string => (deltas[Math.floor((deltas.length - 1) * share)] ?? 0).toFixed(1);
-      const memory = residentMb(main.child.pid);
-      const ours = await flowsPerSecond(lab, size.packets);
-      await main.end();
-      lab.run("nft", "delete", "table", "inet", "muster-policy");
-      plainRules(lab);
-      const plain = await flowsPerSecond(lab, size.packets);
-      rows.push([
-        `${size.endpoints} / ${size.policies} / ${size.members}`,
-        `${resync.toFixed(0)} ms`,
-        `${at(0.5)} / ${at(0.99)} ms`,
-        `${memory.toFixed(0)} MB`,
-        [none, plain, ours].map((rate) => `${(rate / 1_000).toFixed(1)}k`).join(" / "),
-      ]);
-    } finally {
-      await main.end();
-      lab.end();
-    }
-  }
+  for (const endpoints of short ? [10, 100] : [100, 1_000, 5_000])
+    rows.push(
+      await measured(
+        short
+          ? { endpoints, policies: 50, members: 5_000, deltas: 10, packets: 2_000 }
+          : { endpoints, policies: 500, members: 100_000, deltas: 100, packets: 20_000 },
+      ),
+    );
   return table(
     "nftables dataplane driver",
     [
       "endpoints / policies / members",
       "resync to rules",
-      "change to rules p50 / p99",
+      "an endpoint's policies p50 / p99",
+      "a member p50 / p99",
+      "a new endpoint p50 / p99",
       "memory",
+      "packets/s of a flow: none / iptables / ours",
       "new flows/s: none / iptables / ours",
     ],
     rows,

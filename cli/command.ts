@@ -77,6 +77,7 @@ export type Completable =
   | "network"
   | "node"
   | "secret"
+  | "policy"
   | "service"
   | "stack"
   | "task"

@@ -4,8 +4,10 @@ import {
   NodeSpec_Availability,
   NodeStatus_State,
   RaftMemberStatus_Reachability,
+  type DataplaneReport,
   type Node,
 } from "../proto/gen/messages.ts";
+import { driverSince, tally } from "./policy/status.ts";
 import { bytesText, millisecondsOf } from "./values.ts";
 
 type Lines = readonly string[];
@@ -80,7 +82,20 @@ function tlsLines({ description }: Node): Lines {
   ];
 }
 
-export function prettyNode(node: Node): string {
+function dataplaneLines(report: DataplaneReport | undefined): Lines {
+  if (report === undefined) return [];
+  return [
+    ...field("State", report.reason === "" ? report.state : `${report.state} (${report.reason})`, 1),
+    ...field("Driver", report.driver, 1),
+    ...field("Driver Since", driverSince(report), 1),
+    ...field("Restarts", String(report.restarts), 1),
+    ...field("Endpoints", tally(report.endpoints), 1),
+    ...field("Host Endpoints", tally(report.hostEndpoints), 1),
+  ];
+}
+
+/** `report`: what it says of its dataplane. */
+export function prettyNode(node: Node, report: DataplaneReport | undefined): string {
   const { description, meta, spec, status } = node;
   const joined = millisecondsOf(meta?.createdAt ?? null);
   const { nanoCpus = 0, memoryBytes = 0 } = description?.resources ?? {};
@@ -107,6 +122,7 @@ export function prettyNode(node: Node): string {
     ]),
     ...section("Plugins", pluginLines(node)),
     ...section("Drivers", driverLines(node)),
+    ...section("Dataplane", dataplaneLines(report)),
     ...field("Engine Version", description?.engine?.engineVersion ?? ""),
     ...section("Engine Labels", labelLines(ownLabels(description?.engine?.labels ?? {}))),
     ...section("TLS Info", tlsLines(node)),

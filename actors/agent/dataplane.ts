@@ -33,6 +33,8 @@ export interface DataplaneOptions {
   /** Raw settings, as Felix names them (docs/reference/felix-dataplane-protocol.md §9.3). */
   readonly settings: Readonly<Record<string, string>>;
   readonly onNews?: (news: DataplaneDriverNews) => void;
+  /** A driver said for the first time since when it runs. */
+  readonly onSince?: () => void;
   /** An endpoint's status; null: the driver has forgotten it. `key`: as `keyOf` writes it. */
   readonly onStatus?: (key: string, status: string | null) => void;
 }
@@ -57,8 +59,8 @@ export class DataplaneActor {
   #process: DataplaneProcess | null = null;
   #isFull = false;
   #isTelling = false;
-  /** Milliseconds since the Unix epoch of its last report; null: it has made none. */
-  #heardAt: number | null = null;
+  /** Milliseconds since the Unix epoch at which its process began, by its own word; null: it has not said. */
+  #since: number | null = null;
 
   constructor(ports: DataplanePorts, options: DataplaneOptions) {
     this.#ports = ports;
@@ -77,8 +79,9 @@ export class DataplaneActor {
     return this.#statuses;
   }
 
-  get heardAt(): number | null {
-    return this.#heardAt;
+  /** Since when its process runs, by its own word, in milliseconds since the Unix epoch; null: it has not said. */
+  get since(): number | null {
+    return this.#since;
   }
 
   /** How many messages the driver has not taken. */
@@ -167,10 +170,11 @@ export class DataplaneActor {
 
   #forget(): void {
     this.#process = null;
-    this.#heardAt = null;
+    this.#since = null;
     // What it said holds for nobody now.
-    for (const key of this.#statuses.keys()) this.#options.onStatus?.(key, null);
+    const keys = [...this.#statuses.keys()];
     this.#statuses.clear();
+    for (const key of keys) this.#options.onStatus?.(key, null);
   }
 
   #tellSoon(): void {
@@ -208,8 +212,10 @@ export class DataplaneActor {
     const { processStatusUpdate, workloadEndpointStatusUpdate, workloadEndpointStatusRemove } = message;
     const { hostEndpointStatusUpdate, hostEndpointStatusRemove } = message;
     if (processStatusUpdate !== null) {
-      this.#heardAt = this.#ports.clock.now();
+      const isFirst = this.#since === null;
+      this.#since ??= this.#ports.clock.now() - Math.max(0, processStatusUpdate.uptime) * 1_000;
       this.#actor.actor.send({ type: "pulse.received" });
+      if (isFirst) this.#options.onSince?.();
       return;
     }
     const workload = workloadEndpointStatusUpdate?.id ?? workloadEndpointStatusRemove?.id ?? null;

@@ -17,6 +17,7 @@ export function driveDataplane(
   const listeners = new Set<(report: DataplaneReport) => void>();
   let version = 0;
   let restarts = 0;
+  let isTelling = false;
   const driver = new DataplaneActor(ports, {
     name,
     generation,
@@ -25,6 +26,7 @@ export function driveDataplane(
       if (state === "restarting") restarts += 1;
       tell();
     },
+    onSince: () => tell(),
     onStatus: () => tell(),
   });
 
@@ -43,11 +45,20 @@ export function driveDataplane(
       restarts,
       endpoints,
       hostEndpoints,
+      driver: name,
+      driverSince: Math.floor((driver.since ?? 0) / 1_000),
     });
   }
 
+  /** Once for all that happens together: a driver that begins reports each endpoint by itself. */
   function tell(): void {
-    for (const listener of listeners) listener(report());
+    if (isTelling) return;
+    isTelling = true;
+    ports.clock.soon(() => {
+      isTelling = false;
+      const said = report();
+      for (const listener of listeners) listener(said);
+    });
   }
 
   return {

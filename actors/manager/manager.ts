@@ -83,6 +83,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly seeds?: readonly string[];
   /** host:port that workers reach this manager at. */
   readonly advertise: string;
+  /** What the host name in `advertise` stands for; none where it is an address itself. */
+  readonly addresses?: readonly string[];
   /** What a cluster that this manager founds has for its networks; Swarm's defaults when absent. */
   readonly networks?: NetworkDefaults;
   /** What the NATS server cannot promise, in sentences for the operator. */
@@ -234,6 +236,7 @@ export function startManager(parts: ManagerParts): Manager {
   let handedLock = "";
   const membership = startMembership(environment, {
     addr: advertise,
+    addresses: parts.addresses ?? [],
     checksum: () => replica.checksum,
     keyring,
     handedLock: () => handedLock,

@@ -5,6 +5,7 @@
 import { Manager, ManagerBeat, Operation, ProposeRequest_Mode, StoreObject } from "../../proto/gen/messages.ts";
 import { membershipMachine } from "../../machines/membership.ts";
 import { isDemoted } from "../../machines/manager-role.ts";
+import { isSameMessage } from "../../machines/same-message.ts";
 import { sameBytes } from "../../machines/session-message.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../../runtime/subjects.ts";
@@ -14,6 +15,8 @@ import type { Environment, Running } from "../environment.ts";
 export interface MembershipOptions {
   /** Own host:port as workers reach it. */
   readonly addr: string;
+  /** What the host name in `addr` stands for; none where it is an address itself. */
+  readonly addresses?: readonly string[];
   /** Checksum of the last record that the own replica applied; empty before the first. Without it replicas are not compared. */
   readonly checksum?: () => Uint8Array;
   /** The data keys that this manager has, which it tells the leader of. */
@@ -40,6 +43,8 @@ export function startMembership(env: Environment, options: MembershipOptions): M
   const checksums = new Map<number, Uint8Array>();
   const ownChecksum = (): Uint8Array => options.checksum?.() ?? new Uint8Array();
 
+  const addresses = options.addresses ?? [];
+
   /** What an earlier life gave out stays given. */
   const handedLock = (): string => {
     const own = options.handedLock?.() ?? "";
@@ -54,7 +59,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
     if (node !== undefined && isDemoted(node)) return true;
     const record = store.get("manager", managerId);
     if (record === undefined || !record.alive || record.addr !== options.addr) return false;
-    if (record.handedLock !== handedLock()) return false;
+    if (record.handedLock !== handedLock() || !isSameMessage(record.addresses, addresses)) return false;
     const held = options.keyring?.keys ?? [];
     return record.heldKeys.length === held.length && record.heldKeys.every(({ id }, at) => id === held[at]?.id);
   };
@@ -79,6 +84,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
         const manager = Manager.create({
           id: managerId,
           addr: options.addr,
+          addresses,
           alive: true,
           heldKeys: options.keyring?.held ?? [],
           handedLock: handedLock(),

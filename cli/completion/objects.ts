@@ -61,9 +61,9 @@ async function namesOf(client: ManagerClient, kind: Completable): Promise<readon
       return (await listServices(client)).map(({ spec }) => spec?.annotations?.labels[stackLabel] ?? "");
     case "policy": {
       const { resources } = await client.call(methods.ListResources, ListResourcesRequest.create({}));
-      return resources
-        .filter(({ kind }) => isPolicyKind(kind))
-        .map((resource) => `${resource.kind}/${policyName(resource)}`);
+      const own = resources.filter(({ kind }) => isPolicyKind(kind));
+      // A policy's name is enough; what else has it is named with its kind.
+      return own.map((each) => (each.kind === "NetworkPolicy" ? policyName(each) : `${each.kind}/${policyName(each)}`));
     }
     case "file":
     case "verb":

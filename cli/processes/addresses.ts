@@ -1,5 +1,6 @@
 /** Addresses as users write them, and the one that others can reach this machine at. */
-import { isIPv4 } from "node:net";
+import { lookup } from "node:dns/promises";
+import { isIP, isIPv4 } from "node:net";
 import { networkInterfaces } from "node:os";
 import { UserError } from "../user-error.ts";
 
@@ -31,4 +32,14 @@ export function advertisedHost(listen: string): string {
     for (const { address, internal } of addresses ?? []) if (!internal && isIPv4(address)) return address;
   }
   return "127.0.0.1";
+}
+
+/** What a host name stands for, in order; none for an address, and none when nobody knows. */
+export async function addressesOf(host: string): Promise<readonly string[]> {
+  if (isIP(host) !== 0) return [];
+  try {
+    return [...new Set((await lookup(host, { all: true })).map(({ address }) => address))].toSorted();
+  } catch {
+    return [];
+  }
 }

@@ -50,7 +50,7 @@ import { Scrypt } from "../../runtime/system/scrypt.ts";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { UserError } from "../user-error.ts";
 import { version } from "../version.ts";
-import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
+import { addressesOf, advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
 import type { JsonOptions } from "./json-api.ts";
@@ -135,7 +135,9 @@ export async function startManagerProcess(
       dataDir.write("node-id", `${nodeId}\n`);
     }
     const managerId = nodeIdOf(dataDir, random);
-    const advertise = formatHostPort(options.advertise ?? { host: advertisedHost(listen.host), port: listen.port });
+    const place = options.advertise ?? { host: advertisedHost(listen.host), port: listen.port };
+    const advertise = formatHostPort(place);
+    const addresses = await addressesOf(place.host);
 
     let natsServer: NatsServer | null = null;
     if (options.nats === null) {
@@ -187,6 +189,7 @@ export async function startManagerProcess(
       fetchKeys: keyFetcher(vault),
       seeds: options.join === null ? [] : [options.join.address],
       advertise,
+      addresses,
       networks: options.networks,
       warnings: link.abilities,
       csi,

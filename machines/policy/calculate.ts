@@ -44,6 +44,8 @@ export interface ClusterFacts {
   readonly policies: readonly NetworkPolicy[];
   readonly profiles: readonly NetworkProfile[];
   readonly tiers: readonly Tier[];
+  /** `host:port` of each. */
+  readonly managers: readonly string[];
 }
 
 export interface ClusterObjects {
@@ -51,9 +53,10 @@ export interface ClusterObjects {
   readonly services: Iterable<Service>;
   readonly nodes: Iterable<Node>;
   readonly resources: Iterable<Resource>;
+  readonly managers: Iterable<{ readonly addr: string }>;
 }
 
-export function clusterFacts({ tasks, services, nodes, resources }: ClusterObjects): ClusterFacts {
+export function clusterFacts({ tasks, services, nodes, resources, managers }: ClusterObjects): ClusterFacts {
   const serviceById = new Map([...services].map((service) => [service.id, service]));
   const nodeById = new Map([...nodes].map((node) => [node.id, node]));
   const objects = [...resources].map(readPolicyObject).filter((each) => each !== null);
@@ -78,6 +81,7 @@ export function clusterFacts({ tasks, services, nodes, resources }: ClusterObjec
     policies: objects.flatMap((each) => (each.kind === "NetworkPolicy" ? [each.object] : [])),
     profiles: objects.flatMap((each) => (each.kind === "NetworkProfile" ? [each.object] : [])),
     tiers: objects.flatMap((each) => (each.kind === "Tier" ? [each.object] : [])),
+    managers: [...managers].map(({ addr }) => addr),
   };
 }
 
@@ -90,7 +94,7 @@ export function findNode(nodes: readonly Node[], name: string): Node | undefined
 
 export function calculateNode(facts: ClusterFacts, nodeId: string): NodeState {
   const state = emptyState();
-  state.config = nodeConfig();
+  state.config = nodeConfig(facts.managers);
   for (const host of facts.hosts) state.hosts.set(host.hostname, host);
   const policies = facts.policies.map(compilePolicy).filter((each) => each !== null);
   const profiles = new Map(facts.profiles.map((each) => [each.name, compileProfile(each)]));

@@ -110,12 +110,16 @@ export function membersOf({ of, port, protocol }: SetDefinition, { addresses, po
 export const failsafeInbound = ["tcp:22", "tcp:2377", "tcp:4222", "tcp:6222", "udp:68"] as const;
 export const failsafeOutbound = ["udp:53", "tcp:53", "udp:67", "tcp:2377", "tcp:4222", "tcp:6222"] as const;
 
-export function nodeConfig(): DataplaneConfig {
+/** `managers`: `host:port` of each. Where one listens elsewhere than usual, that port is a failsafe one as well. */
+export function nodeConfig(managers: Iterable<string>): DataplaneConfig {
+  const ports = [...managers].map((addr) => Number(/:(\d+)$/.exec(addr)?.[1] ?? 0)).filter((port) => port > 0);
+  const own = [...new Set(ports)].toSorted((a, b) => a - b).map((port) => `tcp:${port}`);
+  const list = (usual: readonly string[]): string => [...new Set([...usual, ...own])].join(",");
   return DataplaneConfig.create({
     values: {
       InterfacePrefix: interfacePrefix,
-      FailsafeInboundHostPorts: failsafeInbound.join(","),
-      FailsafeOutboundHostPorts: failsafeOutbound.join(","),
+      FailsafeInboundHostPorts: list(failsafeInbound),
+      FailsafeOutboundHostPorts: list(failsafeOutbound),
     },
   });
 }

@@ -2,7 +2,7 @@
  * From changes of the cluster's objects to facts of the graph. Most changes of tasks are news of their state, which change
  * nothing here and are left out first.
  */
-import type { HostEndpoint, NetworkPolicy, Node, Resource, Service, Task } from "../../proto/gen/messages.ts";
+import type { HostEndpoint, Manager, NetworkPolicy, Node, Resource, Service, Task } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
 import {
   hasEndpoints,
@@ -72,6 +72,12 @@ export class PolicyFeed {
     // Its name never changes; what cannot be read is as good as gone.
     if (before !== null && (after === null || after.object.name !== before.object.name)) this.#forget(before);
     if (after !== null) this.#apply(after);
+  }
+
+  managerChanged(old: Manager | null, now: Manager | null): void {
+    const manager = now ?? old;
+    if (manager === null || old?.addr === now?.addr) return;
+    this.#graph.setManager(manager.id, now?.addr ?? null);
   }
 
   #setTask(id: string, task: Task | null): void {

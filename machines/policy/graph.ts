@@ -25,6 +25,8 @@ export class PolicyGraph implements ViewSource {
   readonly tiers = new Map<string, Tier>();
   readonly sets = new SetTable();
   readonly hosts = new Map<string, DataplaneHost>();
+  /** `host:port` of each by id. */
+  readonly managers = new Map<string, string>();
   readonly #endpoints = new Map<string, EndpointFact>();
   readonly #byNode = new Map<string, Set<string>>();
   readonly #policies = new Map<string, CompiledPolicy>();
@@ -112,6 +114,12 @@ export class PolicyGraph implements ViewSource {
     if (host === null) this.hosts.delete(hostname);
     else this.hosts.set(hostname, host);
     for (const view of this.#allViews()) view.touchHost(hostname);
+  }
+
+  setManager(id: string, addr: string | null): void {
+    if (addr === null) this.managers.delete(id);
+    else this.managers.set(id, addr);
+    for (const view of this.#allViews()) view.touchConfig();
   }
 
   /** `name`: of the policy; a policy may change its tier. */

@@ -5,7 +5,14 @@
  * V1: the follower's state after an update is what the node is to know at that moment.
  * V2: a follower is told of a set, policy or profile only while an endpoint of the node uses it.
  */
-import { DataplaneSet, DataplaneSetDelta, DataplaneUpdate } from "../../proto/gen/messages.ts";
+import {
+  DataplaneSet,
+  DataplaneSetDelta,
+  DataplaneUpdate,
+  type DataplaneConfig,
+  type DataplaneHost,
+} from "../../proto/gen/messages.ts";
+import { isSameMessage } from "../same-message.ts";
 import type { CompiledPolicy, CompiledProfile, SetDefinition } from "./compile.ts";
 import {
   applicable,
@@ -18,13 +25,13 @@ import {
 import type { EndpointFact } from "./facts.ts";
 import { isEmptyUpdate, policyIdOf } from "./node-state.ts";
 import type { SetTable, SetUser } from "./set-table.ts";
-import type { DataplaneHost } from "../../proto/gen/messages.ts";
 
 /** What of the cluster a view reads; the graph has it. */
 export interface ViewSource {
   readonly tiers: TierTable;
   readonly sets: SetTable;
   readonly hosts: ReadonlyMap<string, DataplaneHost>;
+  readonly managers: ReadonlyMap<string, string>;
   endpoint(id: string): EndpointFact | undefined;
   policy(key: string): CompiledPolicy | undefined;
   profile(name: string): CompiledProfile | undefined;
@@ -97,6 +104,8 @@ export class NodeView implements SetUser {
     hosts: new Told(),
   };
   readonly #deltas = new Map<string, Map<string, boolean>>();
+  #config: DataplaneConfig | null = null;
+  #isConfigTouched = true;
   #isNew = true;
   #isDirty = true;
 
@@ -109,6 +118,11 @@ export class NodeView implements SetUser {
 
   touchEndpoint(id: string): void {
     this.#touched.add(id);
+    this.#dirty();
+  }
+
+  touchConfig(): void {
+    this.#isConfigTouched = true;
     this.#dirty();
   }
 
@@ -165,12 +179,22 @@ export class NodeView implements SetUser {
       fresh: this.#isNew,
       inSync: true,
       version,
-      config: this.#isNew ? nodeConfig() : null,
+      config: this.#configNews(),
       ...parts,
     });
     if (!this.#isNew && isEmptyUpdate(update)) return null;
     this.#isNew = false;
     return update;
+  }
+
+  /** Null when the node knows it. */
+  #configNews(): DataplaneConfig | null {
+    if (!this.#isConfigTouched) return null;
+    this.#isConfigTouched = false;
+    const config = nodeConfig(this.#source.managers.values());
+    if (isSameMessage(config, this.#config)) return null;
+    this.#config = config;
+    return config;
   }
 
   #dirty(): void {

@@ -16,6 +16,7 @@ export function findUntold(store: Store, dataplanes: SimDataplanes): string | nu
     services: store.all("service"),
     nodes: store.all("node"),
     resources: store.all("resource"),
+    managers: store.all("manager"),
   });
   for (const { description, id, status } of store.all("node")) {
     const name = description?.hostname ?? "";

@@ -131,6 +131,9 @@ test("policies are applied, listed, shown, explained and removed", async (t) => 
     "Tier/front unchanged",
     "NetworkPolicy/db unchanged",
   ]);
+  const completed = async (...words: string[]) => (await muster("completion", "words", "--", ...words)).lines;
+  t.deepEqual(await completed("policy", "inspect", "d"), ["db"]);
+  t.deepEqual(await completed("policy", "rm", "db", "T"), ["Tier/front"]);
   const { lines } = await muster("policy", "ls");
   t.deepEqual(
     lines.map((line) => line.split(/ {3,}/).map((each) => each.trim())),
@@ -199,6 +202,32 @@ test("what would cut a manager off is refused without --force, and the failsafe 
   t.regex((await muster("policy", "explain", "n2", "m1", "tcp/80")).lines[0] ?? "", /refused$/);
 });
 
+test("a manager that is known by a name is looked for at what the name stands for, and somewhere where nobody knows", async (t) => {
+  const all = await lab(t);
+  const letting = (net: string): string => `${cutting}---
+kind: NetworkPolicy
+metadata: { name: managers }
+spec:
+  order: 1
+  selector: node == 'm1'
+  types: [ingress, egress]
+  ingress: [{ action: allow, protocol: tcp, destination: { nets: [${net}], ports: [2377] } }]
+  egress: [{ action: allow }]
+`;
+  const applied = (text: string) => all.muster("policy", "apply", "-f", written(t, text));
+  const named = { id: "m1", addr: "m1.example:2377", alive: true };
+  all.manager.seed("manager", Manager.create({ ...named, addresses: ["192.0.2.10", "2001:db8::10"] }));
+  t.regex((await applied(cutting)).remarks[0] ?? "", /manager m1 at m1\.example:2377 \(192\.0\.2\.10\): host endpoint/);
+  t.regex((await applied(letting("192.0.2.10"))).remarks[0] ?? "", /m1\.example:2377 \(2001:db8::10\): host endpoint/);
+  t.is((await applied(letting("192.0.2.0/24, 2001:db8::/64"))).status, 0);
+  t.is((await all.muster("policy", "rm", "managers", "closed", "HostEndpoint/m1-all", "--force")).status, 0);
+  // What others see of it is better than nothing.
+  all.manager.seed("manager", Manager.create(named));
+  t.regex((await applied(cutting)).remarks[0] ?? "", /m1\.example:2377 \(192\.0\.2\.10\): host endpoint/);
+  all.manager.seed("node", nodeOf("m1", "m1", {}, ""));
+  t.regex((await applied(cutting)).remarks[0] ?? "", /m1\.example:2377 \(203\.0\.113\.1\): host endpoint/);
+});
+
 test("a host endpoint whose policy lets nodes in is taken", async (t) => {
   const { muster } = await lab(t);
   const file = written(
@@ -236,33 +265,75 @@ test("Control refuses payloads that are no policy, whoever sends them", async (t
   t.regex(remarks[0] ?? "", /payload is no muster\.v1\.NetworkPolicy/);
 });
 
-test("the status tells what each node says of its dataplane", async (t) => {
+test("the status tells what each node says of its dataplane, and so does the node; why tells what it waits for", async (t) => {
   const { muster, manager } = await lab(t);
   const report = DataplaneReport.create({
     state: "in-sync",
     restarts: 2,
+    driver: "muster-dataplane-nft",
+    driverSince: 1_700_000_000,
     endpoints: [
       { id: "a", status: "up" },
       { id: "b", status: "up" },
       { id: "c", status: "error" },
     ],
   });
-  const payload = Any.create({
-    type_url: "type.googleapis.com/muster.v1.DataplaneReport",
-    value: DataplaneReport.encode(report),
-  });
-  manager.seed(
-    "resource",
-    Resource.create({
-      id: "n2",
-      annotations: Annotations.create({ name: "muster.dataplane.n2" }),
-      kind: "muster.dataplane",
-      payload,
-    }),
-  );
+  const say = (said: DataplaneReport): void =>
+    manager.seed(
+      "resource",
+      Resource.create({
+        id: "n2",
+        annotations: Annotations.create({ name: "muster.dataplane.n2" }),
+        kind: "muster.dataplane",
+        payload: Any.create({
+          type_url: "type.googleapis.com/muster.v1.DataplaneReport",
+          value: DataplaneReport.encode(said),
+        }),
+      }),
+    );
+  say(report);
   const { lines } = await muster("policy", "status");
   t.regex(lines.find((line) => line.startsWith("m1")) ?? "", /^m1 +none/);
-  t.regex(lines.find((line) => line.startsWith("n2")) ?? "", /^n2 +in-sync +1 error, 2 up +2/);
+  t.regex(
+    lines.find((line) => line.startsWith("n2")) ?? "",
+    /^n2 +in-sync +1 error, 2 up +muster-dataplane-nft, up .+ +2$/,
+  );
+  const [shown] = JSON.parse((await muster("node", "inspect", "n2")).lines.join("\n"));
+  t.deepEqual(shown.Dataplane, {
+    State: "in-sync",
+    Driver: "muster-dataplane-nft",
+    DriverSince: "2023-11-14T22:13:20.000Z",
+    Restarts: 2,
+    Endpoints: { a: "up", b: "up", c: "error" },
+    HostEndpoints: {},
+  });
+  t.false("Dataplane" in JSON.parse((await muster("node", "inspect", "m1")).lines.join("\n"))[0]);
+  t.regex((await muster("node", "inspect", "--pretty", "n2")).lines.join("\n"), /Dataplane:\n State: +in-sync\n/);
+  const why = async (subject: string) =>
+    (await muster("why", subject)).lines.filter((line) => line.includes("waiting for"));
+  t.true(
+    (await why("n2")).some((line) =>
+      line.endsWith("its dataplane driver to program an endpoint, which it cannot as it is told"),
+    ),
+  );
+  t.true((await why("web.1")).some((line) => line.endsWith("its network policy to be programmed on n2")));
+  say(DataplaneReport.patch(report, { endpoints: [{ id: "webtask1/net-web", status: "error" }] }));
+  t.true((await why("web.1")).some((line) => line.includes("programmed on n2, whose dataplane driver cannot")));
+  say(DataplaneReport.patch(report, { endpoints: [{ id: "webtask1/net-web", status: "up" }] }));
+  t.false((await why("web.1")).some((line) => line.includes("network policy")));
+  say(DataplaneReport.patch(report, { state: "restarting", reason: "it ended: exit code 1" }));
+  t.regex(
+    (await why("n2")).join("\n"),
+    /the dataplane driver muster-dataplane-nft, which is started again: it ended: exit code 1/,
+  );
+  t.regex(
+    (await why("web.1")).join("\n"),
+    /its network policy on n2: the dataplane driver muster-dataplane-nft, which is started again/,
+  );
+  t.false(
+    (await why("db.1")).some((line) => line.includes("network policy")),
+    "a node without a dataplane",
+  );
   // It goes with the node.
   t.is((await muster("node", "rm", "--force", "n2")).status, 0);
   t.is(manager.store.get("resource", "n2"), undefined);

@@ -170,7 +170,7 @@ test("D2 D4: a driver that dies, breaks, or hangs is replaced after a wait that 
   driver(2).says({
     processStatusUpdate: ProcessStatusUpdate.create({ isoTimestamp: "2026-01-01T00:00:00Z", uptime: 1 }),
   });
-  t.truthy(actor.heardAt);
+  t.truthy(actor.since);
   await run(89_000);
   t.is(driver(2).graceMs, null);
   await run(2_000);

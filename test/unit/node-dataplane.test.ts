@@ -6,6 +6,7 @@ import { difference, emptyState, wholeState } from "../../machines/policy/node-s
 import {
   EndpointStatus,
   FromDataplane,
+  ProcessStatusUpdate,
   WorkloadEndpointID,
   WorkloadEndpointStatusUpdate,
   type ToDataplane,
@@ -41,6 +42,7 @@ const db = NetworkPolicy.create({
 
 const state = calculateNode(
   clusterFacts({
+    managers: [],
     nodes: [nodeOf("n1", "n1", {}, "192.0.2.1"), nodeOf("n2", "n2", {}, "2001:db8::2")],
     services: [serviceOf("db", {}, [["sql", 5_432]]), serviceOf("web")],
     tasks: [taskOf("d", "db", "n1", ["10.0.0.1/24", "fd00::1/64"]), taskOf("w", "web", "n2", ["10.0.0.2/24"])],
@@ -132,10 +134,18 @@ test("a driver is started when the state is whole, is told the cluster's setting
   listeners[0]?.onMessage(
     FromDataplane.create({ workloadEndpointStatusUpdate: WorkloadEndpointStatusUpdate.create({ id, status }) }),
   );
+  await run();
   t.deepEqual(
     reports.at(-1)?.endpoints.map((each) => [each.id, each.status]),
     [["d/net", "up"]],
   );
+  t.is(reports.at(-1)?.driver, "test");
+  t.is(reports.at(-1)?.driverSince, 0);
+  const pulse = ProcessStatusUpdate.create({ uptime: 1.5 });
+  listeners[0]?.onMessage(FromDataplane.create({ processStatusUpdate: pulse }));
+  const heardMs = clock.now();
+  await run();
+  t.is(reports.at(-1)?.driverSince, Math.floor((heardMs - 1_500) / 1_000));
   const before = sent.length;
   dataplane.take(DataplaneUpdate.patch(difference(state, emptyState(), 5), { config: null }));
   await run();

@@ -26,6 +26,7 @@ import { chosen, nodeOf, port, resourceOf, serviceOf, taskOf } from "../support/
 
 function factsWith(...objects: readonly PolicyObject[]): ClusterFacts {
   return clusterFacts({
+    managers: [],
     nodes: [nodeOf("n1", "n1", {}, "192.0.2.1")],
     services: [
       serviceOf("db", {}, [["sql", 5_432]], "10.0.9.9"),

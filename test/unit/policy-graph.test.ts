@@ -29,6 +29,7 @@ function expectedOf(cluster: Cluster, nodeId: string): NodeState {
     services: cluster.service.values(),
     nodes: cluster.node.values(),
     resources: cluster.resource.values(),
+    managers: [],
   });
   return calculateNode(facts, nodeId);
 }

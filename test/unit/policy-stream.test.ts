@@ -8,6 +8,7 @@ import {
   DataplaneSet,
   DataplaneSetDelta,
   DataplaneUpdate,
+  Manager,
   NetworkPolicy,
   PolicyFollowRequest,
   PolicyPeer,
@@ -137,6 +138,28 @@ test("PF1: a node is told a whole state, then what changes, and after a new sess
   t.false(own.changes[2]?.fresh);
   t.deepEqual(own.changes[2]?.setDeltas[0]?.removed, ["10.0.0.2"]);
   t.deepEqual(members(own.state), ["10.0.0.3"]);
+  follower.stop();
+  world.policy.stop();
+});
+
+test("the port of a manager that listens elsewhere becomes a failsafe one, while there is such a manager", async (t) => {
+  const world = lab();
+  const { manager } = world;
+  const own = dataplane();
+  const follower = new PolicyFollower(manager.env, "n1", own.plane);
+  follower.attach(channelTo(world).channel, () => undefined);
+  await run(manager, 50);
+  const inbound = (): string => own.state.config.values["FailsafeInboundHostPorts"] ?? "";
+  t.is(inbound(), "tcp:22,tcp:2377,tcp:4222,tcp:6222,udp:68");
+  manager.seed("manager", Manager.create({ id: "m1", addr: "m1.example:2377", alive: true }));
+  await run(manager, 50);
+  t.is(own.changes.length, 1, "what is the same is not told");
+  manager.seed("manager", Manager.create({ id: "m2", addr: "[2001:db8::2]:4000", alive: true }));
+  await run(manager, 50);
+  t.is(inbound(), "tcp:22,tcp:2377,tcp:4222,tcp:6222,udp:68,tcp:4000");
+  manager.drop("manager", "m2");
+  await run(manager, 50);
+  t.is(inbound(), "tcp:22,tcp:2377,tcp:4222,tcp:6222,udp:68");
   follower.stop();
   world.policy.stop();
 });

@@ -77,7 +77,7 @@ test("a driver of another language is told everything in order, in whatever piec
     actor.apply({ kind: "put", object });
   actor.ready();
   await until("its report", () => actor.statuses.get("workload muster w1 eth0") === "up");
-  t.truthy(actor.heardAt);
+  t.truthy(actor.since);
   t.deepEqual(kinds(told()), ["configUpdate", "ipsetUpdate", "activePolicyUpdate", "workloadEndpointUpdate", "inSync"]);
   t.deepEqual(
     told().map(({ sequenceNumber }) => sequenceNumber),
