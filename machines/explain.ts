@@ -14,6 +14,7 @@ import {
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
+import { healthOf, healthTimes, healthWords } from "./health-spec.ts";
 import { explainJob } from "./jobs/explain.ts";
 import { conditionOf, releaseOf, shouldRestart } from "./restart.ts";
 import { timestampOf } from "./service-update.ts";
@@ -79,6 +80,7 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
   if (state === TaskState.PENDING) return [...view.placement(task), ...start];
   if (state === TaskState.RUNNING && start.length === 0) {
     const node = view.node(task.nodeId);
+    if (isUp(node) && task.status?.err) return [explainUnhealthy(task, nodeName(task, node))];
     const waitingFor = isUp(node)
       ? `nothing: it runs on ${nodeName(task, node)}`
       : `news of ${nodeName(task, node)}, where it ran when last heard of`;
@@ -178,9 +180,29 @@ function explainNode(task: Task, view: ExplainView): Reason {
       wokenBy: "the node's return, or its being DOWN",
       tried: words(task),
     });
+  const check = healthOf(task.spec);
+  if (observedState(task) === TaskState.STARTING && check !== null) {
+    if (task.status?.err) return explainUnhealthy(task, name);
+    const { retries, startPeriodMs } = healthTimes(check);
+    const counted = startPeriodMs === 0 ? "" : ` after its first ${startPeriodMs / 1_000} s`;
+    return reason(task, {
+      waitingFor: `${name}, to start it and see its health check pass: ${healthWords(check)}`,
+      wokenBy: `a check that passes; ${retries} failures in a row${counted} end it`,
+      tried: words(task),
+    });
+  }
   return reason(task, {
     waitingFor: `${name}, to bring it from ${state} to RUNNING`,
     wokenBy: "the node's next report",
+    tried: words(task),
+  });
+}
+
+/** Of a task that has not ended, an error is what its health check found. */
+function explainUnhealthy(task: Task, node: string): Reason {
+  return reason(task, {
+    waitingFor: `${node}, to stop it: it is unhealthy`,
+    wokenBy: "the node's report that it has stopped, after which it is replaced",
     tried: words(task),
   });
 }

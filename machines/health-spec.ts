@@ -48,7 +48,10 @@ export function healthTimes(check: HealthCheck): HealthTimes {
 
 /** Such as `GET :8080/ready`, for people. */
 export function healthWords({ command, http, tcp }: HealthCheck): string {
-  if (http !== null) return `GET ${http.host}:${http.port}${http.path || "/"}`;
+  if (http !== null) {
+    const port = `:${http.port}`;
+    return `GET ${http.host.endsWith(port) ? http.host : `${http.host}${port}`}${http.path || "/"}`;
+  }
   if (tcp !== null) return `a connection to port ${tcp.port}`;
   // What the client makes of a line for a shell.
   const [shell, option, line] = command;

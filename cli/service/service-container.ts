@@ -162,6 +162,9 @@ function healthAfter(before: HealthConfig | null, flags: SettingValues): HealthC
     flags["health-start-interval"],
   ];
   const isSaid = said.some((value) => value !== undefined);
+  const other = (["health-http", "health-tcp"] as const).find((flag) => flags[flag] !== undefined);
+  if (other !== undefined)
+    throw new UserError(`--${other} does not fit containers: their engine checks by commands alone (--health-cmd)`);
   const zero = Duration.create({});
   if (flags["no-healthcheck"] === true) {
     if (isSaid) throw new UserError("--no-healthcheck conflicts with --health-* options");

@@ -11,6 +11,7 @@ import {
 import { UsageError } from "../command.ts";
 import { driverConfigFrom } from "../driver-config.ts";
 import { environmentAfter, newEnvironment } from "./service-environment.ts";
+import { healthCheckAfter } from "./service-health.ts";
 import type { CreateValues, SettingValues, UpdateValues } from "./service-flags.ts";
 import { configReferences, secretReferences, type Lookups } from "./service-references.ts";
 import { parseDuration } from "../values.ts";
@@ -64,6 +65,7 @@ export function driverSettings(before: DriverSpec, flags: SettingValues): Driver
     user: flags.user ?? before.user,
     stopSignal: flags["stop-signal"] ?? before.stopSignal,
     stopGracePeriod: grace === undefined ? before.stopGracePeriod : parseDuration(grace, "stop-grace-period"),
+    health: healthCheckAfter(before.health, flags),
   });
 }
 

@@ -19,7 +19,7 @@ const general = "Service";
 const runs = "What runs";
 const system = "System (containers)";
 const files = "Files";
-const health = "Health (containers)";
+const health = "Health";
 const network = "Network";
 const placed = "Placement and resources";
 const restarts = "Restarts";
@@ -75,23 +75,15 @@ export const settingFlags = {
   "oom-score-adj": text({ group: system, value: "N", help: "-1000 to 1000: later or sooner killed", containers: true }),
   "limit-pids": text({ group: placed, value: "N", help: "processes at most, 0: any number", containers: true }),
 
-  "health-cmd": text({ group: health, value: "COMMAND", help: "finds out whether it is well", containers: true }),
-  "health-interval": text({ group: health, value: "DURATION", help: "between two checks", containers: true }),
-  "health-timeout": text({ group: health, value: "DURATION", help: "a check may take", containers: true }),
-  "health-retries": text({ group: health, value: "N", help: "failures in a row that count", containers: true }),
-  "health-start-period": text({
-    group: health,
-    value: "DURATION",
-    help: "failures do not count yet",
-    containers: true,
-  }),
-  "health-start-interval": text({
-    group: health,
-    value: "DURATION",
-    help: "between two checks during that time",
-    containers: true,
-  }),
-  "no-healthcheck": yes({ group: health, help: "ignores the image's own check", containers: true }),
+  "health-cmd": text({ group: health, value: "COMMAND", help: "finds out in the task whether it is well" }),
+  "health-http": text({ group: health, value: "URL|:PORT/PATH", help: "so does a GET (not of containers)" }),
+  "health-tcp": text({ group: health, value: ":PORT", help: "so does a connection (not of containers)" }),
+  "health-interval": text({ group: health, value: "DURATION", help: "between two checks (30s)" }),
+  "health-timeout": text({ group: health, value: "DURATION", help: "a check may take (30s)" }),
+  "health-retries": text({ group: health, value: "N", help: "failures in a row that count (3)" }),
+  "health-start-period": text({ group: health, value: "DURATION", help: "failures do not count yet (0s)" }),
+  "health-start-interval": text({ group: health, value: "DURATION", help: "between two checks in that time (5s)" }),
+  "no-healthcheck": yes({ group: health, help: "ignores the image's own check, or takes one away" }),
 
   "limit-cpu": text({ group: placed, value: "CORES", help: "cores at most" }),
   "limit-memory": text({ group: placed, value: "BYTES", help: "memory at most" }),

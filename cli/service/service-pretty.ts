@@ -1,6 +1,7 @@
 /** A service for people: `docker service inspect --pretty`'s sections, in its order and with its words. */
 import {
   ContainerSpec_Isolation,
+  Duration,
   EndpointSpec_ResolutionMode,
   Mount_Type,
   PortConfig_Protocol,
@@ -10,7 +11,7 @@ import {
   UpdateConfig_UpdateOrder,
   UpdateStatus_UpdateState,
   type ContainerSpec,
-  type Duration,
+  type HealthCheck,
   type ResourceRequirements,
   type Resources,
   type Service,
@@ -19,6 +20,7 @@ import {
   type UpdateConfig,
 } from "../../proto/gen/messages.ts";
 import { driverRuntimeOf } from "../../machines/driver-spec.ts";
+import { healthOf, healthTimes, healthWords } from "../../machines/health-spec.ts";
 import { execOf } from "./service-settings.ts";
 import { ago, bytesText, durationText } from "../values.ts";
 
@@ -240,6 +242,22 @@ function resourceLines(resources: ResourceRequirements | null, pids: number): Li
   ];
 }
 
+function checkLines(check: HealthCheck | null): Lines {
+  if (check === null) return [];
+  const { intervalMs, retries, startIntervalMs, startPeriodMs, timeoutMs } = healthTimes(check);
+  const time = (ms: number): string => durationText(Duration.create({ nanos: ms * 1e6 }));
+  return [
+    "Healthcheck:",
+    ` Interval = ${time(intervalMs)}`,
+    ` Retries = ${retries}`,
+    ` StartPeriod = ${time(startPeriodMs)}`,
+    ` Timeout = ${time(timeoutMs)}`,
+    ` StartInterval = ${time(startIntervalMs)}`,
+    " Tests:",
+    `  Test = ${healthWords(check)}`,
+  ];
+}
+
 function healthLines({ healthcheck }: ContainerSpec): Lines {
   if (healthcheck === null) return [];
   return [
@@ -293,6 +311,6 @@ export function prettyService(service: Service, networkNames: ReadonlyMap<string
     ...resourceLines(task.resources, container?.pidsLimit ?? 0),
     ...field("Networks", networks.join(" "), 0),
     ...endpointLines(service),
-    ...(container === null ? [] : healthLines(container)),
+    ...(container === null ? checkLines(healthOf(task)) : healthLines(container)),
   ].join("\n");
 }

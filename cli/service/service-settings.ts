@@ -29,6 +29,7 @@ import {
 import { UsageError } from "../command.ts";
 import { driverPayload, driverSettings } from "./service-driver.ts";
 import type { SettingValues } from "./service-flags.ts";
+import { healthCheckAfter } from "./service-health.ts";
 import { UserError } from "../user-error.ts";
 import { parseBytes, parseChoice, parseCount, parseCpus, parseDuration, parseLabels, parseRatio } from "../values.ts";
 
@@ -147,6 +148,7 @@ function execAfter(before: ExecSpec, flags: SettingValues): ExecSpec {
     user: flags.user ?? before.user,
     stopSignal: flags["stop-signal"] ?? before.stopSignal,
     stopGracePeriod: grace === undefined ? before.stopGracePeriod : parseDuration(grace, "stop-grace-period"),
+    health: healthCheckAfter(before.health, flags),
   });
 }
 

@@ -3,6 +3,7 @@ import {
   ClusterSpec,
   ConfigSpec,
   ExecSpec,
+  HealthCheck,
   IssuanceStatus_State,
   NetworkSpec,
   NodeRole,
@@ -20,6 +21,8 @@ import {
   type Task,
   type Volume,
 } from "../../proto/gen/messages.ts";
+import { isDriverSpec } from "../driver-spec.ts";
+import { healthOf } from "../health-spec.ts";
 import type { ToldKind, ToldObjects } from "./objects.ts";
 
 export type Plain = string | number | boolean | null | undefined | readonly Plain[] | { readonly [key: string]: Plain };
@@ -97,15 +100,21 @@ function service({ spec }: Service): Plain {
   const plain = ServiceSpec.toJson(spec) as { readonly [key: string]: Plain };
   const counted = spec.replicated === null ? plain : { ...plain, replicated: { replicas: spec.replicated.replicas } };
   const { kind = "", payload = null } = spec.task?.generic ?? {};
-  const exec = kind === "exec" && payload !== null ? execOf(payload.value) : null;
-  const task = plain["task"] as { readonly [key: string]: Plain } | undefined;
-  return exec === null ? counted : { ...counted, task: { ...task, generic: { kind }, exec } };
+  const exec = kind === "exec" && payload !== null && !isDriverSpec(payload.type_url) ? execOf(payload.value) : null;
+  const check = healthOf(spec.task);
+  const task = {
+    ...(plain["task"] as { readonly [key: string]: Plain } | undefined),
+    ...(exec === null ? {} : { generic: { kind }, exec }),
+    ...(check === null ? {} : { health: HealthCheck.toJson(check) as Plain }),
+  };
+  return { ...counted, task };
 }
 
 /** What our own driver's payload says; null when it is another's. */
 function execOf(payload: Uint8Array): Plain {
   try {
-    return ExecSpec.toJson(ExecSpec.decode(payload)) as { readonly [key: string]: Plain };
+    // Its health check is told as every driver's.
+    return ExecSpec.toJson(ExecSpec.patch(ExecSpec.decode(payload), { health: null })) as Plain;
   } catch {
     return null;
   }

@@ -14,6 +14,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { isDriverSpec } from "../driver-spec.ts";
 import { isImageReference } from "../image-reference.ts";
+import { checkHealthCheck } from "./health.ts";
 import { checkPlacement } from "./placement.ts";
 import { checkConfigReferences, checkProcessFiles, checkSecretReferences } from "./reference.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
@@ -149,6 +150,7 @@ function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   if (malformed !== undefined) return invalid(`Generic runtime: environment variable "${malformed}" is not NAME=value`);
   return (
     checkProcessMounts(spec) ??
+    checkHealthCheck(spec.health) ??
     checkProcessFiles(spec, task) ??
     firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)))
   );
@@ -167,7 +169,11 @@ function checkDriver(payload: Uint8Array, task: TaskSpec): Refusal | null {
   if (isNegative(spec.stopGracePeriod)) return invalid("Generic runtime: stop-grace-period cannot be negative");
   const malformed = spec.env.find((entry) => entry.indexOf("=") < 1);
   if (malformed !== undefined) return invalid(`Generic runtime: environment variable "${malformed}" is not NAME=value`);
-  return checkProcessFiles(spec, task) ?? firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)));
+  return (
+    checkHealthCheck(spec.health) ??
+    checkProcessFiles(spec, task) ??
+    firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)))
+  );
 }
 
 function isObject(text: string): boolean {

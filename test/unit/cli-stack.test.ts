@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
+import { healthOf } from "../../machines/health-spec.ts";
 import { ExecSpec, Network, NetworkSpec, Annotations, type Service } from "../../proto/gen/messages.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { served, type Served } from "../support/served.ts";
@@ -262,6 +263,36 @@ test("x-muster makes a service of plain processes", async (t) => {
     (await muster("stack", "deploy", "-d", "-c", write("c.yaml", text(", volumes: [/x]")), "s")).remarks.join(),
     /c\.yaml:1: services\.a\.volumes fits containers only/,
   );
+});
+
+test("a service of plain processes has the file's health check, or one that only x-muster knows", async (t) => {
+  const { muster, write, service } = await stage(t);
+  const deploy = async (own: string, more: string) => {
+    const text = `services: {a: {command: sleep 600, x-muster: {driver: exec${own}}${more}}}`;
+    const { remarks } = await muster("stack", "deploy", "-d", "-c", write("c.yaml", text), "s");
+    return { said: remarks.join(), health: healthOf(service("s_a").spec?.task ?? null) };
+  };
+  const times = "interval: 10s, timeout: 2s, retries: 2, start_period: 1m, start_interval: 1s";
+  const { health } = await deploy("", `, healthcheck: {test: "curl -f localhost", ${times}}`);
+  t.like(health, { command: ["/bin/sh", "-c", "curl -f localhost"], retries: 2 });
+  t.deepEqual(
+    [health?.interval, health?.timeout, health?.startPeriod, health?.startInterval].map((time) => time?.seconds),
+    [10, 2, 60, 1],
+  );
+  t.deepEqual((await deploy("", ", healthcheck: {test: [CMD, pg_isready, -q]}")).health?.command, ["pg_isready", "-q"]);
+  const http = await deploy(", health_http: 'http://a.b:8080/c'", ", healthcheck: {interval: 3s}");
+  t.like(http.health?.http, { host: "a.b:8080", port: 8080, path: "/c" });
+  t.is(http.health?.interval?.seconds, 3);
+  t.is((await deploy(", health_tcp: ':9'", "")).health?.tcp?.port, 9);
+  t.is((await deploy("", ", healthcheck: {disable: true}")).health, null);
+  for (const [own, more, message] of [
+    ["", ", healthcheck: {interval: 3s}", /healthcheck does not say what is checked/],
+    [", health_tcp: ':9'", ", healthcheck: {test: x}", /x-muster says what is checked, and so does another key/],
+    [", health_tcp: db", "", /x-muster\.health_tcp must be :PORT, not 'db'/],
+    [", health_udp: ':9'", "", /health_udp is not a key of x-muster, which knows driver, health_http, health_tcp/],
+    ["", ", healthcheck: {test: [SHELL, x]}", /must be a text, or a list that begins with NONE, CMD or CMD-SHELL/],
+  ] as const)
+    t.regex((await deploy(own, more)).said, message);
 });
 
 test("a service of plain processes is granted secrets and configs, which its nodes are sent", async (t) => {

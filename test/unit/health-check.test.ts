@@ -228,6 +228,7 @@ test("a check reads as people wrote it", (t) => {
   t.is(healthWords(HealthCheck.create({ command: ["/bin/sh", "-c", "curl -f x | grep y"] })), "curl -f x | grep y");
   t.is(healthWords(HealthCheck.create({ command: ["pg_isready", "-q"] })), "pg_isready -q");
   t.is(healthWords(HealthCheck.create({ http: HealthHttp.create({ port: 80, host: "a.b" }) })), "GET a.b:80/");
+  t.is(healthWords(HealthCheck.create({ http: HealthHttp.create({ port: 81, host: "a.b:81" }) })), "GET a.b:81/");
   t.is(healthWords(overTcp), "a connection to port 80");
   t.is(healthSaid(" a\n\u001b[31mb \r\n"), "a [31mb");
 });

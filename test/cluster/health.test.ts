@@ -1,0 +1,123 @@
+// Health checks of processes: by command, HTTP and TCP, through kill -9 of the agent, and what they do to a rollout.
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { freePort, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { isAlive } from "../fixtures/processes.ts";
+import { until } from "../fixtures/until.ts";
+
+interface Row {
+  readonly ID: string;
+  readonly CurrentState: string;
+  readonly Error: string;
+}
+
+/** Looks often, and has a bound that a busy machine does not reach. */
+const often = ["--health-interval", "200ms", "--health-timeout", "20s", "--restart-delay", "0s", "--detach"];
+
+async function world(t: ExecutionContext) {
+  const manager = await startManager(t);
+  const agent = await startAgent(t, manager, { hostname: "one" });
+  const folder = tempDir(t, "health");
+  return { manager, agent, well: join(folder, "well"), pid: join(folder, "pid") };
+}
+
+const tasksOf = (manager: TestManager, service: string): Promise<readonly Row[]> =>
+  manager.json<Row>("service", "ps", service, "--no-trunc");
+
+async function untilState(manager: TestManager, service: string, state: string): Promise<Row> {
+  return until(`${service} to be ${state}`, async () =>
+    (await tasksOf(manager, service)).find(({ CurrentState }) => CurrentState.startsWith(state)),
+  );
+}
+
+/** Writes its pid, and serves on the port, well or not, as the file is there or not. */
+function server(port: number, well: string, pid: string): readonly string[] {
+  const script = `
+    require("fs").writeFileSync(${JSON.stringify(pid)}, String(process.pid));
+    require("http").createServer((_, answer) => {
+      const isWell = require("fs").existsSync(${JSON.stringify(well)});
+      answer.writeHead(isWell ? 200 : 503).end("not\\nyet");
+    }).listen(${port}, "127.0.0.1");`;
+  return ["--driver", "exec", "--", process.execPath, "-e", script];
+}
+
+test.serial("a task is STARTING until its check passes, goes on through kill -9 of the agent, and fails", async (t) => {
+  const { agent, manager, pid, well } = await world(t);
+  const port = await freePort();
+  const check = [
+    "--health-http",
+    `http://shop.example:${port}/ready`,
+    "--health-start-period",
+    "1h",
+    "--health-retries",
+    "2",
+  ];
+  const create = ["service", "create", "--name", "web", ...often, ...check, "--health-start-interval", "200ms"];
+  await manager.muster(...create, ...server(port, well, pid));
+  const why = (): Promise<string> => manager.muster("why", "web.1");
+  await until("what the check says", async () => /answered 503: not yet/.test(await why()));
+  t.regex(await why(), new RegExp(`its health check pass: GET shop.example:${port}/ready`));
+  const waiting = await untilState(manager, "web", "Starting");
+  t.regex(await manager.muster("service", "inspect", "--pretty", "web"), /Test = GET shop\.example:\d+\/ready/);
+
+  await agent.process.end("SIGKILL");
+  agent.process.start();
+  await until("the agent's next session", () => agent.sessions().length > 1);
+  t.is((await untilState(manager, "web", "Starting")).ID, waiting.ID, "it has still to pass");
+  writeFileSync(well, "");
+  t.is((await untilState(manager, "web", "Running")).ID, waiting.ID);
+  const before = Number(readFileSync(pid, "utf8"));
+
+  await agent.process.end("SIGKILL");
+  agent.process.start();
+  await until("the agent's next session", () => agent.sessions().length > 2);
+  t.is((await untilState(manager, "web", "Running")).ID, waiting.ID);
+  t.true(isAlive(before), "the process is the same");
+  rmSync(well);
+  const failed = await untilState(manager, "web", "Failed");
+  t.is(failed.ID, waiting.ID);
+  t.regex(
+    failed.Error,
+    /unhealthy: 2 checks failed in a row, the last: GET http:\/\/127\.0\.0\.1:\d+\/ready: answered 503/,
+  );
+  t.false(isAlive(before), "it was stopped before it failed");
+  const successor = await untilState(manager, "web", "Starting");
+  t.not(successor.ID, waiting.ID);
+});
+
+test.serial("commands and connections are checks too, and a version that is not well is rolled back", async (t) => {
+  const { manager, pid, well } = await world(t);
+  const port = await freePort();
+  writeFileSync(well, "");
+  await manager.muster(
+    "service",
+    "create",
+    "--name",
+    "tcp",
+    ...often,
+    "--health-tcp",
+    `:${port}`,
+    ...server(port, well, pid),
+  );
+  const command = ["--health-cmd", 'test "$NOMAD_JOB_NAME" = command', "--health-retries", "1"];
+  const rollout = ["--update-failure-action", "rollback", "--update-monitor", "1s", "--rollback-monitor", "1s"];
+  const create = ["service", "create", "--name", "command", ...often, ...command, ...rollout, "--driver", "exec"];
+  await manager.muster(...create, "--driver-config", JSON.stringify({ command: "sleep", args: ["1000"] }));
+  await untilState(manager, "tcp", "Running");
+  await untilState(manager, "command", "Running");
+  await manager.muster("service", "update", "--detach", "--health-cmd", "echo broken; exit 9", "command");
+  await until("the way back", async () =>
+    /rollback_completed/.test(await manager.muster("service", "inspect", "--pretty", "command")),
+  );
+  const tasks = await tasksOf(manager, "command");
+  t.true(
+    tasks.some(({ Error }) => /its check failed: the command exited with 9: broken/.test(Error)),
+    JSON.stringify(tasks),
+  );
+  await untilState(manager, "command", "Running");
+  t.regex(
+    await manager.muster("service", "inspect", "--pretty", "command"),
+    /Test = test "\$NOMAD_JOB_NAME" = command/,
+  );
+});
