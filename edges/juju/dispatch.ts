@@ -97,5 +97,7 @@ export function authorize(facade: Facade, call: Call): Method {
 
 /** The result; rejects with RequestError, or with whatever else went wrong inside. */
 export async function run(facade: Facade, call: Call): Promise<Json> {
+  const waiting = facade.ready?.() ?? null;
+  if (waiting !== null) await waiting;
   return authorize(facade, call).run(call);
 }

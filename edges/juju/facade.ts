@@ -78,6 +78,8 @@ export interface Facade {
   readonly id: "none" | "watcher" | "entity";
   /** Left out of the list that a login returns: the seed's object types are not facades. */
   readonly isUnlisted?: boolean;
+  /** Waited for before anything is checked, where what is asked about may not be there yet; null: there is nothing to wait for. */
+  ready?(): Promise<void> | null;
   /** Checked before the look-up, where not even names may be learnt; when it says no: `permission denied`. */
   admits?(call: Call): boolean;
   /** Throws RequestError `not found`. */

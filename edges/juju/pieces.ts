@@ -55,25 +55,38 @@ export function writeInPieces(socket: Duplex): PieceWriter {
   return writer;
 }
 
-/** The same bytes; what is small goes together with what is behind it. */
+/** The same bytes; what is small goes together with what is behind it, and text is encoded as its turn comes. */
 function* piecesOf(chunks: readonly Chunk[]): Generator<Uint8Array, undefined> {
   let parts: Uint8Array[] = [];
   let room = pieceBytesMax;
   for (const { chunk, encoding } of chunks) {
-    const bytes = typeof chunk === "string" ? Buffer.from(chunk, encoding) : chunk;
-    for (let at = 0; at < bytes.length;) {
-      const part = bytes.subarray(at, at + room);
-      parts.push(part);
-      at += part.length;
-      room -= part.length;
-      if (room > 0) continue;
-      yield joined(parts);
-      [parts, room] = [[], pieceBytesMax];
+    for (const bytes of typeof chunk === "string" ? encoded(chunk, encoding) : [chunk]) {
+      for (let at = 0; at < bytes.length;) {
+        const part = bytes.subarray(at, at + room);
+        parts.push(part);
+        at += part.length;
+        room -= part.length;
+        if (room > 0) continue;
+        yield joined(parts);
+        [parts, room] = [[], pieceBytesMax];
+      }
     }
   }
   if (parts.length > 0) yield joined(parts);
   return undefined;
 }
+
+function* encoded(text: string, encoding: BufferEncoding): Generator<Uint8Array> {
+  for (let at = 0; at < text.length;) {
+    let end = at + pieceBytesMax;
+    // A character of two halves is not torn apart.
+    if (end < text.length && isHighHalf(text.charCodeAt(end - 1))) end += 1;
+    yield Buffer.from(text.slice(at, end), encoding);
+    at = end;
+  }
+}
+
+const isHighHalf = (code: number): boolean => code >= 0xd8_00 && code < 0xdc_00;
 
 function joined(parts: readonly Uint8Array[]): Uint8Array {
   const [only] = parts;

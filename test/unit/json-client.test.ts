@@ -95,7 +95,7 @@ test("the full status of 1.x has services, and statuses in capitals", async (t) 
   seeded(manager);
   const { ask } = connect("V0");
   const status = await ask({ type: "Client", request: "FullStatus" });
-  t.deepEqual(Object.keys(status), ["EnvironmentName", "Machines", "Services", "Networks", "Relations"]);
+  t.deepEqual(Object.keys(status).toSorted(), ["EnvironmentName", "Machines", "Networks", "Relations", "Services"]);
   t.is(at(status, "Services", "web", "Units", "web/0", "AgentState"), "started");
   t.is(at(status, "Machines", machineId("n1"), "AgentState"), "started");
   const oldest = await ask({ type: "Client", request: "Status" });

@@ -62,7 +62,7 @@ test("F1: what changed ten thousand times between two answers is told once", (t)
   entities.put(view("a"), "a");
   const cursor = entities.revision;
   for (let at = 0; at < 10_000; at += 1) entities.put(view("a", `h${at}`), "a");
-  t.deepEqual(ids(entities.answer(cursor, "V1")), ["change a"]);
+  t.deepEqual(ids(entities.answer(cursor, "V1").text), ["change a"]);
   t.is(entities.size, 1);
 });
 
@@ -83,7 +83,7 @@ test("F2: what came and went between two answers is not told, what went is", (t)
   t.false(entities.hasNews(cursor, "V1"));
   entities.remove("machine", view("a").id, "a");
   t.true(entities.hasNews(cursor, "V1"));
-  t.deepEqual(ids(entities.answer(cursor, "V1")), ["remove a"]);
+  t.deepEqual(ids(entities.answer(cursor, "V1").text), ["remove a"]);
 });
 
 test("what was removed and made again is told as a change", (t) => {
@@ -92,7 +92,7 @@ test("what was removed and made again is told as a change", (t) => {
   const cursor = entities.revision;
   entities.remove("machine", view("a").id, "a");
   entities.put(view("a", "new"), "a2");
-  t.deepEqual(ids(entities.answer(cursor, "V1")), ["change a"]);
+  t.deepEqual(ids(entities.answer(cursor, "V1").text), ["change a"]);
   t.false(entities.remove("machine", view("a").id, "a"), "it is another's by now");
 });
 
@@ -107,14 +107,14 @@ test("F3: what is gone is kept for those that knew it, and for nobody else", (t)
     entities.sweep(() => [slow, entities.revision]);
   }
   t.true(entities.size < 2_500, `${entities.size} are kept`);
-  t.is(ids(entities.answer(slow, "V1")).length, 100);
+  t.is(ids(entities.answer(slow, "V1").text).length, 100);
 });
 
 test("the first answer tells models, machines, applications and units in this order", (t) => {
   const entities = new Entities(model);
   entities.put(view("a"), "a");
   entities.put({ kind: "model", id: "m", name: "m", controllerUuid: "c", labels: {} }, "m");
-  const { deltas } = JSON.parse(entities.answer(0, "V1")) as { deltas: [string][] };
+  const { deltas } = JSON.parse(entities.answer(0, "V1").text) as { deltas: [string][] };
   t.deepEqual(
     deltas.map(([kind]) => kind),
     ["model", "machine"],
@@ -126,7 +126,9 @@ test("the old shape has no models, and its own keys", (t) => {
   entities.put({ kind: "model", id: "m", name: "m", controllerUuid: "c", labels: {} }, "m");
   t.false(entities.hasNews(0, "V0"));
   entities.put(view("a"), "a");
-  const { Deltas } = JSON.parse(entities.answer(0, "V0")) as { Deltas: [string, string, { InstanceId: string }][] };
+  const { Deltas } = JSON.parse(entities.answer(0, "V0").text) as {
+    Deltas: [string, string, { InstanceId: string }][];
+  };
   t.deepEqual([Deltas[0]?.[0], Deltas[0]?.[2].InstanceId], ["machine", "a"]);
 });
 
@@ -178,7 +180,7 @@ test("who begins to wait while nobody did does not sit out the long pause", asyn
   wakers.stop();
 });
 
-test("a large cluster is looked at a little at a time, and whole when somebody asks", async (t) => {
+test("F4: a large cluster is looked at a little at a time; who asks waits, or takes what there is", async (t) => {
   const manager = testManager();
   const tasks = Array.from({ length: 5_000 }, (_, slot) =>
     Task.create({
@@ -192,10 +194,22 @@ test("a large cluster is looked at a little at a time, and whole when somebody a
   manager.seed("task", ...tasks);
   const feed = new Feed(manager);
   feed.start();
-  await manager.clock.run({ untilMs: manager.clock.now() + 1 });
-  t.is(feed.entities.size, 2_000);
-  await manager.clock.run({ untilMs: manager.clock.now() + 260 });
-  t.is(feed.entities.size, 4_000);
+  const before = feed.view().units.length;
+  t.true(before > 0 && before < 1_000, `${before} in one go`);
+  let isReady = false;
+  const ready = feed.ready()?.then(() => (isReady = true));
+  await manager.clock.run({ untilMs: manager.clock.now() + 30 });
+  t.false(isReady);
+  t.true(feed.view().units.length < 5_000);
+  await manager.clock.run({ untilMs: manager.clock.now() + 1_000 });
+  await ready;
+  t.is(feed.ready(), null);
   t.is(feed.view().units.length, 5_000);
+  // Changed while it was not looked at, and without having waited.
+  manager.seed("task", ...tasks.map((task) => Task.patch(task, { desiredState: TaskState.SHUTDOWN })));
+  const lives = (): Set<string> => new Set(feed.view().units.map(({ life }) => life));
+  t.true(lives().has("alive"));
+  feed.refresh();
+  t.deepEqual(lives(), new Set(["dying"]));
   feed.stop();
 });

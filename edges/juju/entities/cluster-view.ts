@@ -59,10 +59,6 @@ export function selected(all: ClusterView, patterns: readonly string[]): Cluster
   };
 }
 
-export function unitsByApplication(units: readonly UnitView[]): ReadonlyMap<string, readonly UnitView[]> {
-  return Map.groupBy(units, ({ application }) => application);
-}
-
 /** Of each application, under the name of its end of a relation, the others there. */
 export function relatedTo(application: string, relations: readonly RelationView[]): readonly string[] {
   const others = new Set<string>();

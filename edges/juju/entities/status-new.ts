@@ -1,10 +1,9 @@
 /** FullStatus of 2.x and 3.x (reference §7): 2.9 reads `series`, 3.x `base`; both are always there. */
-import { hardwareText, relatedTo, unitsByApplication, type ClusterView } from "./cluster-view.ts";
+import { hardwareText } from "./cluster-view.ts";
 import { baseChannel, baseName, series } from "./platform.ts";
 import type { ApplicationView, MachineView, RelationView, UnitView } from "./views.ts";
+import type { Fields, StatusForm } from "./status-text.ts";
 import type { Life, Word } from "./words.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** What every status looks like. */
 function detailed(kind: string, { current, message }: Word, since = "", life: Life | "" = ""): Fields {
@@ -20,35 +19,33 @@ export interface Answering {
   readonly version: string;
 }
 
-export function newStatus(view: ClusterView, { nowMs, version }: Answering): Fields {
-  const units = unitsByApplication(view.units);
+export function newStatus({ nowMs, version }: Answering): StatusForm {
   return {
-    model: {
-      name: view.model.name,
-      type: "iaas",
-      "cloud-tag": "cloud-muster",
-      region: "",
-      version,
-      "available-version": "",
-      "model-status": detailed("model", { current: "available", message: "" }),
-      "meter-status": { color: "", message: "" },
-      sla: "unsupported",
-    },
-    machines: Object.fromEntries(view.machines.map((machine) => [machine.id, machineStatus(machine)])),
-    applications: Object.fromEntries(
-      view.applications.map((application) => [
-        application.id,
-        applicationStatus(application, units.get(application.id) ?? [], view.relations),
-      ]),
-    ),
-    "remote-applications": {},
-    offers: {},
-    relations: view.relations.map(relationStatus),
-    "controller-timestamp": new Date(nowMs).toISOString(),
-    branches: {},
-    storage: [],
-    filesystems: [],
-    volumes: [],
+    names: { machines: "machines", applications: "applications", units: "units" },
+    whole: ({ model, relations }) => ({
+      model: {
+        name: model.name,
+        type: "iaas",
+        "cloud-tag": "cloud-muster",
+        region: "",
+        version,
+        "available-version": "",
+        "model-status": detailed("model", { current: "available", message: "" }),
+        "meter-status": { color: "", message: "" },
+        sla: "unsupported",
+      },
+      "remote-applications": {},
+      offers: {},
+      relations: relations.map(relationStatus),
+      "controller-timestamp": new Date(nowMs).toISOString(),
+      branches: {},
+      storage: [],
+      filesystems: [],
+      volumes: [],
+    }),
+    machine: machineStatus,
+    application: applicationStatus,
+    unit: unitStatus,
   };
 }
 
@@ -76,12 +73,7 @@ function machineStatus(machine: MachineView): Fields {
   };
 }
 
-function applicationStatus(
-  application: ApplicationView,
-  units: readonly UnitView[],
-  relations: readonly RelationView[],
-): Fields {
-  const related = relatedTo(application.id, relations);
+function applicationStatus(application: ApplicationView, related: readonly string[]): Fields {
   return {
     charm: application.charmUrl,
     "charm-version": "",
@@ -94,7 +86,6 @@ function applicationStatus(
     relations: related.length === 0 ? {} : { network: related },
     "can-upgrade-to": "",
     "subordinate-to": [],
-    units: Object.fromEntries(units.map((unit) => [unit.id, unitStatus(unit)])),
     "meter-statuses": {},
     status: detailed("application", application.word, application.since, application.life),
     "workload-version": application.runs,

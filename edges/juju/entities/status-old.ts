@@ -1,10 +1,9 @@
 /** FullStatus of 1.x, and the Status of 2013 (reference §7). */
-import { hardwareText, relatedTo, unitsByApplication, type ClusterView } from "./cluster-view.ts";
+import { hardwareText, type ClusterView } from "./cluster-view.ts";
 import { series } from "./platform.ts";
 import type { ApplicationView, MachineView, RelationView, UnitView } from "./views.ts";
+import type { Fields, StatusForm } from "./status-text.ts";
 import type { Life, Word } from "./words.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 function detailed(kind: string, { current, message }: Word, since = "", life: Life | "" = ""): Fields {
   return {
@@ -19,21 +18,17 @@ function detailed(kind: string, { current, message }: Word, since = "", life: Li
   };
 }
 
-export function oldStatus(view: ClusterView): Fields {
-  const units = unitsByApplication(view.units);
-  return {
-    EnvironmentName: view.model.name,
-    Machines: Object.fromEntries(view.machines.map((machine) => [machine.id, machineStatus(machine)])),
-    Services: Object.fromEntries(
-      view.applications.map((application) => [
-        application.id,
-        serviceStatus(application, units.get(application.id) ?? [], view.relations),
-      ]),
-    ),
+export const oldStatus: StatusForm = {
+  names: { machines: "Machines", applications: "Services", units: "Units" },
+  whole: ({ model, relations }) => ({
+    EnvironmentName: model.name,
     Networks: {},
-    Relations: view.relations.map(relationStatus),
-  };
-}
+    Relations: relations.map(relationStatus),
+  }),
+  machine: machineStatus,
+  application: serviceStatus,
+  unit: unitStatus,
+};
 
 export function oldestStatus({ machines }: ClusterView): Fields {
   return { Machines: Object.fromEntries(machines.map(({ id, nodeId }) => [id, { InstanceId: nodeId }])) };
@@ -61,12 +56,7 @@ function machineStatus(machine: MachineView): Fields {
   };
 }
 
-function serviceStatus(
-  application: ApplicationView,
-  units: readonly UnitView[],
-  relations: readonly RelationView[],
-): Fields {
-  const related = relatedTo(application.id, relations);
+function serviceStatus(application: ApplicationView, related: readonly string[]): Fields {
   return {
     Err: null,
     Charm: application.charmUrl,
@@ -76,7 +66,6 @@ function serviceStatus(
     Networks: { Enabled: [], Disabled: [] },
     CanUpgradeTo: "",
     SubordinateTo: [],
-    Units: Object.fromEntries(units.map((unit) => [unit.id, unitStatus(unit)])),
     Status: detailed("application", application.word, application.since, application.life),
   };
 }

@@ -39,7 +39,7 @@ const refusals: Readonly<Record<string, string>> = {
 export function clientFacades(parts: ClientParts): readonly Facade[] {
   const { sources } = parts;
   const seeing: Record<string, Method> = {
-    FullStatus: { needs: "read-only", run: (call) => fullStatus(sources, call) },
+    FullStatus: { needs: "read-only", run: fullStatus(sources) },
     WatchAll: {
       needs: "read-only",
       run(call) {

@@ -19,10 +19,8 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
   const annotations = new AnnotationWork(sources, subjects, services);
   const actions = new Actions(sources, subjects);
   const parts: ClientParts = { sources, subjects, services, annotations, actions };
-  return [
-    pinger,
+  const looking: readonly Facade[] = [
     ...modelFacades(sources),
-    ...watcherFacades,
     ...clientFacades(parts),
     ...applicationFacades(parts),
     ...annotationFacades(annotations),
@@ -30,4 +28,7 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
     ...machineFacades(parts),
     ...objectFacades(parts),
   ];
+  // Of a large cluster the first look takes seconds: requests wait for it, and the rest of the manager does not.
+  const ready = (): Promise<void> | null => sources.feed.ready();
+  return [pinger, ...watcherFacades, ...looking.map((facade) => ({ ...facade, ready }))];
 }

@@ -2,16 +2,30 @@
 import { selected } from "../entities/cluster-view.ts";
 import { newStatus } from "../entities/status-new.ts";
 import { oldStatus, oldestStatus } from "../entities/status-old.ts";
-import type { Call, FacadeSources } from "../facade.ts";
+import { statusText, type StatusTexts } from "../entities/status-text.ts";
+import type { Call, FacadeSources, Shape } from "../facade.ts";
 import { serverVersion } from "../model.ts";
-import { verbatim, type Json } from "../results.ts";
+import { RequestError } from "../request-error.ts";
+import { Encoded, verbatim, type Json } from "../results.ts";
 
 type Sources = Pick<FacadeSources, "feed" | "clock">;
 
-export function fullStatus({ feed, clock }: Sources, { params, shape, session }: Call): Json {
-  const view = selected(feed.view(), params.texts("patterns"));
-  if (shape === "V0") return verbatim(oldStatus(view) as Json);
-  return verbatim(newStatus(view, { nowMs: clock.now(), version: serverVersion(session.clientMajor) }) as Json);
+/** Each is compared with every unit. */
+const patternsMax = 100;
+
+/** Answers FullStatus; it keeps the texts that it made. */
+export function fullStatus({ feed, clock }: Sources): (call: Call) => Promise<Json> {
+  const texts: { readonly [Each in Shape]: StatusTexts } = { V0: new WeakMap(), V1: new WeakMap() };
+  const rest = (): Promise<void> => new Promise((resolve) => void clock.setTimeout(resolve, 0));
+  return async ({ params, shape, session }) => {
+    const patterns = params.texts("patterns");
+    if (patterns.length > patternsMax)
+      throw new RequestError(`more than ${patternsMax} patterns in one request`, "quota limit exceeded");
+    const view = selected(feed.view(), patterns);
+    const version = serverVersion(session.clientMajor);
+    const form = shape === "V0" ? oldStatus : newStatus({ nowMs: clock.now(), version });
+    return new Encoded(await statusText(view, form, texts[shape], rest));
+  };
 }
 
 /** The status of 2013. */

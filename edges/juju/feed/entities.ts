@@ -6,6 +6,9 @@
  * F1: between two cursors an entity is told at most once, as it is now.
  * F2: one that came and went between two cursors is not told at all.
  * F3: what is gone is kept only while a watcher that knew it has not been told: never more than such a watcher knew.
+ *
+ * Of a large cluster one answer would be more than clients take: it is told on several pages, the oldest change first. While
+ * a watcher has not been told the last of them, it may be told that something went which it was not told of.
  */
 import { entityIn, isToldIn, kindIn } from "../entities/deltas.ts";
 import type { Kind, View } from "../entities/views.ts";
@@ -31,10 +34,18 @@ export interface Entry {
 
 export const keyOf = (kind: Kind, id: string): string => `${kind}:${id}`;
 
-/** In the first answer: who is referred to comes before who refers to it. */
+/** In the first answer, where it is one: who is referred to comes before who refers to it. */
 const kinds: readonly Kind[] = ["model", "machine", "application", "unit", "relation", "annotation"];
 /** Below so many that are gone it is not worth looking who still wants them. */
 const goneMin = 1_000;
+/** Characters of an answer, all but its last delta: in whatever script less than the 4 MiB that stock clients take (reference §1.2). */
+const pageCharactersMax = 1_000_000;
+
+/** The result of Next, encoded, and the cursor after it. */
+export interface Page {
+  readonly text: string;
+  readonly cursor: number;
+}
 
 export class Entities {
   readonly #modelUuid: () => string;
@@ -44,7 +55,7 @@ export class Entities {
   #gone = 0;
   #goneAtSweep = goneMin;
   /** Answers since the last change, by shape and cursor. */
-  readonly #answers = new Map<string, string>();
+  readonly #answers = new Map<string, Page>();
 
   /** `modelUuid`: each entity of the newer shape names its model. */
   constructor(modelUuid: () => string) {
@@ -139,15 +150,10 @@ export class Entities {
     return false;
   }
 
-  /** The result of Next, encoded. After it the cursor is `revision`. */
-  answer(cursor: number, shape: Shape): string {
+  answer(cursor: number, shape: Shape): Page {
     const name = `${shape}${cursor}`;
     let answer = this.#answers.get(name);
-    if (answer === undefined) {
-      const deltas = this.#since(cursor, shape).map((entry) => this.#deltaOf(entry, shape));
-      answer = `{"${shape === "V0" ? "Deltas" : "deltas"}":[${deltas.join(",")}]}`;
-      this.#answers.set(name, answer);
-    }
+    if (answer === undefined) this.#answers.set(name, (answer = this.#page(this.#since(cursor, shape), cursor, shape)));
     return answer;
   }
 
@@ -165,14 +171,33 @@ export class Entities {
     this.#goneAtSweep = Math.max(goneMin, 2 * this.#gone);
   }
 
+  #page(since: readonly Entry[], cursor: number, shape: Shape): Page {
+    const deltas: string[] = [];
+    let characters = 0;
+    for (const entry of since) {
+      if (characters > pageCharactersMax) break;
+      const delta = this.#deltaOf(entry, shape);
+      deltas.push(delta);
+      characters += delta.length;
+    }
+    const isLast = deltas.length === since.length;
+    if (isLast && cursor === 0) {
+      const ordered = since.toSorted((left, right) => kinds.indexOf(left.view.kind) - kinds.indexOf(right.view.kind));
+      for (const [at, entry] of ordered.entries()) deltas[at] = this.#deltaOf(entry, shape);
+    }
+    return {
+      text: `{"${shape === "V0" ? "Deltas" : "deltas"}":[${deltas.join(",")}]}`,
+      cursor: isLast ? this.#revision : (since[deltas.length - 1]?.revision ?? this.#revision),
+    };
+  }
+
+  /** Oldest first. */
   #since(cursor: number, shape: Shape): readonly Entry[] {
     const since: Entry[] = [];
     for (let entry = this.#last; entry !== null && entry.revision > cursor; entry = entry.before) {
       if (isTold(entry, cursor, shape)) since.push(entry);
     }
-    since.reverse();
-    if (cursor > 0) return since;
-    return since.toSorted((left, right) => kinds.indexOf(left.view.kind) - kinds.indexOf(right.view.kind));
+    return since.reverse();
   }
 
   #deltaOf(entry: Entry, shape: Shape): string {

@@ -3,7 +3,7 @@
  * marks what may look different now; looking is done once for all that was marked, when watchers are woken or somebody
  * asks. Begins with `start`, or with the first who asks.
  *
- * F4: after `refresh`, what is shown is what the replica has.
+ * F4: after `refresh`, what is shown is what the replica has; after `ready` no more is left to look at than one go.
  * F5: one name is one entity: while the tasks of a service that is gone still end, one that was made under its name hides
  *     them.
  */
@@ -34,8 +34,10 @@ import { Entities, keyOf } from "./entities.ts";
 import { Meetings } from "./networks.ts";
 import { Wakers, type Topic } from "./wakers.ts";
 
-/** Marks that are looked at in one go while nobody waits for the answer: some 60 ms of work, and others have their turn. */
-const looksMax = 2_000;
+/** What is looked at in one go: some 10 ms of work, and then others have their turn. */
+const looksMax = 300;
+/** Between two goes, in milliseconds: looking never takes more than about two thirds of the process. */
+const restMs = 5;
 
 /** Topics: an entity's is its key; these are those of sets. */
 export const topics = {
@@ -70,10 +72,15 @@ export class Feed {
   /** Units by their names. */
   readonly #claims = new Claims<Task>();
   readonly #meetings: Meetings;
+  readonly #clock: Clock;
+  /** Tasks that nothing has marked yet: those that were there from the beginning. */
+  #first: Iterator<Task> | null = null;
+  #readiness: Promise<void> | null = null;
   #told = new Set<Topic>();
 
   constructor(sources: { readonly store: Store; readonly clock: Clock }) {
     this.store = sources.store;
+    this.#clock = sources.clock;
     this.#meetings = new Meetings(sources.store);
     this.#wakers = new Wakers(sources.clock, () => this.#news());
   }
@@ -85,7 +92,7 @@ export class Feed {
 
   /** Begins to look at what there is, a little at a time: of a large cluster it takes seconds in all. */
   start(): void {
-    this.#follow();
+    void this.ready();
     this.#wakers.schedule();
   }
 
@@ -97,13 +104,44 @@ export class Feed {
   /** F4 */
   refresh(): void {
     this.#follow();
+    this.#freshen(Number.POSITIVE_INFINITY);
+  }
+
+  /** F4: null when it is so already. Whoever asks for something waits for it, so that nobody else has to. */
+  ready(): Promise<void> | null {
+    this.#follow();
+    if (this.#readiness !== null || !this.#isBehind()) return this.#readiness;
+    this.#freshen(looksMax);
+    if (this.#isBehind()) this.#readiness = this.#catchUp().finally(() => (this.#readiness = null));
+    return this.#readiness;
+  }
+
+  async #catchUp(): Promise<void> {
+    while (this.#isBehind()) {
+      await new Promise<void>((resolve) => void this.#clock.setTimeout(resolve, restMs));
+      this.#freshen(looksMax);
+    }
+  }
+
+  #isBehind(): boolean {
+    const marks = this.#nodes.size + this.#places.size + this.#services.size + this.#networks.size;
+    return this.#first !== null || marks > looksMax;
+  }
+
+  #freshen(most: number): void {
     if (!this.#isMarked()) return;
-    this.#look();
+    this.#look(most);
     this.#wakers.schedule();
   }
 
+  /** F4: all of it for whoever has waited until it is little. */
+  #showNow(): void {
+    this.#follow();
+    this.#freshen(this.#isBehind() ? looksMax : Number.POSITIVE_INFINITY);
+  }
+
   view(): ClusterView {
-    this.refresh();
+    this.#showNow();
     const view = {
       model: null as ModelView | null,
       machines: [] as MachineView[],
@@ -123,12 +161,12 @@ export class Feed {
   }
 
   find<Wanted extends Kind>(kind: Wanted, id: string): Extract<View, { readonly kind: Wanted }> | undefined {
-    this.refresh();
+    this.#showNow();
     return this.entities.get(kind, id) as Extract<View, { readonly kind: Wanted }> | undefined;
   }
 
   unitsOf(application: string): Iterable<UnitView> {
-    this.refresh();
+    this.#showNow();
     return this.#unitsOf.get(application)?.values() ?? [];
   }
 
@@ -150,7 +188,7 @@ export class Feed {
 
   /** Whoever keeps a cursor is known, or what is gone would be forgotten before it was told. */
   follow(holder: { readonly cursor: number }): Subscription {
-    this.refresh();
+    this.#showNow();
     this.#cursors.add(holder);
     return { unsubscribe: () => void this.#cursors.delete(holder) };
   }
@@ -161,7 +199,7 @@ export class Feed {
     for (const { id } of this.store.all("node")) this.#nodes.add(id);
     for (const { id } of this.store.all("service")) this.#services.add(id);
     for (const { id } of this.store.all("network")) this.#networks.add(id);
-    for (const task of this.store.all("task")) this.#markTask(task);
+    this.#first = this.store.all("task")[Symbol.iterator]();
   }
 
   #onCommit({ changes }: Commit): void {
@@ -172,6 +210,7 @@ export class Feed {
   #isMarked(): boolean {
     return (
       this.#isClusterMarked ||
+      this.#first !== null ||
       this.#nodes.size > 0 ||
       this.#services.size > 0 ||
       this.#networks.size > 0 ||
@@ -234,31 +273,53 @@ export class Feed {
   #news(): Iterable<Topic> {
     if (this.#isMarked()) this.#look(looksMax);
     if (this.#isMarked()) this.#wakers.schedule();
+    void this.ready();
     const told = this.#told;
     this.#told = new Set();
     return told;
   }
 
-  /** At so many places; what units are part of is looked at once none is left, so that it is looked at once. */
-  #look(most = Number.POSITIVE_INFINITY): void {
+  /** So often; what units are part of is looked at once none of them is left, so that it is looked at once. */
+  #look(most: number): void {
     if (this.#isClusterMarked) this.#lookAtCluster();
-    for (const id of taken(this.#nodes)) {
+    let looks = 0;
+    const isEnough = (): boolean => (looks += 1) > most;
+    for (const id of this.#nodes) {
+      if (isEnough()) return;
+      this.#nodes.delete(id);
       const node = this.store.get("node", id);
       this.#show("node", id, node === undefined ? null : machineView(node));
     }
-    let looks = 0;
-    for (const [place, task] of takenEntries(this.#places)) {
-      this.#lookAtPlace(place, task);
-      looks += 1;
-      if (looks >= most) return;
+    do {
+      for (const [place, task] of this.#places) {
+        if (isEnough()) return;
+        this.#places.delete(place);
+        this.#lookAtPlace(place, task);
+      }
+    } while (this.#markFirst());
+    for (const id of this.#services) {
+      if (isEnough()) return;
+      this.#services.delete(id);
+      this.#lookAtService(id);
     }
-    for (const id of taken(this.#services)) this.#lookAtService(id);
-    for (const id of taken(this.#networks)) {
+    for (const id of this.#networks) {
+      if (isEnough()) return;
+      this.#networks.delete(id);
       const network = this.store.get("network", id);
       const view = network === undefined ? null : relationView(network, this.#meetings.applicationsOn(id));
       this.#show("network", id, view);
     }
     this.entities.sweep(() => Array.from(this.#cursors, ({ cursor }) => cursor));
+  }
+
+  /** Marks some of those that were there from the beginning; false once there are no more. */
+  #markFirst(): boolean {
+    for (let marked = 0; this.#first !== null && marked < looksMax; marked += 1) {
+      const { value: task, done } = this.#first.next();
+      if (done === true) this.#first = null;
+      else this.#markTask(task);
+    }
+    return this.#places.size > 0;
   }
 
   #lookAtCluster(): void {
@@ -365,19 +426,5 @@ export class Feed {
     for (const unit of [view, other]) {
       if (unit?.kind === "unit") told.add(topics.unitsOn(unit.machine)).add(topics.unitsOf(unit.application));
     }
-  }
-}
-
-function* taken<Value>(marks: Set<Value>): Iterable<Value> {
-  for (const mark of marks) {
-    marks.delete(mark);
-    yield mark;
-  }
-}
-
-function* takenEntries<Key, Value>(marks: Map<Key, Value>): Iterable<readonly [Key, Value]> {
-  for (const entry of marks) {
-    marks.delete(entry[0]);
-    yield entry;
   }
 }

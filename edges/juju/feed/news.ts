@@ -30,9 +30,9 @@ export function allNews(feed: Feed, shape: Shape): News<Json> {
   return {
     has: () => feed.entities.hasNews(holder.cursor, shape),
     take() {
-      const answer = new Encoded(feed.entities.answer(holder.cursor, shape));
-      holder.cursor = feed.entities.revision;
-      return answer;
+      const { text, cursor } = feed.entities.answer(holder.cursor, shape);
+      holder.cursor = cursor;
+      return new Encoded(text);
     },
     wait: (wake) => feed.wait(topics.everything, wake),
     release: () => following.unsubscribe(),
