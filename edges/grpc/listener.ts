@@ -11,6 +11,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type SecureContextOptions, type TLSSocket } from "node:tls";
 import { constants } from "node:crypto";
 import { callerOf } from "./caller.ts";
+import { FirstBytes } from "./first-bytes.ts";
 import { LocalTls } from "./local-tls.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
 import type { Caller } from "./roles.ts";
@@ -77,7 +78,7 @@ export async function listenTls(
   onConnection: (socket: TLSSocket, caller: Caller) => void,
 ): Promise<TlsListener> {
   let { rootPem } = options.credentials;
-  const server = createTlsServer({
+  const handshakes = createTlsServer({
     ...secureContext(options.credentials),
     requestCert: true,
     rejectUnauthorized: false,
@@ -85,13 +86,16 @@ export async function listenTls(
     // three bytes each kept 18 MB alive. A client that offers no protocol is served, one that offers others is refused.
     ALPNCallback: ({ protocols }) => (protocols.includes("h2") ? "h2" : undefined),
     handshakeTimeout: handshakeTimeoutMs,
-    noDelay: true,
-    keepAlive: true,
-    keepAliveInitialDelay: keepAliveMs,
   });
-  server.on("secureConnection", (socket) => onConnection(socket, callerOf(socket, rootPem)));
+  handshakes.on("secureConnection", (socket) => onConnection(socket, callerOf(socket, rootPem)));
   // Whoever fails the handshake hears it from TLS.
-  server.on("tlsClientError", (_error, socket) => socket.destroy());
+  handshakes.on("tlsClientError", (_error, socket) => socket.destroy());
+  // Node keeps a buffer for what TLS has not read yet, as large as the first piece that comes from elsewhere than the
+  // kernel (1 KiB at least), and 64 KiB where all comes from there.
+  const firstBytes = new FirstBytes(handshakeTimeoutMs, (socket) => void handshakes.emit("connection", socket));
+  const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveMs }, (socket) =>
+    firstBytes.await(socket),
+  );
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(explain(error, `${options.host}:${options.port}`)));
     server.listen({ host: options.host, port: options.port }, resolve);
@@ -101,9 +105,12 @@ export async function listenTls(
     port: typeof address === "object" && address !== null ? address.port : options.port,
     setCredentials: (credentials) => {
       rootPem = credentials.rootPem;
-      server.setSecureContext(secureContext(credentials));
+      handshakes.setSecureContext(secureContext(credentials));
     },
-    close: () => void server.close(),
+    close: () => {
+      firstBytes.close();
+      server.close();
+    },
   };
 }
 
