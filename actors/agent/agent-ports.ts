@@ -4,6 +4,7 @@
  */
 import type { Any, DriverSpec } from "../../proto/gen/messages.ts";
 import type { VolumePlaces } from "../../machines/csi/node-requests.ts";
+import type { PlannedMount } from "../../machines/driver-mounts.ts";
 import type { NetworkDecision } from "../../machines/task-network/plan.ts";
 import type { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import type { ConfigInput } from "../../runtime/hclspec/index.ts";
@@ -218,6 +219,8 @@ export type HomeOutcome =
 /** How a driver keeps its tasks from the node's files: what paths in their environment mean. */
 export type FileIsolation = "none" | "image";
 
+export type { PlannedMount };
+
 /** The directories, files and output of tasks that run on driver plugins (nomad-driver-protocol.md §6.3). */
 export interface TaskHomes {
   /** Makes all of it; a second call is harmless. `name`: the task's, which is one of its directories' too. */
@@ -226,6 +229,8 @@ export interface TaskHomes {
     spec: DriverSpec,
     wants: { readonly name: string; readonly isolation: FileIsolation; readonly hasOutput: boolean },
   ): Promise<HomeOutcome>;
+  /** Of a prepared task: where each is on this node, once it is there. A second call is harmless; rejects with a sentence. */
+  mount(taskId: string, mounts: readonly PlannedMount[]): Promise<readonly string[]>;
   /** Of a task that an earlier life of the agent prepared and that still runs: its output is kept on. */
   resume(taskId: string): Promise<void>;
   output(taskId: string, request: OutputRequest): OutputReader;

@@ -6,6 +6,7 @@ import {
   AllocatedCpuResources,
   AllocatedMemoryResources,
   AllocatedTaskResources,
+  Device,
   DriverCapabilities_FSIsolation as FsIsolation,
   LinuxResources,
   Mount,
@@ -20,7 +21,7 @@ import {
   type ConfigInput,
   type EncodeOutcome,
 } from "../../runtime/hclspec/index.ts";
-import type { DriverTask, FileIsolation, NodeFacts, TaskExit, TaskHome } from "./agent-ports.ts";
+import type { DriverTask, FileIsolation, NodeFacts, PlannedMount, TaskExit, TaskHome } from "./agent-ports.ts";
 import type { DriverDescription } from "./driver-plugin.ts";
 import { sentence } from "../sentence.ts";
 
@@ -111,22 +112,22 @@ export function taskConfigOf(
     readonly id: string;
     readonly home: TaskHome;
     readonly spec: DriverSpec;
-    readonly isolation: FileIsolation;
+    readonly mounts: readonly Mount[];
     readonly driverConfig: Uint8Array;
     readonly agent: NomadDriverConfig;
     readonly facts: NodeFacts;
   },
 ): TaskConfig {
-  const { driverConfig, home, id, isolation, spec } = from;
+  const { driverConfig, home, id, mounts, spec } = from;
   return TaskConfig.create({
     id,
     name: taskNameOf(task),
     msgpackDriverConfig: driverConfig,
     env: home.env,
     resources: resourcesOf(task, from.agent, from.facts),
-    // Without files of its own, a task finds them where MUSTER_VOLUMES says.
-    mounts: (task.volumes ?? []).map(({ path, target }) =>
-      Mount.create({ taskPath: isolation === "none" ? `volumes/${target}` : target, hostPath: path }),
+    mounts: [...mounts],
+    devices: spec.devices.map(({ hostPath, permissions, taskPath }) =>
+      Device.create({ hostPath, taskPath: taskPath || hostPath, cgroupPermissions: permissions || "rwm" }),
     ),
     user: spec.user,
     allocDir: home.allocDir,
@@ -140,6 +141,23 @@ export function taskConfigOf(
     nodeName: task.nodeHostname,
     nodeId: task.nodeId,
   });
+}
+
+/** `paths`: of each on the node. */
+export function mountsOf(
+  planned: readonly PlannedMount[],
+  paths: readonly string[],
+  isolation: FileIsolation,
+): readonly Mount[] {
+  return planned.map(({ isReadOnly, propagation, target }, at) =>
+    Mount.create({
+      // Without files of its own, a task finds them where MUSTER_VOLUMES says.
+      taskPath: isolation === "none" ? `volumes/${target.replace(/^\/+/, "")}` : target,
+      hostPath: paths[at] as string,
+      readonly: isReadOnly,
+      propagationMode: propagation,
+    }),
+  );
 }
 
 /** Always both parts: drivers take either for granted. */

@@ -7,8 +7,9 @@
  * PD2: how a run ended is on the disk before the plugin is told to forget it, so a later life of the agent knows it too.
  * PD3: a task that ended is destroyed at once; its directories, output and record stay until the manager forgets it.
  */
+import { planMounts } from "../../machines/driver-mounts.ts";
 import type { DriverTaskNews } from "../../machines/driver-task.ts";
-import { TaskConfig } from "../../proto/gen/nomad.ts";
+import { DriverCapabilities_MountConfigs as MountConfigs, TaskConfig } from "../../proto/gen/nomad.ts";
 import type {
   AgentPlugins,
   AgentPorts,
@@ -27,6 +28,7 @@ import {
   encodedConfig,
   exitOf,
   isolationOf,
+  mountsOf,
   taskConfigOf,
   taskNameOf,
   wantsOf,
@@ -218,12 +220,18 @@ export class PluginDriver implements TaskDriver {
       await homes.end(task.id);
       return refused(encoded.reason);
     }
+    const planned = planMounts(wants.spec.mounts, task.volumes ?? []);
+    if (planned.length > 0 && description.capabilities?.mountConfigs === MountConfigs.NO_MOUNTS) {
+      await homes.end(task.id);
+      return refused("the driver mounts nothing for its tasks");
+    }
     const { facts } = this.#options;
     // A task is started once in its life (PD1), so its id is its start's.
     const id = `${task.id}/${name}/00000001`;
     const { spec } = wants;
-    const config = taskConfigOf(task, { id, home, spec, isolation, driverConfig: encoded.bytes, agent, facts });
     try {
+      const mounts = mountsOf(planned, await homes.mount(task.id, planned), isolation);
+      const config = taskConfigOf(task, { id, home, spec, mounts, driverConfig: encoded.bytes, agent, facts });
       this.#prepared.set(task.id, { wants, description, config: await this.#withNetwork(task, config, description) });
     } catch (error) {
       await homes.end(task.id);

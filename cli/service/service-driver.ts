@@ -2,6 +2,7 @@
 import { driverSpecType } from "../../machines/driver-spec.ts";
 import {
   Any,
+  DriverDevice,
   DriverSpec,
   GenericRuntimeSpec,
   ResourceReference,
@@ -13,6 +14,7 @@ import { driverConfigFrom } from "../driver-config.ts";
 import { environmentAfter, newEnvironment } from "./service-environment.ts";
 import { healthCheckAfter } from "./service-health.ts";
 import type { CreateValues, SettingValues, UpdateValues } from "./service-flags.ts";
+import { mountsAfter, parseMount } from "./service-mount-flag.ts";
 import { configReferences, secretReferences, type Lookups } from "./service-references.ts";
 import { parseDuration } from "../values.ts";
 
@@ -29,20 +31,21 @@ export async function withDriverConfig<Values extends { readonly "driver-config"
 export function newDriverTask(kind: string, flags: CreateValues, words: readonly string[], lookups: Lookups) {
   if (words.length > 0)
     throw new UsageError(`driver ${kind} takes no words: what it runs is told by --driver-config, not '${words[0]}'`);
-  if ((flags.mount ?? []).length > 0) throw new UsageError("--mount fits containers and processes only");
   refuseWorkdir(flags);
   // A task has the variables that are set; a name alone sets nothing.
   const env = newEnvironment(flags).filter((entry) => entry.includes("="));
   const secrets = secretReferences(flags.secret ?? [], lookups);
   const configs = configReferences(flags.config ?? [], lookups);
-  return driverTask(kind, DriverSpec.create({ config: flags["driver-config"] ?? "{}", env, secrets, configs }));
+  const mounts = (flags.mount ?? []).map((text) => parseMount(text));
+  const devices = (flags.device ?? []).map((text) => parseDevice(text, "device"));
+  const config = flags["driver-config"] ?? "{}";
+  return driverTask(kind, DriverSpec.create({ config, env, secrets, configs, mounts, devices }));
 }
 
 /** What `service update` makes of it. */
 export function driverTaskAfter(kind: string, before: DriverSpec, flags: UpdateValues, lookups: Lookups, of: TaskSpec) {
   refuseWorkdir(flags);
-  const refused = (["args", "mount-add", "mount-rm"] as const).find((flag) => flags[flag] !== undefined);
-  if (refused !== undefined) throw new UsageError(`--${refused} does not fit tasks of driver ${kind}`);
+  if (flags.args !== undefined) throw new UsageError(`--args does not fit tasks of driver ${kind}`);
   const spec = DriverSpec.patch(before, {
     config: flags["driver-config"] ?? before.config,
     env: environmentAfter(before.env, flags).filter((entry) => entry.includes("=")),
@@ -54,8 +57,28 @@ export function driverTaskAfter(kind: string, before: DriverSpec, flags: UpdateV
       ...before.configs.filter(({ configName }) => !(flags["config-rm"] ?? []).includes(configName)),
       ...configReferences(flags["config-add"] ?? [], lookups, "config-add"),
     ],
+    mounts: mountsAfter(before.mounts, flags["mount-add"] ?? [], flags["mount-rm"] ?? []),
+    devices: devicesAfter(before.devices, flags["device-add"] ?? [], flags["device-rm"] ?? []),
   });
   return driverTask(kind, spec, of);
+}
+
+/** `HOST[:TASK[:rwm]]`, as Docker's `run` takes it. */
+function parseDevice(text: string, flag: string): DriverDevice {
+  const [, hostPath = "", taskPath = "", permissions = ""] =
+    /^(\/[^:]+)(?::(\/[^:]*))?(?::([rwm]+))?$/.exec(text) ?? [];
+  if (hostPath === "") throw new UsageError(`--${flag} takes HOST[:TASK[:rwm]] with absolute paths, not '${text}'`);
+  return DriverDevice.create({ hostPath, taskPath, permissions });
+}
+
+function devicesAfter(
+  before: readonly DriverDevice[],
+  added: readonly string[],
+  removed: readonly string[],
+): readonly DriverDevice[] {
+  const devices = added.map((text) => parseDevice(text, "device-add"));
+  const gone = new Set([...removed, ...devices.map(({ hostPath }) => hostPath)]);
+  return [...before.filter(({ hostPath }) => !gone.has(hostPath)), ...devices];
 }
 
 /** What the settings of every service say of it. */

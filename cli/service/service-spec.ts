@@ -104,6 +104,7 @@ function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups
     refuseContainerFlags(flags);
     return newDriverTask(driver, flags, words, lookups);
   }
+  if (flags.device !== undefined) throw new UsageError("--device goes with --driver NAME --driver-config");
   if (driver === "exec") {
     const [program, ...args] = words;
     if (program === undefined)
@@ -198,14 +199,15 @@ function genericAfter(before: ResourceRequirements | null, flags: UpdateValues):
 }
 
 function runtimeAfter(before: TaskSpec, flags: UpdateValues, lookups: Lookups): Partial<TaskSpec> {
-  if (before.container !== null && flags["driver-config"] !== undefined)
-    throw new UsageError("--driver-config fits tasks of a driver plugin only, and these are containers");
+  const ofPlugins = (["driver-config", "device-add", "device-rm"] as const).find((flag) => flags[flag] !== undefined);
+  if (before.container !== null && ofPlugins !== undefined)
+    throw new UsageError(`--${ofPlugins} fits tasks of a driver plugin only, and these are containers`);
   if (before.container !== null) return { container: containerAfter(before.container, flags, lookups) };
   refuseContainerFlags(flags);
   const runtime = driverRuntimeOf(before);
   if (runtime !== null) return driverTaskAfter(runtime.kind, runtime.spec, flags, lookups, before);
-  if (flags["driver-config"] !== undefined)
-    throw new UsageError("--driver-config fits tasks of a driver plugin only, and these are none");
+  if (ofPlugins !== undefined)
+    throw new UsageError(`--${ofPlugins} fits tasks of a driver plugin only, and these are none`);
   const exec = execOf(before);
   if (exec === null) return {};
   const changed = ExecSpec.patch(exec, {

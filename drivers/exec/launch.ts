@@ -65,7 +65,9 @@ function makeWay(home: string, way: readonly string[]): string {
 
 /** Without a root of its own, a task sees its volumes by links in its directory. */
 function linkMounts({ mounts }: TaskConfig, home: string): void {
-  for (const { hostPath, taskPath } of mounts) {
+  for (const { hostPath, readonly, taskPath } of mounts) {
+    // A link lets a task write wherever its user may.
+    if (readonly) throw new Error(`a process cannot have ${taskPath} for reading only: mount it without readonly`);
     const target = relativeTarget(taskPath);
     if (target === null || home === "") throw new Error(`a volume cannot be at '${taskPath}'`);
     const way = target.split("/");

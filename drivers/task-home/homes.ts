@@ -5,6 +5,7 @@
  *   <directory>/<task id>/            the allocation's: 0755
  *       alloc/{data,tmp,logs}         shared by what drivers start for the task; the pipes are in logs
  *       <name>/{local,tmp}            the task's own; `secrets` and `configs` lead to files in memory (MemoryFiles)
+ *       mounts/                       memory, and volumes without a name (mounts.ts)
  *       output/                       stdout, stderr and what was rotated, for the agent alone
  *       .name, .output                what a later life of the agent has to know
  *
@@ -16,6 +17,7 @@ import { chmod, lstat, mkdir, readFile, rm, stat, symlink, writeFile } from "nod
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type {
+  PlannedMount,
   DriverTask,
   HomeOutcome,
   OutputReader,
@@ -31,6 +33,8 @@ import { lastOutput, outputBytesMax } from "../exec/output.ts";
 import { OutputFiles } from "../exec/output-reader.ts";
 import { OutputClient } from "../output/client.ts";
 import type { TaskOutput } from "../output/collector.ts";
+import { placeMounts, unplaceMounts } from "./mounts.ts";
+import { PipeMaker } from "./pipes.ts";
 import { userNamed } from "../exec/user.ts";
 import { environmentOf, type AgentEnvironment, type TaskDirectories } from "./environment.ts";
 
@@ -95,6 +99,10 @@ export class TaskHomeDirectories implements TaskHomes {
     } catch (error) {
       await this.#removeFiles(task.id);
       return { kind: "refused", reason: `cannot make the task's directories: ${(error as Error).message}` };
+  mount(taskId: string, mounts: readonly PlannedMount[]): Promise<readonly string[]> {
+    return placeMounts(mounts, { directory: this.#options.directory, home: this.#home(taskId) });
+  }
+
     }
   }
 
@@ -111,15 +119,24 @@ export class TaskHomeDirectories implements TaskHomes {
     return lastOutput(join(this.#home(taskId), "output"));
   }
 
+    await this.#unmount(taskId);
   async end(taskId: string): Promise<void> {
     await this.#drain(taskId);
     await this.#removeFiles(taskId);
   }
 
   async remove(taskId: string): Promise<void> {
+    await unplaceMounts(this.#home(taskId));
     await this.#drain(taskId);
     // Before the directory: while that is there, a later life knows that there may be files.
     await this.#files.remove(taskId);
+  /** What cannot be unmounted now is tried again when the task is forgotten. */
+  async #unmount(taskId: string): Promise<void> {
+    await unplaceMounts(this.#home(taskId)).catch((error: unknown) =>
+      this.#options.log.error({ error, task: taskId }, "cannot take the memory away that a task had mounted"),
+    );
+  }
+
     await rm(this.#home(taskId), { recursive: true, force: true });
   }
 

@@ -7,7 +7,9 @@
  * C3: a volume is published on the nodes that use it according to the store, and given up on the others. Nothing but the
  *     store's state decides that, so a new leader goes on where the last one ended.
  */
+import { isDriverSpec } from "../driver-spec.ts";
 import {
+  DriverSpec,
   ExecSpec,
   Mount_Type,
   VolumeAccessMode_Scope,
@@ -51,16 +53,19 @@ export function volumeWantsOf(task: Task): readonly VolumeWant[] {
     : noWants;
 }
 
-/** Of specs of processes, which have to be decoded for it; tasks of one service mostly share theirs. */
+/** Of specs of drivers' tasks, which have to be decoded for it; tasks of one service mostly share theirs. */
 const processMounts = new WeakMap<TaskSpec, readonly Mount[]>();
 
 function mountsOf({ spec }: Task): readonly Mount[] {
   if (spec?.container != null) return spec.container.mounts;
-  if (spec?.generic?.kind !== "exec" || spec.generic.payload === null) return noMounts;
+  const generic = spec?.generic ?? null;
+  if (spec === null || generic?.payload == null) return noMounts;
+  const isDriven = isDriverSpec(generic.payload.type_url);
+  if (!isDriven && generic.kind !== "exec") return noMounts;
   let mounts = processMounts.get(spec);
   if (mounts === undefined) {
     try {
-      ({ mounts } = ExecSpec.decode(spec.generic.payload.value));
+      ({ mounts } = (isDriven ? DriverSpec : ExecSpec).decode(generic.payload.value));
     } catch {
       // Whoever runs it says so.
       mounts = noMounts;

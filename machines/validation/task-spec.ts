@@ -12,6 +12,7 @@ import {
   type RestartPolicy,
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
+import { mountsProblem } from "../driver-mounts.ts";
 import { isDriverSpec } from "../driver-spec.ts";
 import { isImageReference } from "../image-reference.ts";
 import { checkHealthCheck } from "./health.ts";
@@ -156,6 +157,11 @@ function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   );
 }
 
+function checkDriverMounts({ devices, mounts }: DriverSpec): Refusal | null {
+  const problem = mountsProblem(mounts, devices);
+  return problem === null ? null : invalid(`Generic runtime: ${problem}`);
+}
+
 /** What every driver's task has in common; its own configuration is the driver's to check. */
 function checkDriver(payload: Uint8Array, task: TaskSpec): Refusal | null {
   let spec: DriverSpec;
@@ -171,6 +177,7 @@ function checkDriver(payload: Uint8Array, task: TaskSpec): Refusal | null {
   if (malformed !== undefined) return invalid(`Generic runtime: environment variable "${malformed}" is not NAME=value`);
   return (
     checkHealthCheck(spec.health) ??
+    checkDriverMounts(spec) ??
     checkProcessFiles(spec, task) ??
     firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)))
   );

@@ -133,6 +133,7 @@ const nothing: OutputReader = {
 /** A node whose disk has room for everything and shows nothing of it. */
 const homes: TaskHomes = {
   prepare: async ({ id }) => ({
+  mount: async (_taskId, mounts) => mounts.map(({ target }) => target),
     kind: "ready",
     home: { allocDir: `/${id}`, stdoutPath: "/dev/null", stderrPath: "/dev/null", env: {} },
   }),

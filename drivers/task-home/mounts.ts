@@ -1,0 +1,87 @@
+/**
+ * What tasks mount beside cluster volumes: paths of the node, directories that are called volumes, and memory.
+ *
+ *   <directory>/../local-volumes/<name>    a volume; it outlives its tasks, and is nobody's to remove but a person's
+ *   <directory>/<task id>/mounts/<n>       memory, and volumes without a name: gone with the task
+ */
+import { execFile } from "node:child_process";
+import { chmod, mkdir, readdir, realpath, stat } from "node:fs/promises";
+import { dirname, join, sep } from "node:path";
+import { promisify } from "node:util";
+import type { PlannedMount } from "../../actors/agent/agent-ports.ts";
+
+const run = promisify(execFile);
+
+export interface MountPlaces {
+  /** Of the tasks' directories. */
+  readonly directory: string;
+  /** The task's own. */
+  readonly home: string;
+}
+
+/** The path of each on the node, in their order; a second call is harmless. Rejects with a sentence about what cannot be. */
+export async function placeMounts(mounts: readonly PlannedMount[], places: MountPlaces): Promise<readonly string[]> {
+  const paths: string[] = [];
+  for (const [at, mount] of mounts.entries()) paths.push(await place(mount, at, places));
+  return paths;
+}
+
+/** Takes the memory away; what it held is lost. */
+export async function unplaceMounts(home: string): Promise<void> {
+  const own = join(home, "mounts");
+  for (const name of await readdir(own).catch(() => [])) {
+    const path = join(own, name);
+    if (await isMounted(path)) await run("umount", [path]);
+  }
+}
+
+async function place({ source, target }: PlannedMount, at: number, { directory, home }: MountPlaces): Promise<string> {
+  switch (source.kind) {
+    case "path": {
+      if (source.isMade) await mkdir(source.path, { recursive: true });
+      if (!(await isThere(source.path)))
+        throw new Error(`there is no ${source.path} on this node, to be mounted at ${target}`);
+      return source.path;
+    }
+    case "volume": {
+      const isNamed = source.name !== "";
+      const root = isNamed ? join(dirname(directory), "local-volumes", source.name) : join(home, "mounts", String(at));
+      if (!(await isThere(root))) {
+        await mkdir(root, { recursive: true });
+        await chmod(root, 0o777);
+      }
+      return source.subpath === "" ? root : partOf(root, source.subpath);
+    }
+    case "memory": {
+      const path = join(home, "mounts", String(at));
+      await mkdir(path, { recursive: true });
+      if (await isMounted(path)) return path;
+      if (process.getuid?.() !== 0)
+        throw new Error(`memory cannot be mounted at ${target}: the agent does not run as root`);
+      const size = source.bytes === 0 ? "" : `,size=${source.bytes}`;
+      await run("mount", ["-t", "tmpfs", "-o", `nosuid,nodev,mode=${source.mode.toString(8)}${size}`, "tmpfs", path]);
+      return path;
+    }
+  }
+}
+
+/** Not by a link that a task has laid in the volume, which might lead out of it. */
+async function partOf(root: string, subpath: string): Promise<string> {
+  const path = await realpath(join(root, subpath)).catch(() => null);
+  const top = await realpath(root);
+  if (path === null || (path !== top && !path.startsWith(top + sep)))
+    throw new Error(`the volume has no part ${subpath}`);
+  return path;
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function isMounted(path: string): Promise<boolean> {
+  const [own, above] = await Promise.all([stat(path), stat(dirname(path))]);
+  return own.dev !== above.dev;
+}
