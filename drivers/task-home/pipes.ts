@@ -1,0 +1,78 @@
+/**
+ * Makes named pipes, for which Node has no call. What is wanted while one `mkfifo` runs is made by the next one together: to
+ * start a program holds up the whole agent, on a busy machine for tens of milliseconds, and five hundred tasks that begin at
+ * once each want theirs.
+ */
+import { execFile } from "node:child_process";
+import { lstat } from "node:fs/promises";
+import { promisify } from "node:util";
+
+/** Of one program: far below what a command line may have. */
+const wishesMax = 100;
+
+interface Wish {
+  readonly paths: readonly string[];
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+const run = promisify(execFile);
+
+/** Makes those that it can. Rejects when one could not be made, with `stderr` naming it. */
+async function mkfifo(paths: readonly string[]): Promise<void> {
+  await run("mkfifo", ["-m", "0600", ...paths]);
+}
+
+export class PipeMaker {
+  readonly #mkfifo: typeof mkfifo;
+  readonly #waiting: Wish[] = [];
+  #isBusy = false;
+
+  constructor(make: typeof mkfifo = mkfifo) {
+    this.#mkfifo = make;
+  }
+
+  /** For their owner alone. What is a pipe already stays as it is. Rejects when one of them cannot be made. */
+  async make(paths: readonly string[]): Promise<void> {
+    const missing: string[] = [];
+    for (const path of paths) if (!(await isPipe(path))) missing.push(path);
+    if (missing.length === 0) return;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#waiting.push({ paths: missing, resolve, reject });
+    if (!this.#isBusy) void this.#work();
+    return promise;
+  }
+
+  async #work(): Promise<void> {
+    this.#isBusy = true;
+    while (this.#waiting.length > 0) await this.#grant(this.#waiting.splice(0, wishesMax));
+    this.#isBusy = false;
+  }
+
+  async #grant(wishes: readonly Wish[]): Promise<void> {
+    try {
+      await this.#mkfifo(wishes.flatMap(({ paths }) => paths));
+      for (const { resolve } of wishes) resolve();
+    } catch (error) {
+      // The others have theirs.
+      for (const { paths, reject, resolve } of wishes) {
+        const made = await Promise.all(paths.map(isPipe));
+        if (made.every(Boolean)) resolve();
+        else reject(new Error(reasonFor(paths, error as Error & { readonly stderr?: string })));
+      }
+    }
+  }
+}
+
+/** What the program said of these paths. */
+function reasonFor(paths: readonly string[], { message, stderr = "" }: Error & { readonly stderr?: string }): string {
+  const lines = stderr.split("\n").filter((line) => paths.some((path) => line.includes(path)));
+  return lines.length > 0 ? lines.join("; ") : (message.split("\n")[0] ?? message);
+}
+
+function isPipe(path: string): Promise<boolean> {
+  return lstat(path).then(
+    (facts) => facts.isFIFO(),
+    () => false,
+  );
+}
