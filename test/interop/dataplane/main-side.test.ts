@@ -3,6 +3,7 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { DataplaneActor } from "../../../actors/agent/dataplane.ts";
 import { dataplaneLauncher } from "../../../edges/dataplane/driver-process.ts";
@@ -13,7 +14,8 @@ import { createSimTelemetry } from "../../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../../runtime/sim/trace.ts";
 import { SystemClock } from "../../../runtime/system/clock.ts";
 import { until } from "../../fixtures/until.ts";
-import { endpointOf, policyOf, setOf } from "../../support/dataplane.ts";
+import { endpointOf, ModelDriver, policyOf, setOf } from "../../support/dataplane.ts";
+import type { DataplaneDelta } from "../../../machines/dataplane/objects.ts";
 
 const systemClock = new SystemClock();
 
@@ -107,7 +109,12 @@ for (const [title, habits, reason] of [
   ["writes a length of 2^40", { writes: "0000000000010000" }, /cannot be understood: a frame of 1099511627776 bytes/],
   ["prints to its pipe", { writes: Buffer.from("hello, main\n").toString("hex") }, /cannot be understood/],
   ["writes what is no message", { writes: "0200000000000000ffff" }, /cannot be understood/],
-  ["closes its pipe", { closes: true }, /closed its pipe/],
+  ["closes its pipe", { closes: true }, /it closed its pipe$/],
+  [
+    "stops in the middle of a frame",
+    { writes: "0a000000000000003207", closes: true },
+    /closed its pipe inside a frame/,
+  ],
 ] as const) {
   test(`a driver that ${title} is ended, and another one begins`, async (t) => {
     const { actor, starts, news } = begin(t, habits);
@@ -120,8 +127,12 @@ for (const [title, habits, reason] of [
   });
 }
 
-test("a frame that is not finished, and an empty one, harm nobody", async (t) => {
-  const { actor, news } = begin(t, { writes: "0000000000000000" });
+test("an empty frame, an unknown message, and a status without its id or without a status harm nobody", async (t) => {
+  const frames = ["", "920300", "3a00", "32061204" + "0a027570", "32020a00", "2a021200"];
+  const writes = frames
+    .map((each) => `${(each.length / 2).toString(16).padStart(2, "0")}00000000000000${each}`)
+    .join("");
+  const { actor, news } = begin(t, { writes });
   actor.ready();
   await until("its report", () => actor.statuses.size === 1);
   t.is(news.at(-1), "in-sync");
@@ -140,6 +151,41 @@ test("a driver that never reads keeps nothing growing, and is ended by force", a
   t.is(news.at(-1), "resync");
   await actor.end();
   t.is(news.at(-1), "stopped");
+});
+
+test("what a slow driver of another language has not read is merged, and it ends with what is wanted", async (t) => {
+  const { actor, told } = begin(t, { readBytes: 512, slowness: 0.02 });
+  const model = new ModelDriver();
+  const tell = (delta: DataplaneDelta): void => {
+    model.want(delta);
+    actor.apply(delta);
+  };
+  tell({ kind: "put", object: large });
+  actor.ready();
+  for (let step = 0; step < 3_000; step++) {
+    tell({
+      kind: "members",
+      id: "large",
+      added: [`10.9.${step >> 8}.${step & 255}`],
+      removed: [`10.0.0.${step & 255}`],
+    });
+    tell({ kind: "put", object: policyOf(`p${step % 10}`, step % 2 === 0 ? ["large"] : []) });
+    if (step % 3 === 0) tell({ kind: "removed", ref: policyOf(`p${(step + 5) % 10}`, []) });
+    if (step % 100 === 0) await new Promise((resolve) => setImmediate(resolve));
+  }
+  const last = policyOf("last", []);
+  tell({ kind: "put", object: last });
+  await until("the last change", () =>
+    told().some(({ activePolicyUpdate }) => activePolicyUpdate?.id?.name === "last"),
+  );
+  await until("all of it", () => actor.waiting === 0);
+  await until("the driver's end of it", () => {
+    const heard = new ModelDriver();
+    for (const message of told()) heard.take(message);
+    return isDeepStrictEqual([heard.picture(), heard.problems], [model.picture(), []]);
+  });
+  t.true(told().length < 3_000, `${told().length} messages`);
+  t.is(told().filter(({ inSync }) => inSync !== null).length, 1);
 });
 
 test("an executable that is not there is reported, and tried again", async (t) => {

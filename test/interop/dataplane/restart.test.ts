@@ -5,9 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import anyTest from "ava";
 import { frameOf } from "../../../edges/dataplane/frames.ts";
-import { ProfileID, ActiveProfileRemove, Rule, ToDataplane, WorkloadEndpointRemove } from "../../../proto/gen/felix.ts";
-import { allow, body, deny, ports, protocol, ScriptedMain, tier, type Body } from "../../fixtures/dataplane-main.ts";
-import { addresses, canMakeNetworks, PacketLab, type Wish } from "../../fixtures/packet-lab.ts";
+import { ProfileID, ActiveProfileRemove, ToDataplane, WorkloadEndpointRemove } from "../../../proto/gen/felix.ts";
+import { allow, body, deny, ScriptedMain, type Body } from "../../fixtures/dataplane-main.ts";
+import { endpoint, picture, rulesOf, shapeOf, tcp, udp } from "../../fixtures/dataplane-scene.ts";
+import { addresses, canMakeNetworks, PacketLab } from "../../fixtures/packet-lab.ts";
 import { until } from "../../fixtures/until.ts";
 
 const isPossible = canMakeNetworks();
@@ -24,43 +25,14 @@ if (isPossible) {
   anyTest.after.always(() => lab.end());
 }
 
-const endpoint = (name: "a" | "b", policies: readonly string[] = []): Body =>
-  body.workload(name, {
-    name: `cali${name}`,
-    ipv4Nets: [`${addresses[name].v4}/32`],
-    ipv6Nets: [`${addresses[name].v6}/128`],
-    profileIds: ["open"],
-    tiers: policies.length === 0 ? [] : [tier("default", ...policies)],
-  });
-
-const tcp: Wish = { protocol: "tcp", dst: addresses.b.v4, port: 80 };
-const udp: Wish = { protocol: "udp", dst: addresses.b.v6, port: 80 };
-
-/** In the order of Felix. */
-const picture: readonly Body[] = [
-  body.set("s:a", [addresses.a.v4, addresses.a.v6]),
-  body.set("p:web", [`${addresses.b.v4},tcp:80`, `${addresses.b.v6},udp:80`], 1),
-  body.policy("web", {
-    inboundRules: [
-      Rule.create({ action: "allow", srcIpSetIds: ["s:a"], dstIpPortSetIds: ["p:web"] }),
-      Rule.create({ action: "deny", protocol: protocol("udp"), dstPorts: ports(81) }),
-    ],
-    outboundRules: [allow],
-  }),
-  body.profile("open", [allow]),
-  endpoint("a"),
-  endpoint("b", ["web"]),
-  body.host("eth", { name: "ethh", profileIds: ["open"] }),
-];
-
 function start(t: { teardown(fn: () => unknown): void }, env: Readonly<Record<string, string>> = {}): ScriptedMain {
   const main = new ScriptedMain(`${lab.prefix}r`, env);
   t.teardown(() => main.end());
   return main;
 }
 
-/** Our table's content, without what marks of a test leave. */
-const rules = (): string => lab.run("nft", "list", "ruleset");
+const rules = (): string => rulesOf(lab);
+const shape = (): readonly string[] => shapeOf(lab);
 
 test("nothing is programmed before InSync, and all of it then", async (t) => {
   const main = start(t);
@@ -105,43 +77,7 @@ test("a driver that is killed at any point of its resync interrupts nothing, and
   t.true(await lab.a.speaks("kept"));
 });
 
-test("a driver that is killed while it programs leaves one whole picture or the other", async (t) => {
-  const members = Array.from(
-    { length: 30_000 },
-    (_, index) => `10.${100 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`,
-  );
-  const calm = start(t);
-  calm.send(body.config(), ...picture, body.inSync);
-  await calm.settled();
-  await calm.end();
-  for (let round = 0; round < 4; round++) {
-    const main = start(t);
-    main.send(body.config(), ...picture, body.set("s:large", members), body.inSync);
-    await new Promise((resolve) => setTimeout(resolve, 200 + round * 60));
-    await main.end();
-    t.deepEqual(await lab.a.probe([tcp, udp]), [true, true], `round ${round}`);
-    t.false(await lab.h.reaches(tcp, 100), `round ${round}`);
-  }
-  const last = start(t);
-  last.send(body.config(), ...picture, body.inSync);
-  await last.settled();
-  t.deepEqual(await lab.a.probe([tcp, udp]), [true, true]);
-  t.false(rules().includes("s_large"));
-});
-
 test("any order of the same messages, with doubles and removes of what never was, ends in the same rules", async (t) => {
-  const shape = (): readonly string[] =>
-    lab
-      .run("nft", "list", "table", "inet", "muster-policy")
-      .split(/\n(?=\t\S)/)
-      // A map's elements come in the order in which they were put in.
-      .map((part) =>
-        part
-          .split(/[\s,]+/)
-          .toSorted()
-          .join(" "),
-      )
-      .toSorted();
   const noise: readonly Body[] = [
     { activeProfileRemove: ActiveProfileRemove.create({ id: ProfileID.create({ name: "never" }) }) },
     {

@@ -1,0 +1,134 @@
+// Our driver dies at each point of its transactions, and under traffic: what the kernel then has, and what the next one makes of it.
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import anyTest from "ava";
+import { Rule } from "../../../proto/gen/felix.ts";
+import { body, deny, ScriptedMain, type Body } from "../../fixtures/dataplane-main.ts";
+import { endpoint, picture, shapeOf, tcp, udp } from "../../fixtures/dataplane-scene.ts";
+import { addresses, canMakeNetworks, PacketLab } from "../../fixtures/packet-lab.ts";
+import { until } from "../../fixtures/until.ts";
+
+const isPossible = canMakeNetworks();
+const test = isPossible ? anyTest.serial : anyTest.serial.skip;
+
+let lab: PacketLab;
+
+if (isPossible) {
+  anyTest.before(async () => {
+    lab = new PacketLab();
+    await lab.b.listen("tcp", 80);
+    await lab.b.listen("udp", 80);
+  });
+  anyTest.after.always(() => lab.end());
+}
+
+function start(t: { teardown(fn: () => unknown): void }, env: Readonly<Record<string, string>> = {}): ScriptedMain {
+  const main = new ScriptedMain(`${lab.prefix}r`, env);
+  t.teardown(() => main.end());
+  return main;
+}
+
+const members = Array.from({ length: 5_000 }, (_, index) => `10.200.${index >> 8}.${index & 255}`);
+
+test("no packet of an established flow is lost while drivers die and others take over", async (t) => {
+  const before = start(t);
+  before.send(body.config(), ...picture, body.set("s:large", members), body.inSync);
+  await before.settled();
+  await lab.a.beginTraffic("v4", addresses.b.v4, 80, 2);
+  await lab.a.beginTraffic("v6", addresses.b.v6, 80, 2);
+  let last = before;
+  for (let round = 0; round < 4; round++) {
+    last.child.kill(round % 2 === 0 ? "SIGKILL" : "SIGTERM");
+    await last.ended();
+    last = start(t);
+    // The next one is told something else each time, and deletes what the one before had.
+    last.send(body.config(), ...picture, body.set(`s:large${round}`, members), body.inSync);
+    await last.settled();
+    last.send(body.policy("web", { inboundRules: [deny], outboundRules: [deny] }));
+    await last.settled();
+  }
+  for (const name of ["v4", "v6"]) {
+    const { lost, sent } = await lab.a.endTraffic(name);
+    t.is(lost, 0, `of ${sent} over ${name}`);
+    t.true(sent > 20);
+  }
+});
+
+/** Runs the system's nft but for one moment: before it begins, while it runs, or after it has ended, the driver is killed. */
+const crashes = {
+  before: "kill -9 $PPID",
+  within: "kill -9 $PPID; /usr/sbin/nft -f -",
+  after: "/usr/sbin/nft -f -; kill -9 $PPID",
+  // nft itself dies as well, wherever it is by then.
+  both: "kill -9 $PPID; exec 3<&0; /usr/sbin/nft -f - <&3 & sleep 0.01; kill -9 $!; wait",
+} as const;
+
+interface Picture {
+  readonly packets: string;
+  readonly rules: readonly string[];
+}
+
+test("a driver that is killed at any point of any transaction leaves the picture before or the one after, and the next one converges", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "muster-nft-test-"));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const fake = join(folder, "nft");
+  const steps: readonly (readonly Body[])[] = [
+    [...picture, body.set("s:large", members)],
+    [
+      body.policy("web", { inboundRules: [Rule.create({ action: "allow", srcIpSetIds: ["s:a"] })] }),
+      { ipsetDeltaUpdate: { id: "s:a", addedMembers: [addresses.h.v4], removedMembers: [addresses.a.v4] } as never },
+    ],
+    [endpoint("b", []), { activePolicyRemove: { id: { tier: "default", name: "web" } } as never }],
+  ];
+  const seen = async (): Promise<string> =>
+    JSON.stringify([await lab.a.probe([tcp, udp]), await lab.h.probe([tcp], 100)]);
+  const told = (count: number): readonly Body[] => [body.config(), ...steps.slice(0, count).flat(), body.inSync];
+  /** What is let through, and the shape of the rules, after each step. */
+  const pictures: Picture[] = [];
+  const look = async (): Promise<Picture> => ({ packets: await seen(), rules: shapeOf(lab) });
+  const clean = start(t);
+  clean.send(body.config(), body.inSync);
+  await clean.settled();
+  pictures.push(await look());
+  for (const step of steps) {
+    clean.send(...step);
+    await clean.settled();
+    await clean.settled();
+    pictures.push(await look());
+  }
+  await clean.end();
+  let before = pictures.at(-1) as Picture;
+  for (const [point, script] of Object.entries(crashes)) {
+    for (const [index, step] of steps.entries()) {
+      const wrapper = index === 0 ? 1 : 2;
+      // The first transactions of a driver are its resync; what it asks nft before is its version.
+      writeFileSync(
+        fake,
+        `#!/bin/sh\n[ "$1" = -f ] || exec /usr/sbin/nft "$@"\necho >> ${folder}/count\n[ $(wc -l < ${folder}/count) -lt ${wrapper} ] && exec /usr/sbin/nft "$@"\n${script}\necho > ${folder}/done\n`,
+        { mode: 0o755 },
+      );
+      for (const name of ["count", "done"]) rmSync(join(folder, name), { force: true });
+      const main = start(t, { MUSTER_NFT: fake });
+      if (index === 0) main.send(...told(1));
+      else {
+        main.send(...told(index));
+        await main.told("its resync", () => main.statusOf("a") !== null);
+        main.send(...step);
+      }
+      await main.ended();
+      await until("nft has ended", () => existsSync(join(folder, "done")));
+      const where = `${point}, transaction ${index}`;
+      const after = pictures[index + 1] as Picture;
+      const packets = await seen();
+      t.true([before.packets, after.packets].includes(packets), `${where}: ${packets}`);
+      const next = start(t);
+      next.send(...told(index + 1));
+      await next.settled();
+      await next.settled();
+      t.deepEqual(await look(), after, where);
+      await next.end();
+      before = after;
+    }
+  }
+});
