@@ -11,7 +11,7 @@ import { startNatsServer } from "../runtime/nats/server.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { freePort, until } from "./peers.ts";
 
-const main = fileURLToPath(new URL("../cli/main.ts", import.meta.url));
+const program = fileURLToPath(new URL("../bin/muster", import.meta.url));
 const run = promisify(execFile);
 
 export interface Manager {
@@ -62,7 +62,7 @@ export class Spawned {
   output = "";
 
   constructor(args: readonly string[]) {
-    this.child = spawn(process.execPath, [main, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+    this.child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [this.child.stdout, this.child.stderr])
       stream?.on("data", (chunk: Buffer) => (this.output += chunk.toString()));
   }
@@ -124,7 +124,7 @@ export class Cluster {
     if (first !== undefined) args.push("--join", first.address, "--token", await first.muster("token", "manager"));
     const spawned = this.#spawn(dir, nats === undefined ? args : [...args, "--nats", nats]);
     const muster = async (...verb: string[]): Promise<string> =>
-      (await run(process.execPath, [main, "--host", `unix://${socket}`, ...verb], { timeout: 60_000 })).stdout.trim();
+      (await run(program, ["--host", `unix://${socket}`, ...verb], { timeout: 60_000 })).stdout.trim();
     await until("the manager's start", async () => {
       if (!spawned.isRunning) throw new Error(spawned.output);
       return await muster("ca").then(

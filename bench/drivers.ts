@@ -1,6 +1,6 @@
 /**
- * What tasks cost on driver plugins: starts that come at once, statistics of many tasks, and waiting for them; beside a stock
- * Docker Engine that runs the same processes as containers.
+ * What tasks cost on driver plugins: starts that come at once, statistics of many tasks, and waiting for them, at the driver
+ * alone and through a manager and its agent; beside a stock Docker Engine that runs the same processes as containers.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,6 +20,7 @@ import {
 import { encodeConfig, type ConfigInput } from "../runtime/hclspec/index.ts";
 import type { RunningPlugin } from "../runtime/plugins.ts";
 import { engineMissing, startEngine } from "../test/fixtures/docker-engine.ts";
+import { agentRows } from "./driver-agent.ts";
 import { cpuSeconds, memoryMiB } from "./processes.ts";
 import { mebibytes, seconds, table } from "./table.ts";
 
@@ -190,6 +191,10 @@ async function dockerRows(size: Size): Promise<string[][]> {
 
 export async function driversTable(isShort: boolean): Promise<string> {
   const size = isShort ? small : whole;
-  const rows = [...(await execRows(size)), ...(await dockerRows({ ...size, atOnce: Math.min(size.atOnce, 20) }))];
+  const rows = [
+    ...(await execRows(size)),
+    ...(await agentRows(size.held, size.watchedMs)),
+    ...(await dockerRows({ ...size, atOnce: Math.min(size.atOnce, 20) })),
+  ];
   return table("Task drivers", ["what", "cost"], rows);
 }

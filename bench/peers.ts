@@ -26,7 +26,7 @@ export interface Peer {
 }
 
 const startTimeoutMs = 30_000;
-const top = fileURLToPath(new URL("..", import.meta.url));
+const program = fileURLToPath(new URL("../bin/muster", import.meta.url));
 
 export async function freePort(): Promise<number> {
   const server = createServer();
@@ -71,12 +71,12 @@ export async function startMuster(): Promise<Peer> {
   const port = await freePort();
   const socket = join(dir, "control.sock");
   const muster = (...args: string[]): string =>
-    execFileSync(process.execPath, [join(top, "cli", "main.ts"), "--host", `unix://${socket}`, ...args], {
+    execFileSync(program, ["--host", `unix://${socket}`, ...args], {
       encoding: "utf8",
       timeout: 60_000,
     }).trim();
   const child = spawn(
-    join(top, "bin", "muster"),
+    program,
     ["manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1"],
     { stdio: ["ignore", "ignore", "inherit"] },
   );
@@ -84,8 +84,7 @@ export async function startMuster(): Promise<Peer> {
     await ended(child, 10_000);
     rmSync(dir, { recursive: true, force: true });
   };
-  const answers = (): boolean =>
-    existsSync(socket) && succeeds(process.execPath, [join(top, "cli", "main.ts"), "--host", `unix://${socket}`, "ca"]);
+  const answers = (): boolean => existsSync(socket) && succeeds(program, ["--host", `unix://${socket}`, "ca"]);
   await until("muster's start", answers).catch(async (error: unknown) => {
     await stop();
     throw error;

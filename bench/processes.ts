@@ -34,6 +34,19 @@ export function memoryMiB(pids: readonly number[], which: "VmRSS" | "VmHWM"): nu
   return kib / 1024;
 }
 
+/** What the processes have in memory together, in MiB: a page that several share is counted once. */
+export function ownMemoryMiB(pids: readonly number[]): number {
+  let kib = 0;
+  for (const pid of pids) {
+    try {
+      kib += Number(/^Pss:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "utf8"))?.[1] ?? 0);
+    } catch {
+      // ended
+    }
+  }
+  return kib / 1024;
+}
+
 /** Pids of the direct and indirect children of a process, itself first. */
 export function processTree(root: number): number[] {
   const parents = new Map<number, number>();

@@ -41,8 +41,8 @@ import { sentence } from "../sentence.ts";
 const sendBytesMax = 128 * 1024;
 /** Between two looks whether the manager has taken what waits, in milliseconds. */
 const roomLookMs = 5;
-/** Commands and streams of samples on one node at a time. */
-const callsMax = 200;
+/** Commands and streams of samples on one node at a time: each has a stream of the connection, which may have 1,000. */
+const callsMax = 800;
 
 /** Where a running task's driver is asked. */
 export interface CallableTask {
