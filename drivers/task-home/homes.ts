@@ -5,17 +5,21 @@
  *   <directory>/<task id>/            the allocation's: 0755
  *       alloc/{data,tmp,logs}         shared by what drivers start for the task; the pipes are in logs
  *       <name>/{local,tmp}            the task's own; `secrets` and `configs` lead to files in memory (MemoryFiles)
+ *       mounts/                       memory, and volumes without a name (mounts.ts)
  *       output/                       stdout, stderr and what was rotated, for the agent alone
  *       .name, .output                what a later life of the agent has to know
  *
  * TH1: what a task can write to, it shares with no file of the agent's: output and records are out of its reach.
  * TH2: a task's secrets are in memory, for its user alone to enter, and gone once nothing of it runs.
  */
-import { chmod, mkdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { chmod, lstat, mkdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import type {
   DriverTask,
   HomeOutcome,
+  PlannedMount,
   OutputReader,
   OutputRequest,
   TaskHome,
@@ -31,7 +35,7 @@ import { OutputClient } from "../output/client.ts";
 import type { TaskOutput } from "../output/collector.ts";
 import { userNamed } from "../exec/user.ts";
 import { environmentOf, type AgentEnvironment, type TaskDirectories } from "./environment.ts";
-import { PipeMaker } from "./pipes.ts";
+import { placeMounts, unplaceMounts } from "./mounts.ts";
 
 /** For what a task left in its pipes: Nomad's. */
 const drainMs = 2_000;
@@ -52,11 +56,12 @@ export interface TaskHomesOptions {
 
 type Wants = Parameters<TaskHomes["prepare"]>[2];
 
+const run = promisify(execFile);
+
 export class TaskHomeDirectories implements TaskHomes {
   readonly #options: TaskHomesOptions;
   readonly #files: MemoryFiles;
   readonly #client: OutputClient;
-  readonly #pipes = new PipeMaker();
 
   constructor(options: TaskHomesOptions) {
     const { directory, environment, log, outputSocket } = options;
@@ -96,6 +101,10 @@ export class TaskHomeDirectories implements TaskHomes {
     }
   }
 
+  mount(taskId: string, mounts: readonly PlannedMount[]): Promise<readonly string[]> {
+    return placeMounts(mounts, { directory: this.#options.directory, home: this.#home(taskId) });
+  }
+
   async resume(taskId: string): Promise<void> {
     const output = await this.#outputOf(taskId);
     if (output !== null) await this.#client.open(output);
@@ -112,13 +121,22 @@ export class TaskHomeDirectories implements TaskHomes {
   async end(taskId: string): Promise<void> {
     await this.#drain(taskId);
     await this.#removeFiles(taskId);
+    await this.#unmount(taskId);
   }
 
   async remove(taskId: string): Promise<void> {
     await this.#drain(taskId);
     // Before the directory: while that is there, a later life knows that there may be files.
     await this.#files.remove(taskId);
+    await unplaceMounts(this.#home(taskId));
     await rm(this.#home(taskId), { recursive: true, force: true });
+  }
+
+  /** What cannot be unmounted now is tried again when the task is forgotten. */
+  async #unmount(taskId: string): Promise<void> {
+    await unplaceMounts(this.#home(taskId)).catch((error: unknown) =>
+      this.#options.log.error({ error, task: taskId }, "cannot take the memory away that a task had mounted"),
+    );
   }
 
   close(): Promise<void> {
@@ -146,7 +164,9 @@ export class TaskHomeDirectories implements TaskHomes {
     await directory(join(home, "output"), 0o700);
     if (!hasOutput) return null;
     const pipes = { stdout: join(logs, `.${name}.stdout.fifo`), stderr: join(logs, `.${name}.stderr.fifo`) };
-    await this.#pipes.make(Object.values(pipes));
+    const missing = [];
+    for (const path of Object.values(pipes)) if (!(await isThere(path))) missing.push(path);
+    if (missing.length > 0) await run("mkfifo", ["-m", "0600", ...missing]);
     const bytesMax = this.#options.outputBytesMax ?? outputBytesMax;
     const output: TaskOutput = { taskId, directory: join(home, "output"), pipes, bytesMax };
     await writeFile(join(home, ".output"), JSON.stringify(output), { mode: 0o600 });
@@ -217,4 +237,11 @@ function ownerOf({ user }: DriverSpec, { isolation }: Wants): FileOwner | null |
 async function directory(path: string, mode: number): Promise<void> {
   await mkdir(path, { recursive: true });
   await chmod(path, mode);
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return lstat(path).then(
+    (facts) => facts.isFIFO(),
+    () => false,
+  );
 }

@@ -133,10 +133,10 @@ const nothing: OutputReader = {
 /** A node whose disk has room for everything and shows nothing of it. */
 const homes: TaskHomes = {
   prepare: async ({ id }) => ({
-  mount: async (_taskId, mounts) => mounts.map(({ target }) => target),
     kind: "ready",
     home: { allocDir: `/${id}`, stdoutPath: "/dev/null", stderrPath: "/dev/null", env: {} },
   }),
+  mount: async (_taskId, mounts) => mounts.map(({ target }) => target),
   resume: async () => {},
   output: () => nothing,
   lastOutput: async () => "",
