@@ -39,7 +39,7 @@ const listener = await listenJson({
   telemetry,
   parts: {
     // What a password costs is not what is measured.
-    api: { ...real, checkLogin: () => Promise.resolve({ kind: "accepted", identity: who }), identityNow: () => who },
+    api: { ...real, checkLogin: () => Promise.resolve({ kind: "accepted", identity: who, lastLoginMs: null }), identityNow: () => who },
     registry: new Registry(
       createFacades({
         store: env.store,
@@ -51,6 +51,7 @@ const listener = await listenJson({
         taskAccess: {} as never,
         feed,
         watchers: createJsonWatchers(env),
+        users: {} as never,
         setPassword: () => Promise.resolve(),
       }),
     ),

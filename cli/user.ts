@@ -1,7 +1,8 @@
-/** `muster user`: add, ls, passwd, grant, rm. Who may log in to the JSON API; passwords go in and are never shown. */
+/** `muster user`: add, ls, passwd, grant, disable, enable, rm. Who may log in to the JSON API; passwords go in and are never shown. */
 import { readFileSync } from "node:fs";
 import {
   AddUserRequest,
+  DisableUserRequest,
   GrantUserRequest,
   ListUsersRequest,
   RemoveUserRequest,
@@ -58,11 +59,16 @@ const add = command({
   min: 1,
   max: 1,
   summary: "Adds a user; the password is the first line of standard input or of a file.",
-  options: { role: { type: "string", value: "ROLE", help: `${roleHelp} (read-only)` }, ...passwordOptions },
+  options: {
+    role: { type: "string", value: "ROLE", help: `${roleHelp} (read-only)` },
+    "display-name": { type: "string", value: "TEXT", help: "what clients of the JSON API show beside the name" },
+    ...passwordOptions,
+  },
   completes: [],
   run: ({ values, operands: [name = ""], shell }) => {
     const role = roleOf(values.role ?? "read-only");
-    const request = AddUserRequest.create({ name, role, password: passwordFrom(values["password-file"]) });
+    const password = passwordFrom(values["password-file"]);
+    const request = AddUserRequest.create({ name, role, password, displayName: values["display-name"] ?? "" });
     return withManager(shell, async (client) => {
       await client.call(methods.AddUser, request);
       shell.print(name);
@@ -79,7 +85,7 @@ const ls = command({
       printListing(
         shell,
         {
-          headings: ["NAME", "ROLE", "CREATED", "UPDATED"],
+          headings: ["NAME", "ROLE", "STATUS", "LAST LOGIN", "CREATED", "UPDATED"],
           rows: users
             .toSorted((left, right) => (left.name < right.name ? -1 : 1))
             .map((user) => ({
@@ -87,6 +93,8 @@ const ls = command({
               cells: [
                 user.name,
                 roleName(user.role),
+                user.disabled ? "disabled" : "enabled",
+                ago(user.lastLogin, shell.now()),
                 ago(user.meta?.createdAt ?? null, shell.now()),
                 ago(user.meta?.updatedAt ?? null, shell.now()),
               ],
@@ -130,6 +138,25 @@ const grant = command({
   },
 });
 
+function able(disabled: boolean, summary: string): Command {
+  return command({
+    operands: "NAME [NAME...]",
+    min: 1,
+    summary,
+    options: {},
+    completes: [],
+    run: ({ operands, shell }) =>
+      withManager(shell, (client) =>
+        eachOperand(operands, async (name) => {
+          await client.call(methods.DisableUser, DisableUserRequest.create({ name, disabled }));
+          shell.print(name);
+        }),
+      ),
+  });
+}
+const disable = able(true, "Ends the connections of users and refuses their logins.");
+const enable = able(false, "Lets users that were disabled log in again.");
+
 const rm = command({
   operands: "NAME [NAME...]",
   min: 1,
@@ -145,4 +172,4 @@ const rm = command({
     ),
 });
 
-export const commands: Readonly<Record<string, Command>> = { add, ls, passwd, grant, rm };
+export const commands: Readonly<Record<string, Command>> = { add, ls, passwd, grant, disable, enable, rm };

@@ -32,7 +32,12 @@ export interface LoginAttempt {
 
 /** `busy`: too many logins at the moment, of this address or of all; the client may come again. */
 export type LoginOutcome =
-  | { readonly kind: "accepted"; readonly identity: Identity }
+  | {
+      readonly kind: "accepted";
+      readonly identity: Identity;
+      /** When a user logged in before, in milliseconds since the Unix epoch; null: not before, or no user. */
+      readonly lastLoginMs: number | null;
+    }
   | { readonly kind: "refused" }
   | { readonly kind: "busy" };
 

@@ -2,15 +2,17 @@
  * What stands behind the JSON API's edge: the charts of its connections, and who may log in.
  *
  * JA1: a name that does not exist is refused as one with another password is, after the same work.
- * JA2: who is removed is told to every connection that logged in so.
+ * JA2: who is removed or disabled is told to every connection that logged in so.
  */
 import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json-connection.ts";
 import { LoginRate } from "../../machines/login-rate.ts";
+import { timeMs } from "../../machines/time.ts";
 import type { Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
 import { PasswordsBusy, type Passwords } from "../../runtime/passwords.ts";
 import type { Environment, Running } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import { identityOf, recordId } from "./user-records.ts";
+import { noteLogin } from "./users.ts";
 
 const connections = hosted(jsonConnectionMachine, [
   "checkLogin",
@@ -28,10 +30,20 @@ export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & 
   const rate = new LoginRate();
   const listeners = new Map<string, Set<{ readonly identity: Identity; readonly listener: () => void }>>();
 
+  const noting = new Set<string>();
+  function note(name: string, address: string): void {
+    if (noting.has(name)) return;
+    noting.add(name);
+    noteLogin(env, name, address)
+      .catch((error: unknown) => env.telemetry.log.debug({ err: error, user: name }, "a login was not written down"))
+      .finally(() => noting.delete(name));
+  }
+
   const watching = store.watch(({ changes }) => {
     if (listeners.size === 0) return;
     for (const { action, table, object } of changes) {
-      if (action !== "remove" || (table !== "user" && table !== "node" && table !== "task")) continue;
+      if (table !== "user" && table !== "node" && table !== "task") continue;
+      if (action !== "remove" && !(table === "user" && object.disabled)) continue;
       const id = table === "user" ? object.id : `${table}-${object.id}`;
       // The record of an agent, or what it is the agent of.
       for (const each of Array.from(listeners.get(id) ?? [])) each.listener();
@@ -78,7 +90,8 @@ export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & 
     async checkLogin({ name, password, address, certifiedNode }) {
       if (!rate.admits(address, clock.now())) return { kind: "busy" };
       const identity = name === null ? null : identityOf(store, name);
-      if (identity?.kind === "machine" && identity.nodeId === certifiedNode) return { kind: "accepted", identity };
+      if (identity?.kind === "machine" && identity.nodeId === certifiedNode)
+        return { kind: "accepted", identity, lastLoginMs: null };
       const record = name === null || identity === null ? undefined : store.get("user", recordId(name));
       let isRight: boolean;
       try {
@@ -89,7 +102,11 @@ export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & 
       }
       // It may be gone by now.
       const present = name === null || !isRight ? null : identityOf(store, name);
-      if (present !== null) return { kind: "accepted", identity: present };
+      if (present !== null) {
+        const lastLogin = record?.lastLogin ?? null;
+        if (present.kind === "user") note(present.name, address);
+        return { kind: "accepted", identity: present, lastLoginMs: lastLogin === null ? null : timeMs(lastLogin) };
+      }
       rate.refused(address, clock.now());
       return { kind: "refused" };
     },

@@ -23,12 +23,12 @@ const roles: { readonly [Each in UserRole]: Role | null } = {
   [UserRole.USER_ROLE_AGENT]: null,
 };
 
-/** Null when there is no such user, or what it is the agent of is gone. */
+/** Null when there is no such user or it is disabled, or what it is the agent of is gone. */
 export function identityOf(store: Store, name: LoginName): Identity | null {
   switch (name.kind) {
     case "user": {
       const record = store.get("user", recordId(name));
-      const role = record === undefined ? null : roles[record.role];
+      const role = record === undefined || record.disabled ? null : roles[record.role];
       return role === null ? null : { kind: "user", name: name.name, role };
     }
     case "machine":

@@ -1,5 +1,6 @@
 /** The Users service: who may log in to the JSON API, as the muster command asks for it. Passwords go in and never come out. */
-import { checkPassword, checkRole, checkUserName } from "../../machines/validation/user.ts";
+import { timeMs } from "../../machines/time.ts";
+import { checkDisplayName, checkPassword, checkRole, checkUserName } from "../../machines/validation/user.ts";
 import {
   ListUsersResponse,
   User,
@@ -11,14 +12,15 @@ import {
 import type { LoginName } from "../../runtime/json-api.ts";
 import type { Passwords } from "../../runtime/passwords.ts";
 import { PasswordsBusy } from "../../runtime/passwords.ts";
-import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { RpcError, Status, type Peer, type ServiceHandlers } from "../../runtime/rpc.ts";
 import { demand, notFound } from "../control/answer.ts";
+import { timestamp } from "../dispatcher/session.ts";
 import { creation, removal, replacement, transact, type Traced } from "../control/write.ts";
 import type { Environment } from "../environment.ts";
 import { passwordOf, recordId } from "./user-records.ts";
 
-const entryOf = ({ id, role, meta }: User): UserEntry =>
-  UserEntry.create({ name: id.slice("user-".length), role, meta });
+const entryOf = ({ id, role, meta, disabled, lastLogin, displayName }: User): UserEntry =>
+  UserEntry.create({ name: id.slice("user-".length), role, meta, disabled, lastLogin, displayName });
 
 type UserEnvironment = Pick<Environment, "clock" | "proposer" | "store">;
 
@@ -64,8 +66,9 @@ export function createUsers(
         return ListUsersResponse.create({ users });
       },
 
-      async AddUser({ name, role, password }, call) {
+      async AddUser({ name, role, password, displayName }, call) {
         demand(checkUserName(name));
+        demand(checkDisplayName(displayName));
         demand(checkRole(role));
         demand(checkPassword(password));
         const refuseTaken = (): void => {
@@ -73,7 +76,7 @@ export function createUsers(
             throw new RpcError(Status.ALREADY_EXISTS, `user ${name} exists`);
         };
         refuseTaken();
-        const user = User.create({ id: idOf(name), role, password: await hashed(passwords, password) });
+        const user = User.create({ id: idOf(name), role, displayName, password: await hashed(passwords, password) });
         await transact(env, call, () => {
           refuseTaken();
           return [creation("user", user)];
@@ -91,6 +94,8 @@ export function createUsers(
         demand(checkRole(role));
         return change(name, call, { role });
       },
+
+      DisableUser: ({ name, disabled }, call) => change(name, call, { disabled }),
 
       async RemoveUser({ name }, call) {
         const user = find(name);
@@ -117,5 +122,23 @@ export async function setPassword(
     if (before !== undefined) return [replacement("user", User.patch(before, { password: hash }))];
     if (name.kind === "user") throw notFound("user", name.name);
     return [creation("user", User.create({ id, role: UserRole.USER_ROLE_AGENT, password: hash }))];
+  });
+}
+
+/** The last login is written with this precision, in milliseconds: who logs in all the time writes no more often. */
+const lastLoginMs = 60_000;
+
+/** Writes down that the user has just logged in from there, if that is worth a write. */
+export async function noteLogin(env: UserEnvironment, name: string, address: string): Promise<void> {
+  const { clock, store } = env;
+  const id = recordId({ kind: "user", name });
+  const isDue = (user: User | undefined): user is User =>
+    user !== undefined && clock.now() - timeMs(user.lastLogin) >= lastLoginMs;
+  if (!isDue(store.get("user", id))) return;
+  const peer: Peer = { identity: null, local: false, address, user: id };
+  await transact(env, { traceparent: "", peer, method: "Admin.Login" }, () => {
+    const user = store.get("user", id);
+    if (!isDue(user)) throw notFound("user", name);
+    return [replacement("user", User.patch(user, { lastLogin: timestamp(clock.now()) }))];
   });
 }

@@ -116,6 +116,8 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "user ls": { "muster user ls --format '{{.Name}} {{.Role}}'": "names and roles" },
   "user passwd": { "cat password.txt | muster user passwd ada": "another password" },
   "user grant": { "muster user grant ada admin": "another role, at once" },
+  "user disable": { "muster user disable ada": "ends the connections and refuses logins; the user stays" },
+  "user enable": { "muster user enable ada": "logins are taken again" },
   "user rm": { "muster user rm ada": "ends ada's connections too" },
   "stack deploy": {
     "muster stack deploy --compose-file compose.yaml shop": "makes or updates it, and waits until it runs",

@@ -5,7 +5,7 @@ import { startJsonApi } from "../../actors/json/json-api.ts";
 import { startJsonCertificate, type JsonCertificate } from "../../actors/json/json-certificate.ts";
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
 import type { Manager } from "../../actors/manager/manager.ts";
-import { setPassword } from "../../actors/json/users.ts";
+import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";
 import { Feed } from "../../edges/juju/feed/feed.ts";
@@ -70,6 +70,7 @@ export async function serveJson(
     taskAccess: services.taskAccess,
     feed,
     watchers: createJsonWatchers(env),
+    users: createUsers(env, passwords).handlers,
     setPassword: (name, password, rpc) => setPassword(env, passwords, name, password, rpc),
   });
   let isStopped = false;

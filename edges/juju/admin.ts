@@ -89,6 +89,8 @@ function serverList(servers: readonly Server[]): readonly Record<string, string 
 export interface LoggedIn {
   readonly tag: string;
   readonly identity: Identity;
+  /** When that user logged in before, in milliseconds since the epoch; null: never, or no user. */
+  readonly lastLoginMs: number | null;
   readonly clusterId: string;
   readonly scope: "controller" | "model";
   readonly clientMajor: number;
@@ -98,8 +100,14 @@ export interface LoggedIn {
 
 const modelAccess = { "read-only": "read", operator: "write", admin: "admin" } as const;
 
-function userInfo({ tag, identity }: LoggedIn): Record<string, Json> {
+const lastConnection = ({ lastLoginMs }: LoggedIn): string | null =>
+  lastLoginMs === null ? null : new Date(lastLoginMs).toISOString();
+
+function userInfo(login: LoggedIn): Record<string, Json> {
+  const { tag, identity } = login;
+  const last = lastConnection(login);
   return {
+    ...(last === null ? {} : { "last-connection": last }),
     "display-name": identity.kind === "user" ? identity.name : "",
     identity: tag,
     ...(identity.kind === "user"
@@ -122,7 +130,7 @@ export function loginResult(version: number, login: LoggedIn): Json {
       return {
         servers: servers.map((each) => each.map((server) => ({ ...server, "network-name": "" }))),
         "environ-tag": environment,
-        "last-connection": null,
+        "last-connection": lastConnection(login),
         facades: [...facades],
       };
     case 1:

@@ -87,7 +87,7 @@ export class Connection {
   #outstanding = 0;
   #isPaused = false;
   #isRedirected = false;
-  #login: { readonly identity: Identity; readonly session: Session } | null = null;
+  #login: { readonly identity: Identity; readonly session: Session; readonly lastLoginMs: number | null } | null = null;
   #gone: Subscription | null = null;
   #outputTimer: ReturnType<Clock["setTimeout"]> | null = null;
   #unsentBefore = 0;
@@ -248,7 +248,7 @@ export class Connection {
           clientMajor: pending.admin.credentials.clientMajor,
           signal: this.#ending.signal,
         };
-        this.#login = { identity: outcome.identity, session };
+        this.#login = { identity: outcome.identity, session, lastLoginMs: outcome.lastLoginMs };
         this.#gone = api.onGone(outcome.identity, () => this.#chart.identityGone());
         metrics.logins.add(1, { outcome: "accepted" });
         // Who was removed while the password was looked at is seen only now.
@@ -261,9 +261,10 @@ export class Connection {
   #welcome(key: number): void {
     const pending = this.#take(key);
     if (pending?.admin === null || pending === undefined || this.#login === null) return;
-    const { session } = this.#login;
+    const { session, lastLoginMs } = this.#login;
     const result = loginResult(pending.admin.version, {
       ...session,
+      lastLoginMs,
       clusterId: this.#parts.clusterId(),
       servers: this.#parts.servers(),
       facades: this.#parts.registry.list(pending.request.shape, session),

@@ -6,7 +6,7 @@
  *   1. logged in?  2. may this kind of identity use the type (`who`)?  3. does the type hide its entities from it
  *   (`admits`)?  4. is there such an entity, or watcher (`lookUp`)?  5. may this one ask for this (`needs`, `allows`)?
  */
-import type { ControlService, OperatorService, TaskAccessService } from "../../proto/gen/messages.ts";
+import type { ControlService, OperatorService, TaskAccessService, UsersService } from "../../proto/gen/messages.ts";
 import type { Identity, LoginName, Role } from "../../runtime/json-api.ts";
 import type { JsonWatchers } from "../../runtime/json-watch.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
@@ -96,6 +96,7 @@ export interface FacadeSources {
   readonly control: ServiceHandlers<typeof ControlService>;
   readonly operator: ServiceHandlers<typeof OperatorService>;
   readonly taskAccess: ServiceHandlers<typeof TaskAccessService>;
+  readonly users: ServiceHandlers<typeof UsersService>;
   /** Gives a user that is there another password, or the agent of a node or task its first or another. Rejects with RpcError. */
   setPassword(name: LoginName, password: string, rpc: CallContext): Promise<void>;
   /** What all connections of the process are shown of the cluster. */

@@ -7,6 +7,8 @@ const namePattern = /^[a-zA-Z0-9](?:[a-zA-Z0-9.+-]{0,62}[a-zA-Z0-9])?$/;
 /** NIST SP 800-63B §5.1.1.2: 8 characters at least. The most is what keeps a request from being work. */
 export const passwordBytesMin = 8;
 export const passwordBytesMax = 1_024;
+/** It is shown in a line. */
+const displayNameBytesMax = 256;
 /** Juju's clients log in with it where nobody has a name; here everybody has. */
 const anonymous = "jujuanonymous";
 
@@ -17,6 +19,12 @@ export function checkUserName(name: string): Refusal | null {
     );
   }
   return name === anonymous ? invalid(`the name ${anonymous} is for nobody`) : null;
+}
+
+export function checkDisplayName(name: string): Refusal | null {
+  return new TextEncoder().encode(name).length > displayNameBytesMax
+    ? invalid(`a display name has at most ${displayNameBytesMax} bytes`)
+    : null;
 }
 
 export function checkPassword(password: string): Refusal | null {

@@ -80,6 +80,7 @@ class Server {
         taskAccess: {} as never,
         feed: this.feed,
         watchers: createJsonWatchers(env),
+        users: createUsers(env, passwords).handlers,
         setPassword: (name, text, rpc) => setPassword(env, passwords, name, text, rpc),
       }),
     );

@@ -2,7 +2,7 @@
 import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
-import { setPassword } from "../../actors/json/users.ts";
+import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { run, Registry } from "../../edges/juju/dispatch.ts";
 import type { FacadeSources, Identity, Session, Shape } from "../../edges/juju/facade.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";
@@ -41,6 +41,7 @@ export async function jsonWorld(
   const { env, control, clock, store } = founded;
   const feed = new Feed({ store, clock });
   const watchers = createJsonWatchers(env);
+  const passwords = new Scrypt(cheapScrypt);
   const facades = createFacades({
     store,
     clock,
@@ -52,7 +53,8 @@ export async function jsonWorld(
     taskAccess,
     feed,
     watchers,
-    setPassword: (name, password, rpc) => setPassword(env, new Scrypt(cheapScrypt), name, password, rpc),
+    users: createUsers(env, passwords).handlers,
+    setPassword: (name, password, rpc) => setPassword(env, passwords, name, password, rpc),
   });
   const registry = new Registry(facades);
   t.teardown(() => feed.stop());
@@ -100,7 +102,7 @@ export async function jsonWorld(
     }
   }
 
-  return { ...founded, feed, watchers, facades, connect, settle };
+  return { ...founded, feed, watchers, facades, passwords, connect, settle };
 }
 
 export async function failureOf(run: () => Promise<unknown>): Promise<{ message: string; code: string } | null> {

@@ -11,6 +11,7 @@ import type { ClientParts } from "./parts.ts";
 import { pinger } from "./pinger.ts";
 import { ServiceWrites } from "./service-writes.ts";
 import { Subjects } from "./subjects.ts";
+import { userFacades } from "./users.ts";
 import { watcherFacades } from "./watchers.ts";
 
 export function createFacades(sources: FacadeSources): readonly Facade[] {
@@ -21,6 +22,7 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
   const parts: ClientParts = { sources, subjects, services, annotations, actions };
   const looking: readonly Facade[] = [
     ...modelFacades(sources),
+    ...userFacades(sources),
     ...clientFacades(parts),
     ...applicationFacades(parts),
     ...annotationFacades(annotations),

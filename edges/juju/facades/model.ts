@@ -2,34 +2,14 @@
  * What clients ask of the controller and its models before they do anything else: there is one of each, the cluster
  * (reference §7, the helper results). No cloud has it, so that the cloud is called `muster`.
  */
-import { UserRole } from "../../../proto/gen/messages.ts";
-import { isAtLeast, type Call, type Facade, type FacadeSources, type Role } from "../facade.ts";
+import type { Call, Facade, FacadeSources } from "../facade.ts";
 import { ownerTag, serverVersion } from "../model.ts";
 import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
 import { bulk, type JsonFields } from "./bulk.ts";
+import { modelUsers, modifyingAccess, ownLastConnection } from "./users.ts";
 
 const cloud = "muster";
-const accessOf: { readonly [Each in Role]: string } = { "read-only": "read", operator: "write", admin: "admin" };
-const accessOfRole: { readonly [Each in UserRole]: string | null } = {
-  [UserRole.USER_ROLE_UNKNOWN]: null,
-  [UserRole.USER_ROLE_READ_ONLY]: accessOf["read-only"],
-  [UserRole.USER_ROLE_OPERATOR]: accessOf.operator,
-  [UserRole.USER_ROLE_ADMIN]: accessOf.admin,
-  [UserRole.USER_ROLE_AGENT]: null,
-};
-
-/** Users, as far as the one who asks may know of them: all of them or itself. */
-function usersOf({ store }: FacadeSources, { identity }: Call["session"]): readonly JsonFields[] {
-  const mayKnowAll = identity.kind === "user" && isAtLeast(identity.role, "admin");
-  return [...store.all("user")].flatMap(({ id, role }) => {
-    const name = id.slice("user-".length);
-    const access = accessOfRole[role];
-    const isMeant = mayKnowAll || (identity.kind === "user" && identity.name === name);
-    return access !== null && isMeant ? [{ user: name, "display-name": name, access, "last-connection": null }] : [];
-  });
-}
-
 function modelInfo(sources: FacadeSources, { session }: Call): JsonFields {
   const { machines, model } = sources.feed.view();
   const version = serverVersion(session.clientMajor);
@@ -45,7 +25,7 @@ function modelInfo(sources: FacadeSources, { session }: Call): JsonFields {
     "owner-tag": ownerTag,
     life: "alive",
     status: { status: "available", info: "", data: {}, since: null },
-    users: usersOf(sources, session),
+    users: modelUsers(sources, session),
     machines: machines.map(({ id, hostname, isManager, words }) => ({
       id,
       "instance-id": hostname,
@@ -69,13 +49,13 @@ function modelInfo(sources: FacadeSources, { session }: Call): JsonFields {
 export function modelFacades(sources: FacadeSources): readonly Facade[] {
   const { feed } = sources;
 
-  const listed = (): JsonFields => {
+  const listed = ({ session }: Call): JsonFields => {
     const { model } = feed.view();
     return {
       "user-models": [
         {
           model: { name: model.name, uuid: model.id, type: "iaas", "owner-tag": ownerTag },
-          "last-connection": null,
+          "last-connection": ownLastConnection(sources, session),
         },
       ],
     };
@@ -99,6 +79,7 @@ export function modelFacades(sources: FacadeSources): readonly Facade[] {
             return { result: modelInfo(sources, call) };
           }),
       },
+      ModifyModelAccess: modifyingAccess(sources),
       ListModels: { needs: "read-only", run: listed },
       ModelStatus: {
         needs: "read-only",

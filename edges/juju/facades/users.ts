@@ -1,0 +1,184 @@
+/**
+ * UserManager (1.24's version 0, which had kebab-case here already, and 1 to 3 after it): the cluster's users. Whoever is made here may look; what else she
+ * may do is granted, as access to the model. A user reaches herself, an admin everybody; of others nobody learns whether
+ * they are there.
+ */
+import {
+  AddUserRequest,
+  DisableUserRequest,
+  GrantUserRequest,
+  RemoveUserRequest,
+  UserRole,
+  type User,
+} from "../../../proto/gen/messages.ts";
+import { isAtLeast, type Call, type Facade, type FacadeSources, type Method, type Session } from "../facade.ts";
+import { ownerTag } from "../model.ts";
+import type { Params } from "../params.ts";
+import { permissionDenied, RequestError } from "../request-error.ts";
+import { timeOf } from "../entities/views.ts";
+import { verbatim } from "../results.ts";
+import { bulk, type JsonFields } from "./bulk.ts";
+
+/** A user's access to the one model, by role: in this order one above the other. */
+const accesses = [
+  [UserRole.USER_ROLE_READ_ONLY, "read"],
+  [UserRole.USER_ROLE_OPERATOR, "write"],
+  [UserRole.USER_ROLE_ADMIN, "admin"],
+] as const;
+
+function accessOf(role: UserRole): string | null {
+  return accesses.find(([each]) => each === role)?.[1] ?? null;
+}
+
+const nameOf = ({ id }: User): string => id.slice("user-".length);
+const isSelf = ({ identity }: Session, name: string): boolean => identity.kind === "user" && identity.name === name;
+const isAdmin = ({ identity }: Session): boolean => identity.kind === "user" && isAtLeast(identity.role, "admin");
+const lastConnection = ({ lastLogin }: User): string | null => timeOf(lastLogin) || null;
+
+/** The name of a user's tag; Juju's own users are of the domain `local`. */
+function named(entity: Params, key = "tag"): string {
+  const tag = entity.text(key);
+  if (!tag.startsWith("user-") || tag.length > 200) {
+    throw new RequestError(`${JSON.stringify(tag.slice(0, 200))} is not a valid user tag`, "bad request");
+  }
+  return tag.slice("user-".length).replace(/@local$/, "");
+}
+
+/** Users, as far as the one who asks may know of them. */
+export function knownUsers({ store }: Pick<FacadeSources, "store">, session: Session): readonly User[] {
+  return [...store.all("user")].filter(
+    (user) => accessOf(user.role) !== null && (isAdmin(session) || isSelf(session, nameOf(user))),
+  );
+}
+
+/** As ModelInfo has them. */
+export function modelUsers(sources: Pick<FacadeSources, "store">, session: Session): readonly JsonFields[] {
+  return knownUsers(sources, session).map((user) => ({
+    user: nameOf(user),
+    "display-name": user.displayName || nameOf(user),
+    access: accessOf(user.role),
+    "last-connection": lastConnection(user),
+  }));
+}
+
+/** When the user who asks was last there before; null: never. */
+export function ownLastConnection(sources: Pick<FacadeSources, "store">, session: Session): string | null {
+  const own = knownUsers(sources, session).find((user) => isSelf(session, nameOf(user)));
+  return own === undefined ? null : lastConnection(own);
+}
+
+function infoOf(user: User): JsonFields {
+  const last = lastConnection(user);
+  return {
+    username: nameOf(user),
+    "display-name": user.displayName || nameOf(user),
+    access: user.role === UserRole.USER_ROLE_ADMIN ? "superuser" : "login",
+    "created-by": ownerTag.slice("user-".length),
+    "date-created": timeOf(user.meta?.createdAt),
+    ...(last === null ? {} : { "last-connection": last }),
+    disabled: user.disabled,
+  };
+}
+
+export function userFacades(sources: FacadeSources): readonly Facade[] {
+  const { users } = sources;
+
+  /** A request about several users of which each is changed by itself; none of them may be the one who asks. */
+  const changing = (change: (name: string, call: Call) => Promise<unknown>): Method => ({
+    needs: "admin",
+    run: (call) =>
+      bulk(call.params.objects("entities"), async (entity) => {
+        const name = named(entity);
+        if (isSelf(call.session, name)) throw new RequestError("nobody does that to herself", "operation is blocked");
+        await change(name, call);
+        return {};
+      }),
+  });
+
+  const disabling = (disabled: boolean): Method =>
+    changing((name, { rpc }) => Promise.resolve(users.DisableUser(DisableUserRequest.create({ name, disabled }), rpc)));
+
+  const methods: Record<string, Method> = {
+    UserInfo: {
+      needs: "read-only",
+      async run({ params, session }) {
+        const known = knownUsers(sources, session);
+        const asked = params.objects("entities");
+        if (asked.length === 0) {
+          const shown = known.filter(({ disabled }) => !disabled || params.flag("include-disabled"));
+          return verbatim({ results: shown.map((user) => ({ result: infoOf(user) })) });
+        }
+        const results = await bulk(asked, (entity) => {
+          const name = named(entity);
+          const user = known.find((each) => nameOf(each) === name);
+          if (user !== undefined) return { result: infoOf(user) };
+          throw isAdmin(session) ? new RequestError(`user "${name}" not found`, "user not found") : permissionDenied();
+        });
+        return verbatim(results);
+      },
+    },
+    AddUser: {
+      needs: "admin",
+      async run({ params, rpc }) {
+        const results = await bulk(params.objects("users"), async (user) => {
+          const name = user.text("username");
+          const password = user.text("password");
+          if (password === "") throw new RequestError("a user is added with a password", "not supported");
+          const role = UserRole.USER_ROLE_READ_ONLY;
+          const displayName = user.text("display-name");
+          await users.AddUser(AddUserRequest.create({ name, role, password, displayName }), rpc);
+          return { tag: `user-${name}` };
+        });
+        return verbatim(results);
+      },
+    },
+    SetPassword: {
+      needs: "read-only",
+      allows: ({ params, session }) =>
+        isAdmin(session) || params.objects("changes").every((change) => isSelf(session, named(change))),
+      run: ({ params, rpc }) =>
+        bulk(params.objects("changes"), async (change) => {
+          await sources.setPassword({ kind: "user", name: named(change) }, change.text("password"), rpc);
+          return {};
+        }),
+    },
+    DisableUser: disabling(true),
+    EnableUser: disabling(false),
+    RemoveUser: {
+      ...changing((name, { rpc }) => Promise.resolve(users.RemoveUser(RemoveUserRequest.create({ name }), rpc))),
+      versions: [1, 2, 3],
+    },
+  };
+  const common = { type: "UserManager", who: "users", id: "none", methods } as const;
+  return [
+    { ...common, versions: [0], shape: "V0" },
+    { ...common, versions: [1, 2, 3], shape: "V1" },
+  ];
+}
+
+/** ModelManager's: gives and takes access to the model, which is a role. */
+export function modifyingAccess({ users, store, feed }: FacadeSources): Method {
+  return {
+    needs: "admin",
+    run: ({ params, rpc, session }) =>
+      bulk(params.objects("changes"), async (change) => {
+        const name = named(change, "user-tag");
+        const tag = change.text("model-tag");
+        if (tag !== `model-${feed.view().model.id}`)
+          throw new RequestError(`model ${JSON.stringify(tag)} not found`, "not found");
+        if (isSelf(session, name)) throw new RequestError("nobody does that to herself", "operation is blocked");
+        const wanted = accesses.findIndex(([, access]) => access === change.text("access"));
+        const action = change.text("action");
+        const user = store.get("user", `user-${name}`);
+        const now = accesses.findIndex(([role]) => role === user?.role);
+        if (now < 0) throw new RequestError(`user "${name}" not found`, "user not found");
+        if (wanted < 0 || (action !== "grant" && action !== "revoke"))
+          throw new RequestError("access is read, write or admin, and an action grant or revoke", "bad request");
+        if (action === "revoke" && wanted === 0)
+          throw new RequestError("who may log in may look: disable or remove the user", "not supported");
+        const [role] = accesses[action === "grant" ? Math.max(now, wanted) : Math.min(now, wanted - 1)] ?? [];
+        if (role !== undefined) await users.GrantUser(GrantUserRequest.create({ name, role }), rpc);
+        return {};
+      }),
+  };
+}
