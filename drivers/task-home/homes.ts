@@ -12,10 +12,8 @@
  * TH1: what a task can write to, it shares with no file of the agent's: output and records are out of its reach.
  * TH2: a task's secrets are in memory, for its user alone to enter, and gone once nothing of it runs.
  */
-import { execFile } from "node:child_process";
-import { chmod, lstat, mkdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import type {
   DriverTask,
   HomeOutcome,
@@ -36,6 +34,7 @@ import type { TaskOutput } from "../output/collector.ts";
 import { userNamed } from "../exec/user.ts";
 import { environmentOf, type AgentEnvironment, type TaskDirectories } from "./environment.ts";
 import { placeMounts, unplaceMounts } from "./mounts.ts";
+import { PipeMaker } from "./pipes.ts";
 
 /** For what a task left in its pipes: Nomad's. */
 const drainMs = 2_000;
@@ -56,12 +55,11 @@ export interface TaskHomesOptions {
 
 type Wants = Parameters<TaskHomes["prepare"]>[2];
 
-const run = promisify(execFile);
-
 export class TaskHomeDirectories implements TaskHomes {
   readonly #options: TaskHomesOptions;
   readonly #files: MemoryFiles;
   readonly #client: OutputClient;
+  readonly #pipes = new PipeMaker();
 
   constructor(options: TaskHomesOptions) {
     const { directory, environment, log, outputSocket } = options;
@@ -164,9 +162,7 @@ export class TaskHomeDirectories implements TaskHomes {
     await directory(join(home, "output"), 0o700);
     if (!hasOutput) return null;
     const pipes = { stdout: join(logs, `.${name}.stdout.fifo`), stderr: join(logs, `.${name}.stderr.fifo`) };
-    const missing = [];
-    for (const path of Object.values(pipes)) if (!(await isThere(path))) missing.push(path);
-    if (missing.length > 0) await run("mkfifo", ["-m", "0600", ...missing]);
+    await this.#pipes.make(Object.values(pipes));
     const bytesMax = this.#options.outputBytesMax ?? outputBytesMax;
     const output: TaskOutput = { taskId, directory: join(home, "output"), pipes, bytesMax };
     await writeFile(join(home, ".output"), JSON.stringify(output), { mode: 0o600 });
@@ -237,11 +233,4 @@ function ownerOf({ user }: DriverSpec, { isolation }: Wants): FileOwner | null |
 async function directory(path: string, mode: number): Promise<void> {
   await mkdir(path, { recursive: true });
   await chmod(path, mode);
-}
-
-async function isThere(path: string): Promise<boolean> {
-  return lstat(path).then(
-    (facts) => facts.isFIFO(),
-    () => false,
-  );
 }
