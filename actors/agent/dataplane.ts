@@ -15,7 +15,7 @@ import { Outbox } from "../../machines/dataplane/outbox.ts";
 import { ConfigUpdate, type FromDataplane } from "../../proto/gen/felix.ts";
 import type { DataplaneLauncher, DataplaneProcess } from "../../runtime/dataplane.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
-import type { Clock, Random, Telemetry } from "../../runtime/ports.ts";
+import type { Clock, Gauge, Random, Telemetry } from "../../runtime/ports.ts";
 import { hosted, type Owner } from "../hosted.ts";
 
 export interface DataplanePorts {
@@ -54,6 +54,7 @@ export class DataplaneActor {
   readonly #outbox: Outbox;
   readonly #statuses = new Map<string, string>();
   readonly #ended: (() => void)[] = [];
+  readonly #waiting: Gauge;
   #settings: Readonly<Record<string, string>>;
   #news: DataplaneDriverNews = { state: "wait-for-ready", reason: "" };
   #process: DataplaneProcess | null = null;
@@ -67,6 +68,10 @@ export class DataplaneActor {
     this.#options = options;
     this.#settings = options.settings;
     this.#outbox = new Outbox(options.generation);
+    this.#waiting = ports.telemetry.metrics.gauge(
+      "muster_dataplane_waiting",
+      "Messages that the dataplane driver has not taken yet.",
+    );
     this.#actor = machine.start(ports.host, `dataplane-driver/${options.name}`, { name: options.name }, this.#owner());
   }
 
@@ -178,6 +183,7 @@ export class DataplaneActor {
   }
 
   #tellSoon(): void {
+    this.#waiting.set(this.#outbox.size);
     if (this.#isTelling || this.#isFull || this.#process === null) return;
     this.#isTelling = true;
     this.#ports.clock.soon(() => {
@@ -199,6 +205,7 @@ export class DataplaneActor {
       if (body === null) break;
       if (!process.send(body)) this.#isFull = true; // A1
     }
+    this.#waiting.set(this.#outbox.size);
     if (!wasInSync && this.#outbox.isInSync) this.#actor.actor.send({ type: "resync.told" });
   }
 

@@ -7,6 +7,7 @@ export const knownMarks = [
   "choosy.created",
   "choosy.scaled",
   "connection.broken",
+  "dataplane.launched",
   "fault.agent.crash",
   "fault.manager.crash",
   "fault.nats.crash",

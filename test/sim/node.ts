@@ -1,6 +1,5 @@
 /** One life of a simulated node's agent: the real agent's actors on simulated ports. */
 import { startAgent, type Agent } from "../../actors/agent/agent.ts";
-import type { NodeDataplane } from "../../actors/agent/policy-follower.ts";
 import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from "../../actors/agent/agent-ports.ts";
 import { Host } from "../../runtime/host.ts";
 import type { Probes } from "../../runtime/probes.ts";
@@ -11,6 +10,7 @@ import type { SimDrivers } from "./drivers.ts";
 import { identityOf, simulatedAuthority } from "./authority.ts";
 import { agentDisk, type SimMachine } from "./machine.ts";
 import { traceTransitions } from "./transitions.ts";
+import type { SimDataplanes } from "./policies.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
 import { nodeCsi, type SimStorage } from "./storage.ts";
 import { taskKind } from "./workload.ts";
@@ -46,7 +46,7 @@ export interface NodeOptions {
   /** Null: there is no storage, and no task mounts any. */
   readonly storage: SimStorage | null;
   /** Null: it follows no network policy. */
-  readonly dataplane: NodeDataplane | null;
+  readonly dataplanes: SimDataplanes | null;
   /** Something that must hold does not. */
   readonly onWrong: (claim: string) => void;
   /** Null: the node has no driver plugins. */
@@ -65,7 +65,7 @@ export interface NodeOptions {
 
 export function bootNode(
   ports: SimPorts,
-  { dataplane, drivers, handshake, join, machine, network, onNotJoined, onWrong, storage, trace }: NodeOptions,
+  { dataplanes, drivers, handshake, join, machine, network, onNotJoined, onWrong, storage, trace }: NodeOptions,
 ): Agent {
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
@@ -105,7 +105,7 @@ export function bootNode(
     ],
     ...(storage === null ? {} : { csi: nodeCsi(ports, ports.name) }),
     ...(drivers === null ? {} : { plugins: drivers.plugins(clock) }),
-    ...(dataplane === null ? {} : { dataplane }),
+    ...(dataplanes === null ? {} : { dataplane: dataplanes.boot(ports, host) }),
     ...(network === null ? {} : { networks: network.tools(clock) }),
   });
   agent.onState(({ kind }) => {

@@ -96,7 +96,7 @@ export class SimNodes {
           },
           network,
           storage,
-          dataplane: dataplanes?.boot(name) ?? null,
+          dataplanes,
           onWrong: (claim) => this.#scene.fail(claim),
           handshake: (address, ...shown) => managers.handshake(name, address, ...shown),
         });

@@ -2,6 +2,7 @@
 import { noFaults, type NetworkFaults } from "../../runtime/sim/network.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import type { TaskHabits } from "./machine.ts";
+import type { DataplaneFaults } from "./dataplane-driver.ts";
 import type { DriverFaults } from "./drivers.ts";
 import type { StorageFaults } from "./storage.ts";
 
@@ -63,6 +64,8 @@ export interface SimOptions {
   readonly storage: StorageFaults;
   /** Operations with network policy; 0: no node follows it. */
   readonly policyOperations: number;
+  /** Of the processes that program the nodes' network, while there are faults. */
+  readonly dataplanes: DataplaneFaults;
   /** Operations with services on driver plugins; 0: no node has any. */
   readonly driverOperations: number;
   /** Of the plugins, while there are faults. */
@@ -127,7 +130,7 @@ export function drawOptions(seed: number): SimOptions {
     certificateOperations,
     ...drawRoles(new SimRandom(`${seed}/options.roles`), certificateOperations > 0),
     ...drawVolumes(new SimRandom(`${seed}/options.volumes`)),
-    policyOperations: drawPolicies(new SimRandom(`${seed}/options.policies`)),
+    ...drawPolicies(new SimRandom(`${seed}/options.policies`)),
     ...drawDrivers(new SimRandom(`${seed}/options.drivers`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
@@ -146,8 +149,20 @@ function drawVolumes(random: SimRandom): Pick<SimOptions, "volumeOperations" | "
   };
 }
 
-function drawPolicies(random: SimRandom): number {
-  return random.chance(0.4) ? 4 + random.below(14) : 0;
+function drawPolicies(random: SimRandom): Pick<SimOptions, "policyOperations" | "dataplanes"> {
+  const policyOperations = random.chance(0.4) ? 4 + random.below(14) : 0;
+  const chance = (most: number) => (random.chance(0.5) ? random.between(0.05, most) : 0);
+  return {
+    policyOperations,
+    dataplanes: {
+      fails: chance(0.4),
+      dies: chance(0.8),
+      hangs: chance(0.5),
+      garbles: chance(0.4),
+      readMsMax: random.chance(0.5) ? Math.round(random.between(2, 300)) : 0,
+      room: random.chance(0.5) ? 1 + random.below(20) : 1_000,
+    },
+  };
 }
 
 function drawDrivers(random: SimRandom): Pick<SimOptions, "driverOperations" | "drivers"> {

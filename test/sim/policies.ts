@@ -1,59 +1,147 @@
 /**
- * The dataplanes of simulated nodes: each keeps what its agent was told, and looks at every step as a driver would.
+ * The dataplanes of simulated nodes: the real main side over a driver each that keeps what it is told, and finds fault with
+ * every step that a driver could not follow.
  *
- * S40: no step names what is not there: a rule without its set, an endpoint without its policy, a member that came or went
- *      before.
+ * S40: no step from a manager names what is not there: a rule without its set, an endpoint without its policy, a member that
+ *      came or went before.
+ * S43: no driver is told of an endpoint before the policies and profiles that it names, nor of a rule before its sets, so none
+ *      ever has to guess and open; and from no process is anything taken back that it was not told.
+ * S44: what waits for a driver, however slow, is no more than there are objects that it has or is to have.
  */
+import { driveDataplane } from "../../actors/agent/node-dataplane.ts";
 import type { NodeDataplane } from "../../actors/agent/policy-follower.ts";
-import { applyUpdate, emptyState, policyKey, type NodeState } from "../../machines/policy/node-state.ts";
-import { DataplaneReport, type DataplaneRule, type DataplaneUpdate } from "../../proto/gen/messages.ts";
+import { updateOf, type Generation } from "../../machines/dataplane/generation.ts";
+import { deltasOf } from "../../machines/policy/felix.ts";
+import { applyUpdate, emptyState, policyKey, wholeState, type NodeState } from "../../machines/policy/node-state.ts";
+import type { DataplaneRule, DataplaneUpdate } from "../../proto/gen/messages.ts";
+import type { DataplaneListener, DataplaneProcess } from "../../runtime/dataplane.ts";
+import type { Host } from "../../runtime/host.ts";
+import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
+import { ModelDriver } from "../support/dataplane.ts";
+import { SimDataplaneDriver, type DataplaneFaults } from "./dataplane-driver.ts";
+
+const noFaults: DataplaneFaults = { fails: 0, dies: 0, hangs: 0, garbles: 0, readMsMax: 0, room: 1_000 };
+
+interface Dataplane {
+  readonly generation: Generation;
+  /** What the agent was told in this life of it; null before it was told anything. */
+  told: NodeState | null;
+  /** The newest process of its driver. */
+  driver: SimDataplaneDriver | null;
+}
 
 export class SimDataplanes {
-  readonly #states = new Map<string, NodeState>();
-  readonly #booted = new Set<string>();
+  readonly #dataplanes = new Map<string, Dataplane>();
   readonly #trace: SimTrace;
   readonly #onWrong: (claim: string) => void;
+  #faults: DataplaneFaults;
 
-  constructor(trace: SimTrace, onWrong: (claim: string) => void) {
+  constructor(trace: SimTrace, faults: DataplaneFaults, onWrong: (claim: string) => void) {
     this.#trace = trace;
+    this.#faults = faults;
     this.#onWrong = onWrong;
   }
 
+  heal(): void {
+    this.#faults = noFaults;
+    for (const { driver } of this.#dataplanes.values()) driver?.wake();
+  }
+
   isServing(name: string): boolean {
-    return this.#booted.has(name);
+    return this.#dataplanes.has(name);
   }
 
-  /** What the node was told in this life of its agent; undefined before it was told anything. */
-  stateOf(name: string): NodeState | undefined {
-    return this.#states.get(name);
+  /** What the node was told in this life of its agent; null before it was told anything. */
+  stateOf(name: string): NodeState | null {
+    return this.#dataplanes.get(name)?.told ?? null;
   }
 
-  /** Of one life of an agent, which begins with nothing told. */
-  boot(name: string): NodeDataplane {
-    this.#states.delete(name);
-    this.#booted.add(name);
-    return {
-      take: (change) => this.#take(name, change),
-      onReport: (listener) => {
-        listener(DataplaneReport.create({ state: "in-sync" }));
-        return () => undefined;
+  /** How what the node's driver knows differs from `wanted`; null when it does not. */
+  differenceOf(name: string, wanted: NodeState): string | null {
+    const { driver, generation } = this.#dataplanes.get(name) as Dataplane;
+    if (driver === null) return "it has none";
+    if (driver.model.inSyncs === 0) return "it has not been told all";
+    const expected = new ModelDriver();
+    for (const delta of deltasOf(wholeState(wanted))) {
+      const body = delta.kind === "put" ? updateOf(delta.object, generation) : null;
+      if (body !== null) expected.take(body);
+    }
+    const [has, is] = [driver.model, expected].map((each) => JSON.stringify(each.picture())) as [string, string];
+    return has === is ? null : `it has ${has.slice(0, 300)} and is to have ${is.slice(0, 300)}`;
+  }
+
+  /** Of one life of an agent, which begins with nothing told and no driver. */
+  boot(ports: SimPorts, host: Host): NodeDataplane {
+    const { name, random, telemetry } = ports;
+    const generation = this.#dataplanes.get(name)?.generation ?? random.pick<Generation>(["2016", "current"]);
+    const dataplane: Dataplane = { generation, told: null, driver: null };
+    this.#dataplanes.set(name, dataplane);
+    const check = (): void => this.#check(name, dataplane, telemetry.reading("muster_dataplane_waiting"));
+    const driven = driveDataplane(
+      {
+        ...ports,
+        host,
+        random: random.fork("dataplane"),
+        launcher: { launch: (listener) => this.#launch(ports, dataplane, listener, check) },
       },
+      { generation, name, settings: {} },
+    );
+    return {
+      take: (change) => {
+        this.#take(name, dataplane, change);
+        driven.take(change);
+        check();
+      },
+      onReport: (listener) => driven.onReport(listener),
     };
   }
 
-  #take(name: string, change: DataplaneUpdate): void {
-    const state = change.fresh ? emptyState() : this.#states.get(name);
-    if (state === undefined) return this.#onWrong(`S40: ${name} was told a step before anything`);
+  #launch(
+    { clock, name, random }: SimPorts,
+    dataplane: Dataplane,
+    listener: DataplaneListener,
+    onRead: () => void,
+  ): DataplaneProcess {
+    this.#trace.mark("dataplane.launched");
+    const driver = new SimDataplaneDriver({
+      clock,
+      random: random.fork(`dataplane.${name}.${clock.now()}`),
+      faults: () => this.#faults,
+      listener,
+      onRead,
+    });
+    dataplane.driver = driver;
+    return driver;
+  }
+
+  /** S43, S44 */
+  #check(name: string, { driver, told }: Dataplane, waiting: number): void {
+    const [has, is] = [driver === null ? 0 : driver.model.size + driver.unread, told === null ? 0 : sizeOf(told)];
+    if (waiting > has + is)
+      this.#onWrong(`S44: ${waiting} messages wait for the driver of ${name}, which has ${has} and is to have ${is}`);
+    if (driver === null) return;
+    const wrong = driver.model.problems[0] ?? driver.model.findDangling();
+    if (wrong !== null) this.#onWrong(`S43: the driver of ${name}: ${wrong}`);
+  }
+
+  /** S40 */
+  #take(name: string, dataplane: Dataplane, change: DataplaneUpdate): void {
+    const state = change.fresh ? emptyState() : dataplane.told;
+    if (state === null) return this.#onWrong(`S40: ${name} was told a step before anything`);
     const objection = inexact(state, change);
     applyUpdate(state, change);
-    this.#states.set(name, state);
+    dataplane.told = state;
     const wrong = objection ?? dangling(state);
     if (wrong !== null) this.#onWrong(`S40: ${name}: ${wrong}`);
     if (!change.fresh) this.#trace.mark("policy.step");
     if (change.setDeltas.length > 0) this.#trace.mark("policy.members");
     return undefined;
   }
+}
+
+function sizeOf({ endpoints, hostEndpoints, hosts, policies, profiles, sets }: NodeState): number {
+  return [endpoints, hostEndpoints, hosts, policies, profiles, sets].reduce((sum, { size }) => sum + size, 0);
 }
 
 function inexact(state: NodeState, { setDeltas }: DataplaneUpdate): string | null {

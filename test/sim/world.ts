@@ -53,7 +53,9 @@ class World {
     const { simulation } = scene;
     this.#scene = scene;
     this.#dataplanes =
-      options.policyOperations === 0 ? null : new SimDataplanes(simulation.trace, (claim) => scene.fail(claim));
+      options.policyOperations === 0
+        ? null
+        : new SimDataplanes(simulation.trace, options.dataplanes, (claim) => scene.fail(claim));
     this.#storage =
       options.volumeOperations === 0
         ? null
@@ -132,6 +134,7 @@ class World {
   async #heal(faults: Faults): Promise<void> {
     faults.heal();
     this.#storage?.heal();
+    this.#dataplanes?.heal();
     this.#nodes.heal();
     // What was acknowledged and lost is told again only by those who start anew: an operator would restart everything.
     if (this.#scene.isTailLost)
