@@ -6,7 +6,16 @@ const wide =
 const halfWidth = /^[\uff61-\uffdc\uffe8-\uffee]/;
 const unseen = /^[\p{Mn}\p{Me}\p{Cf}]+$/u;
 
-const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
+/** Nearly all texts are these alone: each takes one column. */
+const ascii = /^[\x20-\x7e]*$/;
+
+let segmenter: Intl.Segmenter | null = null;
+
+/** Made when it is needed first: that takes a tenth of what a short command takes in all. */
+function graphemesOf(text: string): Intl.Segments {
+  segmenter ??= new Intl.Segmenter("en", { granularity: "grapheme" });
+  return segmenter.segment(text);
+}
 
 function graphemeWidth(text: string): number {
   if (unseen.test(text)) return 0;
@@ -15,10 +24,9 @@ function graphemeWidth(text: string): number {
 
 /** Columns. Control characters count as one; see `printable`. */
 export function textWidth(text: string): number {
-  // Nearly all texts are ASCII.
-  if (/^[\x20-\x7e]*$/.test(text)) return text.length;
+  if (ascii.test(text)) return text.length;
   let width = 0;
-  for (const { segment } of graphemes.segment(text)) width += graphemeWidth(segment);
+  for (const { segment } of graphemesOf(text)) width += graphemeWidth(segment);
   return width;
 }
 
@@ -29,9 +37,10 @@ export function padEndTo(text: string, width: number): string {
 /** At most `width` columns, with an ellipsis where something is left away. */
 export function cutTo(text: string, width: number): string {
   if (textWidth(text) <= width) return text;
+  if (ascii.test(text)) return `${text.slice(0, Math.max(0, width - 1))}…`;
   let cut = "";
   let left = width - 1;
-  for (const { segment } of graphemes.segment(text)) {
+  for (const { segment } of graphemesOf(text)) {
     left -= graphemeWidth(segment);
     if (left < 0) break;
     cut += segment;
