@@ -9,6 +9,7 @@ export async function serveMetrics(
   metrics: PrometheusMetrics,
   isHealthy: () => boolean,
 ): Promise<Server> {
+  metrics.watchProcess();
   const server = createServer((request, response) => {
     if (request.url === "/metrics") {
       metrics.expose().then(

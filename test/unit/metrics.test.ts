@@ -1,0 +1,25 @@
+// What a process shows of itself, and only where somebody can see it.
+import type { AddressInfo } from "node:net";
+import test from "ava";
+import { serveMetrics } from "../../cli/processes/metrics-server.ts";
+import { createMetrics } from "../../runtime/telemetry/metrics.ts";
+
+test("the process watches itself only where its metrics are served", async (t) => {
+  const metrics = createMetrics();
+  metrics.counter("muster_calls_total", "Calls.").add(2, { method: "x" });
+  const { text } = await metrics.expose();
+  t.regex(text, /^muster_calls_total\{method="x"\} 2$/m);
+  t.notRegex(text, /muster_process_cpu/);
+
+  let isHealthy = true;
+  const server = await serveMetrics({ host: "127.0.0.1", port: 0 }, metrics, () => isHealthy);
+  t.teardown(() => server.close());
+  const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const scraped = await (await fetch(`${at}/metrics`)).text();
+  t.regex(scraped, /^muster_calls_total\{method="x"\} 2$/m);
+  t.regex(scraped, /^muster_process_cpu_seconds_total /m);
+  t.regex(scraped, /^muster_nodejs_eventloop_lag_seconds /m);
+  t.is((await fetch(`${at}/healthz`)).status, 200);
+  isHealthy = false;
+  t.is((await fetch(`${at}/healthz`)).status, 503);
+});
