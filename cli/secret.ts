@@ -50,6 +50,10 @@ const create = command({
     });
     return withManager(shell, async (client) => {
       const { secret } = await client.call(methods.CreateSecret, CreateSecretRequest.create({ spec }));
+      if (values.driver !== undefined) {
+        const fails = "a task that names the secret fails at its start";
+        shell.remark(`warning: Muster's managers ask no secret driver for content: ${fails}`);
+      }
       shell.print(secret?.id ?? "");
     });
   },

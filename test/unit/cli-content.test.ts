@@ -89,7 +89,8 @@ test("config inspect --pretty shows the content as text", async (t) => {
 test("a secret of a driver has no content here", async (t) => {
   const { muster, manager, file } = await stage(t);
   t.like(await muster("secret", "create", "--driver", "vault", "key", file), { status: 125 });
-  await muster("secret", "create", "--driver", "vault", "key");
+  const { remarks } = await muster("secret", "create", "--driver", "vault", "key");
+  t.regex(remarks.join("\n"), /^warning: .*ask no secret driver .* fails at its start$/);
   t.is(manager.store.byName("secret", "key")?.spec?.driver?.name, "vault");
   t.regex((await muster("secret", "ls")).lines[1] ?? "", / key +vault /);
 });
