@@ -130,7 +130,11 @@ export class PluginDriver implements TaskDriver {
 
   async find(taskId: string): Promise<FoundTask> {
     const found = await this.#inTurn(taskId, () => this.#known(taskId));
-    if (found === null) return { kind: "absent" };
+    if (found === null) {
+      // What an earlier life made for it and did not start it in.
+      void this.#inTurn(taskId, () => this.#networks.remove(taskId));
+      return { kind: "absent" };
+    }
     if ("code" in found) return { kind: "exited", pid: 0, exit: found };
     await found.settled.promise;
     return found.state.kind === "running"

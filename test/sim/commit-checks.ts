@@ -4,6 +4,7 @@ import type { Commit } from "../../runtime/store/store.ts";
 import { areExact } from "./clocks.ts";
 import { checkRoot } from "./invariants-certificates.ts";
 import { checkEvictions, checkNodes } from "./invariants-global.ts";
+import { checkProven } from "./invariants-health.ts";
 import { checkJobs, checkSchedules, type RunCreations } from "./invariants-jobs.ts";
 import { checkHeld } from "./invariants-locks.ts";
 import { checkNetworks } from "./invariants-networks.ts";
@@ -95,6 +96,7 @@ export class CommitChecks {
     demand(checkRoot(commit, replica, (mark) => trace.mark(mark)));
     demand(checkJobs(commit, replica));
     for (const { drivers } of this.#parts.nodes.all) demand(drivers?.flaw() ?? null);
+    demand(checkProven(commit, this.#parts.nodes.drivers, (mark) => trace.mark(mark)));
   }
 
   /** What holds as long as there is one history: after a lost tail nodes run what nobody knows of, and much is done anew. */

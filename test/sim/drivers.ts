@@ -13,8 +13,8 @@ export const driverKind = "driven";
 
 /** The port of a task that takes connections while it is well. */
 export const wellPort = 80;
-/** What a look takes at most: longer than some checks wait. */
-const lookMsMax = 1_500;
+/** What a look takes at most, while there are faults and then: first longer than some checks wait. */
+const lookMsMax = { troubled: 1_500, healed: 400 } as const;
 
 export interface DriverFaults extends MachineHabits {
   /** Mean time between two deaths of a plugin, in milliseconds; 0: none. */
@@ -29,6 +29,7 @@ export class SimDrivers {
   readonly #random: SimRandom;
   readonly #trace: SimTrace;
   #crashMs: number;
+  #lookMsMax: number = lookMsMax.troubled;
 
   constructor(
     clock: SimClock,
@@ -48,6 +49,7 @@ export class SimDrivers {
   /** No faults from now on. */
   heal(): void {
     this.#crashMs = 0;
+    this.#lookMsMax = lookMsMax.healed;
     this.machine.heal();
   }
 
@@ -65,10 +67,9 @@ export class SimDrivers {
     return this.machine.livePlugins > 1 ? `S35: ${this.machine.livePlugins} processes of one plugin run` : null;
   }
 
-  /** Whether a check has found the task well; null for one that this node's driver does not have. */
-  isProven(taskId: string): boolean | null {
-    const own = this.#startsOf(taskId);
-    return own.length === 0 ? null : own.some(({ isProven }) => isProven === true);
+  /** Whether a check has found the task well. */
+  isProven(taskId: string): boolean {
+    return [...this.machine.tasks].some(([id, { isProven }]) => taskOf(id) === taskId && isProven === true);
   }
 
   /** Whether the task is well now. */
@@ -76,15 +77,11 @@ export class SimDrivers {
     return [...this.machine.tasks.keys()].some((id) => taskOf(id) === taskId && this.machine.isWell(id));
   }
 
-  #startsOf(taskId: string) {
-    return [...this.machine.tasks].filter(([id]) => taskOf(id) === taskId).map(([, task]) => task);
-  }
-
   /** Looks at its tasks, each of which has its driver's name of it for an address, and two ports: at the first it is well or not. */
   probes(clock: ProcessClock): Probes {
     const look = (id: string, what: Look): Promise<ProbeOutcome> =>
       new Promise((resolve) =>
-        clock.after(this.#random.between(0, lookMsMax), () =>
+        clock.after(this.#random.between(0, this.#lookMsMax), () =>
           resolve(this.machine.look(id, what) ? { kind: "passed" } : { kind: "failed", reason: "it is not well" }),
         ),
       );

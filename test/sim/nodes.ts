@@ -52,6 +52,11 @@ export class SimNodes {
     return this.all.map(({ process: each }) => each);
   }
 
+  /** Of those nodes that have driver plugins. */
+  get drivers(): readonly SimDrivers[] {
+    return this.all.flatMap(({ drivers }) => drivers ?? []);
+  }
+
   add(name: string): SimProcess {
     const { options, simulation } = this.#scene;
     const { dataplanes, managers, storage } = this.#options;
@@ -68,7 +73,7 @@ export class SimNodes {
         ? null
         : new NetworkMachine(random.fork(`network.${name}`), { failure: options.drivers.networkFailure });
     const drivers =
-      options.driverOperations === 0
+      options.driverOperations + options.healthOperations === 0
         ? null
         : new SimDrivers(clock, random.fork(`drivers.${name}`), trace, options.drivers, network);
     if (this.#isHealed) {

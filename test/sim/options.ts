@@ -68,6 +68,8 @@ export interface SimOptions {
   readonly dataplanes: DataplaneFaults;
   /** Operations with services on driver plugins; 0: no node has any. */
   readonly driverOperations: number;
+  /** Operations with services whose tasks have health checks; 0: there are none. */
+  readonly healthOperations: number;
   /** Of the plugins, while there are faults. */
   readonly drivers: DriverFaults;
   /** Agents that join when the others have run for a while. */
@@ -131,7 +133,7 @@ export function drawOptions(seed: number): SimOptions {
     ...drawRoles(new SimRandom(`${seed}/options.roles`), certificateOperations > 0),
     ...drawVolumes(new SimRandom(`${seed}/options.volumes`)),
     ...drawPolicies(new SimRandom(`${seed}/options.policies`)),
-    ...drawDrivers(new SimRandom(`${seed}/options.drivers`)),
+    ...drawDrivers(new SimRandom(`${seed}/options.drivers`), new SimRandom(`${seed}/options.health`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
 }
@@ -165,16 +167,22 @@ function drawPolicies(random: SimRandom): Pick<SimOptions, "policyOperations" | 
   };
 }
 
-function drawDrivers(random: SimRandom): Pick<SimOptions, "driverOperations" | "drivers"> {
+function drawDrivers(
+  random: SimRandom,
+  health: SimRandom,
+): Pick<SimOptions, "driverOperations" | "drivers" | "healthOperations"> {
   const chance = (most: number) => (random.chance(0.5) ? random.between(0.02, most) : 0);
+  const healthOperations = health.chance(0.4) ? 4 + health.below(10) : 0;
   return {
     driverOperations: random.chance(0.5) ? 4 + random.below(10) : 0,
+    healthOperations,
     drivers: {
       dieAtLaunch: chance(0.3),
       dieBeforeStart: chance(0.2),
       dieAfterStart: chance(0.2),
       endsByItself: chance(0.5),
       refuses: chance(0.3),
+      unwell: healthOperations === 0 ? 0 : health.between(0, 0.6),
       pluginCrashMs: random.chance(0.6) ? Math.round(random.between(3_000, 20_000)) : 0,
       networkFailure: chance(0.2),
       makesNetworks: random.chance(0.3),
@@ -226,6 +234,7 @@ export function describeOptions(options: SimOptions): string {
     `placementOperations=${options.placementOperations}`,
     `volumeOperations=${options.volumeOperations}`,
     `driverOperations=${options.driverOperations}`,
+    `healthOperations=${options.healthOperations}`,
     `rebalanceOperations=${options.rebalanceOperations}`,
     `lockOperations=${options.lockOperations}`,
     `watchers=${options.watchers}`,

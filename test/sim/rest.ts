@@ -2,6 +2,7 @@
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import type { CommitChecks } from "./commit-checks.ts";
 import { findUntrusting } from "./invariants-certificates.ts";
+import { findUnwell } from "./invariants-health.ts";
 import { checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
 import { findLost, findUnallocated } from "./invariants-networks.ts";
 import { findUnsettled } from "./invariants-placement.ts";
@@ -102,9 +103,11 @@ function findRestless(
 ): string | null {
   const { clock, nats } = simulation;
   if (store.version !== nats.last) return `it is at ${store.version} of ${nats.last}`;
+  const isReady = (nodeId: string): boolean => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY;
   const ended = new Map(managers.all.map(({ isRetired, process: { name } }) => [name, isRetired]));
   const why =
-    findUnconverged(store, (nodeId) => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY) ??
+    findUnconverged(store, isReady) ??
+    findUnwell(store, nodes.drivers, isReady) ??
     findUnsettledRole(store, ended) ??
     findUntrusting(store) ??
     findUnsettled(store) ??

@@ -6,6 +6,7 @@ import type { Scene } from "./scene.ts";
 import { CertificateWorkload } from "./workload-certificates.ts";
 import { DriverWorkload } from "./workload-drivers.ts";
 import { GlobalWorkload } from "./workload-global.ts";
+import { HealthWorkload } from "./workload-health.ts";
 import { HistoryWorkload } from "./workload-history.ts";
 import { JobWorkload } from "./workload-jobs.ts";
 import { LockWorkload } from "./workload-locks.ts";
@@ -90,6 +91,7 @@ export class Workloads {
     this.#add("the client of volumes", new VolumeWorkload(of(options.volumeOperations)));
     this.#add("the client of network policy", new PolicyWorkload(of(options.policyOperations)));
     this.#add("the client of driver plugins", new DriverWorkload(of(options.driverOperations)));
+    this.#add("the client of health checks", new HealthWorkload(of(options.healthOperations)));
     // Its first operation switches rebalancing on.
     if (options.rebalanceOperations > 0)
       this.#add("the client of rebalancing", new RebalanceWorkload(of(options.rebalanceOperations)));

@@ -319,6 +319,7 @@ export class DriverMachine {
           if (this.#network === null) return null;
           const networkIsolationModes = [Isolation.HOST, Isolation.GROUP];
           return DriverCapabilities.create({
+            exec: true,
             networkIsolationModes,
             mustCreateNetwork: this.#habits.makesNetworks ?? false,
           });

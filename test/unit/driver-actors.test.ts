@@ -111,6 +111,7 @@ test("D3: an agent that was killed finds its plugin and its task again, and conf
   await clock.run({ untilMs: clock.now() + 1_000 });
   t.deepEqual(heard, ["waiting", "running"]);
   t.is(machine.launches, 1);
+  t.is(next.tasks.get("a/b/1")?.address, "a/b/1", "what its driver said at the start");
   t.is(machine.configurations, 1);
   t.is(machine.tasks.get("a/b/1")?.starts, 1);
 });

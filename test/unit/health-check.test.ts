@@ -15,8 +15,10 @@ import {
   HealthCheck,
   HealthHttp,
   HealthTcp,
+  Task,
   TaskSpec,
   TaskState,
+  TaskStatus,
 } from "../../proto/gen/messages.ts";
 import { ExecTaskResponse, ExitResult, type ExecTaskRequest } from "../../proto/gen/nomad.ts";
 import { Host } from "../../runtime/host.ts";
@@ -28,6 +30,9 @@ import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
 import { systemProbes } from "../../runtime/system/probes.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
+import type { SimDrivers } from "../sim/drivers.ts";
+import { checkProven, findUnwell } from "../sim/invariants-health.ts";
 import { task, World } from "./agent-world.ts";
 
 const seconds = (count: number) => Duration.create({ seconds: count });
@@ -343,4 +348,29 @@ test("an agent that starts anew goes on: what ran is RUNNING, what was STARTING 
   await other.pass(15_000);
   t.is(other.statesOf("t1").at(-1), TaskState.RUNNING);
   t.is(other.machine.running().length, 1);
+});
+
+test("S43, L7: the simulation notices a task that runs unproven or unwell", (t) => {
+  const task = Task.patch(checkedTask(overTcp), {
+    status: TaskStatus.create({ state: TaskState.RUNNING }),
+    desiredState: TaskState.RUNNING,
+  });
+  const drivers = (has: boolean) => [{ isProven: () => has, isWell: () => has }] as unknown as readonly SimDrivers[];
+  const commit = { changes: [{ table: "task", action: "update", object: task }] } as unknown as Commit;
+  t.regex(checkProven(commit, drivers(false), () => {}) ?? "", /^S43: task t1/);
+  t.is(
+    checkProven(commit, drivers(true), () => {}),
+    null,
+  );
+  const store = { all: () => [task] } as unknown as Store;
+  t.regex(findUnwell(store, drivers(false), () => true) ?? "", /^L7: task t1/);
+  t.is(
+    findUnwell(store, drivers(false), () => false),
+    null,
+    "a node that is away can do nothing about it",
+  );
+  t.is(
+    findUnwell(store, drivers(true), () => true),
+    null,
+  );
 });

@@ -1,6 +1,7 @@
 // How a health check of a task that is no container is asked for, checked, shown, and explained while it is waited for.
 import test from "ava";
 import { UsageError } from "../../cli/command.ts";
+import { driverPayload } from "../../cli/service/service-driver.ts";
 import type { CreateValues, UpdateValues } from "../../cli/service/service-flags.ts";
 import { prettyService } from "../../cli/service/service-pretty.ts";
 import { changedSpec, newSpec } from "../../cli/service/service-spec.ts";
@@ -10,6 +11,7 @@ import { healthOf } from "../../machines/health-spec.ts";
 import { differenceOf } from "../../machines/history/fields.ts";
 import { checkTaskSpec } from "../../machines/validation/task-spec.ts";
 import {
+  DriverSpec,
   Duration,
   HealthCheck,
   HealthHttp,
@@ -19,13 +21,12 @@ import {
   NodeStatus,
   NodeStatus_State,
   Service,
-  ServiceSpec,
   Task,
+  TaskSpec,
   TaskState,
   TaskStatus,
+  type ServiceSpec,
 } from "../../proto/gen/messages.ts";
-import { driverPayload } from "../../cli/service/service-driver.ts";
-import { DriverSpec, TaskSpec } from "../../proto/gen/messages.ts";
 
 const onDriver = (flags: CreateValues = {}) => newSpec({ name: "a", driver: "mock", ...flags }, []);
 const asProcess = (flags: CreateValues = {}) => newSpec({ name: "a", driver: "exec", ...flags }, ["sleep", "1"]);
