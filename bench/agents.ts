@@ -1,9 +1,12 @@
 /**
- * Load generator: `node bench/agents.ts --join ADDR:PORT --token TOKEN --agents N [--batch] [--joins-at-once N]`.
+ * Load generator: `node bench/agents.ts --join ADDR:PORT --token TOKEN --agents N [--first N] [--batch] [--probe] [--wait]`.
  *
- * Prints one JSON line when all have joined, then one whenever the count of RUNNING tasks changed (looked at every
- * 20 ms), each with the time (epoch ms) of what it reports. Ends on SIGTERM, and when its standard input ends.
+ * Prints one JSON line when its agents are prepared, one when all have joined, then one whenever the count of RUNNING tasks
+ * changed (looked at every 20 ms), each with the time (epoch ms) of what it reports. With `--wait` it joins when told to by
+ * a line `join` on its standard input; the line `load` begins the count of heartbeats before the first task is assigned.
+ * Ends on SIGTERM, and when its standard input ends.
  */
+import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { Fleet } from "./fleet.ts";
 
@@ -12,7 +15,10 @@ const { values } = parseArgs({
     join: { type: "string" },
     token: { type: "string" },
     agents: { type: "string", default: "100" },
+    first: { type: "string", default: "0" },
     batch: { type: "boolean", default: false },
+    probe: { type: "boolean", default: false },
+    wait: { type: "boolean", default: false },
     "joins-at-once": { type: "string", default: "50" },
   },
 });
@@ -27,7 +33,9 @@ const fleet = new Fleet({
   port: Number(port),
   token: values.token,
   agents: Number(values.agents),
+  first: Number(values.first),
   batch: values.batch,
+  isProbe: values.probe,
   joinsAtOnce: Number(values["joins-at-once"]),
 });
 
@@ -36,18 +44,7 @@ function print(event: string): void {
   process.stdout.write(`${JSON.stringify({ event, at: Date.now(), ...fleet.counts })}\n`);
 }
 
-const started = Date.now();
-await fleet.join();
-process.stdout.write(
-  `${JSON.stringify({ event: "joined", at: Date.now(), ms: Date.now() - started, ...fleet.counts })}\n`,
-);
-let shown = "";
-const looking = setInterval(() => {
-  const now = `${fleet.counts.running} ${fleet.counts.registered}`;
-  if (now === shown) return;
-  shown = now;
-  print("counts");
-}, 20);
+let looking: NodeJS.Timeout | undefined;
 function end(): void {
   clearInterval(looking);
   print("end");
@@ -55,4 +52,24 @@ function end(): void {
   setTimeout(() => process.exit(0), 200);
 }
 process.on("SIGTERM", end);
-process.stdin.on("end", end).resume();
+const told = new Promise<void>((resolve) => {
+  createInterface({ input: process.stdin })
+    .on("line", (line) => {
+      if (line === "join") resolve();
+      else if (line === "load") fleet.isLoaded = true;
+    })
+    .on("close", end);
+});
+
+await fleet.prepare();
+print("prepared");
+if (values.wait) await told;
+await fleet.join();
+print("joined");
+let shown = "";
+looking = setInterval(() => {
+  const now = `${fleet.counts.running} ${fleet.counts.registered}`;
+  if (now === shown) return;
+  shown = now;
+  print("counts");
+}, 20);

@@ -22,6 +22,7 @@ import {
   NodeCAService,
   NodeCertificateStatusRequest,
   NodeDescription,
+  NodeSpec_Availability,
   Platform,
   PluginDescription,
   Resources,
@@ -41,6 +42,8 @@ import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
 const callTimeoutMs = 60_000;
 /** SwarmKit's agent: waits grow 0.1, 0.3, 0.7 … to 8 s, drawn uniformly below that. */
 const backoffMsMax = 8_000;
+/** Between two heartbeats of a probe, in milliseconds. */
+const probeBeatMs = 200;
 /** States that an agent reports on the way to RUNNING. */
 const path: readonly TaskState[] = [
   TaskState.ACCEPTED,
@@ -58,6 +61,10 @@ export interface FleetOptions {
   readonly batch: boolean;
   /** Agents that join at once; the others wait for them. */
   readonly joinsAtOnce: number;
+  /** Its number among all agents, where this fleet is a part of them; 0 if not given. */
+  readonly first?: number;
+  /** Agents that get no tasks and send a heartbeat each `probeBeatMs`, whatever period they are told. */
+  readonly isProbe?: boolean;
   /** Network drivers that the nodes have; overlay alone if not given. */
   readonly networks?: readonly string[];
   /** Sees whatever an agent is sent. */
@@ -73,7 +80,7 @@ export interface FleetCounts {
   registrations: number;
   statusCalls: number;
   heartbeats: number;
-  /** Of heartbeats sent since the first task was assigned: what 99 of 100 took at most, in milliseconds; 0 before. */
+  /** Of heartbeats sent since `isLoaded`: what 99 of 100 took at most, in milliseconds; 0 before. */
   heartbeatP99Ms: number;
   /** Tasks whose RUNNING report was acknowledged and that were not stopped since. */
   running: number;
@@ -99,8 +106,10 @@ export class Fleet {
     lastError: "",
   };
   readonly agents: SimulatedAgent[] = [];
-  /** How long heartbeats took since the first task was assigned, in milliseconds. */
+  #requests: { readonly keyPem: string; readonly csrPem: string }[] = [];
+  /** How long heartbeats took since `isLoaded`, in milliseconds. */
   readonly #heartbeatsMs: number[] = [];
+  /** Since the first task was assigned, or somebody said so. */
   isLoaded = false;
   rootPem = "";
   readonly options: FleetOptions;
@@ -109,8 +118,14 @@ export class Fleet {
     this.options = options;
   }
 
+  /** Makes the keys and certificate requests that the agents join with: the generator's own work, which is not measured. */
+  async prepare(): Promise<void> {
+    while (this.#requests.length < this.options.agents) this.#requests.push(await createKeyAndCsr());
+  }
+
   /** Resolves when every agent has had its first session message. */
   async join(): Promise<void> {
+    await this.prepare();
     const { host, port } = this.options;
     const channel = await connectTls({ host, port, serverName: "swarm-ca", timeoutMs: callTimeoutMs });
     const root = await channel.unary(CAService.methods.GetRootCACertificate, GetRootCACertificateRequest.create(), {
@@ -121,9 +136,10 @@ export class Fleet {
     let next = 0;
     const joinOne = async (): Promise<void> => {
       while (next < this.options.agents) {
-        const agent = new SimulatedAgent(this, next++);
+        const request = this.#requests[next] as { keyPem: string; csrPem: string };
+        const agent = new SimulatedAgent(this, (this.options.first ?? 0) + next++);
         this.agents.push(agent);
-        await agent.start();
+        await agent.start(request);
       }
     };
     await Promise.all(Array.from({ length: Math.min(this.options.joinsAtOnce, this.options.agents) }, joinOne));
@@ -163,7 +179,7 @@ class SimulatedAgent {
   constructor(fleet: Fleet, index: number) {
     this.#fleet = fleet;
     this.#description = NodeDescription.create({
-      hostname: `sim-${index}`,
+      hostname: `${fleet.options.isProbe === true ? "probe" : "sim"}-${index}`,
       platform: Platform.create({ architecture: "x86_64", os: "linux" }),
       resources: Resources.create({ nanoCpus: 8e9, memoryBytes: 32 * 2 ** 30 }),
       engine: EngineDescription.create({
@@ -177,8 +193,8 @@ class SimulatedAgent {
     });
   }
 
-  async start(): Promise<void> {
-    this.#identity = await this.#certificate();
+  async start(request: { readonly keyPem: string; readonly csrPem: string }): Promise<void> {
+    this.#identity = await this.#certificate(request);
     await this.#connect();
   }
 
@@ -188,9 +204,8 @@ class SimulatedAgent {
     if (this.#retry !== null) clearTimeout(this.#retry);
   }
 
-  async #certificate(): Promise<Identity> {
+  async #certificate({ keyPem, csrPem }: { keyPem: string; csrPem: string }): Promise<Identity> {
     const { options, rootPem } = this.#fleet;
-    const { keyPem, csrPem } = await createKeyAndCsr();
     const csr = Buffer.from(csrPem);
     const channel = await connectTls({
       host: options.host,
@@ -202,7 +217,11 @@ class SimulatedAgent {
     try {
       const { nodeId } = await channel.unary(
         NodeCAService.methods.IssueNodeCertificate,
-        IssueNodeCertificateRequest.create({ csr, token: options.token }),
+        IssueNodeCertificateRequest.create({
+          csr,
+          token: options.token,
+          availability: options.isProbe === true ? NodeSpec_Availability.DRAIN : NodeSpec_Availability.ACTIVE,
+        }),
         { timeoutMs: callTimeoutMs },
       );
       for (;;) {
@@ -287,9 +306,10 @@ class SimulatedAgent {
         ({ period }) => {
           this.#fleet.noteHeartbeat(performance.now() - sentAt);
           if (this.#channel !== channel) return;
+          const periodMs = (period?.seconds ?? 5) * 1_000 + (period?.nanos ?? 0) / 1e6;
           this.#heartbeat = setTimeout(
             () => this.#beat(channel),
-            (period?.seconds ?? 5) * 1_000 + (period?.nanos ?? 0) / 1e6,
+            this.#fleet.options.isProbe === true ? probeBeatMs : periodMs,
           );
         },
         (error: RpcError) => this.#lost(channel, error),

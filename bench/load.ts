@@ -1,7 +1,5 @@
 /** The load tables: simulated agents against Muster and, in the same run, against a stock dockerd manager. */
-import { spawn } from "node:child_process";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
+import { Generator } from "./generator.ts";
 import { hasDockerd, startDockerd, startMuster, until, type Peer } from "./peers.ts";
 import { mebibytes, seconds, table } from "./table.ts";
 
@@ -21,49 +19,34 @@ export interface LoadResult {
   /** From `service create` to all RUNNING, as the agents see it; null without tasks, as what follows. */
   readonly runSeconds: number | null;
   readonly cpuSeconds: number | null;
-  /** What 99 of 100 heartbeats took at most meanwhile, the generator's own waiting included. */
+  /** What 99 of 100 heartbeats took at most meanwhile, as agents see it that report tasks: their own waiting is included. */
   readonly heartbeatP99Ms: number | null;
+  /** The same of a process whose agents do nothing else. */
+  readonly probeP99Ms: number | null;
   readonly memoryMiB: number;
   readonly statusCalls: number;
 }
 
-interface Line {
-  readonly event: string;
-  readonly at: number;
-  readonly ms?: number;
-  readonly registered: number;
-  readonly running: number;
-  readonly statusCalls: number;
-  readonly heartbeatP99Ms: number;
-  readonly errors: number;
-  readonly lastError: string;
-}
-
 const runTimeoutMs = 180_000;
+/** Processes that the agents are spread over: one alone is slower at joining than the managers are. */
+const generatorProcesses = 2;
+const probes = 20;
+
+function agentsOf(load: Load): string[][] {
+  const each = Math.ceil(load.agents / generatorProcesses);
+  return Array.from({ length: generatorProcesses }, (_, index) => [
+    `--agents=${Math.min(each, load.agents - index * each)}`,
+    `--first=${index * each}`,
+    ...(load.batch ? ["--batch"] : []),
+  ]);
+}
 
 export async function measure(peer: Peer, load: Load): Promise<LoadResult> {
   const memoryBefore = peer.memory("VmRSS");
-  const child = spawn(
-    process.execPath,
-    [
-      fileURLToPath(new URL("agents.ts", import.meta.url)),
-      `--join=${peer.host}:${peer.port}`,
-      `--token=${peer.workerToken()}`,
-      `--agents=${load.agents}`,
-      ...(load.batch ? ["--batch"] : []),
-    ],
-    { stdio: ["pipe", "pipe", "inherit"] },
-  );
-  let last: Line | null = null;
-  let joined: Line | null = null;
-  createInterface({ input: child.stdout }).on("line", (text) => {
-    last = JSON.parse(text) as Line;
-    if (last.event === "joined") joined = last;
-  });
-  const seen = (): Line | null => last;
+  const agents = new Generator(peer, agentsOf(load));
+  let probe: Generator | null = null;
   try {
-    await until(`${load.agents} joins at ${peer.name}`, () => joined !== null || child.exitCode !== null, runTimeoutMs);
-    if (joined === null) throw new Error(`the agents could not join ${peer.name}`);
+    const joinSeconds = await agents.join();
     let idleCpuShare: number | null = null;
     let idleBytesPerAgent: number | null = null;
     if (load.idleSeconds > 0) {
@@ -73,50 +56,46 @@ export async function measure(peer: Peer, load: Load): Promise<LoadResult> {
       idleCpuShare = (peer.cpu() - cpu) / load.idleSeconds;
       idleBytesPerAgent = ((peer.memory("VmRSS") - memoryBefore) * 2 ** 20) / load.agents;
     }
+    const common = { joinSeconds, idleCpuShare, idleBytesPerAgent };
     if (load.tasks === 0) {
-      const line = seen();
-      if (line?.registered !== load.agents || line.errors > 0)
+      if (agents.sum("registered") !== load.agents || agents.sum("errors") > 0)
         throw new Error(
-          `${line?.registered} of ${load.agents} agents are left, ${line?.errors} errors: ${line?.lastError}`,
+          `${agents.sum("registered")} of ${load.agents} agents are left, ${agents.sum("errors")} errors: ${agents.lastError}`,
         );
-      return {
-        joinSeconds: ((joined as Line).ms ?? 0) / 1_000,
-        idleCpuShare,
-        idleBytesPerAgent,
-        runSeconds: null,
-        cpuSeconds: null,
-        heartbeatP99Ms: null,
-        memoryMiB: peer.memory("VmHWM"),
-        statusCalls: 0,
-      };
+      const none = { runSeconds: null, cpuSeconds: null, heartbeatP99Ms: null, probeP99Ms: null, statusCalls: 0 };
+      return { ...common, ...none, memoryMiB: peer.memory("VmHWM") };
     }
-    const callsBefore = seen()?.statusCalls ?? 0;
+    probe = new Generator(peer, [["--probe", `--agents=${probes}`]]);
+    await probe.join();
+    const callsBefore = agents.sum("statusCalls");
     const cpuBefore = peer.cpu();
     const created = Date.now();
+    probe.tell("load");
     peer.createService(`load-${load.agents}-${load.tasks}`, load.tasks);
     await until(
       `${load.tasks} running tasks at ${peer.name}`,
-      () => (seen()?.running ?? 0) >= load.tasks,
+      () => agents.sum("running") >= load.tasks,
       runTimeoutMs,
     ).catch((error: Error) => {
-      const line = seen();
-      throw new Error(`${error.message}: ${line?.running} run, ${line?.errors} errors, last: ${line?.lastError}`);
+      const counts = `${agents.sum("running")} run, ${agents.sum("errors")} errors`;
+      throw new Error(`${error.message}: ${counts}, last: ${agents.lastError}`);
     });
-    const done = seen() as Line;
+    const runSeconds = (agents.at - created) / 1_000;
+    const cpuSeconds = peer.cpu() - cpuBefore;
+    const statusCalls = agents.sum("statusCalls") - callsBefore;
+    const memoryMiB = peer.memory("VmHWM");
+    await Promise.all([probe.end(), agents.end()]);
     return {
-      joinSeconds: ((joined as Line).ms ?? 0) / 1_000,
-      idleCpuShare,
-      idleBytesPerAgent,
-      runSeconds: (done.at - created) / 1_000,
-      cpuSeconds: peer.cpu() - cpuBefore,
-      heartbeatP99Ms: done.heartbeatP99Ms,
-      memoryMiB: peer.memory("VmHWM"),
-      statusCalls: done.statusCalls - callsBefore,
+      ...common,
+      runSeconds,
+      cpuSeconds,
+      heartbeatP99Ms: agents.heartbeatP99Ms,
+      probeP99Ms: probe.heartbeatP99Ms,
+      memoryMiB,
+      statusCalls,
     };
   } finally {
-    const exit = child.exitCode === null ? new Promise((resolve) => child.once("exit", resolve)) : Promise.resolve();
-    child.kill("SIGTERM");
-    await exit;
+    await Promise.all([probe?.end(), agents.end()]);
   }
 }
 
@@ -141,6 +120,7 @@ export async function loadTables(loads: readonly Load[]): Promise<string> {
           result.idleBytesPerAgent === null ? "" : `${Math.round(result.idleBytesPerAgent / 1_000)} kB`,
           result.runSeconds === null ? "" : seconds(result.runSeconds),
           result.cpuSeconds === null ? "" : seconds(result.cpuSeconds),
+          result.probeP99Ms === null ? "" : `${result.probeP99Ms.toFixed(0)} ms`,
           result.heartbeatP99Ms === null ? "" : `${result.heartbeatP99Ms.toFixed(0)} ms`,
           mebibytes(result.memoryMiB),
           String(result.statusCalls),
@@ -159,6 +139,7 @@ export async function loadTables(loads: readonly Load[]): Promise<string> {
     "create to RUNNING",
     "CPU",
     "heartbeat p99",
+    "of busy agents",
     "memory (most)",
     "status calls",
   ];
