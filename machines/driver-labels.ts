@@ -9,6 +9,7 @@
  *   muster.network.reason         why it makes no networks for tasks, where it does not
  *   <attribute>                   each as the driver calls it, such as `driver.podman.version`
  */
+import { nodeLocalDrivers } from "./allocation/network.ts";
 
 const prefix = "muster.driver.";
 
@@ -82,6 +83,28 @@ export function schemaLabel(
   const text = labels[`${prefix}${kind}.schema`] ?? "";
   const bytes = text === "" ? null : bytesOf(text);
   return bytes === null ? null : { text, bytes };
+}
+
+/** One of an engine's own, which containers can ask for. */
+export interface EnginePlugin {
+  readonly type: "Network" | "Volume" | "Log";
+  readonly name: string;
+}
+
+const engineAttributes = {
+  Network: "driver.docker.networks",
+  Volume: "driver.docker.volumes",
+  Log: "driver.docker.logs",
+} as const;
+
+/** What the docker driver tells of its engine. The networks of a swarm are not its to give: the engine is in none. */
+export function enginePlugins(labels: Readonly<Record<string, string>>): readonly EnginePlugin[] {
+  const plugins: EnginePlugin[] = [];
+  for (const type of ["Network", "Volume", "Log"] as const) {
+    for (const name of (labels[engineAttributes[type]] ?? "").split(","))
+      if (name !== "" && (type !== "Network" || nodeLocalDrivers.has(name))) plugins.push({ type, name });
+  }
+  return plugins;
 }
 
 /** Whether a label is one of this file's, which people read in another form. */

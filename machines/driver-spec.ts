@@ -32,27 +32,33 @@ export function driverRuntimeOf(task: TaskSpec | null): DriverRuntime | null {
   }
 }
 
-/** Words of a command are what they are; in a driver's configuration `${` and `%{` begin an expression. */
-function literally(text: string): string {
+/** For a text that is what it is: in a driver's configuration `${` and `%{` begin an expression. */
+export function literally(text: string): string {
   return text.replaceAll(/[$%](?=\{)/g, (sign) => sign + sign);
 }
 
-/** What the driver `exec` is asked for. Cluster volumes are beside it: the task's own mounts. */
+/** The same for an entry of the environment, in which `${` alone begins something. */
+export function literalEntry(entry: string): string {
+  return entry.replaceAll("${", () => "$${");
+}
+
+/** What the driver `exec` is asked for. */
 export function execAsDriver({ args, command, dir, env, ...common }: ExecSpec): DriverSpec {
   const config = {
     command: literally(command),
     ...(args.length === 0 ? {} : { args: args.map(literally) }),
     ...(dir === "" ? {} : { work_dir: literally(dir) }),
   };
-  const { configs, health, secrets, stopGracePeriod, stopSignal, user } = common;
+  const { configs, health, mounts, secrets, stopGracePeriod, stopSignal, user } = common;
   return DriverSpec.create({
     config: JSON.stringify(config),
-    env: env.map((entry) => entry.replaceAll("${", () => "$${")),
+    env: env.map(literalEntry),
     user,
     stopSignal,
     stopGracePeriod,
     secrets,
     configs,
     health,
+    mounts,
   });
 }

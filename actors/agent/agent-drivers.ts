@@ -7,7 +7,8 @@
  * AD2: the description changes when a driver comes, goes, or changes its health; its other attributes ride along.
  */
 import type { DriverPluginNews } from "../../machines/driver-plugin.ts";
-import { driverLabels } from "../../machines/driver-labels.ts";
+import { containerDriver } from "../../machines/container-task.ts";
+import { driverLabels, enginePlugins, type EnginePlugin } from "../../machines/driver-labels.ts";
 import type { Task } from "../../proto/gen/messages.ts";
 import { Spec, type Attribute, type FingerprintResponse } from "../../proto/gen/nomad.ts";
 import type { AgentPlugins, AgentPorts, DriverBinary, TaskDriver } from "./agent-ports.ts";
@@ -41,6 +42,8 @@ export interface DriverFacts {
   readonly kinds: readonly string[];
   /** For the engine's labels. */
   readonly labels: Readonly<Record<string, string>>;
+  /** What the engine behind the docker driver has for containers. */
+  readonly engine: readonly EnginePlugin[];
 }
 
 export class AgentDrivers {
@@ -94,7 +97,7 @@ export class AgentDrivers {
 
   /** Null: nobody here runs such tasks, as far as is known. */
   of({ spec }: Task): TaskDriver | null {
-    const kind = spec?.generic?.kind ?? "";
+    const kind = spec?.container == null ? (spec?.generic?.kind ?? "") : containerDriver;
     return this.#byKind.get(kind)?.driver ?? this.#given.get(kind) ?? null;
   }
 
@@ -127,7 +130,9 @@ export class AgentDrivers {
         }),
       );
     }
-    return { kinds: [...kinds].sort(), labels };
+    const docker = this.#byKind.get(containerDriver)?.hosted;
+    const isDocker = docker?.plugin.isHealthy === true;
+    return { kinds: [...kinds].sort(), labels, engine: isDocker ? enginePlugins(labels) : [] };
   }
 
   /** Ends the watching, and the plugins; their tasks go on. */

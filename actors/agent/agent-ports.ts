@@ -3,6 +3,7 @@
  * runs unchanged on either.
  */
 import type { Any, DriverSpec } from "../../proto/gen/messages.ts";
+import type { TaskContainer } from "../../machines/container-task.ts";
 import type { VolumePlaces } from "../../machines/csi/node-requests.ts";
 import type { PlannedMount } from "../../machines/driver-mounts.ts";
 import type { NetworkDecision } from "../../machines/task-network/plan.ts";
@@ -79,6 +80,8 @@ export interface DriverTask {
   readonly nodePlatform: { readonly architecture: string; readonly os: string };
   /** The GenericRuntimeSpec's payload. */
   readonly payload: Any | null;
+  /** Of a container service, in place of a payload. */
+  readonly container?: TaskContainer;
   /** The secrets and configs that the task references, by id; those not assigned are missing. */
   readonly secrets: ReadonlyMap<string, Content>;
   readonly configs: ReadonlyMap<string, Content>;
@@ -221,14 +224,19 @@ export type FileIsolation = "none" | "image";
 
 export type { PlannedMount };
 
+export interface HomeWants {
+  /** The task's, which is one of its directories' too. */
+  readonly name: string;
+  readonly isolation: FileIsolation;
+  readonly hasOutput: boolean;
+  /** Nothing is in its environment but what its spec says. */
+  readonly isBare: boolean;
+}
+
 /** The directories, files and output of tasks that run on driver plugins (nomad-driver-protocol.md §6.3). */
 export interface TaskHomes {
-  /** Makes all of it; a second call is harmless. `name`: the task's, which is one of its directories' too. */
-  prepare(
-    task: DriverTask,
-    spec: DriverSpec,
-    wants: { readonly name: string; readonly isolation: FileIsolation; readonly hasOutput: boolean },
-  ): Promise<HomeOutcome>;
+  /** Makes all of it; a second call is harmless. */
+  prepare(task: DriverTask, spec: DriverSpec, wants: HomeWants): Promise<HomeOutcome>;
   /** Of a prepared task: where each is on this node, once it is there. A second call is harmless; rejects with a sentence. */
   mount(taskId: string, mounts: readonly PlannedMount[]): Promise<readonly string[]>;
   /** Of a task that an earlier life of the agent prepared and that still runs: its output is kept on. */

@@ -1,6 +1,7 @@
 /** Hosts the task chart for one task: calls its driver, keeps its record, reports its states. */
 import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../../machines/agent-task.ts";
 import { isDriverSpec } from "../../machines/driver-spec.ts";
+import type { TaskContainer } from "../../machines/container-task.ts";
 import type { HealthNews } from "../../machines/health-check.ts";
 import { networkOf } from "../../machines/task-network/plan.ts";
 import { healthOf } from "../../machines/health-spec.ts";
@@ -284,13 +285,15 @@ export class TaskActor {
   #report(report: TaskReport): void {
     if (!isNews(this.#status, report)) return;
     const { id } = this.#task;
-    const hasRun = report.pid !== 0 || report.exitCode !== 0;
+    const { exitCode, pid } = report;
+    const containerId = this.#options.drivers.pluginOf(this.#task)?.containerOf(id) ?? "";
+    const hasRun = pid !== 0 || exitCode !== 0 || containerId !== "";
     this.#status = TaskStatus.create({
       timestamp: timestamp(this.#ports.clock.now()),
       state: report.state,
       message: report.message,
       err: report.err,
-      container: hasRun ? ContainerStatus.create({ pid: report.pid, exitCode: report.exitCode }) : null,
+      container: hasRun ? ContainerStatus.create({ containerId, pid, exitCode }) : null,
     });
     this.#options.reports.report(id, this.#status, this.#traceparent);
     if (report.state > TaskState.RUNNING) this.#options.volumes.release(id);
@@ -326,7 +329,12 @@ export class TaskActor {
     const { id, annotations, nodeId, serviceAnnotations, serviceId, slot, spec } = this.#task;
     const { facts } = this.#ports;
     const serviceName = serviceAnnotations?.name ?? "";
-    const ids = new Set(spec?.resourceReferences.map(({ resourceId }) => resourceId));
+    const container = containerOf(this.#task);
+    const ids = new Set([
+      ...(spec?.resourceReferences ?? []).map(({ resourceId }) => resourceId),
+      ...(spec?.container?.secrets ?? []).map(({ secretId }) => secretId),
+      ...(spec?.container?.configs ?? []).map(({ configId }) => configId),
+    ]);
     return {
       id,
       // As SwarmKit names them (worker protocol §5.6).
@@ -339,9 +347,11 @@ export class TaskActor {
       nodeHostname: this.#options.nodeHostname,
       nodePlatform: { architecture: facts.architecture, os: facts.os },
       payload: spec?.generic?.payload ?? null,
+      ...(container === null ? {} : { container }),
       secrets: contents(this.#options.secrets, ids, id),
       configs: contents(this.#options.configs, ids, id),
-      network: networkOf(this.#task),
+      // The networks of a container are its driver's.
+      network: container === null ? networkOf(this.#task) : { kind: "none" },
       volumes: this.#volumes,
       traceparent,
       resources: {
@@ -362,6 +372,18 @@ function healthEvent(news: HealthNews): AgentTaskEvent {
     case "unhealthy":
       return { type: "health.lost", reason: news.reason };
   }
+}
+
+/** Null for a task that is none. */
+function containerOf({ endpoint, logDriver, networks, spec }: Task): TaskContainer | null {
+  if (spec?.container == null) return null;
+  return {
+    spec: spec.container,
+    networks,
+    ports: endpoint?.ports ?? [],
+    logDriver: spec.logDriver ?? logDriver,
+    resources: spec.resources,
+  };
 }
 
 /** Only what the task references; a secret made for this one task has the task's id behind its own (worker protocol §4.6). */

@@ -271,6 +271,7 @@ class NodeAgent implements Agent {
         labels: { ...drivers.labels, ...networkLabels(networks?.problem ?? null), ...labels },
         plugins: [
           ...drivers.kinds.map((kind) => PluginDescription.create({ type: "Driver", name: kind })),
+          ...drivers.engine.map(({ name, type }) => PluginDescription.create({ type, name })),
           ...attaches,
         ].sort((a, b) => (a.name < b.name ? -1 : 1)),
       }),

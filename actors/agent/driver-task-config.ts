@@ -1,5 +1,12 @@
 /** From a task of a service to what a driver plugin is asked to start (nomad-driver-protocol.md §6.2), and back from how it ended. */
 import type { DriverTaskExit } from "../../machines/driver-task.ts";
+import {
+  containerPlan,
+  type ContainerFile,
+  type ContainerLimits,
+  type ContainerPlan,
+  type TaskContainer,
+} from "../../machines/container-task.ts";
 import { driverSpecType, execAsDriver, execSpecType, isDriverSpec, isExecSpec } from "../../machines/driver-spec.ts";
 import { DriverSpec, ExecSpec } from "../../proto/gen/messages.ts";
 import {
@@ -38,11 +45,22 @@ export interface DriverWants {
   readonly kind: "wants";
   readonly spec: DriverSpec;
   readonly config: ConfigInput;
+  /** Of a container service. */
+  readonly container: ContainerPlan | null;
   readonly stopSignal: string;
   readonly stopGraceMs: number;
 }
 
-export function wantsOf({ payload }: DriverTask): DriverWants | Refused {
+export function wantsOf(task: DriverTask): DriverWants | Refused {
+  return task.container === undefined ? driverWants(task) : containerWants(task, task.container);
+}
+
+function containerWants(task: DriverTask, container: TaskContainer): DriverWants | Refused {
+  const plan = containerPlan(task, container);
+  return plan.kind === "refused" ? plan : wants(plan.spec, plan.config, plan);
+}
+
+function driverWants({ payload }: DriverTask): DriverWants | Refused {
   const isExec = isExecSpec(payload?.type_url ?? "");
   if (payload === null || !(isExec || isDriverSpec(payload.type_url)))
     return refused(`the task's payload is not a ${driverSpecType} but '${payload?.type_url ?? ""}'`);
@@ -58,10 +76,14 @@ export function wantsOf({ payload }: DriverTask): DriverWants | Refused {
   } catch (error) {
     return refused(`the driver's configuration is no JSON: ${sentence(error)}`);
   }
+  return wants(spec, config, null);
+}
+
+function wants(spec: DriverSpec, config: ConfigInput, container: ContainerPlan | null): DriverWants | Refused {
   const { stopGracePeriod: grace, stopSignal } = spec;
   if (stopSignal !== "" && !isSignal(stopSignal)) return refused(`'${stopSignal}' is not a signal`);
   const stopGraceMs = grace === null ? stopGraceMsDefault : Math.max(0, grace.seconds * 1_000 + grace.nanos / 1e6);
-  return { kind: "wants", spec, config, stopSignal, stopGraceMs };
+  return { kind: "wants", spec, config, container, stopSignal, stopGraceMs };
 }
 
 /** Nomad's name of the task, which is also a directory's: the service's, as far as its signs allow. */
@@ -111,20 +133,21 @@ export function taskConfigOf(
   from: {
     readonly id: string;
     readonly home: TaskHome;
-    readonly spec: DriverSpec;
+    readonly wants: DriverWants;
     readonly mounts: readonly Mount[];
     readonly driverConfig: Uint8Array;
     readonly agent: NomadDriverConfig;
     readonly facts: NodeFacts;
   },
 ): TaskConfig {
-  const { driverConfig, home, id, mounts, spec } = from;
+  const { driverConfig, home, id, mounts, wants } = from;
+  const { container, spec } = wants;
   return TaskConfig.create({
     id,
     name: taskNameOf(task),
     msgpackDriverConfig: driverConfig,
     env: home.env,
-    resources: resourcesOf(task, from.agent, from.facts),
+    resources: container === null ? resourcesOf(task, from.agent, from.facts) : containerResources(container.limits),
     mounts: [...mounts],
     devices: spec.devices.map(({ hostPath, permissions, taskPath }) =>
       Device.create({ hostPath, taskPath: taskPath || hostPath, cgroupPermissions: permissions || "rwm" }),
@@ -158,6 +181,32 @@ export function mountsOf(
       propagationMode: propagation,
     }),
   );
+}
+
+/** What a container has at paths of its own of the task's files. */
+export function fileMountsOf({ allocDir }: TaskHome, name: string, files: readonly ContainerFile[]): readonly Mount[] {
+  return files.map(({ kind, path, target }) =>
+    Mount.create({ taskPath: target, hostPath: `${allocDir}/${name}/${kind}/${path}`, readonly: true }),
+  );
+}
+
+/** In microseconds: the kernel's own. */
+const cpuPeriodUs = 100_000;
+
+/** As an engine limits a container: what nobody has said is not limited, and no weight is given to any. */
+function containerResources({ memoryBytes, memoryReservedBytes, nanoCpus, oomScoreAdj }: ContainerLimits): Resources {
+  const reservedMb = Math.floor(memoryReservedBytes / mebibyte);
+  return Resources.create({
+    allocatedResources: AllocatedTaskResources.create({
+      cpu: AllocatedCpuResources.create(),
+      memory: AllocatedMemoryResources.create({ memoryMb: reservedMb, memoryMaxMb: reservedMb }),
+    }),
+    linuxResources: LinuxResources.create({
+      memoryLimitBytes: memoryBytes,
+      oomScoreAdj,
+      ...(nanoCpus === 0 ? {} : { cpuPeriod: cpuPeriodUs, cpuQuota: Math.round((nanoCpus / 1e9) * cpuPeriodUs) }),
+    }),
+  });
 }
 
 /** Always both parts: drivers take either for granted. */

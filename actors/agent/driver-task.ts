@@ -195,6 +195,12 @@ export class DriverTaskActor {
     return { type: "task.started" };
   }
 
+  /** Asks the driver for its attributes; resolves whatever it says. */
+  async inspect(): Promise<void> {
+    const { client } = this.#options.plugin;
+    if (client !== null) await this.#inspect(client);
+  }
+
   /** What it does not tell, people do without. */
   async #inspect(driver: DriverClient): Promise<void> {
     try {

@@ -27,6 +27,7 @@ import type { DriverDescription, DriverPluginActor, DriverPluginPorts } from "./
 import {
   encodedConfig,
   exitOf,
+  fileMountsOf,
   isolationOf,
   mountsOf,
   taskConfigOf,
@@ -41,6 +42,9 @@ import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of runs; the task's id follows. */
 const runRecords = "driver-run.";
+
+/** Between two looks at whether a task has been well. */
+const healthLookMs = 500;
 
 interface RunRecord {
   /** The plugin's id of the task. */
@@ -115,10 +119,14 @@ export class PluginDriver implements TaskDriver {
     const run = await this.#inTurn(task.id, () => this.#start(task));
     if (typeof run === "string") return { kind: "refused", reason: run };
     await run.settled.promise;
+    await this.#proven(run);
     if (run.state.kind === "refused") {
       await this.#options.plugins.homes.end(task.id);
       return { kind: "refused", reason: run.state.reason };
     }
+    // It ended before it was well: it never counted as running.
+    if (run.state.kind === "ended" && healthOf(run) === "starting")
+      return { kind: "refused", reason: `${this.kind}: ${endOf(run.state.exit)}` };
     return { kind: "started", pid: pidOf(run) };
   }
 
@@ -137,6 +145,7 @@ export class PluginDriver implements TaskDriver {
     }
     if ("code" in found) return { kind: "exited", pid: 0, exit: found };
     await found.settled.promise;
+    await this.#proven(found);
     return found.state.kind === "running"
       ? { kind: "running", pid: pidOf(found) }
       : { kind: "exited", pid: 0, exit: await found.ended.promise };
@@ -158,7 +167,8 @@ export class PluginDriver implements TaskDriver {
 
   giveUpStart(taskId: string): void {
     const run = this.#runs.get(taskId);
-    if (run?.state.kind === "starting") run.actor.stopTask(run.record.stopSignal, run.record.stopGraceMs);
+    if (run?.state.kind === "starting" || run?.state.kind === "running")
+      run.actor.stopTask(run.record.stopSignal, run.record.stopGraceMs);
   }
 
   address(taskId: string): string | null {
@@ -196,6 +206,25 @@ export class PluginDriver implements TaskDriver {
     return turn;
   }
 
+  /** The engine's name of a task's container; empty where there is none. */
+  containerOf(taskId: string): string {
+    return this.#runs.get(taskId)?.actor.attributes["container_id"] ?? "";
+  }
+
+  /**
+   * Where the driver itself finds out how a task is, as an engine does for containers, the task counts as running once it has
+   * been well; one that is not is ended by the driver.
+   */
+  async #proven(run: Run): Promise<void> {
+    while (run.state.kind === "running" && healthOf(run) === "starting") {
+      await Promise.race([
+        new Promise<void>((resolve) => this.#ports.clock.setTimeout(resolve, healthLookMs)),
+        run.ended.promise,
+      ]);
+      if (run.state.kind === "running") await run.actor.inspect();
+    }
+  }
+
   /** What it said of itself, as soon as it did. */
   async #description(): Promise<DriverDescription> {
     const { plugin } = this.#options;
@@ -215,7 +244,12 @@ export class PluginDriver implements TaskDriver {
     const { agent, homes } = this.#options.plugins;
     const name = taskNameOf(task);
     const hasOutput = description.capabilities?.disableLogCollection !== true;
-    const outcome = await homes.prepare(task, wants.spec, { name, isolation, hasOutput });
+    const outcome = await homes.prepare(task, wants.spec, {
+      name,
+      isolation,
+      hasOutput,
+      isBare: wants.container !== null,
+    });
     if (outcome.kind === "refused") return refused(outcome.reason);
     const { home } = outcome;
     const variables = { "node.unique.id": task.nodeId, "node.unique.name": task.nodeHostname, ...home.env };
@@ -232,10 +266,12 @@ export class PluginDriver implements TaskDriver {
     const { facts } = this.#options;
     // A task is started once in its life (PD1), so its id is its start's.
     const id = `${task.id}/${name}/00000001`;
-    const { spec } = wants;
     try {
-      const mounts = mountsOf(planned, await homes.mount(task.id, planned), isolation);
-      const config = taskConfigOf(task, { id, home, spec, mounts, driverConfig: encoded.bytes, agent, facts });
+      const mounts = [
+        ...mountsOf(planned, await homes.mount(task.id, planned), isolation),
+        ...fileMountsOf(home, name, wants.container?.files ?? []),
+      ];
+      const config = taskConfigOf(task, { id, home, wants, mounts, driverConfig: encoded.bytes, agent, facts });
       this.#prepared.set(task.id, { wants, description, config: await this.#withNetwork(task, config, description) });
     } catch (error) {
       await homes.end(task.id);
@@ -402,6 +438,15 @@ export class PluginDriver implements TaskDriver {
       return null; // half a record cannot be: the disk keeps whole ones
     }
   }
+}
+
+/** The driver's word; empty where it has none. */
+function healthOf({ actor }: Run): string {
+  return actor.attributes["health"] ?? "";
+}
+
+function endOf({ code, reason }: TaskExit): string {
+  return reason === "" ? `it ended with exit code ${code} before it was well` : reason;
 }
 
 /** 0 where the driver tells none. */

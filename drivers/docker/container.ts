@@ -22,7 +22,9 @@ interface MountSpec {
   readonly Source: string;
   readonly Target: string;
   readonly ReadOnly: boolean;
-  readonly BindOptions?: { readonly Propagation: string };
+  readonly BindOptions?: object;
+  readonly VolumeOptions?: object;
+  readonly TmpfsOptions?: object;
 }
 
 /** The kernel's words for what hosts say of mounts. */
@@ -64,12 +66,44 @@ function mountsOf(config: DockerConfig, task: TaskConfig): readonly MountSpec[] 
       ...(propagation === undefined ? {} : { BindOptions: { Propagation: propagation } }),
     };
   });
-  const asked = config.mount.map(({ type, source, target, readonly }): MountSpec => {
-    if (type !== "bind" && type !== "volume" && type !== "tmpfs")
+  return [...ownDirectories(task), ...given, ...config.mount.map(askedMount)];
+}
+
+function askedMount(mount: DockerConfig["mount"][number]): MountSpec {
+  const { bind_options: bind, readonly, source, target, tmpfs_options: tmpfs, type, volume_options: volume } = mount;
+  const common = { Type: type, Source: source ?? "", Target: target, ReadOnly: readonly };
+  switch (type) {
+    case "bind":
+      if (bind === null) return common;
+      return {
+        ...common,
+        BindOptions: {
+          Propagation: bind.propagation ?? "",
+          NonRecursive: bind.non_recursive,
+          CreateMountpoint: bind.create_mountpoint,
+          ReadOnlyNonRecursive: bind.read_only_non_recursive,
+          ReadOnlyForceRecursive: bind.read_only_force_recursive,
+        },
+      };
+    case "volume":
+      if (volume === null) return common;
+      return {
+        ...common,
+        VolumeOptions: {
+          NoCopy: volume.no_copy,
+          Labels: volume.labels,
+          Subpath: volume.subpath ?? "",
+          ...(volume.driver_config === null
+            ? {}
+            : { DriverConfig: { Name: volume.driver_config.name ?? "", Options: volume.driver_config.options } }),
+        },
+      };
+    case "tmpfs":
+      if (tmpfs === null) return common;
+      return { ...common, TmpfsOptions: { SizeBytes: tmpfs.size, Mode: tmpfs.mode } };
+    default:
       throw new Error(`a mount has the type bind, volume or tmpfs, not '${type}'`);
-    return { Type: type, Source: source ?? "", Target: target, ReadOnly: readonly };
-  });
-  return [...ownDirectories(task), ...given, ...asked];
+  }
 }
 
 interface Published {
@@ -77,8 +111,14 @@ interface Published {
   readonly PortBindings: Record<string, { HostIp: string; HostPort: string }[]>;
 }
 
-function publish(labels: readonly string[], ports: readonly PortMapping[]): Published {
+function publish({ ports: labels, publish: asked }: DockerConfig, ports: readonly PortMapping[]): Published {
   const found: Published = { ExposedPorts: {}, PortBindings: {} };
+  for (const { protocol, published, target } of asked) {
+    const name = `${target}/${protocol}`;
+    found.ExposedPorts[name] = {};
+    // The engine chooses one for an empty text.
+    (found.PortBindings[name] ??= []).push({ HostIp: "", HostPort: published === 0 ? "" : String(published) });
+  }
   for (const label of labels) {
     const port = ports.find((each) => each.label === label);
     if (port === undefined) throw new Error(`the task has no port called ${label}`);
@@ -102,6 +142,31 @@ function networkOf({ network_mode }: DockerConfig, { networkIsolationSpec: spec 
   return network_mode ?? "";
 }
 
+/** The engine takes nanoseconds. */
+function healthOf({ healthcheck: check }: DockerConfig): object {
+  if (check === null) return {};
+  const nanos = (seconds: number): number => Math.round(seconds * 1e9);
+  return {
+    Healthcheck: {
+      // Empty: the image's.
+      Test: check.test,
+      Interval: nanos(check.interval),
+      Timeout: nanos(check.timeout),
+      Retries: check.retries,
+      StartPeriod: nanos(check.start_period),
+      StartInterval: nanos(check.start_interval),
+    },
+  };
+}
+
+function ulimitsOf({ ulimit }: DockerConfig): readonly object[] {
+  return Object.entries(ulimit).map(([Name, text]) => {
+    const [, soft, hard] = /^(-?\d+)(?::(-?\d+))?$/.exec(text) ?? [];
+    if (soft === undefined) throw new Error(`the ulimit ${Name} is soft:hard, not '${text}'`);
+    return { Name, Soft: Number(soft), Hard: Number(hard ?? soft) };
+  });
+}
+
 /** The body of a container's creation. Throws for what cannot be. */
 export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, driver: DriverConfig): object {
   if (config.privileged && !driver.allow_privileged)
@@ -112,7 +177,7 @@ export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, dri
   const reservation = memory !== null && memory !== undefined && memory.memoryMaxMb !== 0 ? memory.memoryMb : 0;
   const network = networkOf(config, task);
   const isShared = network.startsWith("container:");
-  const { ExposedPorts, PortBindings } = publish(config.ports, task.resources?.ports ?? []);
+  const { ExposedPorts, PortBindings } = publish(config, task.resources?.ports ?? []);
   const command = [...(config.command === null ? [] : [config.command]), ...config.args];
   return {
     Image: config.image,
@@ -124,6 +189,9 @@ export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, dri
     // Of a shared network the name is its holder's.
     ...(isShared || config.hostname === null ? {} : { Hostname: config.hostname }),
     Labels: { ...config.labels, [taskLabel]: id },
+    Tty: config.tty,
+    OpenStdin: config.interactive,
+    ...healthOf(config),
     ExposedPorts: isShared ? {} : ExposedPorts,
     HostConfig: {
       NetworkMode: network === "" ? "default" : network,
@@ -136,14 +204,18 @@ export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, dri
         CgroupPermissions: cgroupPermissions,
       })),
       Memory: memoryBytes,
-      // Without swap, as everywhere here.
-      MemorySwap: memoryBytes,
+      // Without swap, as everywhere here, unless somebody says otherwise.
+      MemorySwap: config.memory_swap ?? memoryBytes,
+      ...(config.memory_swappiness === null ? {} : { MemorySwappiness: config.memory_swappiness }),
       MemoryReservation: Math.max(0, reservation) * 1024 * 1024,
       CpuShares: Math.max(0, linux?.cpuShares ?? 0),
       CpuQuota: linux?.cpuQuota ?? 0,
       CpuPeriod: linux?.cpuPeriod ?? 0,
       CpusetCpus: linux?.cpusetCpus ?? "",
       OomScoreAdj: linux?.oomScoreAdj ?? 0,
+      Ulimits: ulimitsOf(config),
+      GroupAdd: config.group_add,
+      SecurityOpt: config.security_opt,
       PidsLimit: config.pids_limit,
       ShmSize: config.shm_size,
       Sysctls: config.sysctl,
@@ -153,10 +225,13 @@ export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, dri
       CapDrop: config.cap_drop,
       ReadonlyRootfs: config.readonly_rootfs,
       ExtraHosts: isShared ? [] : config.extra_hosts,
-      Dns: isShared ? [] : (task.dns?.servers ?? []),
-      DnsSearch: isShared ? [] : (task.dns?.searches ?? []),
-      DnsOptions: isShared ? [] : (task.dns?.options ?? []),
-      LogConfig: { Type: "json-file", Config: logOptions },
+      Dns: isShared ? [] : [...config.dns_servers, ...(task.dns?.servers ?? [])],
+      DnsSearch: isShared ? [] : [...config.dns_search_domains, ...(task.dns?.searches ?? [])],
+      DnsOptions: isShared ? [] : [...config.dns_options, ...(task.dns?.options ?? [])],
+      LogConfig:
+        config.logging === null
+          ? { Type: "json-file", Config: logOptions }
+          : { Type: config.logging.type, Config: config.logging.config },
       RestartPolicy: { Name: "no" },
       AutoRemove: false,
     },

@@ -23,21 +23,54 @@ export const taskFields = {
   work_dir: text(),
   hostname: text(),
   force_pull: flag({ default: false }),
+  /** Pulled, and where it cannot be, what is there is used. */
+  refresh: flag({ default: false }),
+  /** What an engine takes as X-Registry-Auth, in place of `auth`. */
+  registry_auth: text(),
   auth: block({ username: text(), password: text(), server_address: text() }),
   /** An engine's network; the host's choice where it makes one. */
   network_mode: text(),
   extra_hosts: list("string", { default: [] }),
+  dns_servers: list("string", { default: [] }),
+  dns_search_domains: list("string", { default: [] }),
+  dns_options: list("string", { default: [] }),
   /** Labels of the group's ports that are published. */
   ports: list("string", { default: [] }),
+  /** Ports of the container, and the node's that lead to them. */
+  publish: blocks({
+    target: number({ required: true }),
+    published: number({ default: 0 }),
+    protocol: text({ default: "tcp" }),
+  }),
   labels: map("string", { default: {} }),
   mount: blocks({
     type: text({ default: "bind" }),
     source: text(),
     target: text({ required: true }),
     readonly: flag({ default: false }),
+    bind_options: block({
+      propagation: text(),
+      non_recursive: flag({ default: false }),
+      create_mountpoint: flag({ default: false }),
+      read_only_non_recursive: flag({ default: false }),
+      read_only_force_recursive: flag({ default: false }),
+    }),
+    volume_options: block({
+      no_copy: flag({ default: false }),
+      labels: map("string", { default: {} }),
+      subpath: text(),
+      driver_config: block({ name: text(), options: map("string", { default: {} }) }),
+    }),
+    /** Bytes, and permission bits. */
+    tmpfs_options: block({ size: number({ default: 0 }), mode: number({ default: 0 }) }),
   }),
   tmpfs: map("string", { default: {} }),
-  init: flag({ default: false }),
+  /** Unless said, the engine's own choice. */
+  init: flag(),
+  tty: flag({ default: false }),
+  interactive: flag({ default: false }),
+  group_add: list("string", { default: [] }),
+  security_opt: list("string", { default: [] }),
   privileged: flag({ default: false }),
   cap_add: list("string", { default: [] }),
   cap_drop: list("string", { default: [] }),
@@ -45,6 +78,22 @@ export const taskFields = {
   pids_limit: number({ default: 0 }),
   shm_size: number({ default: 0 }),
   sysctl: map("string", { default: {} }),
+  /** `soft:hard` by name. */
+  ulimit: map("string", { default: {} }),
+  /** Bytes of memory and swap together; -1: without an end; 0: the engine's default; as much as memory unless said. */
+  memory_swap: number(),
+  /** Percent. */
+  memory_swappiness: number(),
+  /** The engine's check of the container's health in place of the image's; times in seconds. */
+  healthcheck: block({
+    test: list("string", { default: [] }),
+    interval: number({ default: 0 }),
+    timeout: number({ default: 0 }),
+    retries: number({ default: 0 }),
+    start_period: number({ default: 0 }),
+    start_interval: number({ default: 0 }),
+  }),
+  logging: block({ type: text({ required: true }), config: map("string", { default: {} }) }),
 };
 
 export type DriverConfig = ConfigOf<typeof driverFields>;

@@ -3,8 +3,32 @@
  * (1 output, 2 error), three of nothing, four of the length, then the bytes.
  */
 const headerBytes = 8;
+/** The engine cuts lines at 16 KiB, to which a time is added. */
+const lineBytesMax = 17 * 1024;
 
 export type OutputName = "stdout" | "stderr";
+
+/** The output of a terminal, which has no frames: handed on by lines, each with its end. */
+export class Lines {
+  readonly #take: (stream: OutputName, bytes: Buffer) => void;
+  #rest: Buffer = Buffer.alloc(0);
+
+  constructor(take: (stream: OutputName, bytes: Buffer) => void) {
+    this.#take = take;
+  }
+
+  push(chunk: Buffer): void {
+    let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    for (;;) {
+      const end = bytes.indexOf(10) + 1;
+      if (end === 0 && bytes.length < lineBytesMax) break;
+      const part = bytes.subarray(0, end === 0 ? bytes.length : end);
+      bytes = bytes.subarray(part.length);
+      this.#take("stdout", part);
+    }
+    this.#rest = bytes;
+  }
+}
 
 export class Frames {
   readonly #take: (stream: OutputName, bytes: Buffer) => void;

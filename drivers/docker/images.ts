@@ -13,8 +13,10 @@ function whole(image: string): string {
   return image.includes("@") || /:[^/]+$/.test(image) ? image : `${image}:latest`;
 }
 
-function credentials(auth: DockerConfig["auth"]): Readonly<Record<string, string>> {
-  if (auth === null) return {};
+type Wants = Pick<DockerConfig, "auth" | "force_pull" | "refresh" | "registry_auth">;
+
+function credentials({ auth, registry_auth: header }: Wants): Readonly<Record<string, string>> {
+  if (auth === null) return header === null || header === "" ? {} : { "X-Registry-Auth": header };
   const { username, password, server_address: serveraddress } = auth;
   return {
     "X-Registry-Auth": Buffer.from(JSON.stringify({ username, password, serveraddress })).toString("base64url"),
@@ -33,16 +35,22 @@ export class Images {
   }
 
   /** Has the image there. A failure of the registry or on the way to it may be tried again. */
-  async need(image: string, options: Pick<DockerConfig, "auth" | "force_pull">, tell: (message: string) => void) {
-    if (!options.force_pull && (await this.#isThere(image))) return;
+  async need(image: string, options: Wants, tell: (message: string) => void) {
+    const isWanted = options.force_pull || options.refresh;
+    if (!isWanted && (await this.#isThere(image))) return;
     tell(`pulling ${image}`);
-    const key = JSON.stringify([image, options.auth]);
+    const key = JSON.stringify([image, options.auth, options.registry_auth]);
     let pull = this.#pulls.get(key);
     if (pull === undefined) {
-      pull = this.#pull(image, options.auth).finally(() => this.#pulls.delete(key));
+      pull = this.#pull(image, options).finally(() => this.#pulls.delete(key));
       this.#pulls.set(key, pull);
     }
-    await pull;
+    try {
+      await pull;
+    } catch (error) {
+      if (options.force_pull || !(await this.#isThere(image))) throw error;
+      tell(`${(error as Error).message}: what is here is used`);
+    }
   }
 
   async #isThere(image: string): Promise<boolean> {
@@ -55,11 +63,11 @@ export class Images {
     }
   }
 
-  async #pull(image: string, auth: DockerConfig["auth"]): Promise<void> {
+  async #pull(image: string, wants: Wants): Promise<void> {
     try {
       const signal = AbortSignal.timeout(this.#timeoutMs);
       const query = { fromImage: whole(image) };
-      const headers = credentials(auth);
+      const headers = credentials(wants);
       const answer = await this.#engine.stream("POST", "/images/create", { query, headers, signal, timeoutMs: null });
       let line = "";
       for await (const chunk of answer) {

@@ -13,8 +13,8 @@ import type { Writable } from "node:stream";
 import type { TaskConfig } from "../../proto/gen/nomad.ts";
 import type { Logger } from "../../runtime/ports.ts";
 import { openOutput } from "../exec/output-files.ts";
-import type { Engine } from "./engine.ts";
-import { Frames, type OutputName } from "./frames.ts";
+import { EngineError, type Engine } from "./engine.ts";
+import { Frames, Lines, type OutputName } from "./frames.ts";
 
 const noteMs = 200;
 /** Before the engine is asked again after its stream broke off. */
@@ -49,6 +49,11 @@ function openTarget(path: string): Target | null {
   };
 }
 
+/** Log drivers that hand the output on to somewhere else keep nothing. */
+function isUnreadable(error: unknown): boolean {
+  return error instanceof EngineError && error.status >= 500 && /does not support reading/.test(error.message);
+}
+
 /** A time as the engine writes it, as the seconds that it is asked by. */
 function secondsOf(time: string): string {
   const [, whole = "", nanos = ""] = /^(.*)\.(\d{9})Z$/.exec(time) ?? [];
@@ -59,6 +64,8 @@ export interface LogOptions {
   readonly engine: Engine;
   readonly containerId: string;
   readonly task: TaskConfig;
+  /** The container has a terminal. */
+  readonly hasTerminal: boolean;
   /** Absolute; where the note is. */
   readonly noteFile: string;
   readonly log: Logger;
@@ -101,6 +108,10 @@ export class ContainerLogs {
         break; // the container has ended
       } catch (error) {
         if (this.#isClosed) break;
+        if (isUnreadable(error)) {
+          log.info({ container: containerId, reason: (error as Error).message }, "a container's output cannot be read");
+          break;
+        }
         log.debug({ error, container: containerId }, "a container's output broke off");
         await new Promise((resolve) => setTimeout(resolve, retryMs));
       }
@@ -112,7 +123,7 @@ export class ContainerLogs {
   async #relay(answer: IncomingMessage): Promise<void> {
     const full = new Set<Writable>();
     const from = this.#last;
-    const frames = new Frames(true, (name, bytes) => {
+    const take = (name: OutputName, bytes: Buffer): void => {
       const space = bytes.indexOf(32);
       const time = bytes.toString("latin1", 0, space);
       // The engine gives once more what has the very time that it was asked for; the pieces of one long line share a time.
@@ -120,7 +131,8 @@ export class ContainerLogs {
       this.#last = time;
       const stream = this.#targets[name]?.stream;
       if (stream !== undefined && !stream.write(Buffer.from(bytes.subarray(space + 1)))) full.add(stream);
-    });
+    };
+    const frames = this.#options.hasTerminal ? new Lines(take) : new Frames(true, take);
     for await (const chunk of answer) {
       frames.push(chunk as Buffer);
       this.#noted ??= setTimeout(() => this.#note(), noteMs);

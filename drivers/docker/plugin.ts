@@ -40,6 +40,14 @@ interface Parts {
   readonly images: Images;
 }
 
+interface EngineInfo {
+  readonly Plugins: {
+    readonly Network?: readonly string[] | null;
+    readonly Volume?: readonly string[] | null;
+    readonly Log?: readonly string[] | null;
+  };
+}
+
 /** Every key as the schema fills it: a host found again after this process was replaced says nothing. */
 const configDefault: DriverConfig = {
   endpoint: "unix:///var/run/docker.sock",
@@ -91,7 +99,9 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
 
   async fingerprint(): Promise<Fingerprint> {
     try {
-      const { ApiVersion, Arch, Os, Version } = await this.#parts.engine.version();
+      const { engine } = this.#parts;
+      const { ApiVersion, Arch, Os, Version } = await engine.version();
+      const { Plugins } = await engine.json<EngineInfo>("GET", "/info");
       return {
         health: "healthy",
         description: `Docker ${Version}`,
@@ -99,6 +109,9 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
           "driver.docker.version": Version,
           "driver.docker.api": ApiVersion,
           "driver.docker.platform": `${Os}/${Arch}`,
+          "driver.docker.networks": (Plugins.Network ?? []).join(","),
+          "driver.docker.volumes": (Plugins.Volume ?? []).join(","),
+          "driver.docker.logs": (Plugins.Log ?? []).join(","),
           "driver.docker.privileged": this.#parts.config.allow_privileged,
         },
       };
@@ -160,7 +173,8 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
     const { log, task, tell } = request;
     const container = await engine.json<Container>("GET", `/containers/${id}/json`);
     const noteFile = this.#noteFile(containerName(request));
-    const logs = new ContainerLogs({ engine, containerId: id, task, noteFile, log });
+    const hasTerminal = container.Config.Tty === true;
+    const logs = new ContainerLogs({ engine, containerId: id, task, hasTerminal, noteFile, log });
     return new DockerRun({ engine, container, logs, noteFile, log, tell });
   }
 
@@ -174,7 +188,8 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
   /** A container that does nothing but hold the network that a group's tasks share. */
   async createNetwork({ allocId, hostname }: CreateNetworkRequest): Promise<CreateNetworkResponse> {
     const { config, engine, images } = this.#parts;
-    await images.need(config.infra_image, { auth: null, force_pull: false }, () => {});
+    const asIs = { auth: null, registry_auth: null, force_pull: false, refresh: false };
+    await images.need(config.infra_image, asIs, () => {});
     const name = `muster-network-${allocId.replaceAll(/[^a-zA-Z0-9_.-]/g, "-")}`;
     let created = true;
     const body = {

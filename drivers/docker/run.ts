@@ -1,6 +1,7 @@
 /**
  * One container of the docker driver.
  *
+ * K2: a container that its engine finds unhealthy is stopped, and has failed for that reason, as on an engine of a swarm.
  * K1: `exited` resolves when the container has ended and its output was handed over. An engine that goes away and comes back is
  *     waited for: as long as nobody knows how the container ended, it has not.
  */
@@ -15,11 +16,25 @@ import { ContainerUsage } from "./usage.ts";
 /** Between two tries to reach an engine that is gone. */
 const retryMs = 1_000;
 const stopSignalDefault = "SIGTERM";
+/** Nanoseconds: Docker's. */
+const healthIntervalDefault = 30e9;
+/** Between two looks at what the engine says of a container's health. */
+const healthLookMsMin = 250;
+const healthLookMsMax = 5_000;
+/** From the stop signal to the kill of an unhealthy container: Docker's. */
+const unhealthyStopMs = 10_000;
+/** What is kept of what a check said. */
+const saidMax = 200;
 
 export interface Container {
   readonly Id: string;
   readonly Name: string;
-  readonly Config: { readonly StopSignal?: string; readonly Labels?: Readonly<Record<string, string>> };
+  readonly Config: {
+    readonly StopSignal?: string;
+    readonly Tty?: boolean;
+    readonly Labels?: Readonly<Record<string, string>>;
+    readonly Healthcheck?: { readonly Interval?: number };
+  };
   readonly State: {
     readonly Status: string;
     readonly Running: boolean;
@@ -27,6 +42,9 @@ export interface Container {
     readonly OOMKilled: boolean;
     readonly Error: string;
     readonly StartedAt: string;
+    readonly Pid: number;
+    /** Absent: nobody checks it. */
+    readonly Health?: { readonly Status: string; readonly Log?: readonly { readonly Output: string }[] | null };
   };
   readonly NetworkSettings: {
     readonly SandboxKey: string;
@@ -48,6 +66,10 @@ export interface RunOptions {
   readonly tell: (message: string) => void;
 }
 
+function healthOf({ State: { Health } }: Container): string | null {
+  return Health === undefined || Health.Status === "none" || Health.Status === "" ? null : Health.Status;
+}
+
 function addressOf({ NetworkSettings: { IPAddress, Networks } }: Container): string {
   if (IPAddress !== undefined && IPAddress !== "") return IPAddress;
   return Object.values(Networks ?? {}).find((network) => (network?.IPAddress ?? "") !== "")?.IPAddress ?? "";
@@ -57,17 +79,20 @@ export class DockerRun implements RunningTask {
   readonly state: DockerState;
   readonly startedAtMs: number;
   readonly exited: Promise<TaskExit>;
-  readonly attributes: Readonly<Record<string, string>>;
   readonly network?: NetworkOverride;
   readonly #options: RunOptions;
   readonly #usage: ContainerUsage;
+  /** The engine's word; null: nobody checks it. */
+  #health: string | null;
+  /** Why it is stopped by this driver. K2 */
+  #flaw = "";
 
   constructor(options: RunOptions) {
     const { container, engine } = options;
     this.#options = options;
     this.state = { containerId: container.Id };
     this.startedAtMs = Date.parse(container.State.StartedAt) || Date.now();
-    this.attributes = { container_id: container.Id, container_name: container.Name.replace(/^\//, "") };
+    this.#health = healthOf(container);
     const addr = addressOf(container);
     if (addr !== "") this.network = NetworkOverride.create({ addr });
     this.#usage = new ContainerUsage(engine, container.Id);
@@ -78,10 +103,24 @@ export class DockerRun implements RunningTask {
     return `/containers/${this.state.containerId}`;
   }
 
+  get attributes(): Readonly<Record<string, string>> {
+    const { Id, Name, State } = this.#options.container;
+    return {
+      container_id: Id,
+      container_name: Name.replace(/^\//, ""),
+      pid: String(State.Pid),
+      ...(this.#health === null ? {} : { health: this.#health }),
+    };
+  }
+
   /** K1 */
   async #end(): Promise<TaskExit> {
+    let isOver = false;
+    if (this.#health !== null) void this.#watchHealth(() => isOver);
     const exit = await this.#ended();
+    isOver = true;
     await this.#options.logs.finish();
+    if (this.#flaw !== "") return { ...exit, err: this.#flaw };
     if (exit.oomKilled) this.#options.tell("killed by the kernel: it used more memory than it may");
     return exit;
   }
@@ -98,6 +137,28 @@ export class DockerRun implements RunningTask {
         log.debug({ error, container: this.state.containerId }, "cannot wait for a container");
       }
       await new Promise((resolve) => setTimeout(resolve, retryMs));
+    }
+  }
+
+  /** K2 */
+  async #watchHealth(isOver: () => boolean): Promise<void> {
+    const { container, engine, log, tell } = this.#options;
+    const intervalMs = (container.Config.Healthcheck?.Interval || healthIntervalDefault) / 1e6;
+    // Twice between two checks: what the engine has found out is known here soon enough.
+    const lookMs = Math.min(healthLookMsMax, Math.max(healthLookMsMin, intervalMs / 2));
+    while (!isOver()) {
+      await new Promise((resolve) => setTimeout(resolve, lookMs));
+      const found = await engine.json<Container>("GET", `${this.#path}/json`).catch((error: unknown) => {
+        log.debug({ error, container: container.Id }, "cannot look at a container's health");
+        return null;
+      });
+      if (found === null || isOver()) continue;
+      this.#health = healthOf(found);
+      if (this.#health !== "unhealthy") continue;
+      const said = (found.State.Health?.Log?.at(-1)?.Output ?? "").trim().slice(-saidMax);
+      this.#flaw = `unhealthy container${said === "" ? "" : `: ${said}`}`;
+      tell(this.#flaw);
+      return this.stop("", unhealthyStopMs);
     }
   }
 

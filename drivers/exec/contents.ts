@@ -5,8 +5,8 @@
 import { isAbsolute, normalize } from "node:path";
 import type { Content, DriverTask } from "../../actors/agent/agent-ports.ts";
 import type { DriverSpec, FileTarget } from "../../proto/gen/messages.ts";
-import { payloadContext, type TemplateContext } from "./template-context.ts";
-import { expand } from "./template.ts";
+import { payloadContext, type TemplateContext } from "../../runtime/template/task-context.ts";
+import { expand } from "../../runtime/template/expand.ts";
 
 export interface TaskFile {
   readonly kind: "secrets" | "configs";

@@ -1,8 +1,8 @@
 /** The environment of a task on a driver plugin: the variables that Nomad's drivers count on, and the service's own. */
 import type { DriverTask } from "../../actors/agent/agent-ports.ts";
 import type { DriverSpec } from "../../proto/gen/messages.ts";
-import { taskContext } from "../exec/template-context.ts";
-import { expand } from "../exec/template.ts";
+import { taskContext } from "../../runtime/template/task-context.ts";
+import { expand } from "../../runtime/template/expand.ts";
 
 /** Of the agent's own environment a task gets PATH, HOME and LANG alone: Nomad hands on nearly all of it. */
 export type AgentEnvironment = Readonly<Record<string, string | undefined>>;
@@ -16,6 +16,8 @@ export interface EnvironmentFacts {
   readonly name: string;
   /** The task has files of its own, and with them its own PATH. */
   readonly isImage: boolean;
+  /** It gets nothing but what its spec says. */
+  readonly isBare: boolean;
   readonly directories: TaskDirectories;
 }
 
@@ -34,7 +36,7 @@ const mebibyte = 1024 * 1024;
 export function environmentOf(
   task: DriverTask,
   { env: entries, user }: DriverSpec,
-  { agent, directories, isImage, name }: EnvironmentFacts,
+  { agent, directories, isBare, isImage, name }: EnvironmentFacts,
 ): EnvironmentOutcome {
   const env: Record<string, string> = {};
   for (const inherited of isImage ? [] : ["PATH", "HOME", "LANG"]) {
@@ -42,7 +44,7 @@ export function environmentOf(
     // The home of another user is the driver's to find.
     if (value !== undefined && (inherited !== "HOME" || user === "")) env[inherited] = value;
   }
-  Object.assign(env, variablesOf(task, name, directories));
+  if (!isBare) Object.assign(env, variablesOf(task, name, directories));
   if (!isImage) Object.assign(env, fileVariables(directories));
   const context = taskContext(task);
   for (const entry of entries) {

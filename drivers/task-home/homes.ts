@@ -18,6 +18,7 @@ import type {
   DriverTask,
   HomeOutcome,
   PlannedMount,
+  HomeWants,
   OutputReader,
   OutputRequest,
   TaskHome,
@@ -53,8 +54,6 @@ export interface TaskHomesOptions {
   readonly memoryRoots?: readonly string[];
 }
 
-type Wants = Parameters<TaskHomes["prepare"]>[2];
-
 export class TaskHomeDirectories implements TaskHomes {
   readonly #options: TaskHomesOptions;
   readonly #files: MemoryFiles;
@@ -72,12 +71,13 @@ export class TaskHomeDirectories implements TaskHomes {
       .catch((error: unknown) => log.warn({ error }, "cannot remove secrets and configs of tasks that are gone"));
   }
 
-  async prepare(task: DriverTask, spec: DriverSpec, wants: Wants): Promise<HomeOutcome> {
+  async prepare(task: DriverTask, spec: DriverSpec, wants: HomeWants): Promise<HomeOutcome> {
     const home = this.#home(task.id);
     const environment = environmentOf(task, spec, {
       agent: this.#options.environment,
       name: wants.name,
       isImage: wants.isolation === "image",
+      isBare: wants.isBare,
       directories: directoriesOf(home, wants),
     });
     if (environment.kind === "refused") return environment;
@@ -146,7 +146,7 @@ export class TaskHomeDirectories implements TaskHomes {
   }
 
   /** The directories and pipes; null for a task whose driver keeps its output. */
-  async #make(taskId: string, { hasOutput, name }: Wants): Promise<TaskOutput | null> {
+  async #make(taskId: string, { hasOutput, name }: HomeWants): Promise<TaskOutput | null> {
     const home = this.#home(taskId);
     await mkdir(this.#options.directory, { recursive: true, mode: 0o711 });
     await directory(home, 0o755);
@@ -206,7 +206,7 @@ export class TaskHomeDirectories implements TaskHomes {
 }
 
 /** As the task sees them (§6.3): in a container the driver mounts them where its environment says. */
-function directoriesOf(home: string, { isolation, name }: Wants): TaskDirectories {
+function directoriesOf(home: string, { isolation, name }: HomeWants): TaskDirectories {
   const of = (own: string, shared: string) => (directory: string) =>
     join(directory === "alloc" ? shared : own, directory);
   const at = isolation === "image" ? of("/", "/") : of(join(home, name), home);
@@ -220,7 +220,7 @@ function directoriesOf(home: string, { isolation, name }: Wants): TaskDirectorie
 }
 
 /** Who may enter the task's secrets, null for who runs this; in an image that is nobody here. A text: why there is none. */
-function ownerOf({ user }: DriverSpec, { isolation }: Wants): FileOwner | null | string {
+function ownerOf({ user }: DriverSpec, { isolation }: HomeWants): FileOwner | null | string {
   if (isolation === "image") return null;
   try {
     return userNamed(user);

@@ -1,6 +1,15 @@
 /** Why no node takes a task, in SwarmKit's words (manager semantics §4.2) for the task's status, and in more of them for `why`. */
 import { driversOf, networkProblemOf } from "../driver-labels.ts";
-import { meshPlugin, missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
+import { containerDriver } from "../container-task.ts";
+import {
+  containerNetwork,
+  enginePlugin,
+  meshPlugin,
+  missingPlugin,
+  Verdict,
+  verdictCount,
+  type Demand,
+} from "./filters.ts";
 import { meetsConstraint } from "./constraints.ts";
 import type { NodeInfo } from "./node-set.ts";
 
@@ -143,7 +152,10 @@ function lackOf(plugin: string, { node }: NodeInfo): string {
     return "has no routing mesh for tasks of drivers: their ports are published with mode=host";
   const network = networkProblemOf(labels);
   if (plugin.startsWith("Network/") && network !== "") return `makes no networks for tasks: ${network}`;
-  const driver = driversOf(labels).find(({ kind }) => plugin === `Driver/${kind}`);
+  if (plugin === containerNetwork) return "attaches no containers to networks of the cluster: it is no Docker Engine";
+  const kind = plugin === enginePlugin ? containerDriver : plugin.replace(/^Driver\//, "");
+  const driver = driversOf(labels).find((each) => each.kind === kind);
+  if (driver === undefined && plugin === enginePlugin) return "runs no containers: it has no docker driver";
   if (driver === undefined) return `lacks ${plugin}`;
   return `its driver ${driver.kind} is ${driver.health}${driver.reason === "" ? "" : `: ${driver.reason}`}`;
 }

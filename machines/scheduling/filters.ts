@@ -2,7 +2,9 @@
  * Whether a node can take a task. The filters are asked in SwarmKit's order (manager semantics §4.2) and the first that
  * says no is charged with the node: the texts of explanations rest on that.
  */
-import { Mount_Type, type Platform, type Task, type TaskSpec } from "../../proto/gen/messages.ts";
+import { Mount_Type, type Node, type Platform, type Task, type TaskSpec } from "../../proto/gen/messages.ts";
+import { overlayDriver } from "../allocation/network.ts";
+import { driversOf } from "../driver-labels.ts";
 import { isDriverSpec } from "../driver-spec.ts";
 import { constraintsOf, meetsConstraint, type Constraint } from "./constraints.ts";
 import type { GenericWant } from "./generic-resources.ts";
@@ -49,6 +51,12 @@ export interface Demand {
 
 /** Engines take tasks of these generic kinds without advertising a driver: a managed engine plugin. */
 const engineKinds: ReadonlySet<string> = new Set(["plugin"]);
+
+/** What an agent without a docker driver that is well lacks for containers. */
+export const enginePlugin = "an engine for containers";
+const clusterNetwork = `Network/${overlayDriver}`;
+/** What no agent has. */
+export const containerNetwork = `${clusterNetwork} of a container`;
 
 /** What no node has: the routing mesh is the engines', and engines run no tasks of drivers. */
 export const meshPlugin = "Network/ingress of a driver";
@@ -155,12 +163,21 @@ function hasResources(demand: Demand, info: NodeInfo): boolean {
 }
 
 /** The first plugin that the task needs and the node lacks; null when it has all. A node that says nothing of its engine passes. */
-export function missingPlugin(demand: Demand, { plugins }: NodeInfo): string | null {
+export function missingPlugin(demand: Demand, { node, plugins }: NodeInfo): string | null {
   if (plugins === null) return null;
   for (const wanted of demand.plugins) if (!hasPlugin(plugins, wanted)) return wanted;
-  if (demand.isContainer && plugins.hasDrivers && !plugins.hasEngine) return "an engine for containers";
+  if (demand.isContainer && (plugins.hasDrivers || (!plugins.hasEngine && isAgent(node)))) {
+    if (!plugins.hasEngine) return enginePlugin;
+    // What an agent lists of networks of the cluster is for its other tasks.
+    for (const wanted of demand.plugins) if (wanted === clusterNetwork) return containerNetwork;
+  }
   if (demand.logPlugin !== "" && plugins.hasLogs && !hasPlugin(plugins, demand.logPlugin)) return demand.logPlugin;
   return null;
+}
+
+/** It tells of drivers, though perhaps of none that is well. */
+function isAgent(node: Node | null): boolean {
+  return driversOf(node?.description?.engine?.labels ?? {}).length > 0;
 }
 
 /** A name without a tag also means its latest one. */

@@ -6,7 +6,7 @@ export interface Plugins {
   readonly names: ReadonlySet<string>;
   /** It lists drivers of tasks other than containers. */
   readonly hasDrivers: boolean;
-  /** There is an engine for containers: it always lists networks, volumes and log drivers; an agent lists none. */
+  /** There is an engine for containers: it always lists volumes; an agent lists those of the engine that it has, if any. */
   readonly hasEngine: boolean;
   /** Old engines list no log drivers, though they have some. */
   readonly hasLogs: boolean;
@@ -35,7 +35,7 @@ function listed(descriptions: readonly PluginDescription[]): Plugins {
   return {
     names: new Set(descriptions.map(({ type, name }) => `${type}/${name}`)),
     hasDrivers: types.has("Driver"),
-    hasEngine: types.has("Network") || types.has("Volume") || types.has("Log"),
+    hasEngine: types.has("Volume") || types.has("Log"),
     hasLogs: types.has("Log"),
   };
 }

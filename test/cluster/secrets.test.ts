@@ -1,6 +1,6 @@
 // Secrets and configs of processes on our own agents: in memory, with templates expanded, over an agent's crash, and gone at the end.
 import { execFileSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
 import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
@@ -10,13 +10,18 @@ import { until } from "../fixtures/until.ts";
 /** Where agents keep files in memory (drivers/exec/memory-files.ts), as far as this user's may be there. */
 const roots = ["/run/muster-files", `/dev/shm/muster-files-${process.getuid?.() ?? 0}`];
 
+/** Null for a directory that is not there: others' come and go meanwhile. */
+function entries(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory).map((name) => join(directory, name));
+  } catch {
+    return [];
+  }
+}
+
 /** Directories of tasks with files in memory, whoever's they are. */
 function kept(): readonly string[] {
-  return roots.flatMap((root) =>
-    existsSync(root)
-      ? readdirSync(root).flatMap((tag) => readdirSync(join(root, tag)).map((task) => join(root, tag, task)))
-      : [],
-  );
+  return roots.flatMap(entries).flatMap(entries);
 }
 
 function isKept(taskId: string): boolean {
@@ -36,7 +41,7 @@ test.serial(
       writeFileSync(path, text);
       return path;
     };
-    const output = (id: string): string => readFileSync(join(agent.dataDir, "tasks", id, "stdout"), "utf8");
+    const output = (id: string): string => readFileSync(join(agent.dataDir, "allocs", id, "output", "stdout"), "utf8");
     const oneTask = () =>
       until("one task", async () => {
         const found = await running(manager, "web");

@@ -1,22 +1,13 @@
 // Secrets and configs of process tasks: real files of real processes, in memory, there before the start and gone at the end.
 import { spawnSync } from "node:child_process";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  statfsSync,
-  statSync,
-  symlinkSync,
-} from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statfsSync, statSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import type { Content, DriverTask } from "../../actors/agent/agent-ports.ts";
 import { filesOf } from "../../drivers/exec/contents.ts";
-import { taskContext } from "../../drivers/exec/template-context.ts";
-import { expand } from "../../drivers/exec/template.ts";
+import { taskContext } from "../../runtime/template/task-context.ts";
+import { expand } from "../../runtime/template/expand.ts";
 import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
 import { ConfigReference, DriverSpec, FileTarget, SecretReference } from "../../proto/gen/messages.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
@@ -63,7 +54,7 @@ function place(t: ExecutionContext): Place {
   };
 }
 
-const wants = { name: "web", isolation: "none", hasOutput: false } as const;
+const wants = { name: "web", isolation: "none", hasOutput: false, isBare: false } as const;
 
 type File = Partial<FileTarget>;
 const target = (file: File): FileTarget => FileTarget.create({ uid: "0", gid: "0", mode: 0o444, ...file });

@@ -57,7 +57,13 @@ async function node(t: ExecutionContext): Promise<Node> {
   const agent = NomadDriverConfig.create();
   const plugins: AgentPlugins = { launcher, homes, binaries: [{ binary, config: null }], agent };
   const facts = { architecture: "x86_64", os: "linux", nanoCpus: 2e9, memoryBytes: 2 ** 32, engineVersion: "1" };
+  const lives: Life[] = [];
   t.teardown(async () => {
+    // Before what it starts is ended: a plugin that dies is started again.
+    for (const { driver, plugin } of lives) {
+      driver.close();
+      plugin.release();
+    }
     await endProcessesOf(folder);
     rmSync(folder, { recursive: true, force: true });
   });
@@ -71,7 +77,12 @@ async function node(t: ExecutionContext): Promise<Node> {
       const options = { binary, config: { state_dir: join(folder, "runs") }, agent };
       const silent = { onNews: () => {}, onFingerprint: () => {}, onTaskEvent: () => {} };
       const plugin = new DriverPluginActor(ports, { ...options, ...silent }, await knownPlugin(disk, "exec"));
-      return { plugin, driver: new PluginDriver(ports, { kind: "exec", plugin, plugins, facts, networks: null }) };
+      const made: Life = {
+        plugin,
+        driver: new PluginDriver(ports, { kind: "exec", plugin, plugins, facts, networks: null }),
+      };
+      lives.push(made);
+      return made;
     },
   };
 }

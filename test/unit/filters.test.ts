@@ -137,7 +137,9 @@ test("a task of a driver goes where the driver is, and a container only where an
   t.is(verdict(exec, agent), Verdict.fits);
   t.is(verdict(exec), Verdict.plugin);
   t.is(verdict(pendingTask("t"), agent), Verdict.plugin);
-  t.is(verdict(pendingTask("t"), readyNode("n", { plugins: ["Driver/exec", "Network/overlay"] })), Verdict.fits);
+  t.is(verdict(pendingTask("t"), readyNode("n", { plugins: ["Driver/exec", "Network/overlay"] })), Verdict.plugin);
+  const docker = readyNode("n", { plugins: ["Driver/docker", "Driver/exec", "Network/overlay", "Volume/local"] });
+  t.is(verdict(pendingTask("t"), docker), Verdict.fits);
   const plugin = pendingTask("t", {
     spec: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: "plugin" }) }),
   });

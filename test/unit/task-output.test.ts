@@ -71,7 +71,7 @@ const task: DriverTask = {
   traceparent: "",
 };
 
-const wants = { name: "web", isolation: "none", hasOutput: true } as const;
+const wants = { name: "web", isolation: "none", hasOutput: true, isBare: false } as const;
 const all: OutputRequest = {
   stdout: true,
   stderr: true,
@@ -121,7 +121,7 @@ test("OC4: what keeps output is found again, and started again with the pipes th
   const first = new OutputClient(join(folder, "o.sock"), log);
   await first.open({ taskId: "t", directory: folder, pipes, bytesMax: mebibyte });
   const pid = collector(folder);
-  first.close();
+  await first.close();
   writeFileSync(pipes.stdout, "nobody listens\n");
   const second = new OutputClient(join(folder, "o.sock"), log);
   t.teardown(() => second.close());

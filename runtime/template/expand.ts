@@ -1,6 +1,6 @@
 /** Expands what is a template about a task. */
-import { parseTemplate, TemplateError } from "../../runtime/template/template.ts";
-import type { TemplateContext } from "./template-context.ts";
+import { parseTemplate, TemplateError } from "./template.ts";
+import type { TemplateContext } from "./task-context.ts";
 
 export type Expansion =
   | { readonly kind: "text"; readonly text: string }

@@ -2,8 +2,20 @@
  * What templates of a task may name: SwarmKit's contexts. In the environment that is the service, the node and the task; in
  * the content of secrets and configs also the task's environment and its other files.
  */
-import type { DriverTask } from "../../actors/agent/agent-ports.ts";
-import type { TemplateFunctions } from "../../runtime/template/template.ts";
+import type { TemplateFunctions } from "./template.ts";
+
+/** What of a task its templates can name. */
+export interface TemplatedTask {
+  readonly id: string;
+  readonly name: string;
+  readonly slot: number;
+  readonly serviceId: string;
+  readonly serviceName: string;
+  readonly serviceLabels: Readonly<Record<string, string>>;
+  readonly nodeId: string;
+  readonly nodeHostname: string;
+  readonly nodePlatform: { readonly architecture: string; readonly os: string };
+}
 
 export interface TemplateContext {
   /** What `.` is: fields by Go's names. */
@@ -22,7 +34,7 @@ const functions: TemplateFunctions = {
 };
 
 /** For the environment. */
-export function taskContext(task: DriverTask): TemplateContext {
+export function taskContext(task: TemplatedTask): TemplateContext {
   const data = {
     Service: { ID: task.serviceId, Name: task.serviceName, Labels: new Map(Object.entries(task.serviceLabels)) },
     Node: {
@@ -36,7 +48,7 @@ export function taskContext(task: DriverTask): TemplateContext {
 }
 
 /** A global service's task has no slot; its node stands for it, as in SwarmKit. The first slot of a job is told by its name. */
-function slotOf({ id, name, nodeId, serviceName, slot }: DriverTask): string {
+function slotOf({ id, name, nodeId, serviceName, slot }: TemplatedTask): string {
   return slot !== 0 || name === `${serviceName}.0.${id}` ? String(slot) : nodeId;
 }
 
@@ -53,7 +65,7 @@ export interface PayloadSources {
  * For the content of a secret or config. SwarmKit leaves the node's hostname and platform empty here, though they are known;
  * here they are told.
  */
-export function payloadContext(task: DriverTask, { config, env, secret }: PayloadSources): TemplateContext {
+export function payloadContext(task: TemplatedTask, { config, env, secret }: PayloadSources): TemplateContext {
   const { data } = taskContext(task);
   const target = (noun: string, of: (target: string) => string | null) => (name: unknown) => {
     const content = of(text(name, "the target"));
