@@ -10,7 +10,7 @@ import { until } from "../fixtures/until.ts";
 /** Where agents keep files in memory (drivers/exec/memory-files.ts), as far as this user's may be there. */
 const roots = ["/run/muster-files", `/dev/shm/muster-files-${process.getuid?.() ?? 0}`];
 
-/** Null for a directory that is not there: others' come and go meanwhile. */
+/** None of a directory that is not there: others' come and go meanwhile. */
 function entries(directory: string): readonly string[] {
   try {
     return readdirSync(directory).map((name) => join(directory, name));
