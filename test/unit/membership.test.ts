@@ -14,6 +14,7 @@ function setUp(t: ExecutionContext, leaderless = false) {
   const reading = { isCurrent: true };
   const membership = startMembership(env, {
     addr: "192.0.2.1:2377",
+    addresses: ["192.0.2.1", "2001:db8::1"],
     checksum: () => manager.store.checksum,
     isCurrent: () => reading.isCurrent,
   });
@@ -31,7 +32,11 @@ test("a manager beats and keeps its record in the log as it should be", async (t
   t.is(store.get("manager", "m1"), undefined);
   world.manager.leaderless = false;
   await run(1_100);
-  t.like(store.get("manager", "m1"), { addr: "192.0.2.1:2377", alive: true });
+  const addresses = ["192.0.2.1", "2001:db8::1"];
+  t.like(store.get("manager", "m1"), { addr: "192.0.2.1:2377", alive: true, addresses });
+  seed("manager", Manager.create({ id: "m1", addr: "192.0.2.1:2377", alive: true }));
+  await run(20);
+  t.like(store.get("manager", "m1"), { addresses }, "what its name stands for now is written again");
   seed("manager", Manager.create({ id: "m1", addr: "192.0.2.1:2377", alive: false }));
   await run(20);
   t.true(store.get("manager", "m1")?.alive, "reports of its death are corrected");

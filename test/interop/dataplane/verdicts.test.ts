@@ -58,7 +58,11 @@ const rule: fc.Arbitrary<Rule> = fc
   })
   .map(({ ports, ...rest }) => Rule.create(ports === null ? rest : { ...rest, ...ports }));
 
-const rules = fc.record({ inbound: fc.array(rule, { maxLength: 3 }), outbound: fc.array(rule, { maxLength: 3 }) });
+/** Every other list lets through in the end what it has not decided: else next to nothing would pass. */
+const ruleList = fc
+  .tuple(fc.array(rule, { maxLength: 3 }), fc.boolean())
+  .map(([list, isOpen]) => (isOpen ? [...list, Rule.create({ action: "allow" })] : list));
+const rules = fc.record({ inbound: ruleList, outbound: ruleList });
 const tier = fc
   .record({
     name: fc.constant("default"),
