@@ -1,5 +1,6 @@
 import test from "ava";
-import { Tally, verdictText } from "../../machines/scheduling/explain.ts";
+import { networkLabels } from "../../machines/driver-labels.ts";
+import { describeVerdict, Tally, verdictText } from "../../machines/scheduling/explain.ts";
 import { demandOf, judge, Verdict } from "../../machines/scheduling/filters.ts";
 import { NodeSet } from "../../machines/scheduling/node-set.ts";
 import {
@@ -7,6 +8,7 @@ import {
   DiscreteGenericResource,
   Driver,
   Endpoint,
+  EngineDescription,
   GenericResource,
   GenericRuntimeSpec,
   Mount,
@@ -15,6 +17,9 @@ import {
   NamedGenericResource,
   Network,
   NetworkAttachment,
+  NetworkSpec,
+  Node as NodeMessage,
+  NodeDescription,
   NodeSpec_Availability,
   NodeStatus_State,
   Placement,
@@ -232,4 +237,34 @@ test("an explanation names the filters by how many nodes they cost, in SwarmKit'
       "cannot fulfill requested CSI volume mounts on 3 nodes",
     ],
   );
+});
+
+test("a driver's task on a network goes where networks are made, and nowhere for the routing mesh; both are said", (t) => {
+  const network = (ingress: boolean): Network =>
+    Network.create({
+      id: "net",
+      spec: NetworkSpec.create({ ingress }),
+      driverState: Driver.create({ name: "overlay" }),
+    });
+  const onNetwork = (ingress: boolean): Task =>
+    pendingTask("t", {
+      spec: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: "exec" }) }),
+      networks: [NetworkAttachment.create({ network: network(ingress), addresses: ["10.0.0.5/24"] })],
+    });
+  const able = readyNode("able", { plugins: ["Driver/exec", "Network/overlay"] });
+  const plain = readyNode("unable", { plugins: ["Driver/exec"] });
+  const engine = EngineDescription.patch(plain.description?.engine ?? EngineDescription.create(), {
+    labels: networkLabels("the agent does not run as root"),
+  });
+  const description = NodeDescription.patch(plain.description ?? NodeDescription.create(), { engine });
+  const unable = NodeMessage.patch(plain, { description });
+  t.is(verdict(onNetwork(false), able), Verdict.fits);
+  t.is(verdict(onNetwork(false), unable), Verdict.plugin);
+  t.is(verdict(onNetwork(true), able), Verdict.plugin);
+  const set = new NodeSet();
+  for (const each of [able, unable]) set.put(each);
+  const said = (task: Task, id: string): string =>
+    describeVerdict(Verdict.plugin, demandOf(task), set.find(id) as NonNullable<ReturnType<NodeSet["find"]>>);
+  t.regex(said(onNetwork(false), "unable"), /makes no networks for tasks: the agent does not run as root$/);
+  t.regex(said(onNetwork(true), "able"), /no routing mesh for tasks of drivers: .*mode=host$/);
 });
