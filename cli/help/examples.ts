@@ -41,6 +41,8 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster service create --name web --replicas 3 --publish 8080:80 nginx:1.27": "three containers behind one port",
     "muster service create --name clock --driver exec -- /bin/sh -c 'while date; do sleep 1; done'":
       "a plain process, without an engine",
+    "muster service create --name shop --driver exec --health-http :8080/ready -- ./shop --port 8080":
+      "one that runs once it answers",
     "muster service create --name db --mount type=volume,source=data,target=/data --constraint node.labels.disk==ssd pg:16":
       "with a volume, where there is a fast disk",
   },
