@@ -1,11 +1,13 @@
 /** The leader's part of demoting managers: a chart for each that is on its way. */
 import { demotionMachine, type DemotionEvent } from "../../machines/demotion.ts";
 import { isDemoted } from "../../machines/manager-role.ts";
-import { Node, NodeRole } from "../../proto/gen/messages.ts";
+import { Node, NodeRole, NodeStatus, NodeStatus_State } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { commit, removal, replacement } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";
+
+const message = "its manager process was demoted and has ended";
 
 export function startDemotions(env: Environment): Running {
   const { store, host } = env;
@@ -43,7 +45,9 @@ export function startDemotions(env: Environment): Running {
   async function record(nodeId: string): Promise<void> {
     const node = store.get("node", nodeId);
     if (stopped || node === undefined || !isOnItsWay(node)) return;
-    const operations = [replacement("node", Node.patch(node, { role: NodeRole.WORKER }))];
+    // Nobody else speaks for the node of a manager process. One that is promoted and started says itself that it is READY.
+    const status = NodeStatus.create({ state: NodeStatus_State.DOWN, message, addr: node.status?.addr ?? "" });
+    const operations = [replacement("node", Node.patch(node, { role: NodeRole.WORKER, status }))];
     if (store.get("manager", nodeId) !== undefined) operations.push(removal("manager", nodeId));
     try {
       // Compared with the version just read: who is promoted meanwhile stays a manager.

@@ -32,6 +32,7 @@ function managerNode(id: string): Node {
     id,
     role: NodeRole.MANAGER,
     spec: NodeSpec.create({ desiredRole: NodeRole.MANAGER }),
+    status: NodeStatus.create({ state: NodeStatus_State.READY, addr: "10.0.0.1" }),
     description: NodeDescription.create({
       engine: EngineDescription.create({ labels: { [processLabel]: "manager" } }),
     }),
@@ -77,6 +78,12 @@ test("a demoted manager is one until it has ended, and a worker then", async (t)
   await turn();
   t.is(role("m1"), NodeRole.WORKER);
   t.is(store.get("manager", "m1"), undefined);
+  const { status } = store.get("node", "m1") as Node;
+  t.like(status, {
+    state: NodeStatus_State.DOWN,
+    addr: "10.0.0.1",
+    message: "its manager process was demoted and has ended",
+  });
 });
 
 test("one that does not end is a worker after the grace, also with another leader and after a failed write", async (t) => {
