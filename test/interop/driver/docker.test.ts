@@ -155,7 +155,9 @@ withEngine("docker: output goes where the host wants it, and on from there after
   const again = await plugin.recover({ ...request({}, task), id: request({}).id }, run.state);
   t.is((await run.exited).exitCode, 5);
   t.is((await again.exited).exitCode, 5);
-  t.regex(readMore(), /^one\n(one\n)?three\nthree\n$/);
+  // Each of the two writes the last line; what was written before the note may come once more, whenever that is.
+  t.regex(readMore(), /^one\n/);
+  t.regex(text.split("\n").toSorted().join(" "), /^ one (one )?three three$/);
   closeSync(reader);
 });
 
@@ -199,7 +201,11 @@ withEngine("docker: a terminal has the size it is given", async (t) => {
   const run = await start(sh("sleep 60"));
   let text = "";
   const session = await run.exec({
-    command: ["sh", "-c", "echo here; read x; stty size; exit 43"],
+    command: [
+      "sh",
+      "-c",
+      "echo here; until [ \"$(stty size 2>/dev/null)\" = '50 132' ]; do sleep 0.1; done; read x; echo $x; exit 43",
+    ],
     terminal: { rows: 24, columns: 80 },
     output: (_stream, bytes) => {
       text += Buffer.from(bytes).toString("utf8");
@@ -209,10 +215,9 @@ withEngine("docker: a terminal has the size it is given", async (t) => {
   });
   await until("the command", () => text.includes("here"));
   session.resize({ rows: 50, columns: 132 });
-  await new Promise((resolve) => setTimeout(resolve, 300));
   session.write(Buffer.from("x\n"));
   t.is((await session.exited).exitCode, 43);
-  t.is(text, "here\r\nx\r\n50 132\r\n");
+  t.is(text, "here\r\nx\r\nx\r\n");
 });
 
 withEngine("docker: memory used up is told, and an image that cannot be had may be tried again", async (t) => {
