@@ -3,12 +3,17 @@ import { createServer } from "node:http";
 import { once } from "node:events";
 import { connect, createServer as createTcpServer, type AddressInfo } from "node:net";
 import test, { type ExecutionContext } from "ava";
+import type { DriverTask } from "../../actors/agent/agent-ports.ts";
+import type { DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
 import { HealthCheckActor } from "../../actors/agent/health-check.ts";
 import type { CallTarget } from "../../actors/agent/agent-calls.ts";
+import { StatusReports } from "../../actors/agent/agent-reports.ts";
+import { PluginDriver, type PluginDriverOptions } from "../../actors/agent/plugin-driver.ts";
 import type { HealthNews } from "../../machines/health-check.ts";
 import { healthSaid, healthTimes, healthWords } from "../../machines/health-spec.ts";
 import {
   Any,
+  DriverSpec,
   Duration,
   ExecSpec,
   GenericRuntimeSpec,
@@ -20,7 +25,7 @@ import {
   TaskState,
   TaskStatus,
 } from "../../proto/gen/messages.ts";
-import { ExecTaskResponse, ExitResult, type ExecTaskRequest } from "../../proto/gen/nomad.ts";
+import { DriverCapabilities, ExecTaskResponse, ExitResult, type ExecTaskRequest } from "../../proto/gen/nomad.ts";
 import { Host } from "../../runtime/host.ts";
 import type { DriverClient } from "../../runtime/plugins.ts";
 import type { HttpProbe, ProbeOutcome } from "../../runtime/probes.ts";
@@ -348,6 +353,31 @@ test("an agent that starts anew goes on: what ran is RUNNING, what was STARTING 
   await other.pass(15_000);
   t.is(other.statesOf("t1").at(-1), TaskState.RUNNING);
   t.is(other.machine.running().length, 1);
+});
+
+test("a driver that runs no commands in its tasks gets none that is checked by one", async (t) => {
+  const plugin = { description: { capabilities: DriverCapabilities.create() } };
+  const options = { kind: "plain", plugin, plugins: {}, networks: null } as unknown as PluginDriverOptions;
+  const driver = new PluginDriver({ telemetry: {} } as unknown as DriverPluginPorts, options);
+  const spec = DriverSpec.create({ config: "{}", health: HealthCheck.create({ command: ["true"] }) });
+  const payload = Any.create({ type_url: "muster.v1.DriverSpec", value: DriverSpec.encode(spec) });
+  t.deepEqual(await driver.prepare({ id: "t1", payload } as unknown as DriverTask), {
+    kind: "refused",
+    reason: "plain: the driver runs no commands in its tasks, as the health check asks",
+  });
+});
+
+test("R3: of several reports of one state that wait only the newest is sent", async (t) => {
+  const reports = new StatusReports(() => t.fail());
+  const sent: string[] = [];
+  const answered = Promise.withResolvers<void>();
+  reports.attach((_taskId, { message }) => (sent.push(message), answered.promise));
+  for (const message of ["starting", "refused", "timed out", "answered 503"])
+    reports.report("t1", TaskStatus.create({ state: TaskState.STARTING, message }));
+  reports.report("t1", TaskStatus.create({ state: TaskState.RUNNING, message: "started" }));
+  answered.resolve();
+  await new SimClock().run();
+  t.deepEqual(sent, ["starting", "answered 503", "started"]);
 });
 
 test("S43, L7: the simulation notices a task that runs unproven or unwell", (t) => {
