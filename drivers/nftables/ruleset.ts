@@ -23,15 +23,7 @@ import {
   type Output,
 } from "./output.ts";
 import { renderPolicy, renderProfile } from "./policy.ts";
-
-/** The least that a list of elements is cut into: one line of a million would be read by nft as one token list. */
-const elementsPerLine = 10_000;
-
-const kernelTypes: Readonly<Record<IpSetType, (family: 4 | 6) => string>> = {
-  [IpSetType.IP]: (family) => `type ipv${family}_addr;`,
-  [IpSetType.NET]: (family) => `type ipv${family}_addr; flags interval;`,
-  [IpSetType.IP_AND_PORT]: (family) => `type ipv${family}_addr . inet_proto . inet_service;`,
-};
+import { chainLine, elementLine, installSet, ruleLines, setElements } from "./script.ts";
 
 export interface Transaction {
   readonly script: string;
@@ -330,36 +322,4 @@ function isSameChain(a: Chain | undefined, b: Chain): boolean {
 
 function isSameElement(a: DispatchElement, b: DispatchElement | undefined): boolean {
   return b !== undefined && a.verdict === b.verdict;
-}
-
-function chainLine(name: string, { hook }: Chain): string {
-  return `add chain inet ${tableName} ${name}${hook === null ? "" : ` { ${hook} }`}`;
-}
-
-function ruleLines(script: string[], name: string, { lines }: Chain): void {
-  for (const line of lines) script.push(`add rule inet ${tableName} ${name} ${line}`);
-}
-
-function elementLine(verb: "add" | "delete", { map, key, verdict }: DispatchElement): string {
-  return `${verb} element inet ${tableName} ${map} { ${key}${verdict === null ? "" : ` : ${verdict}`} }`;
-}
-
-function installSet(script: string[], set: IpSet): void {
-  for (const family of families) {
-    const name = setName(set.id, set.type, family);
-    script.push(`add set inet ${tableName} ${name} { ${kernelTypes[set.type](family)} }`);
-    set.takeChange(family);
-    setElements(script, "add", name, set.elements(family));
-  }
-  set.isInstalled = true;
-}
-
-function setElements(script: string[], verb: "add" | "delete", name: string, elements: ReadonlySet<string>): void {
-  let line: string[] = [];
-  const write = (): void => {
-    if (line.length > 0) script.push(`${verb} element inet ${tableName} ${name} { ${line.join(", ")} }`);
-    line = [];
-  };
-  for (const element of elements) if (line.push(element) >= elementsPerLine) write();
-  write();
 }

@@ -88,6 +88,6 @@ test("hooks that no host endpoint asks for are not there, come with one that doe
     "base-output",
   ]);
   ruleset.resolveHosts(new Map());
-  const gone = withWord(take(), /^delete chain .* base-/).map((line) => line.split(" ")[4]);
+  const gone = withWord(take(), /^delete chain .* base-/).map((line) => line.split(" ")[4] ?? "");
   t.deepEqual(gone.toSorted(), ["base-mangle-prerouting", "base-output"]);
 });

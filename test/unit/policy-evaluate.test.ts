@@ -21,6 +21,7 @@ import {
   PolicyRule,
   Tier,
 } from "../../proto/gen/messages.ts";
+import { difference, isEmptyUpdate } from "../../machines/policy/node-state.ts";
 import type { PolicyObject } from "../../machines/policy/objects.ts";
 import { chosen, nodeOf, port, resourceOf, serviceOf, taskOf } from "../support/policies.ts";
 
@@ -88,6 +89,31 @@ test("who is chosen in a direction refuses there what no rule allows, and only t
   t.deepEqual(at(facts, tcp(81)), { allowed: false, by: { kind: "tier", tier: "default" } });
   t.true(at(facts, tcp(81), "egress").allowed);
   t.true(at(facts, tcp(81), "ingress", "s/net").by.kind === "missing");
+});
+
+test("a selector that matches nothing changes nothing, one that matches everything closes tasks and host endpoints alike", (t) => {
+  const host: PolicyObject = {
+    kind: "HostEndpoint",
+    object: HostEndpoint.create({ name: "h", node: "n1", interface: "eth0" }),
+  };
+  const stateWith = (selector: string) =>
+    calculateNode(
+      factsWith(host, policy({ selector, appliesEgress: true, ingress: [deny()], egress: [deny()] })),
+      "n1",
+    );
+  const before = calculateNode(factsWith(host), "n1");
+  t.true(isEmptyUpdate(difference(before, stateWith("service == 'nobody'"))));
+  t.true(isEmptyUpdate(difference(before, stateWith("!all()"))));
+  for (const everything of ["", "all()", "service == 'db' || !has(stack)"]) {
+    const state = stateWith(everything);
+    t.true(state.endpoints.size > 1);
+    for (const { id, tiers } of [...state.endpoints.values(), ...state.hostEndpoints.values()])
+      t.deepEqual(
+        tiers.map(({ ingress, egress }) => [ingress, egress]),
+        [[["p"], ["p"]]],
+        `${everything}: ${id}`,
+      );
+  }
 });
 
 test("policies are asked in their order, and a tier passes on what it says to", (t) => {
