@@ -57,7 +57,7 @@ export function kill(pid: number): void {
   }
 }
 
-export class Spawned {
+class Spawned {
   readonly child: ChildProcess;
   output = "";
 

@@ -125,7 +125,7 @@ export const dialer: Dialer = {
 
 export const certificates: CertificateMaker = { createKeyAndCsr, describe: describeCertificate };
 
-export function nodeFacts(): NodeFacts {
+function nodeFacts(): NodeFacts {
   const cores = cpus().length;
   return {
     architecture: machine(),

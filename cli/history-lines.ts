@@ -30,7 +30,7 @@ const origins: { readonly [Each in Origin]: string } = {
 };
 
 /** `ada (uid 1000, pid 4711) with Control.UpdateService`; empty when nobody is known. */
-export function whoText(caller: Caller | null, origin: Origin): string {
+function whoText(caller: Caller | null, origin: Origin): string {
   if (caller === null) return origins[origin] ?? "";
   const { method, nodeId, address, process, user } = caller;
   if (user !== "") return `${user}${address === "" ? "" : ` from ${address}`} with ${method}`;

@@ -20,7 +20,7 @@ import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 
 /** Times in milliseconds and counts, from SwarmKit's agent (worker protocol §1.3, §2.3, §3.5). */
-export const certificateTimes = {
+const certificateTimes = {
   joinAttemptsMax: 5,
   joinRetryMs: 2_000,
   /** A renewal tries this often without a pause, then backs off. */

@@ -16,7 +16,7 @@ import type { AssignmentsMessage, SessionMessage } from "../proto/gen/messages.t
 import { effect } from "./effect.ts";
 
 /** Times in milliseconds, from SwarmKit's agent (worker protocol §5.2). */
-export const agentSessionTimes = {
+const agentSessionTimes = {
   registrationTimeoutMs: 5_000,
   /** The description is computed anew this often. */
   descriptionIntervalMs: 20_000,

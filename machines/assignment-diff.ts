@@ -240,7 +240,7 @@ function nameOf({ assignment }: AssignmentChange): string {
 }
 
 /** The task's secrets and configs: references of the spec first, then the container's own. */
-export function taskDependencies(task: Task): readonly Dependency[] {
+function taskDependencies(task: Task): readonly Dependency[] {
   const { spec } = task;
   if (spec === null) return [];
   const found = new Set<Dependency>();

@@ -16,7 +16,7 @@ import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 
 /** Milliseconds between tries while the log takes no writes: SwarmKit's signer looks again this often. */
-export const certificateRetryMs = 10_000;
+const certificateRetryMs = 10_000;
 
 export interface CertificateInput {
   readonly nodeId: string;

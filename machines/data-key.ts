@@ -13,7 +13,7 @@
 import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 
-export const dataKeyTimes = {
+const dataKeyTimes = {
   /** Until a key is made again that the disk did not take, in milliseconds. */
   retryMs: 5_000,
 } as const;

@@ -15,7 +15,7 @@ import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 
 /** Times in milliseconds. */
-export const dataplaneDriverTimes = {
+const dataplaneDriverTimes = {
   /** Felix's own service waits between 1 and 2 seconds. */
   backoffMsMin: 1_000,
   backoffMsMax: 30_000,

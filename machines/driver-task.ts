@@ -19,7 +19,7 @@ import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 
 /** Times in milliseconds. */
-export const driverTaskTimes = {
+const driverTaskTimes = {
   /** Beyond a stop's own timeout: for the driver's kill, and for what it cleans up. */
   stopSlackMs: 10_000,
   /** Between two kills. */

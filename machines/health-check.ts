@@ -55,7 +55,7 @@ function verdict({ failures, reason }: HealthCheckContext): string {
 }
 
 /** Whether one more miss is told: the first, the second, the fourth … since each is a write in the cluster's log. */
-export function isMissTold(misses: number): boolean {
+function isMissTold(misses: number): boolean {
   return (misses & (misses - 1)) === 0;
 }
 

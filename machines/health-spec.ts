@@ -4,7 +4,7 @@ import { driverRuntimeOf } from "./driver-spec.ts";
 import { durationMs } from "./time.ts";
 
 /** Docker's, which a container's check has too (moby, daemon/health.go). Times in milliseconds. */
-export const healthDefaults = {
+const healthDefaults = {
   intervalMs: 30_000,
   timeoutMs: 30_000,
   retries: 3,

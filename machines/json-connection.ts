@@ -13,7 +13,7 @@ import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 
 /** Why a connection ends, in WebSocket's codes (RFC 6455 §7.4.1). */
-export const CloseCode = { normal: 1000, goingAway: 1001, protocol: 1002, policy: 1008, tooBig: 1009 } as const;
+const CloseCode = { normal: 1000, goingAway: 1001, protocol: 1002, policy: 1008, tooBig: 1009 } as const;
 export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
 
 export type JsonConnectionEvent =
@@ -62,7 +62,7 @@ export const pongMs = 90_000;
 /** For a write to go on (reference §1.3). */
 export const writeMs = 10_000;
 /** For the peer to answer the goodbye. */
-export const goodbyeMs = 5_000;
+const goodbyeMs = 5_000;
 /** After so many refused logins whoever guesses has to connect anew. */
 export const failuresMax = 5;
 

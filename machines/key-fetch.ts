@@ -10,7 +10,7 @@
 import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 
-export const keyFetchTimes = {
+const keyFetchTimes = {
   /** Between two rounds of asking everybody, in milliseconds. Meanwhile the log is read no further. */
   retryMs: 1_000,
 } as const;

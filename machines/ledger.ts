@@ -43,7 +43,7 @@ export interface LedgerContext {
 }
 
 /** How long an append that failed for the log's sake waits before the next, in milliseconds: a few round trips, not a busy loop. */
-export const appendRetryMs = 100;
+const appendRetryMs = 100;
 
 type Attempt = { attempt: number };
 

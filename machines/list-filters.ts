@@ -32,7 +32,7 @@ export interface Named {
   readonly labels: Labels;
 }
 
-export function isOneOf<Value>(values: readonly Value[], value: Value): boolean {
+function isOneOf<Value>(values: readonly Value[], value: Value): boolean {
   return values.length === 0 || values.includes(value);
 }
 
@@ -41,7 +41,7 @@ function hasPrefix(prefixes: readonly string[], text: string): boolean {
 }
 
 /** Every key must exist; an empty wanted value matches any. */
-export function hasLabels(wanted: Labels, labels: Labels): boolean {
+function hasLabels(wanted: Labels, labels: Labels): boolean {
   return Object.entries(wanted).every(
     ([key, value]) => Object.hasOwn(labels, key) && (value === "" || labels[key] === value),
   );

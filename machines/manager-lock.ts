@@ -15,7 +15,7 @@ import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 import type { LockState } from "./unlock-key.ts";
 
-export const managerLockTimes = {
+const managerLockTimes = {
   /** Until the file is written again that the disk did not take, in milliseconds. */
   retryMs: 5_000,
   /** From the moment at which somebody was given the key until the file is locked by it, in milliseconds: the answer has to

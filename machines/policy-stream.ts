@@ -15,7 +15,7 @@
 import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 
-export const policyStreamLimits = {
+const policyStreamLimits = {
   /** Times in milliseconds. The first wait is shorter than the agent's own between two sessions. */
   backoffMsMin: 250,
   backoffMsMax: 8_000,

@@ -4,13 +4,13 @@
  */
 
 /** From SwarmKit (worker protocol §4.1, §4.2): the first registration and three more within a window pass. */
-export const registrationsMax = 3;
-export const registrationWindowMs = 8_000;
+const registrationsMax = 3;
+const registrationWindowMs = 8_000;
 
 /** Two evictions of a connected session within this many milliseconds make a duplicate. One may be a host that lost its
  *  power and came back before its old connection was missed; it does not do so twice a minute. */
 export const duplicateWindowMs = 60_000;
-export const duplicateEvictionsMin = 2;
+const duplicateEvictionsMin = 2;
 
 export interface RegistrationHistory {
   /** When the last registration was accepted. */

@@ -30,7 +30,7 @@ import { isEnded, isHeld, isSpent, isWanted, observedState } from "./task.ts";
 import { durationMs, timeMs } from "./time.ts";
 
 /** SwarmKit's default, in milliseconds, when the policy names none. */
-export const restartDelayMs = 5_000;
+const restartDelayMs = 5_000;
 /** SwarmKit's bound, in milliseconds, on waiting for a predecessor to stop. */
 export const stopWaitMsMin = 60_000;
 /** SwarmKit's default from the stop signal to the kill, in milliseconds. */

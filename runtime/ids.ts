@@ -2,7 +2,7 @@
 import type { Random } from "./ports.ts";
 
 /** Characters of every id. */
-export const idLength = 25;
+const idLength = 25;
 const idBytes = 17;
 /** By byte: parsing text is how a BigInt is made fastest, 2 µs an id rather than 6. */
 const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));

@@ -19,7 +19,7 @@ interface Line {
 }
 
 /** Calls under way at once. SwarmKit's agent makes one at a time; a few more hide the round trip and load no manager. */
-export const statusCallsMax = 4;
+const statusCallsMax = 4;
 
 export class StatusReports {
   readonly #lines = new Map<string, Line>();

@@ -36,7 +36,7 @@ const stopGraceMs = 2_000;
 /** Before a stream of events that ended is opened again. */
 const eventsRetryMs = 5_000;
 /** Prefix of the records of where plugins run; the name follows. */
-export const pluginRecords = "driver-plugin.";
+const pluginRecords = "driver-plugin.";
 
 export interface DriverPluginPorts {
   readonly clock: Clock;

@@ -80,7 +80,7 @@ export async function driverTaskRecord(
 }
 
 /** Names of records hold letters, digits and a few signs; a task's id has slashes. */
-export function recordName(taskId: string): string {
+function recordName(taskId: string): string {
   return driverTaskRecords + taskId.replaceAll(/[^A-Za-z0-9-]/g, (sign) => `_${sign.codePointAt(0)?.toString(16)}_`);
 }
 

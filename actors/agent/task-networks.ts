@@ -16,7 +16,7 @@ import type { AgentDisk, NetworkTools } from "./agent-ports.ts";
 import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of tasks' networks; the task's id follows. */
-export const networkRecords = "driver-network.";
+const networkRecords = "driver-network.";
 
 /** A network that was made, or of which some part may have been. */
 export interface TaskNetwork {

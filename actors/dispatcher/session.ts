@@ -346,7 +346,7 @@ export function sessionRemoval(nodeId: string): Removal {
 }
 
 /** What a caller without a session gets, and one whose session ended (worker protocol §2.2). */
-export function endError(end: SessionEnd, nodeId: string): RpcError {
+function endError(end: SessionEnd, nodeId: string): RpcError {
   switch (end) {
     case "expired":
     case "forgotten":

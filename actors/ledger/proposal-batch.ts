@@ -26,7 +26,7 @@ export interface BatchOptions<Answer> {
 
 /** Operations and bytes in one proposal. NATS carries 1 MB a message by default; half of it leaves room for a wrong guess. */
 export const proposalOperationsMax = 1_000;
-export const proposalBytesMax = 512 * 1024;
+const proposalBytesMax = 512 * 1024;
 
 /** How long one proposal looks for a leader, in milliseconds: longer than an election, shorter than an agent's patience. */
 const proposeTimeoutMs = 5_000;

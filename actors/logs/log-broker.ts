@@ -34,7 +34,7 @@ import { LogHome } from "./log-home.ts";
 import { fateOf, LogOutlet, type Fate } from "./log-outlet.ts";
 
 /** Subscriptions with their home at one manager; each costs a message a second to every manager. */
-export const subscriptionsMax = 1_000;
+const subscriptionsMax = 1_000;
 /** LB2: half of the connection's window of four streams' worth (edges/grpc/http2/protocol.ts) stays for the session. */
 export const stalledStreamsMax = 2;
 /** A stream counts as standing still after so many milliseconds without room. */

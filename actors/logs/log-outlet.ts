@@ -13,7 +13,7 @@ import { joinedLines, type LogLines } from "../../proto/log-lines.ts";
 import type { Clock } from "../../runtime/ports.ts";
 
 /** A quarter of NATS's default `max_payload`: room for headers, and 1 GB/s at 0.26 ms a request. */
-export const batchBytesMax = 256 * 1024;
+const batchBytesMax = 256 * 1024;
 /** Between two questions whether a follower has read: twice as long each time. In milliseconds. */
 const probeMsMin = 10;
 const probeMsMax = 500;

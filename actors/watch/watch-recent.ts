@@ -8,7 +8,7 @@ import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 /** As much as the newest changes of a busy minute: some 50,000 changes of tasks. */
 export const recentBytesMax = 32 * 1024 * 1024;
 /** So many commits in any case; the lists that hold them cost memory too. */
-export const recentCommitsMax = 50_000;
+const recentCommitsMax = 50_000;
 
 /** What a change keeps alive beside the present state: measured for tasks, generous for the rest, and payloads in full. */
 function weightOf(change: ObjectChange): number {

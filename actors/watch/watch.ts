@@ -20,7 +20,7 @@ import { WatchStream, type WatchShared } from "./watch-stream.ts";
 export { watchBufferBytesMax } from "./watch-stream.ts";
 
 /** Ten times what the largest clusters are known to have; each costs some 10 kB. */
-export const watchersMax = 10_000;
+const watchersMax = 10_000;
 /** What all watchers together may have waiting; those of one question queue the same bytes, which count once. */
 export const watchersBufferBytesMax = 256 * 1024 * 1024;
 /** How often that is added up, in milliseconds, while there are commits. */

@@ -62,7 +62,7 @@ export async function allCommands(): Promise<readonly NamedCommand[]> {
   return found;
 }
 
-export function overview(): string {
+function overview(): string {
   const width = Math.max(...Object.keys(verbs).map((name) => name.length)) + 3;
   const lines = Object.entries(verbs).map(([name, { summary }]) => `  ${name.padEnd(width)}${summary}`);
   return [

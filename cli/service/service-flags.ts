@@ -46,7 +46,7 @@ function rolloutFlags<Prefix extends "update" | "rollback">(prefix: Prefix, grou
 }
 
 /** What both commands take: each sets one value, whatever it was before. */
-export const settingFlags = {
+const settingFlags = {
   replicas: text({ group: general, value: "N", help: "how many tasks, or completions of a job (1)" }),
   "max-concurrent": text({ group: general, value: "N", help: "tasks of a job at a time (all)" }),
   "endpoint-mode": text({ group: network, value: "MODE", help: "vip or dnsrr (vip)" }),

@@ -27,7 +27,7 @@ export function nameOf({ spec }: Named): string {
   return spec?.annotations?.name ?? "";
 }
 
-export function stackOf({ spec }: Named): string | undefined {
+function stackOf({ spec }: Named): string | undefined {
   return spec?.annotations?.labels[stackLabel];
 }
 
@@ -38,7 +38,7 @@ export interface Held {
   readonly configs: readonly Config[];
 }
 
-export async function servicesOf(client: ManagerClient, stack: string): Promise<readonly Service[]> {
+async function servicesOf(client: ManagerClient, stack: string): Promise<readonly Service[]> {
   const filters = ListServicesRequest_Filters.create({ labels: { [stackLabel]: stack } });
   const { services } = await client.call(methods.ListServices, ListServicesRequest.create({ filters }));
   return services.toSorted(byName);

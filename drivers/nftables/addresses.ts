@@ -11,7 +11,7 @@ export interface Net {
   readonly length: number;
 }
 
-export const lengthMax = { 4: 32, 6: 128 } as const;
+const lengthMax = { 4: 32, 6: 128 } as const;
 
 export function parseAddress(text: string): Net | null {
   if (isIPv4(text)) return { family: 4, value: valueOf4(text), length: 32 };

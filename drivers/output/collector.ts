@@ -20,7 +20,7 @@ const bufferBytes = 64 * 1024;
 /** Between two marks of how far a file was when (O2 of the files' reader). */
 const markMs = 1_000;
 
-export const streamNames = ["stdout", "stderr"] as const;
+const streamNames = ["stdout", "stderr"] as const;
 export type StreamName = (typeof streamNames)[number];
 
 export interface TaskOutput {

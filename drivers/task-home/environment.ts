@@ -60,7 +60,7 @@ export function environmentOf(
 }
 
 /** What `${…}` may name beside the environment: Nomad's names for the node. */
-export function nodeVariables({ nodeHostname, nodeId, nodePlatform }: DriverTask): Readonly<Record<string, string>> {
+function nodeVariables({ nodeHostname, nodeId, nodePlatform }: DriverTask): Readonly<Record<string, string>> {
   return {
     "node.unique.id": nodeId,
     "node.unique.name": nodeHostname,

@@ -47,7 +47,7 @@ export interface ServedMethod {
 
 /** What a sink holds for a peer that does not read, at most: beyond, the stream ends with RESOURCE_EXHAUSTED. One message
  *  may be larger, as the first assignments of a full node may be. */
-export const sinkBytesMax = 64 * 1024 * 1024;
+const sinkBytesMax = 64 * 1024 * 1024;
 
 const okTrailers = trailers(Status.OK, "");
 

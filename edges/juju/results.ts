@@ -19,7 +19,7 @@ export type Json =
   | Encoded;
 
 /** A map whose keys are data; its values are written in the request's shape. */
-export class Keyed {
+class Keyed {
   readonly entries: { readonly [key: string]: Json | undefined };
   constructor(entries: { readonly [key: string]: Json | undefined }) {
     this.entries = entries;
@@ -30,7 +30,7 @@ export class Keyed {
 }
 
 /** A part that is written as it is. */
-export class Verbatim {
+class Verbatim {
   readonly value: Json;
   constructor(value: Json) {
     this.value = value;

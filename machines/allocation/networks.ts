@@ -25,7 +25,7 @@ export interface FoundNetwork {
 }
 
 /** Stands for the ingress network where there is none: no id and no name is like it. */
-export const missingIngress = "ingress network";
+const missingIngress = "ingress network";
 const ingressProblem = "the service publishes ports, but there is no ingress network";
 
 export class Networks {

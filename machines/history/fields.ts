@@ -9,7 +9,7 @@ import type { ToldKind, ToldObjects } from "./objects.ts";
 import { textOf, wordsFor } from "./words.ts";
 
 /** Fields told of one change; the rest is counted. */
-export const fieldsMax = 40;
+const fieldsMax = 40;
 /** Longer values are cut. */
 const textMax = 200;
 

@@ -77,7 +77,7 @@ export type Subject =
   | { readonly kind: "any"; readonly text: string };
 
 /** A task is also meant by its slot: `web.2`. */
-export function hasName(kind: ToldKind, name: string, text: string): boolean {
+function hasName(kind: ToldKind, name: string, text: string): boolean {
   if (kind === "task") return name === text || (/.\.[^.]+$/.test(text) && name.startsWith(`${text}.`));
   return name.toLowerCase() === text.toLowerCase();
 }

@@ -24,9 +24,9 @@ import { isOver, type JobProgress } from "./progress.ts";
 import { isActive, isoOf, runId, runName, runSpec, stoppedSpec } from "./runs.ts";
 
 /** Due times and their outcomes that the record holds, active runs not counted. */
-export const recordsMax = 100;
+const recordsMax = 100;
 /** Runs of one schedule at a time, with overlap `allow`: a bound against a job that never ends. */
-export const activeRunsMax = 100;
+const activeRunsMax = 100;
 /** Due times looked at in one decision: some 15 ms of work. */
 const dueTimesMax = 100;
 

@@ -34,10 +34,10 @@ export type JobState = "running" | "paused" | "stopped";
 export type Overlap = "forbid" | "allow" | "replace";
 
 /** Kubernetes' defaults: enough to look at, without filling the store. */
-export const historyDefault = 3;
-export const failedHistoryDefault = 1;
+const historyDefault = 3;
+const failedHistoryDefault = 1;
 /** Each kept run is a service with all its tasks. */
-export const historyMax = 1_000;
+const historyMax = 1_000;
 
 const jobStates: readonly string[] = ["running", "paused", "stopped"] satisfies readonly JobState[];
 const overlaps: readonly string[] = ["forbid", "allow", "replace"] satisfies readonly Overlap[];
@@ -46,7 +46,7 @@ const unitMs: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h
 const durationPattern = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h))+$/;
 
 /** `1h30m`, `500ms`, `0`: as Go writes durations, milliseconds at the finest. Null for anything else. */
-export function readDurationMs(text: string): number | null {
+function readDurationMs(text: string): number | null {
   if (text === "0") return 0;
   if (!durationPattern.test(text)) return null;
   let sum = 0;

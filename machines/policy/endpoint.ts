@@ -107,8 +107,8 @@ export function membersOf({ of, port, protocol }: SetDefinition, { addresses, po
  * Ports of a host that no policy closes: SSH and the manager's from outside; outwards DNS, DHCP, the managers' and the bus's.
  * Felix's parameters, in its form `proto:port`.
  */
-export const failsafeInbound = ["tcp:22", "tcp:2377", "tcp:4222", "tcp:6222", "udp:68"] as const;
-export const failsafeOutbound = ["udp:53", "tcp:53", "udp:67", "tcp:2377", "tcp:4222", "tcp:6222"] as const;
+const failsafeInbound = ["tcp:22", "tcp:2377", "tcp:4222", "tcp:6222", "udp:68"] as const;
+const failsafeOutbound = ["udp:53", "tcp:53", "udp:67", "tcp:2377", "tcp:4222", "tcp:6222"] as const;
 
 /** `managers`: `host:port` of each. Where one listens elsewhere than usual, that port is a failsafe one as well. */
 export function nodeConfig(managers: Iterable<string>): DataplaneConfig {

@@ -177,7 +177,7 @@ function decidingRule(state: NodeState, rules: readonly DataplaneRule[], packet:
   return rules.findIndex((rule) => rule.action !== "log" && matchesRule(state, rule, packet));
 }
 
-export function matchesRule(state: NodeState, rule: DataplaneRule, packet: Packet): boolean {
+function matchesRule(state: NodeState, rule: DataplaneRule, packet: Packet): boolean {
   const [source, destination] = [parseAddress(packet.source), parseAddress(packet.destination)];
   if (source === null || destination === null || source.family !== destination.family) return false;
   if (rule.ipVersion !== 0 && rule.ipVersion !== source.family) return false;

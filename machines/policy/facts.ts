@@ -48,7 +48,7 @@ export interface EndpointFact extends Chosen {
 }
 
 /** Label of a service that names profiles, with commas between. */
-export const profilesLabel = "muster.network.profiles";
+const profilesLabel = "muster.network.profiles";
 
 /** First letters of the host's side of every interface that the agent makes. */
 export const interfacePrefix = "mst";

@@ -31,7 +31,7 @@ export type SelectorOutcome =
   | { readonly kind: "invalid"; readonly at: number; readonly problem: string };
 
 /** Longer than anything that a person writes; bounds what a resource can make a manager parse. */
-export const selectorLengthMax = 4_096;
+const selectorLengthMax = 4_096;
 const depthMax = 50;
 
 class Mistake extends Error {

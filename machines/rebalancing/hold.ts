@@ -32,7 +32,7 @@ export interface ClusterView {
 }
 
 /** R1: what is wrong in the cluster now. */
-export function troubleOf(nodes: Iterable<Node>, nowMs: number, quietMs: number): Hold | null {
+function troubleOf(nodes: Iterable<Node>, nowMs: number, quietMs: number): Hold | null {
   let until: Hold | null = null;
   for (const node of nodes) {
     // One that was let in and never came is no loss.

@@ -15,7 +15,7 @@ import { rebalanceLabels, type RebalanceSettings } from "./settings.ts";
 /** SwarmKit's: how long a changed task is watched when the update config does not say. */
 const monitorMs = 5_000;
 /** A move that has not come to its end by then, in milliseconds, holds up the moves of its own service alone. */
-export const openMoveMsMax = 600_000;
+const openMoveMsMax = 600_000;
 
 /** The task that this one was made to follow elsewhere; empty for one that was not made by a move. */
 export function movedFrom(task: Task): string {

@@ -17,7 +17,7 @@ import { durationMs } from "../time.ts";
 const parallelismDefault = 1;
 const monitorMsDefault = 5_000;
 /** How long a new task may take to run, in milliseconds: Kubernetes' progressDeadlineSeconds, long enough for large images. */
-export const progressDeadlineMsDefault = 600_000;
+const progressDeadlineMsDefault = 600_000;
 
 /** Service labels; durations such as `90s` or `1h30m`. How long a new task may take to run before it counts as failed. */
 export const progressDeadlineLabel = "muster.rollout.progress-deadline";

@@ -56,7 +56,7 @@ function isOutdated(task: Task, { currency, nodeOf, service }: SlotWorld): boole
 }
 
 /** Whether a global service's task on the node may be replaced now. */
-export function takesTurns(node: Node | undefined): boolean {
+function takesTurns(node: Node | undefined): boolean {
   if (node === undefined || node.status?.state === NodeStatus_State.DOWN) return false;
   return (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;
 }
@@ -105,7 +105,7 @@ function farther(known: Task | null, task: Task): Task {
 }
 
 /** It ended well, and its policy says that this is no reason to start it again. */
-export function mayFinish(task: Task): boolean {
+function mayFinish(task: Task): boolean {
   return (
     observedState(task) === TaskState.COMPLETE &&
     conditionOf(task.spec?.restart ?? null) !== RestartPolicy_RestartCondition.ANY

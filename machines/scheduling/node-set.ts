@@ -90,7 +90,7 @@ export function groupKey(task: Task): string {
   return `${task.serviceId}/${task.specVersion?.index ?? 0}`;
 }
 
-export function portKey(port: PortConfig): number {
+function portKey(port: PortConfig): number {
   return port.protocol * 65_536 + port.publishedPort;
 }
 

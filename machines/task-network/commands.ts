@@ -9,7 +9,7 @@
 import type { LinkPlan, NetworkPlan } from "./plan.ts";
 
 /** Of the node's end of every link; a task's neighbour is always the node, so they need not differ. */
-export const nodeMac = "ee:ee:ee:ee:ee:ee";
+const nodeMac = "ee:ee:ee:ee:ee:ee";
 
 const wholeOf = { 4: 32, 6: 128 } as const;
 const everywhere = { 4: "0.0.0.0/0", 6: "::/0" } as const;

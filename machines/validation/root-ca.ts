@@ -6,7 +6,7 @@ import { ExternalCA_CAProtocol, RootCA, RootRotation, type CAConfig } from "../.
 import { invalid, type Refusal } from "../refusal.ts";
 
 /** A root has to last for a year at least (SwarmKit's), in milliseconds. */
-export const rootLifeMsMin = 365 * 86_400_000;
+const rootLifeMsMin = 365 * 86_400_000;
 
 /** That somebody who signs for this root (PEM, in one form) answers at one of the addresses. */
 export interface ExternalNeed {

@@ -64,11 +64,11 @@ function checkAmounts(resources: Resources | null): Refusal | null {
   return null;
 }
 
-export function checkResources(resources: ResourceRequirements | null): Refusal | null {
+function checkResources(resources: ResourceRequirements | null): Refusal | null {
   return checkAmounts(resources?.limits ?? null) ?? checkAmounts(resources?.reservations ?? null);
 }
 
-export function checkRestart(restart: RestartPolicy | null): Refusal | null {
+function checkRestart(restart: RestartPolicy | null): Refusal | null {
   if (isNegative(restart?.delay ?? null)) return invalid("TaskSpec: restart-delay cannot be negative");
   if (isNegative(restart?.window ?? null)) return invalid("TaskSpec: restart-window cannot be negative");
   return null;

@@ -5,8 +5,8 @@ import { invalid, type Refusal } from "../refusal.ts";
 /** The names that Juju's clients take. */
 const namePattern = /^[a-zA-Z0-9](?:[a-zA-Z0-9.+-]{0,62}[a-zA-Z0-9])?$/;
 /** NIST SP 800-63B §5.1.1.2: 8 characters at least. The most is what keeps a request from being work. */
-export const passwordBytesMin = 8;
-export const passwordBytesMax = 1_024;
+const passwordBytesMin = 8;
+const passwordBytesMax = 1_024;
 /** It is shown in a line. */
 const displayNameBytesMax = 256;
 /** Juju's clients log in with it where nobody has a name; here everybody has. */

@@ -1,7 +1,7 @@
 /** Type expressions: `string`, `list(map(number))`, `object({ a = string })`, `tuple([string, number])` (reference §3.2). */
 import type { Type } from "./value.ts";
 
-export class TypeExpressionError extends Error {
+class TypeExpressionError extends Error {
   override readonly name = "TypeExpressionError";
 }
 

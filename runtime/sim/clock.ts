@@ -12,7 +12,7 @@ import { assert } from "../assert.ts";
 import type { Clock, TimerHandle } from "../ports.ts";
 
 /** 1 January 2026: where virtual time begins, so that times look like times. */
-export const simEpochMs = Date.UTC(2026, 0, 1);
+const simEpochMs = Date.UTC(2026, 0, 1);
 
 /** Added to each timer, in milliseconds, so that rounding never shows a timer a clock that is short of its deadline (T1). */
 const roundingMs = 1e-6;

@@ -165,11 +165,6 @@ function encodePart(table: TableName, slice: readonly AnyObject[], places: Map<T
   return SnapshotPart.encode(SnapshotPart.create({ objects, specs, spec }));
 }
 
-/** Throws SnapshotError unless the bytes are a whole snapshot whose objects have the hash that it states. */
-export function decodeSnapshot(bytes: Uint8Array): LoadedSnapshot {
-  return lastOf(decodingSteps(bytes));
-}
-
 /** Runs all steps in one go. */
 export function lastOf<Result>(steps: Generator<void, Result>): Result {
   for (;;) {
@@ -189,7 +184,10 @@ function headerOf(first: Uint8Array | undefined): SnapshotHeader {
   return header;
 }
 
-/** As decodeSnapshot, in steps: each `next` does a part's work, the last returns what was loaded. */
+/**
+ * Throws SnapshotError unless the bytes are a whole snapshot whose objects have the hash that it states. In steps: each
+ * `next` does a part's work, the last returns what was loaded.
+ */
 export function* decodingSteps(bytes: Uint8Array): Generator<void, LoadedSnapshot> {
   const parts = splitDelimited(bytes);
   if (parts === null) throw new SnapshotError("the snapshot ends inside a part");

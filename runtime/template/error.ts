@@ -8,7 +8,7 @@ export interface Position {
 }
 
 /** Line and column of the character at `at`. */
-export function positionOf(text: string, at: number): Position {
+function positionOf(text: string, at: number): Position {
   const before = text.slice(0, at);
   const lastBreak = before.lastIndexOf("\n");
   return { line: before.split("\n").length, column: at - lastBreak };

@@ -63,7 +63,7 @@ function modeObject(spec: ServiceSpec): DockerObject {
   };
 }
 
-export function serviceSpecObject(spec: ServiceSpec): DockerObject {
+function serviceSpecObject(spec: ServiceSpec): DockerObject {
   return {
     Name: unlessEmpty(spec.annotations?.name ?? ""),
     Labels: mapOf(spec.annotations?.labels),

@@ -69,7 +69,7 @@ function oldEntity(view: View): Fields {
   }
 }
 
-export function annotatedTag(shape: Shape, { subject, subjectId }: AnnotationView): string {
+function annotatedTag(shape: Shape, { subject, subjectId }: AnnotationView): string {
   switch (subject) {
     case "machine":
       return machineTag(subjectId);

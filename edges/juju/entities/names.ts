@@ -86,7 +86,7 @@ export function isNodeBound({ slot, annotations }: Task): boolean {
 }
 
 /** Slots of services count from 1, those of jobs from 0; units from 0. On a global service's node the unit has the machine's number. */
-export function unitNumber(task: Task): string {
+function unitNumber(task: Task): string {
   if (isNodeBound(task)) return machineId(task.nodeId);
   return String(task.jobIteration === null ? Math.max(0, task.slot - 1) : task.slot);
 }

@@ -16,7 +16,7 @@ import { RequestError } from "../request-error.ts";
 import { notSupported } from "./subjects.ts";
 
 /** Label, and option of `Set`, with the ports that Expose publishes: `80/tcp 8443:443/tcp`. */
-export const portsLabel = "muster.ports";
+const portsLabel = "muster.ports";
 
 const protocols = {
   tcp: PortConfig_Protocol.TCP,
@@ -26,7 +26,7 @@ const protocols = {
 const portPattern = /^(?:(\d{1,5}):)?(\d{1,5})(?:\/(tcp|udp|sctp))?$/;
 
 /** `PORT`, `PUBLISHED:PORT`, each with `/tcp`, `/udp` or `/sctp`. Throws `not valid`. */
-export function readPorts(text: string): readonly PortConfig[] {
+function readPorts(text: string): readonly PortConfig[] {
   return text
     .split(/[\s,]+/)
     .filter((word) => word !== "")
@@ -45,7 +45,7 @@ export function readPorts(text: string): readonly PortConfig[] {
     });
 }
 
-export function writePorts(ports: readonly PortConfig[]): string {
+function writePorts(ports: readonly PortConfig[]): string {
   const names = Object.keys(protocols);
   return ports
     .map(({ publishedPort, targetPort, protocol }) => {

@@ -45,7 +45,7 @@ function named(entity: Params, key = "tag"): string {
 }
 
 /** Users, as far as the one who asks may know of them. */
-export function knownUsers({ store }: Pick<FacadeSources, "store">, session: Session): readonly User[] {
+function knownUsers({ store }: Pick<FacadeSources, "store">, session: Session): readonly User[] {
   return [...store.all("user")].filter(
     (user) => accessOf(user.role) !== null && (isAdmin(session) || isSelf(session, nameOf(user))),
   );

@@ -11,7 +11,7 @@ import type { Driver } from "./driver.ts";
 import { objectSpec, readConfig } from "./fields.ts";
 
 /** The only one that there is for drivers. */
-export const driverApiVersion = "v0.1.0";
+const driverApiVersion = "v0.1.0";
 
 export function baseHandlers(driver: Driver): ServiceHandlers<typeof BasePluginService> {
   return {

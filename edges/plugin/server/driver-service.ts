@@ -35,7 +35,7 @@ import { TaskTable, type KnownTask } from "./tasks.ts";
 import { statsOf, timestamp } from "./usage.ts";
 
 /** Of the states that drivers made here keep; a host hands it back. Another is a later life's, and refused. */
-export const handleVersion = 1;
+const handleVersion = 1;
 
 /** What the Go drivers of the field use. */
 const fingerprintIntervalMsDefault = 30_000;
