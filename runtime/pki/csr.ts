@@ -39,9 +39,19 @@ function isAcceptableKey(key: KeyObject): boolean {
   return key.asymmetricKeyType === "rsa" && (details?.modulusLength ?? 0) >= 2048;
 }
 
-/** Reads one PEM request, as text or as the bytes of a `csr` field. Never throws. */
+let lastRead: { readonly text: string; readonly outcome: CsrOutcome } | null = null;
+
+/**
+ * Reads one PEM request, as text or as the bytes of a `csr` field. Never throws. The last one is remembered: who signs reads
+ * it right after who checked it, and the check of its signature costs as much as signing.
+ */
 export function readCsr(pem: Uint8Array | string): CsrOutcome {
   const text = typeof pem === "string" ? pem : Buffer.from(pem.buffer, pem.byteOffset, pem.length).toString("latin1");
+  if (lastRead?.text !== text) lastRead = { text, outcome: parseCsr(text) };
+  return lastRead.outcome;
+}
+
+function parseCsr(text: string): CsrOutcome {
   const [der, ...more] = pemBlocks(text, label);
   if (der === undefined || more.length > 0) return { kind: "refused", reason: "not one PEM certificate request" };
   try {

@@ -156,6 +156,23 @@ test("a request has the size and shape of an engine's, and carries its key", asy
   return undefined;
 });
 
+test("requests that are read in turn give each its own key, as text and as bytes", async (t) => {
+  const [one, other] = [await createKeyAndCsr(), await createKeyAndCsr()];
+  const keyOf = (pem: Uint8Array | string): string => {
+    const outcome = readCsr(pem);
+    return outcome.kind === "csr" ? Buffer.from(outcome.publicKeyDer).toString("hex") : outcome.reason;
+  };
+  const [first, second] = [keyOf(one.csrPem), keyOf(other.csrPem)];
+  t.not(first, second);
+  t.deepEqual([one.csrPem, one.csrPem, other.csrPem, Buffer.from(one.csrPem), Buffer.from(other.csrPem)].map(keyOf), [
+    first,
+    first,
+    second,
+    first,
+    second,
+  ]);
+});
+
 test("what is no request is refused with a reason", async (t) => {
   const { csrPem } = await createKeyAndCsr();
   const { certificatePem } = await createRoot({ nowMs });
