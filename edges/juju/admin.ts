@@ -3,7 +3,7 @@ import type { Identity, Shape } from "./facade.ts";
 import { Params } from "./params.ts";
 import { RequestError } from "./request-error.ts";
 import { verbatim, type Json } from "./results.ts";
-import { controllerUuid, defaultMajor, modelUuid, serverVersion } from "./model.ts";
+import { controllerUuid, modelAccess, modelUuid, serverVersion, silentMajor } from "./model.ts";
 import { protocolVersionMax } from "./dispatch.ts";
 import type { Request } from "./wire/decode.ts";
 
@@ -24,10 +24,9 @@ const redirectInfoVersions: readonly number[] = [...versions.V0, ...versions.V1]
 
 const isMajor = /^(\d{1,3})\./;
 
-/** The major version that a client says it has, in the login or at the handshake; 3 when it says nothing. */
+/** The major version that a client says it has, in the login or at the handshake. */
 export function majorOf(clientVersion: string): number {
-  const major = Number(isMajor.exec(clientVersion)?.[1] ?? defaultMajor);
-  return major === 0 ? defaultMajor : major;
+  return Number(isMajor.exec(clientVersion)?.[1] ?? silentMajor);
 }
 
 /** Throws RequestError. `clientVersion`: what the handshake said. */
@@ -97,8 +96,6 @@ export interface LoggedIn {
   readonly servers: readonly Server[];
   readonly facades: readonly { readonly name: string; readonly versions: readonly number[] }[];
 }
-
-const modelAccess = { "read-only": "read", operator: "write", admin: "admin" } as const;
 
 const lastConnection = ({ lastLoginMs }: LoggedIn): string | null =>
   lastLoginMs === null ? null : new Date(lastLoginMs).toISOString();

@@ -32,7 +32,7 @@ export interface Session {
   readonly scope: "controller" | "model";
   /** Watchers and pingers of this connection. */
   readonly resources: Resources;
-  /** Major version of the client as it said at login; 3 when it did not. */
+  /** Major version of the client as it said at login; 2 when it did not. */
   readonly clientMajor: number;
   /** Aborted when the connection ends. */
   readonly signal: AbortSignal;

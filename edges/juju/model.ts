@@ -15,7 +15,12 @@ export const serverVersions: { readonly [major: number]: string } = {
   3: "3.5.2",
   4: "4.0.12",
 };
-export const defaultMajor = 3;
+/** Of a client whose version there is none for. */
+const defaultMajor = 3;
+/** Of one that says none: clients of 3.x say theirs since 2023, python-libjuju 2.9 never has and takes no other server. */
+export const silentMajor = 2;
+/** A role as access to the model. */
+export const modelAccess = { "read-only": "read", operator: "write", admin: "admin" } as const;
 
 function uuid(text: string): string {
   const hex = createHash("sha256").update(text).digest("hex");

@@ -209,6 +209,41 @@ function writing({ services }: ClientParts): Record<string, Method> {
           return {};
         }),
     },
+    // Of 2.9, for one application.
+    Destroy: {
+      needs: "operator",
+      versions: [13],
+      async run(call) {
+        await services.remove(call, call.params.text("application"));
+        return {};
+      },
+    },
+    DestroyUnits: {
+      needs: "operator",
+      versions: [13],
+      async run(call) {
+        await services.removeUnits(call, call.params.texts("unit-names"));
+        return {};
+      },
+    },
+    Set: {
+      needs: "operator",
+      versions: [13],
+      async run(call) {
+        const options = call.params.map("options");
+        await services.update(call, call.params.text("application"), (spec) => withConfig(spec, options));
+        return {};
+      },
+    },
+    Unset: {
+      needs: "operator",
+      versions: [13],
+      async run(call) {
+        const gone = new Map(call.params.texts("options").map((name) => [name, null]));
+        await services.update(call, call.params.text("application"), (spec) => withConfig(spec, gone));
+        return {};
+      },
+    },
     UnsetApplicationsConfig: {
       needs: "operator",
       run: (call) =>

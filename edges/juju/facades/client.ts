@@ -11,6 +11,7 @@ import { constraintsOf } from "../entities/deltas.ts";
 import { platformName, series } from "../entities/platform.ts";
 import { runResult } from "./actions.ts";
 import { removeMachine } from "./machines.ts";
+import { modelInfo } from "./model.ts";
 import { configOf, refusing, type ClientParts } from "./parts.ts";
 import { exposed, unexposed, withConfig, withImage } from "./service-spec.ts";
 import { withConstraints } from "./constraints.ts";
@@ -56,7 +57,11 @@ export function clientFacades(parts: ClientParts): readonly Facade[] {
       who: "users",
       scope: "model",
       id: "none",
-      methods: seeing,
+      methods: {
+        ...seeing,
+        // Later ones have it in ModelManager.
+        ModelInfo: { needs: "read-only", versions: [1, 2], run: (call) => modelInfo(sources, call) },
+      },
     },
     {
       type: "Client",

@@ -26,7 +26,7 @@ export function machineFacades(parts: Parts): readonly Facade[] {
   return [
     {
       type: "MachineManager",
-      versions: [6, 9, 10],
+      versions: [4, 6, 9, 10],
       shape: "V1",
       who: "users",
       scope: "model",

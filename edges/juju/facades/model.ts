@@ -3,14 +3,16 @@
  * (reference §7, the helper results). No cloud has it, so that the cloud is called `muster`.
  */
 import type { Call, Facade, FacadeSources } from "../facade.ts";
-import { ownerTag, serverVersion } from "../model.ts";
+import { series } from "../entities/platform.ts";
+import { modelAccess, ownerTag, serverVersion } from "../model.ts";
 import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
 import { bulk, type JsonFields } from "./bulk.ts";
 import { modelUsers, modifyingAccess, ownLastConnection } from "./users.ts";
 
 const cloud = "muster";
-function modelInfo(sources: FacadeSources, { session }: Call): JsonFields {
+/** What there is to know of the model. */
+export function modelInfo(sources: FacadeSources, { session }: Call): JsonFields {
   const { machines, model } = sources.feed.view();
   const version = serverVersion(session.clientMajor);
   return {
@@ -39,10 +41,38 @@ function modelInfo(sources: FacadeSources, { session }: Call): JsonFields {
     sla: { level: "unsupported", owner: "" },
     "agent-version": version,
     // Clients of 2.x read the one, those of 3.x the other.
-    "default-series": "jammy",
+    "default-series": series,
     "default-base": "ubuntu@22.04/stable",
     "supported-features": [],
     "secret-backends": [],
+  };
+}
+
+/** In short; without what `status` of ModelInfo says of machines and users one by one. */
+function modelSummary(sources: FacadeSources, { session }: Call): JsonFields {
+  const { applications, machines, model, units } = sources.feed.view();
+  const { identity } = session;
+  return {
+    name: model.name,
+    uuid: model.id,
+    type: "iaas",
+    "controller-uuid": model.controllerUuid,
+    "is-controller": true,
+    "provider-type": cloud,
+    "cloud-tag": `cloud-${cloud}`,
+    "owner-tag": ownerTag,
+    life: "alive",
+    status: { status: "available", info: "", data: {}, since: null },
+    "user-access": identity.kind === "user" ? modelAccess[identity.role] : "",
+    "last-connection": ownLastConnection(sources, session),
+    counts: [
+      { entity: "machines", count: machines.length },
+      { entity: "applications", count: applications.length },
+      { entity: "units", count: units.length },
+    ],
+    sla: { level: "unsupported", owner: "" },
+    "agent-version": serverVersion(session.clientMajor),
+    "default-series": series,
   };
 }
 
@@ -78,6 +108,10 @@ export function modelFacades(sources: FacadeSources): readonly Facade[] {
             }
             return { result: modelInfo(sources, call) };
           }),
+      },
+      ListModelSummaries: {
+        needs: "read-only",
+        run: (call) => ({ results: [{ result: modelSummary(sources, call) }] }),
       },
       ModifyModelAccess: modifyingAccess(sources),
       ListModels: { needs: "read-only", run: listed },
@@ -122,7 +156,7 @@ export function modelFacades(sources: FacadeSources): readonly Facade[] {
               type: setting(cloud),
               "agent-version": setting(serverVersion(session.clientMajor)),
               "default-base": setting("ubuntu@22.04/stable"),
-              "default-series": setting("jammy"),
+              "default-series": setting(series),
             },
           };
         },
