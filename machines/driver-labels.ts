@@ -2,7 +2,7 @@
  * What a node tells of its driver plugins, as labels of its engine: the one part of a node's description that has room for
  * it, in a form that constraints can use and that every manager carries, SwarmKit's as well.
  *
- *   muster.driver.<kind>.health   `healthy`, `unhealthy`, `undetected`, `restarting` …
+ *   muster.driver.<kind>.health   `healthy`, `unhealthy`, `undetected`, `restarting`, `removed` …
  *   muster.driver.<kind>.reason   why, where there is something to say
  *   muster.driver.<kind>.version
  *   muster.driver.<kind>.schema   of its tasks' configuration: a hashicorp.nomad.plugins.shared.hclspec.Spec, in base64

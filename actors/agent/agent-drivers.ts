@@ -4,12 +4,18 @@
  *
  * AD1: a plugin whose name an earlier life of the agent knew is there for its tasks before it has spoken again, so none of
  *      them counts as lost because its driver starts slowly, or not at all.
- * AD2: the description changes when a driver comes, goes, or changes its health; its other attributes ride along.
+ * AD2: the description changes at once when a driver comes, goes, or changes its health; a change of its attributes alone is
+ *      told when the session next looks (`agentSessionTimes.descriptionIntervalMs`), so one that changes all the time costs no
+ *      more sessions than that.
+ * AD3: a plugin that was taken away from the node while tasks of it may run is kept for these: they count as running until
+ *      somebody knows otherwise, are stopped where its process still lives or once it is put back, and the node says so. It
+ *      gets no new tasks. One without tasks is ended.
  */
 import type { DriverPluginNews } from "../../machines/driver-plugin.ts";
 import { containerDriver } from "../../machines/container-task.ts";
 import { driverLabels, enginePlugins, type EnginePlugin } from "../../machines/driver-labels.ts";
 import type { Task } from "../../proto/gen/messages.ts";
+import type { PluginLauncher } from "../../runtime/plugins.ts";
 import { Spec, type Attribute, type FingerprintResponse } from "../../proto/gen/nomad.ts";
 import type { AgentPlugins, AgentPorts, DriverBinary, TaskDriver } from "./agent-ports.ts";
 import { DriverPluginActor, knownPlugin } from "./driver-plugin.ts";
@@ -24,11 +30,13 @@ const kindRecords = "driver-kind.";
  * machine some; a node that came without would need another session as soon as they have spoken.
  */
 const firstWordMsMax = 5_000;
+const takenAway = "its executable was taken away from this node";
 /** A driver that goes and comes again at once is one change: each costs the node a session. */
 const changeMs = 300;
 
 interface Hosted {
-  readonly binary: DriverBinary;
+  /** AD3 */
+  readonly isTakenAway: boolean;
   readonly plugin: DriverPluginActor;
   news: DriverPluginNews | null;
   fingerprint: FingerprintResponse | null;
@@ -71,6 +79,22 @@ export class AgentDrivers {
     for (const binary of plugins?.binaries ?? []) {
       if (this.#isClosed) return;
       await this.#host(plugins as AgentPlugins, binary);
+    }
+  }
+
+  /** AD3. `hasTasks`: whether tasks of a kind may run here. */
+  async loadTakenAway(hasTasks: (kind: string) => boolean): Promise<void> {
+    const { disk, plugins } = this.#ports;
+    if (plugins === undefined) return;
+    const here = new Set(plugins.binaries.map(({ binary }) => binary.name));
+    for (const record of await disk.list(kindRecords)) {
+      const name = record.slice(kindRecords.length);
+      const kind = await disk.load(record);
+      if (here.has(name) || kind === null || this.#isClosed) continue;
+      const hosted = await this.#hostTakenAway(plugins, name);
+      if (hasTasks(new TextDecoder().decode(kind))) continue;
+      void hosted.plugin.end();
+      await disk.remove(record);
     }
   }
 
@@ -117,13 +141,13 @@ export class AgentDrivers {
     const labels: Record<string, string> = {};
     for (const [kind, { hosted }] of this.#byKind) {
       const { fingerprint, news, plugin } = hosted;
-      if (plugin.isHealthy) kinds.add(kind);
+      if (takesTasks(hosted)) kinds.add(kind);
       const schema = plugin.description?.taskSchema ?? null;
       Object.assign(
         labels,
         driverLabels(kind, {
-          health: news?.state ?? "starting",
-          reason: news?.reason ?? "",
+          health: hosted.isTakenAway ? "removed" : (news?.state ?? "starting"),
+          reason: hosted.isTakenAway ? takenAway : (news?.reason ?? ""),
           version: plugin.description?.version ?? "",
           attributes: Object.entries(fingerprint?.attributes ?? {}).map(([name, value]) => [name, textOf(value)]),
           schema: schema === null ? null : Spec.encode(schema),
@@ -141,16 +165,26 @@ export class AgentDrivers {
     this.#isClosed = true;
     for (const driver of this.#given.values()) driver.close();
     for (const { driver } of this.#byKind.values()) driver.close();
+    this.#networks?.stop();
     await Promise.all(this.#hosted.map(({ plugin }) => plugin.end()));
     await this.#ports.plugins?.homes.close();
   }
 
-  async #host(plugins: AgentPlugins, binary: DriverBinary): Promise<void> {
+  /** Its process is found again where it lives, and no other is started. */
+  #hostTakenAway(plugins: AgentPlugins, name: string): Promise<Hosted> {
+    const launcher: PluginLauncher = {
+      reattach: (...where) => plugins.launcher.reattach(...where),
+      launch: async () => ({ kind: "failed", reason: takenAway }),
+    };
+    const binary = { name, path: "", args: [], env: {}, autoMtls: false };
+    return this.#host({ ...plugins, launcher }, { binary, config: null }, true);
+  }
+
+  async #host(plugins: AgentPlugins, binary: DriverBinary, isTakenAway = false): Promise<Hosted> {
     const ports = driverPorts(this.#ports, plugins);
     const { name } = binary.binary;
     const known = await knownPlugin(ports.disk, name);
     const kind = await ports.disk.load(kindRecords + name);
-    if (this.#isClosed) return;
     const plugin = new DriverPluginActor(
       ports,
       {
@@ -167,9 +201,12 @@ export class AgentDrivers {
       },
       known,
     );
-    const hosted: Hosted = { binary, plugin, news: null, fingerprint: null, spoke: Promise.withResolvers<void>() };
+    const spoke = Promise.withResolvers<void>();
+    const hosted: Hosted = { isTakenAway, plugin, news: null, fingerprint: null, spoke };
     this.#hosted.push(hosted);
     if (kind !== null) this.#register(new TextDecoder().decode(kind), hosted);
+    if (this.#isClosed) void plugin.end();
+    return hosted;
   }
 
   #register(kind: string, hosted: Hosted): void {
@@ -218,9 +255,13 @@ export class AgentDrivers {
   }
 
   #signature(): string {
-    const states = [...this.#byKind].map(([kind, { hosted }]) => `${kind} ${hosted.plugin.isHealthy}`);
+    const states = [...this.#byKind].map(([kind, { hosted }]) => `${kind} ${takesTasks(hosted)}`);
     return states.sort().join("\n");
   }
+}
+
+function takesTasks({ isTakenAway, plugin }: Hosted): boolean {
+  return plugin.isHealthy && !isTakenAway;
 }
 
 function textOf({ boolVal, floatVal, intVal, stringVal, unit }: Attribute): string {

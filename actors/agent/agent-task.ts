@@ -117,6 +117,11 @@ export class TaskActor {
     return { client: running.client, driverTaskId: running.taskId };
   }
 
+  /** Its driver can be asked to stop it. */
+  get isReachable(): boolean {
+    return this.#options.drivers.pluginOf(this.#task)?.isServing ?? true;
+  }
+
   /** Null while no driver of this node runs such tasks. */
   get #driver(): TaskDriver | null {
     return this.#options.drivers.of(this.#task);

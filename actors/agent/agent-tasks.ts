@@ -20,6 +20,14 @@ import type { LogSource } from "./agent-logs.ts";
 import type { StatusReports } from "./agent-reports.ts";
 import { NodeVolumes } from "./node-volumes.ts";
 
+/**
+ * An agent that is to stop everything waits so long, in milliseconds, while every task that is left has a driver that cannot be
+ * asked: longer than one that hangs takes to be found out and started anew.
+ */
+export const unreachableMsMax = 120_000;
+/** Between two looks whether that is so, in milliseconds. */
+const lookMs = 1_000;
+
 export class AgentTasks {
   readonly volumes: NodeVolumes;
   readonly #ports: AgentPorts;
@@ -74,9 +82,13 @@ export class AgentTasks {
         telemetry.log.error({ error, record: name }, "a task's record cannot be read; the manager will assign it anew");
       }
     }
+    const mayRun = ({ status }: Task): boolean => (status?.state ?? TaskState.NEW) <= TaskState.RUNNING;
+    await this.#options.drivers.loadTakenAway((kind) =>
+      [...tasks.values()].some((task) => mayRun(task) && task.spec?.generic?.kind === kind),
+    );
     await this.#options.drivers.loadNetworks((id) => {
       const task = tasks.get(id);
-      return task !== undefined && (task.status?.state ?? TaskState.NEW) <= TaskState.RUNNING;
+      return task !== undefined && mayRun(task);
     });
     for (const task of tasks.values()) {
       if (task.status !== null) this.#options.reports.know(task.id, task.status);
@@ -123,7 +135,10 @@ export class AgentTasks {
     return actor === undefined ? { reason: `this node does not have task ${taskId}` } : actor.callable;
   }
 
-  /** Stops and forgets every task; resolves when nothing of any is left. */
+  /**
+   * Stops and forgets every task; resolves when nothing of any is left. What has a driver that does not serve for
+   * `unreachableMsMax` is left as it is: its record stays, so a later agent finds it.
+   */
   async clear(): Promise<void> {
     this.#resume();
     for (const id of this.#actors.keys()) this.#remove(id);
@@ -131,7 +146,27 @@ export class AgentTasks {
     if (this.#leaving.size === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#whenEmpty = resolve;
+    this.#giveUpUnreachable(resolve);
     await promise;
+  }
+
+  #giveUpUnreachable(giveUp: () => void): void {
+    const { clock, telemetry } = this.#ports;
+    let unreachableMs = 0;
+    const look = (): void => {
+      if (this.#leaving.size === 0) return;
+      const isReachable = [...this.#leaving.values()].some(({ actor }) => actor.isReachable);
+      unreachableMs = isReachable ? 0 : unreachableMs + lookMs;
+      if (unreachableMs < unreachableMsMax) clock.setTimeout(look, lookMs);
+      else {
+        telemetry.log.error(
+          { tasks: [...this.#leaving.keys()] },
+          "tasks whose drivers do not serve are left as they are",
+        );
+        giveUp();
+      }
+    };
+    clock.setTimeout(look, lookMs);
   }
 
   /** Ends the watching; what runs goes on and is found again. */

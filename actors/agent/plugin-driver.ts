@@ -105,6 +105,11 @@ export class PluginDriver implements TaskDriver {
     this.#networks = new DriverNetworks({ ...options, log: ports.telemetry.log });
   }
 
+  /** Somebody can be asked to start or stop something. */
+  get isServing(): boolean {
+    return this.#options.plugin.client !== null;
+  }
+
   /** What of a task that runs others may ask the plugin for; null when it does not. */
   running(taskId: string): DriverTaskActor | null {
     const run = this.#runs.get(taskId);

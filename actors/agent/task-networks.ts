@@ -4,6 +4,7 @@
  *
  * NW1: a network is on the disk before anything of it is made, so a later life of the agent knows all that there may be.
  * NW2: one that is there when the agent starts stays as it is while its task runs; the rest is taken away.
+ *      What cannot be taken away is tried again until it is gone.
  * NW3: the packet filter is what the records together ask for; it is there before a task is told that its network is.
  */
 import { makeInTask, makeOnNode, settingsFor, unmake } from "../../machines/task-network/commands.ts";
@@ -11,12 +12,18 @@ import { namespaceOf, namespacePrefix, type NetworkPlan } from "../../machines/t
 import { rulesetOf, tableOf } from "../../machines/task-network/rules.ts";
 import { interfacePrefix } from "../../machines/policy/facts.ts";
 import { NetworkIsolationSpec } from "../../proto/gen/nomad.ts";
-import type { Telemetry } from "../../runtime/ports.ts";
+import type { Clock, Telemetry, TimerHandle } from "../../runtime/ports.ts";
 import type { AgentDisk, NetworkTools } from "./agent-ports.ts";
 import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of tasks' networks; the task's id follows. */
+<<<<<<< ours
 const networkRecords = "driver-network.";
+=======
+export const networkRecords = "driver-network.";
+/** Before what could not be taken away is tried again, in milliseconds. */
+const retryMs = 10_000;
+>>>>>>> theirs
 
 /** A network that was made, or of which some part may have been. */
 export interface TaskNetwork {
@@ -26,6 +33,7 @@ export interface TaskNetwork {
 }
 
 export interface TaskNetworksPorts {
+  readonly clock: Clock;
   readonly disk: AgentDisk;
   readonly telemetry: Telemetry;
   readonly tools: NetworkTools;
@@ -38,9 +46,18 @@ export class TaskNetworks {
   #turn: Promise<unknown> = Promise.resolve();
   /** The packet filter's, as it was last programmed; null: not known. */
   #rules: string | null = null;
+  /** By task. */
+  readonly #retries = new Map<string, TimerHandle>();
+  #isStopped = false;
 
   constructor(ports: TaskNetworksPorts) {
     this.#ports = ports;
+  }
+
+  /** What is there stays. */
+  stop(): void {
+    this.#isStopped = true;
+    for (const timer of this.#retries.values()) this.#ports.clock.clearTimeout(timer);
   }
 
   /** Null: networks can be made here. */
@@ -108,7 +125,7 @@ export class TaskNetworks {
     });
   }
 
-  /** Takes away what there is of it, and forgets it. Never rejects: what cannot be removed is left to the next start. */
+  /** Takes away what there is of it, and forgets it. Never rejects: what cannot be removed is tried again. NW2 */
   remove(taskId: string): Promise<void> {
     return this.#inTurn(async () => {
       const { disk, telemetry, tools } = this.#ports;
@@ -123,8 +140,20 @@ export class TaskNetworks {
         await disk.remove(networkRecords + taskId);
       } catch (error) {
         telemetry.log.error({ error: sentence(error), task: taskId }, "cannot remove what is left of a task's network");
+        this.#removeLater(taskId, network);
       }
     });
+  }
+
+  #removeLater(taskId: string, network: TaskNetwork | undefined): void {
+    const { clock } = this.#ports;
+    if (this.#isStopped || this.#retries.has(taskId)) return;
+    const again = (): void => {
+      this.#retries.delete(taskId);
+      // Unless it was made anew meanwhile.
+      if (this.#networks.get(taskId) === network || !this.#networks.has(taskId)) void this.remove(taskId);
+    };
+    this.#retries.set(taskId, clock.setTimeout(again, retryMs));
   }
 
   /** As `ip` takes it: a name, or the path of another's. */

@@ -19,6 +19,10 @@ const lookMsMax = { troubled: 1_500, healed: 400 } as const;
 export interface DriverFaults extends MachineHabits {
   /** Mean time between two deaths of a plugin, in milliseconds; 0: none. */
   readonly pluginCrashMs: number;
+  /** Chance that it hangs instead. */
+  readonly pluginHang: number;
+  /** Chance that an agent that starts finds no executable of the plugin. */
+  readonly takenAway: number;
   /** Chance that a batch of changes to the node's network fails on the way. */
   readonly networkFailure: number;
 }
@@ -28,7 +32,10 @@ export class SimDrivers {
   readonly #clock: SimClock;
   readonly #random: SimRandom;
   readonly #trace: SimTrace;
+  readonly #pluginHang: number;
   #crashMs: number;
+  #takenAway: number;
+  #isHere = true;
   #lookMsMax: number = lookMsMax.troubled;
 
   constructor(
@@ -42,6 +49,8 @@ export class SimDrivers {
     this.#random = random;
     this.#trace = trace;
     this.#crashMs = faults.pluginCrashMs;
+    this.#pluginHang = faults.pluginHang;
+    this.#takenAway = faults.takenAway;
     this.machine = new DriverMachine(clock, random.fork("machine"), faults, network);
     this.#crashLater();
   }
@@ -49,8 +58,14 @@ export class SimDrivers {
   /** No faults from now on. */
   heal(): void {
     this.#crashMs = 0;
+    this.#takenAway = 0;
     this.#lookMsMax = lookMsMax.healed;
     this.machine.heal();
+  }
+
+  /** The plugin's executable was there when the agent started. */
+  get areHere(): boolean {
+    return this.#isHere;
   }
 
   /** Ids of the cluster's tasks that run. */
@@ -93,10 +108,13 @@ export class SimDrivers {
 
   /** What one life of the agent is handed. */
   plugins(clock: ProcessClock): AgentPlugins {
+    this.#isHere = !this.#random.chance(this.#takenAway);
+    if (!this.#isHere) this.#trace.mark("driver.plugin.taken.away");
+    const binary = { name: "sim", path: "/sim", args: [], env: {}, autoMtls: false };
     return {
       launcher: this.machine.launcherOf(clock),
       homes,
-      binaries: [{ binary: { name: "sim", path: "/sim", args: [], env: {}, autoMtls: false }, config: null }],
+      binaries: this.#isHere ? [{ binary, config: null }] : [],
       agent: NomadDriverConfig.create(),
     };
   }
@@ -106,8 +124,10 @@ export class SimDrivers {
     this.#clock.setTimeout(
       () => {
         if (this.#crashMs === 0) return;
-        this.#trace.mark("driver.plugin.crash");
-        this.machine.killPlugins();
+        const hangs = this.#random.chance(this.#pluginHang);
+        this.#trace.mark(hangs ? "driver.plugin.hang" : "driver.plugin.crash");
+        if (hangs) this.machine.hangPlugins();
+        else this.machine.killPlugins();
         this.#crashLater();
       },
       this.#random.between(1, 2 * this.#crashMs),

@@ -145,9 +145,11 @@ export class SimNodes {
   /** Tasks do not fail by themselves any more, and neither do plugins. */
   heal(): void {
     this.#isHealed = true;
-    for (const { drivers, network } of this.all) {
+    for (const { drivers, network, process: each } of this.all) {
       drivers?.heal();
       network?.heal();
+      // Whoever took a plugin away puts it back.
+      if (drivers?.areHere === false) each.restart();
     }
     this.#habits.failure = 0;
     this.#habits.refusal = 0;

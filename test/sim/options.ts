@@ -186,6 +186,9 @@ function drawDrivers(
       pluginCrashMs: random.chance(0.6) ? Math.round(random.between(3_000, 20_000)) : 0,
       networkFailure: chance(0.2),
       makesNetworks: random.chance(0.3),
+      pluginHang: random.chance(0.5) ? random.between(0, 0.6) : 0,
+      forgets: chance(0.2),
+      takenAway: chance(0.4),
     },
   };
 }

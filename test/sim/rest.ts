@@ -1,4 +1,5 @@
 /** Whether a healed cluster comes to rest within a bounded virtual time, counted anew whenever there is progress, and how it rests. */
+import { isEnded, observedState } from "../../machines/task.ts";
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import type { CommitChecks } from "./commit-checks.ts";
 import { findUntrusting } from "./invariants-certificates.ts";
@@ -123,7 +124,7 @@ function findRestless(
   return findPhantom(store, nodes) ?? findStrayNetworks(nodes.all);
 }
 
-/** A task that only its node knows of, or that only the cluster believes to run. */
+/** A task that only its node knows to run, or that only the cluster believes to. */
 function findPhantom(store: RunningManager["store"], nodes: SimNodes): string | null {
   for (const task of store.all("task")) {
     const host = store.get("node", task.nodeId)?.description?.hostname;
@@ -133,7 +134,11 @@ function findPhantom(store: RunningManager["store"], nodes: SimNodes): string | 
       return `task ${task.id} is said to run on ${agent?.machine.name ?? task.nodeId} and does not`;
   }
   for (const agent of nodes.all)
-    for (const id of runningOn(agent))
-      if (store.get("task", id) === undefined) return `task ${id} runs on ${agent.machine.name} and is in no replica`;
+    for (const id of runningOn(agent)) {
+      const task = store.get("task", id);
+      if (task === undefined) return `task ${id} runs on ${agent.machine.name} and is in no replica`;
+      if (isEnded(observedState(task)))
+        return `task ${id} runs on ${agent.machine.name} and is said to be in state ${observedState(task)}`;
+    }
   return null;
 }

@@ -141,14 +141,20 @@ export class HistoryWorkload {
     if (this.#isExcused) return;
     const changes = this.#changes.get(id) ?? [];
     let last = 0;
+    // One transaction may change a service and remove it, in this order.
+    let next = 0;
     for (const { version, action } of entries) {
       if (action === "" || action === "before") continue;
-      const isKnown = version > until || changes.some((each) => each.version === version && each.action === action);
-      if (!isKnown || version <= last) {
+      const at = changes.findIndex(
+        (each, index) => index >= next && each.version === version && each.action === action,
+      );
+      const isKnown = version > until || at >= 0;
+      if (!isKnown || version < last) {
         this.#options.onViolation(`S29: the history of service ${id} has ${action} at ${version} after ${last}`);
         return;
       }
       last = version;
+      next = at < 0 ? next : at + 1;
     }
     const first = changes[0];
     const hasFirst = entries.some(({ version, action }) => version === first?.version && action === "create");

@@ -61,6 +61,8 @@ export interface MachineHabits {
   readonly endsByItself: number;
   /** Chance that a stop is refused, and that a destroy is. */
   readonly refuses: number;
+  /** Chance that a task is not found again by its handle. */
+  readonly forgets?: number;
   /** Chance that a start takes more than a minute. */
   readonly hangs?: number;
   /** Its driver makes the networks of its tasks itself. */
@@ -76,6 +78,8 @@ const unwellMsMax = 10_000;
 
 class PluginProcess {
   isAlive = true;
+  /** It runs and answers nothing. */
+  isHung = false;
   /** Of this process: the tasks that it knows. */
   readonly known = new Set<string>();
   readonly onDeath: (() => void)[] = [];
@@ -121,6 +125,11 @@ export class DriverMachine {
 
   killPlugins(): void {
     for (const process of this.#processes.values()) this.#die(process);
+  }
+
+  /** They run and answer nothing any more, until they are killed. */
+  hangPlugins(): void {
+    for (const process of this.#processes.values()) process.isHung = true;
   }
 
   /** The ports of one life of an agent, and how it ends. */
@@ -233,6 +242,10 @@ export class DriverMachine {
         living((): LaunchOutcome => {
           const process = this.#processes.get(pid);
           if (process?.isAlive !== true) return { kind: "failed", reason: "it is gone" };
+          if (process.isHung) {
+            this.#die(process);
+            return { kind: "failed", reason: "it does not answer" };
+          }
           return { kind: "running", plugin: this.#plugin(pid, process, living, isHeard) };
         }),
     };
@@ -276,7 +289,7 @@ export class DriverMachine {
         return process.isAlive;
       },
       onExit: (listener) => void process.onDeath.push(() => isHeard() && listener("signal SIGKILL")),
-      isAnswering: async () => process.isAlive,
+      isAnswering: async () => process.isAlive && !process.isHung,
       stop: async () => this.#die(process),
       release: () => {},
     };
@@ -289,7 +302,7 @@ export class DriverMachine {
       living(() => {
         if (!process.isAlive) throw lost();
         return Promise.race([
-          Promise.resolve().then(work),
+          process.isHung ? new Promise<never>(() => {}) : Promise.resolve().then(work),
           new Promise<never>((_, reject) => process.onDeath.push(() => reject(lost()))),
         ]);
       });
@@ -312,7 +325,9 @@ export class DriverMachine {
       configSchema: () => call(() => null),
       setConfig: () => call(() => void (this.configurations += 1)),
       init: () => call(answered),
-      shutdown: () => call(answered),
+      // As the real client, it waits no longer than that.
+      shutdown: () =>
+        Promise.race([call(answered), new Promise<void>((resolve) => this.#clock.setTimeout(resolve, 2_000))]),
       taskConfigSchema: () => call(() => null),
       capabilities: () =>
         call(() => {
@@ -362,7 +377,8 @@ export class DriverMachine {
         call(() => {
           const id = TaskHandle.decode(handle).config?.id ?? "";
           const task = tasks.get(id);
-          if (task === undefined || task.isLost === true) throw new RpcError(Status.UNKNOWN, "nothing of it is left");
+          if (task === undefined || task.isLost === true || this.#happens("forgets"))
+            throw new RpcError(Status.UNKNOWN, "nothing of it is left");
           process.known.add(id);
         }),
       waitTask: (id) =>

@@ -1,5 +1,5 @@
 // A simulated cluster of one scripted manager and one real agent, for the tests of the agent.
-import type { CertificateMaker } from "../../actors/agent/agent-ports.ts";
+import type { AgentPlugins, CertificateMaker } from "../../actors/agent/agent-ports.ts";
 import { startAgent, type Agent, type AgentState } from "../../actors/agent/agent.ts";
 import {
   Any,
@@ -41,6 +41,7 @@ import { Host } from "../../runtime/host.ts";
 import type { ProbeOutcome } from "../../runtime/probes.ts";
 import { makeJoinToken } from "../../runtime/pki/index.ts";
 import { RpcError, Status, type CallContext, type Sink } from "../../runtime/rpc.ts";
+import type { ProcessClock } from "../../runtime/sim/clock.ts";
 import { Simulation, type SimProcess } from "../../runtime/sim/simulation.ts";
 import { identityOf, simulatedAuthority } from "../sim/authority.ts";
 import { agentDisk, SimMachine } from "../sim/machine.ts";
@@ -84,6 +85,8 @@ export class World {
   readonly machine: SimMachine;
   /** What looks at the node's ports find. */
   probe: () => Promise<ProbeOutcome> = async () => ({ kind: "passed" });
+  /** Of each life of the agent; null: it has none. */
+  plugins: ((clock: ProcessClock) => AgentPlugins) | null = null;
   readonly manager: SimProcess;
   readonly node: SimProcess;
   token: string;
@@ -133,6 +136,7 @@ export class World {
         hostname: "host.example",
         labels: { zone: "a" },
         drivers: [this.machine.driver("exec", clock)],
+        ...(this.plugins === null ? {} : { plugins: this.plugins(clock) }),
       });
       this.agent.onState((state) => this.states.push(state));
     });

@@ -237,7 +237,7 @@ function machine(failure = 0) {
       remove: async (name: string) => void records.delete(name),
       list: async (prefix: string) => [...records.keys()].filter((name) => name.startsWith(prefix)),
     };
-    return { clock: own, networks: new TaskNetworks({ disk, telemetry, tools: network.tools(own) }) };
+    return { clock: own, networks: new TaskNetworks({ clock: own, disk, telemetry, tools: network.tools(own) }) };
   };
   const settled = async <Result>(outcome: Promise<Result>): Promise<Result> => {
     let isOver = false;

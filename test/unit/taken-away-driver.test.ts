@@ -1,0 +1,115 @@
+// A driver plugin whose executable is gone when the agent starts anew, while tasks of it run.
+import test from "ava";
+import { unreachableMsMax } from "../../actors/agent/agent-tasks.ts";
+import { Any, DriverSpec, GenericRuntimeSpec, TaskSpec, TaskState } from "../../proto/gen/messages.ts";
+import { driverKind, SimDrivers } from "../sim/drivers.ts";
+import { task, World } from "./agent-world.ts";
+
+const spec = TaskSpec.create({
+  generic: GenericRuntimeSpec.create({
+    kind: driverKind,
+    payload: Any.create({
+      type_url: "muster/muster.v1.DriverSpec",
+      value: DriverSpec.encode(DriverSpec.create({ config: "{}" })),
+    }),
+  }),
+});
+
+const calm = {
+  dieAtLaunch: 0,
+  dieBeforeStart: 0,
+  dieAfterStart: 0,
+  endsByItself: 0,
+  refuses: 0,
+  unwell: 0,
+  pluginCrashMs: 0,
+  pluginHang: 0,
+  takenAway: 0,
+  networkFailure: 0,
+};
+
+/** An agent with a task on its plugin, which was killed and started again without the plugin's executable. */
+async function withoutPlugin(options: { readonly isPluginAlive: boolean }) {
+  const world = new World();
+  const { clock, random, trace } = world.simulation;
+  const drivers = new SimDrivers(clock, random.fork("drivers"), trace, calm, null);
+  let isHere = true;
+  world.plugins = (of) => ({ ...drivers.plugins(of), ...(isHere ? {} : { binaries: [] }) });
+  await world.serving();
+  world.assignAll(task("t1", { spec }));
+  await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING));
+  world.node.crash();
+  isHere = false;
+  if (!options.isPluginAlive) drivers.machine.killPlugins();
+  const before = world.streams.length;
+  world.node.start();
+  await world.until(() => world.streams.length > before);
+  world.assignAll(task("t1", { spec }));
+  await world.pass(20_000);
+  return { world, drivers, putBack: () => (isHere = true) };
+}
+
+test("a task whose driver was taken away goes on and is stopped by its process, and the node says what is missing", async (t) => {
+  const { drivers, world } = await withoutPlugin({ isPluginAlive: true });
+  t.deepEqual(drivers.running(), ["t1"]);
+  t.is(world.statesOf("t1").at(-1), TaskState.RUNNING);
+  const { engine } = world.sessions.at(-1)?.request.description ?? {};
+  t.is(engine?.labels[`muster.driver.${driverKind}.health`], "removed");
+  t.false(engine?.plugins.some(({ name }) => name === driverKind));
+  world.assignAll(task("t1", { spec, desiredState: TaskState.SHUTDOWN }));
+  await world.until(() => world.statesOf("t1").at(-1) === TaskState.SHUTDOWN);
+  t.deepEqual(drivers.running(), []);
+});
+
+test("a task whose driver cannot be asked counts as running, and is stopped once the driver is put back", async (t) => {
+  const { drivers, putBack, world } = await withoutPlugin({ isPluginAlive: false });
+  t.is(world.statesOf("t1").at(-1), TaskState.RUNNING);
+  world.assignAll(task("t1", { spec, desiredState: TaskState.SHUTDOWN }));
+  await world.pass(60_000);
+  t.is(world.statesOf("t1").at(-1), TaskState.RUNNING);
+  t.deepEqual(drivers.running(), ["t1"]);
+  world.node.crash();
+  putBack();
+  const before = world.streams.length;
+  world.node.start();
+  await world.until(() => world.streams.length > before);
+  world.assignAll(task("t1", { spec, desiredState: TaskState.SHUTDOWN }));
+  await world.until(() => world.statesOf("t1").at(-1) === TaskState.SHUTDOWN);
+  t.deepEqual(drivers.running(), []);
+});
+
+test("an agent that is to stop everything gives up a task whose driver never serves, and a later one finds it", async (t) => {
+  const { drivers, putBack, world } = await withoutPlugin({ isPluginAlive: false });
+  void world.agent.shutdown(true);
+  await world.pass(unreachableMsMax - 5_000);
+  t.not(world.agent.state().kind, "stopped");
+  await world.until(() => world.agent.state().kind === "stopped");
+  t.deepEqual(drivers.running(), ["t1"]);
+  world.node.crash();
+  putBack();
+  world.node.start();
+  await world.until(() => world.agent.tasks().some(({ state }) => state === TaskState.RUNNING));
+  await world.pass(20_000);
+  void world.agent.shutdown(true);
+  await world.until(() => world.agent.state().kind === "stopped");
+  t.deepEqual(drivers.running(), []);
+});
+
+test("the process of a plugin that was taken away and has no tasks is ended", async (t) => {
+  const world = new World();
+  const { clock, random, trace } = world.simulation;
+  const drivers = new SimDrivers(clock, random.fork("drivers"), trace, calm, null);
+  let isHere = true;
+  world.plugins = (of) => ({ ...drivers.plugins(of), ...(isHere ? {} : { binaries: [] }) });
+  await world.serving();
+  await world.until(() => drivers.machine.livePlugins === 1);
+  await world.pass(1_000);
+  world.node.crash();
+  isHere = false;
+  world.node.start();
+  await world.until(() => drivers.machine.livePlugins === 0);
+  t.deepEqual(
+    world.node.disk.names().filter((name) => name.startsWith("driver-kind.")),
+    [],
+  );
+});
