@@ -129,8 +129,8 @@ export class PluginDriver implements TaskDriver {
       await this.#options.plugins.homes.end(task.id);
       return { kind: "refused", reason: run.state.reason };
     }
-    // It ended before it was well: it never counted as running.
-    if (run.state.kind === "ended" && healthOf(run) === "starting")
+    // It failed before it was well: it never counted as running.
+    if (run.state.kind === "ended" && healthOf(run) === "starting" && hasFailed(run.state.exit))
       return { kind: "refused", reason: `${this.kind}: ${endOf(run.state.exit)}` };
     return { kind: "started", pid: pidOf(run) };
   }
@@ -448,6 +448,10 @@ export class PluginDriver implements TaskDriver {
 /** The driver's word; empty where it has none. */
 function healthOf({ actor }: Run): string {
   return actor.attributes["health"] ?? "";
+}
+
+function hasFailed({ code, reason }: TaskExit): boolean {
+  return code !== 0 || reason !== "";
 }
 
 function endOf({ code, reason }: TaskExit): string {

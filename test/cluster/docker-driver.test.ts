@@ -160,13 +160,18 @@ real("a container service runs on a node of ours as on an engine, from its first
   );
   await until("its end", async () => /exit \(7\)/.test((await newest("ends")).Error), 60_000);
 
+  // One that has done its work before anybody could tell whether it is well has done it.
+  const slow = ["--health-cmd", "true", "--health-interval", "1h", "--restart-condition", "none"];
+  await manager.muster("service", "create", "-d", "--name", "done", ...slow, "bb:1", "true");
+  await until("its work", async () => (await newest("done")).CurrentState.startsWith("Complete"), 60_000);
+
   // What only engines of a swarm have is looked for on those.
   await manager.muster("network", "create", "-d", "overlay", "wide");
   await manager.muster("service", "create", "-d", "--name", "wide", "--network", "wide", "bb:1", "sleep", "1000");
   await until("the reason", async () => /missing plugin/.test((await newest("wide")).Error), 60_000);
   t.regex(await manager.muster("why", "wide.1"), /node one: attaches no containers to networks of the cluster/);
 
-  await manager.muster("service", "rm", "web", "ends", "wide");
+  await manager.muster("service", "rm", "web", "ends", "done", "wide");
   await until("nothing to be left", () => readdirSync(join(agent.dataDir, "allocs")).length === 0, 60_000);
   t.is(await engine.docker("ps", "-aq"), "");
 
