@@ -17,13 +17,9 @@ import type { AgentDisk, NetworkTools } from "./agent-ports.ts";
 import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of tasks' networks; the task's id follows. */
-<<<<<<< ours
 const networkRecords = "driver-network.";
-=======
-export const networkRecords = "driver-network.";
 /** Before what could not be taken away is tried again, in milliseconds. */
 const retryMs = 10_000;
->>>>>>> theirs
 
 /** A network that was made, or of which some part may have been. */
 export interface TaskNetwork {
