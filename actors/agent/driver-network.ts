@@ -19,8 +19,8 @@ import type { DriverDescription, DriverPluginActor } from "./driver-plugin.ts";
 import type { TaskNetworks } from "./task-networks.ts";
 import { sentence } from "../sentence.ts";
 
-/** A plugin that dies whenever it is asked to take a network away: then the network stays, and that is said. */
-const removesMax = 5;
+/** A plugin that dies whenever it is asked to make a network, or to take it away: what there is stays then, and that is said. */
+const triesMax = 5;
 /** Of a host's name. */
 const hostnameMax = 63;
 
@@ -75,11 +75,23 @@ export class DriverNetworks {
   }
 
   async #create(allocId: string, hostname: string): Promise<NetworkIsolationSpec> {
-    const driver = await this.#driver();
-    const { isolationSpec } = await driver.createNetwork(CreateNetworkRequest.create({ allocId, hostname }));
+    const isolationSpec = await this.#created(allocId, hostname);
     if (isolationSpec !== null && isolationSpec.path !== "") return isolationSpec;
+    const driver = await this.#driver();
     await driver.destroyNetwork(DestroyNetworkRequest.create({ allocId, isolationSpec }));
     throw new Error("the driver made a network without a namespace");
+  }
+
+  /** One that dies under it may have made it: it is asked again, and says once more what it made. */
+  async #created(allocId: string, hostname: string): Promise<NetworkIsolationSpec | null> {
+    for (let count = 1; ; count += 1) {
+      try {
+        const driver = await this.#driver();
+        return (await driver.createNetwork(CreateNetworkRequest.create({ allocId, hostname }))).isolationSpec;
+      } catch (error) {
+        if (!isPluginGone(error) || count === triesMax) throw error;
+      }
+    }
   }
 
   async #destroy(allocId: string, isolationSpec: NetworkIsolationSpec): Promise<void> {
@@ -89,7 +101,7 @@ export class DriverNetworks {
         await driver.destroyNetwork(DestroyNetworkRequest.create({ allocId, isolationSpec }));
         return;
       } catch (error) {
-        if (isPluginGone(error) && count < removesMax) continue;
+        if (isPluginGone(error) && count < triesMax) continue;
         this.#options.log.error({ error: sentence(error), task: allocId }, "a driver does not take a network away");
         return;
       }
