@@ -6,10 +6,13 @@ import { bootstrapCluster, clusterOf } from "../../actors/manager/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
 import { startJsonApi } from "../../actors/json/json-api.ts";
 import { startJsonCertificate, serverName, type JsonCertificate } from "../../actors/json/json-certificate.ts";
-import { createUsers } from "../../actors/json/users.ts";
+import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
+import { createUsers, setPassword } from "../../actors/json/users.ts";
 import type { Server } from "../../edges/juju/admin.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import type { Facade } from "../../edges/juju/facade.ts";
+import { createFacades } from "../../edges/juju/facades/index.ts";
+import { Feed } from "../../edges/juju/feed/feed.ts";
 import { listenJson, type JsonListener } from "../../edges/juju/listener.ts";
 import { loginNameOf } from "../../edges/juju/login-name.ts";
 import { AddUserRequest, UserRole } from "../../proto/gen/messages.ts";
@@ -69,7 +72,8 @@ export class TestClient {
 }
 
 export interface JsonWorldOptions {
-  readonly facades?: readonly Facade[];
+  /** `all`: those that a manager has. */
+  readonly facades?: readonly Facade[] | "all";
   readonly redirect?: readonly Server[];
 }
 
@@ -80,6 +84,24 @@ export async function jsonWorld(t: ExecutionContext, { facades = [], redirect }:
   const passwords = new Scrypt(cheapScrypt);
   const users = createUsers(env, passwords).handlers;
   const api = startJsonApi(env, passwords);
+  const control = createControl(env, { leaderId: () => "manager1", authority: pki }).handlers;
+  const feed = new Feed({ store: env.store, clock: env.clock });
+  const offered =
+    facades === "all"
+      ? createFacades({
+          store: env.store,
+          proposer: env.proposer,
+          clock: env.clock,
+          log: env.telemetry.log,
+          control,
+          operator: {} as never,
+          taskAccess: {} as never,
+          feed,
+          watchers: createJsonWatchers(env),
+          users,
+          setPassword: (name, text, rpc) => setPassword(env, passwords, name, text, rpc),
+        })
+      : facades;
   let listener: JsonListener | null = null;
   let certificate: JsonCertificate | null = null;
   const first = Promise.withResolvers<JsonCertificate>();
@@ -106,7 +128,7 @@ export async function jsonWorld(t: ExecutionContext, { facades = [], redirect }:
     telemetry: env.telemetry,
     parts: {
       api,
-      registry: new Registry(facades),
+      registry: new Registry(offered),
       clock: env.clock,
       clusterId: () => clusterOf(env)?.id ?? "",
       servers: () => [{ host: "192.0.2.1", port: 17_070 }],
@@ -130,9 +152,9 @@ export async function jsonWorld(t: ExecutionContext, { facades = [], redirect }:
     keeper.stop();
     await served.close(0);
     api.stop();
+    feed.stop();
   });
   const addUser = (name: string, role: UserRole = UserRole.USER_ROLE_ADMIN) =>
     users.AddUser(AddUserRequest.create({ name, role, password }), call());
-  const control = createControl(env, { leaderId: () => "manager1", authority: pki }).handlers;
   return { ...manager, manager, api, users, addUser, control, connect, port, listener: served, rootPem, passwords };
 }
