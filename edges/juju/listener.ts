@@ -21,7 +21,7 @@ import { Connection } from "./connection.ts";
 import { modelUuid } from "./model.ts";
 import { writeInPieces } from "./pieces.ts";
 import { RequestError } from "./request-error.ts";
-import { connectionsMax, messageBytesMax } from "./wire/limits.ts";
+import { connectionsMax as limit, messageBytesMax } from "./wire/limits.ts";
 
 /** All PEM. */
 export interface JsonCredentials {
@@ -38,6 +38,8 @@ export interface JsonListenerOptions {
   readonly credentials: JsonCredentials;
   readonly parts: Omit<ConnectionParts, "metrics" | "log" | "clock"> & Pick<ConnectionParts, "clock">;
   readonly telemetry: Telemetry;
+  /** Connections at a time (10,000). */
+  readonly connectionsMax?: number;
 }
 
 export interface JsonListener {
@@ -86,7 +88,7 @@ export function placeOf(path: string, clusterId: string): Place | null {
 
 /** Throws ListenError. */
 export async function listenJson(options: JsonListenerOptions): Promise<JsonListener> {
-  const { telemetry } = options;
+  const { telemetry, connectionsMax = limit } = options;
   const { metrics, log } = telemetry;
   const open = metrics.gauge("muster_json_connections", "Clients of the JSON API that are connected.");
   const parts: ConnectionParts = {
@@ -132,7 +134,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
   });
 
   server.on("secureConnection", (socket: TLSSocket) => {
-    if (isClosing || connections.size >= connectionsMax) return void socket.destroy();
+    if (isClosing) return void socket.destroy();
     // Whoever connects and then says nothing is ended by its own timer, until the upgrade makes a connection of it.
     socket.setTimeout(tlsHandshakeMs, () => socket.destroy());
   });

@@ -75,9 +75,13 @@ export interface JsonWorldOptions {
   /** `all`: those that a manager has. */
   readonly facades?: readonly Facade[] | "all";
   readonly redirect?: readonly Server[];
+  readonly connectionsMax?: number;
 }
 
-export async function jsonWorld(t: ExecutionContext, { facades = [], redirect }: JsonWorldOptions = {}) {
+export async function jsonWorld(
+  t: ExecutionContext,
+  { facades = [], redirect, connectionsMax }: JsonWorldOptions = {},
+) {
   const manager = testManager();
   const { env } = manager;
   await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
@@ -126,6 +130,7 @@ export async function jsonWorld(t: ExecutionContext, { facades = [], redirect }:
     port: 0,
     credentials: certificate ?? (await first.promise),
     telemetry: env.telemetry,
+    ...(connectionsMax === undefined ? {} : { connectionsMax }),
     parts: {
       api,
       registry: new Registry(offered),

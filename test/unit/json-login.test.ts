@@ -364,3 +364,14 @@ test("where only an external CA has the root's key there is no certificate for t
   await until("the certificate", () => events.length > 1);
   t.deepEqual(events, ["failed", "certificate"]);
 });
+
+test("of connections there are so many and no more: the next is told 503, and has its place when one has gone", async (t) => {
+  const { addUser, connect, listener } = await jsonWorld(t, { connectionsMax: 2 });
+  await addUser("ada");
+  const [first] = [await connect(), await connect()];
+  await t.throwsAsync(connect(), { message: /503/ });
+  t.is(listener.connections, 2);
+  first.socket.terminate();
+  await until("its end", () => listener.connections === 1);
+  t.is((await (await connect()).login())["error"], undefined);
+});

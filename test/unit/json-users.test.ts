@@ -141,3 +141,13 @@ test("who is disabled is hung up on and refused as with a wrong password; the la
   await users.DisableUser(DisableUserRequest.create({ name: "ada" }), call());
   t.is((await (await connect()).login())["error"], undefined);
 });
+
+test("more than a thousand in one request are refused before one of them is done", async (t) => {
+  const { connect, store } = await jsonWorld(t);
+  const users = Array.from({ length: 1_001 }, (_, at) => ({ username: `u${at}`, password }));
+  const adding = failureOf(() =>
+    connect("V1").ask({ type: "UserManager", version: 3, request: "AddUser", params: { users } }),
+  );
+  t.like(await adding, { code: "quota limit exceeded" });
+  t.is(store.count("user"), 0);
+});
