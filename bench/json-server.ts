@@ -39,7 +39,11 @@ const listener = await listenJson({
   telemetry,
   parts: {
     // What a password costs is not what is measured.
-    api: { ...real, checkLogin: () => Promise.resolve({ kind: "accepted", identity: who, lastLoginMs: null }), identityNow: () => who },
+    api: {
+      ...real,
+      checkLogin: () => Promise.resolve({ kind: "accepted", identity: who, lastLoginMs: null }),
+      identityNow: () => who,
+    },
     registry: new Registry(
       createFacades({
         store: env.store,
