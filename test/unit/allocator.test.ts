@@ -6,6 +6,7 @@ import { explainNetwork, explainNodeNetworks } from "../../machines/explain-netw
 import { ingressNetwork } from "../../machines/new-networks.ts";
 import {
   Annotations,
+  ContainerSpec,
   Driver,
   type Endpoint,
   EndpointSpec,
@@ -122,8 +123,11 @@ function network(id: string, fields: Partial<NetworkSpec> = {}): Network {
   return Network.create({ id, spec: NetworkSpec.create({ annotations: Annotations.create({ name: id }), ...fields }) });
 }
 
-function on(...targets: string[]): { readonly networks: readonly NetworkAttachmentConfig[] } {
-  return { networks: targets.map((target) => NetworkAttachmentConfig.create({ target })) };
+/** Ports of the routing mesh are for containers only. */
+const container: Partial<TaskSpec> = { generic: null, container: ContainerSpec.create({ image: "web:1" }) };
+
+function on(...targets: string[]): Partial<TaskSpec> {
+  return { ...container, networks: targets.map((target) => NetworkAttachmentConfig.create({ target })) };
 }
 
 /** A cluster with an ingress network, before its first node. */
@@ -139,7 +143,7 @@ const engine = NodeDescription.create({
   hostname: "engine",
   engine: EngineDescription.create({
     plugins: [
-      PluginDescription.create({ type: "Driver", name: "exec" }),
+      PluginDescription.create({ type: "Volume", name: "local" }),
       PluginDescription.create({ type: "Network", name: "overlay" }),
       PluginDescription.create({ type: "Network", name: "host" }),
     ],
@@ -245,13 +249,13 @@ test("a task that cannot go on says why, once, and goes on when it can", async (
 test("a service's tasks carry the ports that were allocated, and a removed service frees them", async (t) => {
   const cluster = await networkedCluster(["n1"]);
   const endpoint = EndpointSpec.create({ ports: [port(80, 8080)] });
-  await cluster.addService("web", 1, {}, { endpoint });
+  await cluster.addService("web", 1, container, { endpoint });
   t.deepEqual(
     cluster.store.get("service", "web")?.endpoint?.ports.map(({ publishedPort }) => publishedPort),
     [8080],
   );
   t.is(cluster.tasks()[0]?.endpoint?.ports[0]?.publishedPort, 8080);
-  await seedService(cluster, "api", 1, {}, { endpoint });
+  await seedService(cluster, "api", 1, container, { endpoint });
   t.is(cluster.tasks("api")[0]?.status?.err, "port 8080 is already published by service web");
   t.is(
     cluster.orchestration.explainService("api").at(-1)?.waitingFor,
@@ -267,7 +271,7 @@ test("a service's tasks carry the ports that were allocated, and a removed servi
 
 test("changed ports replace the tasks that have the old ones", async (t) => {
   const cluster = await networkedCluster(["n1"]);
-  await cluster.addService("web", 2, {}, { endpoint: EndpointSpec.create({ ports: [port(80, 8080)] }) });
+  await cluster.addService("web", 2, container, { endpoint: EndpointSpec.create({ ports: [port(80, 8080)] }) });
   await cluster.updateService("web", (spec) =>
     ServiceSpec.patch(spec, { endpoint: EndpointSpec.create({ ports: [port(80, 9090)] }) }),
   );
@@ -366,7 +370,10 @@ test("aliases and driver options of an attachment reach the task, and a network 
     aliases: ["db"],
     driverAttachmentOpts: { mtu: "1400" },
   });
-  await cluster.addService("web", 1, { networks: [config, NetworkAttachmentConfig.create({ target: "net" })] });
+  await cluster.addService("web", 1, {
+    ...container,
+    networks: [config, NetworkAttachmentConfig.create({ target: "net" })],
+  });
   const [attachment, ...others] = cluster.tasks()[0]?.networks ?? [];
   t.deepEqual([attachment?.aliases, attachment?.driverAttachmentOpts, others], [["db"], { mtu: "1400" }, []]);
 });

@@ -134,7 +134,7 @@ test("a task that is over before it was written down keeps no volume", async (t)
   };
   const options = {
     reports: { report: () => {}, forget: () => {} },
-    drivers: { of: () => driver, settled: () => Promise.resolve() },
+    drivers: { of: () => driver, pluginOf: () => null, settled: () => Promise.resolve() },
     volumes,
   };
   const task = new TaskActor(
