@@ -6,8 +6,9 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import anyTest from "ava";
 import { modelUuid } from "../../edges/juju/model.ts";
-import { createService, sleepers, status } from "../fixtures/control-client.ts";
+import { createService, runningTasks, sleepers, status } from "../fixtures/control-client.ts";
 import { freePort, startAgent, startManager, tempDir } from "../fixtures/muster.ts";
+import { until } from "../fixtures/until.ts";
 import { pythonClientsMissing, pythonOf } from "../fixtures/python-clients.ts";
 
 const test = pythonClientsMissing() === null ? anyTest.serial : anyTest.serial.skip;
@@ -57,6 +58,7 @@ test("clients in Python of Juju 1, 2 and 3 log in, see, watch and change a clust
     });
     await manager.muster("user", "rm", "ben");
     await manager.muster("service", "scale", "--detach", "web=2");
+    await until("the third unit's end", async () => (await runningTasks(manager)).length === 2);
   }
 
   const old = await told("jujuclient", "jujuclient_client.py", "1", port, ca, "ada", password, model);
