@@ -7,6 +7,7 @@
  */
 import type { DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
 import {
+  Attribute,
   CreateNetworkResponse,
   DriverCapabilities,
   ExecTaskResponse,
@@ -100,6 +101,7 @@ export class DriverMachine {
   readonly #habits: MachineHabits;
   readonly #processes = new Map<number, PluginProcess>();
   readonly #network: NetworkMachine | null;
+  readonly #tell: ((text: string) => void)[] = [];
   #isCalm = false;
 
   /** `network`: in which its tasks may have networks; null: they have none. */
@@ -125,6 +127,11 @@ export class DriverMachine {
 
   killPlugins(): void {
     for (const process of this.#processes.values()) this.#die(process);
+  }
+
+  /** As the attribute `driver.said` of their next fingerprint, and nothing else of it changes. */
+  say(text: string): void {
+    for (const tell of this.#tell) tell(text);
   }
 
   /** They run and answer nothing any more, until they are killed. */
@@ -340,6 +347,13 @@ export class DriverMachine {
           });
         }),
       fingerprint: (receiver) => {
+        this.#tell.push((text) => {
+          const attributes = { "driver.said": Attribute.create({ stringVal: text }) };
+          if (process.isAlive)
+            receiver.onMessage(
+              FingerprintResponse.create({ health: FingerprintResponse_HealthState.HEALTHY, attributes }),
+            );
+        });
         this.#later(() => {
           if (!process.isAlive) return;
           receiver.onMessage(FingerprintResponse.create({ health: FingerprintResponse_HealthState.HEALTHY }));

@@ -1,4 +1,5 @@
-// A driver plugin whose executable is gone when the agent starts anew, while tasks of it run.
+// A node's driver plugins as its manager sees them: one whose executable is gone when the agent starts anew, while tasks of it
+// run, and one that says something new of itself.
 import test from "ava";
 import { unreachableMsMax } from "../../actors/agent/agent-tasks.ts";
 import { Any, DriverSpec, GenericRuntimeSpec, TaskSpec, TaskState } from "../../proto/gen/messages.ts";
@@ -14,6 +15,9 @@ const spec = TaskSpec.create({
     }),
   }),
 });
+
+/** Between two looks of a session at the description, as machines/agent-session.ts has it. */
+const lookMs = 20_000;
 
 const calm = {
   dieAtLaunch: 0,
@@ -112,4 +116,22 @@ test("the process of a plugin that was taken away and has no tasks is ended", as
     world.node.disk.names().filter((name) => name.startsWith("driver-kind.")),
     [],
   );
+});
+
+test("what a driver says of itself reaches the manager while the session lives, however often it changes", async (t) => {
+  const world = new World();
+  const { clock, random, trace } = world.simulation;
+  const drivers = new SimDrivers(clock, random.fork("drivers"), trace, calm, null);
+  world.plugins = (of) => drivers.plugins(of);
+  await world.serving();
+  const before = world.sessions.length;
+  const told = () => world.sessions.at(-1)?.request.description?.engine?.labels["driver.said"];
+  for (let number = 1; number <= 100; number += 1) {
+    drivers.machine.say(String(number));
+    await world.pass(1_000);
+  }
+  await world.pass(lookMs + 1_000);
+  t.is(told(), "100");
+  const most = 121_000 / lookMs;
+  t.true(world.sessions.length - before <= most, `${world.sessions.length - before} sessions`);
 });
