@@ -117,7 +117,10 @@ export class SimDataplaneDriver implements DataplaneProcess {
     this.#clock.after(ms, () => {
       this.#isReading = false;
       if (!this.#isAlive || this.#isHung) return;
-      for (const body of this.#pipe.splice(0, readMsMax === 0 ? batch : 1)) this.#read(body);
+      for (let left = readMsMax === 0 ? batch : 1; left > 0; left -= 1) {
+        const body = this.#pipe.shift();
+        if (body !== undefined) this.#read(body);
+      }
       if (this.#isFull && this.#pipe.length < this.#faults().room) {
         this.#isFull = false;
         this.#listener.onWritable();
