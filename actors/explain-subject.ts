@@ -1,7 +1,7 @@
 /** What is asked about with `why`: a task, service, node, network or volume of a store, and what it waits for. */
-import { volumeName } from "../machines/csi/stages.ts";
-import { explainNodeDataplane, explainTaskPolicy } from "../machines/explain-dataplane.ts";
-import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain-network.ts";
+import { volumeName } from "../machines/volumes/csi/stages.ts";
+import { explainNodeDataplane, explainTaskPolicy } from "../machines/explain/explain-dataplane.ts";
+import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain/explain-network.ts";
 import { taskName } from "../machines/list-filters.ts";
 import {
   WhyResponse,

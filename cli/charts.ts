@@ -3,6 +3,7 @@
  * missing from it: a file that exports a `…Machine` is a chart.
  */
 import { readdirSync, readFileSync } from "node:fs";
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { AnyStateMachine, StateNode } from "xstate";
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
@@ -15,6 +16,8 @@ const exported = /^export const (\w+Machine)\b/gm;
 export interface Chart {
   /** The file's name, such as `certificate`. */
   readonly name: string;
+  /** The file below `machines/`. */
+  readonly file: string;
   /** The first sentence of the file's header. */
   readonly summary: string;
   readonly machine: AnyStateMachine;
@@ -38,7 +41,7 @@ export async function allCharts(): Promise<readonly Chart[]> {
     for (const name of names) {
       const machine = module[name];
       if (machine !== undefined)
-        charts.push({ name: file.slice(0, -".ts".length), summary: summaryOf(source), machine });
+        charts.push({ name: basename(file, ".ts"), file, summary: summaryOf(source), machine });
     }
   }
   return charts;

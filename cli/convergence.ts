@@ -1,8 +1,8 @@
 /** Whether a service is where its spec wants it, judged from the service, its tasks and the nodes alone. Pure. */
-import { admissionOf } from "../machines/global-nodes.ts";
+import { admissionOf } from "../machines/orchestration/global-nodes.ts";
 import { taskName } from "../machines/list-filters.ts";
-import { isJob, modeOf } from "../machines/service-mode.ts";
-import { isUpToDate } from "../machines/task-currency.ts";
+import { isJob, modeOf } from "../machines/orchestration/service-mode.ts";
+import { isUpToDate } from "../machines/orchestration/task-currency.ts";
 import {
   NodeStatus_State,
   RestartPolicy_RestartCondition,

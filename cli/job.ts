@@ -1,8 +1,8 @@
 /** `muster job`: run, ls, ps, history, pause, resume, stop, rerun, rm. */
 import { describeOutcome, nextDue, phaseOf, readRecords, type JobRecords } from "./job/job-records.ts";
-import { jobLabel, scheduleSettings } from "../machines/jobs/labels.ts";
-import { scheduleOf } from "../machines/jobs/runs.ts";
-import { isJob } from "../machines/service-mode.ts";
+import { jobLabel, scheduleSettings } from "../machines/orchestration/jobs/labels.ts";
+import { scheduleOf } from "../machines/orchestration/jobs/runs.ts";
+import { isJob } from "../machines/orchestration/service-mode.ts";
 import {
   Annotations,
   ControlService,

@@ -1,5 +1,5 @@
 /** A node for people: `docker node inspect --pretty`'s sections, in its order and with its words. */
-import { driversOf, isDriverLabel } from "../machines/driver-labels.ts";
+import { driversOf, isDriverLabel } from "../machines/driver/driver-labels.ts";
 import {
   NodeSpec_Availability,
   NodeStatus_State,

@@ -2,7 +2,7 @@
  * `muster service rebalance`: shows whether tasks would be better placed on other nodes, and switches on or off that they
  * are moved there, for services by name or for all. Switching writes a label, so that whoever looks at the object sees it.
  */
-import { rebalanceLabels } from "../machines/rebalancing/settings.ts";
+import { rebalanceLabels } from "../machines/orchestration/rebalancing/settings.ts";
 import {
   Annotations,
   ClusterSpec,

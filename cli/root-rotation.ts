@@ -1,7 +1,7 @@
 /** How far a rotation of the root is, as Docker's client shows it: two bars, and the digest of the root that is wanted. */
 import { createHash } from "node:crypto";
-import { isIssuedBy } from "../machines/issuer.ts";
-import { sameBytes } from "../machines/session-message.ts";
+import { isIssuedBy } from "../machines/certificates/issuer.ts";
+import { sameBytes } from "../machines/dispatcher/session-message.ts";
 import type { Cluster, Node } from "../proto/gen/messages.ts";
 import { issuerName } from "../runtime/pki/index.ts";
 

@@ -4,12 +4,12 @@ import {
   agentCertificateMachine,
   type AgentCertificateEvent,
   type AgentCertificateInput,
-} from "../../machines/agent-certificate.ts";
+} from "../../machines/agent/agent-certificate.ts";
 import {
   certificateFailureWeight,
   certificateSuccessWeight,
   type KnownManager,
-} from "../../machines/agent-managers.ts";
+} from "../../machines/agent/agent-managers.ts";
 import {
   AgentIdentity,
   CAService,

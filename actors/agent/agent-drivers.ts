@@ -11,9 +11,9 @@
  *      somebody knows otherwise, are stopped where its process still lives or once it is put back, and the node says so. It
  *      gets no new tasks. One without tasks is ended.
  */
-import type { DriverPluginNews } from "../../machines/driver-plugin.ts";
-import { containerDriver } from "../../machines/container-task.ts";
-import { driverLabels, enginePlugins, type EnginePlugin } from "../../machines/driver-labels.ts";
+import type { DriverPluginNews } from "../../machines/driver/driver-plugin.ts";
+import { containerDriver } from "../../machines/driver/container-task.ts";
+import { driverLabels, enginePlugins, type EnginePlugin } from "../../machines/driver/driver-labels.ts";
 import type { Task } from "../../proto/gen/messages.ts";
 import type { PluginLauncher } from "../../runtime/plugins.ts";
 import { Spec, type Attribute, type FingerprintResponse } from "../../proto/gen/nomad.ts";

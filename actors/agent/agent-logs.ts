@@ -6,7 +6,7 @@
  * AL2: a follower's subscription that comes again after the session was lost goes on where it stood, within `resumeMs`.
  * AL3: a task is read once for a subscription, also when it is assigned while that is on.
  */
-import { isSelected } from "../../machines/log-selection.ts";
+import { isSelected } from "../../machines/logs/log-selection.ts";
 import { timeMs } from "../../machines/time.ts";
 import {
   LogBrokerService,

@@ -1,11 +1,11 @@
-/** The managers that an agent knows: what `machines/agent-managers.ts` decides about them, kept in memory and on the disk. */
+/** The managers that an agent knows: what `machines/agent/agent-managers.ts` decides about them, kept in memory and on the disk. */
 import {
   chooseManager,
   namesSameManagers,
   observeManager,
   replaceManagers,
   type KnownManager,
-} from "../../machines/agent-managers.ts";
+} from "../../machines/agent/agent-managers.ts";
 import { AgentManagers, Peer, WeightedPeer } from "../../proto/gen/messages.ts";
 import type { Logger, Random } from "../../runtime/ports.ts";
 import type { AgentDisk } from "./agent-ports.ts";

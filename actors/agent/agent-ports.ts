@@ -3,10 +3,10 @@
  * runs unchanged on either.
  */
 import type { Any, DriverSpec } from "../../proto/gen/messages.ts";
-import type { TaskContainer } from "../../machines/container-task.ts";
-import type { VolumePlaces } from "../../machines/csi/node-requests.ts";
-import type { PlannedMount } from "../../machines/driver-mounts.ts";
-import type { NetworkDecision } from "../../machines/task-network/plan.ts";
+import type { TaskContainer } from "../../machines/driver/container-task.ts";
+import type { VolumePlaces } from "../../machines/volumes/csi/node-requests.ts";
+import type { PlannedMount } from "../../machines/driver/driver-mounts.ts";
+import type { NetworkDecision } from "../../machines/driver/task-network/plan.ts";
 import type { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import type { ConfigInput } from "../../runtime/hclspec/index.ts";
 import type { PluginBinary, PluginLauncher } from "../../runtime/plugins.ts";

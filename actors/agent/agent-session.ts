@@ -1,6 +1,6 @@
 /** Hosts the session chart of one agent: one connection at a time, its streams and its heartbeats. */
-import { agentSessionMachine, type AgentSessionEvent, type SessionNews } from "../../machines/agent-session.ts";
-import { sessionEndWeight, type KnownManager } from "../../machines/agent-managers.ts";
+import { agentSessionMachine, type AgentSessionEvent, type SessionNews } from "../../machines/agent/agent-session.ts";
+import { sessionEndWeight, type KnownManager } from "../../machines/agent/agent-managers.ts";
 import {
   AssignmentChange,
   Assignment,

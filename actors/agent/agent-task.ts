@@ -1,10 +1,10 @@
 /** Hosts the task chart for one task: calls its driver, keeps its record, reports its states. */
-import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../../machines/agent-task.ts";
-import { isDriverSpec } from "../../machines/driver-spec.ts";
-import type { TaskContainer } from "../../machines/container-task.ts";
-import type { HealthNews } from "../../machines/health-check.ts";
-import { networkOf } from "../../machines/task-network/plan.ts";
-import { healthOf } from "../../machines/health-spec.ts";
+import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../../machines/agent/agent-task.ts";
+import { isDriverSpec } from "../../machines/driver/driver-spec.ts";
+import type { TaskContainer } from "../../machines/driver/container-task.ts";
+import type { HealthNews } from "../../machines/driver/health-check.ts";
+import { networkOf } from "../../machines/driver/task-network/plan.ts";
+import { healthOf } from "../../machines/driver/health-spec.ts";
 import {
   ContainerStatus,
   Task,

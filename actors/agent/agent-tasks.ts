@@ -9,7 +9,7 @@
  * L3: secrets and configs are not on the disk, so a task that needs some and was not started in an earlier life waits
  *     for what its manager says is assigned.
  */
-import { planAssignments } from "../../machines/agent-assignments.ts";
+import { planAssignments } from "../../machines/agent/agent-assignments.ts";
 import { Task, TaskState, type AssignmentsMessage, type Config, type Secret } from "../../proto/gen/messages.ts";
 import { isSubjectToken } from "../../runtime/ids.ts";
 import { taskRecords, TaskActor, type TaskOptions } from "./agent-task.ts";

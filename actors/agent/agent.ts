@@ -8,9 +8,9 @@
  *     is found again.
  */
 import { overlayDriver } from "../../machines/allocation/network.ts";
-import { csiInfoOf } from "../../machines/csi/node-requests.ts";
-import { networkLabels } from "../../machines/driver-labels.ts";
-import type { SessionNews } from "../../machines/agent-session.ts";
+import { csiInfoOf } from "../../machines/volumes/csi/node-requests.ts";
+import { networkLabels } from "../../machines/driver/driver-labels.ts";
+import type { SessionNews } from "../../machines/agent/agent-session.ts";
 import {
   EngineDescription,
   IssuanceStatus_State as IssuanceState,

@@ -8,7 +8,7 @@ import {
   dataplaneDriverMachine,
   type DataplaneDriverEvent,
   type DataplaneDriverNews,
-} from "../../machines/dataplane-driver.ts";
+} from "../../machines/dataplane/dataplane-driver.ts";
 import type { Generation } from "../../machines/dataplane/generation.ts";
 import { keyOf, type DataplaneDelta } from "../../machines/dataplane/objects.ts";
 import { Outbox } from "../../machines/dataplane/outbox.ts";

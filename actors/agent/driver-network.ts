@@ -2,7 +2,7 @@
  * A driver's part in the networks of its tasks (nomad-driver-protocol.md §5.4, CreateNetwork): most are handed a namespace that
  * the agent has made; some make one themselves, into which the agent lays the task's links.
  */
-import type { NetworkPlan } from "../../machines/task-network/plan.ts";
+import type { NetworkPlan } from "../../machines/driver/task-network/plan.ts";
 import {
   CreateNetworkRequest,
   DestroyNetworkRequest,

@@ -2,7 +2,11 @@
  * Hosts the chart of one driver plugin: starts it, tells it its configuration, listens to it, and hands its client to the
  * actors of its tasks.
  */
-import { driverPluginMachine, type DriverPluginEvent, type DriverPluginNews } from "../../machines/driver-plugin.ts";
+import {
+  driverPluginMachine,
+  type DriverPluginEvent,
+  type DriverPluginNews,
+} from "../../machines/driver/driver-plugin.ts";
 import {
   FingerprintResponse_HealthState,
   NomadConfig,

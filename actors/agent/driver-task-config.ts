@@ -1,13 +1,19 @@
 /** From a task of a service to what a driver plugin is asked to start (nomad-driver-protocol.md §6.2), and back from how it ended. */
-import type { DriverTaskExit } from "../../machines/driver-task.ts";
+import type { DriverTaskExit } from "../../machines/driver/driver-task.ts";
 import {
   containerPlan,
   type ContainerFile,
   type ContainerLimits,
   type ContainerPlan,
   type TaskContainer,
-} from "../../machines/container-task.ts";
-import { driverSpecType, execAsDriver, execSpecType, isDriverSpec, isExecSpec } from "../../machines/driver-spec.ts";
+} from "../../machines/driver/container-task.ts";
+import {
+  driverSpecType,
+  execAsDriver,
+  execSpecType,
+  isDriverSpec,
+  isExecSpec,
+} from "../../machines/driver/driver-spec.ts";
 import { DriverSpec, ExecSpec } from "../../proto/gen/messages.ts";
 import {
   AllocatedCpuResources,

@@ -4,7 +4,7 @@ import {
   type DriverTaskEvent,
   type DriverTaskInput,
   type DriverTaskNews,
-} from "../../machines/driver-task.ts";
+} from "../../machines/driver/driver-task.ts";
 import type { TaskConfig } from "../../proto/gen/nomad.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { isPluginGone, isUnknownTask, type DriverClient } from "../../runtime/plugins.ts";

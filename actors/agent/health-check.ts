@@ -1,6 +1,6 @@
 /** Hosts the chart of one task's health check: asks the task's driver, or looks at the task from outside. */
-import { healthCheckMachine, type HealthCheckEvent, type HealthNews } from "../../machines/health-check.ts";
-import { healthSaid, healthTimes } from "../../machines/health-spec.ts";
+import { healthCheckMachine, type HealthCheckEvent, type HealthNews } from "../../machines/driver/health-check.ts";
+import { healthSaid, healthTimes } from "../../machines/driver/health-spec.ts";
 import type { HealthCheck } from "../../proto/gen/messages.ts";
 import { Duration, ExecTaskRequest } from "../../proto/gen/nomad.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";

@@ -5,9 +5,9 @@ import {
   stageRequest,
   unstageRequest,
   type VolumePlaces,
-} from "../../machines/csi/node-requests.ts";
-import type { Secrets } from "../../machines/csi/requests.ts";
-import { nodeVolumeMachine, type NodeVolumeEvent } from "../../machines/node-volume.ts";
+} from "../../machines/volumes/csi/node-requests.ts";
+import type { Secrets } from "../../machines/volumes/csi/requests.ts";
+import { nodeVolumeMachine, type NodeVolumeEvent } from "../../machines/volumes/node-volume.ts";
 import { CsiNodeService, type VolumeAssignment } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { AgentPorts, NodeVolumePlaces } from "./agent-ports.ts";

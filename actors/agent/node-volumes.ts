@@ -1,5 +1,5 @@
 /** The cluster volumes of one node: an actor for each that the manager has named, and which tasks use them. */
-import type { VolumePlaces } from "../../machines/csi/node-requests.ts";
+import type { VolumePlaces } from "../../machines/volumes/csi/node-requests.ts";
 import type { Secret, Task, VolumeAssignment } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { noCsiSockets } from "../../runtime/csi-sockets.ts";

@@ -7,8 +7,8 @@
  * PD2: how a run ended is on the disk before the plugin is told to forget it, so a later life of the agent knows it too.
  * PD3: a task that ended is destroyed at once; its directories, output and record stay until the manager forgets it.
  */
-import { planMounts } from "../../machines/driver-mounts.ts";
-import type { DriverTaskNews } from "../../machines/driver-task.ts";
+import { planMounts } from "../../machines/driver/driver-mounts.ts";
+import type { DriverTaskNews } from "../../machines/driver/driver-task.ts";
 import { DriverCapabilities_MountConfigs as MountConfigs, TaskConfig } from "../../proto/gen/nomad.ts";
 import type {
   AgentPlugins,

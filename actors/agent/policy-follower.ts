@@ -5,7 +5,7 @@
  * PF1: the dataplane is told each change once and in order, beginning with a whole state; while no manager is reached, what was
  *      told last stays in force.
  */
-import { policyStreamMachine, type PolicyStreamEvent } from "../../machines/policy-stream.ts";
+import { policyStreamMachine, type PolicyStreamEvent } from "../../machines/policy/policy-stream.ts";
 import { FollowedState, type NodeState } from "../../machines/policy/node-state.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import {

@@ -1,15 +1,15 @@
 /**
  * The networks of a node's tasks: makes each before its task is started, and takes it away when the driver has let go of the
- * task. What to make is decided in machines/task-network/.
+ * task. What to make is decided in machines/driver/task-network/.
  *
  * NW1: a network is on the disk before anything of it is made, so a later life of the agent knows all that there may be.
  * NW2: one that is there when the agent starts stays as it is while its task runs; the rest is taken away.
  *      What cannot be taken away is tried again until it is gone.
  * NW3: the packet filter is what the records together ask for; it is there before a task is told that its network is.
  */
-import { makeInTask, makeOnNode, settingsFor, unmake } from "../../machines/task-network/commands.ts";
-import { namespaceOf, namespacePrefix, type NetworkPlan } from "../../machines/task-network/plan.ts";
-import { rulesetOf, tableOf } from "../../machines/task-network/rules.ts";
+import { makeInTask, makeOnNode, settingsFor, unmake } from "../../machines/driver/task-network/commands.ts";
+import { namespaceOf, namespacePrefix, type NetworkPlan } from "../../machines/driver/task-network/plan.ts";
+import { rulesetOf, tableOf } from "../../machines/driver/task-network/rules.ts";
 import { interfacePrefix } from "../../machines/policy/facts.ts";
 import { NetworkIsolationSpec } from "../../proto/gen/nomad.ts";
 import type { Clock, Telemetry, TimerHandle } from "../../runtime/ports.ts";

@@ -5,8 +5,8 @@
  * A1: the role that a joining node gets is decided by its token alone; of its request only the public key counts.
  * A2: who shows a valid certificate renews that node, whatever token it sends.
  */
-import { isSettled, joiningNode, renewal } from "../../machines/issuance.ts";
-import { unlockKeyOf } from "../../machines/unlock-key.ts";
+import { isSettled, joiningNode, renewal } from "../../machines/certificates/issuance.ts";
+import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import {
   GetRootCACertificateResponse,
   GetUnlockKeyResponse,

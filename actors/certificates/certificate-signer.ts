@@ -2,8 +2,8 @@
  * The leader's signer: signs what nodes have asked for, in batches of one transaction each, so that a thousand nodes that
  * join together cost tens of appends, not a thousand.
  */
-import { certificateMachine, type CertificateEvent } from "../../machines/certificate.ts";
-import { isUnsigned, issuanceState, roleName } from "../../machines/issuance.ts";
+import { certificateMachine, type CertificateEvent } from "../../machines/certificates/certificate.ts";
+import { isUnsigned, issuanceState, roleName } from "../../machines/certificates/issuance.ts";
 import {
   Certificate,
   IssuanceStatus,

@@ -11,10 +11,13 @@
  *     one of a life is told before, when nobody can be shown anything yet, and only if the roots are still those that it
  *     was judged by.
  */
-import { issuerOf, type Issuer } from "../../machines/issuer.ts";
-import { issuanceState } from "../../machines/issuance.ts";
-import { sameBytes } from "../../machines/session-message.ts";
-import { managerCertificateMachine, type ManagerCertificateEvent } from "../../machines/manager-certificate.ts";
+import { issuerOf, type Issuer } from "../../machines/certificates/issuer.ts";
+import { issuanceState } from "../../machines/certificates/issuance.ts";
+import { sameBytes } from "../../machines/dispatcher/session-message.ts";
+import {
+  managerCertificateMachine,
+  type ManagerCertificateEvent,
+} from "../../machines/certificates/manager-certificate.ts";
 import {
   Certificate,
   IssuanceStatus,

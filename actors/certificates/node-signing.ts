@@ -1,6 +1,6 @@
 /** Signs for one node, with whoever signs in this cluster now: an external CA where one is set, else the cluster's own key. */
-import { issuerOf } from "../../machines/issuer.ts";
-import { validitySecondsOf } from "../../machines/issuance.ts";
+import { issuerOf } from "../../machines/certificates/issuer.ts";
+import { validitySecondsOf } from "../../machines/certificates/issuance.ts";
 import type { Cluster } from "../../proto/gen/messages.ts";
 import type { CertificateAuthority, NodeRoleName } from "./ca-port.ts";
 import type { ExternalCa } from "../../runtime/external-ca.ts";

@@ -1,11 +1,11 @@
 /** The leader's rotation of the root certificate: hosts the chart, looks at nodes, writes nodes and the cluster object. */
-import { isIssuedBy } from "../../machines/issuer.ts";
+import { isIssuedBy } from "../../machines/certificates/issuer.ts";
 import {
   rootRotationLimits,
   rootRotationMachine,
   shouldBeTold,
   type RootRotationEvent,
-} from "../../machines/root-rotation.ts";
+} from "../../machines/certificates/root-rotation.ts";
 import { timeMs } from "../../machines/time.ts";
 import {
   Certificate,

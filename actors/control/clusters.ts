@@ -3,7 +3,7 @@ import { checkClusterSpec } from "../../machines/validation/cluster.ts";
 import { matchesCommon } from "../../machines/list-filters.ts";
 import { invalid } from "../../machines/refusal.ts";
 import { redactedCluster, withoutSigningKey } from "../../machines/redaction.ts";
-import { unlockKeyBytes, unlockKeysAfter } from "../../machines/unlock-key.ts";
+import { unlockKeyBytes, unlockKeysAfter } from "../../machines/keys/unlock-key.ts";
 import {
   Cluster,
   GetClusterResponse,

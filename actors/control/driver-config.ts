@@ -2,8 +2,8 @@
  * Whether a driver plugin could read what a service tells it, as far as nodes have reported the driver's schema. A service is
  * refused only when each of them would refuse it: which version of the driver a task will meet is the scheduler's to decide.
  */
-import { schemaLabel } from "../../machines/driver-labels.ts";
-import { driverRuntimeOf } from "../../machines/driver-spec.ts";
+import { schemaLabel } from "../../machines/driver/driver-labels.ts";
+import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
 import { invalid, type Refusal } from "../../machines/refusal.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import type { Node, ServiceSpec } from "../../proto/gen/messages.ts";

@@ -1,10 +1,10 @@
 /** Control's node methods. */
-import { isDemoted } from "../../machines/manager-role.ts";
-import { withManagerStatus } from "../../machines/manager-status.ts";
+import { isDemoted } from "../../machines/manager/manager-role.ts";
+import { withManagerStatus } from "../../machines/manager/manager-status.ts";
 import { matchesNode, unknownNodeFilter } from "../../machines/list-filters.ts";
 import { blacklisting, checkNodeRemoval, checkNodeUpdate, type Managership } from "../../machines/validation/node.ts";
 import { invalid } from "../../machines/refusal.ts";
-import { timestampOf } from "../../machines/service-update.ts";
+import { timestampOf } from "../../machines/orchestration/service-update.ts";
 import {
   Cluster,
   GetNodeResponse,
@@ -105,7 +105,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       const managed = managership(nodeId);
       demand(checkNodeUpdate(before, spec, managed));
       const role = spec.desiredRole;
-      // A manager that runs is one until it has ended (`machines/demotion.ts`); whoever is not running changes at once.
+      // A manager that runs is one until it has ended (`machines/manager/demotion.ts`); whoever is not running changes at once.
       const isEnding = role === NodeRole.WORKER && managed.manager?.alive === true;
       const after = Node.patch(before, isEnding ? { spec } : { spec, role });
       const update = replacement("node", atVersion("node", after, nodeVersion));

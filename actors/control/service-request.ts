@@ -4,7 +4,7 @@
  */
 import { firstRefusal, invalid, refuse } from "../../machines/refusal.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import { newService, rolledBackService, updatedService } from "../../machines/service-update.ts";
+import { newService, rolledBackService, updatedService } from "../../machines/orchestration/service-update.ts";
 import { isIngress } from "../../machines/validation/network.ts";
 import { checkNetworksExist, checkReferencesExist } from "../../machines/validation/reference.ts";
 import {

@@ -2,12 +2,12 @@
  * Control's service methods.
  *
  * C1: of two services that want the same port, one is refused. Checked here, where the answer names the other service,
- *     and once more by the ledger (machines/service-conflicts.ts), so that it holds for two managers too.
+ *     and once more by the ledger (machines/orchestration/service-conflicts.ts), so that it holds for two managers too.
  */
 import { matchesService } from "../../machines/list-filters.ts";
 import { invalid } from "../../machines/refusal.ts";
-import { withDefaults } from "../../machines/service-defaults.ts";
-import { countTasks } from "../../machines/service-status.ts";
+import { withDefaults } from "../../machines/orchestration/service-defaults.ts";
+import { countTasks } from "../../machines/orchestration/service-status.ts";
 import { checkServiceUpdate } from "../../machines/validation/service.ts";
 import {
   CreateServiceResponse,

@@ -1,4 +1,4 @@
-/** Hosts `machines/assignments.ts`: each open Assignments or Tasks stream, and the one router that feeds them. */
+/** Hosts `machines/dispatcher/assignments.ts`: each open Assignments or Tasks stream, and the one router that feeds them. */
 import type { Span } from "@opentelemetry/api";
 import {
   AssignmentsMessage,
@@ -8,9 +8,9 @@ import {
   TasksMessage,
   type AssignmentChange,
 } from "../../proto/gen/messages.ts";
-import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/assignment-diff.ts";
-import { assignmentLimits, assignmentsMachine, type AssignmentsInput } from "../../machines/assignments.ts";
-import { taskFlaw } from "../../machines/task-check.ts";
+import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/dispatcher/assignment-diff.ts";
+import { assignmentLimits, assignmentsMachine, type AssignmentsInput } from "../../machines/dispatcher/assignments.ts";
+import { taskFlaw } from "../../machines/orchestration/task-check.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { RpcError, Sink } from "../../runtime/rpc.ts";

@@ -16,10 +16,10 @@ import {
   type SessionMessage,
   type SessionRequest,
 } from "../../proto/gen/messages.ts";
-import { jitterMs, nextHeartbeatMs } from "../../machines/heartbeat.ts";
-import { assignmentLimits } from "../../machines/assignments.ts";
-import { sameBytes } from "../../machines/session-message.ts";
-import { sessionTimes, type SessionEnd } from "../../machines/session.ts";
+import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.ts";
+import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
+import { sameBytes } from "../../machines/dispatcher/session-message.ts";
+import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Random } from "../../runtime/ports.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";

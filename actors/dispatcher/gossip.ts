@@ -1,5 +1,12 @@
-/** Hosts `machines/gossip.ts`: knows the eldest engines, and which engines of this manager are still told of them. */
-import { bySeniority, eldest, gossipLimits, gossipMachine, gossips, seedsFor } from "../../machines/gossip.ts";
+/** Hosts `machines/dispatcher/gossip.ts`: knows the eldest engines, and which engines of this manager are still told of them. */
+import {
+  bySeniority,
+  eldest,
+  gossipLimits,
+  gossipMachine,
+  gossips,
+  seedsFor,
+} from "../../machines/dispatcher/gossip.ts";
 import type { Node, WeightedPeer } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { Environment, Running } from "../environment.ts";

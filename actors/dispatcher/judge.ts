@@ -1,5 +1,5 @@
-/** Hosts `machines/dispatcher.ts`: counts the missing nodes, notices pauses of this process, and gives verdicts. */
-import { dispatcherMachine, massDown } from "../../machines/dispatcher.ts";
+/** Hosts `machines/dispatcher/dispatcher.ts`: counts the missing nodes, notices pauses of this process, and gives verdicts. */
+import { dispatcherMachine, massDown } from "../../machines/dispatcher/dispatcher.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { Environment, Running } from "../environment.ts";

@@ -15,9 +15,9 @@ import {
   type Node,
   type Session,
 } from "../../proto/gen/messages.ts";
-import { isDemoted } from "../../machines/manager-role.ts";
-import { nodeWatchMachine, nodeWatchTimes } from "../../machines/node-watch.ts";
-import { sessionTimes } from "../../machines/session.ts";
+import { isDemoted } from "../../machines/manager/manager-role.ts";
+import { nodeWatchMachine, nodeWatchTimes } from "../../machines/dispatcher/node-watch.ts";
+import { sessionTimes } from "../../machines/dispatcher/session.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { Commit } from "../../runtime/store/store.ts";

@@ -1,4 +1,4 @@
-/** Keeps what `machines/registration-rate.ts` decides on: how fast each node registers, and who evicts whom. */
+/** Keeps what `machines/dispatcher/registration-rate.ts` decides on: how fast each node registers, and who evicts whom. */
 import {
   duplicateWindowMs,
   evicted,
@@ -7,7 +7,7 @@ import {
   noHistory,
   registered,
   type RegistrationHistory,
-} from "../../machines/registration-rate.ts";
+} from "../../machines/dispatcher/registration-rate.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Environment } from "../environment.ts";
 

@@ -1,13 +1,13 @@
 /** Makes SessionMessages, and sends them again when something in them changed: one a node for all changes of a batch. */
 import type { Node, SessionMessage } from "../../proto/gen/messages.ts";
-import { assignmentLimits } from "../../machines/assignments.ts";
+import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
 import {
   concernsAgent,
   sameBytes,
   sessionMessage,
   sharedPart,
   type SharedPart,
-} from "../../machines/session-message.ts";
+} from "../../machines/dispatcher/session-message.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { Environment, Running } from "../environment.ts";
 import { Gossip } from "./gossip.ts";

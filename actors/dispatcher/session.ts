@@ -1,4 +1,4 @@
-/** Hosts `machines/session.ts`: one node's registration, its heartbeats, its Session stream and its assignment streams. */
+/** Hosts `machines/dispatcher/session.ts`: one node's registration, its heartbeats, its Session stream and its assignment streams. */
 import {
   Kind,
   NodePatch,
@@ -13,7 +13,7 @@ import {
   type NodeDescription,
   type SessionMessage,
 } from "../../proto/gen/messages.ts";
-import { sessionMachine, sessionTimes, type SessionEnd, type SessionEvent } from "../../machines/session.ts";
+import { sessionMachine, sessionTimes, type SessionEnd, type SessionEvent } from "../../machines/dispatcher/session.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status, type Sink } from "../../runtime/rpc.ts";
 import type { AssignmentStream } from "./assignments.ts";

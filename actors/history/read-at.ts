@@ -4,10 +4,10 @@
  *
  * A1: nothing is written: only methods that read are let through, and what they run on has no way to the ledger.
  */
-import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "../../machines/csi/explain.ts";
-import { explainService, explainTask, type ExplainView } from "../../machines/explain.ts";
-import { explainGlobal } from "../../machines/explain-global.ts";
-import { readScheduleStatus } from "../../machines/jobs/runs.ts";
+import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "../../machines/volumes/csi/explain.ts";
+import { explainService, explainTask, type ExplainView } from "../../machines/explain/explain.ts";
+import { explainGlobal } from "../../machines/explain/explain-global.ts";
+import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
 import { timeMs } from "../../machines/time.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {

@@ -4,8 +4,8 @@
  * JA1: a name that does not exist is refused as one with another password is, after the same work.
  * JA2: who is removed or disabled is told to every connection that logged in so.
  */
-import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json-connection.ts";
-import { LoginRate } from "../../machines/login-rate.ts";
+import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/json-connection.ts";
+import { LoginRate } from "../../machines/json/login-rate.ts";
 import { timeMs } from "../../machines/time.ts";
 import type { Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
 import { PasswordsBusy, type Passwords } from "../../runtime/passwords.ts";

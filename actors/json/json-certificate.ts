@@ -2,8 +2,11 @@
  * The certificate of the JSON API's port. Clients check it against the cluster's root and against one fixed name, or the
  * address that they dialled; nodes' certificates have neither. Renewed in good time and when another root signs.
  */
-import { issuerOf } from "../../machines/issuer.ts";
-import { managerCertificateMachine, type ManagerCertificateEvent } from "../../machines/manager-certificate.ts";
+import { issuerOf } from "../../machines/certificates/issuer.ts";
+import {
+  managerCertificateMachine,
+  type ManagerCertificateEvent,
+} from "../../machines/certificates/manager-certificate.ts";
 import type { Environment, Running } from "../environment.ts";
 import { clusterOf } from "../manager/bootstrap.ts";
 import { sentence } from "../sentence.ts";

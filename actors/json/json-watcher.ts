@@ -1,5 +1,5 @@
 /** Hosts the charts of the JSON API's watchers, and carries their answers to whoever asked. */
-import { jsonWatcherMachine, type JsonWatcherEvent, type WatcherRefusal } from "../../machines/json-watcher.ts";
+import { jsonWatcherMachine, type JsonWatcherEvent, type WatcherRefusal } from "../../machines/json/json-watcher.ts";
 import type { JsonWatcher, JsonWatchers, News } from "../../runtime/json-watch.ts";
 import type { Subscription } from "../../runtime/ports.ts";
 import type { Environment } from "../environment.ts";

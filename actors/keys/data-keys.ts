@@ -1,10 +1,10 @@
 /**
- * The data keys of one manager: hosts the chart by which it fetches what it lacks (machines/key-fetch.ts) and, while it
- * leads, the one by which the key is changed (machines/data-key.ts); and gives what it holds to other managers.
+ * The data keys of one manager: hosts the chart by which it fetches what it lacks (machines/keys/key-fetch.ts) and, while it
+ * leads, the one by which the key is changed (machines/keys/data-key.ts); and gives what it holds to other managers.
  */
-import { dataKeyMachine, keyStep, type KeyStep } from "../../machines/data-key.ts";
-import { keyFetchMachine } from "../../machines/key-fetch.ts";
-import { unlockKeyOf } from "../../machines/unlock-key.ts";
+import { dataKeyMachine, keyStep, type KeyStep } from "../../machines/keys/data-key.ts";
+import { keyFetchMachine } from "../../machines/keys/key-fetch.ts";
+import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import { GetDataKeysResponse, type Cluster, type DataKeysService } from "../../proto/gen/messages.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
 import { newest, type Keyring } from "../../runtime/store/keyring.ts";

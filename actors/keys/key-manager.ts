@@ -1,5 +1,10 @@
 /** The leader's rotation of the network keys: hosts the chart, writes the cluster object. */
-import { areKeysWhole, keyRotationMachine, networkKeyBytes, withRotatedKeys } from "../../machines/key-rotation.ts";
+import {
+  areKeysWhole,
+  keyRotationMachine,
+  networkKeyBytes,
+  withRotatedKeys,
+} from "../../machines/keys/key-rotation.ts";
 import { transact, replacement } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";

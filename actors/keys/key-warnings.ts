@@ -1,5 +1,5 @@
 /** What an operator should know of the keys, in sentences: shown with the manager's status. */
-import { lockState, unlockKeyOf } from "../../machines/unlock-key.ts";
+import { lockState, unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import { newest } from "../../runtime/store/keyring.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";
 import type { DataKeyParts } from "./data-keys.ts";

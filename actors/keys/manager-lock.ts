@@ -1,9 +1,9 @@
 /**
- * Hosts the manager lock (machines/manager-lock.ts): opens the key file, by the unlock key where it needs one, and keeps it
+ * Hosts the manager lock (machines/keys/manager-lock.ts): opens the key file, by the unlock key where it needs one, and keeps it
  * locked as the cluster wants it. Begins before anything else of a manager; the store joins when there is one.
  */
-import { managerLockMachine } from "../../machines/manager-lock.ts";
-import { lockState, parseUnlockKey, unlockKeyOf, type LockState } from "../../machines/unlock-key.ts";
+import { managerLockMachine } from "../../machines/keys/manager-lock.ts";
+import { lockState, parseUnlockKey, unlockKeyOf, type LockState } from "../../machines/keys/unlock-key.ts";
 import { GetLockResponse, UnlockResponse, type Cluster, type LockService } from "../../proto/gen/messages.ts";
 import type { Host } from "../../runtime/host.ts";
 import type { Random, Telemetry } from "../../runtime/ports.ts";

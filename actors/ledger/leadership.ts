@@ -4,8 +4,8 @@
  * Order of beginning: lease taken → replica at the log's end → barrier in the log → duties. Order of ending: duties →
  * ledger → lease. So nothing that only a leader may do happens without both the lease and the log's consent.
  */
-import { leaseMachine } from "../../machines/lease.ts";
-import type { BatchLimits } from "../../machines/batch.ts";
+import { leaseMachine } from "../../machines/ledger/lease.ts";
+import type { BatchLimits } from "../../machines/ledger/batch.ts";
 import { LeaderBeat, Lease } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Blobs, LeaseBucket, Log, TimerHandle } from "../../runtime/ports.ts";

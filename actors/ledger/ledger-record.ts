@@ -1,6 +1,6 @@
 /** What the ledger's batches are in the log: records, and whose the changes in them are. */
 import type { Span } from "@opentelemetry/api";
-import type { Batch } from "../../machines/batch.ts";
+import type { Batch } from "../../machines/ledger/batch.ts";
 import { Cause, Origin, Timestamp, Transaction, type Caller, type ProposeRequest } from "../../proto/gen/messages.ts";
 import { encodeRecord } from "../../runtime/store/record.ts";
 import type { Replica } from "../../runtime/store/replica.ts";

@@ -1,11 +1,11 @@
 /**
- * Hosts the ledger (machines/ledger.ts): gathers proposals from this process and from the bus, and carries the machine's
+ * Hosts the ledger (machines/ledger/ledger.ts): gathers proposals from this process and from the bus, and carries the machine's
  * appends to the log. Holds what is too large for the machine's context: the queue and the batch that is under way.
  */
 import type { Span } from "@opentelemetry/api";
-import { assemble, type BatchLimits, type Settlement } from "../../machines/batch.ts";
-import { ledgerMachine, type LedgerEvent } from "../../machines/ledger.ts";
-import type { RefusalCode } from "../../machines/proposals.ts";
+import { assemble, type BatchLimits, type Settlement } from "../../machines/ledger/batch.ts";
+import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.ts";
+import type { RefusalCode } from "../../machines/ledger/proposals.ts";
 import { Failure, ProposeOk, ProposeReply, ProposeRequest } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";

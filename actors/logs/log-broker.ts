@@ -8,10 +8,10 @@
  * LB2: of one node's streams at most `stalledStreamsMax` stand still, since they share its connection's window with its
  *      heartbeats; the one that has stood longest is given up.
  */
-import { disconnected } from "../../machines/log-nodes.ts";
-import type { LogEnd } from "../../machines/log-subscription.ts";
-import { checkPublish } from "../../machines/log-publish.ts";
-import { selectorProblem } from "../../machines/log-selection.ts";
+import { disconnected } from "../../machines/logs/log-nodes.ts";
+import type { LogEnd } from "../../machines/logs/log-subscription.ts";
+import { checkPublish } from "../../machines/logs/log-publish.ts";
+import { selectorProblem } from "../../machines/logs/log-selection.ts";
 import {
   LogAnnouncement,
   LogDelivery,

@@ -5,9 +5,13 @@
  * LH1: at most `followerBytesMax` and one batch wait for a follower.
  * LH2: a line is passed on once, also when its node was asked again after it had been lost.
  */
-import { logSubscriptionMachine, type LogEnd, type LogSubscriptionEvent } from "../../machines/log-subscription.ts";
-import type { HeldNode, LogNodes } from "../../machines/log-nodes.ts";
-import { isSelected, selectLogs } from "../../machines/log-selection.ts";
+import {
+  logSubscriptionMachine,
+  type LogEnd,
+  type LogSubscriptionEvent,
+} from "../../machines/logs/log-subscription.ts";
+import type { HeldNode, LogNodes } from "../../machines/logs/log-nodes.ts";
+import { isSelected, selectLogs } from "../../machines/logs/log-selection.ts";
 import {
   LogAttr,
   LogAsk,

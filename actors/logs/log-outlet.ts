@@ -7,7 +7,7 @@
  * LO1: lines keep their order, and each is taken at most once, whatever the bus loses or repeats.
  * LO2: at most `batchBytesMax` wait beside a batch under way; whoever pushes more waits, and so does the node (flow control).
  */
-import { linesWithin } from "../../machines/log-publish.ts";
+import { linesWithin } from "../../machines/logs/log-publish.ts";
 import { LogDelivery, LogDeliveryAnswer_Verdict as Verdict } from "../../proto/gen/messages.ts";
 import { joinedLines, type LogLines } from "../../proto/log-lines.ts";
 import type { Clock } from "../../runtime/ports.ts";

@@ -6,10 +6,10 @@
  * B1: there is one cluster object, whatever two first leaders do: the second one's is refused by name.
  * B2: a manager's node is drained from its birth: no task is ever placed on a process that runs none.
  */
-import { networkKeyBytes } from "../../machines/key-rotation.ts";
-import { networkDefaults, type NetworkDefaults } from "../../machines/network-defaults.ts";
-import { newCluster } from "../../machines/new-cluster.ts";
-import { ingressNetwork, predefinedNames, predefinedNetwork } from "../../machines/new-networks.ts";
+import { networkKeyBytes } from "../../machines/keys/key-rotation.ts";
+import { networkDefaults, type NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
+import { newCluster } from "../../machines/manager/new-cluster.ts";
+import { ingressNetwork, predefinedNames, predefinedNetwork } from "../../machines/allocation/new-networks.ts";
 import { defaultDataPathPort } from "../../machines/redaction.ts";
 import {
   Node,

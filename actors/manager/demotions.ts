@@ -1,6 +1,6 @@
 /** The leader's part of demoting managers: a chart for each that is on its way. */
-import { demotionMachine, type DemotionEvent } from "../../machines/demotion.ts";
-import { isDemoted } from "../../machines/manager-role.ts";
+import { demotionMachine, type DemotionEvent } from "../../machines/manager/demotion.ts";
+import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { Node, NodeRole, NodeStatus, NodeStatus_State } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { commit, removal, replacement } from "../control/write.ts";

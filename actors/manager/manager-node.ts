@@ -3,7 +3,7 @@
  *
  * It says by whom the manager's certificate is and which root it trusts, by which a rotation of roots goes on and ends.
  */
-import { processLabel } from "../../machines/manager-role.ts";
+import { processLabel } from "../../machines/manager/manager-role.ts";
 import {
   Certificate,
   EngineDescription,

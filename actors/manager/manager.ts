@@ -21,8 +21,8 @@ import {
   type WatchService,
 } from "../../proto/gen/messages.ts";
 import type { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
-import { explainCertificate, type CertificateView } from "../../machines/explain-certificate.ts";
-import type { NetworkDefaults } from "../../machines/network-defaults.ts";
+import { explainCertificate, type CertificateView } from "../../machines/explain/explain-certificate.ts";
+import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import type { Blobs, LeaseBucket, Log } from "../../runtime/ports.ts";
 import type { ServiceHandlers } from "../../runtime/rpc.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
@@ -54,7 +54,7 @@ import { answerQuestions, askLeader, type LeaderKnowledge } from "../leader-ques
 import { startLeadership, type Leadership } from "../ledger/leadership.ts";
 import { createLogBroker } from "../logs/log-broker.ts";
 import { createTaskCalls } from "../task-calls.ts";
-import { isDemoted } from "../../machines/manager-role.ts";
+import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "../dispatcher/node-watch.ts";
 import { createOperator } from "../operator.ts";

@@ -3,10 +3,10 @@
  * the others (which beat with the checksum of the record that they applied last).
  */
 import { Manager, ManagerBeat, Operation, ProposeRequest_Mode, StoreObject } from "../../proto/gen/messages.ts";
-import { membershipMachine } from "../../machines/membership.ts";
-import { isDemoted } from "../../machines/manager-role.ts";
+import { membershipMachine } from "../../machines/manager/membership.ts";
+import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import { sameBytes } from "../../machines/session-message.ts";
+import { sameBytes } from "../../machines/dispatcher/session-message.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../../runtime/subjects.ts";
 import type { ObjectChange } from "../../runtime/store/store.ts";

@@ -2,7 +2,7 @@
  * A manager's own demotion, as its process sees it: once somebody wants its node as a worker it is to hand over and end.
  * The leader's side of it is `demotions.ts`.
  */
-import { isDemoted } from "../../machines/manager-role.ts";
+import { isDemoted } from "../../machines/manager/manager-role.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { Running } from "../environment.ts";
 

@@ -1,6 +1,6 @@
 /** Hosts the progress chart: its probe asks the ledger for nothing and the log for its end, and compares the replica with it. */
 import { ProposeRequest_Mode } from "../../proto/gen/messages.ts";
-import { progressMachine } from "../../machines/progress.ts";
+import { progressMachine } from "../../machines/manager/progress.ts";
 import type { Log } from "../../runtime/ports.ts";
 import type { Environment, Running } from "../environment.ts";
 

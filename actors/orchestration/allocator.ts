@@ -6,7 +6,7 @@
 import { Allocation, type Plans } from "../../machines/allocation/allocation.ts";
 import { defaultPoolsOf } from "../../machines/allocation/network.ts";
 import { causes, type Blocked, type Cause } from "../../machines/allocation/waiting.ts";
-import { allocatorMachine } from "../../machines/allocator.ts";
+import { allocatorMachine } from "../../machines/allocation/allocator.ts";
 import { isEnded, observedState } from "../../machines/task.ts";
 import {
   NodePatch,

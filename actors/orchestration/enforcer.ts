@@ -11,7 +11,7 @@ import {
   isDrained,
   isOnDrained,
   type Eviction,
-} from "../../machines/enforcer.ts";
+} from "../../machines/orchestration/enforcer.ts";
 import { mayAdvance } from "../../machines/task-life.ts";
 import { observedState } from "../../machines/task.ts";
 import {

@@ -2,13 +2,13 @@
  * Hosts an orchestrator for each global service. Turns store changes into "look at these nodes" and decisions into
  * operations. What a removed service leaves behind is stopped by `actors/orchestration/replicated.ts`, whatever its mode was.
  */
-import { globalMachine, type GlobalEvent } from "../../machines/global.ts";
-import { decideNodes, isSameToPlaces, placesOf, type NodeDecision } from "../../machines/global-nodes.ts";
-import { newTask, taskTemplate } from "../../machines/new-task.ts";
-import { templatesFor } from "../../machines/rollout/pinned.ts";
-import type { Turns } from "../../machines/rollout/turns.ts";
-import { Currency } from "../../machines/task-currency.ts";
-import { endsPair, mattersToSlot, type World } from "../../machines/slots.ts";
+import { globalMachine, type GlobalEvent } from "../../machines/orchestration/global.ts";
+import { decideNodes, isSameToPlaces, placesOf, type NodeDecision } from "../../machines/orchestration/global-nodes.ts";
+import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
+import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
+import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
+import { Currency } from "../../machines/orchestration/task-currency.ts";
+import { endsPair, mattersToSlot, type World } from "../../machines/orchestration/slots.ts";
 import { isWanted } from "../../machines/task.ts";
 import type { Node, Service, Task } from "../../proto/gen/messages.ts";
 import { Attention } from "./attention.ts";

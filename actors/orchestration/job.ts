@@ -2,13 +2,13 @@
  * Hosts an orchestrator for each job. Turns store changes into "look at this job" and decisions into operations. What a
  * removed job leaves behind is stopped by `actors/orchestration/replicated.ts`, whatever its mode was.
  */
-import { jobMachine, type JobEvent } from "../../machines/job.ts";
-import { isSameToPlaces } from "../../machines/global-nodes.ts";
-import { decideJob, type JobDecision } from "../../machines/jobs/decide.ts";
-import { newTask, taskTemplate } from "../../machines/new-task.ts";
-import { faultOf } from "../../machines/restart.ts";
+import { jobMachine, type JobEvent } from "../../machines/orchestration/job.ts";
+import { isSameToPlaces } from "../../machines/orchestration/global-nodes.ts";
+import { decideJob, type JobDecision } from "../../machines/orchestration/jobs/decide.ts";
+import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
+import { faultOf } from "../../machines/orchestration/restart.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../machines/task.ts";
-import { isJob } from "../../machines/service-mode.ts";
+import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { Kind, Operation, Removal, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";

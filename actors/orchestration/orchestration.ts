@@ -3,9 +3,9 @@
  * allocator, scheduler, reaper. All but the scheduler share one watch of the store and one writer. Nothing is remembered
  * from one leader to the next: each part reads on start what it has to go on with.
  */
-import { explainGlobal } from "../../machines/explain-global.ts";
-import { readScheduleStatus } from "../../machines/jobs/runs.ts";
-import { explainService, explainTask, type ExplainView } from "../../machines/explain.ts";
+import { explainGlobal } from "../../machines/explain/explain-global.ts";
+import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
+import { explainService, explainTask, type ExplainView } from "../../machines/explain/explain.ts";
 import {
   Origin,
   type Node,

@@ -5,10 +5,10 @@ import {
   neverPlacedMessage,
   reapable,
   reaperMachine,
-} from "../../machines/reaper.ts";
-import { iterationOf } from "../../machines/jobs/places.ts";
+} from "../../machines/orchestration/reaper.ts";
+import { iterationOf } from "../../machines/orchestration/jobs/places.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
-import { isJob } from "../../machines/service-mode.ts";
+import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import {

@@ -1,11 +1,11 @@
 /** The dry run of rebalancing: the moves that would be made, and what keeps them from being made now. */
-import { planRounds, type Candidate, type RoundMove } from "../../machines/rebalancing/round.ts";
-import type { Hold } from "../../machines/rebalancing/hold.ts";
-import { steadyLoads } from "../../machines/rebalancing/moves.ts";
-import type { ServiceVerdict } from "../../machines/rebalancing/service.ts";
-import type { RebalanceSettings } from "../../machines/rebalancing/settings.ts";
+import { planRounds, type Candidate, type RoundMove } from "../../machines/orchestration/rebalancing/round.ts";
+import type { Hold } from "../../machines/orchestration/rebalancing/hold.ts";
+import { steadyLoads } from "../../machines/orchestration/rebalancing/moves.ts";
+import type { ServiceVerdict } from "../../machines/orchestration/rebalancing/service.ts";
+import type { RebalanceSettings } from "../../machines/orchestration/rebalancing/settings.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { timestampOf } from "../../machines/service-update.ts";
+import { timestampOf } from "../../machines/orchestration/service-update.ts";
 import {
   Duration,
   PlannedMove,

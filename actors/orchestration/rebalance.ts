@@ -1,5 +1,5 @@
 /**
- * Hosts the rebalancing chart: keeps what a look needs at hand, looks with the pure decisions of `machines/rebalancing/`,
+ * Hosts the rebalancing chart: keeps what a look needs at hand, looks with the pure decisions of `machines/orchestration/rebalancing/`,
  * and has the moves written. A move is what an update does to a slot, but for the spec, which stays: the old task is
  * desired SHUTDOWN and its successor READY in one transaction, or with start-first the successor comes first and the
  * orchestrator ends the old one when it runs.
@@ -7,27 +7,33 @@
  * V1: a move replaces exactly the task that was looked at: the transaction holds that task's version, so of a restart, a
  *     scaling or an update in the same moment and a move only one happens.
  */
-import { newTask, taskTemplate } from "../../machines/new-task.ts";
-import { rebalanceMachine, type RebalanceEvent } from "../../machines/rebalance.ts";
-import { planRound, type Candidate, type RoundMove } from "../../machines/rebalancing/round.ts";
+import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
+import { rebalanceMachine, type RebalanceEvent } from "../../machines/orchestration/rebalance.ts";
+import { planRound, type Candidate, type RoundMove } from "../../machines/orchestration/rebalancing/round.ts";
 import {
   incidentOf,
   lastNodeChangeMs,
   settlingOf,
   type ClusterView,
   type Hold,
-} from "../../machines/rebalancing/hold.ts";
-import { areSettling, movedFrom, openMove, spentMoves, steadyLoads } from "../../machines/rebalancing/moves.ts";
-import { judgeService } from "../../machines/rebalancing/service.ts";
+} from "../../machines/orchestration/rebalancing/hold.ts";
+import {
+  areSettling,
+  movedFrom,
+  openMove,
+  spentMoves,
+  steadyLoads,
+} from "../../machines/orchestration/rebalancing/moves.ts";
+import { judgeService } from "../../machines/orchestration/rebalancing/service.ts";
 import {
   isRebalanced,
   rebalanceLabels,
   settingsOf,
   type RebalanceSettings,
-} from "../../machines/rebalancing/settings.ts";
+} from "../../machines/orchestration/rebalancing/settings.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { timestampOf } from "../../machines/service-update.ts";
-import { Currency } from "../../machines/task-currency.ts";
+import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { Currency } from "../../machines/orchestration/task-currency.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../machines/time.ts";
 import {

@@ -2,12 +2,12 @@
  * Hosts an orchestrator for each replicated service, and one for each service that is gone but has left tasks. Turns
  * store changes into "look at these slots" and decisions into operations.
  */
-import { newTask, taskTemplate } from "../../machines/new-task.ts";
-import { templatesFor } from "../../machines/rollout/pinned.ts";
-import type { Turns } from "../../machines/rollout/turns.ts";
-import { replicatedMachine, type ReplicatedEvent } from "../../machines/replicated.ts";
-import { faultOf } from "../../machines/restart.ts";
-import { Currency } from "../../machines/task-currency.ts";
+import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
+import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
+import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
+import { replicatedMachine, type ReplicatedEvent } from "../../machines/orchestration/replicated.ts";
+import { faultOf } from "../../machines/orchestration/restart.ts";
+import { Currency } from "../../machines/orchestration/task-currency.ts";
 import {
   decideService,
   decideSlots,
@@ -17,7 +17,7 @@ import {
   mattersToSlot,
   type Decision,
   type World,
-} from "../../machines/slots.ts";
+} from "../../machines/orchestration/slots.ts";
 import { isWanted } from "../../machines/task.ts";
 import { TaskState, type Node, type Operation, type Service, type Task } from "../../proto/gen/messages.ts";
 import { Attention } from "./attention.ts";

@@ -1,5 +1,5 @@
 /** Hosts the restart supervisor: raises successors that are desired READY when their wait is over. */
-import { releaseOf, restartMachine } from "../../machines/restart.ts";
+import { releaseOf, restartMachine } from "../../machines/orchestration/restart.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";

@@ -2,9 +2,9 @@
  * What an operator asks of a rollout, on any manager: a wish is written as a change of the service and its record, and the
  * leader's rollout follows what the store says. What is shown is worked out from the store alone, too.
  */
-import { acted, phaseOf, recordOf, type RolloutAction } from "../../machines/rollout/status.ts";
-import { blockerText, stateNameOf, type Blocker } from "../../machines/rollout/verdict.ts";
-import { timestampOf } from "../../machines/service-update.ts";
+import { acted, phaseOf, recordOf, type RolloutAction } from "../../machines/orchestration/rollout/status.ts";
+import { blockerText, stateNameOf, type Blocker } from "../../machines/orchestration/rollout/verdict.ts";
+import { timestampOf } from "../../machines/orchestration/service-update.ts";
 import {
   ControlRolloutRequest_Action,
   ControlRolloutResponse,

@@ -1,11 +1,11 @@
 /** A rollout as the store has it, for its host on the leader and for whoever asks on another manager. */
-import { conditionOf } from "../../machines/restart.ts";
-import { explainRollout } from "../../machines/rollout/explain.ts";
-import { settingsOf } from "../../machines/rollout/settings.ts";
-import { isOver, isWayBack, phaseOf, recordOf } from "../../machines/rollout/status.ts";
-import { RolloutTracker } from "../../machines/rollout/tracker.ts";
-import type { Admission } from "../../machines/rollout/verdict.ts";
-import { Currency } from "../../machines/task-currency.ts";
+import { conditionOf } from "../../machines/orchestration/restart.ts";
+import { explainRollout } from "../../machines/orchestration/rollout/explain.ts";
+import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
+import { isOver, isWayBack, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
+import { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts";
+import type { Admission } from "../../machines/orchestration/rollout/verdict.ts";
+import { Currency } from "../../machines/orchestration/task-currency.ts";
 import { isWanted } from "../../machines/task.ts";
 import { timeMs } from "../../machines/time.ts";
 import {

@@ -5,7 +5,7 @@
  * R4: what is written was decided on the service and the record as they are stored: the ledger compares both, and what
  *     another writer changed in between is looked at anew.
  */
-import { rolloutMachine, type RolloutEvent } from "../../machines/rollout.ts";
+import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
 import {
   begun,
   completed,
@@ -19,10 +19,10 @@ import {
   rolledBack,
   stepChosen,
   type RolloutWrite,
-} from "../../machines/rollout/status.ts";
-import { settingsOf, type RolloutSettings } from "../../machines/rollout/settings.ts";
-import type { RolloutTracker } from "../../machines/rollout/tracker.ts";
-import { blockerText } from "../../machines/rollout/verdict.ts";
+} from "../../machines/orchestration/rollout/status.ts";
+import { settingsOf, type RolloutSettings } from "../../machines/orchestration/rollout/settings.ts";
+import type { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts";
+import { blockerText } from "../../machines/orchestration/rollout/verdict.ts";
 import { timeMs } from "../../machines/time.ts";
 import {
   ProposeRequest_Mode,

@@ -1,8 +1,8 @@
 /** Keeps a rollout for each service that has tasks of another spec, and tells it what of a commit concerns it. */
-import { isOver, isPaused, phaseOf, recordOf } from "../../machines/rollout/status.ts";
-import type { Turns } from "../../machines/rollout/turns.ts";
+import { isOver, isPaused, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
+import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
 import { isWanted } from "../../machines/task.ts";
-import { isJob } from "../../machines/service-mode.ts";
+import { isJob } from "../../machines/orchestration/service-mode.ts";
 import {
   Kind,
   Operation,

@@ -2,11 +2,16 @@
  * Hosts a schedule for each job that has one, and one for each that is gone but has left runs. What a decision changes
  * goes into the log whole or not at all: the run, the record that its due time was dealt with, and what makes way for it.
  */
-import { decideSchedule, type RunFacts } from "../../machines/jobs/due.ts";
-import { scheduleSettings } from "../../machines/jobs/labels.ts";
-import { progressOf } from "../../machines/jobs/progress.ts";
-import { readScheduleStatus, scheduleKind, scheduleOf, scheduleResource } from "../../machines/jobs/runs.ts";
-import { scheduleMachine, type ScheduleEvent } from "../../machines/schedule.ts";
+import { decideSchedule, type RunFacts } from "../../machines/orchestration/jobs/due.ts";
+import { scheduleSettings } from "../../machines/orchestration/jobs/labels.ts";
+import { progressOf } from "../../machines/orchestration/jobs/progress.ts";
+import {
+  readScheduleStatus,
+  scheduleKind,
+  scheduleOf,
+  scheduleResource,
+} from "../../machines/orchestration/jobs/runs.ts";
+import { scheduleMachine, type ScheduleEvent } from "../../machines/orchestration/schedule.ts";
 import { isEnded, observedState } from "../../machines/task.ts";
 import {
   Kind,

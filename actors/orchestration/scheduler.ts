@@ -6,7 +6,7 @@
  *     skips, and the task comes back here.
  * A2: a task whose assignment is under way is charged to its node and in no backlog until the proposal has settled.
  */
-import { schedulerLimits, schedulerMachine } from "../../machines/scheduler.ts";
+import { schedulerLimits, schedulerMachine } from "../../machines/scheduling/scheduler.ts";
 import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
 import type { Assignment, Explanation } from "../../machines/scheduling/round.ts";

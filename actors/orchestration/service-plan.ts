@@ -1,6 +1,6 @@
 /** Answers PlanService on the leader: checks the request as Control does, has the plan made from the store, and shows it. */
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { planService, type PlanStep, type ServicePlan } from "../../machines/service-plan.ts";
+import { planService, type PlanStep, type ServicePlan } from "../../machines/orchestration/service-plan.ts";
 import { isWanted, observedState } from "../../machines/task.ts";
 import {
   PlannedNode,

@@ -1,6 +1,6 @@
 /** A call to a volume's storage plugin: with the volume's secrets, and its failure sorted. */
-import type { Failing } from "../../machines/csi/calls.ts";
-import { secretsOf, withoutSecrets, type Secrets } from "../../machines/csi/requests.ts";
+import type { Failing } from "../../machines/volumes/csi/calls.ts";
+import { secretsOf, withoutSecrets, type Secrets } from "../../machines/volumes/csi/requests.ts";
 import type { VolumeSecret } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { CsiPlugin } from "./csi-plugin.ts";

@@ -1,6 +1,6 @@
 /** Hosts the link to one storage plugin: dials it, asks it who it is, and passes calls on to it. */
-import { csiTimes } from "../../machines/csi/calls.ts";
-import { csiPluginMachine, noFacts, type CsiPluginEvent, type PluginFacts } from "../../machines/csi-plugin.ts";
+import { csiTimes } from "../../machines/volumes/csi/calls.ts";
+import { csiPluginMachine, noFacts, type CsiPluginEvent, type PluginFacts } from "../../machines/volumes/csi-plugin.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
   CsiControllerGetCapabilitiesRequest,

@@ -1,7 +1,7 @@
 /** The storage plugins of one process: a link to each that its sockets name, kept while it is named. */
 import type { Host } from "../../runtime/host.ts";
 import type { Random, Subscription, Telemetry } from "../../runtime/ports.ts";
-import type { PluginFacts } from "../../machines/csi-plugin.ts";
+import type { PluginFacts } from "../../machines/volumes/csi-plugin.ts";
 import { CsiPlugin, type CsiSide } from "./csi-plugin.ts";
 import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import type { Running } from "../environment.ts";

@@ -1,13 +1,17 @@
 /** Hosts one volume on one node: has its plugin attach and detach it, and writes what came of it. */
-import { publishRequest, unpublishRequest } from "../../machines/csi/requests.ts";
+import { publishRequest, unpublishRequest } from "../../machines/volumes/csi/requests.ts";
 import {
   driverOf,
   pluginsNodeId,
   publicationOf,
   publicationStage,
   type PublicationStage,
-} from "../../machines/csi/stages.ts";
-import { publicationMachine, type PublicationContext, type PublicationEvent } from "../../machines/publication.ts";
+} from "../../machines/volumes/csi/stages.ts";
+import {
+  publicationMachine,
+  type PublicationContext,
+  type PublicationEvent,
+} from "../../machines/volumes/publication.ts";
 import {
   CsiControllerService,
   Volume,

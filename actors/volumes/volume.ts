@@ -1,7 +1,7 @@
 /** Hosts the life of one cluster volume: asks its plugin to make and delete it, and writes what came of it. */
-import { createRequest, deleteRequest, infoByName, infoOf } from "../../machines/csi/requests.ts";
-import { driverOf, volumeStage, type VolumeStage } from "../../machines/csi/stages.ts";
-import { volumeMachine, type VolumeContext, type VolumeEvent } from "../../machines/volume.ts";
+import { createRequest, deleteRequest, infoByName, infoOf } from "../../machines/volumes/csi/requests.ts";
+import { driverOf, volumeStage, type VolumeStage } from "../../machines/volumes/csi/stages.ts";
+import { volumeMachine, type VolumeContext, type VolumeEvent } from "../../machines/volumes/volume.ts";
 import { CsiControllerService, Volume, VolumeInfo } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";

@@ -2,8 +2,8 @@
  * The leader's care for cluster volumes: an actor for the life of each, and one for each node that has, gets or gives one
  * up. Nothing is remembered from one leader to the next: each reads on start what it has to go on with.
  */
-import { explainTaskVolumes, explainVolume, type CsiView } from "../../machines/csi/explain.ts";
-import { driverOf } from "../../machines/csi/stages.ts";
+import { explainTaskVolumes, explainVolume, type CsiView } from "../../machines/volumes/csi/explain.ts";
+import { driverOf } from "../../machines/volumes/csi/stages.ts";
 import { isHeld, observedState } from "../../machines/task.ts";
 import type { Reason, Task, Volume } from "../../proto/gen/messages.ts";
 import type { Commit } from "../../runtime/store/store.ts";

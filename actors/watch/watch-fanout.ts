@@ -2,8 +2,8 @@
  * Tells many watchers of each transaction. Those that asked the same are one audience: a change is matched once for it, and
  * all that get the same answer are handed one and the same message, so that the edge encodes it once.
  */
-import { WatchIndex } from "../../machines/watch-index.ts";
-import { isWanted, type WatchedChange, type WatchFilter } from "../../machines/watch-filter.ts";
+import { WatchIndex } from "../../machines/watch/watch-index.ts";
+import { isWanted, type WatchedChange, type WatchFilter } from "../../machines/watch/watch-filter.ts";
 import { Version, WatchMessage, type WatchMessage_Event } from "../../proto/gen/messages.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 import { actionOf, eventOf } from "./watch-events.ts";

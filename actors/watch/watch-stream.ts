@@ -1,5 +1,5 @@
-/** One watcher: hosts a `machines/watch.ts` and carries what it is told to its sink. */
-import { watchMachine, type WatchEnding, type WatchEvent } from "../../machines/watch.ts";
+/** One watcher: hosts a `machines/watch/watch.ts` and carries what it is told to its sink. */
+import { watchMachine, type WatchEnding, type WatchEvent } from "../../machines/watch/watch.ts";
 import { WatchMessage } from "../../proto/gen/messages.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Clock, Log, TimerHandle } from "../../runtime/ports.ts";

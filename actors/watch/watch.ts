@@ -1,11 +1,11 @@
 /**
  * The Watch service: every manager tells what happens on its own replica. One message for each transaction, with its
- * version, so that a client always knows where it stands and can go on from there at any manager (`machines/watch.ts`).
+ * version, so that a client always knows where it stands and can go on from there at any manager (`machines/watch/watch.ts`).
  *
  * L1: no watcher, and not all of them together, make memory grow without bound: who reads too slowly is cut off.
  */
-import { scheduleKind } from "../../machines/jobs/runs.ts";
-import { watchEntriesMax, watchFilter, type WatchFilter } from "../../machines/watch-filter.ts";
+import { scheduleKind } from "../../machines/orchestration/jobs/runs.ts";
+import { watchEntriesMax, watchFilter, type WatchFilter } from "../../machines/watch/watch-filter.ts";
 import { WatchRequest, type WatchService } from "../../proto/gen/messages.ts";
 import type { Blobs, Log } from "../../runtime/ports.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";

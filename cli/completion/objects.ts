@@ -6,7 +6,7 @@ import {
   ListVolumesRequest,
   ControlService,
 } from "../../proto/gen/messages.ts";
-import { isJob } from "../../machines/service-mode.ts";
+import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { taskName } from "../../machines/list-filters.ts";
 import { isPolicyKind } from "../../machines/policy/objects.ts";
 import type { Completable } from "../command.ts";

@@ -1,6 +1,6 @@
 /** Whether a job has finished, judged as the manager does: from the service, its tasks and the nodes alone. Pure. */
-import { isOfIteration, iterationOf } from "../../machines/jobs/places.ts";
-import { progressOf } from "../../machines/jobs/progress.ts";
+import { isOfIteration, iterationOf } from "../../machines/orchestration/jobs/places.ts";
+import { progressOf } from "../../machines/orchestration/jobs/progress.ts";
 import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Convergence } from "../convergence.ts";
 

@@ -1,5 +1,5 @@
 /** The flags of `job run`: those of `service create` that fit a job, and what steers it; and what they are as labels. */
-import { jobLabel } from "../../machines/jobs/labels.ts";
+import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import type { ServiceSpec } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
 import { createFlags, type CreateValues, type FlagValues } from "../service/service-flags.ts";

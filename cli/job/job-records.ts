@@ -1,8 +1,8 @@
 /** What `muster job` reads of jobs beside their services: tasks, nodes and the records of schedules. */
-import { readCron } from "../../machines/jobs/cron.ts";
-import type { ScheduleSettings } from "../../machines/jobs/labels.ts";
-import { progressOf, type JobProgress } from "../../machines/jobs/progress.ts";
-import { readScheduleStatus, scheduleKind } from "../../machines/jobs/runs.ts";
+import { readCron } from "../../machines/orchestration/jobs/cron.ts";
+import type { ScheduleSettings } from "../../machines/orchestration/jobs/labels.ts";
+import { progressOf, type JobProgress } from "../../machines/orchestration/jobs/progress.ts";
+import { readScheduleStatus, scheduleKind } from "../../machines/orchestration/jobs/runs.ts";
 import {
   ControlService,
   ListResourcesRequest,

@@ -1,5 +1,5 @@
 /** What nodes say of their dataplanes: `muster policy status`, and a part of `muster node inspect`. */
-import { reportOf } from "../../machines/explain-dataplane.ts";
+import { reportOf } from "../../machines/explain/explain-dataplane.ts";
 import { reportKind } from "../../machines/policy/objects.ts";
 import {
   ControlService,

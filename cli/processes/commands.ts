@@ -3,7 +3,11 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
-import { networkDefaults, networkDefaultsProblem, type NetworkDefaults } from "../../machines/network-defaults.ts";
+import {
+  networkDefaults,
+  networkDefaultsProblem,
+  type NetworkDefaults,
+} from "../../machines/allocation/network-defaults.ts";
 import { runAgent } from "../agent-process.ts";
 import { command, UsageError, type Command } from "../command.ts";
 import type { Shell } from "../shell.ts";

@@ -58,7 +58,7 @@ import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
 import { joinAsManager, keyFetcher, type ManagerInvitation } from "./manager-join.ts";
 import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
-import type { NetworkDefaults } from "../../machines/network-defaults.ts";
+import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 

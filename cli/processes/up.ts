@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { hostname } from "node:os";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { runAgent, type AgentProcess } from "../agent-process.ts";
-import type { NetworkDefaults } from "../../machines/network-defaults.ts";
+import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import { rememberHost } from "../last-host.ts";
 import { UserError } from "../user-error.ts";
 import type { HostPort } from "./addresses.ts";

@@ -2,8 +2,8 @@
  * The lines in which a service's way to where it should be is shown: how far all of it is, and for few tasks a line for
  * each. Pure; `progress.ts` says when, and draws them.
  */
-import { modeOf } from "../../machines/service-mode.ts";
-import { isUpToDate } from "../../machines/task-currency.ts";
+import { modeOf } from "../../machines/orchestration/service-mode.ts";
+import { isUpToDate } from "../../machines/orchestration/task-currency.ts";
 import { TaskState, UpdateStatus_UpdateState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { stateName } from "../task-table.ts";
 

@@ -1,5 +1,5 @@
 /** Services whose tasks run on a driver plugin: from flags to the payload, and back. */
-import { driverSpecType } from "../../machines/driver-spec.ts";
+import { driverSpecType } from "../../machines/driver/driver-spec.ts";
 import {
   Any,
   DriverDevice,

@@ -1,5 +1,5 @@
 /** `muster service ls`, `ps` and `inspect`: Docker's columns. */
-import { modeOf, type ServiceMode } from "../../machines/service-mode.ts";
+import { modeOf, type ServiceMode } from "../../machines/orchestration/service-mode.ts";
 import {
   ControlService,
   GetServiceRequest,

@@ -19,8 +19,8 @@ import {
   type TaskSpec,
   type UpdateConfig,
 } from "../../proto/gen/messages.ts";
-import { driverRuntimeOf } from "../../machines/driver-spec.ts";
-import { healthOf, healthTimes, healthWords } from "../../machines/health-spec.ts";
+import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
+import { healthOf, healthTimes, healthWords } from "../../machines/driver/health-spec.ts";
 import { execOf } from "./service-settings.ts";
 import { ago, bytesText, durationText } from "../values.ts";
 

@@ -1,6 +1,6 @@
 /** What the flags that `service create` and `service update` share make of a spec; one not given changes nothing. */
-import { driverRuntimeOf, isDriverSpec } from "../../machines/driver-spec.ts";
-import { modeOf } from "../../machines/service-mode.ts";
+import { driverRuntimeOf, isDriverSpec } from "../../machines/driver/driver-spec.ts";
+import { modeOf } from "../../machines/orchestration/service-mode.ts";
 import {
   Any,
   DiscreteGenericResource,

@@ -1,6 +1,6 @@
 /** From flags to a service's spec: made whole by `service create`, changed in places by `service update`. */
 import { createHash, randomBytes } from "node:crypto";
-import { driverRuntimeOf } from "../../machines/driver-spec.ts";
+import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
 import {
   Annotations,
   EndpointSpec,

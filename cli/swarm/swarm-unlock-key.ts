@@ -1,6 +1,6 @@
 /** `muster swarm unlock-key`: what a manager that restarts has to be unlocked with while autolock is on. */
 import { CAService, GetUnlockKeyRequest, KeyRotation } from "../../proto/gen/messages.ts";
-import { formatUnlockKey } from "../../machines/unlock-key.ts";
+import { formatUnlockKey } from "../../machines/keys/unlock-key.ts";
 import { updateCluster } from "../cluster-update.ts";
 import { command, type Command } from "../command.ts";
 import { cluster, withManager, type ManagerClient } from "../manager-client.ts";

@@ -21,8 +21,8 @@ import {
   type Task,
   type Volume,
 } from "../../proto/gen/messages.ts";
-import { isDriverSpec } from "../driver-spec.ts";
-import { healthOf } from "../health-spec.ts";
+import { isDriverSpec } from "../driver/driver-spec.ts";
+import { healthOf } from "../driver/health-spec.ts";
 import type { ToldKind, ToldObjects } from "./objects.ts";
 
 export type Plain = string | number | boolean | null | undefined | readonly Plain[] | { readonly [key: string]: Plain };

@@ -1,6 +1,6 @@
 /** Why no node takes a task, in SwarmKit's words (manager semantics §4.2) for the task's status, and in more of them for `why`. */
-import { driversOf, networkProblemOf } from "../driver-labels.ts";
-import { containerDriver } from "../container-task.ts";
+import { driversOf, networkProblemOf } from "../driver/driver-labels.ts";
+import { containerDriver } from "../driver/container-task.ts";
 import {
   containerNetwork,
   enginePlugin,

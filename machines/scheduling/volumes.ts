@@ -7,7 +7,7 @@
  * C3: a volume is published on the nodes that use it according to the store, and given up on the others. Nothing but the
  *     store's state decides that, so a new leader goes on where the last one ended.
  */
-import { isDriverSpec } from "../driver-spec.ts";
+import { isDriverSpec } from "../driver/driver-spec.ts";
 import {
   DriverSpec,
   ExecSpec,

@@ -13,7 +13,7 @@ import {
 import { isVxlanId, vxlanIdLast } from "../allocation/vxlan.ts";
 import { containsAddress, containsRange, parseAddress, parseCidr } from "../ip-address.ts";
 import { checkDnsName } from "../names.ts";
-import { isPredefined, predefinedLabel } from "../new-networks.ts";
+import { isPredefined, predefinedLabel } from "../allocation/new-networks.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
 

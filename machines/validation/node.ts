@@ -7,9 +7,9 @@ import {
   type NodeSpec,
   type Manager,
 } from "../../proto/gen/messages.ts";
-import { isManagersNode } from "../manager-role.ts";
+import { isManagersNode } from "../manager/manager-role.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
-import { timestampOf } from "../service-update.ts";
+import { timestampOf } from "../orchestration/service-update.ts";
 
 /** How the node stands among the managers. */
 export interface Managership {

@@ -6,7 +6,7 @@
  *     that this holds for two writers at once too.
  */
 import type { Annotations, Extension, Resource } from "../../proto/gen/messages.ts";
-import { scheduleKind } from "../jobs/runs.ts";
+import { scheduleKind } from "../orchestration/jobs/runs.ts";
 import { reportKind } from "../policy/objects.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
 

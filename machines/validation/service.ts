@@ -13,12 +13,12 @@ import {
   type ServiceSpec,
   type UpdateConfig,
 } from "../../proto/gen/messages.ts";
-import { checkJobLabels } from "../jobs/labels.ts";
+import { checkJobLabels } from "../orchestration/jobs/labels.ts";
 import { checkDnsName } from "../names.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
-import { checkRolloutLabels } from "../rollout/settings.ts";
+import { checkRolloutLabels } from "../orchestration/rollout/settings.ts";
 import { isSameMessage } from "../same-message.ts";
-import { isJob, modeOf } from "../service-mode.ts";
+import { isJob, modeOf } from "../orchestration/service-mode.ts";
 import { checkTaskSpec, isNegative } from "./task-spec.ts";
 
 const portMax = 65_535;

@@ -12,8 +12,8 @@ import {
   type RestartPolicy,
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
-import { mountsProblem } from "../driver-mounts.ts";
-import { isDriverSpec } from "../driver-spec.ts";
+import { mountsProblem } from "../driver/driver-mounts.ts";
+import { isDriverSpec } from "../driver/driver-spec.ts";
 import { isImageReference } from "../image-reference.ts";
 import { checkHealthCheck } from "./health.ts";
 import { checkPlacement } from "./placement.ts";

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { unlockKeyOf, parseUnlockKey } from "../../machines/unlock-key.ts";
+import { unlockKeyOf, parseUnlockKey } from "../../machines/keys/unlock-key.ts";
 import type { Cluster } from "../../proto/gen/messages.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";

@@ -106,7 +106,10 @@ test.serial("a driver that is not well takes its node out of the choice, and why
   await create(manager, "waits", { run_for: "1h" });
   await until("the reason", async () => /missing plugin/.test((await tasksOf(manager, "waits"))[0]?.Error ?? ""));
   t.regex(await manager.muster("why", "waits.1"), /node one: its driver mock is unhealthy: told to be unhealthy/);
-  t.regex(await manager.muster("node", "inspect", "--pretty", "one"), /Drivers:\n mock 0.1.0 unhealthy/);
+  t.regex(
+    await manager.muster("node", "inspect", "--pretty", "one"),
+    /Drivers:\n exec 0.1.0 healthy.*\n mock 0.1.0 unhealthy/,
+  );
 });
 
 test.serial("what a task writes is read with its logs, also what came while the agent was dead", async (t) => {

@@ -205,9 +205,10 @@ for (const binary of natsBinaries) {
     const link = await connect();
     const count = 10_000;
     const batch = 1_000;
-    const record = new Uint8Array(200);
     for (let last = 0; last < count; last += batch) {
-      const outcomes = await Promise.all(Array.from({ length: batch }, (_, at) => link.log.append(record, last + at)));
+      const outcomes = await Promise.all(
+        Array.from({ length: batch }, (_, at) => link.log.append(encoder.encode(`record ${last + at + 1}`), last + at)),
+      );
       t.true(outcomes.every(({ kind }) => kind === "appended"));
     }
     const reading = read(t, link, 1);

@@ -1,6 +1,6 @@
 // Over real processes: what only the leader knows is told by a follower, and tasks move to a node that joins.
 import test from "ava";
-import { rebalanceLabels } from "../../machines/rebalancing/settings.ts";
+import { rebalanceLabels } from "../../machines/orchestration/rebalancing/settings.ts";
 import {
   Annotations,
   ClusterSpec,

@@ -7,8 +7,8 @@
  * S22: no handshake between a node and a manager fails because one does not trust the other.
  * S23: at rest no rotation is under way, and every node trusts the cluster's root and nothing else.
  */
-import { isIssuedBy } from "../../machines/issuer.ts";
-import { sameBytes } from "../../machines/session-message.ts";
+import { isIssuedBy } from "../../machines/certificates/issuer.ts";
+import { sameBytes } from "../../machines/dispatcher/session-message.ts";
 import type { Cluster } from "../../proto/gen/messages.ts";
 import { parseJoinToken, rootMatches } from "../../runtime/pki/index.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";

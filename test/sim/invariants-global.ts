@@ -6,9 +6,9 @@
  * S9: at rest, each node that is open to a global service has exactly one wanted task of it, a paused one at most one, and
  *     any other none.
  */
-import { wasEvicted } from "../../machines/enforcer.ts";
-import { admissionOf, placesOf } from "../../machines/global-nodes.ts";
-import { shouldRestart } from "../../machines/restart.ts";
+import { wasEvicted } from "../../machines/orchestration/enforcer.ts";
+import { admissionOf, placesOf } from "../../machines/orchestration/global-nodes.ts";
+import { shouldRestart } from "../../machines/orchestration/restart.ts";
 import { meetsPlacement } from "../../machines/scheduling/constraints.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Service, type Task } from "../../proto/gen/messages.ts";

@@ -1,15 +1,15 @@
 /**
  * What must hold of tasks with a health check, as their driver has seen it.
  *
- * S43: no task is RUNNING whose check never passed.
- * L7: at rest every task that is RUNNING and has a check is well: one that ceased to be was replaced.
+ * S45: no task is RUNNING whose check never passed.
+ * L8: at rest every task that is RUNNING and has a check is well: one that ceased to be was replaced.
  */
-import { healthOf } from "../../machines/health-spec.ts";
+import { healthOf } from "../../machines/driver/health-spec.ts";
 import { TaskState } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { SimDrivers } from "./drivers.ts";
 
-/** S43. `drivers`: of all nodes. */
+/** S45. `drivers`: of all nodes. */
 export function checkProven(
   commit: Commit,
   drivers: readonly SimDrivers[],
@@ -21,12 +21,12 @@ export function checkProven(
     if (healthOf(spec) === null) continue;
     if (status?.state === TaskState.FAILED && status.message === "unhealthy") mark("checked.unhealthy");
     if (status?.state !== TaskState.RUNNING) continue;
-    if (!drivers.some((each) => each.isProven(id))) return `S43: task ${id} is RUNNING, and its check never passed`;
+    if (!drivers.some((each) => each.isProven(id))) return `S45: task ${id} is RUNNING, and its check never passed`;
   }
   return null;
 }
 
-/** Why not everything with a check is well, or null. L7 */
+/** Why not everything with a check is well, or null. L8 */
 export function findUnwell(
   store: Store,
   drivers: readonly SimDrivers[],
@@ -35,7 +35,7 @@ export function findUnwell(
   for (const { desiredState, id, nodeId, spec, status } of store.all("task")) {
     const isMeant = desiredState === TaskState.RUNNING && status?.state === TaskState.RUNNING;
     if (!isMeant || healthOf(spec) === null || !isReady(nodeId)) continue;
-    if (!drivers.some((each) => each.isWell(id))) return `L7: task ${id} is RUNNING and not well`;
+    if (!drivers.some((each) => each.isWell(id))) return `L8: task ${id} is RUNNING and not well`;
   }
   return null;
 }

@@ -9,12 +9,12 @@
  * S15: at rest a job has finished, is halted, or waits for nodes that somebody paused; and a schedule that is gone has
  *      left nothing.
  */
-import { groupByPlace, isOfIteration, iterationOf, standingOf } from "../../machines/jobs/places.ts";
-import { progressOf } from "../../machines/jobs/progress.ts";
-import { readScheduleStatus, scheduleKind, scheduleOf } from "../../machines/jobs/runs.ts";
+import { groupByPlace, isOfIteration, iterationOf, standingOf } from "../../machines/orchestration/jobs/places.ts";
+import { progressOf } from "../../machines/orchestration/jobs/progress.ts";
+import { readScheduleStatus, scheduleKind, scheduleOf } from "../../machines/orchestration/jobs/runs.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../machines/time.ts";
-import { isJob } from "../../machines/service-mode.ts";
+import { isJob } from "../../machines/orchestration/service-mode.ts";
 import {
   NodeSpec_Availability,
   ScheduledRun_Outcome,

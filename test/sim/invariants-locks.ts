@@ -7,7 +7,7 @@
  * S27: at rest each manager's key file is locked as the cluster wants it, all hold the key that the log is under, and that
  *      was made for the unlock key in force.
  */
-import { unlockKeyOf } from "../../machines/unlock-key.ts";
+import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import { LogRecord, SnapshotPart, type Cluster } from "../../proto/gen/messages.ts";
 import { splitFirst } from "../../runtime/store/record.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";

@@ -9,12 +9,12 @@
  * B6: once nothing fails any more, nothing is left to be moved: moves come to an end, and do not lead back.
  */
 import { placementView } from "../../actors/orchestration/placement-view.ts";
-import { movedFrom, runningSinceMs, spentMoves, steadyLoads } from "../../machines/rebalancing/moves.ts";
-import { judgeService } from "../../machines/rebalancing/service.ts";
-import { isRebalanced, settingsOf } from "../../machines/rebalancing/settings.ts";
-import { planRound, type Candidate } from "../../machines/rebalancing/round.ts";
+import { movedFrom, runningSinceMs, spentMoves, steadyLoads } from "../../machines/orchestration/rebalancing/moves.ts";
+import { judgeService } from "../../machines/orchestration/rebalancing/service.ts";
+import { isRebalanced, settingsOf } from "../../machines/orchestration/rebalancing/settings.ts";
+import { planRound, type Candidate } from "../../machines/orchestration/rebalancing/round.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { Currency } from "../../machines/task-currency.ts";
+import { Currency } from "../../machines/orchestration/task-currency.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../machines/time.ts";
 import {

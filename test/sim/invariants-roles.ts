@@ -5,7 +5,7 @@
  * S33: who is a worker in the log writes nothing to it any more.
  * S34: at rest whoever was demoted has ended and is no manager for anybody; all others run.
  */
-import { isDemoted } from "../../machines/manager-role.ts";
+import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { NodeRole } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 

@@ -9,10 +9,10 @@
  *     began.
  * R5: once nothing fails any more, each rollout ends, within its deadline: completed, paused or rolled back.
  */
-import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/rollout/status.ts";
-import { faultOf } from "../../machines/restart.ts";
+import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
+import { faultOf } from "../../machines/orchestration/restart.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import { isUpToDate } from "../../machines/task-currency.ts";
+import { isUpToDate } from "../../machines/orchestration/task-currency.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../machines/time.ts";
 import {
@@ -27,7 +27,7 @@ import {
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import { refusedPayload, stuckPayload } from "./workload-rollout.ts";
 
-/** As machines/restart.ts bounds the wait for a predecessor, and what clocks may differ by, in milliseconds. */
+/** As machines/orchestration/restart.ts bounds the wait for a predecessor, and what clocks may differ by, in milliseconds. */
 const stopWaitMs = 60_000;
 const skewMs = 35_000;
 /** Commits that a decision may be behind what it was decided on. */

@@ -9,11 +9,11 @@
  * S5: the desired state of a task never falls.
  * S6: versions grow.
  */
-import { movedFrom } from "../../machines/rebalancing/moves.ts";
+import { movedFrom } from "../../machines/orchestration/rebalancing/moves.ts";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { isHopeless, startsFirst } from "./invariants-rollout.ts";
 import type { Commit, Store, TableName } from "../../runtime/store/store.ts";
-import { isJob } from "../../machines/service-mode.ts";
+import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { findMisplaced } from "./invariants-global.ts";
 import { isChoosy } from "./workload-placement.ts";
 import { findLeftovers, findUnfinished } from "./invariants-jobs.ts";

@@ -1,8 +1,8 @@
 /** All managers of a simulated world, and the people who run them: they start what ended, unlock what is locked, and give out tokens. */
 import type { Credentials, TlsMaterial } from "../../actors/agent/agent-ports.ts";
 import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
-import { isDemoted } from "../../machines/manager-role.ts";
-import { sameBytes } from "../../machines/session-message.ts";
+import { isDemoted } from "../../machines/manager/manager-role.ts";
+import { sameBytes } from "../../machines/dispatcher/session-message.ts";
 import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";

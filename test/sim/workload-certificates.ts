@@ -8,7 +8,7 @@ import {
   UpdateClusterRequest,
   type Cluster,
 } from "../../proto/gen/messages.ts";
-import { sameBytes } from "../../machines/session-message.ts";
+import { sameBytes } from "../../machines/dispatcher/session-message.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";

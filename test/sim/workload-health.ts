@@ -21,7 +21,7 @@ import {
   UpdateConfig_FailureAction,
   UpdateServiceRequest,
 } from "../../proto/gen/messages.ts";
-import { deadlineLabel, progressDeadlineLabel } from "../../machines/rollout/settings.ts";
+import { deadlineLabel, progressDeadlineLabel } from "../../machines/orchestration/rollout/settings.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { Look } from "../support/driver-machine.ts";
 import { SimClient, type ClientOptions } from "./client.ts";

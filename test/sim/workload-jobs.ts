@@ -2,7 +2,7 @@
  * A person with jobs: creates them, some on a schedule, and updates, pauses, stops, resumes and removes them. In the end
  * every schedule is removed, for else the cluster would never rest.
  */
-import { jobLabel, scheduleSettings } from "../../machines/jobs/labels.ts";
+import { jobLabel, scheduleSettings } from "../../machines/orchestration/jobs/labels.ts";
 import {
   Annotations,
   Any,

@@ -12,7 +12,7 @@ import {
   UpdateClusterRequest,
 } from "../../proto/gen/messages.ts";
 import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
-import { formatUnlockKey, unlockKeyBytes } from "../../machines/unlock-key.ts";
+import { formatUnlockKey, unlockKeyBytes } from "../../machines/keys/unlock-key.ts";
 import { RpcError, Status, type CallContext } from "../../runtime/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";

@@ -2,7 +2,7 @@
  * An operator who has rebalancing switched on, for all services or for some, and off again, while nodes join. The limits
  * are short, so that a simulation of minutes sees rounds, budgets and quiet times.
  */
-import { rebalanceLabels } from "../../machines/rebalancing/settings.ts";
+import { rebalanceLabels } from "../../machines/orchestration/rebalancing/settings.ts";
 import {
   Annotations,
   ClusterSpec,

@@ -25,7 +25,7 @@ import {
   UpdateServiceRequest_Rollback,
   type Service,
 } from "../../proto/gen/messages.ts";
-import { deadlineLabel, progressDeadlineLabel } from "../../machines/rollout/settings.ts";
+import { deadlineLabel, progressDeadlineLabel } from "../../machines/orchestration/rollout/settings.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";

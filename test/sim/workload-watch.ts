@@ -5,7 +5,7 @@
  * S20: a watcher is told each change of its question once, in order, and as the replicas saw it, whichever managers told it.
  */
 import { answerOf, type Question } from "../../actors/watch/watch-fanout.ts";
-import { watchFilter } from "../../machines/watch-filter.ts";
+import { watchFilter } from "../../machines/watch/watch-filter.ts";
 import {
   SelectBy,
   TaskState,

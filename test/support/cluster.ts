@@ -31,7 +31,7 @@ import {
   Removal,
   StoreObject,
 } from "../../proto/gen/messages.ts";
-import { timestampOf, updatedService } from "../../machines/service-update.ts";
+import { timestampOf, updatedService } from "../../machines/orchestration/service-update.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { testManager, type TestManager } from "./manager.ts";
 

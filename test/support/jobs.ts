@@ -1,5 +1,5 @@
 /** Jobs for unit tests: made and changed as Control does it, so that iterations are counted. */
-import { newService, updatedService } from "../../machines/service-update.ts";
+import { newService, updatedService } from "../../machines/orchestration/service-update.ts";
 import {
   Annotations,
   Operation,

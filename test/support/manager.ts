@@ -3,7 +3,7 @@
  * a log that cannot fail, all on a clock that the test moves.
  */
 import type { Environment } from "../../actors/environment.ts";
-import { decide } from "../../machines/proposals.ts";
+import { decide } from "../../machines/ledger/proposals.ts";
 import {
   Cause,
   Change,

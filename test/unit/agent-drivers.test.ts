@@ -16,7 +16,7 @@ const spec = TaskSpec.create({
   }),
 });
 
-/** Between two looks of a session at the description, as machines/agent-session.ts has it. */
+/** Between two looks of a session at the description, as machines/agent/agent-session.ts has it. */
 const lookMs = 20_000;
 
 const calm = {

@@ -8,8 +8,8 @@ import {
   observeManager,
   replaceManagers,
   type KnownManager,
-} from "../../machines/agent-managers.ts";
-import { agentSessionMachine, type AgentSessionEvent } from "../../machines/agent-session.ts";
+} from "../../machines/agent/agent-managers.ts";
+import { agentSessionMachine, type AgentSessionEvent } from "../../machines/agent/agent-session.ts";
 import { AssignmentsMessage, SessionMessage } from "../../proto/gen/messages.ts";
 
 type Snapshot = SnapshotFrom<typeof agentSessionMachine>;

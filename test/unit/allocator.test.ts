@@ -2,8 +2,8 @@
 import test from "ava";
 import { Allocation } from "../../machines/allocation/allocation.ts";
 import { dynamicPorts } from "../../machines/allocation/ports.ts";
-import { explainNetwork, explainNodeNetworks } from "../../machines/explain-network.ts";
-import { ingressNetwork } from "../../machines/new-networks.ts";
+import { explainNetwork, explainNodeNetworks } from "../../machines/explain/explain-network.ts";
+import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
 import {
   Annotations,
   ContainerSpec,

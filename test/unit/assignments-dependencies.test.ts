@@ -1,7 +1,7 @@
 // Secrets and configs that a node holds are those that its tasks need, whatever happens to tasks, secrets and configs.
 import fc from "fast-check";
 import test from "ava";
-import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/assignment-diff.ts";
+import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/dispatcher/assignment-diff.ts";
 import {
   Annotations,
   AssignmentChange_AssignmentAction as Action,

@@ -22,8 +22,8 @@ import {
   VolumeSpec,
   type AssignmentChange,
 } from "../../proto/gen/messages.ts";
-import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/assignment-diff.ts";
-import { assignmentsMachine } from "../../machines/assignments.ts";
+import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/dispatcher/assignment-diff.ts";
+import { assignmentsMachine } from "../../machines/dispatcher/assignments.ts";
 
 function task(
   id: string,

@@ -6,8 +6,8 @@ import { createCa } from "../../actors/certificates/ca.ts";
 import type { CertificateAuthority } from "../../actors/certificates/ca-port.ts";
 import { startCertificateSigner } from "../../actors/certificates/certificate-signer.ts";
 import { startKeyManager } from "../../actors/keys/key-manager.ts";
-import { certificateMachine } from "../../machines/certificate.ts";
-import { keyRotationTimes } from "../../machines/key-rotation.ts";
+import { certificateMachine } from "../../machines/certificates/certificate.ts";
+import { keyRotationTimes } from "../../machines/keys/key-rotation.ts";
 import {
   BlacklistedCertificate,
   Certificate,

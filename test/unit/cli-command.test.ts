@@ -138,7 +138,7 @@ test("every machine of the system is among the charts, and each can be drawn", a
       file.endsWith(".ts") && /^export const \w+Machine\b/m.test(readFileSync(join(top, "machines", file), "utf8")),
   );
   const charts = await allCharts();
-  t.deepEqual([...new Set(charts.map(({ name }) => `${name}.ts`))], files.toSorted());
+  t.deepEqual([...new Set(charts.map(({ file }) => file))], files.toSorted());
   for (const { name, machine, summary } of charts) {
     t.not(summary, "", `${name} says what it is in its header`);
     const drawing = toMermaid(machine);

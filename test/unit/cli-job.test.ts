@@ -5,8 +5,8 @@ import { jobSpec, type JobValues } from "../../cli/job/job-flags.ts";
 import { iterationRows } from "../../cli/job/job-history.ts";
 import { UsageError } from "../../cli/command.ts";
 import type { Lookups } from "../../cli/service/service-references.ts";
-import { jobLabel } from "../../machines/jobs/labels.ts";
-import { newService } from "../../machines/service-update.ts";
+import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
+import { newService } from "../../machines/orchestration/service-update.ts";
 import {
   Node,
   NodeStatus,

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
-import { scheduleKind } from "../../machines/jobs/runs.ts";
+import { scheduleKind } from "../../machines/orchestration/jobs/runs.ts";
 import { Annotations, Resource } from "../../proto/gen/messages.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { served } from "../support/served.ts";

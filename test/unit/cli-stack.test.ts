@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
-import { healthOf } from "../../machines/health-spec.ts";
+import { healthOf } from "../../machines/driver/health-spec.ts";
 import { ExecSpec, Network, NetworkSpec, Annotations, type Service } from "../../proto/gen/messages.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { served, type Served } from "../support/served.ts";

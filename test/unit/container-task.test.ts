@@ -3,7 +3,7 @@ import test from "ava";
 import { containerOf } from "../../drivers/docker/container.ts";
 import { taskFields, type DockerConfig, type DriverConfig } from "../../drivers/docker/fields.ts";
 import { objectSpec, readConfig } from "../../edges/plugin/server/fields.ts";
-import { containerPlan, type ContainerPlan, type TaskContainer } from "../../machines/container-task.ts";
+import { containerPlan, type ContainerPlan, type TaskContainer } from "../../machines/driver/container-task.ts";
 import {
   Annotations,
   BoolValue,

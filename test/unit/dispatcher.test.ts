@@ -1,8 +1,8 @@
 // The Dispatcher service as a node sees it, over a real replica and a ledger that the test can take away.
 import test, { type ExecutionContext } from "ava";
 import { createDispatcher, type DispatcherOptions } from "../../actors/dispatcher/dispatcher.ts";
-import { massDown } from "../../machines/dispatcher.ts";
-import { sessionTimes } from "../../machines/session.ts";
+import { massDown } from "../../machines/dispatcher/dispatcher.ts";
+import { sessionTimes } from "../../machines/dispatcher/session.ts";
 import {
   Annotations,
   type AssignmentsMessage,

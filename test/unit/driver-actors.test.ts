@@ -2,7 +2,7 @@
 import test from "ava";
 import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
 import { DriverTaskActor, driverTaskRecord, driverTaskRecords } from "../../actors/agent/driver-task.ts";
-import type { DriverTaskNews } from "../../machines/driver-task.ts";
+import type { DriverTaskNews } from "../../machines/driver/driver-task.ts";
 import { NomadDriverConfig, TaskConfig } from "../../proto/gen/nomad.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";

@@ -2,9 +2,9 @@
 import test from "ava";
 import fc from "fast-check";
 import { initialTransition, transition } from "xstate";
-import { enforcerMachine, evictions, evictionStatus, wasEvicted } from "../../machines/enforcer.ts";
-import { shouldRestart, spentAttempts } from "../../machines/restart.ts";
-import { timestampOf } from "../../machines/service-update.ts";
+import { enforcerMachine, evictions, evictionStatus, wasEvicted } from "../../machines/orchestration/enforcer.ts";
+import { shouldRestart, spentAttempts } from "../../machines/orchestration/restart.ts";
+import { timestampOf } from "../../machines/orchestration/service-update.ts";
 import {
   Annotations,
   DiscreteGenericResource,

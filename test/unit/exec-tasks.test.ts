@@ -10,7 +10,7 @@ import { PluginDriver } from "../../actors/agent/plugin-driver.ts";
 import { endLeftovers } from "../../drivers/exec/leftovers.ts";
 import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
 import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
-import { execAsDriver } from "../../machines/driver-spec.ts";
+import { execAsDriver } from "../../machines/driver/driver-spec.ts";
 import { Any, Duration, ExecSpec } from "../../proto/gen/messages.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import { Host } from "../../runtime/host.ts";

@@ -1,7 +1,7 @@
 // What is told of a global service while it is on its way: counts, reasons and progress.
 import test from "ava";
 import { convergence } from "../../cli/convergence.ts";
-import { countTasks } from "../../machines/service-status.ts";
+import { countTasks } from "../../machines/orchestration/service-status.ts";
 import {
   Annotations,
   GlobalService,

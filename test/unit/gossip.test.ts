@@ -1,7 +1,13 @@
 import test, { type ExecutionContext } from "ava";
 import { createDispatcher } from "../../actors/dispatcher/dispatcher.ts";
-import { bySeniority, eldest, gossipLimits, introducingManagerWeight, seedsFor } from "../../machines/gossip.ts";
-import { managerWeight } from "../../machines/session-message.ts";
+import {
+  bySeniority,
+  eldest,
+  gossipLimits,
+  introducingManagerWeight,
+  seedsFor,
+} from "../../machines/dispatcher/gossip.ts";
+import { managerWeight } from "../../machines/dispatcher/session-message.ts";
 import {
   EngineDescription,
   HeartbeatRequest,

@@ -9,8 +9,8 @@ import { HealthCheckActor } from "../../actors/agent/health-check.ts";
 import type { CallTarget } from "../../actors/agent/agent-calls.ts";
 import { StatusReports } from "../../actors/agent/agent-reports.ts";
 import { PluginDriver, type PluginDriverOptions } from "../../actors/agent/plugin-driver.ts";
-import type { HealthNews } from "../../machines/health-check.ts";
-import { healthSaid, healthTimes, healthWords } from "../../machines/health-spec.ts";
+import type { HealthNews } from "../../machines/driver/health-check.ts";
+import { healthSaid, healthTimes, healthWords } from "../../machines/driver/health-spec.ts";
 import {
   Any,
   DriverSpec,

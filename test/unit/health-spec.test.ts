@@ -6,8 +6,8 @@ import type { CreateValues, UpdateValues } from "../../cli/service/service-flags
 import { prettyService } from "../../cli/service/service-pretty.ts";
 import { changedSpec, newSpec } from "../../cli/service/service-spec.ts";
 import { UserError } from "../../cli/user-error.ts";
-import { explainTask, type ExplainView } from "../../machines/explain.ts";
-import { healthOf } from "../../machines/health-spec.ts";
+import { explainTask, type ExplainView } from "../../machines/explain/explain.ts";
+import { healthOf } from "../../machines/driver/health-spec.ts";
 import { differenceOf } from "../../machines/history/fields.ts";
 import { checkTaskSpec } from "../../machines/validation/task-spec.ts";
 import {

@@ -1,6 +1,6 @@
 import test from "ava";
 import fc from "fast-check";
-import { jitterMs, nextHeartbeatMs } from "../../machines/heartbeat.ts";
+import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.ts";
 
 test("B1: every period is within the jitter of the cluster's", (t) => {
   fc.assert(

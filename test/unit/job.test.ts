@@ -1,8 +1,8 @@
 // Jobs from their specs to their ends: every actor of the orchestration, a real replica, nodes that behave.
 import test from "ava";
-import { jobLabel } from "../../machines/jobs/labels.ts";
+import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import { taskName } from "../../machines/list-filters.ts";
-import { countTasks } from "../../machines/service-status.ts";
+import { countTasks } from "../../machines/orchestration/service-status.ts";
 import {
   Annotations,
   Cluster,

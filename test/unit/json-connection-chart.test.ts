@@ -1,8 +1,8 @@
 import test from "ava";
 import fc from "fast-check";
 import { initialTransition, transition } from "xstate";
-import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json-connection.ts";
-import { addressesMax, attemptsPerMinute, LoginRate, refusalsPerMinute } from "../../machines/login-rate.ts";
+import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/json-connection.ts";
+import { addressesMax, attemptsPerMinute, LoginRate, refusalsPerMinute } from "../../machines/json/login-rate.ts";
 
 const events: readonly JsonConnectionEvent[] = [
   { type: "socket.opened" },

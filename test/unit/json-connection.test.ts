@@ -8,7 +8,7 @@ import { pinger } from "../../edges/juju/facades/pinger.ts";
 import { loginNameOf } from "../../edges/juju/login-name.ts";
 import { outstandingMax, unsentBytesFatal, unsentBytesMax } from "../../edges/juju/wire/limits.ts";
 import { createUsers } from "../../actors/json/users.ts";
-import { anonymousMs, handshakeMs, pingMs, pongMs, writeMs } from "../../machines/json-connection.ts";
+import { anonymousMs, handshakeMs, pingMs, pongMs, writeMs } from "../../machines/json/json-connection.ts";
 import { AddUserRequest, UserRole } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";

@@ -1,7 +1,7 @@
 import test from "ava";
 import { initialTransition, transition } from "xstate";
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
-import { asksMax, jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json-watcher.ts";
+import { asksMax, jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/json-watcher.ts";
 import type { News } from "../../runtime/json-watch.ts";
 import { testManager } from "../support/manager.ts";
 

@@ -5,8 +5,8 @@ import { createCa } from "../../actors/certificates/ca.ts";
 import { createDataKeys, startKeyFetch, startKeyRotation, type DataKeyParts } from "../../actors/keys/data-keys.ts";
 import { keyWarnings } from "../../actors/keys/key-warnings.ts";
 import { startManagerLock } from "../../actors/keys/manager-lock.ts";
-import { keyStep, type KeySituation } from "../../machines/data-key.ts";
-import { formatUnlockKey, parseUnlockKey, unlockKeyBytes, unlockKeyOf } from "../../machines/unlock-key.ts";
+import { keyStep, type KeySituation } from "../../machines/keys/data-key.ts";
+import { formatUnlockKey, parseUnlockKey, unlockKeyBytes, unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import {
   ClusterSpec,
   EncryptionConfig,

@@ -2,7 +2,7 @@
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { startLeadership } from "../../actors/ledger/leadership.ts";
-import { ledgerMachine, type LedgerEvent } from "../../machines/ledger.ts";
+import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.ts";
 import { LogRecord, ProposeReply, ProposeRequest, Transaction } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
 import type { AppendOutcome, Log } from "../../runtime/ports.ts";

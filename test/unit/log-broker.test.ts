@@ -2,7 +2,7 @@
 import test from "ava";
 import { createHealth } from "../../actors/manager/health.ts";
 import { createLogBroker } from "../../actors/logs/log-broker.ts";
-import { checkPublish } from "../../machines/log-publish.ts";
+import { checkPublish } from "../../machines/logs/log-publish.ts";
 import {
   HealthCheckRequest,
   HealthCheckResponse_ServingStatus as ServingStatus,

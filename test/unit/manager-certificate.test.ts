@@ -2,7 +2,7 @@
 import test from "ava";
 import { initialTransition, transition } from "xstate";
 import { startManagerCertificate } from "../../actors/certificates/manager-certificate.ts";
-import { managerCertificateMachine, managerCertificateTimes } from "../../machines/manager-certificate.ts";
+import { managerCertificateMachine, managerCertificateTimes } from "../../machines/certificates/manager-certificate.ts";
 import {
   Certificate,
   IssuanceStatus,

@@ -1,7 +1,7 @@
 // Which tasks are better placed elsewhere, on the scheduler's own bookkeeping.
 import test from "ava";
 import fc from "fast-check";
-import { planRound, planRounds, type Candidate } from "../../machines/rebalancing/round.ts";
+import { planRound, planRounds, type Candidate } from "../../machines/orchestration/rebalancing/round.ts";
 import { NodeSet } from "../../machines/scheduling/node-set.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
 import {

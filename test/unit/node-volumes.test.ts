@@ -3,7 +3,7 @@ import test, { type ExecutionContext } from "ava";
 import { TaskActor, type TaskOptions } from "../../actors/agent/agent-task.ts";
 import { NodeVolumes } from "../../actors/agent/node-volumes.ts";
 import type { AgentPorts } from "../../actors/agent/agent-ports.ts";
-import { csiInfoOf } from "../../machines/csi/node-requests.ts";
+import { csiInfoOf } from "../../machines/volumes/csi/node-requests.ts";
 import {
   CsiControllerPublishVolumeRequest,
   CsiCreateVolumeRequest,

@@ -1,7 +1,7 @@
 // What the leader does about nodes that no session watches over, and about managers that fall silent.
 import test, { type ExecutionContext } from "ava";
 import { startNodeWatch } from "../../actors/dispatcher/node-watch.ts";
-import { nodeWatchTimes } from "../../machines/node-watch.ts";
+import { nodeWatchTimes } from "../../machines/dispatcher/node-watch.ts";
 import {
   Manager,
   ManagerBeat,

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { causesOf, headerBytesMax, transactionRecord } from "../../actors/ledger/ledger-record.ts";
 import { callerOf, writingAs } from "../../actors/origin.ts";
 import { callerText, parseCaller } from "../../edges/grpc/calling-process.ts";
-import { assemble } from "../../machines/batch.ts";
+import { assemble } from "../../machines/ledger/batch.ts";
 import {
   Caller,
   LocalProcess,

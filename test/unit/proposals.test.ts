@@ -1,7 +1,7 @@
 // What the ledger makes of operations, and how it puts them together.
 import test from "ava";
-import { assemble, type BatchLimits } from "../../machines/batch.ts";
-import { decide, type Decision } from "../../machines/proposals.ts";
+import { assemble, type BatchLimits } from "../../machines/ledger/batch.ts";
+import { decide, type Decision } from "../../machines/ledger/proposals.ts";
 import {
   Annotations,
   Basis,

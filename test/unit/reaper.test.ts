@@ -1,6 +1,6 @@
 // Which tasks are forgotten, and which never are.
 import test from "ava";
-import { isAbandoned, reapable, type SlotFacts } from "../../machines/reaper.ts";
+import { isAbandoned, reapable, type SlotFacts } from "../../machines/orchestration/reaper.ts";
 import {
   Cluster,
   ClusterSpec,

@@ -1,6 +1,6 @@
 // Rebalancing over a whole orchestration: when it moves, how far, and when it does not.
 import test from "ava";
-import { movedFrom } from "../../machines/rebalancing/moves.ts";
+import { movedFrom } from "../../machines/orchestration/rebalancing/moves.ts";
 import {
   Annotations,
   Cluster,

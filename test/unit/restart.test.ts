@@ -9,8 +9,8 @@ import {
   shouldRestart,
   spentAttempts,
   stopWaitMs,
-} from "../../machines/restart.ts";
-import { timestampOf } from "../../machines/service-update.ts";
+} from "../../machines/orchestration/restart.ts";
+import { timestampOf } from "../../machines/orchestration/service-update.ts";
 import {
   ContainerSpec,
   Duration,

@@ -1,8 +1,8 @@
 // The phases of a rollout as the chart has them: which event leads where, and what is then asked of the host.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
-import { rolloutMachine, type RolloutEvent } from "../../machines/rollout.ts";
-import type { RolloutPhase } from "../../machines/rollout/status.ts";
+import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
+import type { RolloutPhase } from "../../machines/orchestration/rollout/status.ts";
 
 type Snapshot = ReturnType<typeof initialTransition<typeof rolloutMachine>>[0];
 

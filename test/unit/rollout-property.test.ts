@@ -3,7 +3,7 @@ import test from "ava";
 import fc from "fast-check";
 import { controlRollout } from "../../actors/orchestration/rollout-control.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import { rolledBackService } from "../../machines/service-update.ts";
+import { rolledBackService } from "../../machines/orchestration/service-update.ts";
 import {
   ControlRolloutRequest,
   ControlRolloutRequest_Action as Action,

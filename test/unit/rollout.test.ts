@@ -1,8 +1,8 @@
 // Rollouts from an update to their end, with every actor of the orchestration, a real replica and nodes that behave.
 import test from "ava";
 import { controlRollout } from "../../actors/orchestration/rollout-control.ts";
-import { deadlineLabel, progressDeadlineLabel } from "../../machines/rollout/settings.ts";
-import { rolledBackService, updatedService } from "../../machines/service-update.ts";
+import { deadlineLabel, progressDeadlineLabel } from "../../machines/orchestration/rollout/settings.ts";
+import { rolledBackService, updatedService } from "../../machines/orchestration/service-update.ts";
 import {
   Annotations,
   ControlRolloutRequest,
@@ -30,7 +30,7 @@ import {
   type ControlRolloutResponse,
   type Task,
 } from "../../proto/gen/messages.ts";
-import { timestampOf } from "../../machines/service-update.ts";
+import { timestampOf } from "../../machines/orchestration/service-update.ts";
 import { testCluster, type TestCluster } from "../support/cluster.ts";
 import { call, refusalOf } from "../support/manager.ts";
 

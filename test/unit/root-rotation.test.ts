@@ -1,7 +1,7 @@
 // What the leader makes of another root that is wanted, until nodes trust it.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
-import { rootRotationLimits, rootRotationMachine } from "../../machines/root-rotation.ts";
+import { rootRotationLimits, rootRotationMachine } from "../../machines/certificates/root-rotation.ts";
 import { IssuanceStatus_State, Node } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { rootWorld, text, wanted, worker } from "../support/roots.ts";

@@ -1,9 +1,9 @@
 // Jobs that run on a schedule: expressions and clock changes, what is due, and runs that are started exactly once.
 import test from "ava";
 import { startOrchestration } from "../../actors/orchestration/orchestration.ts";
-import { readCron } from "../../machines/jobs/cron.ts";
-import { jobLabel } from "../../machines/jobs/labels.ts";
-import { isoOf, readScheduleStatus, runId, runName, scheduleOf } from "../../machines/jobs/runs.ts";
+import { readCron } from "../../machines/orchestration/jobs/cron.ts";
+import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
+import { isoOf, readScheduleStatus, runId, runName, scheduleOf } from "../../machines/orchestration/jobs/runs.ts";
 import { checkServiceSpec } from "../../machines/validation/service.ts";
 import { timeMs } from "../../machines/time.ts";
 import {

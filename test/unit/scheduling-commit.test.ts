@@ -1,6 +1,6 @@
 /** What the scheduler decides on its way into the log, and what it does not do twice. */
 import test from "ava";
-import { assemble, type BatchLimits } from "../../machines/batch.ts";
+import { assemble, type BatchLimits } from "../../machines/ledger/batch.ts";
 import { NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog } from "../../machines/scheduling/place.ts";
 import {

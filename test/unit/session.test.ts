@@ -1,7 +1,12 @@
 // The session chart: what it waits for, and what makes it let go of a node.
 import test from "ava";
 import { createActor, initialTransition, transition, type ActionFunction } from "xstate";
-import { sessionMachine, sessionTimes, type SessionEvent, type SessionInput } from "../../machines/session.ts";
+import {
+  sessionMachine,
+  sessionTimes,
+  type SessionEvent,
+  type SessionInput,
+} from "../../machines/dispatcher/session.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 
 const input: SessionInput = {

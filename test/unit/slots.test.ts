@@ -1,6 +1,6 @@
 // What a decision holds, where the whole cluster would be too much to set up.
 import test from "ava";
-import { Currency } from "../../machines/task-currency.ts";
+import { Currency } from "../../machines/orchestration/task-currency.ts";
 import {
   creationsMax,
   decideService,
@@ -9,7 +9,7 @@ import {
   stepsMax,
   type Step,
   type World,
-} from "../../machines/slots.ts";
+} from "../../machines/orchestration/slots.ts";
 import { ReplicatedService, Service, ServiceSpec, Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
 import { execSpec, testNode } from "../support/cluster.ts";
 

@@ -15,7 +15,7 @@ import {
   Task,
   TaskSpec,
 } from "../../proto/gen/messages.ts";
-import { sendableKeys, sendableNode, taskFlaw } from "../../machines/task-check.ts";
+import { sendableKeys, sendableNode, taskFlaw } from "../../machines/orchestration/task-check.ts";
 
 const good = Task.create({
   id: "t1",

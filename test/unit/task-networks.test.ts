@@ -1,9 +1,9 @@
 // The networks of tasks: what is decided for a task, the lines for ip and nft that make it, and what becomes of it through deaths.
 import test from "ava";
 import { TaskNetworks } from "../../actors/agent/task-networks.ts";
-import { makeInTask, makeOnNode, settingsFor, unmake } from "../../machines/task-network/commands.ts";
-import { networkOf, type NetworkPlan } from "../../machines/task-network/plan.ts";
-import { rulesetOf } from "../../machines/task-network/rules.ts";
+import { makeInTask, makeOnNode, settingsFor, unmake } from "../../machines/driver/task-network/commands.ts";
+import { networkOf, type NetworkPlan } from "../../machines/driver/task-network/plan.ts";
+import { rulesetOf } from "../../machines/driver/task-network/rules.ts";
 import { interfaceOf } from "../../machines/policy/facts.ts";
 import {
   Annotations,

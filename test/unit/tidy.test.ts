@@ -43,7 +43,7 @@ const packageHomes: Record<string, string> = {
   nats: "runtime/nats/",
   "prom-client": "runtime/telemetry/",
   pino: "runtime/telemetry/",
-  croner: "machines/jobs/",
+  croner: "machines/orchestration/jobs/",
   yaml: "cli/stack/",
   ws: "edges/juju/",
 };

@@ -7,8 +7,8 @@ import {
 } from "../../actors/watch/watch.ts";
 import { Fanout } from "../../actors/watch/watch-fanout.ts";
 import { RecentCommits } from "../../actors/watch/watch-recent.ts";
-import { watchEntriesMax, watchFilter } from "../../machines/watch-filter.ts";
-import { watchTimes } from "../../machines/watch.ts";
+import { watchEntriesMax, watchFilter } from "../../machines/watch/watch-filter.ts";
+import { watchTimes } from "../../machines/watch/watch.ts";
 import {
   Annotations,
   CreateSecretRequest,

@@ -1,0 +1,356 @@
+/**
+ * How a node gets its certificate and keeps it fresh.
+ *
+ *   joining:   fetching-root ⇄ waiting-for-root ──▶ requesting ⇄ waiting-to-request ──▶ polling ⇄ waiting-to-poll ──▶ installing
+ *   holding:   valid ──▶ forced ──▶ requesting … ──▶ installing ──▶ valid
+ *   failed     is final: only a person can help
+ *
+ * The private key is never here: the actor keeps it until it is on the disk.
+ *
+ * C1: nothing that came over an unverified connection is used before its digest equals the join token's.
+ * C2: a certificate is announced (`installed`) only after it, its key and its root are on the disk as one record.
+ * C3: a node that holds a certificate never gives up renewing it, and a failed renewal disturbs nothing that runs.
+ * C4: a certificate is taken only if it answers the newest request, byte for byte (the actor compares).
+ * C5: who is told to renew sends a request after that, also where an earlier one is under way: its answer may come from
+ *     the root that is being replaced.
+ * C6: a request that an older one overtook on its way is made again: the manager answers the one that it got last, and
+ *     would for ever. (SwarmKit's agent waits for ever.)
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+/** Times in milliseconds and counts, from SwarmKit's agent (worker protocol §1.3, §2.3, §3.5). */
+const certificateTimes = {
+  joinAttemptsMax: 5,
+  joinRetryMs: 2_000,
+  /** A renewal tries this often without a pause, then backs off. */
+  renewalBurst: 5,
+  renewalBackoffStepMs: 5_000,
+  renewalBackoffMsMax: 3_600_000,
+  pollBackoffStepMs: 1_000,
+  pollBackoffMsMax: 30_000,
+  /** After so many polls in vain another request's certificate is no matter of a manager that lags. C6 */
+  supersededPollsMin: 2,
+  /** From being told to renew until doing so. */
+  forcedDelayMs: 500,
+  /** The clock is looked at at least this often, because a timer cannot wait for longer than 24 days nor see a suspended machine. */
+  clockLookMs: 600_000,
+} as const;
+
+/** Upper bound of the wait after the `failures`-th failure in a row (1 and up). */
+function backoffBound(failures: number, stepMs: number, maxMs: number): number {
+  return Math.min(maxMs, stepMs + stepMs * 2 ** Math.min(30, failures - 1));
+}
+
+export type AgentCertificateEvent =
+  | { readonly type: "root.fetched" }
+  /** `definite`: trying again cannot help. */
+  | { readonly type: "root.refused"; readonly reason: string; readonly definite: boolean }
+  | { readonly type: "request.accepted"; readonly nodeId: string }
+  | { readonly type: "request.refused"; readonly reason: string; readonly definite: boolean }
+  | { readonly type: "certificate.issued" }
+  /** The call's deadline passed: ask again over the same connection. */
+  | { readonly type: "poll.expired" }
+  /** Not issued yet, or the connection failed. */
+  | { readonly type: "poll.failed"; readonly reason: string }
+  /** A certificate is there, and it answers another request than the newest. */
+  | { readonly type: "poll.superseded"; readonly reason: string }
+  | {
+      readonly type: "certificate.installed";
+      readonly nodeId: string;
+      readonly role: string;
+      readonly renewAt: number;
+      readonly expiresAt: number;
+      readonly at: number;
+    }
+  | { readonly type: "certificate.refused"; readonly reason: string }
+  | { readonly type: "renewal.forced" }
+  | { readonly type: "role.wanted"; readonly role: string }
+  | { readonly type: "clock.read"; readonly at: number }
+  /** A session message carries another root than the one that is trusted. */
+  | { readonly type: "root.offered"; readonly rootPem: string };
+
+export interface AgentCertificateContext {
+  readonly nodeId: string;
+  /** OU of the certificate that is held; empty while joining. */
+  readonly role: string;
+  /** OU that the manager wants; empty when it never said. */
+  readonly wantedRole: string;
+  /** Told to renew while a request was under way, which may be answered by whoever signed before. */
+  readonly isForcedAgain: boolean;
+  /** Failures in a row of what is being tried. */
+  readonly failures: number;
+  readonly reason: string;
+  /** Milliseconds since the epoch, like the two below. */
+  readonly at: number;
+  readonly renewAt: number;
+  readonly expiresAt: number;
+}
+
+export type AgentCertificateInput =
+  | { readonly kind: "joining" }
+  | {
+      readonly kind: "holding";
+      readonly nodeId: string;
+      readonly role: string;
+      readonly at: number;
+      readonly renewAt: number;
+      readonly expiresAt: number;
+    }
+  | { readonly kind: "failed"; readonly reason: string };
+
+type Refusal = { event: { reason: string } };
+const reasonOf = ({ event }: Refusal): { reason: string } => ({ reason: event.reason });
+
+export const agentCertificateMachine = setup({
+  types: {
+    context: {} as AgentCertificateContext,
+    events: {} as AgentCertificateEvent,
+    input: {} as AgentCertificateInput,
+  },
+  actions: {
+    /** Answered by `root.fetched` or `root.refused`. C1 */
+    fetchRoot: effect("fetchRoot"),
+    /** A new key, a request for it; answered by `request.accepted` or `request.refused`. */
+    requestCertificate: effect("requestCertificate"),
+    /** Answered by `certificate.issued`, `poll.expired` or `poll.failed`. C4 */
+    pollStatus: effect<{ nodeId: string }>("pollStatus"),
+    /** Checks the chain, writes the disk; answered by `certificate.installed` or `certificate.refused`. C2 */
+    installCertificate: effect("installCertificate"),
+    /** Ends the connection that requesting and polling used. */
+    hangUp: effect("hangUp"),
+    /** Answered by `clock.read`. */
+    readClock: effect("readClock"),
+    considerRoot: effect<{ rootPem: string }>("considerRoot"),
+    announceIdentity: effect("announceIdentity"),
+    announceFailure: effect<{ reason: string }>("announceFailure"),
+    reportUnexpected: effect("reportUnexpected"),
+
+    countFailure: assign(({ context }, { reason }: { reason: string }) => ({ failures: context.failures + 1, reason })),
+    forgetFailures: assign({ failures: 0, reason: "" }),
+    rememberNode: assign((_, { nodeId }: { nodeId: string }) => ({ nodeId })),
+    rememberCertificate: assign(
+      (_, held: { nodeId: string; role: string; renewAt: number; expiresAt: number; at: number }) => ({
+        ...held,
+        failures: 0,
+        reason: "",
+      }),
+    ),
+    rememberTime: assign((_, { at }: { at: number }) => ({ at })),
+    rememberForced: assign({ isForcedAgain: true }),
+    forgetForced: assign({ isForcedAgain: false }),
+    rememberWantedRole: assign((_, { role }: { role: string }) => ({ wantedRole: role })),
+  },
+  guards: {
+    isJoining: ({ context }) => context.role === "",
+    isHolding: ({ context }) => context.role !== "",
+    startsFailed: ({ context }) => context.role === "" && context.reason !== "",
+    isHopeless: ({ context }, { definite }: { definite: boolean }) =>
+      context.role === "" && (definite || context.failures + 1 >= certificateTimes.joinAttemptsMax),
+    mayTryAtOnce: ({ context }) => context.role !== "" && context.failures + 1 < certificateTimes.renewalBurst,
+    isDue: ({ context }, { at }: { at: number }) => at >= context.renewAt,
+    isSurelySuperseded: ({ context }) => context.role !== "" && context.failures >= certificateTimes.supersededPollsMin,
+    isForcedAgain: ({ context }) => context.isForcedAgain,
+    lacksRole: ({ context }) => context.wantedRole !== "" && context.wantedRole !== context.role,
+    isAnotherRole: ({ context }, { role }: { role: string }) => context.role !== "" && role !== context.role,
+  },
+  delays: {
+    joinRetry: certificateTimes.joinRetryMs,
+    forcedDelay: certificateTimes.forcedDelayMs,
+    clockLook: ({ context }) => Math.min(certificateTimes.clockLookMs, Math.max(0, context.renewAt - context.at)),
+    /** The host replaces both by a uniform draw below them. */
+    renewalBackoff: ({ context }) =>
+      backoffBound(
+        context.failures - certificateTimes.renewalBurst + 1,
+        certificateTimes.renewalBackoffStepMs,
+        certificateTimes.renewalBackoffMsMax,
+      ),
+    pollBackoff: ({ context }) =>
+      backoffBound(context.failures, certificateTimes.pollBackoffStepMs, certificateTimes.pollBackoffMsMax),
+  },
+}).createMachine({
+  id: "agentCertificate",
+  context: ({ input }) => ({
+    nodeId: input.kind === "holding" ? input.nodeId : "",
+    role: input.kind === "holding" ? input.role : "",
+    wantedRole: "",
+    isForcedAgain: false,
+    failures: 0,
+    reason: input.kind === "failed" ? input.reason : "",
+    at: input.kind === "holding" ? input.at : 0,
+    renewAt: input.kind === "holding" ? input.renewAt : 0,
+    expiresAt: input.kind === "holding" ? input.expiresAt : 0,
+  }),
+  initial: "starting",
+  options: { maxIterations: 1_000 },
+  on: {
+    "root.offered": {
+      guard: "isHolding",
+      actions: { type: "considerRoot", params: ({ event }) => ({ rootPem: event.rootPem }) },
+    },
+    // A renewal is under way already. C5
+    "renewal.forced": { actions: "rememberForced" },
+    "role.wanted": { actions: { type: "rememberWantedRole", params: ({ event }) => ({ role: event.role }) } },
+    "clock.read": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    starting: {
+      description: "Decides by what the disk held.",
+      always: [
+        { guard: "startsFailed", target: "failed" },
+        { guard: "isJoining", target: "fetching-root" },
+        { target: "valid" },
+      ],
+    },
+    "fetching-root": {
+      description: "Asks the manager for the cluster's root, over a connection that proves nothing. C1",
+      entry: "fetchRoot",
+      on: {
+        "root.fetched": { target: "requesting", actions: "forgetFailures" },
+        "root.refused": [
+          {
+            guard: { type: "isHopeless", params: ({ event }) => ({ definite: event.definite }) },
+            target: "failed",
+            actions: { type: "countFailure", params: reasonOf },
+          },
+          { target: "waiting-for-root", actions: { type: "countFailure", params: reasonOf } },
+        ],
+      },
+    },
+    "waiting-for-root": {
+      description: "Pauses before asking for the root again.",
+      after: { joinRetry: "fetching-root" },
+    },
+    requesting: {
+      description:
+        "Has made a key and asks for a certificate: by join token the first time, by the old certificate later.",
+      entry: "requestCertificate",
+      on: {
+        "request.accepted": {
+          target: "polling",
+          actions: ["forgetFailures", { type: "rememberNode", params: ({ event }) => ({ nodeId: event.nodeId }) }],
+        },
+        "request.refused": [
+          {
+            guard: { type: "isHopeless", params: ({ event }) => ({ definite: event.definite }) },
+            target: "failed",
+            actions: { type: "countFailure", params: reasonOf },
+          },
+          { guard: "isJoining", target: "waiting-to-request", actions: { type: "countFailure", params: reasonOf } },
+          {
+            guard: "mayTryAtOnce",
+            target: "requesting",
+            reenter: true,
+            actions: { type: "countFailure", params: reasonOf },
+          },
+          { target: "waiting-to-renew", actions: { type: "countFailure", params: reasonOf } },
+        ],
+      },
+    },
+    "waiting-to-request": {
+      description: "Pauses before asking for the first certificate again.",
+      after: { joinRetry: "requesting" },
+    },
+    "waiting-to-renew": {
+      description: "Renewing failed several times; waits for a random while that grows. C3",
+      entry: "hangUp",
+      after: { renewalBackoff: "requesting" },
+    },
+    polling: {
+      description: "Waits for the manager to say that the certificate is issued. C4",
+      entry: { type: "pollStatus", params: ({ context }) => ({ nodeId: context.nodeId }) },
+      on: {
+        "certificate.issued": "installing",
+        "poll.expired": { target: "polling", reenter: true },
+        "poll.failed": { target: "waiting-to-poll", actions: { type: "countFailure", params: reasonOf } },
+        "poll.superseded": [
+          {
+            guard: "isSurelySuperseded",
+            target: "waiting-to-renew",
+            actions: { type: "countFailure", params: reasonOf },
+          },
+          { target: "waiting-to-poll", actions: { type: "countFailure", params: reasonOf } },
+        ],
+      },
+    },
+    "waiting-to-poll": {
+      description: "Pauses before asking again whether the certificate is issued.",
+      entry: "hangUp",
+      after: { pollBackoff: "polling" },
+    },
+    installing: {
+      description: "Checks the chain and writes certificate, key and root to the disk. C2",
+      entry: ["hangUp", "installCertificate"],
+      on: {
+        "certificate.installed": {
+          target: "settling",
+          actions: {
+            type: "rememberCertificate",
+            params: ({ event: { nodeId, role, renewAt, expiresAt, at } }) => ({ nodeId, role, renewAt, expiresAt, at }),
+          },
+        },
+        "certificate.refused": [
+          {
+            guard: { type: "isHopeless", params: { definite: false } },
+            target: "failed",
+            actions: { type: "countFailure", params: reasonOf },
+          },
+          { guard: "isJoining", target: "waiting-to-request", actions: { type: "countFailure", params: reasonOf } },
+          { target: "waiting-to-renew", actions: { type: "countFailure", params: reasonOf } },
+        ],
+      },
+    },
+    settling: {
+      description:
+        "The new certificate is announced; a role that the manager wants and that it lacks is asked for again.",
+      entry: "announceIdentity",
+      always: [
+        { guard: "isForcedAgain", target: "forced" },
+        { guard: "lacksRole", target: "forced" },
+        { target: "valid" },
+      ],
+    },
+    valid: {
+      description: "The certificate is good; looks at the clock now and then until it is due for renewal.",
+      tags: ["identified"],
+      after: { clockLook: { target: "looking" } },
+      on: {
+        "renewal.forced": "forced",
+        "role.wanted": [
+          {
+            guard: { type: "isAnotherRole", params: ({ event }) => ({ role: event.role }) },
+            target: "forced",
+            actions: { type: "rememberWantedRole", params: ({ event }) => ({ role: event.role }) },
+          },
+          { actions: { type: "rememberWantedRole", params: ({ event }) => ({ role: event.role }) } },
+        ],
+      },
+    },
+    looking: {
+      description: "Reads the clock: the renewal is due, or it is not.",
+      entry: "readClock",
+      on: {
+        "clock.read": [
+          {
+            guard: { type: "isDue", params: ({ event }) => ({ at: event.at }) },
+            target: "requesting",
+            actions: { type: "rememberTime", params: ({ event }) => ({ at: event.at }) },
+          },
+          { target: "valid", actions: { type: "rememberTime", params: ({ event }) => ({ at: event.at }) } },
+        ],
+        "renewal.forced": "forced",
+      },
+    },
+    forced: {
+      description: "The manager asked for a renewal; it follows after a short pause.",
+      on: { "renewal.forced": {} },
+      after: { forcedDelay: { target: "requesting", actions: ["forgetFailures", "forgetForced"] } },
+    },
+    failed: {
+      description: "The node cannot get a certificate. Nothing is tried any more.",
+      type: "final",
+      entry: ["hangUp", { type: "announceFailure", params: ({ context }) => ({ reason: context.reason }) }],
+    },
+  },
+});

@@ -1,0 +1,301 @@
+/**
+ * The session client: keeps one registration of this node with one of the managers alive.
+ *
+ *   idle ──▶ engaged { connecting ──▶ registering ──▶ serving } ──▶ backing-off ──▶ engaged …    (back to idle from anywhere)
+ *
+ * While serving, three concerns run beside each other: heartbeats, the assignments stream and the node's description.
+ * The first failure of any of them ends the whole session, which is then rebuilt with its old session id.
+ *
+ * A1: a session is served only after its first message came, within `registrationTimeout` of the opening.
+ * A2: an assignments message is applied only when it continues the one before it; otherwise the session is rebuilt.
+ * A3: whatever ends a session closes its connection (`endSession`) before anything else is dialled.
+ * A4: the session id survives every rebuild; a manager that no longer knows it hands out another.
+ */
+import { assign, setup } from "xstate";
+import type { AssignmentsMessage, SessionMessage } from "../../proto/gen/messages.ts";
+import { effect } from "../effect.ts";
+
+/** Times in milliseconds, from SwarmKit's agent (worker protocol §5.2). */
+const agentSessionTimes = {
+  registrationTimeoutMs: 5_000,
+  /** The description is computed anew this often. */
+  descriptionIntervalMs: 20_000,
+  backoffStepMs: 100,
+  backoffMsMax: 8_000,
+  /** Used until a manager has said its own. */
+  heartbeatPeriodMs: 5_000,
+  /** Not SwarmKit's, which trusts its managers: a period shorter than this would be a busy loop. */
+  heartbeatPeriodMsMin: 100,
+} as const;
+
+export type AgentSessionEvent =
+  | { readonly type: "session.wanted" }
+  | { readonly type: "session.unwanted" }
+  | { readonly type: "manager.reached"; readonly addr: string }
+  | { readonly type: "session.message"; readonly message: SessionMessage }
+  | { readonly type: "session.failed"; readonly reason: string }
+  | { readonly type: "heartbeat.answered"; readonly periodMs: number }
+  | {
+      readonly type: "assignments.received";
+      readonly message: AssignmentsMessage;
+      readonly complete: boolean;
+      readonly appliesTo: string;
+      readonly resultsIn: string;
+    }
+  | { readonly type: "description.same" }
+  | { readonly type: "description.changed" }
+  /** The certificate or root changed: look at the description now. */
+  | { readonly type: "identity.changed" };
+
+/** What the agent's owner is told of its session. */
+export type SessionNews =
+  | { readonly kind: "idle" }
+  | { readonly kind: "connecting"; readonly reason: string }
+  | { readonly kind: "serving"; readonly manager: string; readonly sessionId: string }
+  | { readonly kind: "backing-off"; readonly reason: string };
+
+export interface AgentSessionContext {
+  /** Empty until the first registration of this life of the agent. */
+  readonly sessionId: string;
+  /** Of the manager that is dialled or served by; empty when there is none. */
+  readonly addr: string;
+  readonly heartbeatPeriodMs: number;
+  /** Upper bound of the next wait. */
+  readonly backoffMs: number;
+  /** `results_in` of the newest assignments message of this stream; empty before the first. */
+  readonly assignments: string;
+  /** Why the last session ended. */
+  readonly reason: string;
+}
+
+export const agentSessionMachine = setup({
+  types: { context: {} as AgentSessionContext, events: {} as AgentSessionEvent },
+  actions: {
+    /** Chooses a manager and dials it; answered by `manager.reached` or `session.failed`. */
+    connect: effect("connect"),
+    openSession: effect<{ sessionId: string }>("openSession"),
+    /** Hands managers, node, root and keys of a session message to who cares for them. */
+    applySessionMessage: effect<{ message: SessionMessage }>("applySessionMessage"),
+    openStreams: effect<{ sessionId: string }>("openStreams"),
+    sendHeartbeat: effect<{ sessionId: string }>("sendHeartbeat"),
+    applyAssignments: effect<{ message: AssignmentsMessage }>("applyAssignments"),
+    /** Answered by `description.same` or `description.changed`. */
+    compareDescription: effect("compareDescription"),
+    endSession: effect("endSession"),
+    announce: effect<SessionNews>("announce"),
+    reportUnexpected: effect("reportUnexpected"),
+
+    rememberManager: assign((_, { addr }: { addr: string }) => ({ addr })),
+    rememberSession: assign((_, { sessionId }: { sessionId: string }) => ({ sessionId })),
+    rememberPeriod: assign((_, { periodMs }: { periodMs: number }) => ({
+      heartbeatPeriodMs: Math.max(agentSessionTimes.heartbeatPeriodMsMin, periodMs),
+    })),
+    rememberAssignments: assign((_, { resultsIn }: { resultsIn: string }) => ({ assignments: resultsIn })),
+    rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
+    forgetStream: assign({ assignments: "" }),
+    resetBackoff: assign({ backoffMs: 0, reason: "" }),
+    growBackoff: assign({
+      addr: "",
+      backoffMs: ({ context }) =>
+        Math.min(agentSessionTimes.backoffMsMax, agentSessionTimes.backoffStepMs + 2 * context.backoffMs),
+    }),
+  },
+  guards: {
+    continuesAssignments: ({ context }, { complete, appliesTo }: { complete: boolean; appliesTo: string }) =>
+      complete || (context.assignments !== "" && appliesTo === context.assignments),
+    isPeriod: (_, { periodMs }: { periodMs: number }) => periodMs > 0,
+  },
+  delays: {
+    registrationTimeout: agentSessionTimes.registrationTimeoutMs,
+    descriptionInterval: agentSessionTimes.descriptionIntervalMs,
+    heartbeatPeriod: ({ context }) => context.heartbeatPeriodMs,
+    /** The host replaces this by a uniform draw below it. */
+    backoff: ({ context }) => context.backoffMs,
+  },
+}).createMachine({
+  id: "agentSession",
+  context: {
+    sessionId: "",
+    addr: "",
+    heartbeatPeriodMs: agentSessionTimes.heartbeatPeriodMs,
+    backoffMs: 0,
+    assignments: "",
+    reason: "",
+  },
+  initial: "idle",
+  options: { maxIterations: 1_000 },
+  on: {
+    "session.unwanted": { target: ".idle" },
+    "identity.changed": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    idle: {
+      description: "No session is wanted: the node has no certificate yet, or the agent is being stopped.",
+      entry: { type: "announce", params: { kind: "idle" } },
+      on: { "session.wanted": "engaged" },
+    },
+    engaged: {
+      description: "Has, or is trying for, a connection to one manager. A3",
+      initial: "connecting",
+      exit: ["endSession", "forgetStream"],
+      on: {
+        "session.failed": {
+          target: "backing-off",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+      },
+      states: {
+        connecting: {
+          description: "Waits for a connection to one of the known managers, chosen by weight and chance.",
+          entry: [
+            { type: "announce", params: ({ context }) => ({ kind: "connecting", reason: context.reason }) },
+            "connect",
+          ],
+          on: {
+            "manager.reached": {
+              target: "registering",
+              actions: { type: "rememberManager", params: ({ event }) => ({ addr: event.addr }) },
+            },
+          },
+          after: {
+            registrationTimeout: {
+              target: "#agentSession.backing-off",
+              actions: { type: "rememberReason", params: { reason: "no manager answered in time" } },
+            },
+          },
+        },
+        registering: {
+          description: "The Session call is open; its first message makes the session. A1, A4",
+          entry: { type: "openSession", params: ({ context }) => ({ sessionId: context.sessionId }) },
+          on: {
+            "session.message": {
+              target: "serving",
+              actions: [
+                { type: "rememberSession", params: ({ event }) => ({ sessionId: event.message.sessionId }) },
+                "resetBackoff",
+                { type: "applySessionMessage", params: ({ event }) => ({ message: event.message }) },
+              ],
+            },
+          },
+          after: {
+            registrationTimeout: {
+              target: "#agentSession.backing-off",
+              actions: { type: "rememberReason", params: { reason: "session initiation timed out" } },
+            },
+          },
+        },
+        serving: {
+          description: "Registered. Every open stream must stay open; the end of any, even with OK, is a failure.",
+          type: "parallel",
+          tags: ["serving"],
+          entry: [
+            {
+              type: "announce",
+              params: ({ context }) => ({ kind: "serving", manager: context.addr, sessionId: context.sessionId }),
+            },
+            { type: "openStreams", params: ({ context }) => ({ sessionId: context.sessionId }) },
+          ],
+          on: {
+            "session.message": {
+              actions: [
+                { type: "rememberSession", params: ({ event }) => ({ sessionId: event.message.sessionId }) },
+                { type: "applySessionMessage", params: ({ event }) => ({ message: event.message }) },
+              ],
+            },
+          },
+          states: {
+            heartbeat: {
+              description: "Tells the manager that this node lives, with the period that each answer hands out.",
+              initial: "sending",
+              states: {
+                sending: {
+                  description: "A heartbeat is under way; its deadline is the call's.",
+                  entry: { type: "sendHeartbeat", params: ({ context }) => ({ sessionId: context.sessionId }) },
+                  on: {
+                    "heartbeat.answered": [
+                      {
+                        guard: { type: "isPeriod", params: ({ event }) => ({ periodMs: event.periodMs }) },
+                        target: "waiting",
+                        actions: { type: "rememberPeriod", params: ({ event }) => ({ periodMs: event.periodMs }) },
+                      },
+                      // A manager that hands out no period gets heartbeats at the last one rather than in a busy loop.
+                      { target: "waiting" },
+                    ],
+                  },
+                },
+                waiting: {
+                  description: "The next heartbeat is due after the period.",
+                  after: { heartbeatPeriod: "sending" },
+                },
+              },
+            },
+            assignments: {
+              description: "Follows what the manager assigns to this node. A2",
+              initial: "awaiting",
+              states: {
+                awaiting: {
+                  description: "The stream is open; the complete set has not come yet.",
+                },
+                following: {
+                  description: "The complete set is known; changes follow it.",
+                },
+              },
+              on: {
+                "assignments.received": [
+                  {
+                    guard: {
+                      type: "continuesAssignments",
+                      params: ({ event }) => ({ complete: event.complete, appliesTo: event.appliesTo }),
+                    },
+                    target: ".following",
+                    actions: [
+                      { type: "rememberAssignments", params: ({ event }) => ({ resultsIn: event.resultsIn }) },
+                      { type: "applyAssignments", params: ({ event }) => ({ message: event.message }) },
+                    ],
+                  },
+                  {
+                    target: "#agentSession.backing-off",
+                    actions: {
+                      type: "rememberReason",
+                      params: { reason: "an assignments message does not continue the one before it" },
+                    },
+                  },
+                ],
+              },
+            },
+            description: {
+              description: "Watches whether the node still is what it told the manager.",
+              initial: "settled",
+              states: {
+                settled: {
+                  description: "The manager has the newest description, as of the last look.",
+                  after: { descriptionInterval: "comparing" },
+                  on: { "identity.changed": "comparing" },
+                },
+                comparing: {
+                  description: "The description is being computed anew.",
+                  entry: "compareDescription",
+                  on: {
+                    "description.same": "settled",
+                    // Not a failure: registers again at once, with the same session id.
+                    "description.changed": { target: "#agentSession.engaged", reenter: true },
+                    "identity.changed": { target: "comparing", reenter: true },
+                  },
+                },
+              },
+            },
+          },
+        },
+      },
+    },
+    "backing-off": {
+      description: "Waits before the next try; the bound grows with each failure until a registration succeeds.",
+      entry: [
+        "growBackoff",
+        { type: "announce", params: ({ context }) => ({ kind: "backing-off", reason: context.reason }) },
+      ],
+      after: { backoff: "engaged" },
+    },
+  },
+});

@@ -1,0 +1,422 @@
+/**
+ * One task on its node, from its assignment to its end (worker protocol §5.5).
+ *
+ *   looking ──▶ accepted ──▶ preparing ──▶ ready ──▶ starting ──▶ up { proving ──▶ running } ──▶ ended
+ *                  └────────────┴───────────┴──▶ stopping ◀───────┘ └──▶ failing ──▶ ended     removing ──▶ removed from anywhere
+ *
+ * Each state that the manager should know of reports itself on entry.
+ *
+ * K1: reported states never fall, what is said within one changes only while a health check speaks, and nothing is reported
+ *     after a terminal state or once the task is being removed.
+ * K2: the task goes on only while its state is below the desired one; it rests at READY when that is desired.
+ * K3: a task that was STARTING or later in an earlier life of the agent is never started again: either its process is
+ *     found, or it has failed.
+ * K4: what is wrong before STARTING rejects the task, what goes wrong from then on fails it.
+ * K5: before the task is forgotten nothing of it runs any more.
+ * K6: a task with a health check is STARTING until a check has passed. One that is unhealthy is stopped as for any other
+ *     reason and has FAILED, however it then exits; that it was unhealthy is on the disk before, so a later agent knows it.
+ */
+import { assign, setup } from "xstate";
+import { TaskState } from "../../proto/gen/messages.ts";
+import { effect } from "../effect.ts";
+
+export interface TaskReport {
+  readonly state: TaskState;
+  readonly message: string;
+  readonly err: string;
+  /** 0 when there is no process. */
+  readonly pid: number;
+  readonly exitCode: number;
+}
+
+export interface ExitFacts {
+  readonly code: number;
+  readonly signal: string;
+  readonly reason: string;
+  readonly lastOutput: string;
+}
+
+export type AgentTaskEvent =
+  /** What the driver still has; a task that no driver of this node can run is refused. */
+  | { readonly type: "run.absent" }
+  | { readonly type: "run.found"; readonly pid: number }
+  | { readonly type: "run.refused"; readonly reason: string }
+  | { readonly type: "run.prepared" }
+  | { readonly type: "run.started"; readonly pid: number }
+  | { readonly type: "run.exited"; readonly pid: number; readonly exit: ExitFacts }
+  /** The process is gone after a stop; `code` is 0 when there was none. */
+  | { readonly type: "run.stopped"; readonly code: number }
+  | { readonly type: "run.forgotten" }
+  /** Of its health check: the first one that passed; one that failed before that; too many that failed. */
+  | { readonly type: "health.passed" }
+  | { readonly type: "health.missed"; readonly reason: string }
+  | { readonly type: "health.lost"; readonly reason: string }
+  | { readonly type: "desired.raised"; readonly desired: TaskState }
+  | { readonly type: "removal.wanted" };
+
+export interface AgentTaskContext {
+  readonly taskId: string;
+  /** The state in which this life of the agent found the task: as assigned, or as read from the disk. */
+  readonly before: TaskState;
+  readonly desired: TaskState;
+  readonly pid: number;
+  readonly isChecked: boolean;
+  /** Why it is unhealthy; empty while it is not. */
+  readonly flaw: string;
+}
+
+export interface AgentTaskInput {
+  readonly taskId: string;
+  readonly before: TaskState;
+  readonly desired: TaskState;
+  /** It has a health check. */
+  readonly isChecked: boolean;
+  /** Why an earlier life of the agent found it unhealthy; empty when it did not. K6 */
+  readonly flaw: string;
+}
+
+/** What a finished run is reported as. SwarmKit's words, with what it leaves out: signal and last output. */
+export function reportOfExit(exit: ExitFacts, pid: number): TaskReport {
+  const message = exit.lastOutput === "" ? "finished" : `finished; last output: ${exit.lastOutput}`;
+  if (exit.code === 0 && exit.reason === "")
+    return { state: TaskState.COMPLETE, message: "finished", err: "", pid, exitCode: 0 };
+  const signal = exit.signal === "" ? "" : `, killed by ${exit.signal}`;
+  const err = exit.reason === "" ? `task: non-zero exit (${exit.code})${signal}` : `task: ${exit.reason}`;
+  return { state: TaskState.FAILED, message, err, pid, exitCode: exit.code };
+}
+
+/** Of a run that ended since it was unhealthy, which its exit code says nothing of. K6 */
+function reportOfFlaw(flaw: string, pid: number, exitCode: number): TaskReport {
+  return { state: TaskState.FAILED, message: "unhealthy", err: `task: unhealthy: ${flaw}`, pid, exitCode };
+}
+
+interface Told {
+  readonly state: TaskState;
+  readonly message: string;
+  readonly err: string;
+}
+
+/** Whether a report may follow the newest status, and says anything new. K1 */
+export function isNews(newest: Told, reported: Told): boolean {
+  if (reported.state !== newest.state) return reported.state > newest.state;
+  // After a restart the chart passes through states again, with words of their beginning.
+  const isOfHealth = reported.state === TaskState.STARTING || reported.err !== "";
+  return (
+    isOfHealth &&
+    reported.state <= TaskState.RUNNING &&
+    (reported.message !== newest.message || reported.err !== newest.err)
+  );
+}
+
+/** A report without a process. */
+function told(state: TaskState, message: string, err = ""): TaskReport {
+  return { state, message, err, pid: 0, exitCode: 0 };
+}
+
+export const agentTaskMachine = setup({
+  types: { context: {} as AgentTaskContext, events: {} as AgentTaskEvent, input: {} as AgentTaskInput },
+  actions: {
+    /** Answered by `run.absent`, `run.found`, `run.exited` or `run.refused`. */
+    look: effect("look"),
+    /** Records the task on the disk first; answered by `run.prepared` or `run.refused`. */
+    prepare: effect("prepare"),
+    /** Answered by `run.started` or `run.refused`. */
+    start: effect("start"),
+    /** Answered by `run.exited`. */
+    awaitExit: effect<{ pid: number }>("awaitExit"),
+    /** Answered by `run.stopped`. */
+    stop: effect("stop"),
+    /** A start that is under way is no longer wanted: a driver that would wait for ever need not. */
+    giveUpStart: effect("giveUpStart"),
+    /** Begins its health check, if it has one that is not under way; `wasHealthy`: a check has passed before. Answered by `health.*`. */
+    check: effect<{ wasHealthy: boolean }>("check"),
+    /** Ends its health check, if it has one. */
+    endCheck: effect("endCheck"),
+    /** Forgets the run and the record; answered by `run.forgotten`. */
+    forget: effect("forget"),
+    /** Told only when `isNews`: after a restart the chart passes through states that were reported before. K1 */
+    report: effect<TaskReport>("report"),
+    reportUnexpected: effect("reportUnexpected"),
+
+    rememberPid: assign((_, { pid }: { pid: number }) => ({ pid })),
+    rememberFlaw: assign((_, { reason }: { reason: string }) => ({ flaw: reason })),
+    raiseDesired: assign(({ context }, { desired }: { desired: TaskState }) => ({
+      desired: desired > context.desired ? desired : context.desired,
+    })),
+  },
+  guards: {
+    isEnded: ({ context }) => context.before >= TaskState.COMPLETE,
+    wasStarted: ({ context }) => context.before >= TaskState.STARTING,
+    wants: ({ context }, { above }: { above: TaskState }) =>
+      context.desired > above && context.desired < TaskState.SHUTDOWN,
+    mustStop: ({ context }) => context.desired >= TaskState.SHUTDOWN,
+    isStop: (_, { desired }: { desired: TaskState }) => desired >= TaskState.SHUTDOWN,
+    isFlawed: ({ context }) => context.flaw !== "",
+    isChecked: ({ context }) => context.isChecked,
+    // What was RUNNING had passed its check; what is found and was not, may have been started just before the agent died. K6
+    isUnproven: ({ context }) => context.isChecked && context.before < TaskState.RUNNING,
+    isHigher: ({ context }, { desired }: { desired: TaskState }) => desired > context.desired,
+  },
+}).createMachine({
+  id: "agentTask",
+  context: ({ input }) => ({ ...input, pid: 0 }),
+  initial: "looking",
+  options: { maxIterations: 1_000 },
+  on: {
+    "desired.raised": {
+      guard: { type: "isHigher", params: ({ event }) => ({ desired: event.desired }) },
+      actions: { type: "raiseDesired", params: ({ event }) => ({ desired: event.desired }) },
+    },
+    "removal.wanted": ".removing",
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    looking: {
+      description: "Asks the driver what an earlier life of the agent left of this task. K3",
+      always: { guard: "isEnded", target: "ended" },
+      entry: "look",
+      on: {
+        "run.found": [
+          {
+            guard: "isFlawed",
+            target: "failing",
+            actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) },
+          },
+          {
+            guard: "isUnproven",
+            target: "up.proving",
+            actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) },
+          },
+          { target: "up.running", actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) } },
+        ],
+        "run.exited": [
+          {
+            guard: "isFlawed",
+            target: "ended",
+            actions: {
+              type: "report",
+              params: ({ context, event }) => reportOfFlaw(context.flaw, event.pid, event.exit.code),
+            },
+          },
+          {
+            target: "ended",
+            actions: { type: "report", params: ({ event }) => reportOfExit(event.exit, event.pid) },
+          },
+        ],
+        "run.absent": [
+          {
+            guard: "isFlawed",
+            target: "ended",
+            actions: { type: "report", params: ({ context }) => reportOfFlaw(context.flaw, 0, -1) },
+          },
+          {
+            guard: "wasStarted",
+            target: "ended",
+            actions: {
+              type: "report",
+              params: {
+                ...told(
+                  TaskState.FAILED,
+                  "looked for",
+                  "task: its process is gone from this node, and how it ended is not known",
+                ),
+                exitCode: -1,
+              },
+            },
+          },
+          { target: "accepted" },
+        ],
+        "run.refused": [
+          {
+            guard: "wasStarted",
+            target: "ended",
+            actions: { type: "report", params: ({ event }) => told(TaskState.FAILED, "looked for", event.reason) },
+          },
+          {
+            target: "ended",
+            actions: {
+              type: "report",
+              params: ({ event }) => told(TaskState.REJECTED, "resolving controller failed", event.reason),
+            },
+          },
+        ],
+      },
+    },
+    accepted: {
+      description: "The node has taken the task; goes on when a higher state is desired.",
+      entry: { type: "report", params: told(TaskState.ACCEPTED, "accepted") },
+      always: [
+        { guard: "mustStop", target: "stopping" },
+        { guard: { type: "wants", params: { above: TaskState.ACCEPTED } }, target: "preparing" },
+      ],
+    },
+    preparing: {
+      description: "The task is recorded and the driver makes everything ready that starting needs.",
+      entry: [{ type: "report", params: told(TaskState.PREPARING, "preparing") }, "prepare"],
+      always: { guard: "mustStop", target: "stopping" },
+      on: {
+        "run.prepared": "ready",
+        "run.refused": {
+          target: "ended",
+          actions: { type: "report", params: ({ event }) => told(TaskState.REJECTED, "preparing", event.reason) },
+        },
+      },
+    },
+    ready: {
+      description:
+        "Could start at once; rests here while READY is desired, as the successor in a rolling update does. K2",
+      entry: { type: "report", params: told(TaskState.READY, "prepared") },
+      always: [
+        { guard: "mustStop", target: "stopping" },
+        { guard: { type: "wants", params: { above: TaskState.READY } }, target: "starting" },
+      ],
+    },
+    starting: {
+      description:
+        "The driver starts the run. A wish to stop waits for its outcome, so that nothing starts behind a stop.",
+      entry: [{ type: "report", params: told(TaskState.STARTING, "starting") }, "start"],
+      on: {
+        "desired.raised": [
+          {
+            guard: { type: "isStop", params: ({ event }) => ({ desired: event.desired }) },
+            actions: [{ type: "raiseDesired", params: ({ event }) => ({ desired: event.desired }) }, "giveUpStart"],
+          },
+          { actions: { type: "raiseDesired", params: ({ event }) => ({ desired: event.desired }) } },
+        ],
+        "run.started": [
+          {
+            guard: "isChecked",
+            target: "up.proving",
+            actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) },
+          },
+          { target: "up.running", actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) } },
+        ],
+        "run.refused": {
+          target: "ended",
+          actions: { type: "report", params: ({ event }) => told(TaskState.FAILED, "starting", event.reason) },
+        },
+      },
+    },
+    up: {
+      description: "Runs until it exits, has to stop, or is unhealthy.",
+      tags: ["live"],
+      initial: "proving",
+      entry: { type: "awaitExit", params: ({ context }) => ({ pid: context.pid }) },
+      exit: "endCheck",
+      always: { guard: "mustStop", target: "stopping" },
+      on: {
+        "run.exited": {
+          target: "ended",
+          actions: { type: "report", params: ({ event }) => reportOfExit(event.exit, event.pid) },
+        },
+      },
+      states: {
+        proving: {
+          description: "Waits for its health check to pass for the first time. K6",
+          entry: { type: "check", params: { wasHealthy: false } },
+          on: {
+            "health.lost": {
+              target: "#agentTask.failing",
+              actions: [
+                { type: "rememberFlaw", params: ({ event }) => ({ reason: event.reason }) },
+                {
+                  type: "report",
+                  params: ({ event }) => told(TaskState.STARTING, "unhealthy; being stopped", event.reason),
+                },
+              ],
+            },
+            "health.passed": "running",
+            "health.missed": {
+              actions: {
+                type: "report",
+                params: ({ event }) => told(TaskState.STARTING, `health check: ${event.reason}`),
+              },
+            },
+          },
+        },
+        running: {
+          description: "Runs, and is well as far as anybody knows.",
+          entry: [
+            { type: "report", params: ({ context }) => ({ ...told(TaskState.RUNNING, "started"), pid: context.pid }) },
+            { type: "check", params: { wasHealthy: true } },
+          ],
+          on: {
+            "health.lost": {
+              target: "#agentTask.failing",
+              actions: [
+                { type: "rememberFlaw", params: ({ event }) => ({ reason: event.reason }) },
+                {
+                  type: "report",
+                  params: ({ context, event }) => ({
+                    ...told(TaskState.RUNNING, "unhealthy; being stopped", event.reason),
+                    pid: context.pid,
+                  }),
+                },
+              ],
+            },
+          },
+        },
+      },
+    },
+    failing: {
+      description: "Unhealthy: stop signal, grace, then kill, after which it has failed. K6",
+      tags: ["live"],
+      entry: "stop",
+      on: {
+        "run.stopped": {
+          target: "ended",
+          actions: {
+            type: "report",
+            params: ({ context, event }) => reportOfFlaw(context.flaw, context.pid, event.code),
+          },
+        },
+        "run.*": {},
+      },
+    },
+    stopping: {
+      description: "Stop signal, grace, then kill; over when nothing of the run is left.",
+      tags: ["live"],
+      entry: "stop",
+      on: {
+        "run.stopped": {
+          target: "ended",
+          actions: {
+            type: "report",
+            params: ({ context, event }) => ({
+              ...told(TaskState.SHUTDOWN, "shutdown"),
+              pid: context.pid,
+              exitCode: event.code,
+            }),
+          },
+        },
+        // Answers to what was under way when the stop came.
+        "run.*": {},
+      },
+    },
+    ended: {
+      description: "In a terminal state, which the manager is told until it removes the task. K1",
+      // The exit that a stop caused, or the other way round.
+      on: { "run.*": {}, "desired.raised": {} },
+    },
+    removing: {
+      description: "The manager has forgotten the task; so does the node, without another report. K5",
+      initial: "halting",
+      on: { "run.*": {}, "desired.raised": {}, "removal.wanted": {} },
+      states: {
+        halting: {
+          description: "Ends whatever still runs.",
+          entry: "stop",
+          on: { "run.stopped": "forgetting" },
+        },
+        forgetting: {
+          description: "Removes output and record.",
+          entry: "forget",
+          on: { "run.forgotten": "removed" },
+        },
+        removed: { description: "Nothing is left.", type: "final" },
+      },
+      onDone: "removed",
+    },
+    removed: { description: "The task is gone from this node.", type: "final" },
+  },
+});

@@ -1,0 +1,61 @@
+/** Who signs node certificates now: the cluster's root, or during a rotation the one that follows it. */
+import { ExternalCA_CAProtocol, type Cluster, type NodeTLSInfo, type RootCA } from "../../proto/gen/messages.ts";
+import { sameBytes } from "../dispatcher/session-message.ts";
+
+const text = new TextDecoder();
+
+export interface Issuer {
+  /** PEM. */
+  readonly rootPem: string;
+  /** PEM; empty where only an external CA has it. */
+  readonly keyPem: string;
+  /** What follows each node certificate while nodes trust an older root: PEM, empty outside a rotation. */
+  readonly intermediatesPem: string;
+  /** What nodes trust until the rotation is over: PEM. The same as `rootPem` outside one. */
+  readonly trustedPem: string;
+  /** HTTPS addresses of external CAs that sign for this root, in the order given; they are asked before the own key is used. */
+  readonly externalUrls: readonly string[];
+}
+
+/** Null while the cluster has no root. `normalize` brings PEM certificates into one form. */
+export function issuerOf(cluster: Cluster, normalize: (pem: string) => string): Issuer | null {
+  const { rootCa } = cluster;
+  if (rootCa === null) return null;
+  const rotation = rootCa.rootRotation;
+  const rootPem = text.decode(rotation === null ? rootCa.caCert : rotation.caCert);
+  return {
+    rootPem,
+    keyPem: text.decode(rotation === null ? rootCa.caKey : rotation.caKey),
+    intermediatesPem: rotation === null ? "" : text.decode(rotation.crossSignedCaCert),
+    trustedPem: text.decode(rootCa.caCert),
+    externalUrls: externalUrls(cluster, rootCa, rootPem, normalize),
+  };
+}
+
+function externalUrls(
+  { spec }: Cluster,
+  rootCa: RootCA,
+  wantedPem: string,
+  normalize: (pem: string) => string,
+): readonly string[] {
+  const wanted = normalize(wantedPem);
+  return (spec?.caConfig?.externalCas ?? [])
+    .filter(({ protocol, caCert }) => {
+      // One that names no root signs for the present one (SwarmKit's reading).
+      const signsFor = caCert.length === 0 ? rootCa.caCert : caCert;
+      return protocol === ExternalCA_CAProtocol.CFSSL && normalize(text.decode(signsFor)) === wanted;
+    })
+    .map(({ url }) => url);
+}
+
+/** Whether a node says that its certificate is of the issuer with this name and key (both DER). */
+export function isIssuedBy(
+  tlsInfo: NodeTLSInfo | null,
+  issuer: { readonly subjectDer: Uint8Array; readonly publicKeyDer: Uint8Array },
+): boolean {
+  return (
+    tlsInfo !== null &&
+    sameBytes(tlsInfo.certIssuerSubject, issuer.subjectDer) &&
+    sameBytes(tlsInfo.certIssuerPublicKey, issuer.publicKeyDer)
+  );
+}

@@ -1,0 +1,87 @@
+/**
+ * A manager's own certificate: got when it starts, renewed in good time, and whenever another root signs.
+ *
+ *   obtaining ⇄ retrying
+ *      │  ▲
+ *      ▼  │  (due, told to, or another root)
+ *     held
+ *
+ * M1: a certificate that could not be renewed stays in use; nothing that runs is disturbed.
+ * M2: what changes while one is being obtained is looked at right after.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+export const managerCertificateTimes = {
+  /** Between two tries, in milliseconds: as often as the signer looks at what it could not sign. */
+  retryMs: 10_000,
+  /** The longest that a timer waits, in milliseconds: a certificate that is due later is looked at again then. */
+  lookMs: 86_400_000,
+} as const;
+
+export type ManagerCertificateEvent =
+  /** In use and on the disk; `renewInMs` from now it is due. */
+  | { readonly type: "certificate.obtained"; readonly renewInMs: number }
+  | { readonly type: "certificate.failed"; readonly reason: string }
+  /** Another root signs or is trusted, or the node was told to renew. */
+  | { readonly type: "certificate.doubted" };
+
+export interface ManagerCertificateContext {
+  readonly renewInMs: number;
+  readonly isDoubted: boolean;
+  /** Why the last try failed; empty when it did not. */
+  readonly reason: string;
+}
+
+export const managerCertificateMachine = setup({
+  types: { context: {} as ManagerCertificateContext, events: {} as ManagerCertificateEvent },
+  actions: {
+    /** Keeps the one that is there where it is good, else gets another; answered by `certificate.obtained` or `certificate.failed`. */
+    obtainCertificate: effect("obtainCertificate"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberDue: assign((_, { renewInMs }: { renewInMs: number }) => ({ renewInMs, reason: "" })),
+    rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
+    doubt: assign({ isDoubted: true }),
+    trust: assign({ isDoubted: false }),
+  },
+  guards: { isDoubted: ({ context }) => context.isDoubted },
+  delays: {
+    due: ({ context }) => Math.max(0, Math.min(context.renewInMs, managerCertificateTimes.lookMs)),
+    retry: managerCertificateTimes.retryMs,
+  },
+}).createMachine({
+  id: "managerCertificate",
+  context: { renewInMs: 0, isDoubted: false, reason: "" },
+  initial: "obtaining",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    obtaining: {
+      description: "Looks whether the certificate is good still, and gets another one if it is not. M1",
+      entry: ["trust", "obtainCertificate"],
+      on: {
+        "certificate.obtained": {
+          target: "held",
+          actions: { type: "rememberDue", params: ({ event }) => ({ renewInMs: event.renewInMs }) },
+        },
+        "certificate.failed": {
+          target: "retrying",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+        "certificate.doubted": { actions: "doubt" },
+      },
+    },
+    held: {
+      description: "The certificate is in use until it is due. M2",
+      always: { guard: "isDoubted", target: "obtaining" },
+      on: { "certificate.doubted": "obtaining" },
+      after: { due: "obtaining" },
+    },
+    retrying: {
+      description: "No certificate could be got; the old one, where there is one, stays in use. M1, M2",
+      always: { guard: "isDoubted", target: "obtaining" },
+      on: { "certificate.doubted": "obtaining" },
+      after: { retry: "obtaining" },
+    },
+  },
+});

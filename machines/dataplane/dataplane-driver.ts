@@ -1,0 +1,196 @@
+/**
+ * The dataplane driver of a node, from main's side: a process that is told what the node's rules are to be, kept running.
+ *
+ *   wait-for-ready ──▶ resync ──▶ in-sync { unheard | heard }
+ *                        ▲           │
+ *                        └── restarting { ending, waiting } ◀──┘          stopping ──▶ stopped
+ *
+ * D1: no driver is started before what this node needs is known: an empty picture would close it.
+ * D2: two drivers never program together: another is started only when the one before is gone.
+ * D3: each driver gets the settings first, then everything, then InSync, then changes only.
+ * D4: the wait before a restart grows with each failure, and shrinks only after a driver has held. A restart for new settings
+ *     waits for nothing.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+/** Times in milliseconds. */
+const dataplaneDriverTimes = {
+  /** Felix's own service waits between 1 and 2 seconds. */
+  backoffMsMin: 1_000,
+  backoffMsMax: 30_000,
+  /** A driver that held so long is one that works. */
+  heldMs: 60_000,
+  /** Felix's ReportingTTLSecs: a driver that reported and then does not for so long hangs. */
+  pulseTtlMs: 90_000,
+} as const;
+
+export type DataplaneDriverEvent =
+  /** What the node needs is known, and so are the settings. */
+  | { readonly type: "state.ready" }
+  | { readonly type: "settings.changed" }
+  /** All was written, InSync the last. */
+  | { readonly type: "resync.told" }
+  | { readonly type: "pulse.received" }
+  | { readonly type: "driver.broke"; readonly reason: string }
+  /** It is gone, asked or not. */
+  | { readonly type: "driver.exited"; readonly how: string }
+  | { readonly type: "driver.unwanted" };
+
+/** What others may know of it. */
+export interface DataplaneDriverNews {
+  readonly state: "wait-for-ready" | "resync" | "in-sync" | "restarting" | "stopped";
+  /** For people; empty when there is nothing to say. */
+  readonly reason: string;
+}
+
+export interface DataplaneDriverContext {
+  readonly name: string;
+  readonly backoffMs: number;
+  /** Restarts since a driver last held. */
+  readonly failures: number;
+  readonly reason: string;
+}
+
+export const dataplaneDriverMachine = setup({
+  types: {
+    context: {} as DataplaneDriverContext,
+    events: {} as DataplaneDriverEvent,
+    input: {} as { readonly name: string },
+  },
+  actions: {
+    /** Starts a process and tells it the settings and everything; answered by `resync.told`, `driver.broke` or `driver.exited`. */
+    launch: effect("launch"),
+    /** Answered by `driver.exited`. */
+    endDriver: effect("endDriver"),
+    /** Nothing more is written to a driver that is gone. */
+    forgetDriver: effect("forgetDriver"),
+    announce: effect<DataplaneDriverNews>("announce"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
+    resetBackoff: assign({ backoffMs: 0, failures: 0 }),
+    growBackoff: assign(({ context }) => ({
+      failures: context.failures + 1,
+      backoffMs: Math.min(
+        dataplaneDriverTimes.backoffMsMax,
+        context.backoffMs === 0 ? dataplaneDriverTimes.backoffMsMin : 2 * context.backoffMs,
+      ),
+    })),
+  },
+  delays: {
+    /** The host replaces this by a draw from its upper half. */
+    backoff: ({ context }) => context.backoffMs,
+    held: dataplaneDriverTimes.heldMs,
+    pulseTtl: dataplaneDriverTimes.pulseTtlMs,
+  },
+}).createMachine({
+  id: "dataplaneDriver",
+  context: ({ input }) => ({ name: input.name, backoffMs: 0, failures: 0, reason: "" }),
+  initial: "waitForReady",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    waitForReady: {
+      description: "What this node needs is not known yet. D1",
+      entry: { type: "announce", params: { state: "wait-for-ready", reason: "what this node needs is not known yet" } },
+      on: { "state.ready": "resync", "settings.changed": {}, "driver.unwanted": "stopped" },
+    },
+    resync: {
+      description:
+        "A driver is told everything. One that takes nothing stays here, and the rules in the kernel stay as they were. D3",
+      entry: [{ type: "announce", params: ({ context }) => ({ state: "resync", reason: context.reason }) }, "launch"],
+      on: {
+        "resync.told": "inSync",
+        "pulse.received": {},
+        "settings.changed": {
+          target: "restarting.renewing",
+          actions: { type: "rememberReason", params: { reason: "its settings changed" } },
+        },
+        "driver.broke": {
+          target: "restarting.ending",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+        "driver.exited": {
+          target: "restarting.waiting",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: `it ended: ${event.how}` }) },
+        },
+        "driver.unwanted": "stopping",
+      },
+    },
+    inSync: {
+      description: "The driver has been told everything, and is told changes.",
+      tags: ["following"],
+      entry: { type: "announce", params: { state: "in-sync", reason: "" } },
+      initial: "unheard",
+      on: {
+        "settings.changed": {
+          target: "restarting.renewing",
+          actions: { type: "rememberReason", params: { reason: "its settings changed" } },
+        },
+        "driver.broke": {
+          target: "restarting.ending",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+        "driver.exited": {
+          target: "restarting.waiting",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: `it ended: ${event.how}` }) },
+        },
+        "driver.unwanted": "stopping",
+      },
+      after: { held: { actions: "resetBackoff" } },
+      states: {
+        unheard: {
+          description: "It has not reported: some drivers never do.",
+          on: { "pulse.received": "heard" },
+        },
+        heard: {
+          description: "It reports; when it stops to, it hangs.",
+          on: { "pulse.received": { target: "heard", reenter: true } },
+          after: {
+            pulseTtl: {
+              target: "#dataplaneDriver.restarting.ending",
+              actions: { type: "rememberReason", params: { reason: "it stopped to report" } },
+            },
+          },
+        },
+      },
+    },
+    restarting: {
+      description: "The rules in the kernel stay; another driver takes them over. D2",
+      initial: "ending",
+      entry: { type: "announce", params: ({ context }) => ({ state: "restarting", reason: context.reason }) },
+      on: { "settings.changed": {}, "pulse.received": {}, "driver.broke": {}, "resync.told": {} },
+      states: {
+        ending: {
+          description: "What is left of the driver is ended.",
+          entry: "endDriver",
+          on: { "driver.exited": "waiting", "driver.unwanted": "#dataplaneDriver.stopping" },
+        },
+        renewing: {
+          description: "The driver is ended for new settings, and the next begins at once. D4",
+          entry: "endDriver",
+          on: {
+            "driver.exited": { target: "#dataplaneDriver.resync", actions: "forgetDriver" },
+            "driver.unwanted": "#dataplaneDriver.stopping",
+          },
+        },
+        waiting: {
+          description: "No driver runs until the wait is over. D4",
+          entry: ["forgetDriver", "growBackoff"],
+          on: { "driver.unwanted": "#dataplaneDriver.stopped" },
+          after: { backoff: "#dataplaneDriver.resync" },
+        },
+      },
+    },
+    stopping: {
+      description: "No driver is wanted any more; this one is ended.",
+      entry: "endDriver",
+      on: { "driver.exited": "stopped", "driver.broke": {}, "pulse.received": {}, "settings.changed": {} },
+    },
+    stopped: {
+      description: "No driver runs. The rules in the kernel stay as they are.",
+      type: "final",
+      entry: ["forgetDriver", { type: "announce", params: { state: "stopped", reason: "" } }],
+    },
+  },
+});

@@ -1,0 +1,115 @@
+/**
+ * What the leader waits for with a node that is not READY: one actor for each such node.
+ *
+ *   unknown ──▶ declaring ──▶ down ──▶ orphaning ──▶ orphaned          (ended when the node is READY again, or gone)
+ *
+ * W1: an UNKNOWN node (its manager went away) has six heartbeat periods to register elsewhere before it is DOWN.
+ * W2: the tasks of a node that was DOWN for 24 h become ORPHANED, which no late report of the node can undo.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+export const nodeWatchTimes = {
+  /** From SwarmKit (worker protocol §4.1), in milliseconds. */
+  orphanDelayMs: 24 * 60 * 60 * 1_000,
+  /** Between two attempts to write, in milliseconds: the log was away. */
+  retryMs: 1_000,
+} as const;
+
+export type NodeWatchEvent =
+  | { readonly type: "node.unknown"; readonly at: number }
+  | { readonly type: "node.down"; readonly at: number }
+  /** READY, or removed. */
+  | { readonly type: "node.settled" }
+  | { readonly type: "write.failed" }
+  | { readonly type: "tasks.orphaned" };
+
+export interface NodeWatchInput {
+  readonly nodeId: string;
+  readonly at: number;
+  readonly isDown: boolean;
+  /** Milliseconds that an UNKNOWN node has. */
+  readonly unknownGraceMs: number;
+  /** Milliseconds that a DOWN node's tasks still have. */
+  readonly orphanMs: number;
+}
+
+export interface NodeWatchContext extends NodeWatchInput {
+  /** When the present wait began. */
+  readonly since: number;
+}
+
+export const nodeWatchMachine = setup({
+  types: { context: {} as NodeWatchContext, events: {} as NodeWatchEvent, input: {} as NodeWatchInput },
+  actions: {
+    /** Proposes DOWN; answered by `node.down` through the store, or by `write.failed`. */
+    declareDown: effect("declareDown"),
+    /** Proposes ORPHANED for the node's tasks; answered by `tasks.orphaned` or `write.failed`. */
+    orphanTasks: effect("orphanTasks"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberSince: assign((_, { at }: { at: number }) => ({ since: at, orphanMs: nodeWatchTimes.orphanDelayMs })),
+  },
+  guards: { isDown: ({ context }) => context.isDown },
+  delays: {
+    unknownGrace: ({ context }) => context.unknownGraceMs,
+    orphanDelay: ({ context }) => context.orphanMs,
+    retry: nodeWatchTimes.retryMs,
+  },
+}).createMachine({
+  id: "nodeWatch",
+  context: ({ input }) => ({ ...input, since: input.at }),
+  options: { maxIterations: 1_000 },
+  initial: "starting",
+  on: {
+    "node.unknown": { target: ".unknown", actions: { type: "rememberSince", params: ({ event }) => event } },
+    "node.down": { target: ".down", actions: { type: "rememberSince", params: ({ event }) => event } },
+    "node.settled": ".ended",
+    "write.failed": {},
+    "tasks.orphaned": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    starting: {
+      description: "Chooses by the node's state; never rests here.",
+      always: [{ guard: "isDown", target: "down" }, { target: "unknown" }],
+    },
+    unknown: {
+      description: "The node's manager went away; the node has the grace to register with another. W1",
+      on: { "node.unknown": {} },
+      after: { unknownGrace: "declaring" },
+    },
+    declaring: {
+      description: "DOWN is on its way into the log. W1",
+      entry: "declareDown",
+      on: { "node.unknown": {}, "write.failed": "waiting" },
+    },
+    waiting: {
+      description: "The log could not be written; tries again. W1",
+      on: { "node.unknown": {} },
+      after: { retry: "declaring" },
+    },
+    down: {
+      description: "The node is DOWN; its tasks are kept in case it comes back. W2",
+      on: { "node.down": {} },
+      after: { orphanDelay: "orphaning" },
+    },
+    orphaning: {
+      description: "ORPHANED is on its way into the log for the tasks that the node may still think it runs. W2",
+      entry: "orphanTasks",
+      on: { "node.down": {}, "tasks.orphaned": "orphaned", "write.failed": "resting" },
+    },
+    resting: {
+      description: "The log could not be written; tries again. W2",
+      on: { "node.down": {} },
+      after: { retry: "orphaning" },
+    },
+    orphaned: {
+      description: "Nothing of the node is waited for.",
+      on: { "node.down": {} },
+    },
+    ended: {
+      description: "The node is READY again, or no more.",
+      type: "final",
+    },
+  },
+});

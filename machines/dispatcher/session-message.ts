@@ -1,0 +1,104 @@
+/** What a SessionMessage holds, and which changes are worth another one. */
+import {
+  type Cluster,
+  Node,
+  Peer,
+  SessionMessage,
+  WeightedPeer,
+  type EncryptionKey,
+  type Manager,
+} from "../../proto/gen/messages.ts";
+import { introducingManagerWeight } from "./gossip.ts";
+import { sendableKeys, sendableNode } from "../orchestration/task-check.ts";
+
+/**
+ * SwarmKit's weight for each manager. An agent that ended a session halves it into the opposite and so goes to another
+ * manager first, which is what we want. It is more while engines are named beside them (`machines/dispatcher/gossip.ts`).
+ */
+export const managerWeight = 10;
+
+/** The part that all nodes' messages share. */
+export interface SharedPart {
+  readonly managers: readonly WeightedPeer[];
+  /** Their hosts, without ports. */
+  readonly hosts: ReadonlySet<string>;
+  readonly keys: readonly EncryptionKey[];
+  readonly rootCa: Uint8Array;
+  /** The part encoded: equal for equal parts. */
+  readonly bytes: Uint8Array;
+}
+
+/** `own` is always listed, whatever the log says: an agent that gets an empty list can never reconnect (trap 3). */
+export function sharedPart(
+  own: { readonly id: string; readonly addr: string },
+  managers: Iterable<Manager>,
+  cluster: Cluster | undefined,
+): SharedPart {
+  const addresses = new Map<string, string>();
+  for (const manager of managers) if (manager.alive && manager.addr !== "") addresses.set(manager.id, manager.addr);
+  addresses.set(own.id, own.addr);
+  const sorted = [...addresses].sort(([a], [b]) => (a < b ? -1 : 1));
+  const part = {
+    managers: sorted.map(([nodeId, addr]) =>
+      WeightedPeer.create({ peer: Peer.create({ nodeId, addr }), weight: managerWeight }),
+    ),
+    keys: sendableKeys(cluster?.networkBootstrapKeys ?? []),
+    rootCa: cluster?.rootCa?.caCert ?? new Uint8Array(),
+  };
+  const bytes = SessionMessage.encode(
+    SessionMessage.create({ managers: part.managers, networkBootstrapKeys: part.keys, RootCA: part.rootCa }),
+  );
+  return { ...part, hosts: new Set(sorted.map(([, addr]) => hostOf(addr))), bytes };
+}
+
+function hostOf(addr: string): string {
+  const host = addr.slice(0, addr.lastIndexOf(":"));
+  return host.startsWith("[") ? host.slice(1, -1) : host;
+}
+
+function beside(managers: readonly WeightedPeer[], seeds: readonly WeightedPeer[]): readonly WeightedPeer[] {
+  if (seeds.length === 0) return managers;
+  return [...managers.map((manager) => WeightedPeer.patch(manager, { weight: introducingManagerWeight })), ...seeds];
+}
+
+/** `seeds`: engines to be named beside the managers, while the node is introduced to them. */
+export function sessionMessage(
+  sessionId: string,
+  node: Node,
+  shared: SharedPart,
+  seeds: readonly WeightedPeer[] = [],
+): SessionMessage {
+  return SessionMessage.create({
+    sessionId,
+    node: sendableNode(node),
+    managers: beside(shared.managers, seeds),
+    networkBootstrapKeys: shared.keys,
+    RootCA: shared.rootCa,
+  });
+}
+
+/**
+ * Whether the agent would do anything about the change of its node. It ignores status and meta, and wrote the
+ * description itself; role and certificate make it renew, attachments give it networks, the spec is shown.
+ */
+export function concernsAgent(old: Node, node: Node): boolean {
+  if (
+    old.spec === node.spec &&
+    old.certificate === node.certificate &&
+    old.attachments === node.attachments &&
+    old.managerStatus === node.managerStatus &&
+    old.role === node.role &&
+    old.VXLANUDPPort === node.VXLANUDPPort
+  ) {
+    return false;
+  }
+  return !sameBytes(Node.encode(comparable(old)), Node.encode(comparable(node)));
+}
+
+function comparable(node: Node): Node {
+  return Node.patch(node, { status: null, meta: null, description: null });
+}
+
+export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, at) => byte === b[at]);
+}

@@ -1,0 +1,394 @@
+/**
+ * One registration of one node, seen from the manager that holds it.
+ *
+ *   registering ──▶ serving { connected ⇄ disconnected } ──▶ suspect ⇄ judging ──▶ expiring ──▶ expired
+ *   adopted ───────▶ (serving | suspect)                        any but the final ones ──▶ replaced | forgotten | removed | stopped
+ *
+ * S1: nothing is served before the registration (READY, description, address, Session record) is in the log.
+ * S2: a node is declared DOWN only by the session that the log still names: the write is fenced by the session id.
+ * S3: a node is declared DOWN only after the dispatcher granted it (`requestVerdict`), and a sign of life at any moment
+ *     before the write withdraws the suspicion.
+ * S4: each session ends exactly once, through `endSession`, which closes every stream of it.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+/** Times in milliseconds. */
+export const sessionTimes = {
+  /** SwarmKit's default period between heartbeats (worker protocol §4.1). */
+  heartbeatPeriodMs: 5_000,
+  /** A node is missed after this many of the periods it was last told (§4.1). */
+  graceFactor: 3,
+  /** Periods to wait for a node whose manager went away (§4.1). */
+  unknownGraceFactor: 6,
+  /**
+   * From a broken stream without a word to the suspicion. SwarmKit would wait for the heartbeats (up to 16.5 s). An agent's
+   * back-off draws from [0, 0.1), [0, 0.3), [0, 0.7), [0, 1.5), [0, 3.1) s …, so that after a blip of 3 s it has nearly
+   * always tried again before 6 s; and a dead node's tasks must run elsewhere within 8 s, of which this leaves 2.
+   */
+  reconnectGraceMs: 6_000,
+  /**
+   * From the suspicion to the verdict: lets heartbeats that lay unread in the sockets (after a pause of this process all
+   * timers fire before the first byte is read) withdraw it, and lets what broke together be counted together.
+   */
+  verdictDelayMs: 150,
+} as const;
+
+export type SessionEnd = "expired" | "replaced" | "forgotten" | "removed" | "stopped";
+
+export type SessionEvent =
+  | { readonly type: "registration.committed"; readonly at: number; readonly graceMs: number }
+  | { readonly type: "session.resumed"; readonly at: number; readonly graceMs: number; readonly changed: boolean }
+  /** A heartbeat; not while `serving.connected`, where the actor counts them. */
+  | { readonly type: "heartbeat"; readonly at: number; readonly graceMs: number }
+  /** While serving: none came for the whole grace. */
+  | { readonly type: "heartbeats.missed" }
+  | { readonly type: "stream.broken"; readonly at: number }
+  /** The log says that this node is not READY, though this session lives. */
+  | { readonly type: "node.doubted" }
+  | { readonly type: "session.superseded" }
+  | { readonly type: "session.forgotten" }
+  | { readonly type: "node.removed" }
+  | { readonly type: "verdict.granted" }
+  | { readonly type: "verdict.held"; readonly at: number; readonly recheckMs: number; readonly reason: string }
+  | { readonly type: "down.committed" }
+  /** Another registration was in the log before. */
+  | { readonly type: "down.overtaken" }
+  | { readonly type: "down.unavailable"; readonly at: number; readonly recheckMs: number; readonly reason: string }
+  | { readonly type: "dispatcher.stopped" };
+
+export interface SessionInput {
+  readonly nodeId: string;
+  readonly sessionId: string;
+  readonly at: number;
+  /** True when the session was found in the log, left by an earlier life of this manager. */
+  readonly adopted: boolean;
+  /** Used while adopted, in milliseconds. */
+  readonly unknownGraceMs: number;
+  /** From the last sign of life to the suspicion, in milliseconds. */
+  readonly graceMs: number;
+}
+
+export interface SessionContext extends SessionInput {
+  /** Whether a Session stream is open. */
+  readonly connected: boolean;
+  /** When `connected` last changed. */
+  readonly linkAt: number;
+  /** Whether a sign of life came since the session last became suspect, or its DOWN was sent. */
+  readonly heard: boolean;
+  readonly recheckMs: number;
+  /** Why the verdict was put off, empty when it was not. */
+  readonly heldBecause: string;
+  readonly heldAt: number;
+}
+
+interface Life {
+  readonly at: number;
+  readonly graceMs: number;
+}
+interface Hold {
+  readonly at: number;
+  readonly recheckMs: number;
+  readonly reason: string;
+}
+
+export const sessionMachine = setup({
+  types: {
+    context: {} as SessionContext,
+    events: {} as SessionEvent,
+    input: {} as SessionInput,
+    output: {} as { readonly end: SessionEnd },
+    tags: {} as "missing" | "serving",
+  },
+  actions: {
+    /** Proposes READY with description and address, and the Session record; answered by `registration.committed`. */
+    register: effect<{ sessionId: string }>("register"),
+    /** Writes the first or a full SessionMessage to the open stream, if one is open. */
+    sendSessionMessage: effect("sendSessionMessage"),
+    /** Tells the other managers. */
+    announceRegistration: effect<{ sessionId: string }>("announceRegistration"),
+    /** Writes READY again where the log says otherwise. */
+    confirmReady: effect("confirmReady"),
+    /** Answered by `verdict.granted` or `verdict.held`. */
+    requestVerdict: effect("requestVerdict"),
+    /** Answered by one of the `down.*` events. */
+    declareDown: effect<{ sessionId: string }>("declareDown"),
+    /** Watches for a pause of `graceMs` in the signs of life, the last of which was `at`; answered by `heartbeats.missed`. */
+    countHeartbeats: effect<Life>("countHeartbeats"),
+    endSession: effect<{ end: SessionEnd }>("endSession"),
+    reportUnexpected: effect("reportUnexpected"),
+
+    /** A heartbeat or a resumed session: whoever sends one is connected. */
+    rememberLife: assign((_, { at, graceMs }: Life) => ({ at, graceMs, heard: true, connected: true })),
+    rememberRegistration: assign((_, { at, graceMs }: Life) => ({ at, graceMs })),
+    rememberOpen: assign((_, { at }: { at: number }) => ({ connected: true, linkAt: at })),
+    rememberBroken: assign((_, { at }: { at: number }) => ({ connected: false, linkAt: at })),
+    rememberHold: assign((_, { at, recheckMs, reason }: Hold) => ({ heldAt: at, recheckMs, heldBecause: reason })),
+    forgetHold: assign({ heldBecause: "", recheckMs: sessionTimes.verdictDelayMs, heard: false }),
+    forgetHeard: assign({ heard: false }),
+  },
+  guards: {
+    isAdopted: ({ context }) => context.adopted,
+    isConnected: ({ context }) => context.connected,
+    wasHeard: ({ context }) => context.heard,
+    isChanged: (_, { changed }: { changed: boolean }) => changed,
+  },
+  delays: {
+    unknownGrace: ({ context }) => context.unknownGraceMs,
+    reconnectGrace: sessionTimes.reconnectGraceMs,
+    verdictDelay: ({ context }) => context.recheckMs,
+  },
+}).createMachine({
+  id: "session",
+  context: ({ input }) => ({
+    ...input,
+    connected: !input.adopted,
+    linkAt: input.at,
+    heard: false,
+    recheckMs: sessionTimes.verdictDelayMs,
+    heldBecause: "",
+    heldAt: 0,
+  }),
+  output: ({ event }) => (event as unknown as { output: { end: SessionEnd } }).output,
+  options: { maxIterations: 1_000 },
+  initial: "starting",
+  on: {
+    "session.superseded": ".replaced",
+    "node.removed": ".removed",
+    "dispatcher.stopped": ".stopped",
+    "session.forgotten": ".forgotten",
+    "registration.committed": {},
+    "node.doubted": {},
+    "heartbeats.missed": {},
+    "down.committed": {},
+    "down.overtaken": {},
+    "down.unavailable": {},
+    "verdict.granted": {},
+    "verdict.held": {},
+    "stream.broken": { actions: { type: "rememberBroken", params: ({ event }) => ({ at: event.at }) } },
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    starting: {
+      description: "Chooses the first state; never rests here.",
+      always: [{ guard: "isAdopted", target: "adopted" }, { target: "registering" }],
+    },
+    adopted: {
+      description: "The log names this session from an earlier life of this manager; waits for its agent to resume it.",
+      tags: ["missing"],
+      on: {
+        heartbeat: {
+          target: "serving",
+          actions: [{ type: "rememberLife", params: ({ event }) => event }, "confirmReady"],
+        },
+        "session.resumed": [
+          {
+            guard: { type: "isChanged", params: ({ event }) => event },
+            target: "registering",
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+            ],
+          },
+          {
+            target: "serving",
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+              "sendSessionMessage",
+            ],
+          },
+        ],
+      },
+      after: { unknownGrace: "suspect" },
+    },
+    registering: {
+      description:
+        "Waits for the commit of READY, description, address and Session record, however long the log needs. S1",
+      entry: { type: "register", params: ({ context }) => ({ sessionId: context.sessionId }) },
+      on: {
+        "registration.committed": [
+          {
+            guard: "isConnected",
+            target: "serving",
+            actions: [
+              { type: "rememberRegistration", params: ({ event }) => event },
+              { type: "announceRegistration", params: ({ context }) => ({ sessionId: context.sessionId }) },
+              "sendSessionMessage",
+            ],
+          },
+          {
+            target: "serving.disconnected",
+            actions: [
+              { type: "rememberRegistration", params: ({ event }) => event },
+              { type: "announceRegistration", params: ({ context }) => ({ sessionId: context.sessionId }) },
+            ],
+          },
+        ],
+        // Known to the agent already when it resumed with another description.
+        heartbeat: { actions: { type: "rememberLife", params: ({ event }) => event } },
+        "session.resumed": [
+          {
+            guard: { type: "isChanged", params: ({ event }) => event },
+            target: "registering",
+            reenter: true,
+            actions: { type: "rememberOpen", params: ({ event }) => event },
+          },
+          { actions: { type: "rememberOpen", params: ({ event }) => event } },
+        ],
+        // Its own record follows in the log.
+        "session.forgotten": {},
+      },
+    },
+    serving: {
+      description:
+        "Registered. The actor counts heartbeats and says when they stop: a transition for each would cost more than all else that a heartbeat does.",
+      tags: ["serving"],
+      entry: { type: "countHeartbeats", params: ({ context: { at, graceMs } }) => ({ at, graceMs }) },
+      initial: "connected",
+      on: {
+        "heartbeats.missed": "suspect",
+        "session.resumed": [
+          {
+            guard: { type: "isChanged", params: ({ event }) => event },
+            target: "registering",
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+            ],
+          },
+          {
+            target: "serving",
+            reenter: true,
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+              "sendSessionMessage",
+            ],
+          },
+        ],
+      },
+      states: {
+        connected: {
+          description: "The Session stream is open, or a heartbeat came after it broke.",
+          on: {
+            "stream.broken": {
+              target: "disconnected",
+              actions: { type: "rememberBroken", params: ({ event }) => ({ at: event.at }) },
+            },
+            "node.doubted": { actions: "confirmReady" },
+          },
+        },
+        disconnected: {
+          description:
+            "The Session stream broke without a word: the agent has the reconnect grace to come back, if its heartbeat grace is longer.",
+          tags: ["missing"],
+          on: {
+            heartbeat: {
+              target: "#session.serving.connected",
+              reenter: true,
+              actions: [{ type: "rememberLife", params: ({ event }) => event }, "confirmReady"],
+            },
+          },
+          after: { reconnectGrace: "#session.suspect" },
+        },
+      },
+    },
+    suspect: {
+      description:
+        "A deadline passed. Waits a moment before asking whether the node may be declared DOWN, or asks again later. S3",
+      tags: ["missing"],
+      entry: "forgetHeard",
+      on: {
+        heartbeat: {
+          target: "serving",
+          actions: [{ type: "rememberLife", params: ({ event }) => event }, "forgetHold", "confirmReady"],
+        },
+        "session.resumed": [
+          {
+            guard: { type: "isChanged", params: ({ event }) => event },
+            target: "registering",
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+              "forgetHold",
+            ],
+          },
+          {
+            target: "serving",
+            actions: [
+              { type: "rememberOpen", params: ({ event }) => event },
+              { type: "rememberLife", params: ({ event }) => event },
+              "forgetHold",
+              "sendSessionMessage",
+            ],
+          },
+        ],
+      },
+      after: { verdictDelay: "judging" },
+    },
+    judging: {
+      description:
+        "The dispatcher weighs whether this process may trust its own view, and how many nodes are missing at once. S3",
+      tags: ["missing"],
+      entry: "requestVerdict",
+      on: {
+        "verdict.granted": "expiring",
+        "verdict.held": { target: "suspect", actions: { type: "rememberHold", params: ({ event }) => event } },
+      },
+    },
+    expiring: {
+      description: "DOWN is on its way into the log, fenced by the session id. S2",
+      tags: ["missing"],
+      entry: ["forgetHold", { type: "declareDown", params: ({ context }) => ({ sessionId: context.sessionId }) }],
+      on: {
+        heartbeat: { actions: { type: "rememberLife", params: ({ event }) => event } },
+        // READY and the record are written again, after the DOWN that may already be in the log.
+        "session.resumed": {
+          target: "registering",
+          actions: [
+            { type: "rememberOpen", params: ({ event }) => event },
+            { type: "rememberLife", params: ({ event }) => event },
+          ],
+        },
+        "session.forgotten": {},
+        "down.committed": "expired",
+        "down.overtaken": "replaced",
+        "down.unavailable": [
+          { guard: "wasHeard", target: "serving", actions: "confirmReady" },
+          { target: "suspect", actions: { type: "rememberHold", params: ({ event }) => event } },
+        ],
+      },
+    },
+    expired: {
+      description: "DOWN is in the log; the agent must register anew. S4",
+      type: "final",
+      entry: { type: "endSession", params: { end: "expired" } },
+      output: { end: "expired" },
+    },
+    replaced: {
+      description: "A newer registration of the node holds; this one's streams end at once. S4",
+      type: "final",
+      entry: { type: "endSession", params: { end: "replaced" } },
+      output: { end: "replaced" },
+    },
+    forgotten: {
+      description: "Another manager declared the node DOWN while this one was away from the bus. S4",
+      type: "final",
+      entry: { type: "endSession", params: { end: "forgotten" } },
+      output: { end: "forgotten" },
+    },
+    removed: {
+      description: "The node was removed from the cluster. S4",
+      type: "final",
+      entry: { type: "endSession", params: { end: "removed" } },
+      output: { end: "removed" },
+    },
+    stopped: {
+      description: "This manager stops; the session stays in the log for the manager that the agent finds next. S4",
+      type: "final",
+      entry: { type: "endSession", params: { end: "stopped" } },
+      output: { end: "stopped" },
+    },
+  },
+});

@@ -1,0 +1,417 @@
+/**
+ * One task-driver plugin of a node: a process beside the agent, kept running.
+ *
+ *   absent ──▶ reattaching | launching ──▶ handshaking ──▶ configuring ──▶ running { word, pulse, age }
+ *                   ▲                                                         │
+ *                   └───────────── restarting { ending, waiting } ◀───────────┘           stopping ──▶ stopped
+ *
+ * D1: there is one process at a time: another is started only when the one before is known to be gone.
+ * D2: tasks are started on a plugin only while it is healthy; those that run are looked after whenever it is running.
+ * D3: what an earlier agent started is found again rather than started a second time, and gets no second configuration.
+ * D4: the wait before a restart grows with each failure, and shrinks only after the plugin has held.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+/** Times in milliseconds. */
+export const driverPluginTimes = {
+  /** As Nomad waits (reference §6.5): the first time, and at most. */
+  backoffMsMin: 5_000,
+  backoffMsMax: 120_000,
+  /** A plugin that held so long is one that works: the next failure is a first one. */
+  heldMs: 60_000,
+  /** Four calls of at most half a minute each. */
+  configureTimeoutMs: 120_000,
+  /** Before a fingerprint stream that ended is asked for again: one that keeps ending must not become a busy loop. */
+  fingerprintRetryMs: 5_000,
+  /** Nomad waits as long for the first word of a driver at boot. */
+  firstFingerprintMs: 50_000,
+  /** Between two health checks, how long one may take, and how soon one that was missed is asked again. */
+  pulseMs: 30_000,
+  pulseTimeoutMs: 10_000,
+  pulseRetryMs: 5_000,
+} as const;
+
+export type DriverHealth = "undetected" | "unhealthy" | "healthy";
+
+export type DriverPluginEvent =
+  | { readonly type: "plugin.wanted" }
+  | { readonly type: "plugin.unwanted" }
+  | { readonly type: "process.spawned"; readonly pid: number }
+  /** Handshake and connection are done. */
+  | { readonly type: "plugin.connected"; readonly pid: number }
+  | { readonly type: "launch.failed"; readonly reason: string }
+  | { readonly type: "configure.done" }
+  | { readonly type: "configure.failed"; readonly reason: string }
+  | { readonly type: "fingerprint.received"; readonly health: DriverHealth; readonly description: string }
+  | { readonly type: "fingerprint.lost"; readonly reason: string }
+  /** Of the health check that every plugin has, which says no more than that it answers. */
+  | { readonly type: "health.answered" }
+  | { readonly type: "health.missed" }
+  /** The process is gone without having been asked. */
+  | { readonly type: "process.exited"; readonly how: string }
+  /** The process that was to end is gone. */
+  | { readonly type: "process.ended" };
+
+/** What others may know of it. */
+export interface DriverPluginNews {
+  readonly state: "starting" | "awaiting" | DriverHealth | "restarting" | "stopped";
+  /** Of the health, or of the failure; for people. */
+  readonly reason: string;
+}
+
+export interface DriverPluginContext {
+  readonly name: string;
+  /** An earlier agent left word of where it runs. */
+  readonly isKnown: boolean;
+  /** 0 while there is none. */
+  readonly pid: number;
+  /** Bound of the next wait. */
+  readonly backoffMs: number;
+  /** Failures since the plugin last held. */
+  readonly failures: number;
+  readonly reason: string;
+}
+
+export interface DriverPluginInput {
+  readonly name: string;
+  readonly isKnown: boolean;
+}
+
+export const driverPluginMachine = setup({
+  types: { context: {} as DriverPluginContext, events: {} as DriverPluginEvent, input: {} as DriverPluginInput },
+  actions: {
+    /** Answered by `plugin.connected` or `launch.failed`. */
+    reattach: effect("reattach"),
+    /** Answered by `process.spawned`, then `plugin.connected` or `launch.failed`. */
+    launch: effect("launch"),
+    /** Asks what the plugin is and, unless it was found again, tells it its configuration; answered by `configure.done` or
+     *  `configure.failed`. */
+    configure: effect<{ isKnown: boolean }>("configure"),
+    /** Answered by `fingerprint.received`, again and again, and by `fingerprint.lost`. */
+    watchFingerprint: effect("watchFingerprint"),
+    /** What the driver has to tell of its tasks. */
+    watchEvents: effect("watchEvents"),
+    /** Answered by `health.answered` or `health.missed`. */
+    checkHealth: effect<{ timeoutMs: number }>("checkHealth"),
+    endStreams: effect("endStreams"),
+    /** Ends the process, whatever stage it is in; answered by `process.ended`. */
+    endProcess: effect("endProcess"),
+    announce: effect<DriverPluginNews>("announce"),
+    reportUnexpected: effect("reportUnexpected"),
+
+    rememberPid: assign((_, { pid }: { pid: number }) => ({ pid })),
+    rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
+    forgetKnown: assign({ isKnown: false }),
+    forgetProcess: assign({ pid: 0, isKnown: false }),
+    resetBackoff: assign({ backoffMs: 0, failures: 0 }),
+    growBackoff: assign(({ context }) => ({
+      failures: context.failures + 1,
+      backoffMs: Math.min(
+        driverPluginTimes.backoffMsMax,
+        context.backoffMs === 0 ? driverPluginTimes.backoffMsMin : 2 * context.backoffMs,
+      ),
+    })),
+  },
+  guards: {
+    isKnown: ({ context }) => context.isKnown,
+    /** Said before: a driver says it again and again. */
+    isSame: (
+      { context },
+      { health, description, now }: { health: DriverHealth; description: string; now: DriverHealth },
+    ) => health === now && description === context.reason,
+    hasHealth: (_, { is, wanted }: { is: DriverHealth; wanted: DriverHealth }) => is === wanted,
+  },
+  delays: {
+    /** The host replaces this by a draw from its upper half. */
+    backoff: ({ context }) => context.backoffMs,
+    held: driverPluginTimes.heldMs,
+    configureTimeout: driverPluginTimes.configureTimeoutMs,
+    fingerprintRetry: driverPluginTimes.fingerprintRetryMs,
+    firstFingerprint: driverPluginTimes.firstFingerprintMs,
+    pulse: driverPluginTimes.pulseMs,
+    pulseRetry: driverPluginTimes.pulseRetryMs,
+  },
+}).createMachine({
+  id: "driverPlugin",
+  context: ({ input }) => ({
+    name: input.name,
+    isKnown: input.isKnown,
+    pid: 0,
+    backoffMs: 0,
+    failures: 0,
+    reason: "",
+  }),
+  initial: "absent",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    absent: {
+      description: "Not started yet.",
+      on: { "plugin.wanted": [{ guard: "isKnown", target: "reattaching" }, { target: "launching" }] },
+    },
+    reattaching: {
+      description: "Looks for the process that an earlier agent started. D3",
+      entry: [
+        { type: "announce", params: { state: "starting", reason: "looking for the running plugin" } },
+        "reattach",
+      ],
+      on: {
+        "plugin.connected": {
+          target: "configuring",
+          actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) },
+        },
+        "launch.failed": { target: "launching", actions: "forgetKnown" },
+        "plugin.unwanted": "stopping",
+      },
+    },
+    launching: {
+      description: "The executable is being started. D1",
+      entry: [{ type: "announce", params: ({ context }) => ({ state: "starting", reason: context.reason }) }, "launch"],
+      on: {
+        "process.spawned": {
+          target: "handshaking",
+          actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) },
+        },
+        "launch.failed": {
+          target: "restarting.waiting",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+        "plugin.unwanted": "stopping",
+      },
+    },
+    handshaking: {
+      description:
+        "The process runs; its handshake, connection and health check are awaited, for as long as a launch may take.",
+      on: {
+        "plugin.connected": {
+          target: "configuring",
+          actions: { type: "rememberPid", params: ({ event }) => ({ pid: event.pid }) },
+        },
+        "launch.failed": {
+          target: "restarting.waiting",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+        "plugin.unwanted": "stopping",
+      },
+    },
+    configuring: {
+      description: "What the plugin is, its configuration, and what its tasks may say. D3",
+      entry: { type: "configure", params: ({ context }) => ({ isKnown: context.isKnown }) },
+      on: {
+        "configure.done": "running",
+        "configure.failed": {
+          target: "restarting.ending",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+        "process.exited": {
+          target: "restarting.waiting",
+          actions: {
+            type: "rememberReason",
+            params: ({ event }) => ({ reason: `it ended while it was configured: ${event.how}` }),
+          },
+        },
+        "plugin.unwanted": "stopping",
+      },
+      after: {
+        configureTimeout: {
+          target: "restarting.ending",
+          actions: { type: "rememberReason", params: { reason: "it did not take its configuration in time" } },
+        },
+      },
+    },
+    running: {
+      description: "Serves. Whether new tasks may be started on it is its own word. D2",
+      tags: ["serving"],
+      type: "parallel",
+      entry: ["watchFingerprint", "watchEvents"],
+      exit: "endStreams",
+      on: {
+        "fingerprint.received": [
+          {
+            guard: { type: "hasHealth", params: ({ event }) => ({ is: event.health, wanted: "healthy" as const }) },
+            target: ".word.healthy",
+            actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.description }) },
+          },
+          {
+            guard: { type: "hasHealth", params: ({ event }) => ({ is: event.health, wanted: "unhealthy" as const }) },
+            target: ".word.unhealthy",
+            actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.description }) },
+          },
+          {
+            target: ".word.undetected",
+            actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.description }) },
+          },
+        ],
+        "fingerprint.lost": {
+          target: ".word.blind",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+        "process.exited": {
+          target: "restarting.waiting",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: `it ended: ${event.how}` }) },
+        },
+        "plugin.unwanted": "stopping",
+      },
+      states: {
+        word: {
+          description: "What it says of itself.",
+          initial: "awaiting",
+          states: {
+            awaiting: {
+              description: "Its first fingerprint has not come.",
+              entry: { type: "announce", params: { state: "awaiting", reason: "no fingerprint yet" } },
+              after: {
+                firstFingerprint: {
+                  target: "#driverPlugin.restarting.ending",
+                  actions: { type: "rememberReason", params: { reason: "its first fingerprint did not come in time" } },
+                },
+              },
+            },
+            healthy: {
+              on: {
+                "fingerprint.received": {
+                  guard: {
+                    type: "isSame",
+                    params: ({ event }) => ({
+                      health: event.health,
+                      description: event.description,
+                      now: "healthy" as const,
+                    }),
+                  },
+                },
+              },
+              description: "Takes tasks. D2",
+              tags: ["healthy"],
+              entry: { type: "announce", params: ({ context }) => ({ state: "healthy", reason: context.reason }) },
+            },
+            unhealthy: {
+              on: {
+                "fingerprint.received": {
+                  guard: {
+                    type: "isSame",
+                    params: ({ event }) => ({
+                      health: event.health,
+                      description: event.description,
+                      now: "unhealthy" as const,
+                    }),
+                  },
+                },
+              },
+              description: "Says that it cannot run tasks now; those that run go on.",
+              entry: { type: "announce", params: ({ context }) => ({ state: "unhealthy", reason: context.reason }) },
+            },
+            undetected: {
+              on: {
+                "fingerprint.received": {
+                  guard: {
+                    type: "isSame",
+                    params: ({ event }) => ({
+                      health: event.health,
+                      description: event.description,
+                      now: "undetected" as const,
+                    }),
+                  },
+                },
+              },
+              description: "What it drives is not on this machine.",
+              entry: { type: "announce", params: ({ context }) => ({ state: "undetected", reason: context.reason }) },
+            },
+            blind: {
+              description: "Its fingerprints ended; they are asked for again after a while.",
+              entry: {
+                type: "announce",
+                params: ({ context }) => ({ state: "unhealthy", reason: `failed to fingerprint: ${context.reason}` }),
+              },
+              after: { fingerprintRetry: { target: "blind", reenter: true, actions: "watchFingerprint" } },
+            },
+          },
+        },
+        age: {
+          description: "How long this process has held. D4",
+          initial: "young",
+          states: {
+            young: { description: "A failure now is one more in a row.", after: { held: "proven" } },
+            proven: { description: "A failure now is a first one.", entry: "resetBackoff" },
+          },
+        },
+        pulse: {
+          description: "Whether it answers at all: a plugin that hangs says nothing of itself.",
+          initial: "resting",
+          states: {
+            resting: { description: "It answered.", after: { pulse: "asking" } },
+            asking: {
+              description: "Asked.",
+              entry: { type: "checkHealth", params: { timeoutMs: driverPluginTimes.pulseTimeoutMs } },
+              on: { "health.answered": "resting", "health.missed": "missed" },
+            },
+            missed: { description: "It did not answer once.", after: { pulseRetry: "askingAgain" } },
+            askingAgain: {
+              description: "Asked for the last time.",
+              entry: { type: "checkHealth", params: { timeoutMs: driverPluginTimes.pulseTimeoutMs } },
+              on: {
+                "health.answered": "resting",
+                "health.missed": {
+                  target: "#driverPlugin.restarting.ending",
+                  actions: { type: "rememberReason", params: { reason: "it hangs: it does not answer" } },
+                },
+              },
+            },
+          },
+        },
+      },
+    },
+    restarting: {
+      description: "Failed; another process will be started. D1, D4",
+      initial: "waiting",
+      entry: [
+        "growBackoff",
+        { type: "announce", params: ({ context }) => ({ state: "restarting", reason: context.reason }) },
+      ],
+      states: {
+        ending: {
+          description: "The process still runs, and ends first.",
+          entry: "endProcess",
+          on: {
+            "process.ended": "waiting",
+            // How it ended, and what was under way before.
+            "process.exited": {},
+            "configure.*": {},
+            "fingerprint.*": {},
+            "health.*": {},
+            "plugin.unwanted": "#driverPlugin.stopping.ending",
+          },
+        },
+        waiting: {
+          description: "Nothing runs; the next start is due after the backoff.",
+          entry: "forgetProcess",
+          on: { "plugin.unwanted": "#driverPlugin.stopped", "configure.*": {}, "fingerprint.*": {}, "health.*": {} },
+          after: { backoff: "#driverPlugin.launching" },
+        },
+      },
+    },
+    stopping: {
+      description: "No longer wanted: ends, and its tasks go on.",
+      initial: "asking",
+      on: {
+        "process.ended": "stopped",
+        // Answers to what was under way.
+        "process.*": {},
+        "plugin.*": {},
+        "launch.*": {},
+        "configure.*": {},
+        "fingerprint.*": {},
+        "health.*": {},
+      },
+      states: {
+        asking: { description: "The process is told to end.", entry: "endProcess", always: "ending" },
+        ending: { description: "Its end is awaited." },
+      },
+    },
+    stopped: {
+      description: "Nothing of it runs.",
+      entry: ["forgetProcess", { type: "announce", params: { state: "stopped", reason: "not wanted" } }],
+      on: { "plugin.wanted": "launching", "process.exited": {} },
+    },
+  },
+});

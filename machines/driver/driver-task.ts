@@ -1,0 +1,416 @@
+/**
+ * One task on a driver plugin, from StartTask to DestroyTask.
+ *
+ *   pending ──▶ starting ──▶ live { running, stopping, killing } ──▶ exited ──▶ destroying ──▶ destroyed
+ *                  │            ▲      │ the plugin died
+ *                  │            │      ▼
+ *                  │   recovering ◀── awaiting ◀── (an agent that was started again begins here)
+ *                  ▼ the plugin died in the middle
+ *              doubtful ──▶ clearing ──▶ failed ──▶ destroying …
+ *
+ * T1: StartTask is called at most once for a task. When it is not known what became of it, the task is destroyed, whatever
+ *     runs, and has failed: another task may follow it, a second start may not.
+ * T2: the end of a task is told exactly once.
+ * T3: a stop ends: after the task's own time and a slack it becomes a kill, which is repeated until it is answered.
+ * T4: a stop that is wanted while nobody can be asked is carried out as soon as somebody can.
+ * T5: a start that hangs holds up no stop; if it succeeds after all, whoever made it destroys what it started.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+/** Times in milliseconds. */
+const driverTaskTimes = {
+  /** Beyond a stop's own timeout: for the driver's kill, and for what it cleans up. */
+  stopSlackMs: 10_000,
+  /** Between two kills. */
+  killRetryMs: 30_000,
+  /** After a stop that the driver says it has done, for WaitTask's answer. */
+  exitGraceMs: 5_000,
+  /** Between two destroys of which the first was refused. */
+  destroyRetryMs: 5_000,
+  /** After so many the task is forgotten here, and that is said: nothing more can be done from outside. */
+  destroysMax: 5,
+} as const;
+
+export interface DriverTaskExit {
+  readonly code: number;
+  /** 0 for a task that ended by itself. */
+  readonly signal: number;
+  readonly oomKilled: boolean;
+  /** Why it is not known how it ended; empty when it is. */
+  readonly err: string;
+}
+
+export type DriverTaskEvent =
+  | { readonly type: "task.started" }
+  | { readonly type: "start.refused"; readonly reason: string; readonly isRecoverable: boolean }
+  | { readonly type: "task.recovered" }
+  | { readonly type: "recover.refused"; readonly reason: string }
+  | { readonly type: "task.exited"; readonly exit: DriverTaskExit }
+  | { readonly type: "stop.wanted"; readonly signal: string; readonly timeoutMs: number }
+  | { readonly type: "stop.done" }
+  | { readonly type: "stop.refused"; readonly reason: string }
+  | { readonly type: "destroy.wanted" }
+  | { readonly type: "task.destroyed" }
+  | { readonly type: "destroy.refused"; readonly reason: string }
+  /** A call ended because the plugin died under it: what it did is not known. */
+  | { readonly type: "call.lost"; readonly reason: string }
+  /** A plugin serves, perhaps another process than before. */
+  | { readonly type: "plugin.ready" };
+
+export type DriverTaskNews =
+  | { readonly kind: "running" }
+  | { readonly kind: "waiting"; readonly reason: string }
+  | { readonly kind: "stopping" }
+  | { readonly kind: "exited"; readonly exit: DriverTaskExit }
+  /** It does not run, and did not end by itself. */
+  | { readonly kind: "failed"; readonly reason: string; readonly isRecoverable: boolean }
+  | { readonly kind: "destroyed"; readonly reason: string };
+
+export interface DriverTaskContext {
+  readonly taskId: string;
+  readonly before: DriverTaskInput["before"];
+  readonly stop: { readonly signal: string; readonly timeoutMs: number } | null;
+  readonly reason: string;
+  readonly isRecoverable: boolean;
+  readonly destroys: number;
+}
+
+export interface DriverTaskInput {
+  readonly taskId: string;
+  /** `started`: by an earlier agent, and its handle is kept. `doubtful`: the agent died while it was being started. */
+  readonly before: "new" | "started" | "doubtful";
+}
+
+/** Of a task whose end nobody saw. */
+const unseenExit: DriverTaskExit = { code: -1, signal: 0, oomKilled: false, err: "killed; how it ended was not told" };
+
+export const driverTaskMachine = setup({
+  types: { context: {} as DriverTaskContext, events: {} as DriverTaskEvent, input: {} as DriverTaskInput },
+  actions: {
+    /** Answered by `task.started` once the handle is kept, `start.refused` or `call.lost`. */
+    startTask: effect("startTask"),
+    /** Answered by `task.recovered`, `recover.refused` or `call.lost`. */
+    recoverTask: effect("recoverTask"),
+    /** Answered by `task.exited` or `call.lost`. */
+    waitTask: effect("waitTask"),
+    /** Answered by `stop.done`, `stop.refused` or `call.lost`. */
+    stopTask: effect<{ signal: string; timeoutMs: number }>("stopTask"),
+    /** By force; answered by `task.destroyed`, `destroy.refused` or `call.lost`. */
+    destroyTask: effect("destroyTask"),
+    /** Answered by `plugin.ready`, at once where one serves already. */
+    awaitPlugin: effect("awaitPlugin"),
+    announce: effect<DriverTaskNews>("announce"),
+    reportUnexpected: effect("reportUnexpected"),
+
+    rememberStop: assign((_, stop: { signal: string; timeoutMs: number }) => ({
+      stop: { signal: stop.signal, timeoutMs: stop.timeoutMs },
+    })),
+    rememberReason: assign((_, { reason, isRecoverable }: { reason: string; isRecoverable: boolean }) => ({
+      reason,
+      isRecoverable,
+    })),
+    countDestroy: assign({ destroys: ({ context }) => context.destroys + 1 }),
+  },
+  guards: {
+    isStarted: ({ context }) => context.before === "started",
+    isDoubtful: ({ context }) => context.before === "doubtful",
+    mustStop: ({ context }) => context.stop !== null,
+    isGivenUp: ({ context }) => context.destroys >= driverTaskTimes.destroysMax,
+  },
+  delays: {
+    stopTimeout: ({ context }) => (context.stop?.timeoutMs ?? 0) + driverTaskTimes.stopSlackMs,
+    killRetry: driverTaskTimes.killRetryMs,
+    exitGrace: driverTaskTimes.exitGraceMs,
+    destroyRetry: driverTaskTimes.destroyRetryMs,
+  },
+}).createMachine({
+  id: "driverTask",
+  context: ({ input }) => ({
+    taskId: input.taskId,
+    before: input.before,
+    stop: null,
+    reason: "",
+    isRecoverable: false,
+    destroys: 0,
+  }),
+  initial: "looking",
+  options: { maxIterations: 1_000 },
+  on: {
+    // T4
+    "stop.wanted": {
+      actions: {
+        type: "rememberStop",
+        params: ({ event }) => ({ signal: event.signal, timeoutMs: event.timeoutMs }),
+      },
+    },
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    looking: {
+      description: "What an earlier agent left decides where it begins. T1",
+      always: [
+        { guard: "isStarted", target: "awaiting" },
+        {
+          guard: "isDoubtful",
+          target: "doubtful",
+          actions: {
+            type: "rememberReason",
+            params: { reason: "the agent died while the driver started the task", isRecoverable: true },
+          },
+        },
+        { target: "pending" },
+      ],
+    },
+    pending: {
+      description: "Waits for its driver; nothing was asked of it.",
+      entry: [{ type: "announce", params: { kind: "waiting", reason: "the driver is not running" } }, "awaitPlugin"],
+      on: {
+        "plugin.ready": "starting",
+        "stop.wanted": {
+          target: "failed",
+          actions: {
+            type: "rememberReason",
+            params: { reason: "stopped before it was started", isRecoverable: false },
+          },
+        },
+      },
+    },
+    starting: {
+      description:
+        "StartTask is under way. A stop waits for its outcome, so that nothing starts behind it, but not for ever. T1, T5",
+      initial: "asked",
+      entry: "startTask",
+      states: {
+        asked: {
+          description: "The driver may take its time: it fetches what the task is made of.",
+          on: {
+            "stop.wanted": {
+              target: "unwanted",
+              actions: {
+                type: "rememberStop",
+                params: ({ event }) => ({ signal: event.signal, timeoutMs: event.timeoutMs }),
+              },
+            },
+          },
+        },
+        unwanted: {
+          description:
+            "A driver that does not answer in the task's own time is not waited for: what comes of it is destroyed.",
+          after: {
+            stopTimeout: {
+              target: "#driverTask.doubtful",
+              actions: {
+                type: "rememberReason",
+                params: {
+                  reason: "stopped while its driver did not answer whether it had started it",
+                  isRecoverable: false,
+                },
+              },
+            },
+          },
+        },
+      },
+      on: {
+        "task.started": [{ guard: "mustStop", target: "live.stopping" }, { target: "live" }],
+        "start.refused": {
+          target: "failed",
+          actions: {
+            type: "rememberReason",
+            params: ({ event }) => ({ reason: event.reason, isRecoverable: event.isRecoverable }),
+          },
+        },
+        "call.lost": {
+          target: "doubtful",
+          actions: {
+            type: "rememberReason",
+            params: ({ event }) => ({
+              reason: `the driver died while it started the task: ${event.reason}`,
+              isRecoverable: true,
+            }),
+          },
+        },
+      },
+    },
+    doubtful: {
+      description: "Whether the task runs is not known; the driver is awaited, to make sure that it does not. T1",
+      entry: [
+        { type: "announce", params: { kind: "waiting", reason: "the driver died; waiting for it to come back" } },
+        "awaitPlugin",
+      ],
+      on: { "plugin.ready": "clearing", "call.lost": {}, "task.started": {}, "start.refused": {}, "stop.*": {} },
+    },
+    clearing: {
+      description: "Whatever there is of the task is destroyed before it counts as failed. T1",
+      entry: "destroyTask",
+      on: {
+        "task.destroyed": "failed",
+        // A driver that does not know the task has nothing of it.
+        "destroy.refused": "failed",
+        "call.lost": "doubtful",
+        "task.started": {},
+        "start.refused": {},
+        "stop.*": {},
+      },
+    },
+    live: {
+      description: "Runs; its end is awaited all the time, by one call that is held open.",
+      initial: "running",
+      tags: ["live"],
+      entry: "waitTask",
+      on: {
+        "task.exited": {
+          target: "exited",
+          actions: { type: "announce", params: ({ event }) => ({ kind: "exited", exit: event.exit }) },
+        },
+        "call.lost": "awaiting",
+      },
+      states: {
+        running: {
+          description: "Runs and may go on.",
+          entry: { type: "announce", params: { kind: "running" } },
+          on: {
+            "stop.wanted": {
+              target: "stopping",
+              actions: {
+                type: "rememberStop",
+                params: ({ event }) => ({ signal: event.signal, timeoutMs: event.timeoutMs }),
+              },
+            },
+          },
+        },
+        stopping: {
+          description: "The driver stops it: signal, the task's own time, kill. T3",
+          entry: [
+            { type: "announce", params: { kind: "stopping" } },
+            {
+              type: "stopTask",
+              params: ({ context }) => context.stop ?? { signal: "", timeoutMs: 0 },
+            },
+          ],
+          on: { "stop.done": "stopped", "stop.refused": "killing" },
+          after: { stopTimeout: "killing" },
+        },
+        stopped: {
+          description: "The driver says that it is dead; how it ended is on its way.",
+          after: { exitGrace: "killing" },
+          on: { "stop.wanted": {} },
+        },
+        killing: {
+          description: "Destroyed by force, again and again until that is answered. T3",
+          entry: "destroyTask",
+          on: {
+            "task.destroyed": "gone",
+            "destroy.refused": {},
+            "stop.*": {},
+          },
+          after: { killRetry: { target: "killing", reenter: true } },
+        },
+        gone: {
+          description: "Destroyed; how it ended may still be told by the call that waits for it. T2",
+          after: {
+            exitGrace: {
+              target: "#driverTask.exited",
+              actions: { type: "announce", params: { kind: "exited", exit: unseenExit } },
+            },
+          },
+          on: { "stop.*": {} },
+        },
+      },
+    },
+    awaiting: {
+      description: "The driver is gone, the task is not: waits until a driver serves again. T4",
+      entry: [
+        { type: "announce", params: { kind: "waiting", reason: "the driver is not running; the task goes on" } },
+        "awaitPlugin",
+      ],
+      on: { "plugin.ready": "recovering", "call.lost": {}, "stop.done": {}, "stop.refused": {} },
+    },
+    recovering: {
+      description: "The driver is handed the task's handle.",
+      entry: "recoverTask",
+      on: {
+        "task.recovered": [{ guard: "mustStop", target: "live.stopping" }, { target: "live" }],
+        "recover.refused": {
+          target: "clearing",
+          actions: {
+            type: "rememberReason",
+            params: ({ event }) => ({
+              reason: `the driver does not find the task again: ${event.reason}`,
+              isRecoverable: true,
+            }),
+          },
+        },
+        "call.lost": "awaiting",
+      },
+    },
+    exited: {
+      description: "Ended, and told. The driver keeps what is known of it until it is destroyed. T2",
+      on: {
+        "destroy.wanted": "destroying",
+        "stop.*": {},
+        "task.*": {},
+        "destroy.refused": {},
+        "call.lost": {},
+      },
+    },
+    failed: {
+      description: "Never ran, or nobody can say what became of it; nothing of it runs. T2",
+      entry: {
+        type: "announce",
+        params: ({ context }) => ({ kind: "failed", reason: context.reason, isRecoverable: context.isRecoverable }),
+      },
+      on: {
+        "destroy.wanted": "destroying",
+        "stop.*": {},
+        "call.lost": {},
+        "plugin.ready": {},
+        "task.started": {},
+        "start.refused": {},
+      },
+    },
+    destroying: {
+      description: "The driver forgets the task, and frees what it held.",
+      entry: ["countDestroy", "destroyTask"],
+      on: {
+        "task.destroyed": {
+          target: "destroyed",
+          actions: { type: "announce", params: { kind: "destroyed", reason: "" } },
+        },
+        "destroy.refused": "refused",
+        "call.lost": "unreachable",
+        "task.exited": {},
+        "task.started": {},
+        "start.refused": {},
+        "stop.*": {},
+        "destroy.wanted": {},
+      },
+    },
+    refused: {
+      description: "The driver would not; asked again after a while, some times.",
+      always: {
+        guard: "isGivenUp",
+        target: "destroyed",
+        actions: {
+          type: "announce",
+          params: { kind: "destroyed", reason: "the driver refuses to destroy the task: something of it may be left" },
+        },
+      },
+      after: { destroyRetry: "destroying" },
+      on: { "stop.*": {}, "destroy.*": {}, "call.lost": {}, "task.started": {}, "start.refused": {} },
+    },
+    unreachable: {
+      description: "The driver died before it answered; asked again when it is back.",
+      entry: "awaitPlugin",
+      on: {
+        "plugin.ready": "destroying",
+        "call.lost": {},
+        "stop.*": {},
+        "destroy.wanted": {},
+        "task.started": {},
+        "start.refused": {},
+      },
+    },
+    destroyed: { description: "Nothing of it is left on this node.", type: "final" },
+  },
+});

@@ -1,0 +1,207 @@
+/**
+ * Whether a running task is well, found out again and again, by Docker's rules for containers.
+ *
+ *   starting { waiting ⇄ checking ──▶ judging } ──▶ healthy { waiting ⇄ checking ──▶ judging } ──▶ unhealthy
+ *                                          └─────────────────────────────────────────────────────────▲
+ *
+ * H1: one check at a time; the next one is an interval after the end of the one before.
+ * H2: so many failures in a row as `retries` says make it unhealthy, whether it was ever well or not.
+ * H3: a check that began within the start period, while the task was never well, cannot count as a failure.
+ * H4: a check that found nothing out, since its driver did not serve, counts neither way.
+ * H5: unhealthy is for good: what follows is the end of the task.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+import type { HealthTimes } from "./health-spec.ts";
+
+export type HealthCheckEvent =
+  | { readonly type: "check.passed" }
+  | { readonly type: "check.failed"; readonly reason: string }
+  /** H4 */
+  | { readonly type: "check.skipped" };
+
+export type HealthNews =
+  /** For the first time. */
+  | { readonly kind: "healthy" }
+  /** Was never well; told ever more seldom. */
+  | { readonly kind: "failing"; readonly reason: string }
+  | { readonly kind: "unhealthy"; readonly reason: string };
+
+export interface HealthCheckInput {
+  readonly taskId: string;
+  readonly times: HealthTimes;
+  /** A check has passed in an earlier life of the agent. */
+  readonly wasHealthy: boolean;
+}
+
+export interface HealthCheckContext extends HealthCheckInput {
+  readonly isStartPeriodOver: boolean;
+  /** Of the check under way: whether it may count as a failure. H3 */
+  readonly isCounted: boolean;
+  /** In a row, and counted. H2 */
+  readonly failures: number;
+  /** Checks that failed while it was never well. */
+  readonly misses: number;
+  /** Of the newest failure. */
+  readonly reason: string;
+}
+
+function secondsText(ms: number): string {
+  return ms % 1_000 === 0 ? `${ms / 1_000} s` : `${ms} ms`;
+}
+
+function verdict({ failures, reason }: HealthCheckContext): string {
+  return failures === 1 ? `its check failed: ${reason}` : `${failures} checks failed in a row, the last: ${reason}`;
+}
+
+/** Whether one more miss is told: the first, the second, the fourth … since each is a write in the cluster's log. */
+function isMissTold(misses: number): boolean {
+  return (misses & (misses - 1)) === 0;
+}
+
+export const healthCheckMachine = setup({
+  types: { context: {} as HealthCheckContext, events: {} as HealthCheckEvent, input: {} as HealthCheckInput },
+  actions: {
+    /** Answered by `check.passed`, `check.failed` or `check.skipped`. */
+    check: effect("check"),
+    /** Ends the check under way, whose answer is no longer waited for. */
+    cancelCheck: effect("cancelCheck"),
+    announce: effect<HealthNews>("announce"),
+    reportUnexpected: effect("reportUnexpected"),
+
+    endStartPeriod: assign({ isStartPeriodOver: true }),
+    // H3
+    noteBeginning: assign({ isCounted: ({ context }) => context.isStartPeriodOver }),
+    rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
+    countMiss: assign({
+      misses: ({ context }) => context.misses + 1,
+      failures: ({ context }) => context.failures + (context.isCounted ? 1 : 0),
+    }),
+    countFailure: assign({ failures: ({ context }) => context.failures + 1 }),
+    forgetFailures: assign({ failures: 0, reason: "" }),
+  },
+  guards: {
+    wasHealthy: ({ context }) => context.wasHealthy,
+    isUnhealthy: ({ context }) => context.failures >= context.times.retries,
+    isTold: ({ context }) => isMissTold(context.misses),
+  },
+  delays: {
+    startPeriod: ({ context }) => context.times.startPeriodMs,
+    firstPause: ({ context }) => (context.isStartPeriodOver ? context.times.intervalMs : context.times.startIntervalMs),
+    pause: ({ context }) => context.times.intervalMs,
+    timeout: ({ context }) => context.times.timeoutMs,
+  },
+}).createMachine({
+  id: "healthCheck",
+  context: ({ input }) => ({
+    taskId: input.taskId,
+    times: input.times,
+    wasHealthy: input.wasHealthy,
+    isStartPeriodOver: input.times.startPeriodMs === 0,
+    isCounted: true,
+    failures: 0,
+    misses: 0,
+    reason: "",
+  }),
+  initial: "looking",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    looking: {
+      description: "What an earlier agent found out decides where it begins.",
+      always: [{ guard: "wasHealthy", target: "healthy" }, { target: "starting" }],
+    },
+    starting: {
+      description: "Was never well.",
+      initial: "waiting",
+      after: { startPeriod: { actions: "endStartPeriod" } },
+      states: {
+        waiting: {
+          description: "Until the next check, which is sooner within the start period. H1",
+          after: { firstPause: "checking" },
+        },
+        checking: {
+          description: "A check is under way.",
+          entry: ["noteBeginning", "check"],
+          on: {
+            "check.passed": {
+              target: "#healthCheck.healthy",
+              actions: ["forgetFailures", { type: "announce", params: { kind: "healthy" } }],
+            },
+            "check.failed": {
+              target: "judging",
+              actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+            },
+            "check.skipped": "waiting",
+          },
+          after: {
+            timeout: {
+              target: "judging",
+              actions: [
+                "cancelCheck",
+                {
+                  type: "rememberReason",
+                  params: ({ context }) => ({ reason: `took longer than ${secondsText(context.times.timeoutMs)}` }),
+                },
+              ],
+            },
+          },
+        },
+        judging: {
+          description: "A failure counts unless its check began within the start period. H2, H3",
+          entry: "countMiss",
+          always: [
+            { guard: "isUnhealthy", target: "#healthCheck.unhealthy" },
+            {
+              guard: "isTold",
+              target: "waiting",
+              actions: { type: "announce", params: ({ context }) => ({ kind: "failing", reason: context.reason }) },
+            },
+            { target: "waiting" },
+          ],
+        },
+      },
+    },
+    healthy: {
+      description: "The newest check that counts has passed, or too few have failed since.",
+      initial: "waiting",
+      states: {
+        waiting: { description: "Until the next check. H1", after: { pause: "checking" } },
+        checking: {
+          description: "A check is under way.",
+          entry: "check",
+          on: {
+            "check.passed": { target: "waiting", actions: "forgetFailures" },
+            "check.failed": {
+              target: "judging",
+              actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+            },
+            "check.skipped": "waiting",
+          },
+          after: {
+            timeout: {
+              target: "judging",
+              actions: [
+                "cancelCheck",
+                {
+                  type: "rememberReason",
+                  params: ({ context }) => ({ reason: `took longer than ${secondsText(context.times.timeoutMs)}` }),
+                },
+              ],
+            },
+          },
+        },
+        judging: {
+          description: "Each failure counts. H2",
+          entry: "countFailure",
+          always: [{ guard: "isUnhealthy", target: "#healthCheck.unhealthy" }, { target: "waiting" }],
+        },
+      },
+    },
+    unhealthy: {
+      description: "Told, and checked no more. H5",
+      type: "final",
+      entry: { type: "announce", params: ({ context }) => ({ kind: "unhealthy", reason: verdict(context) }) },
+    },
+  },
+});

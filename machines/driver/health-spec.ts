@@ -1,0 +1,69 @@
+/** What a task that is no container says of its health check: found, read and put into words. */
+import { ExecSpec, type HealthCheck, type TaskSpec } from "../../proto/gen/messages.ts";
+import { driverRuntimeOf } from "./driver-spec.ts";
+import { durationMs } from "../time.ts";
+
+/** Docker's, which a container's check has too (moby, daemon/health.go). Times in milliseconds. */
+const healthDefaults = {
+  intervalMs: 30_000,
+  timeoutMs: 30_000,
+  retries: 3,
+  startPeriodMs: 0,
+  startIntervalMs: 5_000,
+} as const;
+
+/** In milliseconds, each above 0 but the start period. */
+export interface HealthTimes {
+  readonly intervalMs: number;
+  readonly timeoutMs: number;
+  /** Failures in a row that make it unhealthy. */
+  readonly retries: number;
+  readonly startPeriodMs: number;
+  readonly startIntervalMs: number;
+}
+
+/** Null for a task without one, and for a container, whose engine has its own way. */
+export function healthOf(task: TaskSpec | null): HealthCheck | null {
+  const driver = driverRuntimeOf(task);
+  if (driver !== null) return driver.spec.health;
+  const payload = task?.generic?.kind === "exec" ? task.generic.payload : null;
+  if (payload === null) return null;
+  try {
+    return ExecSpec.decode(payload.value).health;
+  } catch {
+    return null;
+  }
+}
+
+/** As in Docker, 0 is the default. */
+export function healthTimes(check: HealthCheck): HealthTimes {
+  return {
+    intervalMs: durationMs(check.interval, 0) || healthDefaults.intervalMs,
+    timeoutMs: durationMs(check.timeout, 0) || healthDefaults.timeoutMs,
+    retries: check.retries || healthDefaults.retries,
+    startPeriodMs: durationMs(check.startPeriod, healthDefaults.startPeriodMs),
+    startIntervalMs: durationMs(check.startInterval, 0) || healthDefaults.startIntervalMs,
+  };
+}
+
+/** Such as `GET :8080/ready`, for people. */
+export function healthWords({ command, http, tcp }: HealthCheck): string {
+  if (http !== null) {
+    const port = `:${http.port}`;
+    return `GET ${http.host.endsWith(port) ? http.host : `${http.host}${port}`}${http.path || "/"}`;
+  }
+  if (tcp !== null) return `a connection to port ${tcp.port}`;
+  // What the client makes of a line for a shell.
+  const [shell, option, line] = command;
+  return shell === "/bin/sh" && option === "-c" && line !== undefined ? line : command.join(" ");
+}
+
+/** What is kept of what a check said, in characters: it becomes a part of the task's status. */
+const saidHead = 100;
+const saidTail = 200;
+
+/** In one line, without its middle where it is long: answers begin with what is wrong, commands end with it. */
+export function healthSaid(output: string): string {
+  const line = output.replaceAll(/[\s\p{Cc}]+/gu, " ").trim();
+  return line.length <= saidHead + saidTail ? line : `${line.slice(0, saidHead)} … ${line.slice(-saidTail)}`;
+}

@@ -1,0 +1,106 @@
+/**
+ * What a node's dataplane, or a task's network policy there, waits for: the part of `muster why` that reads what the node
+ * said of its driver. A node that has said nothing has none.
+ */
+import {
+  DataplaneReport,
+  Reason,
+  type Node,
+  type Resource,
+  type Task,
+  type Timestamp,
+} from "../../proto/gen/messages.ts";
+import { reportKind } from "../policy/objects.ts";
+import { isEnded, isWanted, observedState } from "../task.ts";
+
+interface Said {
+  readonly report: DataplaneReport;
+  readonly since: Timestamp | null;
+}
+
+/** Null: the resource is none of a node's dataplane. */
+export function reportOf(resource: Resource | undefined): DataplaneReport | null {
+  if (resource?.kind !== reportKind || resource.payload === null) return null;
+  return DataplaneReport.decode(resource.payload.value);
+}
+
+/** `resource`: the one with the node's id. */
+export function explainNodeDataplane(resource: Resource | undefined): readonly Reason[] {
+  const said = saidIn(resource);
+  if (said === null) return [];
+  const reason = stateReason(said, "");
+  if (reason !== null) return [reason];
+  const failing = [...said.report.endpoints, ...said.report.hostEndpoints].filter(({ status }) => status === "error");
+  if (failing.length === 0) return [];
+  return [
+    Reason.create({
+      waitingFor: `its dataplane driver to program ${failing.length === 1 ? "an endpoint" : `${failing.length} endpoints`}, which it cannot as it is told`,
+      since: said.since,
+      wokenBy: "a change of their policies, or the driver's next try",
+      tried: failing.map(({ id, status }) => `${id}: ${status}`),
+    }),
+  ];
+}
+
+/** `resource`: the one with the id of the task's node. */
+export function explainTaskPolicy(
+  task: Task,
+  node: Node | undefined,
+  resource: Resource | undefined,
+): readonly Reason[] {
+  const said = saidIn(resource);
+  const hasEndpoint = task.networks.some(({ addresses }) => addresses.length > 0);
+  if (said === null || !hasEndpoint || !isWanted(task) || isEnded(observedState(task))) return [];
+  const where = node?.description?.hostname || task.nodeId;
+  const state = stateReason(said, `its network policy on ${where}: `);
+  if (state !== null) return [state];
+  // A driver that tells of no endpoint at all is one that never does.
+  if (said.report.endpoints.length === 0) return [];
+  const own = said.report.endpoints.filter(({ id }) => id.startsWith(`${task.id}/`));
+  const failing = own.filter(({ status }) => status === "error");
+  if (own.length > 0 && failing.length === 0) return [];
+  return [
+    Reason.create({
+      waitingFor:
+        own.length === 0
+          ? `its network policy to be programmed on ${where}`
+          : `its network policy to be programmed on ${where}, whose dataplane driver cannot; what it does not understand is closed`,
+      since: said.since,
+      wokenBy: own.length === 0 ? "the driver's report" : "a change of its policies, or the driver's next try",
+    }),
+  ];
+}
+
+function saidIn(resource: Resource | undefined): Said | null {
+  const report = reportOf(resource);
+  return report === null ? null : { report, since: resource?.meta?.updatedAt ?? null };
+}
+
+/** Null: the driver is in sync, or the node has none. */
+function stateReason({ report, since }: Said, what: string): Reason | null {
+  const { driver, reason, restarts, state } = report;
+  const name = `the dataplane driver${driver === "" ? "" : ` ${driver}`}`;
+  const because = reason === "" ? "" : `: ${reason}`;
+  const tried = restarts === 0 ? [] : [`it was started anew ${restarts === 1 ? "once" : `${restarts} times`}`];
+  const of = (waitingFor: string, wokenBy: string): Reason =>
+    Reason.create({ waitingFor: what + waitingFor, wokenBy, since, tried });
+  switch (state) {
+    case "waiting":
+      return of("a manager to tell what network policy comes to there", "its answer to the node's policy stream");
+    case "resync":
+      return of(
+        `${name} to take everything that it is told${because}`,
+        "the driver's reading; the rules of before hold",
+      );
+    case "restarting":
+      return of(
+        `${name}, which is started again${because}`,
+        "the end of the wait before it, at most 30 s; the rules of before hold",
+      );
+    case "stopped":
+    case "failed":
+      return of(`${name}, which does not run${because}`, "the next start of the agent; the rules of before hold");
+    default:
+      return null;
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * What a global service is waiting for: which of its nodes run their task, what holds up the others, and which nodes have
+ * none and why. See `machines/explain/explain.ts`.
+ */
+import { NodeStatus_State, Reason, TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
+import { explainTask, type ExplainView } from "./explain.ts";
+import { admissionOf, placesOf, type Admission } from "../orchestration/global-nodes.ts";
+import { isAttempt, shouldRestart } from "../orchestration/restart.ts";
+import { Currency } from "../orchestration/task-currency.ts";
+import { isWanted, observedState } from "../task.ts";
+import { timeMs } from "../time.ts";
+
+export interface GlobalExplainView extends ExplainView {
+  nodes(): Iterable<Node>;
+}
+
+/** Different reasons shown for one service; the rest are counted. */
+const reasonsMax = 8;
+/** Nodes named in one line, and lines about nodes that have no task. */
+const nodesMax = 10;
+
+interface Late {
+  readonly first: Reason;
+  readonly nodes: string[];
+}
+
+export function explainGlobal(service: Service, view: GlobalExplainView): readonly Reason[] {
+  const currency = new Currency();
+  const since = service.meta?.updatedAt ?? null;
+  const late = new Map<string, Late>();
+  const without: string[] = [];
+  const count = { wanted: 0, running: 0, finished: 0, outdated: 0, closed: 0 };
+  for (const [nodeId, tasks] of placesOf(view.nodes(), view.tasks(service.id))) {
+    const node = view.node(nodeId);
+    const admission = admissionOf(service, node);
+    const task = tasks.find(isWanted);
+    const excuse = task === undefined ? excuseOf(admission) : null;
+    if (excuse !== null) {
+      if (node === undefined) continue;
+      count.closed += 1;
+      if (without.length < nodesMax) without.push(`node ${nameOf(node, nodeId)}: ${excuse}`);
+      continue;
+    }
+    count.wanted += 1;
+    if (task === undefined) {
+      if (isFinished(tasks)) count.finished += 1;
+      else note(late, waitForOrchestrator(since), nameOf(node, nodeId));
+      continue;
+    }
+    // A paused node's task is not updated, and nobody waits for that.
+    const isOpen = admission.kind === "open";
+    if (isOpen && currency.isOutdated(task, service, (id) => view.node(id))) count.outdated += 1;
+    if (runs(task, node)) count.running += 1;
+    else for (const why of explainTask(task, view)) note(late, why, nameOf(node, nodeId));
+  }
+  if (count.closed > without.length) without.push(`and ${count.closed - without.length} more nodes`);
+  const why = view.rollout(service);
+  return [headline(count, late.size, without, since), ...(why === null ? [] : [why]), ...shown(late)];
+}
+
+/** Why an open or closed node may have no task; null: it should have one. */
+function excuseOf(admission: Admission): string | null {
+  switch (admission.kind) {
+    case "open":
+      return null;
+    case "paused":
+      return "is paused, and gets no task before it is active";
+    case "removed":
+      return "is removed";
+    case "closed":
+      switch (admission.reason) {
+        case "drained":
+          return "is drained";
+        case "lost":
+          return "is down";
+        case "unregistered":
+          return "has never registered";
+        case "unmet":
+          return `does not meet ${admission.unmet}`;
+      }
+  }
+}
+
+/** Nothing is to follow the newest task, which came to its end by itself. */
+function isFinished(tasks: readonly Task[]): boolean {
+  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+  return newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks);
+}
+
+function runs(task: Task, node: Node | undefined): boolean {
+  return observedState(task) === TaskState.RUNNING && node?.status?.state === NodeStatus_State.READY;
+}
+
+function nameOf(node: Node | undefined, id: string): string {
+  return node?.description?.hostname || id;
+}
+
+function waitForOrchestrator(since: Reason["since"]): Reason {
+  return Reason.create({
+    since,
+    waitingFor: "the orchestrator, to make a task",
+    wokenBy: "its next decision, which follows at once",
+  });
+}
+
+function note(late: Map<string, Late>, why: Reason, node: string): void {
+  // The scheduler's reasons differ by the node that they name; what they have in common is the task's own words.
+  const key = why.tried.at(-1) ?? why.waitingFor;
+  const known = late.get(key);
+  if (known === undefined) late.set(key, { first: why, nodes: [node] });
+  else known.nodes.push(node);
+}
+
+interface Count {
+  readonly wanted: number;
+  readonly running: number;
+  readonly finished: number;
+  readonly outdated: number;
+}
+
+function headline(count: Count, reasons: number, tried: readonly string[], since: Reason["since"]): Reason {
+  const { finished, outdated, running, wanted } = count;
+  if (wanted === 0) {
+    return Reason.create({
+      since,
+      waitingFor: "a node that it is for: there is none",
+      wokenBy: "a node that joins, is made active or gets a label",
+      tried,
+    });
+  }
+  const tasks = `${running} of ${wanted} nodes run a task`;
+  if (running === wanted && outdated === 0) return Reason.create({ since, waitingFor: `nothing: ${tasks}`, tried });
+  const done = finished === 0 ? "" : `, on ${finished} it has finished for good`;
+  const more = reasons > reasonsMax ? `; ${reasons - reasonsMax} more reasons` : "";
+  return Reason.create({
+    since,
+    waitingFor: `tasks: ${tasks}${done}${more}`,
+    wokenBy: finished > 0 && reasons === 0 ? "an update of the service" : "what its tasks wait for",
+    tried,
+  });
+}
+
+function shown(late: ReadonlyMap<string, Late>): readonly Reason[] {
+  return [...late.values()]
+    .sort((a, b) => timeMs(a.first.since) - timeMs(b.first.since))
+    .slice(0, reasonsMax)
+    .map(({ first, nodes }) => {
+      const more = nodes.length > nodesMax ? ` and ${nodes.length - nodesMax} more` : "";
+      const names = `${nodes.slice(0, nodesMax).join(", ")}${more}`;
+      return Reason.patch(first, {
+        waitingFor: `${first.waitingFor} (${nodes.length === 1 ? "node" : "nodes"} ${names})`,
+      });
+    });
+}

@@ -1,0 +1,122 @@
+/**
+ * What a network waits for, and what a node waits for in its networks. Read from the stored objects alone, so any manager
+ * can tell.
+ */
+import {
+  Reason,
+  TaskState,
+  type Cluster,
+  type Network,
+  type Node,
+  type Service,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { AddressSpace } from "../allocation/addresses.ts";
+import {
+  allocationProblem,
+  defaultPoolsOf,
+  driverOf,
+  isAllocated,
+  isNodeLocal,
+  vxlanIdsOf,
+} from "../allocation/network.ts";
+import { isEnded, observedState } from "../task.ts";
+
+export interface NetworkView {
+  readonly networks: Iterable<Network>;
+  readonly services: Iterable<Service>;
+  readonly tasks: Iterable<Task>;
+  readonly nodes: Iterable<Node>;
+  readonly cluster: Cluster | undefined;
+}
+
+export function nameOfNetwork(network: Network): string {
+  return network.spec?.annotations?.name || network.id;
+}
+
+export function explainNetwork(network: Network, view: NetworkView): readonly Reason[] {
+  const since = network.meta?.createdAt ?? null;
+  if (!isAllocated(network)) {
+    const problem = allocationProblem(network, view.networks, defaultPoolsOf(view.cluster));
+    if (problem === "")
+      return [
+        Reason.create({
+          since,
+          waitingFor: "the allocator",
+          wokenBy: "the allocator's next round, which follows at once",
+        }),
+      ];
+    return [
+      Reason.create({
+        since,
+        waitingFor: `a subnet and a VXLAN id: ${problem}`,
+        wokenBy: "the removal of another network, or other default address pools",
+      }),
+    ];
+  }
+  if (isNodeLocal(network))
+    return [
+      Reason.create({ since, waitingFor: `nothing: each node has its own network of driver ${driverOf(network)}` }),
+    ];
+  const subnets = (network.ipam?.configs ?? []).map(({ subnet }) => subnet).join(", ");
+  const ids = vxlanIdsOf(network.driverState).join(", ");
+  const { held, stopping } = addressesHeld(network, view);
+  const room = roomOf(network, held);
+  const leaving = stopping === 0 ? "" : `, ${stopping} of them of tasks that are to stop`;
+  const facts = `subnet ${subnets}, VXLAN id ${ids}, ${held.length} addresses in use${leaving}`;
+  if (room > 0) return [Reason.create({ since, waitingFor: `nothing: it is allocated (${facts}, ${room} free)` })];
+  return [
+    Reason.create({
+      since,
+      waitingFor: `a free address: all are in use (${facts})`,
+      wokenBy: "the end of a task, or the removal of a service that uses it",
+    }),
+  ];
+}
+
+function addressesHeld(
+  network: Network,
+  { services, tasks, nodes }: NetworkView,
+): { readonly held: readonly string[]; readonly stopping: number } {
+  const held: string[] = [];
+  let stopping = 0;
+  for (const { endpoint } of services)
+    for (const vip of endpoint?.virtualIps ?? []) if (vip.networkId === network.id) held.push(vip.addr);
+  for (const task of tasks) {
+    if (isEnded(observedState(task))) continue;
+    for (const attachment of task.networks) {
+      if (attachment.network?.id !== network.id) continue;
+      held.push(...attachment.addresses);
+      if (task.desiredState > TaskState.COMPLETE) stopping += 1;
+    }
+  }
+  for (const { attachments } of nodes)
+    for (const attachment of attachments) if (attachment.network?.id === network.id) held.push(...attachment.addresses);
+  return { held, stopping };
+}
+
+function roomOf(network: Network, held: readonly string[]): number {
+  const space = new AddressSpace(network.ipam?.configs ?? []);
+  for (const address of held) space.claim(address);
+  return space.room;
+}
+
+/** The networks in which the node should have an address and has none yet; empty where it has all. */
+export function explainNodeNetworks(node: Node, tasks: Iterable<Task>, networks: Iterable<Network>): readonly Reason[] {
+  const wanted = new Map<string, Network>();
+  for (const network of networks)
+    if (network.spec?.ingress === true && isAllocated(network)) wanted.set(network.id, network);
+  for (const task of tasks) {
+    if (isEnded(observedState(task))) continue;
+    for (const { network, addresses } of task.networks)
+      if (network !== null && addresses.length > 0) wanted.set(network.id, network);
+  }
+  for (const { network } of node.attachments) wanted.delete(network?.id ?? "");
+  return [...wanted.values()].map((network) =>
+    Reason.create({
+      waitingFor: `an address for its load balancer in network ${nameOfNetwork(network)}, without which its tasks there are rejected`,
+      since: node.meta?.updatedAt ?? null,
+      wokenBy: "the allocator's next round, or an address of that network that becomes free",
+    }),
+  );
+}

@@ -1,0 +1,294 @@
+/**
+ * What a task or a service is waiting for, since when, what would wake it, and what was tried. Read from the stored
+ * objects alone, like every decision of the orchestrators, so it is what they act on.
+ *
+ * E1: whatever is not where it should be names what it waits for; nothing waits without a reason.
+ */
+import {
+  NodeStatus_State,
+  Reason,
+  TaskState,
+  type Timestamp,
+  type Node,
+  type ScheduleStatus,
+  type Service,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { healthOf, healthTimes, healthWords } from "../driver/health-spec.ts";
+import { explainJob } from "../orchestration/jobs/explain.ts";
+import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.ts";
+import { timestampOf } from "../orchestration/service-update.ts";
+import { modeOf } from "../orchestration/service-mode.ts";
+import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
+import { timeMs } from "../time.ts";
+
+export interface ExplainView {
+  readonly nowMs: number;
+  service(id: string): Service | undefined;
+  node(id: string): Node | undefined;
+  /** Tasks of the slot (of slot 0: those on the node), in the order in which they were made. */
+  slot(serviceId: string, slot: number, nodeId: string): readonly Task[];
+  tasks(serviceId: string): Iterable<Task>;
+  nodes(): Iterable<Node>;
+  /** The record of a scheduled job; null while there is none. */
+  schedule(serviceId: string): ScheduleStatus | null;
+  /** Why a PENDING task has no node, as the scheduler sees it. */
+  placement(task: Task): readonly Reason[];
+  /** What the service's rollout waits for; null when there is none under way. */
+  rollout(service: Service): Reason | null;
+}
+
+/** SwarmKit's: a DOWN node's tasks are given up after so many milliseconds. */
+const orphanDelayHours = 24;
+/** Different reasons shown for one service; the rest are counted. */
+const reasonsMax = 8;
+
+const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
+
+function stateName(state: TaskState): string {
+  return stateNames.get(state) ?? String(state);
+}
+
+function reason(task: Task, fields: Partial<Reason>): Reason {
+  return Reason.create({ since: task.status?.timestamp ?? task.meta?.updatedAt ?? null, ...fields });
+}
+
+/** The task's last words, if it has any. */
+function words(task: Task): readonly string[] {
+  const { message = "", err = "" } = task.status ?? {};
+  return [message, err].filter((text) => text !== "");
+}
+
+export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
+  const state = observedState(task);
+  if (isEnded(state)) return [explainEnd(task, view)];
+  if (!isWanted(task)) return [explainStop(task, view)];
+  if (state === TaskState.NEW) {
+    const err = task.status?.err ?? "";
+    return [
+      reason(task, {
+        waitingFor: err === "" ? "the allocator" : err,
+        wokenBy:
+          err === ""
+            ? "the allocator's next round, which follows at once"
+            : "a change of the service, or of a network or port that it asks for",
+        tried: words(task),
+      }),
+    ];
+  }
+  const start = task.desiredState === TaskState.READY ? [explainStart(task, view)] : [];
+  if (state === TaskState.PENDING) return [...view.placement(task), ...start];
+  if (state === TaskState.RUNNING && start.length === 0) {
+    const node = view.node(task.nodeId);
+    if (isUp(node) && task.status?.err) return [explainUnhealthy(task, nodeName(task, node))];
+    const waitingFor = isUp(node)
+      ? `nothing: it runs on ${nodeName(task, node)}`
+      : `news of ${nodeName(task, node)}, where it ran when last heard of`;
+    return [reason(task, { waitingFor, wokenBy: isUp(node) ? "" : "the node's return, or its replacement elsewhere" })];
+  }
+  // A successor that is ready has no more to do before its start.
+  if (start.length > 0 && state >= TaskState.READY) return start;
+  return [explainNode(task, view), ...start];
+}
+
+function explainEnd(task: Task, view: ExplainView): Reason {
+  const state = observedState(task);
+  const end = `nothing: it has ended (${stateName(state)})`;
+  const slot = view.slot(task.serviceId, task.slot, task.nodeId);
+  const successor = slot.find((other) => other !== task && isWanted(other) && slot.indexOf(other) > slot.indexOf(task));
+  if (successor !== undefined)
+    return reason(task, { waitingFor: `${end}; task ${successor.id} follows it`, tried: words(task) });
+  if (task.jobIteration !== null && state === TaskState.COMPLETE) return reason(task, { waitingFor: end });
+  if (isWanted(task))
+    return reason(task, {
+      waitingFor: "the orchestrator, to replace it",
+      wokenBy: "its next decision, which follows at once",
+      tried: words(task),
+    });
+  if (task.desiredState >= TaskState.REMOVE) {
+    return reason(task, {
+      waitingFor: "the reaper, to delete it",
+      wokenBy: "its next round, which follows at once",
+      tried: words(task),
+    });
+  }
+  const policy = task.spec?.restart ?? null;
+  const isFinal = view.service(task.serviceId) !== undefined && !shouldRestart(task, slot);
+  const condition = ["none", "on-failure", "any"][conditionOf(policy)] ?? "any";
+  const attempts = (policy?.maxAttempts ?? 0) > 0 ? `, at most ${policy?.maxAttempts} attempts` : "";
+  const why = isFinal ? `; not restarted (restart condition ${condition}${attempts})` : "";
+  return reason(task, {
+    waitingFor: `${end}${why}`,
+    wokenBy: isFinal ? "an update of the service" : "",
+    tried: words(task),
+  });
+}
+
+function explainStop(task: Task, view: ExplainView): Reason {
+  if (!isHeld(observedState(task))) {
+    return reason(task, { waitingFor: "the reaper, to end it", wokenBy: "its next round, which follows at once" });
+  }
+  const node = view.node(task.nodeId);
+  const name = nodeName(task, node);
+  if (isUp(node))
+    return reason(task, {
+      waitingFor: `${name}, to stop it`,
+      wokenBy: "the node's report that it has stopped",
+      tried: words(task),
+    });
+  return reason(task, {
+    waitingFor: `${name}, which is not reachable, to say that it has stopped; its replacement does not wait for that`,
+    wokenBy: `the node's return or removal; after ${orphanDelayHours} hours DOWN it is given up`,
+    tried: words(task),
+  });
+}
+
+/** Q2, Q4 */
+function explainStart(task: Task, view: ExplainView): Reason {
+  const slot = view.slot(task.serviceId, task.slot, task.nodeId);
+  const release = releaseOf(task, slot, view.nowMs, (id) => view.node(id));
+  if (release.kind === "release")
+    return reason(task, { waitingFor: "the restart supervisor", wokenBy: "its next round, which follows at once" });
+  const before = release.task;
+  const deadline: Timestamp = timestampOf(Math.round(release.untilMs));
+  const since = task.meta?.createdAt ?? null;
+  if (release.cause === "delay") {
+    return reason(task, {
+      since,
+      waitingFor: `the restart delay after task ${before.id}`,
+      wokenBy: "the end of the delay",
+      deadline,
+      tried: words(before),
+    });
+  }
+  return reason(task, {
+    since,
+    waitingFor: `task ${before.id} of the same slot, to stop on ${nodeName(before, view.node(before.nodeId))}`,
+    wokenBy: "that node's report, or the loss of that node",
+    deadline,
+    tried: words(before),
+  });
+}
+
+function explainNode(task: Task, view: ExplainView): Reason {
+  const node = view.node(task.nodeId);
+  const name = nodeName(task, node);
+  const state = stateName(observedState(task));
+  if (!isUp(node))
+    return reason(task, {
+      waitingFor: `${name}, which is not reachable (${state})`,
+      wokenBy: "the node's return, or its being DOWN",
+      tried: words(task),
+    });
+  const check = healthOf(task.spec);
+  if (observedState(task) === TaskState.STARTING && check !== null) {
+    if (task.status?.err) return explainUnhealthy(task, name);
+    const { retries, startPeriodMs } = healthTimes(check);
+    const counted = startPeriodMs === 0 ? "" : ` after its first ${startPeriodMs / 1_000} s`;
+    return reason(task, {
+      waitingFor: `${name}, to start it and see its health check pass: ${healthWords(check)}`,
+      wokenBy: `a check that passes; ${retries} failures in a row${counted} end it`,
+      tried: words(task),
+    });
+  }
+  return reason(task, {
+    waitingFor: `${name}, to bring it from ${state} to RUNNING`,
+    wokenBy: "the node's next report",
+    tried: words(task),
+  });
+}
+
+/** Of a task that has not ended, an error is what its health check found. */
+function explainUnhealthy(task: Task, node: string): Reason {
+  return reason(task, {
+    waitingFor: `${node}, to stop it: it is unhealthy`,
+    wokenBy: "the node's report that it has stopped, after which it is replaced",
+    tried: words(task),
+  });
+}
+
+function isUp(node: Node | undefined): boolean {
+  return node?.status?.state === NodeStatus_State.READY;
+}
+
+function nodeName(task: Task, node: Node | undefined): string {
+  const name = node?.description?.hostname ?? "";
+  return name === "" ? `node ${task.nodeId}` : `node ${name}`;
+}
+
+export function explainService(service: Service, view: ExplainView): readonly Reason[] {
+  const since = service.meta?.updatedAt ?? null;
+  const mode = modeOf(service.spec);
+  if (mode === "replicated-job" || mode === "global-job") {
+    return explainJob(service, view.tasks(service.id), {
+      nowMs: view.nowMs,
+      nodeOf: (id) => view.node(id),
+      nodes: () => view.nodes(),
+      schedule: (id) => view.schedule(id),
+      explainTask: (task) => explainTask(task, view),
+    });
+  }
+  if (mode !== "replicated") {
+    return [
+      Reason.create({
+        since,
+        waitingFor: `an orchestrator: this manager runs no ${mode ?? "unknown"} services`,
+        wokenBy: "a newer version",
+      }),
+    ];
+  }
+  const replicas = service.spec?.replicated?.replicas ?? 0;
+  const late = new Map<string, { readonly first: Reason; count: number }>();
+  let running = 0;
+  let finished = 0;
+  for (const tasks of slotsOf(view.tasks(service.id)).values()) {
+    const wanted = tasks.find(isWanted);
+    if (wanted === undefined) {
+      const last = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+      if (last !== undefined && !shouldRestart(last, tasks)) finished += 1;
+      continue;
+    }
+    if (observedState(wanted) === TaskState.RUNNING && isUp(view.node(wanted.nodeId))) {
+      running += 1;
+      continue;
+    }
+    for (const first of explainTask(wanted, view)) {
+      const key = first.tried.at(-1) ?? first.waitingFor;
+      const known = late.get(key);
+      if (known === undefined) late.set(key, { first, count: 1 });
+      else known.count += 1;
+    }
+  }
+  const why = view.rollout(service);
+  const rollout = why === null ? [] : [why];
+  if (running === replicas && late.size === 0 && why !== null) return rollout;
+  if (running === replicas && late.size === 0)
+    return [Reason.create({ since, waitingFor: `nothing: ${running} of ${replicas} tasks run` })];
+  const reasons = [...late.values()].sort((a, b) => timeMs(a.first.since) - timeMs(b.first.since));
+  const shown = reasons
+    .slice(0, reasonsMax)
+    .map(({ first, count }) =>
+      count === 1 ? first : Reason.patch(first, { waitingFor: `${first.waitingFor} (${count} tasks)` }),
+    );
+  const done = finished === 0 ? "" : `, ${finished} have finished for good`;
+  const more = reasons.length > shown.length ? `; ${reasons.length - shown.length} more reasons` : "";
+  return [
+    Reason.create({
+      since,
+      waitingFor: `tasks: ${running} of ${replicas} run${done}${more}`,
+      wokenBy: finished > 0 && late.size === 0 ? "an update of the service" : "what its tasks wait for",
+    }),
+    ...rollout,
+    ...shown,
+  ];
+}
+
+function slotsOf(tasks: Iterable<Task>): Map<number, Task[]> {
+  const slots = new Map<number, Task[]>();
+  for (const task of tasks) {
+    const slot = slots.get(task.slot);
+    if (slot === undefined) slots.set(task.slot, [task]);
+    else slot.push(task);
+  }
+  return slots;
+}

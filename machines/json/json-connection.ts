@@ -1,0 +1,296 @@
+/**
+ * One connection of the JSON API. Three things go on at once while it is open: who is at the other end, whether that end
+ * still answers, and whether it takes what is written to it.
+ *
+ *   handshake ──▶ open { session: anonymous ⇄ checking ──▶ authenticated;  link: quiet ⇄ pinged;  output: flowing ⇄ stuck }
+ *        └────────────┴──▶ closing ──▶ closed
+ *
+ * JC1: before a login has succeeded nothing but Admin is answered, whatever was read in the meantime.
+ * JC2: a connection that neither logs in nor answers nor reads ends within a known time.
+ * JC3: once it is closing, everything that its requests left standing is stopped, once.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+/** Why a connection ends, in WebSocket's codes (RFC 6455 §7.4.1). */
+const CloseCode = { normal: 1000, goingAway: 1001, protocol: 1002, policy: 1008, tooBig: 1009 } as const;
+export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
+
+export type JsonConnectionEvent =
+  /** The WebSocket is open. */
+  | { readonly type: "socket.opened" }
+  /** It is gone, with or without a goodbye. */
+  | { readonly type: "socket.closed" }
+  /** A login was read; `key` finds it again. */
+  | { readonly type: "login.asked"; readonly key: number }
+  | { readonly type: "login.accepted"; readonly key: number; readonly tag: string }
+  | { readonly type: "login.refused"; readonly key: number }
+  /** A request that only those may make who have logged in. */
+  | { readonly type: "request.asked"; readonly key: number }
+  /** Something came that cannot be answered. */
+  | { readonly type: "message.broken"; readonly reason: string }
+  /** Who has logged in is not there any more. */
+  | { readonly type: "identity.gone" }
+  /** A pong. */
+  | { readonly type: "peer.heard" }
+  /** The peer has not taken all that was written. */
+  | { readonly type: "output.stuck" }
+  /** It took some of it. */
+  | { readonly type: "output.moved" }
+  /** It took all of it. */
+  | { readonly type: "output.empty" }
+  /** There is more unsent than this process can keep. */
+  | { readonly type: "output.overflowed" }
+  /** The manager ends. */
+  | { readonly type: "server.stopping" };
+
+export interface JsonConnectionContext {
+  readonly tag: string;
+  /** Logins of this connection that were refused. */
+  readonly failures: number;
+  readonly code: CloseCode;
+  readonly reason: string;
+}
+
+/** For TLS and the upgrade. A peer that is slower is no client. */
+export const handshakeMs = 10_000;
+/** Until a login has succeeded (reference §10). */
+export const anonymousMs = 30_000;
+/** Between pings, and until their answer (reference §1.3). */
+export const pingMs = 60_000;
+export const pongMs = 90_000;
+/** For a write to go on (reference §1.3). */
+export const writeMs = 10_000;
+/** For the peer to answer the goodbye. */
+const goodbyeMs = 5_000;
+/** After so many refused logins whoever guesses has to connect anew. */
+export const failuresMax = 5;
+
+export const jsonConnectionMachine = setup({
+  types: {
+    context: {} as JsonConnectionContext,
+    events: {} as JsonConnectionEvent,
+    tags: {} as "authenticated",
+  },
+  actions: {
+    /** Answered by `login.accepted` or `login.refused`. */
+    checkLogin: effect<{ readonly key: number }>("checkLogin"),
+    /** Answers the login with success, and only then lets requests through. JC1 */
+    welcome: effect<{ readonly key: number }>("welcome"),
+    /** Answers a login with why it cannot be. */
+    refuseLogin: effect<{ readonly key: number; readonly reason: "checking" | "already" }>("refuseLogin"),
+    /** Answers `permission denied`. */
+    refuseRequest: effect<{ readonly key: number }>("refuseRequest"),
+    ping: effect("ping"),
+    /** Stops what the connection's requests left standing. JC3 */
+    release: effect("release"),
+    /** Says goodbye; answered by `socket.closed`. */
+    sayGoodbye: effect<{ readonly code: CloseCode; readonly reason: string }>("sayGoodbye"),
+    /** Ends the connection without waiting for anybody. */
+    cutOff: effect("cutOff"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberTag: assign((_, { tag }: { readonly tag: string }) => ({ tag })),
+    countFailure: assign(({ context }) => ({ failures: context.failures + 1 })),
+    rememberWhy: assign((_, { code, reason }: { readonly code: CloseCode; readonly reason: string }) => ({
+      code,
+      reason,
+    })),
+  },
+  guards: {
+    hasGuessedEnough: ({ context }) => context.failures + 1 >= failuresMax,
+  },
+  delays: { handshakeMs, anonymousMs, pingMs, pongMs, writeMs, goodbyeMs },
+}).createMachine({
+  id: "json-connection",
+  context: { tag: "", failures: 0, code: CloseCode.normal, reason: "" },
+  initial: "handshake",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    handshake: {
+      description: "TLS is up, the WebSocket is not yet. JC2",
+      after: { handshakeMs: "cut" },
+      on: { "socket.opened": "open", "socket.closed": "ended", "server.stopping": "cut" },
+    },
+    open: {
+      description: "Messages go both ways.",
+      type: "parallel",
+      on: {
+        "socket.closed": "ended",
+        "message.broken": {
+          target: "closing",
+          actions: {
+            type: "rememberWhy",
+            params: ({ event }) => ({ code: CloseCode.protocol, reason: event.reason }),
+          },
+        },
+        "identity.gone": {
+          target: "closing",
+          actions: { type: "rememberWhy", params: { code: CloseCode.policy, reason: "who logged in is gone" } },
+        },
+        "server.stopping": {
+          target: "closing",
+          actions: { type: "rememberWhy", params: { code: CloseCode.goingAway, reason: "the manager ends" } },
+        },
+        "output.overflowed": "cut",
+      },
+      states: {
+        session: {
+          description: "Who is at the other end.",
+          initial: "anonymous",
+          states: {
+            anonymous: {
+              description: "Nobody has logged in. JC1, JC2",
+              after: {
+                anonymousMs: {
+                  target: "#json-connection.closing",
+                  actions: { type: "rememberWhy", params: { code: CloseCode.policy, reason: "no login in time" } },
+                },
+              },
+              on: {
+                "login.asked": "checking",
+                "request.asked": { actions: { type: "refuseRequest", params: ({ event }) => event } },
+              },
+            },
+            checking: {
+              description: "A login is looked at, which takes its time.",
+              entry: {
+                type: "checkLogin",
+                params: ({ event }) => ({ key: event.type === "login.asked" ? event.key : -1 }),
+              },
+              on: {
+                "login.asked": {
+                  actions: {
+                    type: "refuseLogin",
+                    params: ({ event }) => ({ key: event.key, reason: "checking" as const }),
+                  },
+                },
+                "request.asked": { actions: { type: "refuseRequest", params: ({ event }) => event } },
+                "login.accepted": {
+                  target: "authenticated",
+                  actions: [
+                    { type: "rememberTag", params: ({ event }) => event },
+                    { type: "welcome", params: ({ event }) => event },
+                  ],
+                },
+                "login.refused": [
+                  {
+                    guard: "hasGuessedEnough",
+                    target: "#json-connection.closing",
+                    actions: [
+                      "countFailure",
+                      { type: "rememberWhy", params: { code: CloseCode.policy, reason: "too many refused logins" } },
+                    ],
+                  },
+                  { target: "anonymous", actions: "countFailure" },
+                ],
+              },
+            },
+            authenticated: {
+              description: "Requests are answered.",
+              tags: "authenticated",
+              on: {
+                "login.asked": {
+                  actions: {
+                    type: "refuseLogin",
+                    params: ({ event }) => ({ key: event.key, reason: "already" as const }),
+                  },
+                },
+                // Read before the login was answered, and only now told: JC1.
+                "request.asked": { actions: { type: "refuseRequest", params: ({ event }) => event } },
+              },
+            },
+          },
+        },
+        link: {
+          description: "Whether the other end still answers. JC2",
+          initial: "quiet",
+          states: {
+            quiet: {
+              description: "It has answered, or has only just come.",
+              after: { pingMs: "pinged" },
+              on: { "peer.heard": {} },
+            },
+            pinged: {
+              description: "It was asked whether it lives.",
+              entry: "ping",
+              after: {
+                pongMs: {
+                  target: "#json-connection.cut",
+                  actions: {
+                    type: "rememberWhy",
+                    params: { code: CloseCode.goingAway, reason: "no answer to a ping" },
+                  },
+                },
+              },
+              on: { "peer.heard": "quiet" },
+            },
+          },
+        },
+        output: {
+          description: "Whether the other end takes what is written. JC2",
+          initial: "flowing",
+          states: {
+            flowing: {
+              description: "Nothing waits for long.",
+              on: { "output.stuck": "stuck", "output.moved": {}, "output.empty": {} },
+            },
+            stuck: {
+              description: "Something waits to be taken; nothing more is read meanwhile.",
+              after: {
+                writeMs: {
+                  target: "#json-connection.cut",
+                  actions: {
+                    type: "rememberWhy",
+                    params: { code: CloseCode.policy, reason: "the peer does not read" },
+                  },
+                },
+              },
+              on: {
+                "output.stuck": {},
+                "output.moved": { target: "stuck", reenter: true },
+                "output.empty": "flowing",
+              },
+            },
+          },
+        },
+      },
+    },
+    closing: {
+      description: "Goodbye is said; what still comes in is passed over. JC3",
+      entry: ["release", { type: "sayGoodbye", params: ({ context }) => context }],
+      after: { goodbyeMs: "unanswered" },
+      on: {
+        "socket.closed": "closed",
+        "login.asked": {},
+        "login.accepted": {},
+        "login.refused": {},
+        "request.asked": {},
+        "message.broken": {},
+        "identity.gone": {},
+        "peer.heard": {},
+        "output.stuck": {},
+        "output.moved": {},
+        "output.empty": {},
+        "output.overflowed": "unanswered",
+        "server.stopping": {},
+      },
+    },
+    unanswered: {
+      description: "The goodbye was not answered.",
+      entry: "cutOff",
+      always: "closed",
+    },
+    ended: {
+      description: "The other end has gone first. JC3",
+      entry: "release",
+      always: "closed",
+    },
+    cut: {
+      description: "There is nobody to wait for. JC3",
+      entry: ["release", "cutOff"],
+      always: "closed",
+    },
+    closed: { description: "Nothing is left of it.", type: "final" },
+  },
+});

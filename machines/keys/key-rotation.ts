@@ -1,0 +1,100 @@
+/**
+ * When the keys change with which engines encrypt the traffic between nodes: every rotation period, by the leader.
+ *
+ *   beginning ──▶ resting ──▶ rotating ──▶ resting
+ *        └────────────────────▶ │ ▲
+ *                               ▼ │
+ *                            retrying
+ *
+ * K1: each subsystem always has exactly `keyringSize` keys, or engines ignore (or crash on) what they are sent.
+ * K2: a new key's lamport time is greater than every older one's. Engines encrypt with the middle one of three, so each key
+ *     is known everywhere for a whole period before it is used, and for another one after.
+ */
+import { assign, setup } from "xstate";
+import { Cluster, EncryptionKey, EncryptionKey_Algorithm } from "../../proto/gen/messages.ts";
+import { effect } from "../effect.ts";
+
+/** SwarmKit's: the newest key, the one before it for what is under way, and the next one made known in advance. */
+export const keyringSize = 3;
+export const keySubsystems = ["networking:gossip", "networking:ipsec"] as const;
+/** AES-128. */
+export const networkKeyBytes = 16;
+export const keyRotationTimes = { periodMs: 12 * 3_600_000, retryMs: 10_000 } as const;
+
+/** The engines' condition for taking them (worker protocol §5.7). */
+export function areKeysWhole({ networkBootstrapKeys: keys }: Cluster): boolean {
+  return keySubsystems.every((name) => keys.filter(({ subsystem }) => subsystem === name).length === keyringSize);
+}
+
+/** The cluster with one more key in each subsystem and the oldest dropped; where keys lack, with whole rings. `key` is drawn for each. */
+export function withRotatedKeys(cluster: Cluster, key: () => Uint8Array): Cluster {
+  // Each key has a time of its own, in whichever subsystem: engines tell new keys by their times alone.
+  let lamportTime = cluster.encryptionKeyLamportClock;
+  const keys: EncryptionKey[] = [];
+  for (const subsystem of keySubsystems) {
+    const newest = cluster.networkBootstrapKeys
+      .filter((old) => old.subsystem === subsystem)
+      .toSorted((a, b) => b.lamportTime - a.lamportTime)
+      .slice(0, keyringSize - 1)
+      .toReversed();
+    const algorithm = EncryptionKey_Algorithm.AES_128_GCM;
+    keys.push(...newest);
+    for (let size = newest.length; size < keyringSize; size += 1) {
+      lamportTime += 1;
+      keys.push(EncryptionKey.create({ subsystem, algorithm, key: key(), lamportTime }));
+    }
+  }
+  return Cluster.patch(cluster, { networkBootstrapKeys: keys, encryptionKeyLamportClock: lamportTime });
+}
+
+export type KeyRotationEvent =
+  | { readonly type: "keys.rotated" }
+  | { readonly type: "rotation.failed"; readonly reason: string };
+
+export const keyRotationMachine = setup({
+  types: {
+    context: {} as { readonly reason: string; readonly isWhole: boolean },
+    events: {} as KeyRotationEvent,
+    /** `isWhole`: whether the cluster has all the keys that it should have. */
+    input: {} as { readonly isWhole: boolean },
+  },
+  actions: {
+    /** Answered by `keys.rotated` or `rotation.failed`. */
+    rotateKeys: effect("rotateKeys"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
+  },
+  guards: { isWhole: ({ context }) => context.isWhole },
+  delays: { rotationPeriod: keyRotationTimes.periodMs, retryDelay: keyRotationTimes.retryMs },
+}).createMachine({
+  id: "keyRotation",
+  context: ({ input }) => ({ reason: "", isWhole: input.isWhole }),
+  initial: "beginning",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    beginning: {
+      description: "A leader begins; keys that lack are made at once. K1",
+      always: [{ guard: "isWhole", target: "resting" }, { target: "rotating" }],
+    },
+    resting: {
+      description: "The keys are young enough.",
+      after: { rotationPeriod: "rotating" },
+    },
+    rotating: {
+      description: "New keys are being written into the cluster object. K1, K2",
+      entry: "rotateKeys",
+      on: {
+        "keys.rotated": { target: "resting", actions: { type: "rememberReason", params: { reason: "" } } },
+        "rotation.failed": {
+          target: "retrying",
+          actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
+        },
+      },
+    },
+    retrying: {
+      description: "The log took no write; tries again after the delay.",
+      after: { retryDelay: "rotating" },
+    },
+  },
+});

@@ -1,0 +1,317 @@
+/**
+ * The leader lease of one manager: a key in a bucket whose keys vanish some time after their last write.
+ *
+ *   waiting { looking ⇄ resting } ──▶ taking ──▶ leading { term { resting ⇄ renewing, checking } } ──▶ lost ──▶ waiting
+ *                                                          └──▶ releasing ──▶ released
+ *
+ * E1: this manager leads only while two thirds of the TTL have not passed, by its own clock, since it sent the last write
+ *     that is known to have been taken. The bucket counts from a later moment, so it stops before anyone else can begin;
+ *     the last third is for clocks that run apart.
+ * E2: a key is written only against what was read: absent, or the revision that it had.
+ * E3: the lease only saves contention. What keeps an old leader from writing is the log (ledger L2).
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+type Attempt = { attempt: number };
+
+export type LeaseEvent =
+  | { readonly type: "lease.absent"; readonly attempt: number; readonly jitter: number }
+  | {
+      readonly type: "lease.held";
+      readonly attempt: number;
+      readonly managerId: string;
+      readonly instance: string;
+      readonly revision: number;
+      readonly jitter: number;
+    }
+  | { readonly type: "lease.unreadable"; readonly attempt: number; readonly jitter: number }
+  /** A write of this manager was taken; `sentAt` and `at` are milliseconds of its own clock before and after. */
+  | {
+      readonly type: "lease.written";
+      readonly attempt: number;
+      readonly revision: number;
+      readonly sentAt: number;
+      readonly at: number;
+    }
+  | { readonly type: "lease.conflict"; readonly attempt: number }
+  | { readonly type: "lease.unknown"; readonly attempt: number }
+  | { readonly type: "lease.removed"; readonly attempt: number }
+  /** The log has a newer epoch: whatever the key says, another leads. Or this manager gives up its term by itself. */
+  | { readonly type: "leader.deposed" }
+  | { readonly type: "release.requested" };
+
+export interface LeaseInput {
+  readonly ttlMs: number;
+  readonly managerId: string;
+  /** Differs between two lives of one manager. */
+  readonly instance: string;
+  /** Uniform in [0, 1): each look brings a new one. */
+  readonly jitter: number;
+}
+
+export interface LeaseContext extends LeaseInput {
+  /** Number of the newest question to the bucket; answers to older ones are stale. */
+  readonly attempt: number;
+  /** Of the key as last read or written; 0: absent. What the next write is against (E2). */
+  readonly revision: number;
+  /** Until when this manager may lead, by its clock, and that clock's time when it was set. */
+  readonly deadline: number;
+  readonly at: number;
+  /** False once this life has looked at the key: an own key found then is that of an earlier life. */
+  readonly isFirstLook: boolean;
+}
+
+export const leaseMachine = setup({
+  types: { context: {} as LeaseContext, events: {} as LeaseEvent, input: {} as LeaseInput },
+  actions: {
+    /** Reads the key; answered by `lease.absent`, `lease.held` or `lease.unreadable`. */
+    look: effect<Attempt>("look"),
+    /** Writes the key against `revision`, 0 meaning absent; answered by `lease.written`, `lease.conflict` or `lease.unknown`. */
+    write: effect<Attempt & { revision: number }>("write"),
+    remove: effect<Attempt & { revision: number }>("remove"),
+    announceTaken: effect<{ revision: number }>("announceTaken"),
+    announceEnded: effect("announceEnded"),
+    announceReleased: effect("announceReleased"),
+    reportUnexpected: effect("reportUnexpected"),
+
+    countAttempt: assign({ attempt: ({ context }) => context.attempt + 1 }),
+    rememberJitter: assign((_, { jitter }: { jitter: number }) => ({ jitter, isFirstLook: false })),
+    rememberRevision: assign((_, { revision }: { revision: number }) => ({ revision })),
+    rememberWrite: assign(
+      ({ context }, { revision, sentAt, at }: { revision: number; sentAt: number; at: number }) => ({
+        revision,
+        at,
+        deadline: sentAt + (context.ttlMs * 2) / 3,
+      }),
+    ),
+  },
+  guards: {
+    isCurrent: ({ context }, { attempt }: Attempt) => attempt === context.attempt,
+    /** The key is this life's own (a write whose outcome was unknown), or that of an earlier life, which has ended. */
+    isOwnToTake: ({ context }, { attempt, managerId, instance }: Attempt & { managerId: string; instance: string }) =>
+      attempt === context.attempt &&
+      (instance === context.instance || (managerId === context.managerId && context.isFirstLook)),
+    isOwn: ({ context }, { attempt, instance }: Attempt & { instance: string }) =>
+      attempt === context.attempt && instance === context.instance,
+    /** The answer came while the write still gives time to lead. E1 */
+    isTimely: ({ context }, { attempt, sentAt, at }: Attempt & { sentAt: number; at: number }) =>
+      attempt === context.attempt && at < sentAt + (context.ttlMs * 2) / 3,
+  },
+  delays: {
+    /** Six looks in a TTL: a dead leader's key is missed soon after it vanished. Spread, so that managers do not collide. */
+    pollInterval: ({ context }) => (context.ttlMs / 6) * (0.75 + context.jitter / 2),
+    renewInterval: ({ context }) => context.ttlMs / 3,
+    surrender: ({ context }) => Math.max(0, context.deadline - context.at),
+    /** How long an answer is waited for before asking again: three tries fit between a renewal and the surrender. */
+    patience: ({ context }) => context.ttlMs / 9,
+    takePatience: ({ context }) => context.ttlMs / 2,
+  },
+}).createMachine({
+  id: "lease",
+  context: ({ input }) => ({ ...input, attempt: 0, revision: 0, deadline: 0, at: 0, isFirstLook: true }),
+  initial: "waiting",
+  options: { maxIterations: 1_000 },
+  on: {
+    "leader.deposed": {},
+    "release.requested": ".released",
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    waiting: {
+      description: "Another leads, or the bucket cannot be read. Looks again and again.",
+      initial: "looking",
+      states: {
+        looking: {
+          description: "Reads the key.",
+          entry: ["countAttempt", { type: "look", params: ({ context }) => ({ attempt: context.attempt }) }],
+          on: {
+            "lease.absent": {
+              guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+              target: "#lease.taking",
+              actions: [
+                { type: "rememberJitter", params: ({ event }) => ({ jitter: event.jitter }) },
+                { type: "rememberRevision", params: { revision: 0 } },
+              ],
+            },
+            "lease.held": [
+              {
+                guard: {
+                  type: "isOwnToTake",
+                  params: ({ event }) => ({
+                    attempt: event.attempt,
+                    managerId: event.managerId,
+                    instance: event.instance,
+                  }),
+                },
+                target: "#lease.taking",
+                actions: [
+                  { type: "rememberJitter", params: ({ event }) => ({ jitter: event.jitter }) },
+                  { type: "rememberRevision", params: ({ event }) => ({ revision: event.revision }) },
+                ],
+              },
+              {
+                guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                target: "resting",
+                actions: { type: "rememberJitter", params: ({ event }) => ({ jitter: event.jitter }) },
+              },
+            ],
+            "lease.unreadable": {
+              guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+              target: "resting",
+            },
+          },
+          after: { takePatience: "resting" },
+        },
+        resting: {
+          description: "Until the next look.",
+          after: { pollInterval: "looking" },
+        },
+      },
+    },
+    taking: {
+      description: "Writes the key where it was absent or this manager's own. E2",
+      entry: [
+        "countAttempt",
+        { type: "write", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
+      ],
+      on: {
+        "lease.written": [
+          {
+            guard: {
+              type: "isTimely",
+              params: ({ event }) => ({ attempt: event.attempt, sentAt: event.sentAt, at: event.at }),
+            },
+            target: "leading",
+            actions: {
+              type: "rememberWrite",
+              params: ({ event }) => ({ revision: event.revision, sentAt: event.sentAt, at: event.at }),
+            },
+          },
+          { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "waiting" },
+        ],
+        "lease.conflict": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "lost",
+        },
+        "lease.unknown": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "lost",
+        },
+      },
+      after: { takePatience: "waiting" },
+    },
+    leading: {
+      description: "Holds the lease.",
+      tags: "leading",
+      initial: "term",
+      entry: { type: "announceTaken", params: ({ context }) => ({ revision: context.revision }) },
+      exit: "announceEnded",
+      on: {
+        "leader.deposed": "lost",
+        "release.requested": "releasing",
+      },
+      states: {
+        term: {
+          description: "What one write of the key gives. Ends by itself unless the next write succeeds. E1",
+          initial: "resting",
+          after: { surrender: "#lease.lost" },
+          states: {
+            resting: {
+              description: "The key is fresh.",
+              after: { renewInterval: "renewing" },
+            },
+            renewing: {
+              description: "Writes the key again.",
+              entry: [
+                "countAttempt",
+                { type: "write", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
+              ],
+              on: {
+                "lease.written": {
+                  guard: {
+                    type: "isTimely",
+                    params: ({ event }) => ({ attempt: event.attempt, sentAt: event.sentAt, at: event.at }),
+                  },
+                  target: "#lease.leading.term",
+                  reenter: true,
+                  actions: {
+                    type: "rememberWrite",
+                    params: ({ event }) => ({ revision: event.revision, sentAt: event.sentAt, at: event.at }),
+                  },
+                },
+                "lease.conflict": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "checking",
+                },
+                "lease.unknown": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "pausing",
+                },
+              },
+              after: { patience: "checking" },
+            },
+            pausing: {
+              description: "A write went wrong, or the key cannot be read. Looks at it shortly.",
+              after: { patience: "checking" },
+            },
+            checking: {
+              description:
+                "An earlier write may have happened: only the key tells the revision that the next one must be against. E2",
+              entry: ["countAttempt", { type: "look", params: ({ context }) => ({ attempt: context.attempt }) }],
+              on: {
+                "lease.held": [
+                  {
+                    guard: {
+                      type: "isOwn",
+                      params: ({ event }) => ({ attempt: event.attempt, instance: event.instance }),
+                    },
+                    target: "renewing",
+                    actions: { type: "rememberRevision", params: ({ event }) => ({ revision: event.revision }) },
+                  },
+                  {
+                    guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                    target: "#lease.lost",
+                  },
+                ],
+                "lease.absent": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "#lease.lost",
+                },
+                "lease.unreadable": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "pausing",
+                },
+              },
+              after: { patience: { target: "checking", reenter: true } },
+            },
+          },
+        },
+      },
+    },
+    lost: {
+      description: "Led, or tried to, and does not any more. Lets others have their look first.",
+      after: { pollInterval: "waiting" },
+    },
+    releasing: {
+      description: "Gives the lease back, so that another need not wait for its end.",
+      entry: [
+        "countAttempt",
+        { type: "remove", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
+      ],
+      on: {
+        "lease.removed": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "released",
+        },
+        "release.requested": {},
+      },
+      after: { takePatience: "released" },
+    },
+    released: {
+      description: "Does not want to lead any more: this process is ending.",
+      entry: "announceReleased",
+      on: { "release.requested": {} },
+    },
+  },
+});

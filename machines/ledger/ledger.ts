@@ -1,0 +1,321 @@
+/**
+ * The ledger: the one writer of the log, while this manager leads.
+ *
+ *   following ──lease.taken──▶ taking ──▶ barrier ⇄ rejoining ──▶ leading { idle ⇄ appending ⇄ behind | doubting … }
+ *
+ * L1: at most one append is under way, and it expects the log to end where this replica ends.
+ * L2: leading begins once an empty transaction of the new epoch, the barrier, is in the log: then nothing that an older
+ *     leader sent can be accepted any more, and this replica has seen all that was.
+ * L3: an append whose outcome is unknown is settled before anything else is decided: another record is appended in the
+ *     same place until one of the two is known to be there.
+ * L4: an epoch above the own one in the log ends leading at once.
+ *
+ * Why the epoch is drawn only after catching up: it is the revision at which the lease was taken, and those only grow
+ * while their bucket lives. A bucket that was made anew counts from 1 again, below what the log has seen; then the
+ * log's last epoch plus one is taken. Two that draw the same number meet at the barrier, where one append wins, and the
+ * other finds an epoch not below its own and gives way.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+export type LedgerEvent =
+  | { readonly type: "lease.taken"; readonly revision: number }
+  | { readonly type: "lease.ended" }
+  | { readonly type: "work.arrived" }
+  /** The replica holds what the log held when `catchUp` was asked for. `epoch` is that of its last record; `isOwn`: this manager wrote that. */
+  | { readonly type: "log.reached"; readonly attempt: number; readonly epoch: number; readonly isOwn: boolean }
+  /** The reader delivered a record that the ledger had not applied itself. */
+  | { readonly type: "log.advanced"; readonly epoch: number }
+  | { readonly type: "append.appended"; readonly attempt: number; readonly sequence: number }
+  /** Nothing had to be written, and the log still ends where the replica does. */
+  | { readonly type: "append.needless"; readonly attempt: number }
+  | { readonly type: "append.conflict"; readonly attempt: number }
+  | { readonly type: "append.unknown"; readonly attempt: number }
+  | { readonly type: "append.refused"; readonly attempt: number; readonly reason: string };
+
+export interface LedgerContext {
+  /** Of the lease; 0 while following. */
+  readonly revision: number;
+  /** Drawn once the log was reached; 0 before. */
+  readonly epoch: number;
+  /** Number of the newest append or catching up; answers to older ones are stale. */
+  readonly attempt: number;
+}
+
+/** How long an append that failed for the log's sake waits before the next, in milliseconds: a few round trips, not a busy loop. */
+const appendRetryMs = 100;
+
+type Attempt = { attempt: number };
+
+export const ledgerMachine = setup({
+  types: { context: {} as LedgerContext, events: {} as LedgerEvent },
+  actions: {
+    /** Brings the replica up to the log's present end; answered by `log.reached`. */
+    catchUp: effect<Attempt>("catchUp"),
+    appendBarrier: effect<Attempt & { epoch: number }>("appendBarrier"),
+    /** Decides what is waiting and appends it. */
+    appendBatch: effect<Attempt & { epoch: number }>("appendBatch"),
+    /** Appends an empty record in the place where the doubtful one may be. */
+    appendProbe: effect<Attempt & { epoch: number }>("appendProbe"),
+    /** Applies the record just appended to the own replica, unless the reader was faster. */
+    applyAppended: effect<{ sequence: number }>("applyAppended"),
+    /** Answers the proposals of the batch. */
+    answerBatch: effect("answerBatch"),
+    /** Answers them that the log takes nothing; they may come again. */
+    failBatch: effect<{ reason: string }>("failBatch"),
+    /** Puts the batch back in front of what is waiting, to be decided again. */
+    returnBatch: effect("returnBatch"),
+    /** Answers the doubtful batch if the reader met its record; else puts it back. */
+    settleDoubt: effect("settleDoubt"),
+    /** Sends `work.arrived` when something is waiting. */
+    lookForWork: effect("lookForWork"),
+    announceLeading: effect<{ epoch: number }>("announceLeading"),
+    /** Answers everybody that this is not the leader; a batch whose append is not settled, by what the reader has met of it. */
+    abandonWork: effect("abandonWork"),
+    announceDeposed: effect<{ epoch: number }>("announceDeposed"),
+    reportUnexpected: effect("reportUnexpected"),
+
+    rememberLease: assign((_, { revision }: { revision: number }) => ({ revision })),
+    drawEpoch: assign(({ context }, { last }: { last: number }) => ({ epoch: Math.max(context.revision, last + 1) })),
+    countAttempt: assign({ attempt: ({ context }) => context.attempt + 1 }),
+    forgetEpoch: assign({ revision: 0, epoch: 0 }),
+  },
+  guards: {
+    isCurrent: ({ context }, { attempt }: Attempt) => attempt === context.attempt,
+    isOwnBarrier: ({ context }, { attempt, epoch, isOwn }: Attempt & { epoch: number; isOwn: boolean }) =>
+      attempt === context.attempt && isOwn && epoch === context.epoch,
+    isOutbid: ({ context }, { attempt, epoch }: Attempt & { epoch: number }) =>
+      attempt === context.attempt && epoch >= context.epoch,
+    isDeposed: ({ context }, { attempt, epoch }: Attempt & { epoch: number }) =>
+      attempt === context.attempt && epoch > context.epoch,
+    isNewerEpoch: ({ context }, { epoch }: { epoch: number }) => epoch > context.epoch,
+  },
+  delays: { appendRetry: appendRetryMs },
+}).createMachine({
+  id: "ledger",
+  context: { revision: 0, epoch: 0, attempt: 0 },
+  initial: "following",
+  options: { maxIterations: 1_000 },
+  on: {
+    "log.advanced": {},
+    "work.arrived": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    following: {
+      description: "Somebody else writes, or nobody does. Waits for the lease.",
+      entry: "forgetEpoch",
+      on: {
+        "lease.taken": {
+          target: "taking",
+          actions: { type: "rememberLease", params: ({ event }) => ({ revision: event.revision }) },
+        },
+        "lease.ended": {},
+      },
+    },
+    taking: {
+      description: "Has the lease; reads the log to its present end and draws the epoch.",
+      entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
+      on: {
+        "log.reached": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "barrier",
+          actions: { type: "drawEpoch", params: ({ event }) => ({ last: event.epoch }) },
+        },
+        "lease.ended": "following",
+      },
+    },
+    barrier: {
+      description: "Appends the first record of the epoch. L2",
+      entry: [
+        "countAttempt",
+        { type: "appendBarrier", params: ({ context }) => ({ attempt: context.attempt, epoch: context.epoch }) },
+      ],
+      on: {
+        "append.appended": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "leading",
+          actions: { type: "applyAppended", params: ({ event }) => ({ sequence: event.sequence }) },
+        },
+        "append.conflict": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "rejoining",
+        },
+        "append.unknown": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "pausing",
+        },
+        "append.refused": {
+          guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+          target: "pausing",
+        },
+        "lease.ended": "following",
+      },
+    },
+    pausing: {
+      description: "The barrier may be in the log or not, or the log took nothing. Looks again shortly.",
+      after: { appendRetry: "rejoining" },
+      on: { "lease.ended": "following" },
+    },
+    rejoining: {
+      description:
+        "The log ended elsewhere than thought. Reads on: finds the own barrier, an equal or newer leader, or a place to try again.",
+      entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
+      on: {
+        "log.reached": [
+          {
+            guard: {
+              type: "isOwnBarrier",
+              params: ({ event }) => ({ attempt: event.attempt, epoch: event.epoch, isOwn: event.isOwn }),
+            },
+            target: "leading",
+          },
+          {
+            guard: { type: "isOutbid", params: ({ event }) => ({ attempt: event.attempt, epoch: event.epoch }) },
+            target: "following",
+            actions: { type: "announceDeposed", params: ({ event }) => ({ epoch: event.epoch }) },
+          },
+          { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "barrier" },
+        ],
+        "lease.ended": "following",
+      },
+    },
+    leading: {
+      description: "Takes proposals.",
+      tags: "leading",
+      initial: "idle",
+      entry: { type: "announceLeading", params: ({ context }) => ({ epoch: context.epoch }) },
+      exit: "abandonWork",
+      on: {
+        "lease.ended": "following",
+        "log.advanced": {
+          guard: { type: "isNewerEpoch", params: ({ event }) => ({ epoch: event.epoch }) },
+          target: "following",
+          actions: { type: "announceDeposed", params: ({ event }) => ({ epoch: event.epoch }) },
+        },
+      },
+      states: {
+        idle: {
+          description: "Nothing is under way.",
+          entry: "lookForWork",
+          on: { "work.arrived": "appending" },
+        },
+        appending: {
+          description: "One transaction with all that was waiting is on its way to the log. L1",
+          entry: [
+            "countAttempt",
+            { type: "appendBatch", params: ({ context }) => ({ attempt: context.attempt, epoch: context.epoch }) },
+          ],
+          on: {
+            "append.appended": {
+              guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+              target: "idle",
+              actions: [
+                { type: "applyAppended", params: ({ event }) => ({ sequence: event.sequence }) },
+                "answerBatch",
+              ],
+            },
+            "append.needless": {
+              guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+              target: "idle",
+              actions: "answerBatch",
+            },
+            "append.conflict": {
+              guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+              target: "behind",
+              actions: "returnBatch",
+            },
+            "append.unknown": {
+              guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+              target: "doubting",
+            },
+            "append.refused": {
+              guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+              target: "resting",
+              actions: { type: "failBatch", params: ({ event }) => ({ reason: event.reason }) },
+            },
+          },
+        },
+        resting: {
+          description: "The log took nothing; gives it a moment.",
+          after: { appendRetry: "idle" },
+        },
+        behind: {
+          description:
+            "The log has a record that this replica had not: reads on, then decides the batch again or gives way.",
+          entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
+          on: {
+            "log.reached": [
+              {
+                guard: { type: "isDeposed", params: ({ event }) => ({ attempt: event.attempt, epoch: event.epoch }) },
+                target: "#ledger.following",
+                actions: { type: "announceDeposed", params: ({ event }) => ({ epoch: event.epoch }) },
+              },
+              { guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) }, target: "idle" },
+            ],
+          },
+        },
+        doubting: {
+          description: "Whether the batch is in the log is unknown. Something appended in its place will tell. L3",
+          initial: "probing",
+          states: {
+            probing: {
+              description: "An empty record is on its way to where the batch's record may be.",
+              entry: [
+                "countAttempt",
+                { type: "appendProbe", params: ({ context }) => ({ attempt: context.attempt, epoch: context.epoch }) },
+              ],
+              on: {
+                "append.appended": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "#ledger.leading.idle",
+                  actions: [
+                    { type: "applyAppended", params: ({ event }) => ({ sequence: event.sequence }) },
+                    "settleDoubt",
+                  ],
+                },
+                "append.conflict": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "reading",
+                },
+                "append.unknown": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "waiting",
+                },
+                "append.refused": {
+                  guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                  target: "waiting",
+                },
+              },
+            },
+            waiting: {
+              description: "The log does not answer. Probes again shortly.",
+              after: { appendRetry: "probing" },
+            },
+            reading: {
+              description: "Something is in that place; reading on shows what.",
+              entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
+              on: {
+                "log.reached": [
+                  {
+                    guard: {
+                      type: "isDeposed",
+                      params: ({ event }) => ({ attempt: event.attempt, epoch: event.epoch }),
+                    },
+                    target: "#ledger.following",
+                    actions: { type: "announceDeposed", params: ({ event }) => ({ epoch: event.epoch }) },
+                  },
+                  {
+                    guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
+                    target: "#ledger.leading.idle",
+                    actions: "settleDoubt",
+                  },
+                ],
+              },
+            },
+          },
+        },
+      },
+    },
+  },
+});

@@ -1,0 +1,401 @@
+/**
+ * What the ledger does with one Operation, given the state as it will be when the operation's turn comes: a Change for
+ * the log, nothing, or a refusal. Pure; `machines/ledger/batch.ts` puts the changes together.
+ *
+ * P1: an id is created once, and no two objects of a table have one name (nodes and tasks may).
+ * P2: an update replaces exactly the version that its writer has seen.
+ * P3: observed and desired state of a task only grow, whoever writes them.
+ * P4: a task gets a node once, while it is PENDING and still wanted, and only a node that can take it; its cluster volumes
+ *     must still be there.
+ * P5: a node speaks only of its own tasks, and only through its current session.
+ * P6: a change that would change nothing is not written.
+ * P7: of the tasks that a service has made for one node, at most one of each spec version is wanted.
+ * P8: a decision that names what it rests on is carried out only while that is as it was.
+ * P9: no two services want one port of all nodes, and no service names a network, secret or config that is not there.
+ * P10: each resource is of a kind that is registered.
+ */
+import type { Codec } from "../../proto/codec.ts";
+import {
+  type Basis,
+  Change,
+  Endpoint,
+  GenericResource,
+  Kind,
+  NetworkAttachment,
+  NodeDescription,
+  Certificate,
+  type NodePatch,
+  NodeSpec_Availability,
+  NodeStatus_State,
+  PortStatus,
+  type Removal,
+  type StoreObject,
+  TaskPatch,
+  TaskState,
+  VolumeAttachment,
+  type Node,
+  type NodeStatus,
+  type Operation,
+  type Extension,
+  type Resource,
+  type Service,
+  type Task,
+  type TaskStatus,
+} from "../../proto/gen/messages.ts";
+import { meetsPlacement } from "../scheduling/constraints.ts";
+import { isVolumeReady } from "../scheduling/volumes.ts";
+import { extensionRemovalConflict, resourceConflict, type ResourceView } from "./resource-conflicts.ts";
+import {
+  removalConflict,
+  serviceConflict,
+  type RemovedObject,
+  type ServiceView,
+} from "../orchestration/service-conflicts.ts";
+
+/** Name of a table: of its field in StoreObject. */
+export type TableName = keyof StoreObject;
+export type TableObject<Name extends TableName> = NonNullable<StoreObject[Name]>;
+
+/** The state that an operation meets: the replica's, with what the same append changes before it. */
+export interface StateView extends ServiceView, ResourceView {
+  get<Name extends TableName>(table: Name, id: string): TableObject<Name> | undefined;
+  /** Id of another object of the table with this one's name, case aside; undefined when the name is free or empty. */
+  nameHolder<Name extends TableName>(table: Name, object: TableObject<Name>): string | undefined;
+  /** The service's tasks in slot 0 that are on the node or made for it. */
+  tasksOfNode(serviceId: string, nodeId: string): Iterable<Task>;
+}
+
+/** Names of entries of runtime/error-codes.ts. */
+export type RefusalCode =
+  | "outOfSequence"
+  | "exists"
+  | "nameTaken"
+  | "notFound"
+  | "tooLarge"
+  | "malformed"
+  | "foreignTask"
+  | "sessionChanged"
+  | "portTaken"
+  | "referenceMissing"
+  | "inUse"
+  | "referenced";
+
+export type Refused = { readonly kind: "refused"; readonly code: RefusalCode; readonly message: string };
+export type Decision =
+  | { readonly kind: "change"; readonly change: Change }
+  /** Not done, and nothing wrong with that: its time has passed, or it would change nothing. */
+  | { readonly kind: "skipped" }
+  | Refused;
+
+/** By the number of Kind, which is that of the table's field in StoreObject. */
+const tables: readonly TableName[] = [
+  "node",
+  "service",
+  "network",
+  "task",
+  "cluster",
+  "secret",
+  "resource",
+  "extension",
+  "config",
+  "volume",
+  "session",
+  "manager",
+  "rollout",
+  "user",
+];
+
+/** Host names need not be unique, and a task's name only says which slot it fills. */
+const namedTables: ReadonlySet<TableName> = new Set<TableName>([
+  "service",
+  "network",
+  "cluster",
+  "secret",
+  "resource",
+  "extension",
+  "config",
+  "volume",
+]);
+
+const skipped: Decision = { kind: "skipped" };
+
+function refused(code: RefusalCode, message: string): Refused {
+  return { kind: "refused", code, message };
+}
+
+export function decide(view: StateView, operation: Operation): Decision {
+  if (operation.task !== null) {
+    return restsOnPresent(view, operation.basis) ? decideTaskPatch(view, operation.task, operation.reporter) : skipped;
+  }
+  if (operation.node !== null) return decideNodePatch(view, operation.node, operation.sessionId);
+  if (operation.create !== null) return decideCreate(view, operation.create);
+  if (operation.update !== null) {
+    return restsOnPresent(view, operation.basis)
+      ? decideUpdate(view, operation.update)
+      : refused("outOfSequence", "update out of sequence");
+  }
+  if (operation.remove !== null) return decideRemove(view, operation.remove, operation.version, operation.sessionId);
+  if (operation.put !== null) return decidePut(view, operation.put);
+  return refused("malformed", "the operation says nothing to do");
+}
+
+type Wrapped = { readonly table: TableName; readonly object: TableObject<TableName> };
+
+function unwrap(wrapped: StoreObject): Wrapped | Refused {
+  for (const table of tables) {
+    const object = wrapped[table];
+    if (object === null) continue;
+    return object.id === "" ? refused("malformed", `the ${table} has no id`) : { table, object };
+  }
+  return refused("malformed", "the operation has no object");
+}
+
+function decideCreate(view: StateView, wrapped: StoreObject): Decision {
+  const found = unwrap(wrapped);
+  if ("kind" in found) return found;
+  if (view.get(found.table, found.object.id) !== undefined) return refused("exists", "object already exists");
+  if (found.table === "task" && hasTwin(view, found.object as Task)) return skipped;
+  return refuseTakenName(view, found) ?? refuseConflict(view, found, undefined) ?? change({ put: wrapped });
+}
+
+/** P7. A task that is being replaced by another of its version is desired to stop before that one is made. */
+function hasTwin(view: StateView, task: Task): boolean {
+  if (task.slot !== 0 || task.nodeId === "" || task.serviceId === "" || task.desiredState > TaskState.COMPLETE)
+    return false;
+  const version = task.specVersion?.index ?? 0;
+  for (const other of view.tasksOfNode(task.serviceId, task.nodeId)) {
+    const isWanted = other.desiredState <= TaskState.COMPLETE && stateOf(other) <= TaskState.RUNNING;
+    if (isWanted && (other.specVersion?.index ?? 0) === version) return true;
+  }
+  return false;
+}
+
+/** P8 */
+function restsOnPresent(view: StateView, basis: readonly Basis[]): boolean {
+  return basis.every(({ kind, id, version }) => {
+    const table = tables[kind - 1];
+    const stored = table === undefined ? undefined : view.get(table, id);
+    return stored !== undefined && versionOf(stored) === version;
+  });
+}
+
+function decideUpdate(view: StateView, wrapped: StoreObject): Decision {
+  const found = unwrap(wrapped);
+  if ("kind" in found) return found;
+  const stored = view.get(found.table, found.object.id);
+  if (stored === undefined) return refused("notFound", "object does not exist");
+  if (versionOf(stored) !== versionOf(found.object)) return refused("outOfSequence", "update out of sequence");
+  return (
+    refuseTakenName(view, found) ??
+    refuseFallingTask(found, stored) ??
+    refuseConflict(view, found, stored) ??
+    change({ put: wrapped })
+  );
+}
+
+function decidePut(view: StateView, wrapped: StoreObject): Decision {
+  const found = unwrap(wrapped);
+  if ("kind" in found) return found;
+  const stored = view.get(found.table, found.object.id);
+  return refuseTakenName(view, found) ?? refuseFallingTask(found, stored) ?? change({ put: wrapped });
+}
+
+function decideRemove(view: StateView, removal: Removal, version: number, sessionId: string): Decision {
+  const table = tables[removal.kind - 1];
+  if (table === undefined) return refused("malformed", `there is no kind ${removal.kind}`);
+  if (removal.kind === Kind.KIND_SESSION && sessionId !== "") {
+    const refusal = refuseOtherSession(view, removal.id, sessionId);
+    if (refusal !== null) return refusal;
+  }
+  const stored = view.get(table, removal.id);
+  if (stored === undefined) return refused("notFound", "object does not exist");
+  if (version !== 0 && versionOf(stored) !== version) return refused("outOfSequence", "update out of sequence");
+  // P9 and P10 from the other side.
+  const isNamed = table === "network" || table === "secret" || table === "config";
+  const conflict = isNamed
+    ? removalConflict(view, { table, object: stored } as RemovedObject)
+    : table === "extension"
+      ? extensionRemovalConflict(view, stored as Extension)
+      : null;
+  if (conflict !== null) return refused(conflict.code, conflict.message);
+  return change({ remove: removal });
+}
+
+/** P1. Texts are SwarmKit's, which has three of them. */
+function refuseTakenName(view: StateView, { table, object }: Wrapped): Refused | null {
+  if (!namedTables.has(table) || view.nameHolder(table, object) === undefined) return null;
+  const name =
+    "spec" in object ? (object.spec as { annotations: { name: string } | null } | null)?.annotations?.name : "";
+  switch (table) {
+    case "service":
+      return refused("nameTaken", `name conflicts with an existing object: service ${name} already exists`);
+    case "secret":
+    case "config":
+      return refused("nameTaken", `${table} ${name} already exists`);
+    default:
+      return refused("nameTaken", "name conflicts with an existing object");
+  }
+}
+
+/** P9, P10 */
+function refuseConflict(
+  view: StateView,
+  { table, object }: Wrapped,
+  stored: TableObject<TableName> | undefined,
+): Refused | null {
+  if (table !== "service" && table !== "resource") return null;
+  const conflict =
+    table === "resource"
+      ? resourceConflict(view, object as Resource)
+      : serviceConflict(view, object as Service, (stored as Service | undefined) ?? null);
+  return conflict === null ? null : refused(conflict.code, conflict.message);
+}
+
+/** P3 for whole tasks: their writer saw the version that it replaces, so this is a fault of the writer. */
+function refuseFallingTask({ table, object }: Wrapped, stored: TableObject<TableName> | undefined): Refused | null {
+  if (table !== "task" || stored === undefined) return null;
+  const [next, before] = [object as Task, stored as Task];
+  if (next.desiredState >= before.desiredState && stateOf(next) >= stateOf(before)) return null;
+  return refused("malformed", "a task's state cannot fall");
+}
+
+/** P5 */
+function refuseOtherSession(view: StateView, nodeId: string, sessionId: string): Refused | null {
+  if (view.get("session", nodeId)?.sessionId === sessionId) return null;
+  return refused("sessionChanged", `session ${sessionId} is not the current one of node ${nodeId}`);
+}
+
+function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): Decision {
+  const task = view.get("task", patch.id);
+  if (task === undefined) return skipped;
+  if (reporter !== "" && task.nodeId !== reporter) {
+    return refused("foreignTask", `task ${patch.id} is not one of node ${reporter}`);
+  }
+  if (patch.nodeId !== "" && !canBeAssigned(view, task, patch)) return skipped;
+  const takes = {
+    status: patch.status !== null && takesStatus(task, patch.status),
+    desiredState: patch.desiredState > task.desiredState,
+    nodeId: patch.nodeId !== "" && patch.nodeId !== task.nodeId,
+    networks: patch.networks.length > 0 && !isSameList(NetworkAttachment, patch.networks, task.networks),
+    endpoint: patch.endpoint !== null && !isSame(Endpoint, patch.endpoint, task.endpoint),
+    generic:
+      patch.assignedGenericResources.length > 0 &&
+      !isSameList(GenericResource, patch.assignedGenericResources, task.assignedGenericResources),
+    volumes: patch.volumes.length > 0 && !isSameList(VolumeAttachment, patch.volumes, task.volumes),
+  };
+  const isPartlyTaken =
+    takes.status ||
+    takes.desiredState ||
+    takes.nodeId ||
+    takes.networks ||
+    takes.endpoint ||
+    takes.generic ||
+    takes.volumes;
+  if (!isPartlyTaken) return skipped;
+  const isWhollyTaken = (takes.status || patch.status === null) && (takes.desiredState || patch.desiredState === 0);
+  if (isWhollyTaken) return taskChange(patch);
+  const fields: { -readonly [Key in keyof TaskPatch]?: TaskPatch[Key] } = { id: patch.id };
+  if (takes.status) fields.status = patch.status;
+  if (takes.desiredState) fields.desiredState = patch.desiredState;
+  if (takes.nodeId) fields.nodeId = patch.nodeId;
+  if (takes.networks) fields.networks = patch.networks;
+  if (takes.endpoint) fields.endpoint = patch.endpoint;
+  if (takes.generic) fields.assignedGenericResources = patch.assignedGenericResources;
+  if (takes.volumes) fields.volumes = patch.volumes;
+  return change({ task: TaskPatch.create(fields) });
+}
+
+/** P4 */
+function canBeAssigned(view: StateView, task: Task, patch: TaskPatch): boolean {
+  const { nodeId } = patch;
+  if (stateOf(task) !== TaskState.PENDING || task.desiredState > TaskState.COMPLETE) return false;
+  const node = view.get("node", nodeId);
+  if (node === undefined || !meetsPlacement(task.spec?.placement ?? null, node)) return false;
+  for (const { id } of patch.volumes) if (!isVolumeThere(view, id)) return false;
+  // A task of a global service was made for its node, which it may join even while that takes nothing new.
+  if (task.nodeId !== "") return task.nodeId === nodeId;
+  return (
+    node.status?.state === NodeStatus_State.READY &&
+    (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE
+  );
+}
+
+/** A volume that was given up, paused or drained since it was chosen: the task is decided again. */
+function isVolumeThere(view: StateView, id: string): boolean {
+  const volume = view.get("volume", id);
+  return volume !== undefined && isVolumeReady(volume);
+}
+
+/** P3, P6. Agents report every task again when they reconnect: a report that says nothing new is dropped here. */
+function takesStatus(task: Task, status: TaskStatus): boolean {
+  const stored = task.status;
+  if (stored === null) return true;
+  if (status.state !== stored.state) return status.state > stored.state;
+  return !(
+    status.message === stored.message &&
+    status.err === stored.err &&
+    status.timestamp?.seconds === stored.timestamp?.seconds &&
+    status.timestamp?.nanos === stored.timestamp?.nanos &&
+    status.container?.containerId === stored.container?.containerId &&
+    status.container?.pid === stored.container?.pid &&
+    status.container?.exitCode === stored.container?.exitCode &&
+    isSame(PortStatus, status.portStatus, stored.portStatus)
+  );
+}
+
+function decideNodePatch(view: StateView, patch: NodePatch, sessionId: string): Decision {
+  if (sessionId !== "") {
+    const refusal = refuseOtherSession(view, patch.id, sessionId);
+    if (refusal !== null) return refusal;
+  }
+  const node = view.get("node", patch.id);
+  if (node === undefined || !changesNode(node, patch)) return skipped;
+  return change({ node: patch });
+}
+
+/** P6 */
+function changesNode(node: Node, patch: NodePatch): boolean {
+  const replacesAttachments = patch.attachments.length > 0 || patch.replaceAttachments;
+  return (
+    (patch.status !== null && !isSameNodeStatus(patch.status, node.status)) ||
+    (patch.setRole && patch.role !== node.role) ||
+    (patch.description !== null && !isSame(NodeDescription, patch.description, node.description)) ||
+    (patch.certificate !== null && !isSame(Certificate, patch.certificate, node.certificate)) ||
+    (replacesAttachments && !isSameList(NetworkAttachment, patch.attachments, node.attachments))
+  );
+}
+
+function isSameNodeStatus(a: NodeStatus, b: NodeStatus | null): boolean {
+  return b !== null && a.state === b.state && a.message === b.message && a.addr === b.addr;
+}
+
+function change(fields: Partial<Change>): Decision {
+  return { kind: "change", change: Change.create(fields) };
+}
+
+/** The hot one: set directly, not by way of `create`, which goes through its argument's keys. */
+function taskChange(patch: TaskPatch): Decision {
+  const made = Change.create() as { -readonly [Key in keyof Change]: Change[Key] };
+  made.task = patch;
+  return { kind: "change", change: made };
+}
+
+function versionOf(object: TableObject<TableName>): number {
+  return object.meta?.version?.index ?? 0;
+}
+
+function stateOf(task: Task): TaskState {
+  return task.status?.state ?? TaskState.NEW;
+}
+
+/** Encodings are compared: the same fields in the same order give the same bytes, and maps that differ only in order are rare. */
+function isSame<T>(codec: Codec<T>, a: T | null, b: T | null): boolean {
+  if (a === b) return true;
+  if (a === null || b === null) return false;
+  const [left, right] = [codec.encode(a), codec.encode(b)];
+  return left.length === right.length && left.every((byte, at) => byte === right[at]);
+}
+
+function isSameList<T>(codec: Codec<T>, a: readonly T[], b: readonly T[]): boolean {
+  return a.length === b.length && a.every((item, at) => isSame(codec, item, b[at] ?? null));
+}

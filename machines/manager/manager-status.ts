@@ -1,0 +1,13 @@
+/** What a node's manager process looks like from outside. Never stored: made from the manager's record when read. */
+import { ManagerStatus, Node, RaftMemberStatus_Reachability, type Manager } from "../../proto/gen/messages.ts";
+
+export function withManagerStatus(node: Node, manager: Manager | undefined, leaderId: string): Node {
+  if (manager === undefined) return node.managerStatus === null ? node : Node.patch(node, { managerStatus: null });
+  return Node.patch(node, {
+    managerStatus: ManagerStatus.create({
+      addr: manager.addr,
+      leader: manager.alive && manager.id === leaderId,
+      reachability: manager.alive ? RaftMemberStatus_Reachability.REACHABLE : RaftMemberStatus_Reachability.UNREACHABLE,
+    }),
+  });
+}

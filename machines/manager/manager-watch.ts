@@ -1,0 +1,66 @@
+/**
+ * The leader's watch over one other manager, by its beats.
+ *
+ *   heard ⇄ blind        heard ──▶ silent ──▶ heard …
+ *
+ * V1: a manager counts as dead after `silenceMs` without a beat during which the leader's own link was up throughout:
+ *     who hears nobody is deaf himself.
+ */
+import { setup } from "xstate";
+import { effect } from "../effect.ts";
+import { membershipTimes } from "./membership.ts";
+
+export type ManagerWatchEvent =
+  | { readonly type: "beat" }
+  | { readonly type: "link.up" }
+  | { readonly type: "link.down" }
+  /** It wrote into the log that it lives. */
+  | { readonly type: "record.alive" };
+
+export const managerWatchMachine = setup({
+  types: {
+    events: {} as ManagerWatchEvent,
+    input: {} as { readonly managerId: string; readonly isUp: boolean },
+    context: {} as { readonly managerId: string; readonly isUp: boolean },
+  },
+  actions: {
+    /** Proposes `alive = false`. */
+    declareDead: effect("declareDead"),
+    reportUnexpected: effect("reportUnexpected"),
+  },
+  guards: { isUp: ({ context }) => context.isUp },
+  delays: { silence: membershipTimes.silenceMs, retry: membershipTimes.retryMs },
+}).createMachine({
+  id: "managerWatch",
+  context: ({ input }) => input,
+  options: { maxIterations: 1_000 },
+  initial: "starting",
+  on: {
+    beat: ".heard",
+    "link.down": ".blind",
+    "link.up": {},
+    "record.alive": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    starting: {
+      description: "Chooses by the own link; never rests here.",
+      always: [{ guard: "isUp", target: "heard" }, { target: "blind" }],
+    },
+    heard: {
+      description: "It beat within the silence, or the watch began less than that ago. V1",
+      on: { beat: { target: "heard", reenter: true } },
+      after: { silence: "silent" },
+    },
+    blind: {
+      description: "The own link is down: nothing can be said of others. V1",
+      on: { "link.down": {}, "link.up": "heard" },
+    },
+    silent: {
+      description: "It is dead as far as anyone can tell; makes sure that the log says so.",
+      entry: "declareDead",
+      on: { "record.alive": "heard" },
+      after: { retry: { target: "silent", reenter: true } },
+    },
+  },
+});

@@ -1,0 +1,93 @@
+/**
+ * Whether this manager gets anything done: healthy means that within the last seconds a question went the whole way,
+ * through the ledger, the log and the own replica, and came back.
+ *
+ * P1: health is evidence, never the absence of a complaint: with no answer for `staleMs` the manager is stuck, whatever its heartbeats say.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+type ProgressEvent =
+  | { readonly type: "probe.answered"; readonly at: number }
+  | { readonly type: "probe.failed"; readonly at: number; readonly reason: string };
+
+interface ProgressContext {
+  readonly intervalMs: number;
+  readonly staleMs: number;
+  /** When the last probe came back (ms since the epoch); -1: never. */
+  readonly answeredAt: number;
+  /** Why the last probe that failed did; empty after one that came back. */
+  readonly reason: string;
+}
+
+export const progressMachine = setup({
+  types: {
+    context: {} as ProgressContext,
+    events: {} as ProgressEvent,
+    input: {} as { readonly intervalMs: number; readonly staleMs: number },
+  },
+  actions: {
+    probe: effect("probe"),
+    reportStuck: effect<{ readonly reason: string }>("reportStuck"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberAnswer: assign((_, params: { readonly at: number }) => ({ answeredAt: params.at, reason: "" })),
+    rememberFailure: assign((_, params: { readonly reason: string }) => ({ reason: params.reason })),
+  },
+  delays: {
+    probeInterval: ({ context }) => context.intervalMs,
+    staleAfter: ({ context }) => context.staleMs,
+  },
+}).createMachine({
+  id: "progress",
+  description: "Probes the path from the ledger through the log to the own replica.",
+  context: ({ input }) => ({ ...input, answeredAt: -1, reason: "no probe has come back yet" }),
+  type: "parallel",
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    probe: {
+      initial: "asking",
+      states: {
+        asking: {
+          description: "A probe is under way; it always comes back, if only as failed.",
+          entry: "probe",
+          on: { "probe.answered": "resting", "probe.failed": "resting" },
+        },
+        resting: { description: "Until the next probe.", after: { probeInterval: "asking" } },
+      },
+    },
+    health: {
+      initial: "stuck",
+      on: {
+        "probe.failed": { actions: { type: "rememberFailure", params: ({ event }) => ({ reason: event.reason }) } },
+      },
+      states: {
+        healthy: {
+          description: "A probe came back within staleMs.",
+          tags: "healthy",
+          on: {
+            "probe.answered": {
+              target: "healthy",
+              reenter: true,
+              actions: { type: "rememberAnswer", params: ({ event }) => ({ at: event.at }) },
+            },
+          },
+          after: {
+            staleAfter: {
+              target: "stuck",
+              actions: { type: "reportStuck", params: ({ context }) => ({ reason: context.reason }) },
+            },
+          },
+        },
+        stuck: {
+          description: "No probe has come back for staleMs.",
+          on: {
+            "probe.answered": {
+              target: "healthy",
+              actions: { type: "rememberAnswer", params: ({ event }) => ({ at: event.at }) },
+            },
+          },
+        },
+      },
+    },
+  },
+});

@@ -1,0 +1,142 @@
+/**
+ * What is to be done on the nodes for one global service. Pure and without memory, like `machines/orchestration/slots.ts`, whose slots
+ * are here the nodes: all of a service's tasks on one node, from the first on, are one place.
+ *
+ * G1: each node that is open to the service has exactly one wanted task of it, made for that node.
+ * G2: a node that is lost or drained, or does not meet the constraints, has none; a paused one keeps the one it has, which
+ *     is neither replaced nor updated.
+ * G3: a task that is over and must not be restarted keeps its place filled until the service changes. What was only
+ *     stopped because its node was not to run it is made anew when the node is open again.
+ * G4: a node that has never been able to take a task does not hold up a rollout: nothing is lost there.
+ *
+ * Unlike SwarmKit, a node that comes in while a rollout is under way takes part in it, and a node that has never said what
+ * it is gets no task: nobody could say whether it is one of those that the service is for.
+ */
+import {
+  NodeSpec_Availability,
+  NodeStatus_State,
+  TaskState,
+  type Node,
+  type Service,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { isAttempt, shouldRestart } from "./restart.ts";
+import { isVacant } from "./rollout/slot.ts";
+import { noTurns, type Turns } from "./rollout/turns.ts";
+import { constraintsOf, meetsConstraint } from "../scheduling/constraints.ts";
+import { creationsMax, Plan, tend, type Decision, type Step, type World } from "./slots.ts";
+import { isHeld, isWanted, observedState } from "../task.ts";
+
+/** What a global service may do on a node. */
+export type Admission =
+  /** It is to have one task there. */
+  | { readonly kind: "open" }
+  | { readonly kind: "paused" }
+  /** `unmet`: the first constraint that the node does not meet; empty for the other reasons. */
+  | { readonly kind: "closed"; readonly reason: "drained" | "lost" | "unregistered" | "unmet"; readonly unmet: string }
+  | { readonly kind: "removed" };
+
+const open: Admission = { kind: "open" };
+const paused: Admission = { kind: "paused" };
+const removed: Admission = { kind: "removed" };
+const drained: Admission = { kind: "closed", reason: "drained", unmet: "" };
+const lost: Admission = { kind: "closed", reason: "lost", unmet: "" };
+const unregistered: Admission = { kind: "closed", reason: "unregistered", unmet: "" };
+
+export function admissionOf(service: Service, node: Node | undefined): Admission {
+  if (node === undefined) return removed;
+  const availability = node.spec?.availability ?? NodeSpec_Availability.ACTIVE;
+  if (availability === NodeSpec_Availability.DRAIN) return drained;
+  if (node.status?.state === NodeStatus_State.DOWN) return lost;
+  if (node.description === null) return unregistered;
+  for (const constraint of constraintsOf(service.spec?.task?.placement ?? null)) {
+    if (!meetsConstraint(constraint, node)) return { kind: "closed", reason: "unmet", unmet: constraint.text };
+  }
+  return availability === NodeSpec_Availability.PAUSE ? paused : open;
+}
+
+/** Nothing has changed that decides on the node's admission. */
+export function isSameToPlaces(old: Node, node: Node): boolean {
+  return (
+    old.spec === node.spec &&
+    old.status === node.status &&
+    old.role === node.role &&
+    old.description === node.description
+  );
+}
+
+export type NodeStep = Step<string>;
+export type NodeDecision = Decision<string>;
+
+/** By node id: the service's tasks made for that node, in the order in which they were made; none for a node without. */
+export type Places = ReadonlyMap<string, readonly Task[]>;
+
+/** All nodes that are or were, each with its tasks of one service. */
+export function placesOf(nodes: Iterable<Node>, tasks: Iterable<Task>): Map<string, Task[]> {
+  const places = new Map<string, Task[]>();
+  for (const { id } of nodes) places.set(id, []);
+  for (const task of tasks) {
+    const place = places.get(task.nodeId);
+    if (place === undefined) places.set(task.nodeId, [task]);
+    else place.push(task);
+  }
+  return places;
+}
+
+/** What to do on the given nodes. */
+export function decideNodes(service: Service, places: Places, world: World): NodeDecision {
+  const plan = new Plan<string>(world);
+  const isPartial = lookAt(plan, service, places, world);
+  return plan.decision(isPartial);
+}
+
+/** Answers whether it ended at its bound. */
+function lookAt(plan: Plan<string>, service: Service, places: Places, world: World): boolean {
+  let created = 0;
+  for (const [nodeId, tasks] of places) {
+    // What is left waits for the next decision, which follows when this one is written.
+    if (created === creationsMax) return true;
+    const before = plan.steps.length;
+    tendNode(plan, service, nodeId, tasks, world);
+    if (plan.steps.length > before && plan.steps.at(-1)?.kind === "create") created += 1;
+  }
+  return false;
+}
+
+function tendNode(plan: Plan<string>, service: Service, nodeId: string, tasks: readonly Task[], world: World): void {
+  const admission = admissionOf(service, world.nodeOf(nodeId));
+  switch (admission.kind) {
+    case "removed":
+      for (const task of tasks) plan.desire(task, TaskState.REMOVE);
+      return;
+    case "closed":
+      for (const task of tasks) if (isWanted(task)) plan.desire(task, TaskState.SHUTDOWN);
+      return;
+    case "paused":
+      // What it never got is none of those that it keeps.
+      for (const task of tasks)
+        if (isWanted(task) && !isHeld(observedState(task))) plan.desire(task, TaskState.SHUTDOWN);
+      return;
+    case "open":
+      if (tasks.some(isWanted)) tendWanted(plan, service, nodeId, tasks, world);
+      else takePlace(plan, service, nodeId, tasks, world);
+  }
+}
+
+function tendWanted(plan: Plan<string>, service: Service, nodeId: string, tasks: readonly Task[], world: World): void {
+  // G4
+  const isAtOnce = isVacant(tasks);
+  const turns: Turns = { ...(world.turns ?? noTurns), mayReplace: () => true };
+  tend(plan, service, nodeId, tasks, isAtOnce ? { ...world, turns } : world);
+}
+
+/** G1, G3: no task is wanted on an open node. */
+function takePlace(plan: Plan<string>, service: Service, nodeId: string, tasks: readonly Task[], world: World): void {
+  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+  const isFilled = newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks);
+  const isOutdated = newest !== undefined && world.currency.isOutdated(newest, service, world.nodeOf);
+  if (isFilled && !(isOutdated && world.turns?.mayReplace(nodeId) === true)) return;
+  // V6: nobody takes the node's turn while the rollout is paused.
+  const isPinned = isOutdated && !isFilled && world.turns?.isHeld === true;
+  plan.create(nodeId, tasks, 0, isPinned ? newest : null);
+}

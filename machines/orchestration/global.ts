@@ -1,0 +1,112 @@
+/**
+ * The orchestrator of one global service; one actor for each. The chart says when it decides; `machines/orchestration/global-nodes.ts`
+ * says what.
+ *
+ *   settled ──▶ gathering ──▶ deciding ⇄ writing ──▶ settled           removed, once the service is gone
+ *                   ▲             └──▶ waiting ──nextLook──┘
+ *
+ * O1: one decision is under way at a time: the next is made from a store that shows what came of the last.
+ * O2: what happens meanwhile is not forgotten: it leads to another look afterwards.
+ * O3: nothing is remembered that the store does not say, so a new leader's orchestrator goes on where the last one stopped.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+export type GlobalEvent =
+  /** The service, a node, or one of its tasks has changed. */
+  | { readonly type: "nodes.touched" }
+  | { readonly type: "service.removed" }
+  | { readonly type: "round.due" }
+  /** `nextMs`: milliseconds until it must look again by itself; -1: never. */
+  | { readonly type: "decision.empty"; readonly nextMs: number }
+  | { readonly type: "decision.made"; readonly nextMs: number }
+  /** What was decided is in the store, or could not be written and is to be decided anew. */
+  | { readonly type: "decision.written" };
+
+export interface GlobalContext {
+  readonly serviceId: string;
+  readonly nextMs: number;
+  /** Something happened while a decision was being written (O2). */
+  readonly isTouched: boolean;
+}
+
+export const globalMachine = setup({
+  types: {
+    context: {} as GlobalContext,
+    events: {} as GlobalEvent,
+    input: {} as { readonly serviceId: string },
+  },
+  actions: {
+    /** Answered by `round.due` once the commits under way have been seen. */
+    gather: effect("gather"),
+    /** Answered by `decision.empty`, or by `decision.made` and later `decision.written`. */
+    decide: effect("decide"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
+    rememberTouch: assign({ isTouched: true }),
+    forgetTouch: assign({ isTouched: false }),
+  },
+  guards: {
+    hasNext: (_, { nextMs }: { nextMs: number }) => nextMs >= 0,
+    hasDeadline: ({ context }) => context.nextMs >= 0,
+    isTouched: ({ context }) => context.isTouched,
+  },
+  delays: { nextLook: ({ context }) => context.nextMs },
+}).createMachine({
+  id: "global",
+  context: ({ input }) => ({ serviceId: input.serviceId, nextMs: -1, isTouched: false }),
+  initial: "gathering",
+  options: { maxIterations: 1_000 },
+  on: {
+    "service.removed": ".removed",
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    settled: {
+      description:
+        "Each node that the service is for has its task, and no other has one, as far as the orchestrator can do something about it. O3",
+      on: { "nodes.touched": "gathering" },
+    },
+    waiting: {
+      description: "As settled, but something is due at a known time: a restart delay ends, a rollout's pause is over.",
+      after: { nextLook: "deciding" },
+      on: { "nodes.touched": "gathering" },
+    },
+    gathering: {
+      description: "Nodes, tasks or the service changed; more may come with the same commits.",
+      entry: "gather",
+      on: { "nodes.touched": {}, "round.due": "deciding" },
+    },
+    deciding: {
+      description: "Compares what is on the nodes with the spec. O1",
+      entry: ["forgetTouch", "decide"],
+      on: {
+        "decision.empty": [
+          {
+            guard: { type: "hasNext", params: ({ event }) => event },
+            target: "waiting",
+            actions: { type: "rememberNext", params: ({ event }) => event },
+          },
+          { target: "settled" },
+        ],
+        "decision.made": { target: "writing", actions: { type: "rememberNext", params: ({ event }) => event } },
+        "nodes.touched": { actions: "rememberTouch" },
+      },
+    },
+    writing: {
+      description: "The decision is on its way into the log. O1, O2",
+      on: {
+        "nodes.touched": { actions: "rememberTouch" },
+        "decision.written": [
+          { guard: "isTouched", target: "gathering" },
+          { guard: "hasDeadline", target: "waiting" },
+          { target: "settled" },
+        ],
+      },
+    },
+    removed: {
+      description: "The service is gone; its tasks are stopped by the orchestrator of what removed services leave.",
+      type: "final",
+    },
+  },
+});

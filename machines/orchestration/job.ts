@@ -1,0 +1,136 @@
+/**
+ * The orchestrator of one job; one actor for each service in mode replicated-job or global-job, scheduled ones and their
+ * runs included. The chart says when it decides and how the job stands; `machines/orchestration/jobs/decide.ts` says what is to be done.
+ *
+ *   gathering ──▶ deciding ⇄ writing ──▶ judged ──▶ working | paused | stopped | succeeded | failed | scheduled
+ *       ▲                                                └───────── job.touched, nextLook ─────────┘
+ *
+ * O1: one decision is under way at a time: the next is made from a store that shows what came of the last.
+ * O2: what happens meanwhile is not forgotten: it leads to another look afterwards.
+ * O3: nothing is remembered that the store does not say, so a new leader's orchestrator goes on where the last one stopped.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+import type { JobPhase } from "./jobs/progress.ts";
+
+type Judgement = {
+  readonly phase: JobPhase;
+  /** Milliseconds until it must look again by itself; -1: never. */
+  readonly nextMs: number;
+};
+
+export type JobEvent =
+  /** The service, one of its tasks or a node has changed. */
+  | { readonly type: "job.touched" }
+  | { readonly type: "job.removed" }
+  | { readonly type: "round.due" }
+  | ({ readonly type: "decision.empty" } & Judgement)
+  | ({ readonly type: "decision.made" } & Judgement)
+  /** What was decided is in the store, or could not be written and is to be decided anew. */
+  | { readonly type: "decision.written" };
+
+export interface JobContext {
+  readonly serviceId: string;
+  readonly phase: JobPhase;
+  readonly nextMs: number;
+  /** Something happened while a decision was being written (O2). */
+  readonly isTouched: boolean;
+}
+
+/** A look a day costs nothing, and no timer has to last for longer than timers can: 24 days. */
+const lookMsMax = 24 * 3_600_000;
+
+export const jobMachine = setup({
+  types: { context: {} as JobContext, events: {} as JobEvent, input: {} as { readonly serviceId: string } },
+  actions: {
+    /** Answered by `round.due` once the commits under way have been seen. */
+    gather: effect("gather"),
+    /** Answered by `decision.empty`, or by `decision.made` and later `decision.written`. */
+    decide: effect("decide"),
+    reportUnexpected: effect("reportUnexpected"),
+    remember: assign((_, { phase, nextMs }: Judgement) => ({ phase, nextMs })),
+    rememberTouch: assign({ isTouched: true }),
+    forgetTouch: assign({ isTouched: false }),
+  },
+  guards: {
+    isTouched: ({ context }) => context.isTouched,
+    isPhase: ({ context }, { phase }: { phase: JobPhase }) => context.phase === phase,
+  },
+  delays: {
+    nextLook: ({ context: { nextMs } }) => (nextMs < 0 || nextMs > lookMsMax ? lookMsMax : nextMs),
+  },
+}).createMachine({
+  id: "job",
+  context: ({ input }) => ({ serviceId: input.serviceId, phase: "working", nextMs: -1, isTouched: false }),
+  initial: "gathering",
+  options: { maxIterations: 1_000 },
+  on: {
+    "job.removed": ".removed",
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    gathering: {
+      description: "Something changed; more may come with the same commits.",
+      entry: "gather",
+      on: { "job.touched": {}, "round.due": "deciding" },
+    },
+    deciding: {
+      description: "Compares the places of the present iteration with the spec. O1, J1 to J7",
+      entry: ["forgetTouch", "decide"],
+      on: {
+        "decision.empty": { target: "judged", actions: { type: "remember", params: ({ event }) => event } },
+        "decision.made": { target: "writing", actions: { type: "remember", params: ({ event }) => event } },
+        "job.touched": { actions: "rememberTouch" },
+      },
+    },
+    writing: {
+      description: "The decision is on its way into the log. O1, O2",
+      on: {
+        "job.touched": { actions: "rememberTouch" },
+        "decision.written": [{ guard: "isTouched", target: "gathering" }, { target: "judged" }],
+      },
+    },
+    judged: {
+      description: "Goes to where the job stands.",
+      always: [
+        { guard: { type: "isPhase", params: { phase: "paused" } }, target: "paused" },
+        { guard: { type: "isPhase", params: { phase: "stopped" } }, target: "stopped" },
+        { guard: { type: "isPhase", params: { phase: "succeeded" } }, target: "succeeded" },
+        { guard: { type: "isPhase", params: { phase: "failed" } }, target: "failed" },
+        { guard: { type: "isPhase", params: { phase: "scheduled" } }, target: "scheduled" },
+        { target: "working" },
+      ],
+    },
+    working: {
+      description: "Its tasks run or wait; each one that ends makes it look again. J3",
+      after: { nextLook: "deciding" },
+      on: { "job.touched": "gathering" },
+    },
+    paused: {
+      description: "Nothing new is started until it is resumed; what runs goes on. J6",
+      after: { nextLook: "deciding" },
+      on: { "job.touched": "gathering" },
+    },
+    stopped: {
+      description: "What ran is stopped; what is done stays done, should it be resumed. J6",
+      after: { nextLook: "deciding" },
+      on: { "job.touched": "gathering" },
+    },
+    succeeded: {
+      description: "Every place is done. With a time to live the service is removed when that is over. J1",
+      after: { nextLook: "deciding" },
+      on: { "job.touched": "gathering" },
+    },
+    failed: {
+      description: "At least one place has used up its attempts, and all others are done. J2",
+      after: { nextLook: "deciding" },
+      on: { "job.touched": "gathering" },
+    },
+    scheduled: {
+      description: "Does no work itself: its schedule makes a job of its own for each run.",
+      after: { nextLook: "deciding" },
+      on: { "job.touched": "gathering" },
+    },
+    removed: { description: "The service is gone; the orchestrator of what is gone stops its tasks.", type: "final" },
+  },
+});

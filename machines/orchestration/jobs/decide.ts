@@ -1,0 +1,241 @@
+/**
+ * What is to be done for one job. Pure and without memory: the whole answer follows from the stored tasks, so deciding
+ * twice, late, or on another manager gives the same.
+ *
+ * J1, J2: see places.ts.
+ * J3: at most MaxConcurrent tasks of a replicated job are wanted, and what an earlier iteration still runs counts.
+ * J4: of a place at most one task is wanted.
+ * J5: what an earlier iteration left is removed where it runs or waits; what has ended stays as history (R2).
+ * J6: a paused job starts nothing new, a stopped one also ends what runs; neither forgets what is done.
+ * J7: a global job has one task on each eligible node, also on one that joins later. A node that is silent keeps its task,
+ *     which nobody else could do; on one that is drained, or no longer asked for, it is stopped.
+ */
+import { TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
+import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.ts";
+import { creationsMax } from "../slots.ts";
+import { isEnded, isWanted, observedState } from "../../task.ts";
+import { timeMs } from "../../time.ts";
+import { jobSettings } from "./labels.ts";
+import { groupByPlace, isEligible, isOfIteration, iterationOf, mayStay, standingOf, type Place } from "./places.ts";
+import { progressOf, type JobPhase } from "./progress.ts";
+
+export type JobStep =
+  | { readonly kind: "desire"; readonly task: Task; readonly state: TaskState }
+  | { readonly kind: "create"; readonly place: Place; readonly desired: TaskState };
+
+export interface JobDecision {
+  readonly phase: JobPhase;
+  /** In the order in which they must enter the log: what ends a place's task stands before what follows it. */
+  readonly steps: readonly JobStep[];
+  /** When to look again even if nothing happens, in milliseconds since the epoch; null: never. */
+  readonly lookAgainMs: number | null;
+  /** There is more to do than one decision may hold. */
+  readonly isPartial: boolean;
+  /** Its time to live after its end is over: the service goes. */
+  readonly isExpired: boolean;
+}
+
+export interface JobWorld {
+  readonly nowMs: number;
+  readonly nodeOf: NodeOf;
+  readonly nodes: () => Iterable<Node>;
+}
+
+/** `tasks`: all of the service, in the order in which they were made. */
+export function decideJob(service: Service, tasks: Iterable<Task>, world: JobWorld): JobDecision {
+  const all = [...tasks];
+  const progress = progressOf(service, all, world);
+  const plan = new JobPlan(service, world);
+  const iteration = iterationOf(service);
+  const own: Task[] = [];
+  for (const task of all) {
+    if (isOfIteration(task, iteration)) own.push(task);
+    else plan.clear(task);
+  }
+  const { state, ttlMs } = jobSettings(service.spec);
+  if (progress.phase === "scheduled" || state === "stopped") plan.halt(own, true);
+  else if (state === "paused") plan.halt(own, false);
+  else if (service.spec?.globalJob == null) plan.fillSlots(own);
+  else plan.fillNodes(own);
+  let isExpired = false;
+  if (progress.finishedMs !== null && ttlMs !== null) {
+    const goesMs = progress.finishedMs + ttlMs;
+    isExpired = goesMs <= world.nowMs;
+    if (!isExpired) plan.lookAt(goesMs);
+  }
+  return {
+    phase: progress.phase,
+    steps: isExpired ? [] : plan.steps,
+    lookAgainMs: plan.lookAgainMs,
+    isPartial: plan.isPartial,
+    isExpired,
+  };
+}
+
+class JobPlan {
+  readonly steps: JobStep[] = [];
+  lookAgainMs: number | null = null;
+  isPartial = false;
+  readonly #service: Service;
+  readonly #world: JobWorld;
+  /** Tasks of earlier iterations that still run. */
+  #leaving = 0;
+  readonly #leavingFrom = new Set<string>();
+  #created = 0;
+
+  constructor(service: Service, world: JobWorld) {
+    this.#service = service;
+    this.#world = world;
+  }
+
+  lookAt(timeMs: number): void {
+    if (this.lookAgainMs === null || timeMs < this.lookAgainMs) this.lookAgainMs = timeMs;
+  }
+
+  /** J5 */
+  clear(task: Task): void {
+    if (isEnded(observedState(task))) return;
+    this.#desire(task, TaskState.REMOVE);
+    if (!isStopping(task, this.#world.nodeOf)) return;
+    // As a successor in its slot would wait for it: for a bounded time (Q4).
+    const untilMs = timeMs(this.#service.jobStatus?.lastExecution ?? null) + stopWaitMs(task);
+    if (untilMs <= this.#world.nowMs) return;
+    this.#leaving += 1;
+    this.#leavingFrom.add(task.nodeId);
+    this.lookAt(untilMs);
+  }
+
+  /** J6. What has not started goes without a trace: nothing was tried. `isAll`: what runs is stopped too. */
+  halt(own: readonly Task[], isAll: boolean): void {
+    const isSlotted = this.#service.spec?.globalJob == null;
+    for (const tasks of groupByPlace(this.#service, own).values()) {
+      const standing = standingOf(tasks, this.#world.nodeOf);
+      for (const task of tasks) {
+        if (!isWanted(task) || task === standingTask(standing, "done")) continue;
+        const state = observedState(task);
+        if (state < TaskState.STARTING) this.#desire(task, TaskState.REMOVE);
+        else if (isAll || isEnded(state) || standing.kind === "done") this.#desire(task, TaskState.SHUTDOWN);
+        else if (isSlotted && standing.kind === "faulty") this.#desire(task, TaskState.SHUTDOWN);
+      }
+    }
+  }
+
+  fillSlots(own: readonly Task[]): void {
+    const { totalCompletions: total, maxConcurrent } = this.#service.spec?.replicatedJob ?? {
+      totalCompletions: 0,
+      maxConcurrent: 0,
+    };
+    const taken = new Set<number>();
+    const again: (readonly [number, readonly Task[], Task | null])[] = [];
+    let busy = 0;
+    for (const [slot, tasks] of groupByPlace(this.#service, own) as Map<number, Task[]>) {
+      const standing = this.#tend({ slot, nodeId: "" }, tasks);
+      if (standing === "busy") busy += 1;
+      if (standing === "open") again.push([slot, tasks, tasks.at(-1) ?? null]);
+      taken.add(slot);
+    }
+    let room = maxConcurrent - busy - this.#leaving;
+    // J3: slots in which something still stops come first, because their successors wait for just that.
+    again.sort(
+      ([a, first], [b, second]) => Number(this.#isStopping(second)) - Number(this.#isStopping(first)) || a - b,
+    );
+    for (const [slot, tasks, last] of again) {
+      if (room <= 0) return;
+      if (!this.#create({ slot, nodeId: "" }, tasks, last)) return;
+      room -= 1;
+    }
+    for (let slot = 0; slot < total && room > 0; slot += 1) {
+      if (taken.has(slot)) continue;
+      if (!this.#create({ slot, nodeId: "" }, [], null)) return;
+      room -= 1;
+    }
+  }
+
+  fillNodes(own: readonly Task[]): void {
+    const { nodeOf, nodes } = this.#world;
+    const places = groupByPlace(this.#service, own) as Map<string, Task[]>;
+    for (const [nodeId, tasks] of places) {
+      const node = nodeOf(nodeId);
+      if (node !== undefined && mayStay(this.#service, node)) continue;
+      for (const task of tasks) if (!isEnded(observedState(task))) this.#desire(task, TaskState.SHUTDOWN);
+    }
+    for (const node of nodes()) {
+      const tasks = places.get(node.id) ?? [];
+      const isOpen = isEligible(this.#service, node);
+      if (tasks.length === 0) {
+        if (isOpen && !this.#create({ slot: 0, nodeId: node.id }, [], null)) return;
+        continue;
+      }
+      if (!mayStay(this.#service, node)) continue;
+      const standing = standingOf(tasks, nodeOf);
+      // J7: lost with its node, it waits there.
+      if (standing.kind === "faulty" && !isEnded(observedState(standing.task))) continue;
+      if (!isOpen && standing.kind !== "done") continue;
+      const tended = this.#tend({ slot: 0, nodeId: node.id }, tasks);
+      if (tended === "open" && !this.#create({ slot: 0, nodeId: node.id }, tasks, tasks.at(-1) ?? null)) return;
+    }
+  }
+
+  /** Leaves one task wanted there at most (J4), and makes the successor of one that cannot go on. */
+  #tend(place: Place, tasks: readonly Task[]): "over" | "busy" | "open" {
+    const { nodeOf, nowMs } = this.#world;
+    const standing = standingOf(tasks, nodeOf);
+    const kept = standing.kind === "open" ? null : standing.task;
+    for (const task of tasks) if (task !== kept && isWanted(task)) this.#desire(task, TaskState.SHUTDOWN);
+    switch (standing.kind) {
+      case "done":
+      case "failed":
+        return "over";
+      case "busy":
+        return "busy";
+      case "open":
+        return "open";
+      case "faulty": {
+        const { task, mayRetry } = standing;
+        if (isEnded(observedState(task)) && task.desiredState === TaskState.READY) {
+          // It ended before it was allowed to run. Its successor comes when its own wait is over, or this would be a hot loop.
+          const release = releaseOf(task, tasks, nowMs, nodeOf);
+          if (release.kind === "wait") {
+            this.lookAt(release.untilMs);
+            return "busy";
+          }
+        }
+        this.#desire(task, TaskState.SHUTDOWN);
+        if (!mayRetry) return "over";
+        this.#push(place, tasks, task);
+        return "busy";
+      }
+    }
+  }
+
+  #isStopping(tasks: readonly Task[]): boolean {
+    return tasks.some((task) => isStopping(task, this.#world.nodeOf));
+  }
+
+  /** False when the decision is full. */
+  #create(place: Place, tasks: readonly Task[], last: Task | null): boolean {
+    if (this.#created >= creationsMax) {
+      this.isPartial = true;
+      return false;
+    }
+    this.#push(place, tasks, last);
+    return true;
+  }
+
+  /** Prepared at once, and started when what was there before has stopped and the restart delay is over (Q2, Q4). */
+  #push(place: Place, tasks: readonly Task[], last: Task | null): void {
+    const delayMs = last === null ? 0 : delayAfterMs(last, this.#world.nodeOf);
+    const isLeft = place.nodeId !== "" && this.#leavingFrom.has(place.nodeId);
+    const mustWait = delayMs > 0 || isLeft || this.#isStopping(tasks);
+    this.#created += 1;
+    this.steps.push({ kind: "create", place, desired: mustWait ? TaskState.READY : TaskState.COMPLETE });
+  }
+
+  #desire(task: Task, state: TaskState): void {
+    if (task.desiredState < state) this.steps.push({ kind: "desire", task, state });
+  }
+}
+
+function standingTask(standing: ReturnType<typeof standingOf>, kind: "done"): Task | null {
+  return standing.kind === kind ? standing.task : null;
+}

@@ -1,0 +1,196 @@
+/** What a job waits for: its own progress, or, for a scheduled one, when the next run is due and what became of the last. */
+import {
+  Reason,
+  TaskState,
+  type Node,
+  type ScheduleStatus,
+  type Service,
+  type Task,
+} from "../../../proto/gen/messages.ts";
+import type { NodeOf } from "../restart.ts";
+import { timestampOf } from "../service-update.ts";
+import { isWanted, observedState } from "../../task.ts";
+import { timeMs } from "../../time.ts";
+import { readCron } from "./cron.ts";
+import { describeRun } from "./due.ts";
+import { jobSettings, scheduleSettings, type ScheduleSettings } from "./labels.ts";
+import { isOfIteration, iterationOf } from "./places.ts";
+import { progressOf, type JobProgress } from "./progress.ts";
+import { isActive, isoOf } from "./runs.ts";
+
+/** Different reasons of tasks shown for one job, and due times of a schedule; the rest are counted. */
+const reasonsMax = 8;
+const pastMax = 5;
+
+export interface JobView {
+  readonly nowMs: number;
+  readonly nodeOf: NodeOf;
+  readonly nodes: () => Iterable<Node>;
+  /** The schedule's record; null while there is none. */
+  readonly schedule: (serviceId: string) => ScheduleStatus | null;
+  readonly explainTask: (task: Task) => readonly Reason[];
+}
+
+export function explainJob(service: Service, tasks: Iterable<Task>, view: JobView): readonly Reason[] {
+  const settings = scheduleSettings(service.spec);
+  if (settings !== null) return explainSchedule(service, settings, view);
+  const all = [...tasks];
+  const progress = progressOf(service, all, view);
+  const since = service.jobStatus?.lastExecution ?? service.meta?.createdAt ?? null;
+  const { done, total, failed, finishedMs } = progress;
+  const sums = `${done} of ${total} done${failed === 0 ? "" : ` and ${failed} given up`}`;
+  const { ttlMs } = jobSettings(service.spec);
+  const expiry =
+    finishedMs === null || ttlMs === null
+      ? {}
+      : {
+          wokenBy: "the end of its time to live, which removes it",
+          deadline: timestampOf(Math.round(finishedMs + ttlMs)),
+        };
+  switch (progress.phase) {
+    case "succeeded":
+    case "failed":
+      return [
+        Reason.create({
+          since: finishedMs === null ? since : timestampOf(Math.round(finishedMs)),
+          waitingFor: `nothing: the job has ${progress.phase}, ${sums}`,
+          ...(progress.phase === "failed"
+            ? { wokenBy: "an update of the service, which does all the work again" }
+            : {}),
+          ...expiry,
+          tried: progress.phase === "failed" ? failures(service, all) : [],
+        }),
+      ];
+    case "paused":
+    case "stopped":
+      return [
+        Reason.create({
+          since,
+          waitingFor: `somebody to resume it: it is ${progress.phase}, ${sums}${stillRunning(progress)}`,
+          wokenBy: "its label muster.job.state",
+        }),
+      ];
+    case "working":
+    case "scheduled":
+      return explainWork(service, all, progress, sums, view);
+  }
+}
+
+function stillRunning({ held }: JobProgress): string {
+  return held === 0 ? "" : `, ${held} still run`;
+}
+
+/** The last words of the newest failures. */
+function failures(service: Service, tasks: readonly Task[]): readonly string[] {
+  const iteration = iterationOf(service);
+  const words = tasks
+    .filter((task) => isOfIteration(task, iteration) && observedState(task) > TaskState.COMPLETE)
+    .map(({ id, status }) => `task ${id}: ${status?.err === "" ? status.message : (status?.err ?? "")}`);
+  return words.slice(-reasonsMax);
+}
+
+function explainWork(
+  service: Service,
+  tasks: readonly Task[],
+  progress: JobProgress,
+  sums: string,
+  view: JobView,
+): readonly Reason[] {
+  const since = service.jobStatus?.lastExecution ?? null;
+  const iteration = iterationOf(service);
+  const job = service.spec?.replicatedJob ?? null;
+  const late = new Map<string, { readonly first: Reason; count: number }>();
+  let running = 0;
+  let leaving = 0;
+  for (const task of tasks) {
+    const state = observedState(task);
+    if (!isOfIteration(task, iteration)) {
+      if (state >= TaskState.ASSIGNED && state <= TaskState.RUNNING) leaving += 1;
+      continue;
+    }
+    if (!isWanted(task) || state >= TaskState.COMPLETE) continue;
+    if (state === TaskState.RUNNING && task.desiredState === TaskState.COMPLETE) {
+      running += 1;
+      continue;
+    }
+    for (const why of view.explainTask(task)) {
+      const key = why.tried.at(-1) ?? why.waitingFor;
+      const known = late.get(key);
+      if (known === undefined) late.set(key, { first: why, count: 1 });
+      else known.count += 1;
+    }
+  }
+  const head = (waitingFor: string, wokenBy: string): Reason => Reason.create({ since, waitingFor, wokenBy });
+  const reasons = [...late.values()]
+    .slice(0, reasonsMax)
+    .map(({ first, count }) =>
+      count === 1 ? first : Reason.patch(first, { waitingFor: `${first.waitingFor} (${count} tasks)` }),
+    );
+  if (job?.maxConcurrent === 0) {
+    return [head("nothing: it may run no task at a time (max-concurrent is 0)", "an update of the service")];
+  }
+  if (job === null && progress.total === 0) return [head("a node that it may run on", "a node that joins or changes")];
+  const rest =
+    job === null
+      ? ""
+      : `, ${Math.max(0, job.totalCompletions - progress.done - progress.failed - progress.busy)} to follow, at most ${job.maxConcurrent} at a time`;
+  const earlier = leaving === 0 ? "" : `; ${leaving} of its last iteration have yet to stop`;
+  return [head(`its tasks: ${sums}, ${running} run${rest}${earlier}`, "the end of a task"), ...reasons];
+}
+
+function explainSchedule(service: Service, settings: ScheduleSettings, view: JobView): readonly Reason[] {
+  const record = view.schedule(service.id);
+  const past = (record?.runs ?? []).slice(-pastMax).map((run) => describeRun(run));
+  const active = (record?.runs ?? []).filter(isActive);
+  const since = record?.considered ?? service.meta?.createdAt ?? null;
+  const overlap =
+    active.length === 0 || settings.overlap === "allow"
+      ? ""
+      : settings.overlap === "forbid"
+        ? `, unless ${active[0]?.runName} still runs then`
+        : `, which would end ${active[0]?.runName}`;
+  if (settings.isPaused) {
+    return [
+      Reason.create({
+        since,
+        waitingFor: "somebody to resume its schedule",
+        wokenBy: "its label muster.job.state",
+        tried: past,
+      }),
+    ];
+  }
+  const reading = readCron(settings.cron, settings.timeZone);
+  if (reading.kind === "invalid") {
+    return [
+      Reason.create({
+        since,
+        waitingFor: `an expression that can be read: ${reading.reason}`,
+        wokenBy: "an update of the service",
+        tried: past,
+      }),
+    ];
+  }
+  const dueMs = reading.times.after(Math.max(timeMs(record?.considered ?? null), record === null ? view.nowMs : 0));
+  if (dueMs === null) {
+    return [
+      Reason.create({
+        since,
+        waitingFor: "nothing: its expression is never due again",
+        wokenBy: "an update of the service",
+        tried: past,
+      }),
+    ];
+  }
+  const isLate = dueMs <= view.nowMs;
+  return [
+    Reason.create({
+      since,
+      waitingFor: isLate
+        ? `the schedule, to start the run that was due at ${isoOf(dueMs)}`
+        : `its next run, due at ${isoOf(dueMs)} (${settings.cron} in ${settings.timeZone})${overlap}`,
+      wokenBy: isLate ? "its next decision, which follows at once" : "the clock",
+      ...(isLate ? {} : { deadline: timestampOf(dueMs) }),
+      tried: past,
+    }),
+  ];
+}

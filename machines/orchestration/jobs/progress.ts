@@ -1,0 +1,88 @@
+/** How far a job's present iteration has come: what orchestrator, schedule, `why` and the command line all go by. */
+import type { Node, Service, Task } from "../../../proto/gen/messages.ts";
+import type { NodeOf } from "../restart.ts";
+import { isHeld, isWanted, observedState } from "../../task.ts";
+import { timeMs } from "../../time.ts";
+import { jobSettings, scheduleSettings } from "./labels.ts";
+import { endedMs, groupByPlace, isEligible, isOfIteration, iterationOf, standingOf } from "./places.ts";
+
+/** `scheduled`: it does no work itself, its runs do. */
+export type JobPhase = "working" | "paused" | "stopped" | "succeeded" | "failed" | "scheduled";
+
+export interface JobProgress {
+  readonly phase: JobPhase;
+  /** Places, and how many of them are done, given up, or have a task that is to run. */
+  readonly total: number;
+  readonly done: number;
+  readonly failed: number;
+  readonly busy: number;
+  /** Tasks of any iteration that nodes still hold. */
+  readonly held: number;
+  /** When the last of its tasks ended, in milliseconds since the epoch; null while it has not finished. */
+  readonly finishedMs: number | null;
+}
+
+export interface ClusterView {
+  readonly nodeOf: NodeOf;
+  readonly nodes: () => Iterable<Node>;
+}
+
+export function progressOf(service: Service, tasks: Iterable<Task>, view: ClusterView): JobProgress {
+  const iteration = iterationOf(service);
+  const own: Task[] = [];
+  let held = 0;
+  for (const task of tasks) {
+    if (isHeld(observedState(task))) held += 1;
+    if (isOfIteration(task, iteration)) own.push(task);
+  }
+  const counts = { total: 0, done: 0, failed: 0, busy: 0, held };
+  if (scheduleSettings(service.spec) !== null) return { ...counts, phase: "scheduled", finishedMs: null };
+  const places = groupByPlace(service, own);
+  let endMs = timeMs(service.jobStatus?.lastExecution ?? null);
+  for (const [key, placed] of places) {
+    const standing = standingOf(placed, view.nodeOf);
+    const isAway = typeof key === "string" && !isAsked(service, view.nodeOf(key));
+    for (const task of placed) endMs = Math.max(endMs, endedMs(task));
+    if (standing.kind === "done") counts.done += 1;
+    // A task on a node that is paused or silent is waited for; one that was taken from its node is not missed.
+    else if (isAway && !placed.some((task) => isWanted(task))) continue;
+    else if (standing.kind === "failed") counts.failed += 1;
+    else if (standing.kind !== "open") counts.busy += 1;
+    counts.total += 1;
+  }
+  counts.total = service.spec?.replicatedJob?.totalCompletions ?? counts.total + untouched(service, places, view);
+  const areAllOver = counts.done + counts.failed >= counts.total && counts.busy === 0;
+  // A global job for which there is no node yet has not been done.
+  const isEmpty = counts.total === 0 && service.spec?.globalJob != null;
+  const { state } = jobSettings(service.spec);
+  if (areAllOver && !isEmpty) {
+    return { ...counts, phase: counts.failed > 0 ? "failed" : "succeeded", finishedMs: endMs };
+  }
+  return { ...counts, phase: state === "running" ? "working" : state, finishedMs: null };
+}
+
+function isAsked(service: Service, node: Node | undefined): boolean {
+  return node !== undefined && isEligible(service, node);
+}
+
+/** Nodes that are to run the job and have no task of it yet. */
+function untouched(service: Service, places: ReadonlyMap<number | string, unknown>, view: ClusterView): number {
+  let count = 0;
+  for (const node of view.nodes()) if (!places.has(node.id) && isEligible(service, node)) count += 1;
+  return count;
+}
+
+/** True once nothing of the job runs, and nothing will before somebody does something. */
+export function isOver(progress: JobProgress): boolean {
+  switch (progress.phase) {
+    case "succeeded":
+    case "failed":
+      return true;
+    case "stopped":
+      return progress.held === 0;
+    case "working":
+    case "paused":
+    case "scheduled":
+      return false;
+  }
+}

@@ -1,0 +1,65 @@
+/** What a task is made of: the template that an orchestrator fills in. */
+import {
+  Annotations,
+  Endpoint,
+  Task,
+  TaskState,
+  TaskStatus,
+  Version,
+  type Cluster,
+  type Driver,
+  type Service,
+  type Timestamp,
+} from "../../proto/gen/messages.ts";
+import { isJob } from "./service-mode.ts";
+
+/** What all new tasks of one service have in common; made once for each decision, so that they share it. */
+export interface TaskTemplate {
+  readonly service: Service;
+  readonly annotations: Annotations | null;
+  readonly endpoint: Endpoint | null;
+  readonly logDriver: Driver | null;
+  readonly status: TaskStatus;
+}
+
+export function taskTemplate(service: Service, cluster: Cluster | undefined, now: Timestamp): TaskTemplate {
+  const spec = service.spec?.endpoint ?? null;
+  return {
+    service,
+    annotations: service.spec?.annotations ?? null,
+    endpoint: spec === null ? null : Endpoint.create({ spec }),
+    logDriver: service.spec?.task?.logDriver ?? cluster?.spec?.taskDefaults?.logDriver ?? null,
+    status: TaskStatus.create({ state: TaskState.NEW, message: "created", timestamp: now }),
+  };
+}
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+/**
+ * `spec` stays the service's own object: by that the log stores it once for all of them. Fields are set one by one, in the
+ * order in which the replica sets them: three times as fast as `create` with fields, which counts with 100,000 of them.
+ * `nodeId`: the node that the task is made for; empty: the scheduler chooses.
+ */
+export function newTask(template: TaskTemplate, id: string, slot: number, desired: TaskState, nodeId = ""): Task {
+  const { service, annotations, endpoint, logDriver, status } = template;
+  const task = Task.create() as Mutable<Task>;
+  task.id = id;
+  task.spec = service.spec?.task ?? null;
+  task.serviceId = service.id;
+  task.slot = slot;
+  if (nodeId !== "") task.nodeId = nodeId;
+  task.serviceAnnotations = annotations;
+  task.status = status;
+  task.desiredState = desired;
+  if (endpoint !== null) task.endpoint = endpoint;
+  task.specVersion = service.specVersion;
+  if (logDriver !== null) task.logDriver = logDriver;
+  if (isJob(service.spec)) {
+    task.jobIteration = service.jobStatus?.jobIteration ?? Version.create();
+    // Named like its siblings: SwarmKit and the engine would take its slot, 0, for none, and name it after its node.
+    if (service.spec?.replicatedJob != null && slot === 0) {
+      task.annotations = Annotations.create({ name: `${annotations?.name ?? ""}.${slot}.${id}` });
+    }
+  }
+  return task;
+}

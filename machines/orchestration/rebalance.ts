@@ -1,0 +1,115 @@
+/**
+ * Rebalancing, on the leader: moves tasks to better nodes when a node has joined or come back, where that was asked for.
+ * The chart says when it looks; `machines/orchestration/rebalancing/` says whether it may, and `machines/scheduling/moves.ts` what.
+ *
+ *   off ──▶ gathering ──▶ looking ──▶ watching | settling | paused | watchingMoves ──touched, nextLook──▶ gathering …
+ *                            └──▶ moving ──▶ gathering
+ *
+ * B1: looks are apart by a pause that grows with what a look costs: a busy cluster is not looked at for each report.
+ * B2: one round of moves is under way at a time; while it is, and while anything is amiss, no other begins.
+ * B3: nothing is remembered that the store does not say, but for an incident just past, for which a new leader takes the
+ *     last change of any node.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+export type RebalanceEvent =
+  /** A node, a service that is rebalanced, one of its tasks, or a manager's word has changed. */
+  | { readonly type: "world.touched" }
+  /** `nextMs`: milliseconds until it looks again by itself. */
+  | { readonly type: "look.off"; readonly pauseMs: number }
+  | { readonly type: "look.incident"; readonly nextMs: number; readonly pauseMs: number }
+  | { readonly type: "look.unsettled"; readonly nextMs: number; readonly pauseMs: number }
+  | { readonly type: "look.moving"; readonly nextMs: number; readonly pauseMs: number }
+  | { readonly type: "look.balanced"; readonly nextMs: number; readonly pauseMs: number }
+  | { readonly type: "look.unbalanced"; readonly pauseMs: number }
+  /** The moves are in the store, or were refused. */
+  | { readonly type: "moves.written" };
+
+export interface RebalanceContext {
+  readonly nextMs: number;
+  /** Before the next look, in milliseconds (B1). */
+  readonly pauseMs: number;
+}
+
+interface Look {
+  readonly nextMs: number;
+  readonly pauseMs: number;
+}
+
+export const rebalanceMachine = setup({
+  types: {
+    context: {} as RebalanceContext,
+    events: {} as RebalanceEvent,
+    input: {} as { readonly pauseMs: number },
+  },
+  actions: {
+    /** Answered by one of `look.…`. */
+    look: effect("look"),
+    /** Has the moves written that the look has found; answered by `moves.written`. */
+    move: effect("move"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberLook: assign((_, { nextMs, pauseMs }: Look) => ({ nextMs, pauseMs })),
+    rememberPause: assign((_, { pauseMs }: { pauseMs: number }) => ({ nextMs: 0, pauseMs })),
+  },
+  delays: {
+    pause: ({ context }) => context.pauseMs,
+    nextLook: ({ context }) => context.nextMs,
+  },
+}).createMachine({
+  id: "rebalance",
+  description: "Moves tasks to better nodes, where that is switched on.",
+  context: ({ input }) => ({ nextMs: 0, pauseMs: input.pauseMs }),
+  initial: "off",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    off: {
+      description: "Rebalancing is on for no service.",
+      on: { "world.touched": "gathering" },
+    },
+    watching: {
+      description: "Nothing can be placed better, or what could has to wait. Looks again when something changes.",
+      after: { nextLook: "gathering" },
+      on: { "world.touched": "gathering" },
+    },
+    settling: {
+      description: "A node joined, came back or changed a short time ago; others may follow.",
+      after: { nextLook: "gathering" },
+      on: { "world.touched": "gathering" },
+    },
+    paused: {
+      description: "There is an incident, or was one a short time ago: everything stays where it is. B2",
+      after: { nextLook: "gathering" },
+      on: { "world.touched": "gathering" },
+    },
+    watchingMoves: {
+      description: "What moved is on its way, or has yet to prove itself. B2",
+      after: { nextLook: "gathering" },
+      on: { "world.touched": "gathering" },
+    },
+    gathering: {
+      description: "Something changed, or is due; more may come. B1",
+      after: { pause: "looking" },
+      on: { "world.touched": {} },
+    },
+    looking: {
+      description: "Looks whether anything may move, and what would be better elsewhere.",
+      entry: "look",
+      on: {
+        "look.off": { target: "off", actions: { type: "rememberPause", params: ({ event }) => event } },
+        "look.incident": { target: "paused", actions: { type: "rememberLook", params: ({ event }) => event } },
+        "look.unsettled": { target: "settling", actions: { type: "rememberLook", params: ({ event }) => event } },
+        "look.moving": { target: "watchingMoves", actions: { type: "rememberLook", params: ({ event }) => event } },
+        "look.balanced": { target: "watching", actions: { type: "rememberLook", params: ({ event }) => event } },
+        "look.unbalanced": { target: "moving", actions: { type: "rememberPause", params: ({ event }) => event } },
+        "world.touched": {},
+      },
+    },
+    moving: {
+      description: "A round of moves is on its way into the log. B2",
+      entry: "move",
+      on: { "moves.written": "gathering", "world.touched": {} },
+    },
+  },
+});

@@ -1,0 +1,77 @@
+/**
+ * Whether tasks of one service may be moved, and which (R1 and R2 of `hold.ts`).
+ *
+ * R3: a service whose tasks do not all run is left alone; of the others no more tasks move at once than its update config
+ *     lets change at once. So there are never fewer running ones than an update would leave.
+ */
+import {
+  NodeStatus_State,
+  TaskState,
+  UpdateStatus_UpdateState,
+  type Service,
+  type Task,
+} from "../../../proto/gen/messages.ts";
+import type { NodeOf } from "../restart.ts";
+import { isHeld, isWanted, observedState } from "../../task.ts";
+import { untilAfter, type Hold } from "./hold.ts";
+import { runningSinceMs } from "./moves.ts";
+import type { RebalanceSettings } from "./settings.ts";
+
+const rolloutStates: ReadonlySet<UpdateStatus_UpdateState> = new Set([
+  UpdateStatus_UpdateState.UPDATING,
+  UpdateStatus_UpdateState.PAUSED,
+  UpdateStatus_UpdateState.ROLLBACK_STARTED,
+  UpdateStatus_UpdateState.ROLLBACK_PAUSED,
+]);
+
+export type ServiceVerdict =
+  | { readonly kind: "held"; readonly hold: Hold }
+  /** `youngUntilMs`: when the next of its tasks may be moved; null: all may, now. */
+  | { readonly kind: "movable"; readonly tasks: readonly Task[]; readonly youngUntilMs: number | null };
+
+/** R1, R2, R3. `tasks`: all of the service's. */
+export function judgeService(
+  service: Service,
+  tasks: Iterable<Task>,
+  settings: RebalanceSettings,
+  nowMs: number,
+  world: { readonly nodeOf: NodeOf; readonly isOutdated: (task: Task) => boolean },
+): ServiceVerdict {
+  const held = (reason: string, untilMs: number | null = null): ServiceVerdict => ({
+    kind: "held",
+    hold: { reason, untilMs },
+  });
+  const replicas = service.spec?.replicated?.replicas;
+  if (replicas === undefined) return held("only tasks of replicated services can be moved");
+  if (service.pendingDelete) return held("the service is being removed");
+  if (rolloutStates.has(service.updateStatus?.state ?? UpdateStatus_UpdateState.UNKNOWN)) {
+    return held("a rollout of the service is under way");
+  }
+  const settled: Task[] = [];
+  const slots = new Set<number>();
+  let youngUntilMs: number | null = null;
+  for (const task of tasks) {
+    const state = observedState(task);
+    if (state === TaskState.FAILED || state === TaskState.REJECTED || state === TaskState.ORPHANED) {
+      const untilMs = untilAfter(runningSinceMs(task), settings.quietMs, nowMs);
+      if (untilMs !== null) return held(`task ${task.id} failed a short time ago`, untilMs);
+    }
+    if (!isWanted(task)) {
+      if (isHeld(state) && world.nodeOf(task.nodeId)?.status?.state === NodeStatus_State.READY) {
+        return held(`task ${task.id} is being stopped`);
+      }
+      continue;
+    }
+    if (state !== TaskState.RUNNING || task.desiredState !== TaskState.RUNNING) {
+      return held(`task ${task.id} does not run yet`);
+    }
+    if (slots.has(task.slot)) return held(`slot ${task.slot} has two tasks`);
+    if (world.isOutdated(task)) return held("a rollout of the service is under way");
+    slots.add(task.slot);
+    const untilMs = untilAfter(runningSinceMs(task), settings.settleMs, nowMs);
+    if (untilMs === null) settled.push(task);
+    else if (youngUntilMs === null || untilMs < youngUntilMs) youngUntilMs = untilMs;
+  }
+  if (slots.size !== replicas) return held(`${slots.size} of ${replicas} tasks run`);
+  return { kind: "movable", tasks: settled, youngUntilMs };
+}

@@ -1,0 +1,125 @@
+/**
+ * The orchestrator of one replicated service; one actor for each. The chart says when it decides; `machines/orchestration/slots.ts`
+ * says what.
+ *
+ *   settled ──▶ gathering ──▶ deciding ⇄ writing ──▶ settled           removing ──▶ removed, once the service is gone
+ *                   ▲             └──▶ waiting ──nextLook──┘
+ *
+ * O1: one decision is under way at a time: the next is made from a store that shows what came of the last.
+ * O2: what happens meanwhile is not forgotten: it leads to another look afterwards.
+ * O3: nothing is remembered that the store does not say, so a new leader's orchestrator goes on where the last one stopped.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+export type ReplicatedEvent =
+  /** The service, one of its slots or a node of one has changed. */
+  | { readonly type: "service.touched" }
+  | { readonly type: "service.removed" }
+  | { readonly type: "round.due" }
+  /** `nextMs`: milliseconds until it must look again by itself; -1: never. */
+  | { readonly type: "decision.empty"; readonly nextMs: number }
+  | { readonly type: "decision.made"; readonly nextMs: number }
+  /** What was decided is in the store, or could not be written and is to be decided anew. */
+  | { readonly type: "decision.written" }
+  | { readonly type: "tasks.gone" };
+
+export interface ReplicatedContext {
+  readonly serviceId: string;
+  readonly nextMs: number;
+  /** Something happened while a decision was being written (O2). */
+  readonly isTouched: boolean;
+}
+
+export const replicatedMachine = setup({
+  types: {
+    context: {} as ReplicatedContext,
+    events: {} as ReplicatedEvent,
+    input: {} as { readonly serviceId: string },
+  },
+  actions: {
+    /** Answered by `round.due` once the commits under way have been seen. */
+    gather: effect("gather"),
+    /** Answered by `decision.empty`, or by `decision.made` and later `decision.written`. */
+    decide: effect("decide"),
+    /** Has every task of the service stopped for good; answered like `decide`, and by `tasks.gone` when there is none. */
+    removeTasks: effect("removeTasks"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
+    rememberTouch: assign({ isTouched: true }),
+    forgetTouch: assign({ isTouched: false }),
+  },
+  guards: {
+    hasNext: (_, { nextMs }: { nextMs: number }) => nextMs >= 0,
+    hasDeadline: ({ context }) => context.nextMs >= 0,
+    isTouched: ({ context }) => context.isTouched,
+  },
+  delays: { nextLook: ({ context }) => context.nextMs },
+}).createMachine({
+  id: "replicated",
+  context: ({ input }) => ({ serviceId: input.serviceId, nextMs: -1, isTouched: false }),
+  initial: "gathering",
+  options: { maxIterations: 1_000 },
+  on: {
+    "service.removed": ".removing",
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    settled: {
+      description: "Each slot is as the service wants it, as far as the orchestrator can do something about it. O3",
+      on: { "service.touched": "gathering" },
+    },
+    waiting: {
+      description: "As settled, but something is due at a known time: a restart delay ends, a rollout's pause is over.",
+      after: { nextLook: "deciding" },
+      on: { "service.touched": "gathering" },
+    },
+    gathering: {
+      description: "Something changed; more may come with the same commits.",
+      entry: "gather",
+      on: { "service.touched": {}, "round.due": "deciding" },
+    },
+    deciding: {
+      description: "Compares the slots with the spec. O1",
+      entry: ["forgetTouch", "decide"],
+      on: {
+        "decision.empty": [
+          {
+            guard: { type: "hasNext", params: ({ event }) => event },
+            target: "waiting",
+            actions: { type: "rememberNext", params: ({ event }) => event },
+          },
+          { target: "settled" },
+        ],
+        "decision.made": { target: "writing", actions: { type: "rememberNext", params: ({ event }) => event } },
+        "service.touched": { actions: "rememberTouch" },
+      },
+    },
+    writing: {
+      description: "The decision is on its way into the log. O1, O2",
+      on: {
+        "service.touched": { actions: "rememberTouch" },
+        "decision.written": [
+          { guard: "isTouched", target: "gathering" },
+          { guard: "hasDeadline", target: "waiting" },
+          { target: "settled" },
+        ],
+      },
+    },
+    removing: {
+      description: "The service is gone; its tasks are stopped and then deleted by the reaper.",
+      entry: ["forgetTouch", "removeTasks"],
+      on: {
+        "service.removed": {},
+        "round.due": {},
+        "decision.empty": {},
+        "decision.made": {},
+        // A task that a decision made while the service went, or one that could not be written.
+        "decision.written": { target: "removing", reenter: true },
+        "service.touched": { target: "removing", reenter: true },
+        "tasks.gone": "removed",
+      },
+    },
+    removed: { description: "No task of the service is left.", type: "final" },
+  },
+});

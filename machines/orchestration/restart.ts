@@ -1,0 +1,205 @@
+/**
+ * Restarting: whether a slot whose task is over gets another one, and when that one may start. Everything is read from
+ * the stored tasks of the slot, so that a new leader decides as the old one would have.
+ *
+ * Q1: a restart makes a successor in the same slot. One that has to wait is desired READY, prepares itself meanwhile,
+ *     and is raised to RUNNING here.
+ * Q2: the wait is visible: its deadline follows from the successor's creation and the delay of the task that ended.
+ * Q3: attempts are counted from the tasks in the slot, since the last change of the service's spec.
+ * Q4: a successor waits for a predecessor that still runs, unless its node is lost, for a bounded time.
+ *
+ * Unlike SwarmKit, a task that was lost with its node, drained from it or evicted by an enforcer spends no attempt: it did
+ * not fail. What is lost or drained has no restart delay either: a crashed worker's work should run elsewhere within
+ * seconds. The delay after an eviction stays: it is the time in which the node stops what is no longer said to run.
+ *
+ *   resting ──▶ gathering ──▶ releasing ──▶ waiting ──nextDeadline──▶ releasing
+ */
+import { assign, setup } from "xstate";
+import {
+  NodeSpec_Availability,
+  NodeStatus_State,
+  RestartPolicy_RestartCondition,
+  TaskState,
+  type Node,
+  type RestartPolicy,
+  type Task,
+} from "../../proto/gen/messages.ts";
+import { effect } from "../effect.ts";
+import { wasEvicted } from "./enforcer.ts";
+import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
+import { durationMs, timeMs } from "../time.ts";
+
+/** SwarmKit's default, in milliseconds, when the policy names none. */
+const restartDelayMs = 5_000;
+/** SwarmKit's bound, in milliseconds, on waiting for a predecessor to stop. */
+export const stopWaitMsMin = 60_000;
+/** SwarmKit's default from the stop signal to the kill, in milliseconds. */
+const stopGraceMs = 10_000;
+
+export type NodeOf = (id: string) => Node | undefined;
+
+/** Why a task that is wanted cannot go on; null when it can. `ended`: it did so itself. */
+export type Fault = "ended" | "lost" | "drained" | null;
+
+export function faultOf(task: Task, nodeOf: NodeOf): Fault {
+  if (isEnded(observedState(task))) return "ended";
+  if (task.nodeId === "") return null;
+  const node = nodeOf(task.nodeId);
+  if (node === undefined || node.status?.state === NodeStatus_State.DOWN) return "lost";
+  return node.spec?.availability === NodeSpec_Availability.DRAIN ? "drained" : null;
+}
+
+function versionOf(task: Task): number {
+  return task.specVersion?.index ?? 0;
+}
+
+export function conditionOf(policy: RestartPolicy | null): RestartPolicy_RestartCondition {
+  return policy === null ? RestartPolicy_RestartCondition.ANY : policy.condition;
+}
+
+/** When a task ended by the leader's clock, or else by its node's. */
+function endMs(task: Task): number {
+  return timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null);
+}
+
+/** It came to its end by itself, well or badly: what a restart policy counts. */
+export function isAttempt(task: Task): boolean {
+  return isSpent(observedState(task)) && !wasEvicted(task);
+}
+
+/** Restarts made before `task` that count against its policy (Q3). `slot`: the slot's tasks, oldest first. */
+export function spentAttempts(task: Task, slot: readonly Task[]): number {
+  const windowMs = durationMs(task.spec?.restart?.window ?? null, 0);
+  const since = windowMs > 0 ? endMs(task) - windowMs : Number.NEGATIVE_INFINITY;
+  let spent = 0;
+  let successor = task;
+  for (let at = slot.indexOf(task) - 1; at >= 0; at -= 1) {
+    const earlier = slot[at] as Task;
+    if (versionOf(earlier) !== versionOf(task)) break;
+    // The restart happened when the successor was made.
+    if (isAttempt(earlier) && timeMs(successor.meta?.createdAt ?? null) > since) spent += 1;
+    successor = earlier;
+  }
+  return spent;
+}
+
+/** Whether the policy lets a task that is over be followed by another. */
+export function shouldRestart(task: Task, slot: readonly Task[]): boolean {
+  const policy = task.spec?.restart ?? null;
+  const condition = conditionOf(policy);
+  if (condition === RestartPolicy_RestartCondition.NONE) return false;
+  // For a job any condition means on-failure: what has succeeded is done.
+  const isForFailures = condition === RestartPolicy_RestartCondition.ON_FAILURE || task.jobIteration !== null;
+  if (isForFailures && observedState(task) === TaskState.COMPLETE) return false;
+  const attemptsMax = policy?.maxAttempts ?? 0;
+  if (attemptsMax === 0 || !isAttempt(task)) return true;
+  return spentAttempts(task, slot) < attemptsMax;
+}
+
+/** Milliseconds between the end of `task` and the start of its successor. */
+export function delayAfterMs(task: Task, nodeOf: NodeOf): number {
+  if (!isSpent(observedState(task))) return 0;
+  // The successor goes elsewhere anyhow.
+  if (nodeOf(task.nodeId)?.spec?.availability === NodeSpec_Availability.DRAIN) return 0;
+  return Math.max(0, durationMs(task.spec?.restart?.delay ?? null, restartDelayMs));
+}
+
+/** Still runs, or may, on a node that would tell of its end (Q4). */
+export function isStopping(task: Task, nodeOf: NodeOf): boolean {
+  if (!isHeld(observedState(task))) return false;
+  const node = nodeOf(task.nodeId);
+  return node !== undefined && node.status?.state !== NodeStatus_State.DOWN;
+}
+
+/**
+ * Milliseconds that a successor waits at most for `task` to stop. Unlike in SwarmKit never less than the task's own grace:
+ * a database with a long one would otherwise run twice.
+ */
+export function stopWaitMs(task: Task): number {
+  const graceMs = durationMs(task.spec?.container?.stopGracePeriod ?? null, stopGraceMs);
+  return Math.max(stopWaitMsMin, graceMs + stopGraceMs);
+}
+
+export type Release =
+  | { readonly kind: "release" }
+  /** `untilMs`: when to look again at the latest. */
+  | { readonly kind: "wait"; readonly cause: "delay" | "predecessor"; readonly task: Task; readonly untilMs: number };
+
+/** Whether a successor that is desired READY may run now (Q2, Q4). `slot`: the slot's tasks, oldest first. */
+export function releaseOf(successor: Task, slot: readonly Task[], nowMs: number, nodeOf: NodeOf): Release {
+  const madeMs = timeMs(successor.meta?.createdAt ?? null);
+  let before: Task | null = null;
+  let wait: Release | null = null;
+  for (const task of slot) {
+    if (task === successor || isWanted(task)) continue;
+    before = task;
+    const untilMs = madeMs + stopWaitMs(task);
+    if (isStopping(task, nodeOf) && untilMs > nowMs && (wait === null || untilMs > wait.untilMs)) {
+      wait = { kind: "wait", cause: "predecessor", task, untilMs };
+    }
+  }
+  if (before !== null) {
+    const delayMs = delayAfterMs(before, nodeOf);
+    // No longer than the delay itself, should the clock of an earlier leader have been ahead; and not at all without one.
+    const remainingMs = Math.min(madeMs + delayMs - nowMs, delayMs);
+    if (remainingMs > 0) return { kind: "wait", cause: "delay", task: before, untilMs: nowMs + remainingMs };
+  }
+  return wait ?? { kind: "release" };
+}
+
+export type RestartEvent =
+  | { readonly type: "slots.touched" }
+  | { readonly type: "round.due" }
+  /** `nextMs`: milliseconds until the nearest deadline; -1: nothing has one. */
+  | { readonly type: "round.done"; readonly nextMs: number };
+
+export const restartMachine = setup({
+  types: { context: {} as { readonly nextMs: number }, events: {} as RestartEvent },
+  actions: {
+    /** Answered by `round.due` once the commits under way have been seen. */
+    gather: effect("gather"),
+    /** Raises what may run; answered by `round.done`. */
+    release: effect("release"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
+  },
+  guards: { hasDeadline: (_, { nextMs }: { nextMs: number }) => nextMs >= 0 },
+  delays: { nextDeadline: ({ context }) => context.nextMs },
+}).createMachine({
+  id: "restart",
+  context: { nextMs: -1 },
+  initial: "resting",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    resting: {
+      description: "No successor waits for a time; those that wait for a predecessor are woken by its end.",
+      on: { "slots.touched": "gathering" },
+    },
+    waiting: {
+      description: "At least one successor has a deadline: the end of its restart delay, or of its patience. Q2",
+      after: { nextDeadline: "releasing" },
+      on: { "slots.touched": "gathering" },
+    },
+    gathering: {
+      description: "Something happened in a slot with a waiting successor; more may come with the same commits.",
+      entry: "gather",
+      on: { "slots.touched": {}, "round.due": "releasing" },
+    },
+    releasing: {
+      description: "Looks at the waiting successors and raises those that may run. Q1, Q4",
+      entry: "release",
+      on: {
+        "round.done": [
+          {
+            guard: { type: "hasDeadline", params: ({ event }) => event },
+            target: "waiting",
+            actions: { type: "rememberNext", params: ({ event }) => event },
+          },
+          { target: "resting" },
+        ],
+        "slots.touched": "gathering",
+      },
+    },
+  },
+});

@@ -1,0 +1,204 @@
+/**
+ * A rollout: bringing the slots of a service, some at a time, from one spec to another, and back. One actor for each
+ * service that has slots of another spec. The chart says in which phase it is; `machines/orchestration/rollout/tracker.ts` says which
+ * slots have their turn and what has failed, `machines/orchestration/rollout/status.ts` what is written, and the service's orchestrator
+ * (`machines/orchestration/slots.ts`) makes and stops the tasks.
+ *
+ *   beginning ──▶ updating ──▶ completing ──▶ over          paused ⇄ updating ⇄ stepping, by an operator
+ *                    │ failed: pausing ──▶ paused
+ *                    └ failed: turningBack ──▶ rollingBack ──▶ completing
+ *                                                  └ failed, aborted: rollbackPaused (⇄ rollingBack ⇄ rollbackStepping)
+ *
+ * R1: the phase is what the store says: every write of it, an operator's or this actor's, comes back as `phase.is`. So
+ *     another leader's actor goes on in the same phase, and two wishes at once cannot both be granted.
+ * R2: whatever is waited for has a deadline: each new task, and the whole rollout.
+ * R3: a rollback that fails stays `rollback paused`.
+ */
+import { assign, setup } from "xstate";
+import type { RolloutPhase } from "./rollout/status.ts";
+import { effect } from "../effect.ts";
+
+/** Longest wait of one timer, in milliseconds; a later deadline is looked at again by then. */
+const timerMsMax = 86_400_000;
+
+export type RolloutEvent =
+  /** What the store says now. `mustBegin`: there is something to do, and no record of it yet. `remainingMs`: until its deadline. */
+  | {
+      readonly type: "phase.is";
+      readonly phase: RolloutPhase;
+      readonly mustBegin: boolean;
+      readonly remainingMs: number;
+    }
+  /** It is completed, and no slot is of another spec; or the service is gone. */
+  | { readonly type: "rollout.over" }
+  /** Tasks of its slots, or a node, have changed. */
+  | { readonly type: "slots.touched" }
+  | { readonly type: "round.due" }
+  /** New tasks are on their way. `nextMs`: milliseconds until something is due by itself; -1: nothing is. */
+  | { readonly type: "look.busy"; readonly nextMs: number }
+  /** All that waits is the delay between slots. */
+  | { readonly type: "look.delayed"; readonly nextMs: number }
+  /** Every slot has what it should; the last are still being watched. */
+  | { readonly type: "look.watching"; readonly nextMs: number }
+  | { readonly type: "look.finished" }
+  /** The batch of a step is done. */
+  | { readonly type: "look.stepped" }
+  | { readonly type: "look.choose" }
+  /** More failed than may, or the deadline has passed. `isWayBack`: the settings ask for a rollback. */
+  | { readonly type: "look.failed"; readonly isWayBack: boolean };
+
+export interface RolloutContext {
+  readonly serviceId: string;
+  readonly nextMs: number;
+  readonly remainingMs: number;
+}
+
+const machine = setup({
+  types: {
+    context: {} as RolloutContext,
+    events: {} as RolloutEvent,
+    input: {} as { readonly serviceId: string },
+  },
+  actions: {
+    /** Answered by `phase.is`. */
+    readPhase: effect("readPhase"),
+    /** Answered by `round.due` once the commits under way have been seen. */
+    gather: effect("gather"),
+    /** Counts what failed, gives slots their turn; answered by one of the `look` events. */
+    look: effect("look"),
+    /** Keeps what was counted, and which task holds it up, in the store; needs no answer. */
+    note: effect("note"),
+    /** Each is written with what it was decided on, and answered by `phase.is`. */
+    begin: effect("begin"),
+    pause: effect("pause"),
+    turnBack: effect("turnBack"),
+    complete: effect("complete"),
+    chooseBatch: effect("chooseBatch"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
+    rememberRemaining: assign((_, { remainingMs }: { remainingMs: number }) => ({ remainingMs })),
+  },
+  guards: {
+    hasNext: ({ context }) => context.nextMs >= 0,
+    hasDeadline: ({ context }) => context.remainingMs >= 0,
+    wantsWayBack: (_, { isWayBack }: { isWayBack: boolean }) => isWayBack,
+    mustBegin: (_, { mustBegin }: { mustBegin: boolean }) => mustBegin,
+    isPhase: (_, { is, phase }: { is: RolloutPhase; phase: RolloutPhase }) => is === phase,
+  },
+  delays: {
+    nextLook: ({ context }) => Math.min(context.nextMs, timerMsMax),
+    deadline: ({ context }) => Math.min(context.remainingMs, timerMsMax),
+  },
+});
+
+/** The states of a phase in which slots change; the same on the way there and back, in one go or a step at a time. */
+const moving = machine.createStateConfig({
+  initial: "gathering",
+  after: { deadline: { guard: "hasDeadline", target: ".looking" } },
+  on: {
+    "look.finished": "#rollout.completing",
+    "look.stepped": "#rollout.pausing",
+    "look.choose": "#rollout.choosing",
+    "look.failed": [
+      { guard: { type: "wantsWayBack", params: ({ event }) => event }, target: "#rollout.turningBack" },
+      { target: "#rollout.pausing" },
+    ],
+    "look.busy": { target: ".replacing", actions: { type: "rememberNext", params: ({ event }) => event } },
+    "look.delayed": { target: ".delaying", actions: { type: "rememberNext", params: ({ event }) => event } },
+    "look.watching": { target: ".watching", actions: { type: "rememberNext", params: ({ event }) => event } },
+    "slots.touched": ".gathering",
+    "round.due": ".looking",
+  },
+  states: {
+    gathering: {
+      description: "Something changed; more may come with the same commits.",
+      entry: "gather",
+      on: { "slots.touched": {} },
+    },
+    looking: {
+      description: "Counts failures, and gives as many slots their turn as may be on their way at once. U1, U2",
+      entry: "look",
+    },
+    replacing: {
+      description: "New tasks are on their way in some slots; each has its progress deadline. R2",
+      entry: "note",
+      after: { nextLook: { guard: "hasNext", target: "looking" } },
+    },
+    delaying: {
+      description: "The pause between one slot and the next.",
+      entry: "note",
+      after: { nextLook: { guard: "hasNext", target: "looking" } },
+    },
+    watching: {
+      description: "Every slot has its new task; those that came last are watched for as long as the settings say.",
+      entry: "note",
+      after: { nextLook: { guard: "hasNext", target: "looking" } },
+    },
+  },
+});
+
+export const rolloutMachine = machine.createMachine({
+  id: "rollout",
+  context: ({ input }) => ({ serviceId: input.serviceId, nextMs: -1, remainingMs: -1 }),
+  initial: "reading",
+  options: { maxIterations: 1_000 },
+  on: {
+    "phase.is": [
+      { guard: { type: "mustBegin", params: ({ event }) => event }, target: ".beginning" },
+      ...(
+        [
+          ["updating", ".updating"],
+          ["stepping", ".stepping"],
+          ["paused", ".paused"],
+          ["rolling back", ".rollingBack"],
+          ["rollback stepping", ".rollbackStepping"],
+          ["rollback paused", ".rollbackPaused"],
+        ] as const
+      ).map(([phase, target]) => ({
+        guard: {
+          type: "isPhase" as const,
+          params: ({ event }: { event: { phase: RolloutPhase } }) => ({ is: phase, phase: event.phase }),
+        },
+        target,
+        reenter: true,
+        actions: {
+          type: "rememberRemaining" as const,
+          params: ({ event }: { event: { remainingMs: number } }) => event,
+        },
+      })),
+    ],
+    "rollout.over": ".over",
+    "slots.touched": {},
+    "round.due": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    reading: { description: "A leader has just taken it up.", entry: "readPhase" },
+    beginning: {
+      description: "Slots are of another spec than the service: how many is written down, with when it began.",
+      entry: "begin",
+    },
+    updating: { ...moving, description: "Slots change to the new spec, some at a time." },
+    stepping: { ...moving, description: "As updating, for the slots of one batch; then it pauses." },
+    choosing: {
+      description: "An operator asked for one step: its slots are named in the record, so that no leader takes others.",
+      entry: "chooseBatch",
+    },
+    pausing: { description: "Too much failed, or a step is done: that it pauses is being written.", entry: "pause" },
+    paused: {
+      description:
+        "No further slot changes, and each keeps the spec that it has. Ended by an operator's resume, step or abort, or by an update.",
+    },
+    turningBack: {
+      description: "Too much failed: the service is given its previous spec, or pauses where it has none. D2",
+      entry: "turnBack",
+    },
+    rollingBack: { ...moving, description: "Slots change back to the previous spec, by the rollback settings." },
+    rollbackStepping: { ...moving, description: "As rollingBack, for the slots of one batch; then it pauses." },
+    rollbackPaused: {
+      description: "The way back failed too, or was stopped by hand. Ended as `paused` is. R3",
+    },
+    completing: { description: "Nothing is left to do: that is being written.", entry: "complete" },
+    over: { description: "Every slot has what the service asks for.", type: "final" },
+  },
+});

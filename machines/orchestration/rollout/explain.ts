@@ -1,0 +1,49 @@
+/** What a rollout waits for: the reason that `muster why SERVICE` gives. */
+import { Reason, type Rollout, type Service } from "../../../proto/gen/messages.ts";
+import { timestampOf } from "../service-update.ts";
+import { isMoving, isPaused, phaseOf } from "./status.ts";
+import { blockerText, type Blocker } from "./verdict.ts";
+
+export interface RolloutDescription {
+  /** Slots whose turn has not come. */
+  readonly waiting: number;
+  /** Slots whose new task is on its way. */
+  readonly changing: number;
+  /** Slots that have what the service asks for. */
+  readonly done: number;
+  /** Slots whose new task failed and was tolerated. */
+  readonly failed: number;
+  /** Those that have been on their way for longest first. */
+  readonly blockers: readonly Blocker[];
+}
+
+/** Null when there is nothing to wait for. */
+export function explainRollout(service: Service, record: Rollout | null, state: RolloutDescription): Reason | null {
+  const { blockers, changing, done, failed, waiting } = state;
+  const phase = phaseOf(service, record);
+  const { message = "", startedAt = null } = service.updateStatus ?? {};
+  const total = waiting + changing + done + failed;
+  const left = `the rollout: ${waiting} of ${total} tasks are of an earlier spec`;
+  if (isPaused(phase)) {
+    return Reason.create({
+      since: startedAt,
+      waitingFor: `${left}; ${message}`,
+      wokenBy: "muster service rollout resume, step or abort, or an update of the service",
+    });
+  }
+  if (!isMoving(phase)) {
+    if (waiting === 0) return null;
+    return Reason.create({ waitingFor: `${left}; it begins`, wokenBy: "its first round, which follows at once" });
+  }
+  const [first] = blockers;
+  const counted = (record?.failures ?? 0) > 0 ? `, ${record?.failures} failed` : "";
+  const held = first === undefined ? "" : `; ${blockerText(first)}`;
+  const watched = waiting + changing === 0 ? "; the last are being watched" : "";
+  return Reason.create({
+    since: first === undefined ? startedAt : timestampOf(first.sinceMs),
+    waitingFor: `${left} (${phase}${counted})${held}${watched}`,
+    wokenBy: first === undefined ? "the end of the pause between tasks" : "that task, when it runs or fails",
+    deadline: first?.deadlineMs == null ? (record?.deadline ?? null) : timestampOf(first.deadlineMs),
+    tried: message === "" ? [] : [message],
+  });
+}

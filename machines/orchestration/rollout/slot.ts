@@ -1,0 +1,133 @@
+/** What the tasks of one slot are to a rollout. */
+import {
+  NodeSpec_Availability,
+  NodeStatus_State,
+  RestartPolicy_RestartCondition,
+  TaskState,
+  type Node,
+  type Service,
+  type Task,
+} from "../../../proto/gen/messages.ts";
+import { isNeverPlaced } from "../reaper.ts";
+import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
+import type { Currency } from "../task-currency.ts";
+import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
+import { timeMs } from "../../time.ts";
+
+export type SlotState =
+  /** Its task is of another spec. */
+  | "outdated"
+  /** Its task has the spec, and does not run yet. */
+  | "changing"
+  /** Its task has the spec and runs, or has done what it was asked for. */
+  | "done"
+  /** Its task has the spec, ended otherwise and is not followed by another. */
+  | "ended"
+  /** Its node takes no new task now, or never could (global services): the rollout does without it. */
+  | "deferred"
+  /** No task is wanted there. */
+  | "empty";
+
+export interface SlotFacts {
+  readonly state: SlotState;
+  /** The task that decided; null when empty. */
+  readonly task: Task | null;
+  /** It has, or had, a task of another spec: what happens there is the rollout's doing. */
+  readonly isPart: boolean;
+  /** An old task is still wanted beside the new one (start-first). */
+  readonly isPair: boolean;
+  /** The newest task has the spec and has ended for good, while an old one runs. */
+  readonly isGivenUp: boolean;
+}
+
+export interface SlotWorld {
+  readonly service: Service;
+  readonly currency: Currency;
+  readonly nodeOf: NodeOf;
+}
+
+/** How a slot is named: see Turns. */
+export function slotName(task: Task): string {
+  return task.slot === 0 ? task.nodeId : String(task.slot);
+}
+
+function isOutdated(task: Task, { currency, nodeOf, service }: SlotWorld): boolean {
+  return currency.isOutdated(task, service, nodeOf);
+}
+
+/** Whether a global service's task on the node may be replaced now. */
+function takesTurns(node: Node | undefined): boolean {
+  if (node === undefined || node.status?.state === NodeStatus_State.DOWN) return false;
+  return (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;
+}
+
+/** A node of a global service that has never been able to take a task: nothing is lost there (G4 of global-nodes). */
+export function isVacant(tasks: readonly Task[]): boolean {
+  return tasks.every((task) => task.slot === 0 && (observedState(task) < TaskState.ASSIGNED || isNeverPlaced(task)));
+}
+
+/** `tasks`: the slot's, in the order in which they were made. */
+export function factsOf(tasks: readonly Task[], world: SlotWorld): SlotFacts {
+  let current: Task | null = null;
+  let outdated: Task | null = null;
+  let isPart = false;
+  for (const task of tasks) {
+    if (task.desiredState >= TaskState.REMOVE) continue;
+    const isOld = isOutdated(task, world);
+    isPart ||= isOld;
+    if (!isWanted(task)) continue;
+    if (isOld) outdated = farther(outdated, task);
+    else current = farther(current, task);
+  }
+  const isPair = current !== null && outdated !== null;
+  const facts = (state: SlotState, task: Task | null, isGivenUp = false): SlotFacts => {
+    const isDeferred = task?.slot === 0 && (isVacant(tasks) || !takesTurns(world.nodeOf(task.nodeId)));
+    return { state: isDeferred ? "deferred" : state, task, isPart, isPair, isGivenUp };
+  };
+  if (current !== null) {
+    const runs = observedState(current) === TaskState.RUNNING && current.desiredState === TaskState.RUNNING;
+    return facts(runs ? "done" : "changing", current);
+  }
+  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE) ?? null;
+  if (newest === null) return facts("empty", null);
+  const isNewestOld = isOutdated(newest, world);
+  if (outdated !== null) {
+    const isGivenUp = !isNewestOld && isEnded(observedState(newest)) && !shouldRestart(newest, tasks);
+    return facts("outdated", outdated, isGivenUp);
+  }
+  if (shouldRestart(newest, tasks)) return facts("empty", newest);
+  if (isNewestOld) return facts("outdated", newest);
+  return facts(mayFinish(newest) ? "done" : "ended", newest);
+}
+
+function farther(known: Task | null, task: Task): Task {
+  return known !== null && observedState(known) > observedState(task) && !isEnded(observedState(known)) ? known : task;
+}
+
+/** It ended well, and its policy says that this is no reason to start it again. */
+function mayFinish(task: Task): boolean {
+  return (
+    observedState(task) === TaskState.COMPLETE &&
+    conditionOf(task.spec?.restart ?? null) !== RestartPolicy_RestartCondition.ANY
+  );
+}
+
+/** It came to an end that may be the spec's fault. */
+export function isFailure(task: Task): boolean {
+  return isAttempt(task) && !mayFinish(task);
+}
+
+/** When the task came into its present state, by the manager that took the report. */
+export function reachedMs(task: Task): number {
+  return timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null);
+}
+
+/** From when on nothing but itself keeps the task from running: it is desired RUNNING, and what was before it has ended. */
+export function freeSinceMs(task: Task, tasks: readonly Task[]): number {
+  let freeMs = timeMs(task.meta?.createdAt ?? null);
+  for (const other of tasks) {
+    if (other !== task && !isWanted(other) && !isHeld(observedState(other)))
+      freeMs = Math.max(freeMs, reachedMs(other));
+  }
+  return freeMs;
+}

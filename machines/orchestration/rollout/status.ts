@@ -1,0 +1,272 @@
+/**
+ * What is durable of a rollout: the service's UpdateStatus with its record, which phase the two say, and how each phase is
+ * left. Pure; whoever writes them writes both in one transaction.
+ *
+ * D1: the record belongs to the UpdateStatus that began with it; one of an earlier rollout says nothing.
+ * D2: a rollback leads to the spec before; where there is none the rollout pauses and says so.
+ * D3: what failed on the way back, or was stopped by hand there, stays `rollback paused`.
+ */
+import {
+  Rollout,
+  RolloutStep,
+  Service,
+  UpdateStatus,
+  UpdateStatus_UpdateState,
+  type Timestamp,
+} from "../../../proto/gen/messages.ts";
+import { refuse, type Refusal } from "../../refusal.ts";
+import { timestampOf } from "../service-update.ts";
+import { deadlineMsOf, settingsOf } from "./settings.ts";
+
+export type RolloutPhase =
+  | "none"
+  | "updating"
+  | "stepping"
+  | "paused"
+  | "completed"
+  | "rolling back"
+  | "rollback stepping"
+  | "rollback paused"
+  | "rollback completed";
+
+/** What is to be written: either part is null where it stays as it is. */
+export interface RolloutWrite {
+  readonly service: Service | null;
+  readonly rollout: Rollout | null;
+}
+
+const { UPDATING, PAUSED, COMPLETED, ROLLBACK_STARTED, ROLLBACK_PAUSED, ROLLBACK_COMPLETED } = UpdateStatus_UpdateState;
+
+/** Longest text of a task's error that a message repeats. */
+const wordsMax = 300;
+
+export function isWayBack(service: Service): boolean {
+  const state = service.updateStatus?.state;
+  return state === ROLLBACK_STARTED || state === ROLLBACK_PAUSED || state === ROLLBACK_COMPLETED;
+}
+
+function isSameTime(a: Timestamp | null, b: Timestamp | null): boolean {
+  return a?.seconds === b?.seconds && a?.nanos === b?.nanos;
+}
+
+/** The record of the rollout that the service's UpdateStatus speaks of (D1); null when there is none. */
+export function recordOf(service: Service, stored: Rollout | undefined): Rollout | null {
+  if (stored === undefined || service.updateStatus === null) return null;
+  const isOurs =
+    (stored.target?.index ?? 0) === (service.specVersion?.index ?? 0) &&
+    stored.isRollback === isWayBack(service) &&
+    isSameTime(stored.startedAt, service.updateStatus.startedAt);
+  return isOurs ? stored : null;
+}
+
+export function phaseOf(service: Service, record: Rollout | null): RolloutPhase {
+  const isStepping = record !== null && record.step !== RolloutStep.ROLLOUT_STEP_NONE;
+  switch (service.updateStatus?.state) {
+    case UPDATING:
+      return isStepping ? "stepping" : "updating";
+    case PAUSED:
+      return "paused";
+    case COMPLETED:
+      return "completed";
+    case ROLLBACK_STARTED:
+      return isStepping ? "rollback stepping" : "rolling back";
+    case ROLLBACK_PAUSED:
+      return "rollback paused";
+    case ROLLBACK_COMPLETED:
+      return "rollback completed";
+    default:
+      return "none";
+  }
+}
+
+/** Slots may change in it. */
+export function isMoving(phase: RolloutPhase): boolean {
+  return phase === "updating" || phase === "stepping" || phase === "rolling back" || phase === "rollback stepping";
+}
+
+export function isOver(phase: RolloutPhase): boolean {
+  return phase === "none" || phase === "completed" || phase === "rollback completed";
+}
+
+export function isPaused(phase: RolloutPhase): boolean {
+  return phase === "paused" || phase === "rollback paused";
+}
+
+function withStatus(service: Service, fields: Partial<UpdateStatus>): Service {
+  return Service.patch(service, {
+    updateStatus: UpdateStatus.patch(service.updateStatus ?? UpdateStatus.create(), fields),
+  });
+}
+
+function deadlineOf(service: Service, isRollback: boolean, slots: number, nowMs: number): Timestamp {
+  return timestampOf(nowMs + deadlineMsOf(settingsOf(service, isRollback), slots));
+}
+
+/** The beginning of a rollout of `total` slots; one that the service says has begun keeps its status. */
+export function begun(service: Service, total: number, nowMs: number): RolloutWrite {
+  const state = service.updateStatus?.state;
+  const isBegun = state === UPDATING || state === ROLLBACK_STARTED || state === PAUSED || state === ROLLBACK_PAUSED;
+  const after = isBegun
+    ? service
+    : Service.patch(service, {
+        updateStatus: UpdateStatus.create({
+          state: UPDATING,
+          startedAt: timestampOf(nowMs),
+          message: "update in progress",
+        }),
+      });
+  const isRollback = isWayBack(after);
+  const rollout = Rollout.create({
+    id: service.id,
+    target: service.specVersion,
+    isRollback,
+    startedAt: after.updateStatus?.startedAt ?? null,
+    countedSince: timestampOf(nowMs),
+    deadline: deadlineOf(service, isRollback, total, nowMs),
+    total,
+  });
+  return { service: isBegun ? null : after, rollout };
+}
+
+/** `why`: what follows `update paused`, such as ` due to failure …`. */
+export function paused(service: Service, record: Rollout | null, why: string): RolloutWrite {
+  const isRollback = isWayBack(service);
+  const message = `${isRollback ? "rollback" : "update"} paused${why}`;
+  return {
+    service: withStatus(service, { state: isRollback ? ROLLBACK_PAUSED : PAUSED, message }),
+    rollout: record === null ? null : Rollout.patch(record, { ...noStep, blocker: "" }),
+  };
+}
+
+const noStep = { step: RolloutStep.ROLLOUT_STEP_NONE, batch: [] } as const;
+
+/** D2. The record of the way back is made when that has been looked at. */
+export function rolledBack(service: Service, record: Rollout | null, why: string): RolloutWrite {
+  if (service.previousSpec === null) {
+    return paused(service, record, `${why}; it cannot be rolled back: there is no previous spec`);
+  }
+  const back = Service.patch(service, {
+    spec: service.previousSpec,
+    specVersion: service.previousSpecVersion,
+    previousSpec: null,
+    previousSpecVersion: null,
+  });
+  return {
+    service: withStatus(back, { state: ROLLBACK_STARTED, message: `update rolled back${why}`, completedAt: null }),
+    rollout: null,
+  };
+}
+
+export function completed(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
+  const isRollback = isWayBack(service);
+  const failures = record?.failures ?? 0;
+  const remark = failures === 0 ? "" : `; ${failures} ${failures === 1 ? "task" : "tasks"} failed on the way`;
+  return {
+    service: withStatus(service, {
+      state: isRollback ? ROLLBACK_COMPLETED : COMPLETED,
+      message: `${isRollback ? "rollback" : "update"} completed${remark}`,
+      completedAt: timestampOf(nowMs),
+    }),
+    rollout: record === null ? null : Rollout.patch(record, { ...noStep, blocker: "" }),
+  };
+}
+
+/** The batch of a step. */
+export function stepChosen(record: Rollout, batch: readonly string[]): RolloutWrite {
+  return { service: null, rollout: Rollout.patch(record, { step: RolloutStep.ROLLOUT_STEP_CHOSEN, batch }) };
+}
+
+export type RolloutAction = "pause" | "resume" | "step" | "abort";
+
+export type RolloutOutcome =
+  | { readonly kind: "write"; readonly write: RolloutWrite }
+  /** It is as asked for already. */
+  | { readonly kind: "done" }
+  | { readonly kind: "refused"; readonly refusal: Refusal };
+
+const done: RolloutOutcome = { kind: "done" };
+
+function write(what: RolloutWrite): RolloutOutcome {
+  return { kind: "write", write: what };
+}
+
+/** What an operator's wish leads to, in each phase. */
+export function acted(
+  service: Service,
+  stored: Rollout | undefined,
+  action: RolloutAction,
+  nowMs: number,
+): RolloutOutcome {
+  const record = recordOf(service, stored);
+  const phase = phaseOf(service, record);
+  if (isOver(phase)) {
+    const name = service.spec?.annotations?.name ?? service.id;
+    return {
+      kind: "refused",
+      refusal: refuse("failed-precondition", `no update or rollback of service ${name} is under way`),
+    };
+  }
+  switch (action) {
+    case "pause":
+      return isPaused(phase) ? done : write(paused(service, record, " by an operator"));
+    case "resume":
+      return phase === "updating" || phase === "rolling back" ? done : write(resumed(service, record, nowMs));
+    case "step":
+      return phase === "stepping" || phase === "rollback stepping" ? done : write(stepped(service, record, nowMs));
+    case "abort":
+      // D3
+      if (isWayBack(service))
+        return isPaused(phase) ? done : write(paused(service, record, " by an operator, who aborted it"));
+      if (service.previousSpec === null) {
+        return isPaused(phase)
+          ? {
+              kind: "refused",
+              refusal: refuse("failed-precondition", `service ${service.id} does not have a previous spec`),
+            }
+          : write(rolledBack(service, record, " by an operator, who aborted it"));
+      }
+      return write(rolledBack(service, record, ": an operator aborted it"));
+  }
+}
+
+/** It goes on with a failure budget and a deadline of its own. */
+function resumed(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
+  const isRollback = isWayBack(service);
+  return {
+    service: withStatus(service, {
+      state: isRollback ? ROLLBACK_STARTED : UPDATING,
+      message: `${isRollback ? "rollback" : "update"} in progress`,
+    }),
+    rollout: record === null ? null : Rollout.patch(record, { ...renewed(service, record, nowMs), ...noStep }),
+  };
+}
+
+function renewed(service: Service, record: Rollout, nowMs: number): Partial<Rollout> {
+  return {
+    failures: 0,
+    countedSince: timestampOf(nowMs),
+    deadline: deadlineOf(service, record.isRollback, record.total, nowMs),
+  };
+}
+
+function stepped(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
+  const isRollback = isWayBack(service);
+  const from = record ?? (begun(service, 0, nowMs).rollout as Rollout);
+  return {
+    service: withStatus(service, {
+      state: isRollback ? ROLLBACK_STARTED : UPDATING,
+      message: `${isRollback ? "rollback" : "update"} takes one step`,
+    }),
+    rollout: Rollout.patch(from, {
+      ...renewed(service, from, nowMs),
+      step: RolloutStep.ROLLOUT_STEP_ASKED,
+      batch: [],
+    }),
+  };
+}
+
+/** ` due to failure or early termination of task <id>`, as SwarmKit says it, and the reason where there is one. */
+export function dueTo(taskId: string, reason: string): string {
+  const text = reason.length > wordsMax ? `${reason.slice(0, wordsMax)}…` : reason;
+  return ` due to failure or early termination of task ${taskId}${text === "" ? "" : `: ${text}`}`;
+}

@@ -1,0 +1,350 @@
+/**
+ * What is to be done in the slots of one replicated service (SwarmKit's reconciliation). Pure and without memory: the
+ * whole answer follows from the stored tasks, so deciding twice, late, or on another manager gives the same.
+ *
+ * V1: at most one task of a slot is wanted; while a start-first rollout replaces it, the old one that runs and the new one.
+ * V2: a slot whose task is over and must not be restarted stays filled: a job that has finished is not done again.
+ * V3: new tasks take the lowest free slot numbers, from 1.
+ * V4: scaling down takes, in this order, slots without a settled task, then the highest copies on the fullest nodes, of
+ *     those the ones that do not run, and of those the highest numbers.
+ * V5: a task that follows one still stopping in its slot is desired READY until that one has stopped (Q4).
+ * V6: a slot changes to the service's present spec only when a rollout says that it is its turn. Until then what follows
+ *     its task has that task's spec: while an update is paused, what crashes comes back as it was.
+ * V7: a task that rebalancing moves with start-first stays beside the one that follows it until that one runs.
+ */
+import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
+import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeOf } from "./restart.ts";
+import { isSameMessage } from "../same-message.ts";
+import { movedFrom } from "./rebalancing/moves.ts";
+import { noTurns, type Turns } from "./rollout/turns.ts";
+import type { Currency } from "./task-currency.ts";
+import { isEnded, isWanted, observedState } from "../task.ts";
+
+/** `Slot`: what names a place for a task: a slot's number, or, for a global service, its node's id. */
+export type Step<Slot = number> =
+  | { readonly kind: "desire"; readonly task: Task; readonly state: TaskState }
+  /** `like`: the task whose spec the new one has; absent: it has the service's present one. */
+  | { readonly kind: "create"; readonly slot: Slot; readonly desired: TaskState; readonly like?: Task };
+
+export interface Decision<Slot = number> {
+  /** In the order in which they must enter the log: what ends a slot's task stands before what follows it. */
+  readonly steps: readonly Step<Slot>[];
+  /** When to look again even if nothing happens, in milliseconds since the epoch; null: never. */
+  readonly lookAgainMs: number | null;
+  /** There is more to do than one decision may hold: decide again when this one is written. */
+  readonly isPartial: boolean;
+}
+
+/** Most tasks that one decision creates, and most other steps: some 50 ms of work. */
+export const creationsMax = 10_000;
+export const stepsMax = 20_000;
+
+export interface World {
+  readonly nowMs: number;
+  readonly nodeOf: NodeOf;
+  readonly currency: Currency;
+  /** Absent: there is no rollout. */
+  readonly turns?: Turns;
+}
+
+/** Tasks of one slot, in the order in which they were made. */
+export type Slots = ReadonlyMap<number, readonly Task[]>;
+
+export function groupBySlot(tasks: Iterable<Task>): Map<number, Task[]> {
+  const slots = new Map<number, Task[]>();
+  for (const task of tasks) {
+    const slot = slots.get(task.slot);
+    if (slot === undefined) slots.set(task.slot, [task]);
+    else slot.push(task);
+  }
+  return slots;
+}
+
+/** The steps of one decision, as they are found. */
+export class Plan<Slot = number> {
+  readonly steps: Step<Slot>[] = [];
+  lookAgainMs: number | null = null;
+  readonly #world: World;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  desire(task: Task, state: TaskState): void {
+    if (task.desiredState < state) this.steps.push({ kind: "desire", task, state });
+  }
+
+  lookAt(timeMs: number): void {
+    if (this.lookAgainMs === null || timeMs < this.lookAgainMs) this.lookAgainMs = timeMs;
+  }
+
+  /** V5. `delayMs`: restart delay after the task that ended last. `like`: see Step. */
+  create(slot: Slot, tasks: readonly Task[], delayMs = 0, like: Task | null = null): void {
+    const mustWait = delayMs > 0 || tasks.some((task) => isStopping(task, this.#world.nodeOf));
+    const desired = mustWait ? TaskState.READY : TaskState.RUNNING;
+    this.steps.push(like === null ? { kind: "create", slot, desired } : { kind: "create", slot, desired, like });
+  }
+
+  decision(isPartial: boolean): Decision<Slot> {
+    let end = Math.min(this.steps.length, stepsMax);
+    // What follows the end of a slot's task is not cut from it.
+    while (end < this.steps.length && this.steps[end]?.kind === "create") end += 1;
+    const isCut = end < this.steps.length;
+    const steps = isCut ? this.steps.slice(0, end) : this.steps;
+    return { steps, lookAgainMs: this.lookAgainMs, isPartial: isPartial || isCut };
+  }
+
+  /** Replaces the slot's task by one of the present spec. */
+  replace(slot: Slot, task: Task, tasks: readonly Task[]): void {
+    this.desire(task, TaskState.SHUTDOWN);
+    this.create(slot, tasks);
+  }
+}
+
+/** What to do in the given slots alone: restarts, and wanted tasks too many. */
+export function decideSlots(service: Service, slots: Slots, world: World): Decision {
+  const plan = new Plan(world);
+  for (const [slot, tasks] of slots) tend(plan, service, slot, tasks, world);
+  return plan.decision(false);
+}
+
+export type Tended =
+  /** A task is wanted there; `isSettled`: nothing was to be done about it. */
+  | { readonly kind: "live"; readonly task: Task; readonly isSettled: boolean }
+  | { readonly kind: "filled"; readonly task: Task }
+  | { readonly kind: "dead" };
+
+/** One slot's restarts, and wanted tasks too many (V1). `tasks`: the slot's, in the order in which they were made. */
+export function tend<Slot>(
+  plan: Plan<Slot>,
+  service: Service,
+  slot: Slot,
+  tasks: readonly Task[],
+  world: World,
+): Tended {
+  const turns = world.turns ?? noTurns;
+  const wanted = tasks.filter(isWanted);
+  const first = wanted[0];
+  if (first === undefined) return tendEmpty(plan, service, slot, tasks, world);
+  const handover = handoverOf(wanted, service, world);
+  if (handover !== null) {
+    const { from, to } = handover;
+    if (runs(to, world)) plan.desire(from, TaskState.SHUTDOWN);
+    return { kind: "live", task: runs(to, world) ? to : from, isSettled: false };
+  }
+  const outdated = wanted.filter((task) => world.currency.isOutdated(task, service, world.nodeOf));
+  const isMixed = outdated.length > 0 && outdated.length < wanted.length;
+  const old = isMixed && turns.isStartFirst ? best(outdated, service, world) : null;
+  const kept = wanted.length === 1 ? first : best(isMixed ? without(wanted, outdated) : wanted, service, world);
+  const isBesideOld = old !== null && runs(old, world) && !runs(kept, world);
+  for (const task of wanted) if (task !== kept && !(isBesideOld && task === old)) plan.desire(task, TaskState.SHUTDOWN);
+  const isOld = outdated.includes(kept);
+  const fault = faultOf(kept, world.nodeOf);
+  if (isOld && turns.mayReplace(String(slot))) {
+    // With start-first only what runs is worth keeping until the new one does.
+    if (turns.isStartFirst && runs(kept, world)) plan.create(slot, without(tasks, [kept]));
+    else plan.replace(slot, kept, tasks);
+    return { kind: "live", task: kept, isSettled: false };
+  }
+  if (fault === null) return { kind: "live", task: kept, isSettled: wanted.length === 1 };
+  if (fault === "ended" && kept.desiredState === TaskState.READY) {
+    // It ended before it was allowed to run. Its successor comes when its own wait is over, or this would be a hot loop.
+    const release = releaseOf(kept, tasks, world.nowMs, world.nodeOf);
+    if (release.kind === "wait") {
+      plan.lookAt(release.untilMs);
+      return { kind: "live", task: kept, isSettled: false };
+    }
+  }
+  plan.desire(kept, TaskState.SHUTDOWN);
+  if (isBesideOld && (turns.isHeld || !shouldRestart(kept, tasks))) return { kind: "live", task: old, isSettled: true };
+  if (!shouldRestart(kept, tasks)) return { kind: "filled", task: kept };
+  const followed = isBesideOld ? without(tasks, [old]) : tasks;
+  // V6
+  const like = isOld ? kept : null;
+  plan.create(slot, followed, fault === "ended" ? delayAfterMs(kept, world.nodeOf) : 0, like);
+  return { kind: "live", task: kept, isSettled: false };
+}
+
+/** V7: the two tasks of a move with start-first, while both are sound and of the present spec. */
+function handoverOf(
+  wanted: readonly Task[],
+  service: Service,
+  world: World,
+): { readonly from: Task; readonly to: Task } | null {
+  const [from, to, more] = wanted;
+  if (from === undefined || to === undefined || more !== undefined || movedFrom(to) !== from.id) return null;
+  const isSound = (task: Task): boolean =>
+    faultOf(task, world.nodeOf) === null && !world.currency.isOutdated(task, service, world.nodeOf);
+  return isSound(from) && isSound(to) ? { from, to } : null;
+}
+
+function without(tasks: readonly Task[], others: readonly Task[]): readonly Task[] {
+  return tasks.filter((task) => !others.includes(task));
+}
+
+function runs(task: Task, world: World): boolean {
+  return observedState(task) === TaskState.RUNNING && faultOf(task, world.nodeOf) === null;
+}
+
+/** A finished task is replaced in its turn as one that runs is. */
+function tendEmpty<Slot>(plan: Plan<Slot>, service: Service, slot: Slot, tasks: readonly Task[], world: World): Tended {
+  const tended = emptySlot(tasks);
+  if (tended.kind !== "filled" || world.turns?.mayReplace(String(slot)) !== true) return tended;
+  if (!world.currency.isOutdated(tended.task, service, world.nodeOf)) return tended;
+  plan.create(slot, tasks);
+  return { kind: "live", task: tended.task, isSettled: false };
+}
+
+/** V2. What is being removed no longer fills its slot. */
+function emptySlot(tasks: readonly Task[]): Tended {
+  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+  return newest === undefined || shouldRestart(newest, tasks) ? { kind: "dead" } : { kind: "filled", task: newest };
+}
+
+/** V1: of several wanted tasks the one that has the present spec, has no fault and has come farthest; the oldest of equals. */
+function best(wanted: readonly Task[], service: Service, world: World): Task {
+  const merit = (task: Task): number => {
+    const isSound = faultOf(task, world.nodeOf) === null;
+    const isCurrent = !world.currency.isOutdated(task, service, world.nodeOf);
+    return (
+      (isSound ? 1e6 : 0) +
+      (isCurrent ? 1e5 : 0) +
+      (task.desiredState === TaskState.RUNNING ? 1e4 : 0) +
+      observedState(task)
+    );
+  };
+  return wanted.reduce((kept, task) => (merit(task) > merit(kept) ? task : kept));
+}
+
+interface Standing {
+  readonly slot: number;
+  readonly task: Task;
+  readonly tasks: readonly Task[];
+  readonly isFilled: boolean;
+  readonly isSettled: boolean;
+}
+
+/** Everything: the number of slots, and each slot's task. `replicas`: slots wanted. */
+export function decideService(service: Service, slots: Slots, replicas: number, world: World): Decision {
+  const standing: Standing[] = [];
+  const dead: (readonly [number, readonly Task[]])[] = [];
+  // Restarts in slots that scaling takes away are not made: those slots are tended in a plan that is thrown away.
+  const plans = new Map<number, Plan>();
+  for (const [slot, tasks] of slots) {
+    const plan = new Plan(world);
+    const tended = tend(plan, service, slot, tasks, world);
+    if (plan.steps.length > 0 || plan.lookAgainMs !== null) plans.set(slot, plan);
+    if (tended.kind === "dead") dead.push([slot, tasks]);
+    else {
+      const isFilled = tended.kind === "filled";
+      standing.push({
+        slot,
+        task: tended.task,
+        tasks,
+        isFilled,
+        isSettled: tended.kind === "live" && tended.isSettled,
+      });
+    }
+  }
+  const kept = standing.length > replicas ? choose(standing, replicas) : standing;
+  const plan = new Plan(world);
+  if (kept !== standing) {
+    const isKept = new Set(kept);
+    for (const gone of standing) if (!isKept.has(gone)) removeAll(plan, gone.tasks);
+  }
+  for (const { slot } of kept) {
+    const own = plans.get(slot);
+    if (own === undefined) continue;
+    plan.steps.push(...own.steps);
+    if (own.lookAgainMs !== null) plan.lookAt(own.lookAgainMs);
+  }
+  const reused = fill(plan, service, kept, dead, replicas, world);
+  const isPartial = replicas - kept.length > creationsMax;
+  // Dead slots that the next decision may use keep their history.
+  if (!isPartial) for (const [slot, tasks] of dead) if (!reused.has(slot)) removeAll(plan, tasks);
+  return plan.decision(isPartial);
+}
+
+/** Everything of the slot goes: the reaper deletes each task once nothing of it runs. */
+function removeAll(plan: Plan, tasks: readonly Task[]): void {
+  for (const task of tasks) plan.desire(task, TaskState.REMOVE);
+}
+
+/** V3. Answers which dead slots are used again; those keep their tasks as history. */
+function fill(
+  plan: Plan,
+  service: Service,
+  kept: readonly Standing[],
+  dead: readonly (readonly [number, readonly Task[]])[],
+  replicas: number,
+  world: World,
+): Set<number> {
+  const reused = new Set<number>();
+  let missing = Math.min(replicas - kept.length, creationsMax);
+  if (missing <= 0) return reused;
+  const taken = new Set(kept.map(({ slot }) => slot));
+  const left = new Map(dead);
+  for (let slot = 1; missing > 0; slot += 1) {
+    if (taken.has(slot)) continue;
+    const tasks = left.get(slot) ?? [];
+    const last = tasks.at(-1);
+    // V6: nobody takes the slot's turn while it is paused.
+    const isPinned = last !== undefined && world.turns?.isHeld === true;
+    const like = isPinned && world.currency.isOutdated(last, service, world.nodeOf) ? last : null;
+    plan.create(slot, tasks, 0, like);
+    reused.add(slot);
+    missing -= 1;
+  }
+  return reused;
+}
+
+/** V4 */
+function choose(standing: readonly Standing[], replicas: number): readonly Standing[] {
+  const inOrder = [...standing].sort((a, b) => Number(isUp(b)) - Number(isUp(a)) || a.slot - b.slot);
+  const copies = new Map<string, number>();
+  // Number of the copy on its node; slots that have not settled come last, and finished ones before them.
+  const ordinal = new Map<Standing, number>();
+  for (const one of inOrder) {
+    if (one.isFilled || !one.isSettled || one.task.nodeId === "") {
+      ordinal.set(one, one.isFilled ? Number.MAX_SAFE_INTEGER - 1 : Number.MAX_SAFE_INTEGER);
+      continue;
+    }
+    const copy = (copies.get(one.task.nodeId) ?? 0) + 1;
+    copies.set(one.task.nodeId, copy);
+    ordinal.set(one, copy);
+  }
+  // The sort is stable: equals stay in the order running first, low numbers first.
+  inOrder.sort((a, b) => (ordinal.get(a) ?? 0) - (ordinal.get(b) ?? 0));
+  return inOrder.slice(0, replicas).sort((a, b) => a.slot - b.slot);
+}
+
+function isUp({ task }: Standing): boolean {
+  return observedState(task) === TaskState.RUNNING;
+}
+
+/** Whether a change of a task can make something to do in its slot; most changes are steps on the way to RUNNING. */
+export function mattersToSlot(old: Task, task: Task, nodeOf: (id: string) => Node | undefined): boolean {
+  const runsNow = observedState(task) === TaskState.RUNNING && observedState(old) < TaskState.RUNNING;
+  if (runsNow && movedFrom(task) !== "") return true;
+  // One that has stopped may be what another that has already failed was waiting for.
+  if (!isWanted(task))
+    return task.desiredState < TaskState.REMOVE && isEnded(observedState(task)) && !isEnded(observedState(old));
+  if (isEnded(observedState(task)) && !isEnded(observedState(old))) return true;
+  return old.nodeId !== task.nodeId && faultOf(task, nodeOf) !== null;
+}
+
+/** Whether a task that has just come to run lets another of its slot go. `tasks`: the slot's. */
+export function endsPair(old: Task, task: Task, tasks: () => Iterable<Task>): boolean {
+  if (observedState(task) !== TaskState.RUNNING || observedState(old) === TaskState.RUNNING) return false;
+  for (const other of tasks()) if (other.id !== task.id && isWanted(other)) return true;
+  return false;
+}
+
+/** Whether two states of a service ask the same of all its slots at once; what a rollout does with them it tells one by one. */
+export function isSameToSlots(old: Service, service: Service): boolean {
+  return (
+    (old.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0) &&
+    old.pendingDelete === service.pendingDelete &&
+    isSameMessage(old.spec, service.spec)
+  );
+}

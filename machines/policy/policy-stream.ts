@@ -1,0 +1,128 @@
+/**
+ * The stream of network policy from a manager to a node, from the agent's side: beside each session there is one.
+ *
+ *   detached ──session──▶ asking ──whole──▶ following
+ *      ▲                    ▲ │                │
+ *      └── session's end    │ └──▶ waiting ◀───┘ the stream's end
+ *          (from anywhere)  └─────────┘ └──▶ leaving
+ *                             unsupported
+ *
+ * PS1: what the node was told last stays in force in every state: nothing is taken back because nobody can be asked.
+ * PS2: each answer begins with a whole state, so a stream that broke is resumed by asking again.
+ * PS3: the wait between two questions grows with each that brings nothing, and starts anew after an answer. A manager that has
+ *      brought nothing so often is left for another one, by the end of the session; one that has failed later is asked again.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+const policyStreamLimits = {
+  /** Times in milliseconds. The first wait is shorter than the agent's own between two sessions. */
+  backoffMsMin: 250,
+  backoffMsMax: 8_000,
+  /** Questions to one manager that brought no whole state. */
+  failuresMax: 4,
+} as const;
+
+export type PolicyStreamEvent =
+  /** There is a session, with a manager that can be asked. */
+  | { readonly type: "session.opened" }
+  | { readonly type: "session.closed" }
+  /** An answer is whole, or a change of it is. */
+  | { readonly type: "state.taken" }
+  | { readonly type: "stream.ended"; readonly reason: string }
+  /** The manager is of another make: it has no policies to tell. */
+  | { readonly type: "stream.unsupported" };
+
+export interface PolicyStreamContext {
+  readonly failures: number;
+  /** Of the last end; for people. */
+  readonly reason: string;
+}
+
+type Ended = Extract<PolicyStreamEvent, { type: "stream.ended" }>;
+
+export const policyStreamMachine = setup({
+  types: { context: {} as PolicyStreamContext, events: {} as PolicyStreamEvent },
+  actions: {
+    /** Opens a stream; answered by `state.taken`, `stream.ended` or `stream.unsupported`. */
+    ask: effect("ask"),
+    /** Nothing more is heard of the stream that was asked for. */
+    hangUp: effect("hangUp"),
+    /** Ends the session, so that another manager is found; answered by `session.closed`. */
+    leave: effect<{ readonly reason: string }>("leave"),
+    reportUnexpected: effect("reportUnexpected"),
+    countFailure: assign(({ context }, { reason }: { readonly reason: string }) => ({
+      failures: context.failures + 1,
+      reason,
+    })),
+    forgetFailures: assign({ failures: 0, reason: "" }),
+  },
+  guards: { hasFailedTooOften: ({ context }) => context.failures >= policyStreamLimits.failuresMax },
+  delays: {
+    /** The host draws from its upper half. */
+    backoff: ({ context }) =>
+      Math.min(
+        policyStreamLimits.backoffMsMax,
+        policyStreamLimits.backoffMsMin * 2 ** Math.max(0, context.failures - 1),
+      ),
+  },
+}).createMachine({
+  id: "policyStream",
+  context: { failures: 0, reason: "" },
+  initial: "detached",
+  options: { maxIterations: 1_000 },
+  on: {
+    // Of a stream that nobody listens to any more.
+    "stream.ended": {},
+    "state.taken": {},
+    "stream.unsupported": {},
+    "session.closed": { target: ".detached", actions: "hangUp" },
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    detached: {
+      description: "No manager can be asked. PS1",
+      entry: "forgetFailures",
+      on: { "session.opened": "asking", "session.closed": {} },
+    },
+    asking: {
+      description:
+        "A manager was asked. It answers with a whole state, once it has read what this node was told before: one that cannot is not left for that, since without the log nobody can. PS2",
+      entry: "ask",
+      on: {
+        "state.taken": "following",
+        "stream.unsupported": "unsupported",
+        "stream.ended": {
+          target: "waiting",
+          actions: { type: "countFailure", params: ({ event }: { event: Ended }) => ({ reason: event.reason }) },
+        },
+      },
+    },
+    following: {
+      description: "What the node was told is whole, and changes are told as they happen.",
+      tags: ["following"],
+      entry: "forgetFailures",
+      on: {
+        "stream.ended": {
+          target: "waiting",
+          actions: { type: "countFailure", params: ({ event }: { event: Ended }) => ({ reason: event.reason }) },
+        },
+      },
+    },
+    waiting: {
+      description: "The stream ended, and the session did not: the manager is asked again. PS3",
+      always: { guard: "hasFailedTooOften", target: "leaving" },
+      after: { backoff: "asking" },
+    },
+    leaving: {
+      description: "The manager brings nothing: the session ends, and the next one is with another. PS3",
+      entry: {
+        type: "leave",
+        params: ({ context }: { context: PolicyStreamContext }) => ({ reason: context.reason }),
+      },
+    },
+    unsupported: {
+      description: "The manager has no policies to tell; the session goes on without. PS1",
+    },
+  },
+});

@@ -1,0 +1,146 @@
+/**
+ * The link to one storage plugin: found, dialled, asked who it is, and then used.
+ *
+ *   absent ⇄ dialling ──▶ identifying ──▶ serving
+ *               ▲───────────┴── resting ◀───┘
+ *
+ * L1: nothing is asked of a plugin before it has said what it can do, and that it is ready.
+ * L2: the wait before another try doubles and is forgotten only once a link has held a while: a plugin that accepts and then
+ *     drops is not dialled in a loop.
+ */
+import { assign, setup } from "xstate";
+import { csiTimes, retryMs } from "./csi/calls.ts";
+import { effect } from "../effect.ts";
+
+/** What a plugin has said of itself, as far as the side that asks has use for it. */
+export interface PluginFacts {
+  /** Its own name, which need not be the one that it is known by here. */
+  readonly pluginName: string;
+  readonly version: string;
+  /** It makes and deletes volumes; otherwise they exist by their names. */
+  readonly makesVolumes: boolean;
+  /** It attaches volumes to nodes and detaches them; otherwise they are everywhere. */
+  readonly publishes: boolean;
+  readonly publishesReadOnly: boolean;
+  /** On a node: it prepares a volume once for all that use it there. */
+  readonly stages: boolean;
+  /** On a node: what the plugin calls it. */
+  readonly nodeId: string;
+  /** On a node: 0 when it does not say. */
+  readonly maxVolumesPerNode: number;
+  /** On a node: null when it is everywhere. */
+  readonly topology: Readonly<Record<string, string>> | null;
+}
+
+export const noFacts: PluginFacts = {
+  pluginName: "",
+  version: "",
+  makesVolumes: false,
+  publishes: false,
+  publishesReadOnly: false,
+  stages: false,
+  nodeId: "",
+  maxVolumesPerNode: 0,
+  topology: null,
+};
+
+export type CsiPluginEvent =
+  /** There is such a plugin; said at the start and whenever it comes. */
+  | { readonly type: "plugin.listed" }
+  | { readonly type: "plugin.unlisted" }
+  | { readonly type: "link.opened" }
+  /** Ended or broke, at any time. */
+  | { readonly type: "link.lost"; readonly reason: string }
+  | { readonly type: "plugin.identified"; readonly facts: PluginFacts };
+
+export interface CsiPluginContext {
+  readonly name: string;
+  readonly facts: PluginFacts;
+  readonly attempts: number;
+  readonly reason: string;
+}
+
+export const csiPluginMachine = setup({
+  types: {
+    context: {} as CsiPluginContext,
+    events: {} as CsiPluginEvent,
+    input: {} as { readonly name: string },
+  },
+  actions: {
+    /** Answered by `link.opened` or `link.lost`. */
+    dial: effect("dial"),
+    /** Answered by `plugin.identified` or `link.lost`. L1 */
+    identify: effect("identify"),
+    close: effect("close"),
+    /** Whoever waits for the plugin may go on. */
+    announce: effect("announce"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberFacts: assign((_, { facts }: { facts: PluginFacts }) => ({ facts })),
+    rememberFailure: assign(({ context }, { reason }: { reason: string }) => ({
+      reason,
+      attempts: context.attempts + 1,
+    })),
+    forgetFailure: assign({ attempts: 0, reason: "" }),
+  },
+  delays: {
+    retry: ({ context }) => retryMs(context.attempts, "unclear"),
+    linkHeld: csiTimes.linkHeldMs,
+  },
+}).createMachine({
+  id: "csiPlugin",
+  context: ({ input }) => ({ name: input.name, facts: noFacts, attempts: 0, reason: "" }),
+  initial: "absent",
+  options: { maxIterations: 1_000 },
+  on: {
+    "plugin.unlisted": { target: ".absent", actions: ["close", "forgetFailure"] },
+    "plugin.listed": {},
+    // What is left of a link that was given up.
+    "link.*": {},
+    "plugin.identified": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    absent: {
+      description: "There is no plugin of this name here.",
+      on: { "plugin.listed": "dialling" },
+    },
+    dialling: {
+      description: "Connects to the plugin's socket.",
+      entry: "dial",
+      on: {
+        "link.opened": "identifying",
+        "link.lost": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+      },
+    },
+    identifying: {
+      description: "Asks who the plugin is, what it can do and whether it is ready. L1",
+      entry: "identify",
+      on: {
+        "plugin.identified": {
+          target: "serving",
+          actions: { type: "rememberFacts", params: ({ event }) => event },
+        },
+        "link.lost": {
+          target: "resting",
+          actions: ["close", { type: "rememberFailure", params: ({ event }) => event }],
+        },
+      },
+    },
+    serving: {
+      description: "Calls go to the plugin.",
+      tags: ["serving"],
+      entry: "announce",
+      after: { linkHeld: { actions: "forgetFailure" } },
+      on: {
+        "link.lost": {
+          target: "resting",
+          actions: ["close", { type: "rememberFailure", params: ({ event }) => event }],
+        },
+      },
+    },
+    resting: {
+      description: "Could not be reached; is dialled again after a wait. L2",
+      after: { retry: "dialling" },
+    },
+  },
+});

@@ -1,0 +1,204 @@
+/** What a cluster volume waits for, and which of a task's volumes it waits for itself. */
+import {
+  Reason,
+  TaskState,
+  VolumePublishStatus_State as PublishState,
+  type Node,
+  type Task,
+  type Volume,
+} from "../../../proto/gen/messages.ts";
+import { isWanted, observedState } from "../../task.ts";
+import { isVolumeReady, volumeWantsOf } from "../../scheduling/volumes.ts";
+import {
+  blockers,
+  driverOf,
+  publicationOf,
+  publicationStage,
+  volumeName,
+  volumeStage,
+  type PublicationStage,
+  type VolumeStage,
+} from "./stages.ts";
+
+/** Of a chart: the state that it is in, and why its last try failed (empty when none has). */
+export interface Standing {
+  readonly state: string;
+  readonly reason: string;
+}
+
+export interface CsiView {
+  volumes(): Iterable<Volume>;
+  volume(id: string): Volume | undefined;
+  nodeName(id: string): string;
+  /** Null: nobody looks after it. */
+  life(volumeId: string): Standing | null;
+  publication(volumeId: string, nodeId: string): Standing | null;
+}
+
+const logWait = { waitingFor: "the log, to take what its plugin said", wokenBy: "the ledger's answer" };
+
+function explainLife(volume: Volume, { state, reason }: Standing): Partial<Reason> {
+  const plugin = `storage plugin ${driverOf(volume)}`;
+  switch (state) {
+    case "creating":
+      return { waitingFor: `${plugin}, to create it`, wokenBy: "the plugin's answer" };
+    case "deleting":
+      return { waitingFor: `${plugin}, to delete it`, wokenBy: "the plugin's answer" };
+    case "inUse":
+      return {
+        waitingFor: "its last user: it is removed once no node and no task has it",
+        wokenBy: "the end of the tasks that have it, and their nodes' word that they have given it up",
+      };
+    case "created":
+      return { waitingFor: `nothing: it exists at ${plugin} as ${volume.volumeInfo?.volumeId ?? ""}` };
+    case "resting":
+      return {
+        waitingFor: `${plugin}, to be asked again`,
+        wokenBy: "the end of the retry delay, a change of the volume, or the plugin's return",
+        tried: [reason],
+      };
+    default:
+      return logWait;
+  }
+}
+
+function explainPublication(volume: Volume, nodeId: string, standing: Standing | null, view: CsiView): Partial<Reason> {
+  const node = `node ${view.nodeName(nodeId)}`;
+  const plugin = `storage plugin ${driverOf(volume)}`;
+  const status = publicationOf(volume, nodeId);
+  const isComing = status?.state === PublishState.PENDING_PUBLISH;
+  const words = standing?.reason || status?.message || "";
+  const tried = words === "" ? [] : [words];
+  switch (standing?.state) {
+    case "publishing":
+      return { waitingFor: `${plugin}, to attach it to ${node}`, wokenBy: "the plugin's answer", tried };
+    case "unpublishing":
+      return { waitingFor: `${plugin}, to detach it from ${node}`, wokenBy: "the plugin's answer", tried };
+    case "blocked":
+      return {
+        waitingFor: `${blockers(volume, nodeId)
+          .map((id) => `node ${view.nodeName(id)}`)
+          .join(", ")}, to give it up: only one node may have it`,
+        wokenBy: "that node's word, or its removal from the cluster",
+      };
+    case "leaving":
+      return {
+        waitingFor: `${node}, to give it up`,
+        wokenBy: "the node's word, or its removal from the cluster",
+      };
+    case "resting":
+      return {
+        waitingFor: `${plugin}, to be asked again to ${isComing ? "attach it to" : "detach it from"} ${node}`,
+        wokenBy: "the end of the retry delay, a change of the volume, or the plugin's return",
+        tried,
+      };
+    default:
+      return logWait;
+  }
+}
+
+export function explainVolume(volume: Volume, view: CsiView): readonly Reason[] {
+  const since = volume.meta?.updatedAt ?? null;
+  const life = view.life(volume.id);
+  const reasons = life === null ? [] : [Reason.create({ since, ...explainLife(volume, life) })];
+  for (const { nodeId, state } of volume.publishStatus) {
+    if (state === PublishState.PUBLISHED) continue;
+    reasons.push(
+      Reason.create({ since, ...explainPublication(volume, nodeId, view.publication(volume.id, nodeId), view) }),
+    );
+  }
+  return reasons;
+}
+
+/** Empty when no volume is in the task's way. */
+export function explainTaskVolumes(task: Task, view: CsiView): readonly Reason[] {
+  const state = observedState(task);
+  if (!isWanted(task) || state > TaskState.PREPARING) return [];
+  if (state <= TaskState.PENDING) return volumeWantsOf(task).flatMap(({ source }) => explainWant(source, view));
+  const reasons: Reason[] = [];
+  for (const { id } of task.volumes) {
+    const volume = view.volume(id);
+    if (volume === undefined) continue;
+    const status = publicationOf(volume, task.nodeId);
+    if (status?.state === PublishState.PUBLISHED) continue;
+    const why = explainPublication(volume, task.nodeId, view.publication(id, task.nodeId), view);
+    reasons.push(named(volume, Reason.create({ since: volume.meta?.updatedAt ?? null, ...why })));
+  }
+  return reasons;
+}
+
+function explainWant(source: string, view: CsiView): readonly Reason[] {
+  const candidates = [...view.volumes()].filter((volume) =>
+    source.startsWith("group:") ? volume.spec?.group === source.slice("group:".length) : volumeName(volume) === source,
+  );
+  if (candidates.length === 0) {
+    const what = source.startsWith("group:")
+      ? `a cluster volume of group ${source.slice(6)}`
+      : `cluster volume ${source}`;
+    return [Reason.create({ waitingFor: `${what}, which does not exist`, wokenBy: "its creation" })];
+  }
+  // One that can be had is the scheduler's business: it says why no node can have it.
+  if (candidates.some(isVolumeReady)) return [];
+  return candidates.flatMap((volume) => {
+    if (volume.pendingDelete)
+      return [
+        named(
+          volume,
+          Reason.create({ waitingFor: "nothing: it is being removed", wokenBy: "a new volume of that name" }),
+        ),
+      ];
+    if ((volume.volumeInfo?.volumeId ?? "") === "")
+      return explainVolume(volume, view).map((reason) => named(volume, reason));
+    return [
+      named(
+        volume,
+        Reason.create({ waitingFor: "its availability, which is not active", wokenBy: "muster volume update" }),
+      ),
+    ];
+  });
+}
+
+function named(volume: Volume, reason: Reason): Reason {
+  return Reason.patch(reason, { waitingFor: `cluster volume ${volumeName(volume)}: ${reason.waitingFor}` });
+}
+
+/** What the store alone tells of a moment that nobody's charts are left of: reasons of failed tries beside what it keeps of them. */
+export function storedCsiView(
+  store: Pick<CsiView, "volumes" | "volume"> & { node(id: string): Node | undefined },
+): CsiView {
+  return {
+    volumes: () => store.volumes(),
+    volume: (id) => store.volume(id),
+    nodeName: (id) => store.node(id)?.description?.hostname || id,
+    life(id) {
+      const volume = store.volume(id);
+      const state = lifeStates[volumeStage(volume, false)];
+      return state === null ? null : { state, reason: "" };
+    },
+    publication(id, nodeId) {
+      const state = publicationStates[publicationStage(store.volume(id), nodeId, store.node(nodeId) !== undefined)];
+      return state === null ? null : { state, reason: "" };
+    },
+  };
+}
+
+const lifeStates: Readonly<Record<VolumeStage, string | null>> = {
+  new: "creating",
+  asked: "creating",
+  created: "created",
+  "unwanted-used": "inUse",
+  "unwanted-new": "removing",
+  "unwanted-asked": "deleting",
+  "unwanted-created": "deleting",
+  gone: null,
+};
+
+const publicationStates: Readonly<Record<PublicationStage, string | null>> = {
+  blocked: "blocked",
+  wanted: "publishing",
+  published: "published",
+  leaving: "leaving",
+  abandoned: "abandoning",
+  left: "unpublishing",
+  gone: null,
+};

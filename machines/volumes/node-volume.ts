@@ -1,0 +1,165 @@
+/**
+ * One cluster volume on one node, as the node's agent has its storage plugin mount it and unmount it.
+ *
+ *   looking ──▶ staging ──▶ publishing ──▶ ready
+ *   looking ──▶ used ──▶ unpublishing ──▶ unstaging ──▶ telling ──▶ gone     every failure: resting, then looking again
+ *
+ * Nothing is kept on disk: the manager says again what is wanted, and each call may be made twice.
+ *
+ * M1: a task starts only while its volumes are ready here.
+ * M2: a volume is unmounted only once no task of this node uses it.
+ * M3: the manager hears that the node has given the volume up only after the plugin has said so, and hears it until it
+ *     has answered.
+ */
+import { assign, setup } from "xstate";
+import { retryMs, type Failing } from "./csi/calls.ts";
+import { effect } from "../effect.ts";
+
+export type NodeVolumeEvent =
+  | { readonly type: "volume.wanted" }
+  | { readonly type: "volume.unwanted" }
+  /** Whether a task that has not ended was given it; one that still waits for it was not. */
+  | { readonly type: "users.changed"; readonly isUsed: boolean }
+  | { readonly type: "call.answered" }
+  | { readonly type: "call.failed"; readonly reason: string; readonly failing: Failing }
+  /** The plugin can be reached (again), or there is a session again. */
+  | { readonly type: "way.opened" };
+
+export interface NodeVolumeContext {
+  readonly volumeId: string;
+  readonly isWanted: boolean;
+  readonly isUsed: boolean;
+  /** Tries that have failed in a row. */
+  readonly attempts: number;
+  readonly failing: Failing;
+  readonly reason: string;
+}
+
+export interface NodeVolumeInput {
+  readonly volumeId: string;
+  readonly isWanted: boolean;
+  readonly isUsed: boolean;
+}
+
+export const nodeVolumeMachine = setup({
+  types: { context: {} as NodeVolumeContext, events: {} as NodeVolumeEvent, input: {} as NodeVolumeInput },
+  actions: {
+    /** All of these are answered by `call.answered` or `call.failed`. */
+    stage: effect("stage"),
+    publish: effect("publish"),
+    unpublish: effect("unpublish"),
+    unstage: effect("unstage"),
+    /** Tells the manager that the node has given the volume up. M3 */
+    tell: effect("tell"),
+    /** Tasks that wait for the volume go on. M1 */
+    announce: effect("announce"),
+    reportUnexpected: effect("reportUnexpected"),
+    want: assign({ isWanted: true }),
+    unwant: assign({ isWanted: false }),
+    rememberUse: assign((_, { isUsed }: { isUsed: boolean }) => ({ isUsed })),
+    rememberFailure: assign(({ context }, { reason, failing }: { reason: string; failing: Failing }) => ({
+      reason,
+      failing,
+      attempts: context.attempts + 1,
+    })),
+    forgetFailure: assign({ attempts: 0, reason: "", failing: "unclear" }),
+  },
+  guards: {
+    isWanted: ({ context }) => context.isWanted,
+    isUsed: ({ context }) => context.isUsed,
+  },
+  delays: { retry: ({ context }) => retryMs(context.attempts, context.failing) },
+}).createMachine({
+  id: "nodeVolume",
+  context: ({ input }) => ({ ...input, attempts: 0, failing: "unclear", reason: "" }),
+  initial: "looking",
+  options: { maxIterations: 1_000 },
+  on: {
+    // A call that is under way is finished first; looking finds out what was said meanwhile.
+    "volume.wanted": { actions: "want" },
+    "volume.unwanted": { actions: "unwant" },
+    "users.changed": { actions: { type: "rememberUse", params: ({ event }) => event } },
+    "way.opened": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    looking: {
+      description: "Decides what is next.",
+      always: [
+        { guard: "isWanted", target: "staging" },
+        { guard: "isUsed", target: "used" },
+        { target: "unpublishing" },
+      ],
+    },
+    staging: {
+      description: "The plugin prepares the volume once for the node, if it does such a thing.",
+      entry: "stage",
+      on: {
+        "call.answered": [{ guard: "isWanted", target: "publishing" }, { target: "looking" }],
+        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+      },
+    },
+    publishing: {
+      description: "The plugin mounts the volume.",
+      entry: "publish",
+      on: {
+        "call.answered": [
+          { guard: "isWanted", target: "ready", actions: "forgetFailure" },
+          { target: "looking", actions: "forgetFailure" },
+        ],
+        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+      },
+    },
+    ready: {
+      description: "Tasks may use the volume. M1",
+      tags: ["ready"],
+      entry: "announce",
+      on: { "volume.unwanted": { target: "looking", actions: "unwant" } },
+    },
+    used: {
+      description: "No longer wanted, and waits for the last task that has it; no other gets it any more. M2",
+      always: { guard: "isWanted", target: "ready" },
+      on: {
+        "users.changed": { target: "looking", actions: { type: "rememberUse", params: ({ event }) => event } },
+        "volume.wanted": { target: "looking", actions: "want" },
+      },
+    },
+    unpublishing: {
+      description: "The plugin unmounts the volume. M2",
+      entry: "unpublish",
+      on: {
+        "call.answered": "unstaging",
+        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+      },
+    },
+    unstaging: {
+      description: "The plugin undoes what it prepared for the node.",
+      entry: "unstage",
+      on: {
+        "call.answered": "telling",
+        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+      },
+    },
+    telling: {
+      description: "Tells the manager. M3",
+      entry: "tell",
+      on: {
+        "call.answered": [
+          { guard: "isWanted", target: "looking", actions: "forgetFailure" },
+          { target: "gone", actions: "forgetFailure" },
+        ],
+        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+      },
+    },
+    resting: {
+      description: "A call failed; tries again after a wait that doubles, or as soon as something changes.",
+      after: { retry: "looking" },
+      on: {
+        "way.opened": "looking",
+        "volume.wanted": { target: "looking", actions: "want" },
+        "volume.unwanted": { target: "looking", actions: "unwant" },
+      },
+    },
+    gone: { description: "Nothing of the volume is left on this node.", type: "final" },
+  },
+});

@@ -1,0 +1,185 @@
+/**
+ * One cluster volume on one node, as the leader has its storage plugin attach and detach it there.
+ *
+ *   looking ──▶ blocked | publishing ──▶ recording ──▶ looking ──▶ published
+ *   published ──▶ leaving ──▶ unpublishing ──▶ erasing ──▶ gone          every failure: resting, then looking again
+ *
+ * The scheduler writes who is to have the volume, the node's agent that it has given it up; the two calls between are made
+ * here. What is next is always read from the store (`machines/volumes/csi/stages.ts`), never remembered.
+ *
+ * U1: the store says PUBLISHED only after the plugin has, and the entry goes only after the plugin has detached the volume.
+ * U2: what the plugin may have done is never taken for undone: also one that failed to publish is unpublished.
+ * U3: a volume for one node is published to a second one only once the first has given it up. G3
+ * U4: one call at a time.
+ */
+import { assign, setup } from "xstate";
+import { retryMs, type Failing } from "./csi/calls.ts";
+import type { PublicationStage } from "./csi/stages.ts";
+import { effect } from "../effect.ts";
+
+export type PublicationEvent =
+  /** Told whenever the volume or the node changed. */
+  | { readonly type: "volume.changed"; readonly stage: PublicationStage }
+  | { readonly type: "call.answered" }
+  | { readonly type: "call.failed"; readonly reason: string; readonly failing: Failing }
+  /** The store has it; `stage` is what it says now. */
+  | { readonly type: "write.settled"; readonly stage: PublicationStage }
+  | { readonly type: "write.failed"; readonly reason: string; readonly failing: "unclear" }
+  /** The plugin can be reached (again), or has changed. */
+  | { readonly type: "plugin.served" };
+
+export interface PublicationContext {
+  readonly volumeId: string;
+  readonly nodeId: string;
+  readonly stage: PublicationStage;
+  /** Tries that have failed in a row. */
+  readonly attempts: number;
+  readonly failing: Failing;
+  /** Why the last one did; empty when none has. */
+  readonly reason: string;
+}
+
+export interface PublicationInput {
+  readonly volumeId: string;
+  readonly nodeId: string;
+  readonly stage: PublicationStage;
+}
+
+export const publicationMachine = setup({
+  types: { context: {} as PublicationContext, events: {} as PublicationEvent, input: {} as PublicationInput },
+  actions: {
+    /** Answered by `call.answered` or `call.failed`. */
+    callPublish: effect("callPublish"),
+    callUnpublish: effect("callUnpublish"),
+    /** What the plugin answered; answered by `write.settled` or `write.failed`. U1 */
+    writePublished: effect("writePublished"),
+    writeAbandoned: effect("writeAbandoned"),
+    writeErasure: effect("writeErasure"),
+    /** Puts the reason into the volume's publish status, for people; answered by nothing. */
+    complain: effect<{ reason: string }>("complain"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberStage: assign((_, { stage }: { stage: PublicationStage }) => ({ stage })),
+    rememberFailure: assign(({ context }, { reason, failing }: { reason: string; failing: Failing }) => ({
+      reason,
+      failing,
+      attempts: context.attempts + 1,
+    })),
+    forgetFailure: assign({ attempts: 0, reason: "", failing: "unclear" }),
+  },
+  guards: {
+    is: ({ context }, { stage }: { stage: PublicationStage }) => context.stage === stage,
+    isOther: ({ context }, { stage }: { stage: PublicationStage }) => context.stage !== stage,
+  },
+  delays: { retry: ({ context }) => retryMs(context.attempts, context.failing) },
+}).createMachine({
+  id: "publication",
+  context: ({ input }) => ({ ...input, attempts: 0, failing: "unclear", reason: "" }),
+  initial: "looking",
+  options: { maxIterations: 1_000 },
+  on: {
+    "volume.changed": { actions: { type: "rememberStage", params: ({ event }) => event } },
+    // Where nothing waits for the plugin.
+    "plugin.served": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    looking: {
+      description: "Reads from the stage what is next.",
+      always: [
+        { guard: { type: "is", params: { stage: "blocked" } }, target: "blocked" },
+        { guard: { type: "is", params: { stage: "wanted" } }, target: "publishing" },
+        { guard: { type: "is", params: { stage: "published" } }, target: "published" },
+        { guard: { type: "is", params: { stage: "leaving" } }, target: "leaving" },
+        { guard: { type: "is", params: { stage: "abandoned" } }, target: "abandoning" },
+        { guard: { type: "is", params: { stage: "left" } }, target: "unpublishing" },
+        { target: "gone" },
+      ],
+    },
+    blocked: {
+      description: "Another node has the volume, which only one may have. U3",
+      on: {
+        "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+      },
+    },
+    publishing: {
+      description: "The plugin attaches the volume to the node.",
+      entry: "callPublish",
+      on: {
+        "call.answered": { target: "recording", actions: "forgetFailure" },
+        "call.failed": {
+          target: "resting",
+          actions: [
+            { type: "rememberFailure", params: ({ event }) => event },
+            { type: "complain", params: ({ event }) => event },
+          ],
+        },
+      },
+    },
+    recording: {
+      description: "Writes that the node can have the volume, unless nobody there wants it any more. U1, U2",
+      entry: "writePublished",
+      on: {
+        "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+        "write.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+      },
+    },
+    published: {
+      description: "The node has the volume, or may have it.",
+      on: {
+        "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+      },
+    },
+    leaving: {
+      description: "Waits for the node to say that it has given the volume up.",
+      on: {
+        "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+      },
+    },
+    abandoning: {
+      description: "The node was removed from the cluster and will not say anything any more.",
+      entry: "writeAbandoned",
+      on: {
+        "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+        "write.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+      },
+    },
+    unpublishing: {
+      description: "The plugin detaches the volume from the node. U2",
+      entry: "callUnpublish",
+      on: {
+        "call.answered": { target: "erasing", actions: "forgetFailure" },
+        "call.failed": {
+          target: "resting",
+          actions: [
+            { type: "rememberFailure", params: ({ event }) => event },
+            { type: "complain", params: ({ event }) => event },
+          ],
+        },
+      },
+    },
+    erasing: {
+      description: "The node has nothing of the volume: its entry goes. U1",
+      entry: "writeErasure",
+      on: {
+        "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+        "write.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+      },
+    },
+    resting: {
+      description: "A call or a write failed; tries again after a wait that doubles, or as soon as something changes.",
+      after: { retry: "looking" },
+      on: {
+        "plugin.served": "looking",
+        "volume.changed": [
+          {
+            guard: { type: "isOther", params: ({ event }) => event },
+            target: "looking",
+            actions: [{ type: "rememberStage", params: ({ event }) => event }, "forgetFailure"],
+          },
+          {},
+        ],
+      },
+    },
+    gone: { description: "The volume is no longer listed for the node.", type: "final" },
+  },
+});
