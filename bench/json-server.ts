@@ -53,6 +53,7 @@ const listener = await listenJson({
         control: {} as never,
         operator: {} as never,
         taskAccess: {} as never,
+        logs: {} as never,
         feed,
         watchers: createJsonWatchers(env),
         users: {} as never,

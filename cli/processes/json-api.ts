@@ -68,6 +68,7 @@ export async function serveJson(
     control: services.control,
     operator: services.operator,
     taskAccess: services.taskAccess,
+    logs: services.logs,
     feed,
     watchers: createJsonWatchers(env),
     users: createUsers(env, passwords).handlers,

@@ -7,6 +7,7 @@
  *   (`admits`)?  4. is there such an entity, or watcher (`lookUp`)?  5. may this one ask for this (`needs`, `allows`)?
  */
 import type { ControlService, OperatorService, TaskAccessService, UsersService } from "../../proto/gen/messages.ts";
+import type { LogsLines } from "../../proto/log-lines.ts";
 import type { Identity, LoginName, Role } from "../../runtime/json-api.ts";
 import type { JsonWatchers } from "../../runtime/json-watch.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
@@ -96,6 +97,7 @@ export interface FacadeSources {
   readonly control: ServiceHandlers<typeof ControlService>;
   readonly operator: ServiceHandlers<typeof OperatorService>;
   readonly taskAccess: ServiceHandlers<typeof TaskAccessService>;
+  readonly logs: ServiceHandlers<typeof LogsLines>;
   readonly users: ServiceHandlers<typeof UsersService>;
   /** Gives a user that is there another password, or the agent of a node or task its first or another. Rejects with RpcError. */
   setPassword(name: LoginName, password: string, rpc: CallContext): Promise<void>;

@@ -78,6 +78,7 @@ class Server {
         control,
         operator: {} as never,
         taskAccess: {} as never,
+        logs: {} as never,
         feed: this.feed,
         watchers: createJsonWatchers(env),
         users: createUsers(env, passwords).handlers,

@@ -100,6 +100,7 @@ export async function jsonWorld(
           control,
           operator: {} as never,
           taskAccess: {} as never,
+          logs: {} as never,
           feed,
           watchers: createJsonWatchers(env),
           users,

@@ -2,6 +2,7 @@
 import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
+import { createOperator, type OperatorSources } from "../../actors/operator.ts";
 import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { run, Registry } from "../../edges/juju/dispatch.ts";
 import type { FacadeSources, Identity, Session, Shape } from "../../edges/juju/facade.ts";
@@ -12,6 +13,7 @@ import { RequestError } from "../../edges/juju/request-error.ts";
 import { Resources } from "../../edges/juju/resources.ts";
 import { requestErrorOf } from "../../edges/juju/rpc-failure.ts";
 import { encodeResult } from "../../edges/juju/wire/encode.ts";
+import { LeaderAnswer, type LeaderQuestion } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
 import { world } from "./control.ts";
@@ -31,10 +33,18 @@ export interface Asked {
 
 export const admin: Identity = { kind: "user", name: "admin", role: "admin" };
 
-/** `taskAccess`: stands for agents and their drivers. */
+export interface JsonWorldOptions {
+  /** Stands for agents and their drivers. */
+  readonly taskAccess?: FacadeSources["taskAccess"];
+  /** Stands for what nodes have of their tasks' output. */
+  readonly logs?: FacadeSources["logs"];
+  /** Stands for the leader. */
+  readonly leader?: (question: Partial<LeaderQuestion>) => Partial<LeaderAnswer>;
+}
+
 export async function jsonWorld(
   t: ExecutionContext,
-  { taskAccess = {} as never }: { readonly taskAccess?: FacadeSources["taskAccess"] } = {},
+  { taskAccess = {} as never, logs = {} as never, leader }: JsonWorldOptions = {},
 ) {
   const founded = world();
   await bootstrapCluster(founded.env, pki, { advertise: "192.0.2.1:2377" });
@@ -42,15 +52,22 @@ export async function jsonWorld(
   const feed = new Feed({ store, clock });
   const watchers = createJsonWatchers(env);
   const passwords = new Scrypt(cheapScrypt);
+  const ask: OperatorSources["ask"] = (question) =>
+    Promise.resolve(
+      leader === undefined
+        ? { kind: "unanswered", reason: "nobody leads", wokenBy: "a leader" }
+        : { kind: "answered", answer: LeaderAnswer.create(leader(question)) },
+    );
   const facades = createFacades({
     store,
     clock,
     proposer: env.proposer,
     log: env.telemetry.log,
     control,
-    // Nothing here asks the Operator service.
-    operator: {} as never,
+    // What it has of the leader is all that is asked here.
+    operator: createOperator(env, { ask } as never).handlers,
     taskAccess,
+    logs,
     feed,
     watchers,
     users: createUsers(env, passwords).handlers,

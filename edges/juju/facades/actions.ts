@@ -3,13 +3,13 @@
  * run is over when it is answered; nothing is queued and nothing is kept.
  */
 import { TaskCallRequest, TaskExec, TaskInput, type TaskAnswer } from "../../../proto/gen/messages.ts";
-import type { RpcError, Sink } from "../../../runtime/rpc.ts";
 import { unitTag } from "../entities/names.ts";
 import type { Call, Facade, FacadeSources } from "../facade.ts";
 import type { Params } from "../params.ts";
 import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
 import { requestErrorOf } from "../rpc-failure.ts";
+import { readForAnswer } from "./one-answer.ts";
 import { refusing } from "./parts.ts";
 import { notSupported, type Subjects } from "./subjects.ts";
 
@@ -80,58 +80,41 @@ export class Actions {
   }
 
   /** Rejects with RpcError or RequestError. */
-  #exec(
+  async #exec(
     call: Call,
     taskId: string,
     commands: string,
     timeoutMs: number,
   ): Promise<Pick<Ran, "stdout" | "stderr" | "code" | "isCut">> {
-    const { clock, taskAccess } = this.#sources;
-    const { signal } = call.session;
-    return new Promise((resolve, reject) => {
-      const [stdout, stderr]: [Uint8Array[], Uint8Array[]] = [[], []];
-      const giveUp = new AbortController();
-      let room = outputBytesMax;
-      let isCut = false;
-      let code = 0;
-      const keep = (parts: Uint8Array[], data: Uint8Array): void => {
-        isCut ||= data.length > room;
-        parts.push(data.subarray(0, room));
-        room -= Math.min(room, data.length);
-      };
-      const timer = clock.setTimeout(() => {
-        reject(new RequestError(`it did not end within ${timeoutMs / 1_000} s`, "deadline exceeded"));
-        giveUp.abort();
-      }, timeoutMs);
-      const onEnding = (): void => giveUp.abort();
-      signal.addEventListener("abort", onEnding, { once: true });
-      const settle = (error?: RpcError): void => {
-        clock.clearTimeout(timer);
-        signal.removeEventListener("abort", onEnding);
-        if (error !== undefined) reject(error);
-        else resolve({ stdout: Buffer.concat(stdout), stderr: Buffer.concat(stderr), code, isCut });
-      };
-      const sink: Sink<TaskAnswer> = {
-        write: (answer) => {
-          if (answer.number === 0) return void this.#closeInput(call, answer.callId);
-          keep(stdout, answer.stdout);
-          keep(stderr, answer.stderr);
-          const { end } = answer;
-          if (end !== null) code = end.exitCode === 0 && end.signal !== 0 ? signalBase + end.signal : end.exitCode;
-        },
-        end: settle,
-        bufferedBytes: () => 0,
-      };
-      const request = TaskCallRequest.create({
-        taskId,
-        exec: TaskExec.create({ command: ["/bin/sh", "-c", commands] }),
-      });
-      try {
-        taskAccess.Call(request, sink, { ...call.rpc, signal: giveUp.signal });
-      } catch (error) {
-        settle(error as RpcError);
-      }
+    const [stdout, stderr]: [Uint8Array[], Uint8Array[]] = [[], []];
+    let room = outputBytesMax;
+    let isCut = false;
+    let code = 0;
+    const keep = (parts: Uint8Array[], data: Uint8Array): void => {
+      isCut ||= data.length > room;
+      parts.push(data.subarray(0, room));
+      room -= Math.min(room, data.length);
+    };
+    const request = TaskCallRequest.create({
+      taskId,
+      exec: TaskExec.create({ command: ["/bin/sh", "-c", commands] }),
     });
+    await readForAnswer<TaskAnswer>(this.#sources, call, {
+      timeoutMs,
+      begin: (sink, rpc) => this.#sources.taskAccess.Call(request, sink, rpc),
+      onMessage: (answer) => {
+        if (answer.number === 0) {
+          void this.#closeInput(call, answer.callId);
+          return false;
+        }
+        keep(stdout, answer.stdout);
+        keep(stderr, answer.stderr);
+        const { end } = answer;
+        if (end !== null) code = end.exitCode === 0 && end.signal !== 0 ? signalBase + end.signal : end.exitCode;
+        return false;
+      },
+    });
+    return { stdout: Buffer.concat(stdout), stderr: Buffer.concat(stderr), code, isCut };
   }
 
   /** Nobody has anything to type; without this a command that reads its input would wait. */

@@ -5,6 +5,7 @@ import { annotationFacades, AnnotationWork } from "./annotations.ts";
 import { applicationFacades } from "./application.ts";
 import { clientFacades } from "./client.ts";
 import { machineFacades } from "./machines.ts";
+import { musterFacades } from "./muster.ts";
 import { objectFacades } from "./objects.ts";
 import { modelFacades } from "./model.ts";
 import type { ClientParts } from "./parts.ts";
@@ -28,6 +29,7 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
     ...annotationFacades(annotations),
     ...actionFacades(actions),
     ...machineFacades(parts),
+    ...musterFacades(parts),
     ...objectFacades(parts),
   ];
   // Of a large cluster the first look takes seconds: requests wait for it, and the rest of the manager does not.

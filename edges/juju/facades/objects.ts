@@ -188,7 +188,7 @@ function unitFacade({ sources, subjects }: ClientParts): Facade {
   };
 }
 
-function serviceFacade({ sources, subjects }: ClientParts): Facade {
+function serviceFacade({ services, sources, subjects }: ClientParts): Facade {
   return {
     ...seed,
     type: "Service",
@@ -212,6 +212,14 @@ function serviceFacade({ sources, subjects }: ClientParts): Facade {
         },
       },
       Life: { needs: "read-only", run: ({ id }) => ({ life: subjects.application(id).life }) },
+      Rollback: {
+        needs: "operator",
+        allows: ({ session }) => session.identity.kind === "user",
+        async run(call) {
+          await services.rollBack(call, call.id);
+          return {};
+        },
+      },
       Watch: watching(sources, "application"),
       WatchUnits: watchingNames(sources, "ServiceUnitsWatcher", (id) => ({
         topic: topics.unitsOf(id),

@@ -8,6 +8,7 @@ import {
   RemoveTaskRequest,
   TaskState,
   UpdateServiceRequest,
+  UpdateServiceRequest_Rollback,
   type ServiceSpec,
 } from "../../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../../runtime/rpc.ts";
@@ -48,6 +49,11 @@ export class ServiceWrites {
   }
 
   async deploy(call: Call, wanted: Deployment): Promise<void> {
+    await this.#sources.control.CreateService(CreateServiceRequest.create({ spec: this.specOf(wanted) }), call.rpc);
+  }
+
+  /** What a deployment creates. Throws RequestError. */
+  specOf(wanted: Deployment): ServiceSpec {
     const { name, charmUrl, units, config, constraints, machines } = wanted;
     if (name === "" || applicationName(name) !== name) {
       throw new RequestError(`${JSON.stringify(name)} is not a valid application name`, "not valid");
@@ -66,22 +72,34 @@ export class ServiceWrites {
       nodeId: machine === undefined ? null : this.#subjects.machine(machine).nodeId,
       networks,
     });
-    await this.#sources.control.CreateService(
-      CreateServiceRequest.create({ spec: withConstraints(withConfig(spec, config), constraints) }),
-      call.rpc,
-    );
+    return withConstraints(withConfig(spec, config), constraints);
   }
 
   /** `change` is done to the spec as it is by then. */
   async update(call: Call, application: string, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
+    await this.#update(call, application, change, UpdateServiceRequest_Rollback.NONE);
+  }
+
+  /** Back to the spec before the present one. */
+  async rollBack(call: Call, application: string): Promise<void> {
+    await this.#update(call, application, (spec) => spec, UpdateServiceRequest_Rollback.PREVIOUS);
+  }
+
+  async #update(
+    call: Call,
+    application: string,
+    change: (spec: ServiceSpec) => ServiceSpec,
+    rollback: UpdateServiceRequest_Rollback,
+  ): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       const service = this.#subjects.service(application);
       if (service.spec === null) throw notFound("application", application);
       const spec = change(service.spec);
-      if (spec === service.spec) return;
+      if (spec === service.spec && rollback === UpdateServiceRequest_Rollback.NONE) return;
+      const serviceVersion = service.meta?.version ?? null;
       try {
         await this.#sources.control.UpdateService(
-          UpdateServiceRequest.create({ serviceId: service.id, serviceVersion: service.meta?.version ?? null, spec }),
+          UpdateServiceRequest.create({ serviceId: service.id, serviceVersion, spec, rollback }),
           call.rpc,
         );
         return;
