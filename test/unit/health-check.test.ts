@@ -380,20 +380,20 @@ test("R3: of several reports of one state that wait only the newest is sent", as
   t.deepEqual(sent, ["starting", "answered 503", "started"]);
 });
 
-test("S43, L7: the simulation notices a task that runs unproven or unwell", (t) => {
+test("S45, L8: the simulation notices a task that runs unproven or unwell", (t) => {
   const task = Task.patch(checkedTask(overTcp), {
     status: TaskStatus.create({ state: TaskState.RUNNING }),
     desiredState: TaskState.RUNNING,
   });
   const drivers = (has: boolean) => [{ isProven: () => has, isWell: () => has }] as unknown as readonly SimDrivers[];
   const commit = { changes: [{ table: "task", action: "update", object: task }] } as unknown as Commit;
-  t.regex(checkProven(commit, drivers(false), () => {}) ?? "", /^S43: task t1/);
+  t.regex(checkProven(commit, drivers(false), () => {}) ?? "", /^S45: task t1/);
   t.is(
     checkProven(commit, drivers(true), () => {}),
     null,
   );
   const store = { all: () => [task] } as unknown as Store;
-  t.regex(findUnwell(store, drivers(false), () => true) ?? "", /^L7: task t1/);
+  t.regex(findUnwell(store, drivers(false), () => true) ?? "", /^L8: task t1/);
   t.is(
     findUnwell(store, drivers(false), () => false),
     null,
