@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history|drivers|json|policy]`: prints every table, or one group. `--short` uses small
+ * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history|dataplane|drivers|json|policy]`: prints every table, or one group. `--short` uses small
  * loads, to show that each benchmark works.
  */
 import { cpus } from "node:os";

@@ -1,11 +1,5 @@
 /** The executable of the docker driver. */
-import { enableCompileCache } from "node:module";
+import { serveDriver } from "../../edges/plugin/server/index.ts";
+import { DockerPlugin } from "./plugin.ts";
 
-// As in the exec driver's.
-enableCompileCache();
-
-const [{ serveDriver }, { DockerPlugin }] = await Promise.all([
-  import("../../edges/plugin/server/index.ts"),
-  import("./plugin.ts"),
-]);
 await serveDriver(new DockerPlugin());

@@ -1,11 +1,5 @@
 /** The executable of the exec driver. */
-import { enableCompileCache } from "node:module";
+import { serveDriver } from "../../edges/plugin/server/index.ts";
+import { ExecPlugin } from "./plugin.ts";
 
-// Every agent starts one: compiled anew each time it would need four times the processor's time.
-enableCompileCache();
-
-const [{ serveDriver }, { ExecPlugin }] = await Promise.all([
-  import("../../edges/plugin/server/index.ts"),
-  import("./plugin.ts"),
-]);
 await serveDriver(new ExecPlugin());
