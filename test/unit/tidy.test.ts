@@ -46,6 +46,7 @@ const packageHomes: Record<string, string> = {
   croner: "machines/orchestration/jobs/",
   yaml: "cli/stack/",
   ws: "edges/juju/",
+  "dns-packet": "edges/dns/",
 };
 
 test("folders import only what the layering allows", (t) => {
