@@ -7,12 +7,17 @@ export interface News<Answer> {
   has(): boolean;
   /** What has, and the watcher has been told it from now on. */
   take(): Answer;
-  /** Calls back when something may have changed. */
+  /** Whether there will be nothing more; never, when absent. */
+  isOver?(): boolean;
+  /** Calls back when something may have changed, or is over. */
   wait(wake: () => void): Subscription;
   /** Nobody will ask any more. */
   release(): void;
-  /** What an ask that is not answered is told. `asked`: the client stopped it; `closed`: the connection ends; `crowded`: too many wait. */
-  refusal(reason: "asked" | "closed" | "crowded"): Error;
+  /**
+   * What an ask that is not answered is told. `asked`: the client stopped it; `closed`: the connection ends; `crowded`: too
+   * many wait; `ended`: it is over.
+   */
+  refusal(reason: "asked" | "closed" | "crowded" | "ended"): Error;
 }
 
 export interface JsonWatcher<Answer> {

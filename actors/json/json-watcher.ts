@@ -36,7 +36,9 @@ export function createJsonWatchers({ host }: Pick<Environment, "host">): JsonWat
           },
           awaitNews: () => {
             waiting = news.wait(() => {
-              if (waiting !== null && news.has()) send({ type: "news.found" });
+              // What one answer has no room for is the next one's, where somebody waits for it.
+              while (waiting !== null && news.has()) send({ type: "news.found" });
+              noticeEnd();
             });
           },
           stopAwaitingNews: () => {
@@ -53,10 +55,15 @@ export function createJsonWatchers({ host }: Pick<Environment, "host">): JsonWat
         if (isOver()) actor.stop();
       }
 
+      const noticeEnd = (): void => {
+        if (news.isOver?.() === true && !news.has()) send({ type: "news.ended" });
+      };
+
       return {
         next: () =>
           new Promise((resolve, reject) => {
             if (isOver()) return reject(news.refusal("asked"));
+            noticeEnd();
             last += 1;
             asks.set(last, { resolve, reject });
             send({ type: "next.asked", ask: last, hasNews: news.has() });

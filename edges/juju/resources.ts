@@ -55,6 +55,12 @@ export class Resources {
     resource.stop();
   }
 
+  countOf(type: string): number {
+    let count = 0;
+    for (const each of this.#standing.values()) if (each.type === type) count += 1;
+    return count;
+  }
+
   get count(): number {
     return this.#standing.size;
   }

@@ -1,8 +1,8 @@
 /**
  * One watcher of the JSON API: a client asks it for the next change, and it answers once there is one.
  *
- *   idle ⇄ waiting ──▶ stopped
- *     └──────────────────▲
+ *   idle ⇄ waiting ──▶ over ──▶ stopped
+ *     └────────┴─────────────────▲
  *
  * It is pull-based: nothing is kept for a client but how far it has been told, and what changed since then is found when
  * it asks. However much changes while it does not ask, it is one answer.
@@ -14,14 +14,19 @@
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
-/** `asked`: its client stopped it. `closed`: the connection or the manager ends. `crowded`: too many asks wait. */
-export type WatcherRefusal = "asked" | "closed" | "crowded";
+/**
+ * `asked`: its client stopped it. `closed`: the connection or the manager ends. `crowded`: too many asks wait. `ended`: what
+ * it watches is over, and all of it has been told.
+ */
+export type WatcherRefusal = "asked" | "closed" | "crowded" | "ended";
 
 export type JsonWatcherEvent =
   /** A client asks for the next change. `hasNews`: whether there is something that it has not been told. */
   | { readonly type: "next.asked"; readonly ask: number; readonly hasNews: boolean }
   /** There is something that it has not been told. */
   | { readonly type: "news.found" }
+  /** It has been told everything, and there will be nothing more. */
+  | { readonly type: "news.ended" }
   | { readonly type: "stop.asked" }
   | { readonly type: "connection.closed" };
 
@@ -83,6 +88,7 @@ export const jsonWatcherMachine = setup({
         ],
         // It was woken together with others, and has been answered meanwhile.
         "news.found": {},
+        "news.ended": "over",
       },
     },
     waiting: {
@@ -105,6 +111,24 @@ export const jsonWatcherMachine = setup({
           },
           { actions: [{ type: "answer", params: ({ context }) => ({ ask: context.asks[0] ?? 0 }) }, "dequeue"] },
         ],
+        "news.ended": {
+          target: "over",
+          actions: [
+            { type: "refuse", params: ({ context }) => ({ asks: context.asks, reason: "ended" as const }) },
+            "forgetAsks",
+          ],
+        },
+      },
+    },
+    over: {
+      description:
+        "There will be nothing more, such as a task's output when the task is gone: each ask is told so. JW3",
+      on: {
+        "next.asked": {
+          actions: { type: "refuse", params: ({ event }) => ({ asks: [event.ask], reason: "ended" as const }) },
+        },
+        "news.found": {},
+        "news.ended": {},
       },
     },
     stopped: {

@@ -71,6 +71,19 @@ test("whoever was woken and answered meanwhile does nothing", (t) => {
   t.deepEqual(after({ type: "news.found" }).effects, []);
 });
 
+test("JW3: when what is watched is over, whoever waits is told so, and so is everybody who asks later", (t) => {
+  const ended = after(asked(1), asked(2), { type: "news.ended" });
+  t.deepEqual([ended.state, ended.asks], ["over", []]);
+  t.deepEqual(ended.effects, [
+    ["stopAwaitingNews", null],
+    ["refuse", { asks: [1, 2], reason: "ended" }],
+  ]);
+  t.deepEqual(after({ type: "news.ended" }, asked(1)).effects, [["refuse", { asks: [1], reason: "ended" }]]);
+  const stopped = after({ type: "news.ended" }, { type: "stop.asked" });
+  t.is(stopped.state, "stopped");
+  t.deepEqual(stopped.effects.at(-1), ["release", null]);
+});
+
 /** Those that wait now; whoever waits again meanwhile does so for the next time. */
 function wakeAll(waiters: ReadonlySet<() => void>): void {
   const now = Array.from(waiters);

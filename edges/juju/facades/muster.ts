@@ -17,6 +17,7 @@ import type { Params } from "../params.ts";
 import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
 import { withConstraints } from "./constraints.ts";
+import { logMethods } from "./logs.ts";
 import { planResult, rebalanceResult, rolloutResult } from "./muster-results.ts";
 import type { ClientParts } from "./parts.ts";
 import { withConfig, withImage, withScale } from "./service-spec.ts";
@@ -44,6 +45,7 @@ export function musterFacades(parts: ClientParts): readonly Facade[] {
         Demote: changingRole(parts, NodeRole.WORKER),
         ...rolloutMethods(parts),
         ...planMethods(parts),
+        ...logMethods(parts),
         ...taskMethods(parts),
       },
     },

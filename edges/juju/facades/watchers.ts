@@ -49,6 +49,7 @@ const seed = { versions: [0], shape: "V0", isUnlisted: true, who: "everybody" } 
 export const watcherFacades: readonly Facade[] = [
   facade("AllWatcher", { versions: [0, 1, 2, 3, 4], who: "users", scope: "model" }),
   facade("ClientWatcher", { ...seed, who: "users" }),
+  facade("LogsWatcher", { versions: [0, 1], who: "users", scope: "model" }),
   facade("NotifyWatcher", { versions: [0, 1], who: "everybody" }),
   facade("StringsWatcher", { versions: [0, 1], who: "everybody" }),
   ...[

@@ -12,7 +12,7 @@ type Reason = Parameters<News<Json>["refusal"]>[0];
 
 const crowded = (): RequestError => new RequestError("too many requests wait for this watcher", "quota limit exceeded");
 
-function refusal(reason: Reason): RequestError {
+export function refusal(reason: Reason): RequestError {
   return reason === "crowded" ? crowded() : new RequestError("watcher has been stopped", "stopped");
 }
 

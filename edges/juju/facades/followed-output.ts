@@ -1,0 +1,120 @@
+/**
+ * Output that is followed, as a watcher's news: lines gather here until they are asked for.
+ *
+ * FO1: at most `keptBytesMax` and one delivery (256 KiB) are kept. When they are, whoever sends is told that there is no room,
+ *      as one is who reads a stream slowly: nothing is read of the nodes then, and a client that does not ask for two minutes
+ *      has its watcher ended (actors/logs/log-home.ts).
+ * FO2: each line is told once, in the order in which it came; also what came before the end.
+ */
+import { SubscribeLogsMessage, type LogMessage } from "../../../proto/gen/messages.ts";
+import type { LogLines } from "../../../proto/log-lines.ts";
+import type { News } from "../../../runtime/json-watch.ts";
+import type { Subscription } from "../../../runtime/ports.ts";
+import type { RpcError, Sink } from "../../../runtime/rpc.ts";
+import { refusal } from "../feed/news.ts";
+import { RequestError } from "../request-error.ts";
+import type { Json } from "../results.ts";
+import { isNotice, shownLine, textOf } from "./output-lines.ts";
+
+/** Of lines that nobody has asked for, in bytes as they came. */
+export const keptBytesMax = 512 * 1024;
+/** An answer ends after so many characters, as an all-watcher's does: stock clients take 4 MiB in one message. */
+const answerCharsMax = 1_000_000;
+/** What a line costs beside its text: ids, time and keys. */
+const lineChars = 200;
+
+export class FollowedOutput implements News<Json> {
+  readonly sink: Sink<LogLines>;
+  readonly #leaving = new AbortController();
+  readonly #kept: LogLines[] = [];
+  /** Of the oldest delivery, which is still counted: the lines that no answer had room for. */
+  #rest: LogMessage[] = [];
+  #restBytes = 0;
+  #keptBytes = 0;
+  #end: { readonly error: RpcError | null } | null = null;
+  #wake: (() => void) | null = null;
+
+  constructor() {
+    this.sink = {
+      write: (lines) => {
+        if (this.#leaving.signal.aborted || lines.length === 0) return;
+        this.#kept.push(lines);
+        this.#keptBytes += lines.length;
+        this.#wake?.();
+      },
+      end: (error) => {
+        this.#end ??= { error: error ?? null };
+        this.#wake?.();
+      },
+      // Whatever bound the sender has, this one is reached first. FO1
+      bufferedBytes: () => (this.#keptBytes < keptBytesMax ? 0 : Number.MAX_SAFE_INTEGER),
+    };
+  }
+
+  /** Aborted once nobody will ask any more. */
+  get signal(): AbortSignal {
+    return this.#leaving.signal;
+  }
+
+  has(): boolean {
+    return this.#keptBytes > 0;
+  }
+
+  isOver(): boolean {
+    return this.#end !== null;
+  }
+
+  take(): Json {
+    const lines: Json[] = [];
+    const warnings: string[] = [];
+    let room = answerCharsMax;
+    for (;;) {
+      const message = this.#next();
+      if (message === null) break;
+      const text = textOf(message);
+      const chars = lineChars + JSON.stringify(text).length;
+      if (chars > room && lines.length + warnings.length > 0) {
+        this.#rest.unshift(message);
+        break;
+      }
+      room -= chars;
+      if (isNotice(message)) warnings.push(text.trimEnd());
+      else lines.push(shownLine(message));
+    }
+    return { lines, warnings };
+  }
+
+  #next(): LogMessage | null {
+    while (this.#rest.length === 0) {
+      this.#keptBytes -= this.#restBytes;
+      this.#restBytes = 0;
+      const oldest = this.#kept.shift();
+      if (oldest === undefined) return null;
+      this.#restBytes = oldest.length;
+      this.#rest = [...SubscribeLogsMessage.decode(oldest).messages];
+    }
+    return this.#rest.shift() ?? null;
+  }
+
+  wait(wake: () => void): Subscription {
+    this.#wake = wake;
+    return {
+      unsubscribe: () => {
+        if (this.#wake === wake) this.#wake = null;
+      },
+    };
+  }
+
+  release(): void {
+    this.#leaving.abort();
+    this.#kept.length = 0;
+    this.#rest = [];
+    this.#keptBytes = 0;
+  }
+
+  refusal(reason: Parameters<News<Json>["refusal"]>[0]): RequestError {
+    if (reason !== "ended") return refusal(reason);
+    const why = this.#end?.error?.message ?? "the output has ended";
+    return new RequestError(`watcher has been stopped: ${why}`, "stopped");
+  }
+}
