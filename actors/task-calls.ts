@@ -4,6 +4,7 @@
  *
  * TC1: an answer that nobody reads stops its node: its delivery is tried again until it is taken, and until then HTTP/2 keeps
  *      the node from sending more of that call.
+ * TC2: who sends a task a signal or runs something in it is written down in the task's history, as who changes something is.
  */
 import { taskCallTimes } from "../machines/task-call.ts";
 import {
@@ -23,6 +24,7 @@ import {
 import { isSubjectToken, newId } from "../runtime/ids.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../runtime/rpc.ts";
 import * as subjects from "../runtime/subjects.ts";
+import { replacement, transact } from "./control/write.ts";
 import type { Environment, Running } from "./environment.ts";
 import { TaskCall, type AnswerVerdict, type QuestionOutcome } from "./task-call.ts";
 
@@ -80,13 +82,32 @@ export function createTaskCalls(env: Environment): TaskCalls {
     return task.nodeId;
   }
 
-  function begin(request: TaskCallRequest, sink: Sink<TaskAnswer>, { signal }: CallContext): void {
+  /** TC2: without the command, which may hold secrets. The call does not wait for it: it may be what mends a log that hangs. */
+  function note({ exec, signal, taskId }: TaskCallRequest, { method = "", peer, traceparent }: CallContext): void {
+    if (exec === null && signal === null) return;
+    const asked = { peer, traceparent, method: `${method} ${signal?.name ?? "exec"}` };
+    const write = transact(env, asked, () => {
+      const task = store.get("task", taskId);
+      if (task === undefined) throw new RpcError(Status.NOT_FOUND, `task ${taskId} not found`);
+      return [replacement("task", task)];
+    });
+    write.catch((error: unknown) =>
+      env.telemetry.log.warn(
+        { err: error, task: taskId, method },
+        "who asked a task for something was not written down",
+      ),
+    );
+  }
+
+  function begin(request: TaskCallRequest, sink: Sink<TaskAnswer>, context: CallContext): void {
+    const { signal } = context;
     const nodeId = nodeOf(request);
     if (calls.size >= callsMax)
       throw new RpcError(Status.RESOURCE_EXHAUSTED, `this manager serves ${callsMax} calls of tasks already`);
     const id = newId(ids);
     const call = new TaskCall(env, { id, nodeId, request, sink, ask, onOver: () => calls.delete(id) });
     calls.set(id, call);
+    note(request, context);
     const onAbort = (): void => call.send({ type: "caller.left" });
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });

@@ -83,6 +83,7 @@ const past: Readonly<Record<string, string>> = {
   create: "created",
   update: "changed",
   remove: "removed",
+  ask: "asked",
   before: "before that",
   "": "then",
 };
@@ -98,7 +99,7 @@ export function entryLines(entry: HistoryEntry, { showsId }: EntryOptions): read
   const who = whoText(caller, origin);
   const name = entry.name === "" ? entry.objectId : entry.name;
   const what = `${entry.kind} ${name}${showsId && entry.name !== "" ? ` (${entry.objectId})` : ""} ${past[action] ?? action}`;
-  const isChange = action === "create" || action === "update" || action === "remove";
+  const isChange = action !== "" && action !== "before";
   const by = isChange && who !== "" ? ` by ${who}` : "";
   const where = isChange && writer !== "" && caller !== null ? `, written by manager ${writer}` : "";
   const head = `${version === 0 ? "-" : version} ${time === null ? "" : `${new Date(time).toISOString()} `}${what}${by}${where}`;

@@ -103,7 +103,9 @@ export class Story {
     const isUpdate = change.action === "update" && old !== null;
     const { fields, omitted } =
       change.action === "remove" ? { fields: [], omitted: 0 } : differenceOf(kind, isUpdate ? old : null, object);
-    if (isUpdate && fields.length === 0) {
+    // Of a task somebody may ask something that changes nothing of what is kept of it: a signal, or a command in it.
+    const isAsked = kind === "task" && by.caller !== null;
+    if (isUpdate && fields.length === 0 && !isAsked) {
       this.#takeNotes(tracked, object, old, by, timeMs);
       return;
     }
@@ -115,7 +117,7 @@ export class Story {
       kind,
       objectId: tracked.id,
       name: tracked.name,
-      action: change.action,
+      action: isUpdate && fields.length === 0 ? "ask" : change.action,
       fields,
       fieldsOmitted: omitted,
       caller: by.caller,

@@ -1,4 +1,5 @@
 import test, { type ExecutionContext } from "ava";
+import { createTaskCalls } from "../../actors/task-calls.ts";
 import { differenceOf } from "../../machines/history/fields.ts";
 import {
   Annotations,
@@ -29,14 +30,19 @@ import {
   Service,
   ServiceSpec,
   Task,
+  TaskCallRequest,
+  TaskSignal,
   TaskSpec,
   TaskState,
   TaskStatus,
   UpdateStatus,
   UpdateStatus_UpdateState,
+  type TaskAnswer,
 } from "../../proto/gen/messages.ts";
 import { connectUnix } from "../../edges/grpc/client.ts";
 import { snapshotName } from "../../runtime/store/snapshots.ts";
+import { until } from "../fixtures/until.ts";
+import { call, collectedStream } from "../support/manager.ts";
 import { readyNode, served, taskOf } from "../support/served.ts";
 
 /** The log of a test answers by the manager's clock. */
@@ -112,6 +118,24 @@ test("the history of a service tells its changes, who asked, and what its tasks 
   const slot = await world.muster("history", "task", "web.1");
   t.true(slot.lines.includes("    state running → failed"));
   t.true(slot.lines.includes("    error added: exit 3"));
+});
+
+test("a task's history tells who sent it a signal or ran something in it, though nothing of it changed", async (t) => {
+  const world = await ticking(t);
+  const { manager, muster } = world;
+  await muster("service", "create", "-d", "--name", "web", "bb:1");
+  const task = taskOf(web(world), 1, "n1", TaskState.RUNNING);
+  manager.seed("task", task);
+  const calls = createTaskCalls(manager.env);
+  t.teardown(() => calls.stop());
+  const peer = { identity: null, local: false, address: "192.0.2.9", user: "user-ada" };
+  const request = TaskCallRequest.create({ taskId: task.id, signal: TaskSignal.create({ name: "SIGHUP" }) });
+  calls.access.Call(request, collectedStream<TaskAnswer>(), { ...call(peer), method: "Muster/Signal" });
+  const told = await until("the entry", async () => {
+    const { lines } = await muster("history", "task", task.id);
+    return lines.find((line) => line.includes("Signal"));
+  });
+  t.regex(told, / task web\.1\S* asked by user-ada from 192\.0\.2\.9 with Muster\.Signal SIGHUP, written by /);
 });
 
 test("only a part of a history is told by time and number, and what was left out is said", async (t) => {

@@ -121,6 +121,7 @@ function world() {
   return {
     bus,
     home,
+    asked: managers[0].proposals,
     driver,
     calls,
     listening,
@@ -130,7 +131,10 @@ function world() {
     },
     ask: (request: Partial<TaskCallRequest>, leaving = new AbortController()) => {
       const answers = collectedStream<TaskAnswer>();
-      home.access.Call(TaskCallRequest.create({ taskId: "t1", ...request }), answers, call({}, leaving.signal));
+      home.access.Call(TaskCallRequest.create({ taskId: "t1", ...request }), answers, {
+        ...call({}, leaving.signal),
+        method: "/muster.v1.TaskAccess/Call",
+      });
       return { answers, leave: () => leaving.abort() };
     },
   };
@@ -226,6 +230,30 @@ test("signals, and what cannot be asked, have an answer in words", async (t) => 
   ] as const) {
     t.is((await refusalOf(() => ask(request)))?.code, code);
   }
+});
+
+test("TC2: who sends a signal or runs something is written down with the task, without the command; who looks is not", async (t) => {
+  const { ask, asked, home, refuse, run } = world();
+  const peer = { identity: null, local: false, address: "192.0.2.9", user: "user-ada" };
+  const request = TaskCallRequest.create({ taskId: "t1", signal: TaskSignal.create({ name: "SIGHUP" }) });
+  home.access.Call(request, collectedStream<TaskAnswer>(), { ...call(peer), method: "Muster/Signal" });
+  await run();
+  ask({ exec: TaskExec.create({ command: ["echo", "a secret"] }) });
+  await run();
+  refuse("the task does not run on a driver plugin");
+  ask({ stats: TaskStatsWish.create({ intervalMs: 1_000 }) });
+  await run();
+  t.deepEqual(
+    asked.map(({ caller, operations }) => [
+      caller?.user,
+      caller?.method,
+      operations.map(({ update }) => update?.task?.id),
+    ]),
+    [
+      ["user-ada", "Muster.Signal SIGHUP", ["t1"]],
+      ["", "TaskAccess.Call exec", ["t1"]],
+    ],
+  );
 });
 
 test("a node that listens nowhere is said so at once", async (t) => {
