@@ -19,6 +19,7 @@ import {
   AllocatedCpuResources,
   AllocatedMemoryResources,
   AllocatedTaskResources,
+  DNSConfig,
   Device,
   DriverCapabilities_FSIsolation as FsIsolation,
   LinuxResources,
@@ -159,6 +160,7 @@ export function taskConfigOf(
       Device.create({ hostPath, taskPath: taskPath || hostPath, cgroupPermissions: permissions || "rwm" }),
     ),
     user: spec.user,
+    dns: dnsOf(spec),
     allocDir: home.allocDir,
     stdoutPath: home.stdoutPath,
     stderrPath: home.stderrPath,
@@ -170,6 +172,13 @@ export function taskConfigOf(
     nodeName: task.nodeHostname,
     nodeId: task.nodeId,
   });
+}
+
+/** Null where nothing is asked for. */
+export function dnsOf({ dns }: DriverSpec): DNSConfig | null {
+  if (dns === null || dns.nameservers.length + dns.search.length + dns.options.length === 0) return null;
+  const { nameservers: servers, options, search: searches } = dns;
+  return DNSConfig.create({ servers, searches, options });
 }
 
 /** `paths`: of each on the node. */

@@ -2,7 +2,6 @@
 import {
   BoolValue,
   ContainerSpec,
-  ContainerSpec_DNSConfig,
   ContainerSpec_Isolation,
   ContainerSpec_Ulimit,
   Duration,
@@ -12,6 +11,7 @@ import { parseAddress } from "../../machines/ip-address.ts";
 import { UsageError } from "../command.ts";
 import { capabilitiesAfter, newCapabilities } from "./service-capabilities.ts";
 import { credentialAfter, newCredential } from "./service-credential.ts";
+import { dnsAfter, newDns } from "./service-dns.ts";
 import { environmentAfter, newEnvironment } from "./service-environment.ts";
 import type { CreateValues, SettingValues, UpdateValues } from "./service-flags.ts";
 import { secretReferences, type Lookups } from "./service-references.ts";
@@ -100,42 +100,6 @@ function hostsAfter(
     return left.length === 0 ? [] : [[address, ...left].join(" ")];
   });
   return [...new Set([...kept, ...added.map((text) => hostLine(text, "host-add"))])];
-}
-
-function nameServer(text: string, flag: string): string {
-  const address = text.trim();
-  if (parseAddress(address) === null) throw new UsageError(`--${flag} takes an IP address, not '${text}'`);
-  return address;
-}
-
-function searchDomain(text: string, flag: string): string {
-  const domain = text.trim();
-  // A dot alone: no search domain at all.
-  if (domain === "." || /^[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?\.?$/i.test(domain)) return domain;
-  throw new UsageError(`--${flag} takes a domain, not '${text}'`);
-}
-
-function setAfter(before: readonly string[], added: readonly string[], removed: readonly string[]): readonly string[] {
-  return [...new Set([...before, ...added])].filter((item) => !removed.includes(item)).toSorted();
-}
-
-function dnsAfter(before: ContainerSpec_DNSConfig | null, flags: UpdateValues): ContainerSpec_DNSConfig | null {
-  const given = [
-    flags["dns-add"],
-    flags["dns-rm"],
-    flags["dns-option-add"],
-    flags["dns-option-rm"],
-    flags["dns-search-add"],
-    flags["dns-search-rm"],
-  ];
-  if (given.every((values) => values === undefined)) return before;
-  const servers = (flags["dns-add"] ?? []).map((text) => nameServer(text, "dns-add"));
-  const domains = (flags["dns-search-add"] ?? []).map((text) => searchDomain(text, "dns-search-add"));
-  return ContainerSpec_DNSConfig.create({
-    nameservers: setAfter(before?.nameservers ?? [], servers, flags["dns-rm"] ?? []),
-    search: setAfter(before?.search ?? [], domains, flags["dns-search-rm"] ?? []),
-    options: setAfter(before?.options ?? [], flags["dns-option-add"] ?? [], flags["dns-option-rm"] ?? []),
-  });
 }
 
 /** Removes, then sets. */
@@ -237,11 +201,7 @@ export function newContainer(
     groups: flags.group ?? [],
     mounts,
     hosts: (flags.host ?? []).map((text) => hostLine(text, "host")),
-    dnsConfig: ContainerSpec_DNSConfig.create({
-      nameservers: (flags.dns ?? []).map((text) => nameServer(text, "dns")),
-      search: (flags["dns-search"] ?? []).map((text) => searchDomain(text, "dns-search")),
-      options: flags["dns-option"] ?? [],
-    }),
+    dnsConfig: newDns(flags),
     // Docker's client always says so; whoever wants the engine's own default cannot have it.
     init: BoolValue.create({ value: false }),
     sysctls: parseLabels(flags.sysctl ?? []),

@@ -11,6 +11,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
 import { driverConfigFrom } from "../driver-config.ts";
+import { dnsAfter, newDns, processDns } from "./service-dns.ts";
 import { environmentAfter, newEnvironment } from "./service-environment.ts";
 import { healthCheckAfter } from "./service-health.ts";
 import type { CreateValues, SettingValues, UpdateValues } from "./service-flags.ts";
@@ -39,7 +40,10 @@ export function newDriverTask(kind: string, flags: CreateValues, words: readonly
   const mounts = (flags.mount ?? []).map((text) => parseMount(text));
   const devices = (flags.device ?? []).map((text) => parseDevice(text, "device"));
   const config = flags["driver-config"] ?? "{}";
-  return driverTask(kind, DriverSpec.create({ config, env, secrets, configs, mounts, devices }));
+  return driverTask(
+    kind,
+    DriverSpec.create({ config, env, secrets, configs, mounts, devices, dns: processDns(newDns(flags)) }),
+  );
 }
 
 /** What `service update` makes of it. */
@@ -59,6 +63,7 @@ export function driverTaskAfter(kind: string, before: DriverSpec, flags: UpdateV
     ],
     mounts: mountsAfter(before.mounts, flags["mount-add"] ?? [], flags["mount-rm"] ?? []),
     devices: devicesAfter(before.devices, flags["device-add"] ?? [], flags["device-rm"] ?? []),
+    dns: processDns(dnsAfter(before.dns, flags)),
   });
   return driverTask(kind, spec, of);
 }

@@ -23,6 +23,7 @@ import {
 import { UsageError } from "../command.ts";
 import { parsePublish, portsAfter } from "../publish-flag.ts";
 import { containerAfter, newContainer, pairsAfter } from "./service-container.ts";
+import { dnsAfter, newDns, processDns } from "./service-dns.ts";
 import { environmentAfter, newEnvironment } from "./service-environment.ts";
 import { driverTaskAfter, newDriverTask } from "./service-driver.ts";
 import { containerFlagIn, type CreateValues, type UpdateValues } from "./service-flags.ts";
@@ -118,7 +119,8 @@ function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups
       (flags.mount ?? []).map((text) => parseMount(text)),
       "mount",
     );
-    return execTask(ExecSpec.create({ command: program, args, env, secrets, configs, mounts }));
+    const dns = processDns(newDns(flags));
+    return execTask(ExecSpec.create({ command: program, args, env, secrets, configs, mounts, dns }));
   }
   if (flags["driver-config"] !== undefined) throw new UsageError("--driver-config goes with --driver NAME");
   const [image, ...args] = words;
@@ -222,6 +224,7 @@ function runtimeAfter(before: TaskSpec, flags: UpdateValues, lookups: Lookups): 
       ...configReferences(flags["config-add"] ?? [], lookups, "config-add"),
     ],
     mounts: processMounts(mountsAfter(exec.mounts, flags["mount-add"] ?? [], flags["mount-rm"] ?? []), "mount-add"),
+    dns: processDns(dnsAfter(exec.dns, flags)),
   });
   return execTask(changed, before);
 }

@@ -69,7 +69,8 @@ function hosts(service: View): readonly string[] {
   });
 }
 
-function dns(service: View): ContainerSpec_DNSConfig | null {
+/** Null where the file says nothing. Throws UserError. */
+export function dns(service: View): ContainerSpec_DNSConfig | null {
   const [nameservers, search, options] = ["dns", "dns_search", "dns_opt"].map((key) => service.texts(key));
   for (const server of nameservers ?? []) {
     if (parseAddress(server) === null) throw service.mistake("dns", `has '${server}', which is no address`);

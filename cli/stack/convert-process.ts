@@ -5,6 +5,7 @@
 import { ExecSpec, HealthCheck, type TaskSpec } from "../../proto/gen/messages.ts";
 import { healthHttp, healthTcp, shellCheck } from "../service/service-health.ts";
 import { execTask } from "../service/service-settings.ts";
+import { dns } from "./convert-container.ts";
 import { filesOf, type Surroundings } from "./convert-files.ts";
 import type { View } from "./view.ts";
 
@@ -17,6 +18,9 @@ const known = new Set([
   "configs",
   "depends_on",
   "deploy",
+  "dns",
+  "dns_opt",
+  "dns_search",
   "environment",
   "healthcheck",
   "logging",
@@ -93,6 +97,7 @@ export function processOf(service: View, around: Surroundings): Partial<TaskSpec
       stopSignal: service.text("stop_signal"),
       stopGracePeriod: service.duration("stop_grace_period"),
       health: healthcheck(service),
+      dns: dns(service),
       ...filesOf(service, around),
     }),
   );

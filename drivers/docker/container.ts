@@ -9,6 +9,7 @@ import {
   type TaskConfig,
 } from "../../proto/gen/nomad.ts";
 import type { DockerConfig, DriverConfig } from "./fields.ts";
+import { dnsOf, type NameFile } from "./name-files.ts";
 
 /** By which a container of a task is known for ours. */
 export const taskLabel = "io.muster.task";
@@ -55,7 +56,7 @@ function ownDirectories({ allocDir, env, name }: TaskConfig): readonly MountSpec
   );
 }
 
-function mountsOf(config: DockerConfig, task: TaskConfig): readonly MountSpec[] {
+function mountsOf(config: DockerConfig, task: TaskConfig, names: readonly NameFile[]): readonly MountSpec[] {
   const given = task.mounts.map(({ hostPath, taskPath, readonly, propagationMode }): MountSpec => {
     const propagation = propagations[propagationMode];
     return {
@@ -66,7 +67,13 @@ function mountsOf(config: DockerConfig, task: TaskConfig): readonly MountSpec[] 
       ...(propagation === undefined ? {} : { BindOptions: { Propagation: propagation } }),
     };
   });
-  return [...ownDirectories(task), ...given, ...config.mount.map(askedMount)];
+  const all = [...ownDirectories(task), ...given, ...config.mount.map(askedMount)];
+  // Whoever mounts such a file has it so.
+  const files = names.filter(({ target }) => all.every(({ Target }) => Target !== target));
+  return [
+    ...all,
+    ...files.map(({ path, target }): MountSpec => ({ Type: "bind", Source: path, Target: target, ReadOnly: false })),
+  ];
 }
 
 function askedMount(mount: DockerConfig["mount"][number]): MountSpec {
@@ -167,8 +174,12 @@ function ulimitsOf({ ulimit }: DockerConfig): readonly object[] {
   });
 }
 
-/** The body of a container's creation. Throws for what cannot be. */
-export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, driver: DriverConfig): object {
+/** The body of a container's creation. `names`: files over the engine's. Throws for what cannot be. */
+export function containerOf(
+  { id, config, task }: TaskRequest<DockerConfig>,
+  driver: DriverConfig,
+  names: readonly NameFile[] = [],
+): object {
   if (config.privileged && !driver.allow_privileged)
     throw new Error("privileged containers are not allowed on this node (allow_privileged)");
   const linux = task.resources?.linuxResources;
@@ -177,6 +188,7 @@ export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, dri
   const reservation = memory !== null && memory !== undefined && memory.memoryMaxMb !== 0 ? memory.memoryMb : 0;
   const network = networkOf(config, task);
   const isShared = network.startsWith("container:");
+  const dns = dnsOf(config, task);
   const { ExposedPorts, PortBindings } = publish(config, task.resources?.ports ?? []);
   const command = [...(config.command === null ? [] : [config.command]), ...config.args];
   return {
@@ -196,7 +208,7 @@ export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, dri
     HostConfig: {
       NetworkMode: network === "" ? "default" : network,
       PortBindings: isShared ? {} : PortBindings,
-      Mounts: mountsOf(config, task),
+      Mounts: mountsOf(config, task, names),
       Tmpfs: config.tmpfs,
       Devices: task.devices.map(({ hostPath, taskPath, cgroupPermissions }) => ({
         PathOnHost: hostPath,
@@ -225,9 +237,9 @@ export function containerOf({ id, config, task }: TaskRequest<DockerConfig>, dri
       CapDrop: config.cap_drop,
       ReadonlyRootfs: config.readonly_rootfs,
       ExtraHosts: isShared ? [] : config.extra_hosts,
-      Dns: isShared ? [] : [...config.dns_servers, ...(task.dns?.servers ?? [])],
-      DnsSearch: isShared ? [] : [...config.dns_search_domains, ...(task.dns?.searches ?? [])],
-      DnsOptions: isShared ? [] : [...config.dns_options, ...(task.dns?.options ?? [])],
+      Dns: isShared ? [] : dns.servers,
+      DnsSearch: isShared ? [] : dns.searches,
+      DnsOptions: isShared ? [] : dns.options,
       LogConfig:
         config.logging === null
           ? { Type: "json-file", Config: logOptions }

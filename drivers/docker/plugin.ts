@@ -28,6 +28,7 @@ import { Engine, EngineError, isAbsent, isConflict } from "./engine.ts";
 import { driverFields, taskFields, type DockerConfig, type DriverConfig } from "./fields.ts";
 import { Images } from "./images.ts";
 import { ContainerLogs } from "./logs.ts";
+import { writeNameFiles } from "./name-files.ts";
 import { DockerRun, type Container } from "./run.ts";
 
 const networkLabel = "io.muster.network";
@@ -130,7 +131,7 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
 
   async start(request: Request): Promise<DockerRun> {
     const { config, engine, images } = this.#parts;
-    const body = containerOf(request, config);
+    const body = containerOf(request, config, writeNameFiles(request));
     try {
       await images.need(request.config.image, request.config, request.tell);
       const id = await this.#create(request, body);

@@ -5,6 +5,8 @@ import type { TaskRequest } from "../../edges/plugin/server/index.ts";
 import { NetworkIsolationSpec_NetworkIsolationMode as Isolation, type TaskConfig } from "../../proto/gen/nomad.ts";
 import type { Limits } from "./cgroups.ts";
 import type { ExecConfig } from "./fields.ts";
+import { askedDns } from "../task-network/resolv-conf.ts";
+import { inMountsOf, ownResolver } from "./resolver.ts";
 import { findOnPath, isExecutable, type Tools } from "./tools.ts";
 import { userNamed, type User } from "./user.ts";
 import { relativeTarget } from "./volumes.ts";
@@ -13,9 +15,9 @@ const pathDefault = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 /** What the kernel takes. */
 const oomScoreMax = 1_000;
 
-/** Where commands of a task run; also those that come later. */
+/** Where a command of a task runs. */
 export interface Surroundings {
-  /** The programs before the command that bring it into the task's network, root and user. */
+  /** The programs before the command that bring it into the task's network, mounts, root and user. */
   readonly prefix: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   /** Absolute. */
@@ -26,6 +28,8 @@ export interface Launch extends Surroundings {
   /** Without the prefix; the first is an absolute path inside the task's root. */
   readonly command: readonly string[];
   readonly oomScoreAdj: number;
+  /** Where commands run that come later. `pid`: of the task's own process. */
+  later(pid: number): Surroundings;
 }
 
 export function limitsOf({ resources }: TaskConfig): Limits {
@@ -79,10 +83,16 @@ function linkMounts({ mounts }: TaskConfig, home: string): void {
   }
 }
 
-function network({ networkIsolationSpec: spec }: TaskConfig, tools: Tools): readonly string[] {
-  if (spec === null || spec.mode === Isolation.HOST || spec.path === "") return [];
+/** Empty: the node's. */
+function networkOf({ networkIsolationSpec: spec }: TaskConfig): string {
+  return spec === null || spec.mode === Isolation.HOST ? "" : spec.path;
+}
+
+/** `flags`: of nsenter, each a namespace. */
+function joining(flags: readonly string[], tools: Tools): readonly string[] {
+  if (flags.length === 0) return [];
   if (tools.nsenter === null) throw new Error("there is no nsenter on this node, by which a task joins a network");
-  return [tools.nsenter, `--net=${spec.path}`, "--"];
+  return [tools.nsenter, ...flags, "--"];
 }
 
 function rootAndUser(root: string, user: User | null, tools: Tools): readonly string[] {
@@ -118,17 +128,17 @@ function find(command: string, home: string, directory: string, root: string, se
   return path;
 }
 
-/** Throws with a sentence about what is wrong. */
-export function launchOf({ config, task }: TaskRequest<ExecConfig>, tools: Tools): Launch {
+/** `place`: a directory of the driver's. Throws with a sentence about what is wrong. */
+export function launchOf({ config, task }: TaskRequest<ExecConfig>, tools: Tools, place: string): Launch {
   if (config.command === "") throw new Error("the task names no command");
   const home = taskDirectory(task);
-  const place = (path: string | null): string => (path === null || path === "" ? "" : resolve(home || "/", path));
-  const root = place(config.chroot);
+  const placed = (path: string | null): string => (path === null || path === "" ? "" : resolve(home || "/", path));
+  const root = placed(config.chroot);
   if (root !== "" && !isDirectory(root)) throw new Error(`there is no directory ${root} on this node`);
   if (root !== "" && (config.work_dir ?? "") !== "")
     throw new Error("a task with a chroot starts in its root: leave work_dir out");
   if (root !== "" && task.mounts.length > 0) throw new Error("a task with a chroot cannot have volumes");
-  const directory = root === "" ? place(config.work_dir) || home || "/" : "/";
+  const directory = root === "" ? placed(config.work_dir) || home || "/" : "/";
   if (!isDirectory(directory)) throw new Error(`there is no directory ${directory} on this node`);
   const oomScoreAdj = config.oom_score_adj;
   if (!Number.isInteger(oomScoreAdj) || Math.abs(oomScoreAdj) > oomScoreMax)
@@ -142,7 +152,18 @@ export function launchOf({ config, task }: TaskRequest<ExecConfig>, tools: Tools
   const path = find(config.command, home, directory, root, env["PATH"] as string);
   const args = config.args;
   if (args.some((argument) => argument.includes("\0"))) throw new Error("an argument holds a zero byte");
-  const prefix = [...foreignNames(env, tools), ...network(task, tools), ...rootAndUser(root, user, tools)];
+  const network = networkOf(task);
+  const joinsNetwork = network === "" ? [] : [`--net=${network}`];
+  const dns = askedDns(task.dns);
+  const resolver = dns === null ? [] : ownResolver({ dns, root, isApart: network !== "", place }, tools);
+  // After every shell, which would lose them.
+  const last = [...foreignNames(env, tools), ...rootAndUser(root, user, tools)];
+  const prefix = [...joining(joinsNetwork, tools), ...resolver, ...last];
+  const later = (pid: number): Surroundings => {
+    if (dns === null) return { prefix, env, directory };
+    const mounts = inMountsOf(pid, directory);
+    return { prefix: [...joining([...joinsNetwork, mounts.flag], tools), ...mounts.cd, ...last], env, directory };
+  };
   linkMounts(task, home);
-  return { command: [path, ...args], prefix, env, directory, oomScoreAdj };
+  return { command: [path, ...args], prefix, env, directory, oomScoreAdj, later };
 }

@@ -19,7 +19,7 @@ import {
 import { makeCgroup, namedCgroup, probeCgroups, removeCgroup, type Cgroups, type TaskCgroup } from "./cgroups.ts";
 import { Ends } from "./ends.ts";
 import { driverFields, taskFields, type DriverConfig, type ExecConfig } from "./fields.ts";
-import { launchOf, limitsOf, type Launch, type Surroundings } from "./launch.ts";
+import { launchOf, limitsOf, type Launch } from "./launch.ts";
 import { closeOutput, openOutput } from "./output-files.ts";
 import { bootId, isAlive, type ProcessName } from "./process.ts";
 import { shell, taskArguments, type FileWrite, type RunFacts } from "./run-file.ts";
@@ -99,10 +99,6 @@ function forgetOld(folder: string, cgroups: Cgroups): void {
   }
 }
 
-function whereOf({ prefix, env, directory }: Launch): Surroundings {
-  return { prefix, env, directory };
-}
-
 function isProcess(value: unknown): value is ProcessName {
   const { pid, startTime, bootId } = (value ?? {}) as Partial<ProcessName>;
   return Number.isInteger(pid) && (pid as number) > 1 && typeof startTime === "number" && typeof bootId === "string";
@@ -170,6 +166,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
         "driver.exec.users": isRoot && tools.chroot !== null,
         "driver.exec.chroot": isRoot && tools.chroot !== null,
         "driver.exec.networks": isRoot && tools.nsenter !== null,
+        "driver.exec.dns": isRoot && [tools.nsenter, tools.unshare, tools.mount, tools.umount].every(Boolean),
         "driver.exec.terminals": tools.script !== null && tools.stty !== null,
       },
     };
@@ -177,7 +174,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
 
   async start(request: Request): Promise<ExecRun> {
     const parts = this.#having();
-    const launch = launchOf(request, parts.tools);
+    const launch = launchOf(request, parts.tools, parts.folder);
     const name = nameOf(request);
     const runFile = join(parts.folder, name);
     const cgroup = makeCgroup(
@@ -208,7 +205,8 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     for (;;) {
       const { leader, main } = readRunFile(runFile);
       if (leader === null || leader.bootId !== bootId()) return null;
-      if (main !== null) return { leader, main, runFile, cgroup, where: whereOf(launch), startedAtMs: Date.now() };
+      if (main !== null)
+        return { leader, main, runFile, cgroup, where: launch.later(main.pid), startedAtMs: Date.now() };
       if (!isAlive(leader)) return null;
       await new Promise((resolve) => setTimeout(resolve, earlierLookMs));
     }
@@ -260,7 +258,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
       }
       child.unref();
       const { leader, main } = facts;
-      const state = { leader, main, runFile, cgroup, where: whereOf(launch), startedAtMs: Date.now() };
+      const state = { leader, main, runFile, cgroup, where: launch.later(main.pid), startedAtMs: Date.now() };
       const { ends, tools } = parts;
       return new ExecRun({ state, tools, ends, log, ended, coreMhz: this.#coreMhz, tell });
     } finally {

@@ -149,6 +149,8 @@ export class ExecRun implements RunningTask {
 
   exec(request: ExecRequest): ExecSession {
     const { tools, state } = this.#options;
+    // Its process may be what a command's namespaces are known by.
+    if (!isAlive(state.main)) throw new Error("the task has ended");
     return openSession(joining(state.cgroup), state.where, request, tools);
   }
 

@@ -1,4 +1,4 @@
-/** The system's own programs that do what Node cannot: change the root, the user, the network, and open terminals. */
+/** The system's own programs that do what Node cannot: change the root, the user, the network, mounts, and open terminals. */
 import { accessSync, constants, statSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 
@@ -27,6 +27,9 @@ export interface Tools {
   readonly chroot: string | null;
   /** Of util-linux. */
   readonly nsenter: string | null;
+  readonly unshare: string | null;
+  readonly mount: string | null;
+  readonly umount: string | null;
   readonly script: string | null;
   /** Of coreutils. */
   readonly stty: string | null;
@@ -38,6 +41,9 @@ export function findTools(searchPath: string): Tools {
   return {
     chroot: find("chroot"),
     nsenter: find("nsenter"),
+    unshare: find("unshare"),
+    mount: find("mount"),
+    umount: find("umount"),
     script: find("script"),
     stty: find("stty"),
     env: find("env"),

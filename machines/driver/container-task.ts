@@ -99,6 +99,7 @@ function planOf(task: TemplatedTask, of: TaskContainer): ContainerPlan {
       configs: spec.configs,
       // The others are the engine's to make.
       mounts: spec.mounts.filter(isCluster),
+      dns: spec.dnsConfig,
     }),
     config: literal(configOf(task, of)) as ContainerConfig,
     files: filesOf(spec),
@@ -148,9 +149,6 @@ function configOf(
       pids_limit: spec.pidsLimit,
       ulimit: Object.fromEntries(spec.ulimits.map(({ hard, name, soft }) => [name, `${soft}:${hard}`])),
       extra_hosts: spec.hosts.flatMap(hostsOf),
-      dns_servers: spec.dnsConfig?.nameservers ?? [],
-      dns_search_domains: spec.dnsConfig?.search ?? [],
-      dns_options: spec.dnsConfig?.options ?? [],
       security_opt: securityOf(spec.privileges),
       network_mode: networkOf(networks),
       publish: ports.filter(({ publishMode }) => publishMode === PublishMode.HOST).map(portOf),

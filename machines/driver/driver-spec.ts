@@ -49,7 +49,7 @@ export function execAsDriver({ args, command, dir, env, ...common }: ExecSpec): 
     ...(args.length === 0 ? {} : { args: args.map(literally) }),
     ...(dir === "" ? {} : { work_dir: literally(dir) }),
   };
-  const { configs, health, mounts, secrets, stopGracePeriod, stopSignal, user } = common;
+  const { configs, dns, health, mounts, secrets, stopGracePeriod, stopSignal, user } = common;
   return DriverSpec.create({
     config: JSON.stringify(config),
     env: env.map(literalEntry),
@@ -60,5 +60,6 @@ export function execAsDriver({ args, command, dir, env, ...common }: ExecSpec): 
     configs,
     health,
     mounts,
+    dns,
   });
 }

@@ -15,6 +15,7 @@ import {
 import { mountsProblem } from "../driver/driver-mounts.ts";
 import { isDriverSpec } from "../driver/driver-spec.ts";
 import { isImageReference } from "../image-reference.ts";
+import { parseAddress } from "../ip-address.ts";
 import { checkHealthCheck } from "./health.ts";
 import { checkPlacement } from "./placement.ts";
 import { checkConfigReferences, checkProcessFiles, checkSecretReferences } from "./reference.ts";
@@ -137,6 +138,14 @@ function checkProcessMounts({ mounts }: ExecSpec): Refusal | null {
   return null;
 }
 
+/** Engines leave it to the container; each is a word of a file that drivers write. */
+function checkDns({ dns }: ExecSpec | DriverSpec): Refusal | null {
+  const server = dns?.nameservers.find((text) => parseAddress(text) === null);
+  if (server !== undefined) return invalid(`Generic runtime: the name server "${server}" is no address`);
+  const word = [...(dns?.search ?? []), ...(dns?.options ?? [])].find((text) => !/^[^\s#;]+$/.test(text));
+  return word === undefined ? null : invalid(`Generic runtime: "${word}" cannot be said to a resolver`);
+}
+
 /** The one generic runtime whose payload is ours to read: plain processes. */
 function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   let spec: ExecSpec;
@@ -152,6 +161,7 @@ function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   return (
     checkProcessMounts(spec) ??
     checkHealthCheck(spec.health) ??
+    checkDns(spec) ??
     checkProcessFiles(spec, task) ??
     firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)))
   );
@@ -178,6 +188,7 @@ function checkDriver(payload: Uint8Array, task: TaskSpec): Refusal | null {
   return (
     checkHealthCheck(spec.health) ??
     checkDriverMounts(spec) ??
+    checkDns(spec) ??
     checkProcessFiles(spec, task) ??
     firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)))
   );

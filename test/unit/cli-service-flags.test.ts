@@ -17,7 +17,13 @@ import { changedSpec, newSpec } from "../../cli/service/service-spec.ts";
 import { UserError } from "../../cli/user-error.ts";
 import { bytesText, csvFields, durationText, parseDuration, shellWords } from "../../cli/values.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import { ExecSpec, Mount_Consistency, Mount_Type, PortConfig_PublishMode } from "../../proto/gen/messages.ts";
+import {
+  DriverSpec,
+  ExecSpec,
+  Mount_Consistency,
+  Mount_Type,
+  PortConfig_PublishMode,
+} from "../../proto/gen/messages.ts";
 
 /** Every flag of `docker service create --help` and `docker service update --help` of Docker 28, but for --help itself. */
 const dockerCreate =
@@ -243,6 +249,25 @@ test("a process has only variables that have values, and takes settings of its o
   t.like(exec(after), { args: ["2 3"], env: ["A=1", "B=2"], stopSignal: "INT" });
   t.is(after.replicated?.replicas, 4);
   t.throws(() => changedSpec(before, { "mount-add": ["target=/x"] }), { message: /--mount-add fits containers only/ });
+});
+
+test("processes and tasks of drivers are told their name servers by the flags of containers", (t) => {
+  const flags: CreateValues = { name: "p", driver: "exec", dns: ["192.0.2.1"], "dns-search": ["x.test"] };
+  const process = newSpec(flags, ["true"]);
+  const dnsOf = (of: typeof process, codec: Pick<typeof DriverSpec, "decode">) =>
+    codec.decode(of.task?.generic?.payload?.value ?? new Uint8Array()).dns;
+  const own = ExecSpec as unknown as typeof DriverSpec;
+  t.like(dnsOf(process, own), { nameservers: ["192.0.2.1"], search: ["x.test"], options: [] });
+  t.is(dnsOf(newSpec({ name: "q", driver: "exec" }, ["true"]), own), null);
+  const after = changedSpec(process, { "dns-rm": ["192.0.2.1"], "dns-option-add": ["ndots:1"] });
+  t.like(dnsOf(after, own), { nameservers: [], search: ["x.test"], options: ["ndots:1"] });
+  t.is(dnsOf(changedSpec(process, { "dns-rm": ["192.0.2.1"], "dns-search-rm": ["x.test"] }), own), null);
+  const driven = newSpec({ ...flags, driver: "docker", "driver-config": "{}" }, []);
+  t.like(dnsOf(driven, DriverSpec), { nameservers: ["192.0.2.1"] });
+  t.like(dnsOf(changedSpec(driven, { "dns-add": ["192.0.2.2"] }), DriverSpec), {
+    nameservers: ["192.0.2.1", "192.0.2.2"],
+  });
+  t.like(dnsOf(changedSpec(driven, { replicas: "2" }), DriverSpec), { nameservers: ["192.0.2.1"] });
 });
 
 test("what is looked up is what is written into the spec", (t) => {

@@ -249,7 +249,7 @@ test("external networks are used under their own names, and must be there", asyn
 test("x-muster makes a service of plain processes", async (t) => {
   const { muster, write, service } = await stage(t);
   const text = (more: string): string =>
-    `services: {a: {command: sleep 600, environment: {A: 1}, working_dir: /tmp, x-muster: {driver: exec}${more}}}`;
+    `services: {a: {command: sleep 600, environment: {A: 1}, working_dir: /tmp, dns: 192.0.2.1, x-muster: {driver: exec}${more}}}`;
   await muster("stack", "deploy", "-d", "-c", write("c.yaml", text("")), "s");
   const task = service("s_a").spec?.task;
   t.is(task?.networks.length, 0);
@@ -258,6 +258,7 @@ test("x-muster makes a service of plain processes", async (t) => {
     args: ["600"],
     env: ["A=1"],
     dir: "/tmp",
+    dns: { nameservers: ["192.0.2.1"] },
   });
   t.regex(
     (await muster("stack", "deploy", "-d", "-c", write("c.yaml", text(", volumes: [/x]")), "s")).remarks.join(),

@@ -1,5 +1,6 @@
 // From tasks of container services to what the docker driver is asked for, and what the driver makes of that.
 import test from "ava";
+import { dnsOf } from "../../actors/agent/driver-task-config.ts";
 import { containerOf } from "../../drivers/docker/container.ts";
 import { taskFields, type DockerConfig, type DriverConfig } from "../../drivers/docker/fields.ts";
 import { objectSpec, readConfig } from "../../edges/plugin/server/fields.ts";
@@ -74,12 +75,12 @@ function refused(spec: Partial<ContainerSpec>, more: Partial<TaskContainer> = {}
 
 /** Through the driver's own schema, as agent and plugin do it: the body of the container's creation. */
 function made(spec: Partial<ContainerSpec>, more: Partial<TaskContainer> = {}) {
-  const { config } = planned(spec, more);
+  const { config, spec: common } = planned(spec, more);
   const outcome = encodeConfig(objectSpec(taskFields), config, environmentScope({}));
   if (outcome.kind !== "encoded") throw new Error(JSON.stringify(outcome));
   const read = readConfig(taskFields, outcome.bytes) as DockerConfig;
   const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
-  const request = { id: "t", config: read, task: TaskConfig.create({}), log, tell: () => {} };
+  const request = { id: "t", config: read, task: TaskConfig.create({ dns: dnsOf(common) }), log, tell: () => {} };
   const driver: DriverConfig = {
     endpoint: "unix:///x",
     allow_privileged: false,

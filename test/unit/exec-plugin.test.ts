@@ -35,6 +35,7 @@ import type { ExecRun } from "../../drivers/exec/run.ts";
 import { parseRunFacts, signalNamed, signalNumberOf, taskArguments } from "../../drivers/exec/run-file.ts";
 import type { ExecSession, TaskExit, TaskRequest } from "../../edges/plugin/server/index.ts";
 import {
+  DNSConfig,
   LinuxResources,
   Mount,
   NetworkIsolationSpec,
@@ -393,6 +394,67 @@ asRoot("a task joins the network that its host made for it", async (t) => {
   ).exited;
   t.is(stdout().trim(), "1", "the loopback interface alone");
 });
+
+const dns = DNSConfig.create({ servers: ["192.0.2.1"], searches: ["x.test"], options: ["ndots:2"] });
+const resolver = "nameserver 192.0.2.1\nsearch x.test\noptions ndots:2\n";
+
+asRoot(
+  "a task with name servers of its own has them in its resolv.conf, and the node and other tasks have the node's",
+  async (t) => {
+    const { start, stdout, home } = lab(t);
+    const own = readFileSync("/etc/resolv.conf", "utf8");
+    mkdirSync(join(home, "place"));
+    const run = await start(
+      sh("cat /etc/resolv.conf; pwd; mount -t tmpfs mine place; touch place/seen; echo ready; sleep 60"),
+      { dns, env: { "a.b": "x y" } },
+    );
+    await until("its output", () => stdout().endsWith("ready\n"));
+    t.is(stdout(), `${resolver}${home}\nready\n`);
+    t.true(readFileSync(`/proc/${run.state.main.pid}/environ`, "utf8").split("\0").includes("a.b=x y"));
+    // Commands in it see what it sees: what it has mounted as well, which the node does not.
+    const inside = terminal(run, ["sh", "-c", "cat /etc/resolv.conf; ls place; pwd"]);
+    await inside.session.exited;
+    t.is(inside.text().replaceAll("\r", ""), `${resolver}seen\n${home}\n`);
+    t.deepEqual(readdirSync(join(home, "place")), []);
+    t.is(readFileSync("/etc/resolv.conf", "utf8"), own);
+    const mounts = readFileSync(`/proc/${run.state.main.pid}/mounts`, "utf8");
+    t.is(mounts.match(/^muster-resolver \/etc\/resolv.conf /gm)?.length, 1);
+    t.notRegex(readFileSync("/proc/self/mounts", "utf8"), /muster-resolver/);
+    const other = await start(sh("cat /etc/resolv.conf >&2; exit 3"));
+    t.is((await other.exited).exitCode, 3);
+    t.is(readFileSync(join(home, "..", "..", "stderr"), "utf8"), own);
+  },
+);
+
+asRoot(
+  "a task that asks for search domains alone keeps the node's name servers, as the user that it names",
+  async (t) => {
+    const { start, stdout, folder, home } = lab(t);
+    execFileSync("chmod", ["755", folder, join(folder, "alloc"), home]);
+    const searches = DNSConfig.create({ searches: ["y.test"] });
+    const run = await start(sh("id -un; cat /etc/resolv.conf"), { dns: searches, user: "nobody" });
+    t.is((await run.exited).exitCode, 0);
+    const servers = readFileSync("/etc/resolv.conf", "utf8").match(/^nameserver .*$/gm) ?? [];
+    t.deepEqual(stdout().trim().split("\n"), ["nobody", ...servers, "search y.test"]);
+  },
+);
+
+(isRoot && busybox !== undefined ? test : test.skip)(
+  "a root of a task's own has its resolv.conf, by whatever link",
+  async (t) => {
+    const { start, home, stdout } = lab(t);
+    const root = join(home, "root");
+    mkdirSync(join(root, "bin"), { recursive: true });
+    mkdirSync(join(root, "etc"));
+    // As images have it: it leads to nothing of the node.
+    symlinkSync("/run/systemd/resolve/stub-resolv.conf", join(root, "etc", "resolv.conf"));
+    for (const name of ["sh", "cat"]) copyFileSync(busybox as string, join(root, "bin", name));
+    const config = { ...sh("cat /etc/resolv.conf"), chroot: "root" };
+    t.is((await (await start(config, { env: { PATH: "/bin" }, dns })).exited).exitCode, 0);
+    t.is(stdout(), resolver);
+    t.is(readFileSync(join(root, "run/systemd/resolve/stub-resolv.conf"), "utf8"), "");
+  },
+);
 
 const cgroups = isRoot ? probeCgroups() : { controllers: [] as readonly string[] };
 const withLimits = cgroups.controllers.includes("memory") ? test : test.skip;

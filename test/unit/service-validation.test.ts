@@ -12,6 +12,7 @@ import {
   Annotations,
   Any,
   ConfigReference,
+  ContainerSpec_DNSConfig,
   ContainerSpec,
   DiscreteGenericResource,
   Duration,
@@ -131,6 +132,16 @@ const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
   ["a reserved kind", generic("container", null), 'Generic runtime: "container" is a reserved name'],
   ["no payload", generic("qemu", null), "Generic runtime is missing payload"],
   ["an empty payload", generic("qemu", Any.create({ type_url: "x" })), "Generic runtime has an empty payload"],
+  [
+    "a name server that is none",
+    exec({ command: "true", dns: ContainerSpec_DNSConfig.create({ nameservers: ["one"] }) }),
+    'Generic runtime: the name server "one" is no address',
+  ],
+  [
+    "a search domain of two words",
+    exec({ command: "true", dns: ContainerSpec_DNSConfig.create({ search: ["a b"] }) }),
+    'Generic runtime: "a b" cannot be said to a resolver',
+  ],
   ["a process without command", exec({ args: ["x"] }), 'Generic runtime: kind "exec" needs a command'],
   ["no image", withContainer({ image: "" }), "ContainerSpec: image reference must be provided"],
   [

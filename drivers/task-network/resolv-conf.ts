@@ -1,0 +1,70 @@
+/** What a task's resolv.conf says: what was asked for, and of what nobody has asked for, the node's. */
+import { readFileSync } from "node:fs";
+import type { DNSConfig } from "../../proto/gen/nomad.ts";
+
+export const resolvConfPath = "/etc/resolv.conf";
+/** What systemd-resolved asks itself, where the node's programs are told to ask it. */
+const upstreamPath = "/run/systemd/resolve/resolv.conf";
+
+interface Lines {
+  readonly servers: readonly string[];
+  readonly searches: readonly string[];
+  readonly options: readonly string[];
+}
+
+/** Null: the task has the node's. */
+export function askedDns(dns: DNSConfig | null): DNSConfig | null {
+  if (dns === null) return null;
+  return dns.servers.length + dns.searches.length + dns.options.length === 0 ? null : dns;
+}
+
+/** Of several lines for one thing the last counts, as resolvers have it; servers add up. */
+function parse(text: string): Lines {
+  const lines = { servers: [] as string[], searches: [] as readonly string[], options: [] as readonly string[] };
+  for (const line of text.split("\n")) {
+    const [key, ...values] = line
+      .replace(/[#;].*$/, "")
+      .trim()
+      .split(/\s+/);
+    if (key === "nameserver" && values[0] !== undefined) lines.servers.push(values[0]);
+    if (key === "search" || key === "domain") lines.searches = values;
+    if (key === "options") lines.options = values;
+  }
+  return lines;
+}
+
+function isLoopback(server: string): boolean {
+  return server.startsWith("127.") || server === "::1";
+}
+
+function readOrEmpty(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
+
+/** `isApart`: for a task in a network of its own, which the node's loopback addresses are not in. */
+export function nodeResolver(isApart: boolean, read: (path: string) => string = readOrEmpty): Lines {
+  const own = parse(read(resolvConfPath));
+  const servers = own.servers.filter((server) => !isLoopback(server));
+  if (!isApart || servers.length === own.servers.length) return own;
+  const upstream = parse(read(upstreamPath)).servers.filter((server) => !isLoopback(server));
+  return { ...own, servers: servers.length > 0 ? servers : upstream };
+}
+
+/** A domain `.` alone: none is searched. Throws for what would be another line or word there. */
+export function resolvConf(asked: Lines, node: Lines): string {
+  const said = (of: keyof Lines): readonly string[] => (asked[of].length > 0 ? asked[of] : node[of]);
+  const [servers, searches, options] = [said("servers"), said("searches"), said("options")];
+  for (const word of [...servers, ...searches, ...options])
+    if (!/^[^\s#;]+$/.test(word)) throw new Error(`${JSON.stringify(word)} cannot be in a resolv.conf`);
+  const domains = searches.length === 1 && searches[0] === "." ? [] : searches;
+  const lines = [
+    ...servers.map((server) => `nameserver ${server}`),
+    ...(domains.length === 0 ? [] : [`search ${domains.join(" ")}`]),
+    ...(options.length === 0 ? [] : [`options ${options.join(" ")}`]),
+  ];
+  return lines.map((line) => `${line}\n`).join("");
+}
