@@ -3,6 +3,7 @@ import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
 import { createOperator, type OperatorSources } from "../../actors/operator.ts";
+import { createTaskCalls } from "../../actors/task-calls.ts";
 import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { run, Registry } from "../../edges/juju/dispatch.ts";
 import type { FacadeSources, Identity, Session, Shape } from "../../edges/juju/facade.ts";
@@ -44,7 +45,7 @@ export interface JsonWorldOptions {
 
 export async function jsonWorld(
   t: ExecutionContext,
-  { taskAccess = {} as never, logs = {} as never, leader }: JsonWorldOptions = {},
+  { taskAccess, logs = {} as never, leader }: JsonWorldOptions = {},
 ) {
   const founded = world();
   await bootstrapCluster(founded.env, pki, { advertise: "192.0.2.1:2377" });
@@ -58,6 +59,7 @@ export async function jsonWorld(
         ? { kind: "unanswered", reason: "nobody leads", wokenBy: "a leader" }
         : { kind: "answered", answer: LeaderAnswer.create(leader(question)) },
     );
+  const taskCalls = createTaskCalls(env);
   const facades = createFacades({
     store,
     clock,
@@ -66,7 +68,7 @@ export async function jsonWorld(
     control,
     // What it has of the leader is all that is asked here.
     operator: createOperator(env, { ask } as never).handlers,
-    taskAccess,
+    taskAccess: taskAccess ?? taskCalls.access,
     logs,
     feed,
     watchers,
@@ -74,12 +76,15 @@ export async function jsonWorld(
     setPassword: (name, password, rpc) => setPassword(env, passwords, name, password, rpc),
   });
   const registry = new Registry(facades);
-  t.teardown(() => feed.stop());
+  t.teardown(() => {
+    taskCalls.stop();
+    feed.stop();
+  });
 
   function connect(shape: Shape, identity: Identity = admin, scope: Session["scope"] = "model") {
     const resources = new Resources();
     const session: Session = {
-      tag: `${identity.kind}-x`,
+      tag: `${identity.kind}-${identity.kind === "user" ? identity.name : "x"}`,
       identity,
       scope,
       resources,
@@ -100,7 +105,7 @@ export async function jsonWorld(
             request,
             params: Params.of(params),
             session,
-            rpc: call(),
+            rpc: { ...call({ local: false, address: "192.0.2.9", user: session.tag }), method: `${type}/${request}` },
           });
           const reply = JSON.parse(encodeResult(shape, 1, result)) as Reply;
           return (shape === "V0" ? reply["Response"] : reply["response"]) as Reply;
