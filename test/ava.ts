@@ -6,7 +6,6 @@
  * failure doesn't depend on the machine fails again, since properties draw their cases from one seed (test/support/seed.ts).
  */
 import { spawn } from "node:child_process";
-import { globSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 export interface Counts {
@@ -22,7 +21,14 @@ const againMax = 5;
 
 export const noCounts = (): Counts => ({ passed: 0, failed: 0, skipped: [], unsteady: [] });
 
+/** Files that are run `concurrency` at a time. */
+export interface Lane {
+  readonly files: readonly string[];
+  readonly concurrency: number;
+}
+
 interface Run {
+  readonly files: readonly string[];
   readonly passed: readonly string[];
   readonly failed: readonly string[];
   readonly skipped: string[];
@@ -34,7 +40,7 @@ export function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-async function ava(top: string, files: readonly string[], concurrency: number): Promise<Run> {
+async function ava(top: string, { files, concurrency }: Lane): Promise<Run> {
   const passed: string[] = [];
   const failed: string[] = [];
   const skipped: string[] = [];
@@ -44,10 +50,17 @@ async function ava(top: string, files: readonly string[], concurrency: number): 
     env: { ...process.env, PATH: `${top}node_modules/.bin:${process.env["PATH"] ?? ""}` },
   });
   let showing = false;
+  // What is said of a failure is said at once: another lane may fail at the same time.
+  let shown: string[] = [];
+  const show = (): void => {
+    if (shown.length > 0) say(shown.join("\n"));
+    shown = [];
+  };
   for await (const line of createInterface({ input: child.stdout })) {
     const [, not, title] = /^(not )?ok \d+ - (.*)$/.exec(line) ?? [];
     if (title !== undefined) {
       const isSkip = / # (SKIP|TO[D]O)/i.test(title);
+      show();
       showing = not !== undefined && !isSkip;
       if (isSkip) skipped.push(title.replace(/ # .*/, ""));
       else if (showing) failed.push(title);
@@ -55,12 +68,13 @@ async function ava(top: string, files: readonly string[], concurrency: number): 
     } else if (/^\d+\.\.\d+|^# (tests|pass|fail|skip)|^TAP version|^$/.test(line)) {
       showing = false;
     }
-    if (showing) say(line);
+    if (showing) shown.push(line);
   }
+  show();
   const status = await new Promise<number | null>((resolve) =>
     child.exitCode === null ? child.on("close", resolve) : resolve(child.exitCode),
   );
-  return { passed, failed, skipped, isBroken: status !== 0 && failed.length === 0 };
+  return { files, passed, failed, skipped, isBroken: status !== 0 && failed.length === 0 };
 }
 
 /**
@@ -84,40 +98,39 @@ export function placeOfTitle(
 }
 
 /** Failed tests' names by their files, or none where a failure is no single test's or where many files failed. */
-function failedByFile(top: string, run: Run, patterns: readonly string[]): ReadonlyMap<string, readonly string[]> {
+function failedByFile(runs: readonly Run[]): ReadonlyMap<string, readonly string[]> {
   const none = new Map<string, string[]>();
-  if (run.isBroken) return none;
-  const files = patterns.flatMap((pattern) => globSync(pattern, { cwd: top }));
   const byFile = new Map<string, string[]>();
-  for (const title of run.failed) {
-    const place = placeOfTitle(title, files);
-    if (place === null) return none;
-    byFile.set(place.file, [...(byFile.get(place.file) ?? []), place.name]);
+  for (const run of runs) {
+    if (run.isBroken) return none;
+    for (const title of run.failed) {
+      const place = placeOfTitle(title, run.files);
+      if (place === null) return none;
+      byFile.set(place.file, [...(byFile.get(place.file) ?? []), place.name]);
+    }
   }
   return byFile.size <= againMax ? byFile : none;
 }
 
-/** Runs a group; says how it went. */
-export async function runGroup(
-  top: string,
-  name: string,
-  patterns: readonly string[],
-  concurrency: number,
-): Promise<Counts> {
+/** Runs a group, its lanes side by side; says how it went. */
+export async function runGroup(top: string, name: string, ...lanes: readonly Lane[]): Promise<Counts> {
   const started = Date.now();
-  const run = await ava(top, patterns, concurrency);
+  const runs = await Promise.all(lanes.filter(({ files }) => files.length > 0).map((lane) => ava(top, lane)));
   const unsteady: string[] = [];
-  for (const [file, names] of failedByFile(top, run, patterns)) {
+  for (const [file, names] of failedByFile(runs)) {
     say(`${file} failed: once more, alone`);
-    const second = await ava(top, [file], 1);
+    const second = await ava(top, { files: [file], concurrency: 1 });
     for (const name of names) if (second.passed.includes(name)) unsteady.push(`${file}: ${name}`);
   }
-  const passed = run.passed.length + unsteady.length;
-  const failed = run.failed.length + (run.isBroken ? 1 : 0) - unsteady.length;
+  const sum = (count: (run: Run) => number): number => runs.reduce((total, run) => total + count(run), 0);
+  const passed = sum((run) => run.passed.length) + unsteady.length;
+  const failed = sum((run) => run.failed.length + (run.isBroken ? 1 : 0)) - unsteady.length;
+  const skipped = runs.flatMap((run) => run.skipped);
+  const seconds = ((Date.now() - started) / 1000).toFixed(1);
   say(
-    `${failed === 0 ? "ok    " : "FAILED"} ${name}: ${passed} passed, ${failed} failed, ${run.skipped.length} skipped (${((Date.now() - started) / 1000).toFixed(1)} s)`,
+    `${failed === 0 ? "ok    " : "FAILED"} ${name}: ${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds} s)`,
   );
-  for (const title of run.skipped) say(`       skipped: ${title}`);
+  for (const title of skipped) say(`       skipped: ${title}`);
   for (const title of unsteady) say(`       unsteady, passed when run again: ${title}`);
-  return { passed, failed, skipped: run.skipped, unsteady };
+  return { passed, failed, skipped, unsteady };
 }
