@@ -33,6 +33,7 @@ import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
 import type { StatusReports } from "./agent-reports.ts";
 import { hosted, type Owner } from "../hosted.ts";
 import type { NodeVolumes } from "./node-volumes.ts";
+import type { NetworkFollower } from "./network-follower.ts";
 import type { PolicyFollower } from "./policy-follower.ts";
 import { sentence } from "../sentence.ts";
 
@@ -49,6 +50,8 @@ export interface SessionOptions {
   readonly logs: AgentLogs;
   /** Null: this node has no dataplane. */
   readonly policy: PolicyFollower | null;
+  /** Null: this node makes no networks for tasks. */
+  readonly networks: NetworkFollower | null;
   readonly calls: AgentCalls;
   /** The newest certificate, key and root. */
   readonly identity: () => TlsMaterial;
@@ -211,6 +214,8 @@ export class SessionActor {
     link.streams.push(questions);
     const policy = this.#options.policy?.attach(channel, (reason) => this.#fail(link, `network policy: ${reason}`));
     if (policy !== undefined) link.streams.push(policy);
+    const networks = this.#options.networks?.attach(channel, (reason) => this.#fail(link, `networks: ${reason}`));
+    if (networks !== undefined) link.streams.push(networks);
     this.#options.reports.attach((taskId, status, traceparent) => {
       const update = UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status });
       return channel.unary(

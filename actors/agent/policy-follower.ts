@@ -5,7 +5,6 @@
  * PF1: the dataplane is told each change once and in order, beginning with a whole state; while no manager is reached, what was
  *      told last stays in force.
  */
-import { policyStreamMachine, type PolicyStreamEvent } from "../../machines/policy/policy-stream.ts";
 import { FollowedState, type NodeState } from "../../machines/policy/node-state.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import {
@@ -14,17 +13,14 @@ import {
   type DataplaneReport,
   type DataplaneUpdate,
 } from "../../proto/gen/messages.ts";
-import type { Host, HostedActor } from "../../runtime/host.ts";
-import type { Clock, Random, TimerHandle } from "../../runtime/ports.ts";
-import { Status, type ReceivingCall, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
-import { hosted } from "../hosted.ts";
+import type { Clock, TimerHandle } from "../../runtime/ports.ts";
+import { Status, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
+import { ManagerStream, type ManagerStreamPorts } from "./manager-stream.ts";
 
 /** Deadline of a report, in milliseconds; the manager answers once the log has it. */
 const reportTimeoutMs = 15_000;
 /** Between two reports, in milliseconds: what happens meanwhile is one. */
 const reportPaceMs = 1_000;
-
-const machine = hosted(policyStreamMachine, ["ask", "hangUp", "leave"], ["backoff"]);
 
 /** What programs this node's network; the actor of a dataplane driver is one. */
 export interface NodeDataplane {
@@ -34,46 +30,36 @@ export interface NodeDataplane {
   onReport(listener: (report: DataplaneReport) => void): () => void;
 }
 
-export interface PolicyFollowerPorts {
+export interface PolicyFollowerPorts extends ManagerStreamPorts {
   readonly clock: Clock;
-  readonly host: Host;
-  readonly random: Random;
-}
-
-/** A session with a manager that can be asked. */
-interface Attached {
-  readonly channel: RpcChannel;
-  /** Ends it, for want of an answer. */
-  readonly leave: (reason: string) => void;
-}
-
-interface Call {
-  handle: ReceivingCall | null;
 }
 
 export class PolicyFollower {
   readonly #clock: Clock;
-  readonly #dataplane: NodeDataplane;
   readonly #followed = new FollowedState();
   readonly #forget: () => void;
-  readonly #actor: HostedActor<typeof policyStreamMachine>;
-  #attached: Attached | null = null;
-  #call: Call | null = null;
+  readonly #stream: ManagerStream<DataplaneUpdate>;
   #report: DataplaneReport | null = null;
   #reported: DataplaneReport | null = null;
   #timer: TimerHandle | null = null;
 
   /** `name`: the agent's, for the actor's id. */
-  constructor({ clock, host, random }: PolicyFollowerPorts, name: string, dataplane: NodeDataplane) {
-    this.#clock = clock;
-    this.#dataplane = dataplane;
-    this.#actor = machine.start(host, `policy-stream/${name}`, undefined, {
-      effects: {
-        ask: () => this.#ask(),
-        hangUp: () => this.#hangUp(),
-        leave: ({ reason }: { readonly reason: string }) => this.#attached?.leave(reason),
+  constructor(ports: PolicyFollowerPorts, name: string, dataplane: NodeDataplane) {
+    const followed = this.#followed;
+    this.#clock = ports.clock;
+    this.#stream = new ManagerStream(ports, `policy-stream/${name}`, {
+      open: (channel, on) =>
+        channel.serverStream(
+          PolicyService.methods.Follow,
+          PolicyFollowRequest.create({ version: followed.version }),
+          on,
+        ),
+      take: (piece) => {
+        const change = followed.take(piece);
+        if (change !== null) dataplane.take(change);
+        return change !== null;
       },
-      draw: (boundMs) => boundMs / 2 + random.below(Math.max(1, Math.floor(boundMs / 2))),
+      interrupted: () => followed.interrupted(),
     });
     this.#forget = dataplane.onReport((report) => {
       this.#report = report;
@@ -88,63 +74,16 @@ export class PolicyFollower {
 
   /** A session with another manager, or a new one with the same. `leave`: it brings nothing, and another is to be found. */
   attach(channel: RpcChannel, leave: (reason: string) => void): { cancel(): void } {
-    if (this.#attached !== null) this.#tell({ type: "session.closed" });
-    const attached = { channel, leave };
-    this.#attached = attached;
     // Another manager may not have the last one: it is cheap to say again.
     this.#reported = null;
     this.#schedule();
-    this.#tell({ type: "session.opened" });
-    return {
-      cancel: () => {
-        if (this.#attached !== attached) return;
-        this.#attached = null;
-        this.#tell({ type: "session.closed" });
-      },
-    };
+    return this.#stream.attach(channel, leave);
   }
 
   stop(): void {
     this.#forget();
-    this.#attached = null;
-    this.#hangUp();
-    this.#actor.stop();
+    this.#stream.stop();
     if (this.#timer !== null) this.#clock.clearTimeout(this.#timer);
-  }
-
-  #tell(event: PolicyStreamEvent): void {
-    this.#actor.actor.send(event);
-  }
-
-  #hangUp(): void {
-    const call = this.#call;
-    this.#call = null;
-    call?.handle?.cancel();
-  }
-
-  #ask(): void {
-    if (this.#attached === null) return;
-    this.#followed.interrupted();
-    // What it hears may come before the handle has been returned.
-    const call: Call = { handle: null };
-    this.#call = call;
-    const request = PolicyFollowRequest.create({ version: this.#followed.version });
-    call.handle = this.#attached.channel.serverStream(PolicyService.methods.Follow, request, {
-      onMessage: (piece) => {
-        if (this.#call !== call) return;
-        const change = this.#followed.take(piece);
-        if (change === null) return;
-        this.#dataplane.take(change);
-        this.#tell({ type: "state.taken" });
-      },
-      onEnd: (error) => {
-        if (this.#call !== call) return;
-        this.#call = null;
-        // A manager of another make knows no policies.
-        if (error?.code === Status.UNIMPLEMENTED) this.#tell({ type: "stream.unsupported" });
-        else this.#tell({ type: "stream.ended", reason: error === null ? "the manager ended it" : error.message });
-      },
-    });
   }
 
   #schedule(): void {
@@ -155,12 +94,12 @@ export class PolicyFollower {
   }
 
   #send(): void {
-    const [channel, report] = [this.#attached?.channel, this.#report];
-    if (channel === undefined || report === null || isSameMessage(report, this.#reported)) return;
+    const [channel, report] = [this.#stream.channel, this.#report];
+    if (channel === null || report === null || isSameMessage(report, this.#reported)) return;
     this.#reported = report;
     channel.unary(PolicyService.methods.Report, report, { timeoutMs: reportTimeoutMs }).catch((error: RpcError) => {
       // It is tried until somebody has it; who does not know the call never will.
-      if (this.#attached?.channel !== channel || error.code === Status.UNIMPLEMENTED) return;
+      if (this.#stream.channel !== channel || error.code === Status.UNIMPLEMENTED) return;
       this.#reported = null;
       this.#schedule();
     });

@@ -14,6 +14,7 @@ import {
   type HealthService,
   type NodeCAService,
   type OperatorService,
+  type NetworksService,
   type PolicyService,
   type TaskAccessService,
   type TaskCallsService,
@@ -58,6 +59,7 @@ import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "../dispatcher/node-watch.ts";
 import { createOperator } from "../operator.ts";
+import { createNetworks } from "../networks.ts";
 import { createPolicy } from "../policy.ts";
 import { startOrchestration, type Orchestration } from "../orchestration/orchestration.ts";
 import { traceOrchestration } from "../orchestration/orchestration-tracing.ts";
@@ -118,6 +120,7 @@ export interface ManagerServices {
   readonly watch: ServiceHandlers<typeof WatchService>;
   readonly operator: ServiceHandlers<typeof OperatorService>;
   readonly policy: ServiceHandlers<typeof PolicyService>;
+  readonly networks: ServiceHandlers<typeof NetworksService>;
   readonly resourceAllocator: ServiceHandlers<typeof ResourceAllocatorService>;
 }
 
@@ -247,6 +250,7 @@ export function startManager(parts: ManagerParts): Manager {
   const keyFetch = startKeyFetch(environment, keys);
   const logBroker = createLogBroker(environment);
   const policy = createPolicy(environment, () => leadership.follower.isCaughtUp());
+  const networks = createNetworks(environment, () => leadership.follower.isCaughtUp());
   const taskCalls = createTaskCalls(environment);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority, {
@@ -289,6 +293,7 @@ export function startManager(parts: ManagerParts): Manager {
     ca,
     logBroker,
     policy,
+    networks,
     taskCalls,
     watch,
     history,
@@ -312,6 +317,7 @@ export function startManager(parts: ManagerParts): Manager {
       watch: watch.handlers,
       operator: operator.handlers,
       policy: policy.handlers,
+      networks: networks.handlers,
       resourceAllocator: createResourceAllocator(environment).handlers,
     },
     ready: async () => {

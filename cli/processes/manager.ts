@@ -26,6 +26,7 @@ import {
   NodeCAService,
   NodeRole,
   OperatorService,
+  NetworksService,
   PolicyService,
   TaskAccessService,
   TaskCallsService,
@@ -308,6 +309,7 @@ function serve(manager: Manager, lock: ManagerLock, passwords: Passwords, teleme
   server.add(WatchService, services.watch);
   server.add(OperatorService, services.operator);
   server.add(PolicyService, services.policy);
+  server.add(NetworksService, services.networks);
   server.add(UsersService, createUsers(manager.environment, passwords).handlers);
   server.add(ResourceAllocatorService, services.resourceAllocator);
   return server;

@@ -16,6 +16,7 @@ import {
   LogsService,
   NodeCAService,
   OperatorService,
+  NetworksService,
   PolicyService,
   RaftMembershipService,
   ResourceAllocatorService,
@@ -56,6 +57,8 @@ const taskCalls: Rows<typeof TaskCallsService> = { Listen: "worker-or-manager", 
 
 const policy: Rows<typeof PolicyService> = { Follow: "worker-or-manager", Report: "worker-or-manager" };
 
+const networks: Rows<typeof NetworksService> = { Follow: "worker-or-manager" };
+
 const resourceAllocator: Rows<typeof ResourceAllocatorService> = {
   AttachNetwork: "worker-or-manager",
   DetachNetwork: "worker-or-manager",
@@ -90,6 +93,7 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(DispatcherService, dispatcher),
   ...byPath(LogBrokerService, logBroker),
   ...byPath(PolicyService, policy),
+  ...byPath(NetworksService, networks),
   ...byPath(ResourceAllocatorService, resourceAllocator),
   ...byPath(DataKeysService, dataKeys),
   ...byPath(LockService, lock),

@@ -7,6 +7,7 @@
  *   muster.driver.<kind>.version
  *   muster.driver.<kind>.schema   of its tasks' configuration: a hashicorp.nomad.plugins.shared.hclspec.Spec, in base64
  *   muster.network.reason         why it makes no networks for tasks, where it does not
+ *   muster.network.tunnel         `auto`, or the address that other nodes' tunnels reach it at, where it has one
  *   <attribute>                   each as the driver calls it, such as `driver.podman.version`
  */
 import { nodeLocalDrivers } from "../allocation/network.ts";
@@ -45,9 +46,19 @@ export function driverLabels(kind: string, report: DriverReport): Readonly<Recor
 /** Why a node makes no networks for its tasks. */
 const networkReason = "muster.network.reason";
 
-/** `problem`: why it makes none; null: it does, or there is nothing to say. */
-export function networkLabels(problem: string | null): Readonly<Record<string, string>> {
-  return problem === null ? {} : { [networkReason]: problem.slice(0, textMax) };
+const networkTunnel = "muster.network.tunnel";
+/** Other nodes reach it where managers do. */
+const tunnelAuto = "auto";
+
+/** `problem`: why it makes none; null: it does. `address`: where its tunnel is; null: at the address that managers see. */
+export function networkLabels(problem: string | null, address: string | null = null): Readonly<Record<string, string>> {
+  return problem === null ? { [networkTunnel]: address ?? tunnelAuto } : { [networkReason]: problem.slice(0, textMax) };
+}
+
+/** Null: the node has no tunnel; empty: it is where managers see the node. */
+export function tunnelAddressOf(labels: Readonly<Record<string, string>>): string | null {
+  const told = labels[networkTunnel] ?? null;
+  return told === tunnelAuto ? "" : told;
 }
 
 /** Empty: it makes them, or says nothing. */

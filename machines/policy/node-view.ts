@@ -13,6 +13,7 @@ import {
   type DataplaneHost,
 } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
+import { Told } from "../told.ts";
 import type { CompiledPolicy, CompiledProfile, SetDefinition } from "./compile.ts";
 import {
   applicable,
@@ -37,42 +38,6 @@ export interface ViewSource {
   profile(name: string): CompiledProfile | undefined;
   /** The policies that choose the endpoint. */
   chosenBy(id: string): readonly CompiledPolicy[];
-}
-
-/** Objects of one sort: which the follower has, and which to look at again. */
-class Told {
-  readonly #has = new Set<string>();
-  readonly #dirty = new Set<string>();
-
-  get isDirty(): boolean {
-    return this.#dirty.size > 0;
-  }
-
-  touch(key: string): void {
-    this.#dirty.add(key);
-  }
-
-  has(key: string): boolean {
-    return this.#has.has(key);
-  }
-
-  willBeWhole(key: string): boolean {
-    return this.#dirty.has(key);
-  }
-
-  /** Each that is to be told, or null where the follower has one that is no more. */
-  drain<Message>(now: (key: string) => Message | undefined, changed: Message[], gone: string[]): void {
-    for (const key of this.#dirty) {
-      const message = now(key);
-      if (message !== undefined) {
-        this.#has.add(key);
-        changed.push(message);
-      } else if (this.#has.delete(key)) {
-        gone.push(key);
-      }
-    }
-    this.#dirty.clear();
-  }
 }
 
 /** What an endpoint uses, to be given back when it uses something else. */

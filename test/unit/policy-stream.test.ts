@@ -217,7 +217,7 @@ test("PL2: what a node does not read is merged, and told once when it reads agai
   world.policy.stop();
 });
 
-test("PS3: a stream that ends is asked for again on the same session; a manager that brings nothing is left", async (t) => {
+test("MS3: a stream that ends is asked for again on the same session; a manager that brings nothing is left", async (t) => {
   const world = lab();
   const { manager } = world;
   const own = dataplane();

@@ -1,5 +1,6 @@
 /**
- * The stream of network policy from a manager to a node, from the agent's side: beside each session there is one.
+ * A stream of what a manager calculates for a node, from the agent's side: beside each session there is one of network policy
+ * and one of the networks of its tasks.
  *
  *   detached ──session──▶ asking ──whole──▶ following
  *      ▲                    ▲ │                │
@@ -7,15 +8,15 @@
  *          (from anywhere)  └─────────┘ └──▶ leaving
  *                             unsupported
  *
- * PS1: what the node was told last stays in force in every state: nothing is taken back because nobody can be asked.
- * PS2: each answer begins with a whole state, so a stream that broke is resumed by asking again.
- * PS3: the wait between two questions grows with each that brings nothing, and starts anew after an answer. A manager that has
+ * MS1: what the node was told last stays in force in every state: nothing is taken back because nobody can be asked.
+ * MS2: each answer begins with a whole state, so a stream that broke is resumed by asking again.
+ * MS3: the wait between two questions grows with each that brings nothing, and starts anew after an answer. A manager that has
  *      brought nothing so often is left for another one, by the end of the session; one that has failed later is asked again.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
-const policyStreamLimits = {
+const managerStreamLimits = {
   /** Times in milliseconds. The first wait is shorter than the agent's own between two sessions. */
   backoffMsMin: 250,
   backoffMsMax: 8_000,
@@ -23,26 +24,26 @@ const policyStreamLimits = {
   failuresMax: 4,
 } as const;
 
-export type PolicyStreamEvent =
+export type ManagerStreamEvent =
   /** There is a session, with a manager that can be asked. */
   | { readonly type: "session.opened" }
   | { readonly type: "session.closed" }
   /** An answer is whole, or a change of it is. */
   | { readonly type: "state.taken" }
   | { readonly type: "stream.ended"; readonly reason: string }
-  /** The manager is of another make: it has no policies to tell. */
+  /** The manager is of another make: it has nothing of this to tell. */
   | { readonly type: "stream.unsupported" };
 
-export interface PolicyStreamContext {
+export interface ManagerStreamContext {
   readonly failures: number;
   /** Of the last end; for people. */
   readonly reason: string;
 }
 
-type Ended = Extract<PolicyStreamEvent, { type: "stream.ended" }>;
+type Ended = Extract<ManagerStreamEvent, { type: "stream.ended" }>;
 
-export const policyStreamMachine = setup({
-  types: { context: {} as PolicyStreamContext, events: {} as PolicyStreamEvent },
+export const managerStreamMachine = setup({
+  types: { context: {} as ManagerStreamContext, events: {} as ManagerStreamEvent },
   actions: {
     /** Opens a stream; answered by `state.taken`, `stream.ended` or `stream.unsupported`. */
     ask: effect("ask"),
@@ -57,17 +58,17 @@ export const policyStreamMachine = setup({
     })),
     forgetFailures: assign({ failures: 0, reason: "" }),
   },
-  guards: { hasFailedTooOften: ({ context }) => context.failures >= policyStreamLimits.failuresMax },
+  guards: { hasFailedTooOften: ({ context }) => context.failures >= managerStreamLimits.failuresMax },
   delays: {
     /** The host draws from its upper half. */
     backoff: ({ context }) =>
       Math.min(
-        policyStreamLimits.backoffMsMax,
-        policyStreamLimits.backoffMsMin * 2 ** Math.max(0, context.failures - 1),
+        managerStreamLimits.backoffMsMax,
+        managerStreamLimits.backoffMsMin * 2 ** Math.max(0, context.failures - 1),
       ),
   },
 }).createMachine({
-  id: "policyStream",
+  id: "managerStream",
   context: { failures: 0, reason: "" },
   initial: "detached",
   options: { maxIterations: 1_000 },
@@ -81,13 +82,13 @@ export const policyStreamMachine = setup({
   },
   states: {
     detached: {
-      description: "No manager can be asked. PS1",
+      description: "No manager can be asked. MS1",
       entry: "forgetFailures",
       on: { "session.opened": "asking", "session.closed": {} },
     },
     asking: {
       description:
-        "A manager was asked. It answers with a whole state, once it has read what this node was told before: one that cannot is not left for that, since without the log nobody can. PS2",
+        "A manager was asked. It answers with a whole state, once it has read what this node was told before: one that cannot is not left for that, since without the log nobody can. MS2",
       entry: "ask",
       on: {
         "state.taken": "following",
@@ -110,19 +111,19 @@ export const policyStreamMachine = setup({
       },
     },
     waiting: {
-      description: "The stream ended, and the session did not: the manager is asked again. PS3",
+      description: "The stream ended, and the session did not: the manager is asked again. MS3",
       always: { guard: "hasFailedTooOften", target: "leaving" },
       after: { backoff: "asking" },
     },
     leaving: {
-      description: "The manager brings nothing: the session ends, and the next one is with another. PS3",
+      description: "The manager brings nothing: the session ends, and the next one is with another. MS3",
       entry: {
         type: "leave",
-        params: ({ context }: { context: PolicyStreamContext }) => ({ reason: context.reason }),
+        params: ({ context }: { context: ManagerStreamContext }) => ({ reason: context.reason }),
       },
     },
     unsupported: {
-      description: "The manager has no policies to tell; the session goes on without. PS1",
+      description: "The manager has nothing of this to tell; the session goes on without. MS1",
     },
   },
 });

@@ -1,0 +1,48 @@
+/** The Networks service, on every manager: tells each node that follows here who is in the networks of its tasks, and where. */
+import { NetworkFeed } from "../machines/networks/network-feed.ts";
+import { NetworkGraph } from "../machines/networks/network-graph.ts";
+import { networkPiecesOf } from "../machines/networks/network-pieces.ts";
+import type { NetworksService } from "../proto/gen/messages.ts";
+import type { ServiceHandlers } from "../runtime/rpc.ts";
+import type { Environment, Running } from "./environment.ts";
+import { createNodeViews } from "./node-views.ts";
+
+export interface NetworksActor extends Running {
+  readonly handlers: ServiceHandlers<typeof NetworksService>;
+}
+
+/** `isCurrent`: whether this manager's replica has caught up with the log. */
+export function createNetworks(env: Environment, isCurrent: () => boolean): NetworksActor {
+  const { store } = env;
+  const views = createNodeViews(env, {
+    gauge: "muster_network_followers",
+    help: "Nodes that this manager tells who is in the networks of their tasks.",
+    isCurrent,
+    piecesOf: networkPiecesOf,
+    calculate: () => {
+      const graph = new NetworkGraph();
+      const find = (target: string) => store.get("network", target) ?? store.byName("network", target);
+      const feed = new NetworkFeed(graph, find);
+      for (const node of store.all("node")) feed.nodeChanged(null, node);
+      for (const service of store.all("service")) feed.serviceChanged(null, service);
+      for (const task of store.all("task")) feed.taskChanged(null, task);
+      const watching = store.watch(({ changes }) => {
+        for (const { action, object, old, table } of changes) {
+          const isGone = action === "remove";
+          if (table === "task") feed.taskChanged(isGone ? object : old, isGone ? null : object);
+          else if (table === "service") feed.serviceChanged(isGone ? object : old, isGone ? null : object);
+          else if (table === "node") feed.nodeChanged(isGone ? object : old, isGone ? null : object);
+        }
+      });
+      return {
+        follow: (nodeId, onDirty) => graph.follow(nodeId, onDirty),
+        unfollow: (view) => graph.unfollow(view),
+        stop: () => watching.unsubscribe(),
+      };
+    },
+  });
+  return {
+    handlers: { Follow: ({ version }, sink, call) => views.follow(version, sink, call) },
+    stop: () => views.stop(),
+  };
+}

@@ -1,0 +1,230 @@
+/**
+ * Who is to know what of the cluster's networks, as things change, at the cost of what a change touches. Facts of the whole
+ * cluster come in; the view of each node that follows takes out what is new for it.
+ *
+ * NG1: a node is told of the networks that its own tasks are in, of all services, tasks and nodes in those, and of nothing else.
+ * NG2: what a view was told amounts to what NG1 says of the facts at that moment, whatever came before in whatever order.
+ */
+import {
+  NetworksUpdate,
+  type AttachedNetwork,
+  type NetworkNode,
+  type NetworkService,
+  type NetworkTask,
+} from "../../proto/gen/messages.ts";
+import { Told } from "../told.ts";
+
+/** What is in a network. */
+interface Members {
+  readonly services: Set<string>;
+  readonly tasks: Set<string>;
+  /** How many of the tasks each node has. */
+  readonly nodes: Map<string, number>;
+  fact: AttachedNetwork | null;
+}
+
+export class NetworkGraph {
+  readonly #networks = new Map<string, Members>();
+  readonly #nodes = new Map<string, NetworkNode>();
+  readonly #services = new Map<string, NetworkService>();
+  readonly #tasks = new Map<string, NetworkTask>();
+  /** Ids of the networks that each node's tasks are in. */
+  readonly #byNode = new Map<string, Set<string>>();
+  readonly #views = new Map<string, Set<NetworkView>>();
+
+  /** `onDirty`: when there is something to take, once until it is taken. */
+  follow(nodeId: string, onDirty: () => void): NetworkView {
+    const view = new NetworkView(nodeId, this, onDirty);
+    const views = this.#views.get(nodeId);
+    if (views === undefined) this.#views.set(nodeId, new Set([view]));
+    else views.add(view);
+    for (const id of this.#byNode.get(nodeId) ?? []) this.#touchAll(view, id);
+    return view;
+  }
+
+  unfollow(view: NetworkView): void {
+    const views = this.#views.get(view.nodeId);
+    views?.delete(view);
+    if (views?.size === 0) this.#views.delete(view.nodeId);
+  }
+
+  setNode(id: string, fact: NetworkNode | null): void {
+    if (fact === null) this.#nodes.delete(id);
+    else this.#nodes.set(id, fact);
+    for (const networkId of this.#byNode.get(id) ?? [])
+      for (const view of this.#viewsOf(networkId)) view.touch("nodes", id);
+  }
+
+  setService(key: string, fact: NetworkService | null): void {
+    const before = this.#services.get(key);
+    if (fact === null) this.#services.delete(key);
+    else this.#services.set(key, fact);
+    const networkId = (fact ?? before)?.networkId ?? "";
+    const members = this.#membersOf(networkId);
+    if (fact === null) members.services.delete(key);
+    else members.services.add(key);
+    for (const view of this.#viewsOf(networkId)) view.touch("services", key);
+    this.#dropIfEmpty(networkId);
+  }
+
+  /** `network`: that it is in. The key says which task and which network, and so never means another. */
+  setTask(key: string, fact: NetworkTask | null, network: AttachedNetwork | null): void {
+    const before = this.#tasks.get(key);
+    const networkId = (fact ?? before)?.networkId ?? "";
+    const members = this.#membersOf(networkId);
+    const touch = (): void => {
+      for (const view of this.#viewsOf(networkId)) view.touch("tasks", key);
+    };
+    if (network !== null) members.fact ??= network;
+    // Whose last task it was no longer counts among the views of the network afterwards.
+    touch();
+    if (fact !== null) {
+      this.#tasks.set(key, fact);
+      members.tasks.add(key);
+      this.#arrive(networkId, fact.nodeId);
+    } else {
+      this.#tasks.delete(key);
+      members.tasks.delete(key);
+    }
+    if (before !== undefined) this.#leave(networkId, before.nodeId);
+    touch();
+    this.#dropIfEmpty(networkId);
+  }
+
+  network(id: string, nodeId: string): AttachedNetwork | undefined {
+    return this.#isIn(nodeId, id) ? (this.#networks.get(id)?.fact ?? undefined) : undefined;
+  }
+
+  node(id: string, nodeId: string): NetworkNode | undefined {
+    for (const networkId of this.#byNode.get(nodeId) ?? []) if (this.#isIn(id, networkId)) return this.#nodes.get(id);
+    return undefined;
+  }
+
+  service(key: string, nodeId: string): NetworkService | undefined {
+    const fact = this.#services.get(key);
+    return fact !== undefined && this.#isIn(nodeId, fact.networkId) ? fact : undefined;
+  }
+
+  task(key: string, nodeId: string): NetworkTask | undefined {
+    const fact = this.#tasks.get(key);
+    return fact !== undefined && this.#isIn(nodeId, fact.networkId) ? fact : undefined;
+  }
+
+  #isIn(nodeId: string, networkId: string): boolean {
+    return this.#byNode.get(nodeId)?.has(networkId) === true;
+  }
+
+  #arrive(networkId: string, nodeId: string): void {
+    const { nodes } = this.#membersOf(networkId);
+    const count = (nodes.get(nodeId) ?? 0) + 1;
+    nodes.set(nodeId, count);
+    if (count > 1) return;
+    const networks = this.#byNode.get(nodeId);
+    if (networks === undefined) this.#byNode.set(nodeId, new Set([networkId]));
+    else networks.add(networkId);
+    this.#metOrParted(networkId, nodeId);
+  }
+
+  #leave(networkId: string, nodeId: string): void {
+    const { nodes } = this.#membersOf(networkId);
+    const count = (nodes.get(nodeId) ?? 0) - 1;
+    if (count > 0) {
+      nodes.set(nodeId, count);
+      return;
+    }
+    nodes.delete(nodeId);
+    const networks = this.#byNode.get(nodeId);
+    networks?.delete(networkId);
+    if (networks?.size === 0) this.#byNode.delete(nodeId);
+    this.#metOrParted(networkId, nodeId);
+  }
+
+  /** The node's first task came into the network, or its last one left. */
+  #metOrParted(networkId: string, nodeId: string): void {
+    for (const view of this.#viewsOf(networkId)) view.touch("nodes", nodeId);
+    for (const view of this.#views.get(nodeId) ?? []) {
+      this.#touchAll(view, networkId);
+      view.touch("nodes", nodeId);
+    }
+  }
+
+  #touchAll(view: NetworkView, networkId: string): void {
+    const members = this.#networks.get(networkId);
+    view.touch("networks", networkId);
+    for (const key of members?.services ?? []) view.touch("services", key);
+    for (const key of members?.tasks ?? []) view.touch("tasks", key);
+    for (const id of members?.nodes.keys() ?? []) view.touch("nodes", id);
+  }
+
+  *#viewsOf(networkId: string): Iterable<NetworkView> {
+    if (this.#views.size === 0) return;
+    for (const nodeId of this.#networks.get(networkId)?.nodes.keys() ?? []) yield* this.#views.get(nodeId) ?? [];
+  }
+
+  #membersOf(networkId: string): Members {
+    let members = this.#networks.get(networkId);
+    if (members === undefined) {
+      members = { services: new Set(), tasks: new Set(), nodes: new Map(), fact: null };
+      this.#networks.set(networkId, members);
+    }
+    return members;
+  }
+
+  #dropIfEmpty(networkId: string): void {
+    const members = this.#networks.get(networkId);
+    if (members !== undefined && members.services.size + members.tasks.size === 0) this.#networks.delete(networkId);
+  }
+}
+
+type Sort = "networks" | "nodes" | "services" | "tasks";
+
+/** What one follower of one node was told and has yet to be told. */
+export class NetworkView {
+  readonly nodeId: string;
+  readonly #graph: NetworkGraph;
+  readonly #onDirty: () => void;
+  readonly #told = { networks: new Told(), nodes: new Told(), services: new Told(), tasks: new Told() };
+  #isNew = true;
+  #isDirty = true;
+
+  constructor(nodeId: string, graph: NetworkGraph, onDirty: () => void) {
+    this.nodeId = nodeId;
+    this.#graph = graph;
+    this.#onDirty = onDirty;
+  }
+
+  touch(sort: Sort, key: string): void {
+    this.#told[sort].touch(key);
+    if (this.#isDirty) return;
+    this.#isDirty = true;
+    this.#onDirty();
+  }
+
+  /** What changed since the last time; null when nothing did. The first one begins anew. NG2 */
+  take(version: number): NetworksUpdate | null {
+    if (!this.#isDirty) return null;
+    this.#isDirty = false;
+    const [graph, nodeId, told] = [this.#graph, this.nodeId, this.#told];
+    const changed = {
+      networks: [] as AttachedNetwork[],
+      nodes: [] as NetworkNode[],
+      services: [] as NetworkService[],
+      tasks: [] as NetworkTask[],
+    };
+    const removed = {
+      removedNetworks: [] as string[],
+      removedNodes: [] as string[],
+      removedServices: [] as string[],
+      removedTasks: [] as string[],
+    };
+    told.networks.drain((id) => graph.network(id, nodeId), changed.networks, removed.removedNetworks);
+    told.nodes.drain((id) => graph.node(id, nodeId), changed.nodes, removed.removedNodes);
+    told.services.drain((key) => graph.service(key, nodeId), changed.services, removed.removedServices);
+    told.tasks.drain((key) => graph.task(key, nodeId), changed.tasks, removed.removedTasks);
+    const isEmpty = [...Object.values(changed), ...Object.values(removed)].every((list) => list.length === 0);
+    if (isEmpty && !this.#isNew) return null;
+    const update = NetworksUpdate.create({ fresh: this.#isNew, inSync: true, version, ...changed, ...removed });
+    this.#isNew = false;
+    return update;
+  }
+}
