@@ -1,16 +1,19 @@
-// The JSON API of a real manager: the clients of docs/json-api.md as they stand there, a stock one, and who did it.
+// The JSON API of a real manager: the clients of docs/json-api.md as they stand there, a stock one, and who did it; and what
+// running tasks are asked over it.
 import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test from "ava";
+import { WebSocket } from "ws";
 import { createService, sleepers } from "../fixtures/control-client.ts";
-import { freePort, startManager, tempDir } from "../fixtures/muster.ts";
+import { freePort, startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { password, TestClient, type Reply } from "../support/json-api.ts";
 
 const page = readFileSync(new URL("../../docs/json-api.md", import.meta.url), "utf8");
-const password = "correct horse";
 
 /** The block of that language. */
 function blockOf(language: string): string {
@@ -86,6 +89,82 @@ test.serial(
     t.regex(
       await manager.muster("history", "service", "web"),
       /user-ada from 127\.0\.0\.1 with Application\.ScaleApplications/,
+    );
+  },
+);
+
+/** Asks what a running task is asked, one request after the other. */
+async function asker(port: number, ca: string) {
+  const client = new TestClient(new WebSocket(`wss://localhost:${port}/`, { ca }));
+  await once(client.socket, "open");
+  const { error } = await client.login();
+  if (error !== undefined) throw new Error(JSON.stringify(error));
+  let last = 1;
+  const ask = async (type: string, request: string, params: object, id = ""): Promise<Reply> => {
+    const { error: refused, response } = await client.ask({
+      "request-id": (last += 1),
+      type,
+      version: 1,
+      request,
+      id,
+      params,
+    });
+    if (refused !== undefined) throw new Error(JSON.stringify(refused));
+    return response as Reply;
+  };
+  return { client, ask };
+}
+
+test.serial(
+  "a unit's output is followed, it is looked at, planned with and sent a signal, which its history tells",
+  async (t) => {
+    t.timeout(170_000);
+    const port = await freePort();
+    const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
+    const secret = join(tempDir(t, "json"), "password");
+    writeFileSync(secret, `${password}\n`);
+    const script = 'trap "echo caught" HUP; i=0; while :; do i=$((i+1)); echo "line $i"; sleep 0.2; done';
+    const [root] = await Promise.all([
+      manager.muster("ca"),
+      manager.muster("user", "add", "--role", "operator", "--password-file", secret, "ada"),
+      startAgent(t, manager, { hostname: "one" }),
+      manager.muster("service", "create", "-d", "--name", "talk", "--driver", "exec", "sh", "-c", script),
+    ]);
+    const { client, ask } = await asker(port, root);
+    t.teardown(() => client.socket.terminate());
+    const application = "talk";
+
+    const watched = await until("the unit", () => ask("Muster", "WatchLogs", { applications: [application] }));
+    const lines: string[] = [];
+    const follow = async (wanted: RegExp): Promise<void> => {
+      while (!lines.some((line) => wanted.test(line))) {
+        const next = await ask("LogsWatcher", "Next", {}, String(watched["watcher-id"]));
+        lines.push(...(next["lines"] as readonly { readonly text: string }[]).map(({ text }) => text.trimEnd()));
+      }
+    };
+    await follow(/^line 5$/);
+
+    const stats = await ask("Muster", "Stats", { unit: "talk/0" });
+    t.true(Number(stats["memory-bytes"]) > 0, JSON.stringify(stats));
+    t.like(await ask("Muster", "Plan", { application, scale: 3 }), { name: "talk", created: 2, kept: 1, removed: 0 });
+    t.like(await ask("Muster", "PlanDeploy", { application: "new", "charm-url": "bb:1", "num-units": 2 }), {
+      created: 2,
+    });
+    t.like(await ask("Muster", "PlanRebalance", { all: true }), { moves: [] });
+
+    await ask("Muster", "Signal", { unit: "talk/0", signal: "HUP" });
+    await follow(/^caught$/);
+    const numbers = lines.filter((line) => line.startsWith("line ")).map((line) => Number(line.slice(5)));
+    t.deepEqual(
+      numbers,
+      numbers.map((_, at) => at + 1),
+      "every line, each once, in order",
+    );
+    t.deepEqual(await ask("LogsWatcher", "Stop", {}, String(watched["watcher-id"])), {});
+    await until("who sent it", async () =>
+      /asked by user-ada from 127\.0\.0\.1 with Muster\.Signal SIGHUP/.test(
+        await manager.muster("history", "task", "talk.1"),
+      ),
     );
   },
 );
