@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { knownMarks } from "./marks.ts";
 import { describeOptions, drawOptions } from "./options.ts";
+import { runSeeds, type SeedResult } from "./seed-pool.ts";
 import { runSeed } from "./world.ts";
 
 function say(line: string): void {
@@ -47,26 +48,33 @@ function saveTrace(seed: number, trace: string): string {
   return file;
 }
 
-for (let seed = from; seed < from + count; seed += 1) {
-  const options = drawOptions(seed);
-  if (only !== undefined) say(`seed ${seed}: ${describeOptions(options)}`);
-  const result = await runSeed(options, only !== undefined);
+function isPassed(seed: number, result: SeedResult): boolean {
   for (const [mark, times] of result.marks) marks.set(mark, (marks.get(mark) ?? 0) + times);
   const summary = `${Math.round(result.virtualMs / 1000)} s virtual, ${result.steps} steps, ${result.versions} versions`;
   if (result.failure === null) {
     say(`seed ${seed}: passed (${summary})`);
-  } else {
-    failed += 1;
-    say(`seed ${seed}: FAILED ${result.failure} (${summary})`);
-    say(`  ${describeOptions(options)}`);
-    say(`  again: SEED=${seed} npm run sim`);
-    // Lines are not kept while many seeds run; the same seed gives the same run. The first few are enough to start with.
-    if (failed <= tracesMax) {
-      const { trace } = only === undefined ? await runSeed(options, true) : result;
-      say(`  trace: ${saveTrace(seed, trace)}`);
-    }
+    return true;
   }
-  if (only !== undefined && values.trace) say(`  trace: ${saveTrace(seed, result.trace)}`);
+  failed += 1;
+  say(`seed ${seed}: FAILED ${result.failure} (${summary})`);
+  say(`  ${describeOptions(drawOptions(seed))}`);
+  say(`  again: SEED=${seed} npm run sim`);
+  return false;
+}
+
+if (only === undefined) {
+  await runSeeds(from, count, async (seed, result) => {
+    // Lines are not kept while many seeds run; the same seed gives the same run. The first few are enough to start with.
+    if (isPassed(seed, result) || failed > tracesMax) return;
+    const { trace } = await runSeed(drawOptions(seed), true);
+    say(`  trace: ${saveTrace(seed, trace)}`);
+  });
+} else {
+  const options = drawOptions(from);
+  say(`seed ${from}: ${describeOptions(options)}`);
+  const result = await runSeed(options, true);
+  if (!isPassed(from, { ...result, marks: [...result.marks] }) || values.trace)
+    say(`  trace: ${saveTrace(from, result.trace)}`);
 }
 
 const missed = knownMarks.filter((mark) => !marks.has(mark));

@@ -1,0 +1,56 @@
+/**
+ * Runs seeds in as many processes as there are processors. A process has one seed at a time, so that whatever happens to the
+ * process, and a rejection that nobody handles, is that seed's.
+ */
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
+import type { SimResult } from "./world.ts";
+
+/** What of a run crosses from one process to another. */
+export interface SeedResult extends Pick<SimResult, "failure" | "steps" | "versions" | "virtualMs"> {
+  readonly marks: readonly (readonly [string, number])[];
+}
+
+const program = fileURLToPath(new URL("seed-process.ts", import.meta.url));
+
+/** Runs `count` seeds; each result is handed over in the order of the seeds, as soon as those before it are there. */
+export async function runSeeds(
+  from: number,
+  count: number,
+  onResult: (seed: number, result: SeedResult) => Promise<void>,
+): Promise<void> {
+  let next = from;
+  let told = from;
+  let telling = Promise.resolve();
+  const results = new Map<number, SeedResult>();
+  const tell = (): void => {
+    for (let result = results.get(told); result !== undefined; result = results.get((told += 1))) {
+      const [seed, found] = [told, result];
+      results.delete(seed);
+      telling = telling.then(() => onResult(seed, found));
+    }
+  };
+  const work = async (): Promise<void> => {
+    while (next < from + count) {
+      const child = fork(program);
+      const exited = once(child, "exit").then(([code, signal]): SeedResult => {
+        const failure = `the process of the simulation ended: ${String(signal ?? `exit code ${code}`)}`;
+        return { failure, marks: [], steps: 0, versions: 0, virtualMs: 0 };
+      });
+      while (next < from + count && child.connected) {
+        const seed = next++;
+        child.send(seed);
+        results.set(
+          seed,
+          await Promise.race([once(child, "message").then(([result]) => result as SeedResult), exited]),
+        );
+        tell();
+      }
+      if (child.connected) child.disconnect();
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(count, availableParallelism()) }, work));
+  await telling;
+}
