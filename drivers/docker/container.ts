@@ -13,6 +13,8 @@ import { dnsOf, type NameFile } from "./name-files.ts";
 
 /** By which a container of a task is known for ours. */
 export const taskLabel = "io.muster.task";
+/** What a task's container and the one that holds its network have in common: the host's id of the allocation. */
+export const allocLabel = "io.muster.alloc";
 /** Names the container whose network a group shares; Nomad's own word for it. */
 export const sandboxLabel = "docker_sandbox_container_id";
 /** Of what an engine keeps of a container's output: the host has its own copy. */
@@ -200,7 +202,7 @@ export function containerOf(
     WorkingDir: config.work_dir ?? "",
     // Of a shared network the name is its holder's.
     ...(isShared || config.hostname === null ? {} : { Hostname: config.hostname }),
-    Labels: { ...config.labels, [taskLabel]: id },
+    Labels: { ...config.labels, [taskLabel]: id, [allocLabel]: task.allocId },
     Tty: config.tty,
     OpenStdin: config.interactive,
     ...healthOf(config),

@@ -35,6 +35,8 @@ type Query = Readonly<Record<string, string | number | boolean>>;
 interface Options {
   readonly query?: Query;
   readonly body?: unknown;
+  /** A tar archive, in place of a body. */
+  readonly archive?: Buffer;
   readonly headers?: Readonly<Record<string, string>>;
   /** Milliseconds without a byte of the answer; null: for as long as it takes. */
   readonly timeoutMs?: number | null;
@@ -87,8 +89,9 @@ export class Engine {
   }
 
   #request(method: string, path: string, options: Options): ClientRequest {
-    const { body, headers = {}, query = {}, signal } = options;
-    const text = body === undefined ? "" : JSON.stringify(body);
+    const { archive, body, headers = {}, query = {}, signal } = options;
+    const content = archive ?? Buffer.from(body === undefined ? "" : JSON.stringify(body));
+    const type = archive === undefined ? "application/json" : "application/x-tar";
     const search = new URLSearchParams(
       Object.entries(query).map(([name, value]): [string, string] => [name, String(value)]),
     ).toString();
@@ -99,8 +102,8 @@ export class Engine {
       path: search === "" ? path : `${path}?${search}`,
       headers: {
         Host: "docker",
-        ...(text === "" ? {} : { "Content-Type": "application/json" }),
-        "Content-Length": Buffer.byteLength(text),
+        ...(content.length === 0 ? {} : { "Content-Type": type }),
+        "Content-Length": content.length,
         ...headers,
       },
       ...(signal === undefined ? {} : { signal }),
@@ -108,7 +111,7 @@ export class Engine {
     const { timeoutMs = answerMsMax } = options;
     if (timeoutMs !== null)
       asked.setTimeout(timeoutMs, () => asked.destroy(new Error(`no answer within ${timeoutMs / 1_000} s`)));
-    asked.end(text);
+    asked.end(content);
     return asked;
   }
 

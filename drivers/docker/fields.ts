@@ -4,8 +4,8 @@ import { block, blocks, flag, list, map, number, text, type ConfigOf } from "../
 export const driverFields = {
   endpoint: text({ default: "unix:///var/run/docker.sock" }),
   allow_privileged: flag({ default: false }),
-  /** Of the container that holds the network of a group of tasks. */
-  infra_image: text({ default: "registry.k8s.io/pause:3.9" }),
+  /** Of the container that holds the network of a group of tasks; unless said, one that is made here. */
+  infra_image: text(),
   /** Empty: what the image says. */
   infra_command: list("string", { default: [] }),
   /** Seconds. */

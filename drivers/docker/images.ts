@@ -26,7 +26,7 @@ function credentials({ auth, registry_auth: header }: Wants): Readonly<Record<st
 export class Images {
   readonly #engine: Engine;
   readonly #timeoutMs: number;
-  /** Of pulls under way: tasks that begin together share one. */
+  /** Of pulls and imports under way: tasks that begin together share one. */
   readonly #pulls = new Map<string, Promise<void>>();
 
   constructor(engine: Engine, timeoutMs: number) {
@@ -40,17 +40,31 @@ export class Images {
     if (!isWanted && (await this.#isThere(image))) return;
     tell(`pulling ${image}`);
     const key = JSON.stringify([image, options.auth, options.registry_auth]);
-    let pull = this.#pulls.get(key);
-    if (pull === undefined) {
-      pull = this.#pull(image, options).finally(() => this.#pulls.delete(key));
-      this.#pulls.set(key, pull);
-    }
     try {
-      await pull;
+      await this.#once(key, () => this.#pull(image, options));
     } catch (error) {
       if (options.force_pull || !(await this.#isThere(image))) throw error;
       tell(`${(error as Error).message}: what is here is used`);
     }
+  }
+
+  /** Has an image there that is made here, of an archive of its files. */
+  async make(image: string, archive: Buffer): Promise<void> {
+    // Each import makes an image of its own, and the name goes to the last.
+    await this.#once(image, async () => {
+      if (await this.#isThere(image)) return;
+      const query = { fromSrc: "-", repo: image };
+      await this.#followed(await this.#engine.stream("POST", "/images/create", { query, archive }));
+    });
+  }
+
+  #once(key: string, pull: () => Promise<void>): Promise<void> {
+    let running = this.#pulls.get(key);
+    if (running === undefined) {
+      running = pull().finally(() => this.#pulls.delete(key));
+      this.#pulls.set(key, running);
+    }
+    return running;
   }
 
   async #isThere(image: string): Promise<boolean> {
@@ -69,15 +83,20 @@ export class Images {
       const query = { fromImage: whole(image) };
       const headers = credentials(wants);
       const answer = await this.#engine.stream("POST", "/images/create", { query, headers, signal, timeoutMs: null });
-      let line = "";
-      for await (const chunk of answer) {
-        const lines = `${line}${String(chunk)}`.split("\n");
-        line = lines.pop() ?? "";
-        for (const { error } of lines.filter((each) => each.trim() !== "").map((each) => JSON.parse(each) as Progress))
-          if (error !== undefined) throw new Error(error);
-      }
+      await this.#followed(answer);
     } catch (error) {
       throw retryable(`cannot pull ${image}: ${(error as Error).message}`);
+    }
+  }
+
+  /** To its end; rejects with what went wrong on the way. */
+  async #followed(answer: AsyncIterable<unknown>): Promise<void> {
+    let line = "";
+    for await (const chunk of answer) {
+      const lines = `${line}${String(chunk)}`.split("\n");
+      line = lines.pop() ?? "";
+      for (const { error } of lines.filter((each) => each.trim() !== "").map((each) => JSON.parse(each) as Progress))
+        if (error !== undefined) throw new Error(error);
     }
   }
 }

@@ -15,23 +15,21 @@ import {
   type TaskRequest,
 } from "../../edges/plugin/server/index.ts";
 import {
-  CreateNetworkResponse,
   DriverCapabilities_FSIsolation,
-  NetworkIsolationSpec,
   NetworkIsolationSpec_NetworkIsolationMode as Isolation,
   type CreateNetworkRequest,
+  type CreateNetworkResponse,
   type DestroyNetworkRequest,
   type NomadDriverConfig,
 } from "../../proto/gen/nomad.ts";
-import { containerName, containerOf, sandboxLabel, taskLabel } from "./container.ts";
+import { containerName, containerOf, taskLabel } from "./container.ts";
 import { Engine, EngineError, isAbsent, isConflict } from "./engine.ts";
 import { driverFields, taskFields, type DockerConfig, type DriverConfig } from "./fields.ts";
 import { Images } from "./images.ts";
 import { ContainerLogs } from "./logs.ts";
 import { writeNameFiles } from "./name-files.ts";
+import { DockerNetworks } from "./networks.ts";
 import { DockerRun, type Container } from "./run.ts";
-
-const networkLabel = "io.muster.network";
 
 type Request = TaskRequest<DockerConfig>;
 
@@ -39,6 +37,7 @@ interface Parts {
   readonly config: DriverConfig;
   readonly engine: Engine;
   readonly images: Images;
+  readonly networks: DockerNetworks;
 }
 
 interface EngineInfo {
@@ -53,7 +52,7 @@ interface EngineInfo {
 const configDefault: DriverConfig = {
   endpoint: "unix:///var/run/docker.sock",
   allow_privileged: false,
-  infra_image: "registry.k8s.io/pause:3.9",
+  infra_image: null,
   infra_command: [],
   pull_timeout: 300,
   state_dir: null,
@@ -74,7 +73,8 @@ function told(error: unknown): Error {
 
 function partsOf(config: DriverConfig): Parts {
   const engine = new Engine(config.endpoint);
-  return { config, engine, images: new Images(engine, config.pull_timeout * 1_000) };
+  const images = new Images(engine, config.pull_timeout * 1_000);
+  return { config, engine, images, networks: new DockerNetworks({ config, engine, images }) };
 }
 
 export class DockerPlugin implements Driver<typeof driverFields, typeof taskFields> {
@@ -186,37 +186,19 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
     return this.#run(request, containerId);
   }
 
-  /** A container that does nothing but hold the network that a group's tasks share. */
-  async createNetwork({ allocId, hostname }: CreateNetworkRequest): Promise<CreateNetworkResponse> {
-    const { config, engine, images } = this.#parts;
-    const asIs = { auth: null, registry_auth: null, force_pull: false, refresh: false };
-    await images.need(config.infra_image, asIs, () => {});
-    const name = `muster-network-${allocId.replaceAll(/[^a-zA-Z0-9_.-]/g, "-")}`;
-    let created = true;
-    const body = {
-      Image: config.infra_image,
-      ...(config.infra_command.length === 0 ? {} : { Cmd: config.infra_command }),
-      ...(hostname === "" ? {} : { Hostname: hostname }),
-      Labels: { [networkLabel]: allocId },
-      HostConfig: { NetworkMode: "none", RestartPolicy: { Name: "unless-stopped" } },
-    };
-    await engine.json("POST", "/containers/create", { query: { name }, body }).catch((error: unknown) => {
-      if (!isConflict(error)) throw error;
-      created = false;
-    });
-    await engine.json("POST", `/containers/${name}/start`, { timeoutMs: null });
-    const { Id, NetworkSettings } = await engine.json<Container>("GET", `/containers/${name}/json`);
-    const labels = { [sandboxLabel]: Id, ...(hostname === "" ? {} : { docker_sandbox_hostname: hostname }) };
-    const isolationSpec = NetworkIsolationSpec.create({
-      mode: Isolation.GROUP,
-      path: NetworkSettings.SandboxKey,
-      labels,
-    });
-    return CreateNetworkResponse.create({ isolationSpec, created });
+  async createNetwork(request: CreateNetworkRequest): Promise<CreateNetworkResponse> {
+    try {
+      return await this.#parts.networks.create(request);
+    } catch (error) {
+      throw told(error);
+    }
   }
 
-  async destroyNetwork({ isolationSpec }: DestroyNetworkRequest): Promise<void> {
-    const id = isolationSpec?.labels[sandboxLabel];
-    if (id !== undefined) await this.#remove(id);
+  async destroyNetwork(request: DestroyNetworkRequest): Promise<void> {
+    try {
+      await this.#parts.networks.destroy(request);
+    } catch (error) {
+      throw told(error);
+    }
   }
 }

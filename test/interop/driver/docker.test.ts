@@ -23,9 +23,12 @@ import { objectSpec, readConfig } from "../../../edges/plugin/server/fields.ts";
 import type { TaskRequest } from "../../../edges/plugin/server/index.ts";
 import {
   CreateNetworkRequest,
+  DNSConfig,
   DestroyNetworkRequest,
+  HostsConfig,
   LinuxResources,
   Mount,
+  NetworkIsolationSpec,
   NomadDriverConfig,
   PortMapping,
   Resources,
@@ -58,8 +61,6 @@ if (missing === null) {
 
 const driverConfig = (): ConfigInput => ({
   endpoint: `unix://${join(engine.dir, "docker.sock")}`,
-  infra_image: "bb:1",
-  infra_command: ["sleep", "3600"],
   state_dir: join(engine.dir, "notes"),
 });
 
@@ -261,6 +262,63 @@ withEngine("docker: tasks of a group share the network that the driver makes for
   await run.stop("", 0);
   await plugin.destroyNetwork(DestroyNetworkRequest.create({ allocId: asked.allocId, isolationSpec }));
   t.false((await engine.docker("ps", "-aq", "--no-trunc")).includes(String(id)));
+  await plugin.destroyNetwork(DestroyNetworkRequest.create({ allocId: asked.allocId, isolationSpec }));
+});
+
+withEngine(
+  "docker: what holds a network needs no registry, ends when it is asked to, and costs next to nothing",
+  async (t) => {
+    const { plugin } = lab(t);
+    const asked = ["one", "two"].map((name) => CreateNetworkRequest.create({ allocId: `${name}-${process.pid}` }));
+    // Together, each the first: the image is made once.
+    await Promise.all(asked.map((request) => plugin.createNetwork(request)));
+    const images = await engine.docker("images", "--format", "{{.Repository}} {{.Size}}", "muster-pause");
+    t.is(images, "muster-pause 256B");
+    const [first = "", second = ""] = asked.map(({ allocId }) => `muster-network-${allocId}`);
+    const [{ State }] = JSON.parse(await engine.docker("inspect", first)) as [{ State: { Pid: number } }];
+    const status = readFileSync(`/proc/${State.Pid}/status`, "utf8");
+    t.true(Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) < 100, status);
+    t.regex(status, /^CapEff:\s+0{16}$/m);
+    await engine.docker("stop", "--time", "120", first);
+    const [stopped] = JSON.parse(await engine.docker("inspect", first)) as [{ State: { ExitCode: number } }];
+    t.is(stopped.State.ExitCode, 0, "by itself: one that is killed has 137");
+    // DN1: whoever never learned what was made has it taken away all the same.
+    for (const { allocId } of asked) await plugin.destroyNetwork(DestroyNetworkRequest.create({ allocId }));
+    const names = await engine.docker("ps", "-a", "--format", "{{.Names}}");
+    t.false(names.includes(first) || names.includes(second));
+  },
+);
+
+withEngine("docker: in a network that others share a container has hosts and name servers of its own", async (t) => {
+  const { folder, plugin, start } = lab(t);
+  chmodSync(folder, 0o755);
+  const asked = CreateNetworkRequest.create({ allocId: `names-${process.pid}`, hostname: "web-1" });
+  const { isolationSpec } = await plugin.createNetwork(asked);
+  t.teardown(() => plugin.destroyNetwork(DestroyNetworkRequest.create({ allocId: asked.allocId, isolationSpec })));
+  const stdoutPath = join(folder, "stdout");
+  writeFileSync(stdoutPath, "");
+  const networkIsolationSpec = NetworkIsolationSpec.patch(isolationSpec ?? NetworkIsolationSpec.create(), {
+    hostsConfig: HostsConfig.create({ hostname: "web-1", address: "10.1.0.9" }),
+  });
+  const task = {
+    networkIsolationSpec,
+    stdoutPath,
+    allocDir: folder,
+    allocId: asked.allocId,
+    dns: DNSConfig.create({ servers: ["192.0.2.1"], searches: ["x.test"] }),
+  };
+  const config = { ...(sh("cat /etc/resolv.conf /etc/hosts /etc/hostname; sleep 60") as object), network_mode: null };
+  const run = await start({ ...config, extra_hosts: ["there:10.1.2.3"], dns_options: ["ndots:3"] }, task);
+  await until("its output", () => readFileSync(stdoutPath, "utf8").endsWith("there\nweb-1\n"));
+  const said = readFileSync(stdoutPath, "utf8");
+  t.regex(said, /^nameserver 192.0.2.1\nsearch x.test\noptions ndots:3\n127.0.0.1\tlocalhost\n/);
+  t.regex(said, /^10.1.0.9\tweb-1$/m);
+  t.regex(said, /^10.1.2.3\tthere$/m);
+  const both = await engine.docker("ps", "-q", "--filter", `label=io.muster.alloc=${asked.allocId}`);
+  t.is(both.split("\n").length, 2, "the task's and the one that holds its network");
+  await run.stop("", 0);
+  await t.throwsAsync(start({ ...config, extra_hosts: ["there:host-gateway"] }, task), { message: /host-gateway/ });
+  await t.throwsAsync(start({ ...config, dns_servers: ["a b"] }, task), { message: /cannot be in a resolv.conf/ });
 });
 
 if (missing !== null) test.skip(`the driver docker: ${missing}`, () => {});
