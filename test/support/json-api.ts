@@ -1,28 +1,30 @@
 /** The JSON API of a founded cluster on a real port, and clients of it. The clock is the test's. */
+import { scrypt, type ScryptOptions } from "node:crypto";
 import { once } from "node:events";
+import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import { WebSocket } from "ws";
 import { bootstrapCluster, clusterOf } from "../../actors/manager/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
 import { startJsonApi } from "../../actors/json/json-api.ts";
 import { startJsonCertificate, serverName, type JsonCertificate } from "../../actors/json/json-certificate.ts";
-import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
-import { createUsers, setPassword } from "../../actors/json/users.ts";
+import { createUsers } from "../../actors/json/users.ts";
 import type { Server } from "../../edges/juju/admin.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
-import type { Facade } from "../../edges/juju/facade.ts";
-import { createFacades } from "../../edges/juju/facades/index.ts";
-import { Feed } from "../../edges/juju/feed/feed.ts";
+import type { Call, Facade } from "../../edges/juju/facade.ts";
 import { listenJson, type JsonListener } from "../../edges/juju/listener.ts";
 import { loginNameOf } from "../../edges/juju/login-name.ts";
 import { AddUserRequest, UserRole } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
+import { testFacades } from "./json-facades.ts";
 import { call, testManager } from "./manager.ts";
 
 /** Cheap enough for tests; what it costs for good is told in runtime/system/scrypt.ts. */
 export const cheapScrypt = { cost: 2 ** 4, blockSize: 8, parallelism: 1 };
 export const password = "correct horse";
+
+const derive = promisify<string, Uint8Array, number, ScryptOptions, Buffer>(scrypt);
 
 export type Reply = Readonly<Record<string, unknown>>;
 
@@ -74,39 +76,53 @@ export class TestClient {
 export interface JsonWorldOptions {
   /** `all`: those that a manager has. */
   readonly facades?: readonly Facade[] | "all";
+  /** Beside all. */
+  readonly extra?: readonly Facade[];
   readonly redirect?: readonly Server[];
   readonly connectionsMax?: number;
 }
 
+/** The same facades; `waiting` says how many of their requests are under way. */
+function counted(facades: readonly Facade[], waiting: { requests: number }): readonly Facade[] {
+  return facades.map((facade) => ({
+    ...facade,
+    methods: Object.fromEntries(
+      Object.entries(facade.methods).map(([name, method]) => [
+        name,
+        {
+          ...method,
+          async run(asked: Call) {
+            waiting.requests += 1;
+            try {
+              return await method.run(asked);
+            } finally {
+              waiting.requests -= 1;
+            }
+          },
+        },
+      ]),
+    ),
+  }));
+}
+
 export async function jsonWorld(
   t: ExecutionContext,
-  { facades = [], redirect, connectionsMax }: JsonWorldOptions = {},
+  { facades = [], extra = [], redirect, connectionsMax }: JsonWorldOptions = {},
 ) {
   const manager = testManager();
   const { env } = manager;
   await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
-  const passwords = new Scrypt(cheapScrypt);
+  const derived = { passwords: 0 };
+  const passwords = new Scrypt(cheapScrypt, (text, salt, { cost: N, blockSize: r, parallelism: p }) => {
+    derived.passwords += 1;
+    return derive(text, salt, 32, { N, r, p });
+  });
   const users = createUsers(env, passwords).handlers;
   const api = startJsonApi(env, passwords);
   const control = createControl(env, { leaderId: () => "manager1", authority: pki }).handlers;
-  const feed = new Feed({ store: env.store, clock: env.clock });
-  const offered =
-    facades === "all"
-      ? createFacades({
-          store: env.store,
-          proposer: env.proposer,
-          clock: env.clock,
-          log: env.telemetry.log,
-          control,
-          operator: {} as never,
-          taskAccess: {} as never,
-          logs: {} as never,
-          feed,
-          watchers: createJsonWatchers(env),
-          users,
-          setPassword: (name, text, rpc) => setPassword(env, passwords, name, text, rpc),
-        })
-      : facades;
+  const all = testFacades(env, { control, passwords });
+  const waiting = { requests: 0 };
+  const offered = counted(facades === "all" ? [...all.facades, ...extra] : facades, waiting);
   let listener: JsonListener | null = null;
   let certificate: JsonCertificate | null = null;
   const first = Promise.withResolvers<JsonCertificate>();
@@ -158,9 +174,25 @@ export async function jsonWorld(
     keeper.stop();
     await served.close(0);
     api.stop();
-    feed.stop();
+    all.stop();
   });
   const addUser = (name: string, role: UserRole = UserRole.USER_ROLE_ADMIN) =>
     users.AddUser(AddUserRequest.create({ name, role, password }), call());
-  return { ...manager, manager, api, users, addUser, control, connect, port, listener: served, rootPem, passwords };
+  return {
+    ...manager,
+    manager,
+    api,
+    users,
+    addUser,
+    control,
+    connect,
+    port,
+    listener: served,
+    rootPem,
+    passwords,
+    /** Derivations so far: what logins have cost. */
+    derived,
+    /** Requests whose handlers are at work. */
+    waiting,
+  };
 }

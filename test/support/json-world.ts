@@ -1,24 +1,18 @@
 /** The JSON API's facades on a test manager, asked as a connection asks them, without a socket. */
 import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
-import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
-import { createOperator, type OperatorSources } from "../../actors/operator.ts";
-import { createTaskCalls } from "../../actors/task-calls.ts";
-import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { run, Registry } from "../../edges/juju/dispatch.ts";
-import type { FacadeSources, Identity, Session, Shape } from "../../edges/juju/facade.ts";
-import { createFacades } from "../../edges/juju/facades/index.ts";
-import { Feed } from "../../edges/juju/feed/feed.ts";
+import type { Identity, Session, Shape } from "../../edges/juju/facade.ts";
 import { Params } from "../../edges/juju/params.ts";
 import { RequestError } from "../../edges/juju/request-error.ts";
 import { Resources } from "../../edges/juju/resources.ts";
 import { requestErrorOf } from "../../edges/juju/rpc-failure.ts";
 import { encodeResult } from "../../edges/juju/wire/encode.ts";
-import { LeaderAnswer, type LeaderQuestion } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
 import { world } from "./control.ts";
 import { cheapScrypt } from "./json-api.ts";
+import { testFacades, type TestFacadesOptions } from "./json-facades.ts";
 import { call } from "./manager.ts";
 
 /** A result as a client reads it. */
@@ -34,52 +28,16 @@ export interface Asked {
 
 export const admin: Identity = { kind: "user", name: "admin", role: "admin" };
 
-export interface JsonWorldOptions {
-  /** Stands for agents and their drivers. */
-  readonly taskAccess?: FacadeSources["taskAccess"];
-  /** Stands for what nodes have of their tasks' output. */
-  readonly logs?: FacadeSources["logs"];
-  /** Stands for the leader. */
-  readonly leader?: (question: Partial<LeaderQuestion>) => Partial<LeaderAnswer>;
-}
+export type JsonWorldOptions = Omit<TestFacadesOptions, "control" | "passwords">;
 
-export async function jsonWorld(
-  t: ExecutionContext,
-  { taskAccess, logs = {} as never, leader }: JsonWorldOptions = {},
-) {
+export async function jsonWorld(t: ExecutionContext, options: JsonWorldOptions = {}) {
   const founded = world();
   await bootstrapCluster(founded.env, pki, { advertise: "192.0.2.1:2377" });
-  const { env, control, clock, store } = founded;
-  const feed = new Feed({ store, clock });
-  const watchers = createJsonWatchers(env);
+  const { env, control, clock } = founded;
   const passwords = new Scrypt(cheapScrypt);
-  const ask: OperatorSources["ask"] = (question) =>
-    Promise.resolve(
-      leader === undefined
-        ? { kind: "unanswered", reason: "nobody leads", wokenBy: "a leader" }
-        : { kind: "answered", answer: LeaderAnswer.create(leader(question)) },
-    );
-  const taskCalls = createTaskCalls(env);
-  const facades = createFacades({
-    store,
-    clock,
-    proposer: env.proposer,
-    log: env.telemetry.log,
-    control,
-    // What it has of the leader is all that is asked here.
-    operator: createOperator(env, { ask } as never).handlers,
-    taskAccess: taskAccess ?? taskCalls.access,
-    logs,
-    feed,
-    watchers,
-    users: createUsers(env, passwords).handlers,
-    setPassword: (name, password, rpc) => setPassword(env, passwords, name, password, rpc),
-  });
+  const { facades, feed, stop } = testFacades(env, { ...options, control, passwords });
   const registry = new Registry(facades);
-  t.teardown(() => {
-    taskCalls.stop();
-    feed.stop();
-  });
+  t.teardown(stop);
 
   function connect(shape: Shape, identity: Identity = admin, scope: Session["scope"] = "model") {
     const resources = new Resources();
@@ -124,7 +82,7 @@ export async function jsonWorld(
     }
   }
 
-  return { ...founded, feed, watchers, facades, passwords, connect, settle };
+  return { ...founded, feed, facades, passwords, connect, settle };
 }
 
 export async function failureOf(run: () => Promise<unknown>): Promise<{ message: string; code: string } | null> {

@@ -1,0 +1,60 @@
+/** The JSON API's facades on a test manager: real ones, behind which stand no agents, no leader and no node's output unless the test is them. */
+import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
+import { createUsers, setPassword } from "../../actors/json/users.ts";
+import { createOperator, type OperatorSources } from "../../actors/operator.ts";
+import { createTaskCalls } from "../../actors/task-calls.ts";
+import type { Environment } from "../../actors/environment.ts";
+import type { Facade, FacadeSources } from "../../edges/juju/facade.ts";
+import { createFacades } from "../../edges/juju/facades/index.ts";
+import { Feed } from "../../edges/juju/feed/feed.ts";
+import { LeaderAnswer, type LeaderQuestion } from "../../proto/gen/messages.ts";
+import type { Passwords } from "../../runtime/passwords.ts";
+
+export interface TestFacadesOptions {
+  readonly control: FacadeSources["control"];
+  readonly passwords: Passwords;
+  /** Stands for agents and their drivers. */
+  readonly taskAccess?: FacadeSources["taskAccess"] | undefined;
+  /** Stands for what nodes have of their tasks' output; there is none without it. */
+  readonly logs?: FacadeSources["logs"] | undefined;
+  /** Stands for the leader. */
+  readonly leader?: ((question: Partial<LeaderQuestion>) => Partial<LeaderAnswer>) | undefined;
+}
+
+export function testFacades(
+  env: Environment,
+  { control, passwords, taskAccess, logs, leader }: TestFacadesOptions,
+): { readonly facades: readonly Facade[]; readonly feed: Feed; stop(): void } {
+  const { clock, proposer, store } = env;
+  const feed = new Feed({ store, clock });
+  const calls = createTaskCalls(env);
+  const ask: OperatorSources["ask"] = (question) =>
+    Promise.resolve(
+      leader === undefined
+        ? { kind: "unanswered", reason: "nobody leads", wokenBy: "a leader" }
+        : { kind: "answered", answer: LeaderAnswer.create(leader(question)) },
+    );
+  const facades = createFacades({
+    store,
+    clock,
+    proposer,
+    log: env.telemetry.log,
+    control,
+    // What it has of the leader is all that is asked here.
+    operator: createOperator(env, { ask } as never).handlers,
+    taskAccess: taskAccess ?? calls.access,
+    logs: logs ?? { SubscribeLogs: (_request, sink) => sink.end() },
+    feed,
+    watchers: createJsonWatchers(env),
+    users: createUsers(env, passwords).handlers,
+    setPassword: (name, password, rpc) => setPassword(env, passwords, name, password, rpc),
+  });
+  return {
+    facades,
+    feed,
+    stop() {
+      calls.stop();
+      feed.stop();
+    },
+  };
+}
