@@ -1,0 +1,24 @@
+/** Messages over TCP: each has its length before it, in two bytes (RFC 1035, §4.2.2). Of those of a stream. */
+export class TcpMessages {
+  #rest: Buffer = Buffer.alloc(0);
+
+  /** The whole ones that there are now. What is kept is less than one message: 64 KiB. */
+  take(data: Buffer): readonly Buffer[] {
+    let rest = this.#rest.length === 0 ? data : Buffer.concat([this.#rest, data]);
+    const messages: Buffer[] = [];
+    while (rest.length >= 2) {
+      const end = 2 + rest.readUInt16BE(0);
+      if (rest.length < end) break;
+      messages.push(rest.subarray(2, end));
+      rest = rest.subarray(end);
+    }
+    this.#rest = rest;
+    return messages;
+  }
+}
+
+export function tcpMessage(message: Buffer): Buffer {
+  const length = Buffer.alloc(2);
+  length.writeUInt16BE(message.length);
+  return Buffer.concat([length, message]);
+}

@@ -1,0 +1,87 @@
+/**
+ * How the kernel's network is kept at what an agent was told: one change at a time, and of what came meanwhile one more. One
+ * for virtual addresses of services, one for the tunnel to other nodes.
+ *
+ *   current ──changed──▶ programming ──▶ current
+ *                          ▲ │  ▲
+ *                          │ │  └── (changed meanwhile)
+ *                          │ └▶ waiting
+ *                          └──────┘
+ *
+ * VB1: what is programmed last is what was known last; nothing is programmed twice at once.
+ * VB2: what failed is tried again for ever, each time whole; what the kernel had stays in force.
+ */
+import { assign, setup } from "xstate";
+import { effect } from "../effect.ts";
+
+/** Times in milliseconds. */
+const balancingTimes = { backoffMsMin: 500, backoffMsMax: 30_000 } as const;
+
+export type BalancingEvent =
+  /** What is to be programmed may be something else now. */
+  | { readonly type: "facts.changed" }
+  | { readonly type: "kernel.programmed" }
+  | { readonly type: "kernel.refused"; readonly reason: string };
+
+export interface BalancingContext {
+  readonly hasChanged: boolean;
+  readonly failures: number;
+  /** Of the last failure; empty: what is known is programmed, or being so. */
+  readonly reason: string;
+}
+
+type Refused = Extract<BalancingEvent, { type: "kernel.refused" }>;
+
+export const balancingMachine = setup({
+  types: { context: {} as BalancingContext, events: {} as BalancingEvent },
+  actions: {
+    /** Answered by `kernel.programmed` or `kernel.refused`. */
+    program: effect("program"),
+    reportUnexpected: effect("reportUnexpected"),
+    rememberChange: assign({ hasChanged: true }),
+    forgetChange: assign({ hasChanged: false }),
+    countFailure: assign(({ context }, { reason }: { readonly reason: string }) => ({
+      failures: context.failures + 1,
+      reason,
+    })),
+    forgetFailures: assign({ failures: 0, reason: "" }),
+  },
+  guards: { hasChanged: ({ context }) => context.hasChanged },
+  delays: {
+    /** The host draws from its upper half. */
+    backoff: ({ context }) =>
+      Math.min(balancingTimes.backoffMsMax, balancingTimes.backoffMsMin * 2 ** Math.max(0, context.failures - 1)),
+  },
+}).createMachine({
+  id: "balancing",
+  context: { hasChanged: false, failures: 0, reason: "" },
+  initial: "current",
+  options: { maxIterations: 1_000 },
+  on: { "*": { actions: "reportUnexpected" } },
+  states: {
+    current: {
+      description: "The kernel has what is known.",
+      on: { "facts.changed": "programming" },
+    },
+    programming: {
+      description: "The kernel is being given what was known when this began. VB1",
+      entry: ["forgetChange", "program"],
+      on: {
+        "facts.changed": { actions: "rememberChange" },
+        "kernel.programmed": [
+          { guard: "hasChanged", target: "programming", reenter: true, actions: "forgetFailures" },
+          { target: "current", actions: "forgetFailures" },
+        ],
+        "kernel.refused": {
+          target: "waiting",
+          actions: { type: "countFailure", params: ({ event }: { event: Refused }) => ({ reason: event.reason }) },
+        },
+      },
+    },
+    waiting: {
+      description: "The kernel did not take it; what it had stays in force. VB2",
+      on: { "facts.changed": {} },
+      after: { backoff: "programming" },
+    },
+  },
+});
