@@ -1,7 +1,7 @@
 /** Hosts the task chart for one task: calls its driver, keeps its record, reports its states. */
 import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../../machines/agent/agent-task.ts";
 import { isDriverSpec } from "../../machines/driver/driver-spec.ts";
-import type { TaskContainer } from "../../machines/driver/container-task.ts";
+import { areOfCluster, type TaskContainer } from "../../machines/driver/container-task.ts";
 import type { HealthNews } from "../../machines/driver/health-check.ts";
 import { networkOf } from "../../machines/driver/task-network/plan.ts";
 import { healthOf } from "../../machines/driver/health-spec.ts";
@@ -355,8 +355,8 @@ export class TaskActor {
       ...(container === null ? {} : { container }),
       secrets: contents(this.#options.secrets, ids, id),
       configs: contents(this.#options.configs, ids, id),
-      // The networks of a container are its driver's.
-      network: container === null ? networkOf(this.#task) : { kind: "none" },
+      // Networks of the node alone are a container's driver's.
+      network: container === null || areOfCluster(container.networks) ? networkOf(this.#task) : { kind: "none" },
       volumes: this.#volumes,
       traceparent,
       resources: {

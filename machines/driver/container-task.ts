@@ -68,6 +68,8 @@ export interface ContainerPlan {
   readonly config: ContainerConfig;
   readonly files: readonly ContainerFile[];
   readonly limits: ContainerLimits;
+  /** Empty: nobody has said one. */
+  readonly hostname: string;
 }
 
 class Refusal extends Error {}
@@ -86,6 +88,7 @@ export function containerPlan(
 
 function planOf(task: TemplatedTask, of: TaskContainer): ContainerPlan {
   const { spec } = of;
+  const hostname = expanded(spec.hostname, "hostname", taskContext(task));
   const { limits, reservations } = of.resources ?? { limits: null, reservations: null };
   return {
     kind: "plan",
@@ -101,7 +104,7 @@ function planOf(task: TemplatedTask, of: TaskContainer): ContainerPlan {
       mounts: spec.mounts.filter(isCluster),
       dns: spec.dnsConfig,
     }),
-    config: literal(configOf(task, of)) as ContainerConfig,
+    config: literal(configOf(task, of, hostname)) as ContainerConfig,
     files: filesOf(spec),
     limits: {
       nanoCpus: limits?.nanoCpus ?? 0,
@@ -109,6 +112,7 @@ function planOf(task: TemplatedTask, of: TaskContainer): ContainerPlan {
       memoryReservedBytes: reservations?.memoryBytes ?? 0,
       oomScoreAdj: spec.oomScoreAdj,
     },
+    hostname,
   };
 }
 
@@ -125,6 +129,7 @@ function present(fields: { readonly [key: string]: ConfigValue | null }): Contai
 function configOf(
   task: TemplatedTask,
   { logDriver, networks, ports, resources, spec }: TaskContainer,
+  hostname: string,
 ): ContainerConfig {
   if (spec.isolation !== Isolation.ISOLATION_DEFAULT) throw new Refusal("only containers of Windows have an isolation");
   const context = taskContext(task);
@@ -137,7 +142,7 @@ function configOf(
       entrypoint: spec.command,
       args: spec.args,
       work_dir: spec.dir,
-      hostname: expanded(spec.hostname, "hostname", context),
+      hostname,
       labels: { ...spec.labels, ...swarmLabels(task) },
       group_add: spec.groups,
       tty: spec.tty,
@@ -151,7 +156,9 @@ function configOf(
       extra_hosts: spec.hosts.flatMap(hostsOf),
       security_opt: securityOf(spec.privileges),
       network_mode: networkOf(networks),
-      publish: ports.filter(({ publishMode }) => publishMode === PublishMode.HOST).map(portOf),
+      publish: areOfCluster(networks)
+        ? []
+        : ports.filter(({ publishMode }) => publishMode === PublishMode.HOST).map(portOf),
       mount: spec.mounts.filter((mount) => !isCluster(mount)).map((mount) => mountOf(mount, context)),
       healthcheck: healthOf(spec.healthcheck),
       logging: logDriver === null || logDriver.name === "" ? null : logDriverOf(logDriver),
@@ -188,19 +195,23 @@ function hostsOf(line: string): readonly string[] {
   return names.map((name) => `${name}:${address}`);
 }
 
-/** Nodes of ours attach containers to networks of the node alone. */
+function isOfCluster({ network }: NetworkAttachment): boolean {
+  return !nodeLocalDrivers.has(network?.driverState?.name ?? "");
+}
+
+/** Whether its networks are the node's to make, as those of other tasks, rather than the engine's. */
+export function areOfCluster(attachments: readonly NetworkAttachment[]): boolean {
+  return attachments.some(isOfCluster);
+}
+
+/** The engine's own network; empty: what the node makes, or what the engine takes when nobody says. */
 function networkOf(attachments: readonly NetworkAttachment[]): string {
-  const [first, second] = attachments;
+  const [first, second] = attachments.filter((attachment) => !isOfCluster(attachment));
   if (first === undefined) return "";
   const nameOf = ({ network }: NetworkAttachment): string => network?.spec?.annotations?.name ?? network?.id ?? "";
-  for (const attachment of attachments) {
-    const driver = attachment.network?.driverState?.name ?? "";
-    if (!nodeLocalDrivers.has(driver))
-      throw new Refusal(
-        `the container cannot be attached to the network ${nameOf(attachment)}: this node has no ${driver || "overlay"} networks for containers`,
-      );
-  }
-  if (second !== undefined) throw new Refusal("a container on this node can be in one network only");
+  if (areOfCluster(attachments))
+    throw new Refusal(`the container cannot be in the network ${nameOf(first)} of its node and in one of the cluster`);
+  if (second !== undefined) throw new Refusal("a container can be in one network of its node only");
   switch (first.network?.driverState?.name) {
     case "host":
       return "host";

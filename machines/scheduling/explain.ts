@@ -1,15 +1,7 @@
 /** Why no node takes a task, in SwarmKit's words (manager semantics §4.2) for the task's status, and in more of them for `why`. */
 import { driversOf, networkProblemOf } from "../driver/driver-labels.ts";
 import { containerDriver } from "../driver/container-task.ts";
-import {
-  containerNetwork,
-  enginePlugin,
-  meshPlugin,
-  missingPlugin,
-  Verdict,
-  verdictCount,
-  type Demand,
-} from "./filters.ts";
+import { enginePlugin, meshPlugin, missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
 import { meetsConstraint } from "./constraints.ts";
 import type { NodeInfo } from "./node-set.ts";
 
@@ -148,11 +140,9 @@ function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
 /** A driver that is there, and is not well, is not the same as none. */
 function lackOf(plugin: string, { node }: NodeInfo): string {
   const labels = node?.description?.engine?.labels ?? {};
-  if (plugin === meshPlugin)
-    return "has no routing mesh for tasks of drivers: their ports are published with mode=host";
+  if (plugin === meshPlugin) return "has no routing mesh: ports of its tasks are published with mode=host";
   const network = networkProblemOf(labels);
   if (plugin.startsWith("Network/") && network !== "") return `makes no networks for tasks: ${network}`;
-  if (plugin === containerNetwork) return "attaches no containers to networks of the cluster: it is no Docker Engine";
   const kind = plugin === enginePlugin ? containerDriver : plugin.replace(/^Driver\//, "");
   const driver = driversOf(labels).find((each) => each.kind === kind);
   if (driver === undefined && plugin === enginePlugin) return "runs no containers: it has no docker driver";

@@ -3,7 +3,6 @@
  * says no is charged with the node: the texts of explanations rest on that.
  */
 import { Mount_Type, type Node, type Platform, type Task, type TaskSpec } from "../../proto/gen/messages.ts";
-import { overlayDriver } from "../allocation/network.ts";
 import { driversOf } from "../driver/driver-labels.ts";
 import { isDriverSpec } from "../driver/driver-spec.ts";
 import { constraintsOf, meetsConstraint, type Constraint } from "./constraints.ts";
@@ -40,6 +39,8 @@ export interface Demand {
   readonly logPlugin: string;
   /** A container task; a Muster agent without an engine runs none. */
   readonly isContainer: boolean;
+  /** Its ports are published by the routing mesh. */
+  readonly isInMesh: boolean;
   readonly constraints: readonly Constraint[];
   readonly platforms: readonly Platform[];
   readonly hostPorts: readonly number[];
@@ -54,12 +55,8 @@ const engineKinds: ReadonlySet<string> = new Set(["plugin"]);
 
 /** What an agent without a docker driver that is well lacks for containers. */
 export const enginePlugin = "an engine for containers";
-const clusterNetwork = `Network/${overlayDriver}`;
-/** What no agent has. */
-export const containerNetwork = `${clusterNetwork} of a container`;
-
-/** What no node has: the routing mesh is the engines', and engines run no tasks of drivers. */
-export const meshPlugin = "Network/ingress of a driver";
+/** What no agent has: the routing mesh is the engines'. */
+export const meshPlugin = "Network/ingress of an agent";
 
 export function demandOf(task: Task): Demand {
   const spec = task.spec;
@@ -72,8 +69,10 @@ export function demandOf(task: Task): Demand {
     if (driver !== "" && driver !== "local") plugins.add(`Volume/${driver}`);
   }
   const isDriven = generic?.kind === "exec" || isDriverSpec(generic?.payload?.type_url ?? "");
+  const isInMesh = task.networks.some(({ network }) => network?.spec?.ingress === true);
   for (const { network } of task.networks) {
     const driver = network?.driverState?.name ?? "";
+    // Engines run no tasks of drivers, so that no node has it.
     if (driver !== "") plugins.add(network?.spec?.ingress === true && isDriven ? meshPlugin : `Network/${driver}`);
   }
   if (generic !== null && !engineKinds.has(generic.kind)) plugins.add(`Driver/${generic.kind}`);
@@ -88,6 +87,7 @@ export function demandOf(task: Task): Demand {
     plugins: [...plugins],
     logPlugin: log === "" || log === "none" ? "" : `Log/${log}`,
     isContainer: generic === null || engineKinds.has(generic.kind),
+    isInMesh,
     constraints: constraintsOf(spec?.placement ?? null),
     platforms: spec?.placement?.platforms ?? [],
     hostPorts: hostPortsOf(task),
@@ -103,7 +103,8 @@ export function demandKey(task: Task): string {
   const { serviceId, specVersion, spec } = task;
   let key = serviceId !== "" && specVersion !== null ? `${serviceId}/${specVersion.index}` : looseKey(task);
   // What a task has beside its spec. The same for all tasks of a version, unless a default or an allocation has changed.
-  for (const { network } of task.networks) key += `/${network?.driverState?.name ?? ""}`;
+  for (const { network } of task.networks)
+    key += `/${network?.driverState?.name ?? ""}${network?.spec?.ingress === true ? "!" : ""}`;
   for (const port of hostPortsOf(task)) key += `:${port}`;
   if (task.logDriver !== null && spec?.logDriver == null) key += `>${task.logDriver.name}`;
   return key;
@@ -168,8 +169,7 @@ export function missingPlugin(demand: Demand, { node, plugins }: NodeInfo): stri
   for (const wanted of demand.plugins) if (!hasPlugin(plugins, wanted)) return wanted;
   if (demand.isContainer && (plugins.hasDrivers || (!plugins.hasEngine && isAgent(node)))) {
     if (!plugins.hasEngine) return enginePlugin;
-    // What an agent lists of networks of the cluster is for its other tasks.
-    for (const wanted of demand.plugins) if (wanted === clusterNetwork) return containerNetwork;
+    if (demand.isInMesh) return meshPlugin;
   }
   if (demand.logPlugin !== "" && plugins.hasLogs && !hasPlugin(plugins, demand.logPlugin)) return demand.logPlugin;
   return null;

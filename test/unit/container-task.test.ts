@@ -4,7 +4,12 @@ import { dnsOf } from "../../actors/agent/driver-task-config.ts";
 import { containerOf } from "../../drivers/docker/container.ts";
 import { taskFields, type DockerConfig, type DriverConfig } from "../../drivers/docker/fields.ts";
 import { objectSpec, readConfig } from "../../edges/plugin/server/fields.ts";
-import { containerPlan, type ContainerPlan, type TaskContainer } from "../../machines/driver/container-task.ts";
+import {
+  areOfCluster,
+  containerPlan,
+  type ContainerPlan,
+  type TaskContainer,
+} from "../../machines/driver/container-task.ts";
 import {
   Annotations,
   BoolValue,
@@ -264,9 +269,27 @@ test("environment, user, grace and limits are the task's, and files have a conta
   t.deepEqual(plan.limits, { nanoCpus: 5e8, memoryBytes: 2 ** 20, memoryReservedBytes: 2 ** 19, oomScoreAdj: 0 });
 });
 
+test("in networks of the cluster the node makes what a container has of them, ports included, and the engine nothing", (t) => {
+  const ports = [PortConfig.create({ targetPort: 80, publishedPort: 8080, publishMode: PublishMode.HOST })];
+  const networks = [network("overlay", "one"), network("overlay", "two")];
+  t.true(areOfCluster(networks));
+  t.false(areOfCluster([network("bridge", "mine")]));
+  t.false(areOfCluster([]));
+  const plan = planned({ hostname: "h-{{.Task.Slot}}" }, { networks, ports });
+  t.is(plan.config["network_mode"], undefined);
+  t.is(plan.config["publish"], undefined);
+  t.is(plan.hostname, "h-2");
+  t.is(planned({}, { networks }).hostname, "");
+  t.is(planned({}, { networks: [network("bridge", "mine")], ports }).config["network_mode"], "mine");
+});
+
 test("CT1: what a node of ours cannot make is refused with a sentence", (t) => {
-  t.regex(refused({}, { networks: [network("overlay", "wide")] }), /cannot be attached to the network wide/);
-  t.regex(refused({}, { networks: [network("bridge", "a"), network("bridge", "b")] }), /in one network only/);
+  const mixed = [network("overlay", "wide"), network("bridge", "mine")];
+  t.regex(refused({}, { networks: mixed }), /in the network mine of its node and in one of the cluster/);
+  t.regex(
+    refused({}, { networks: [network("bridge", "a"), network("bridge", "b")] }),
+    /in one network of its node only/,
+  );
   t.is(planned({}, { networks: [network("null", "none")] }).config["network_mode"], "none");
   t.is(planned({}, { networks: [network("bridge", "mine")] }).config["network_mode"], "mine");
   t.regex(refused({ isolation: ContainerSpec_Isolation.ISOLATION_HYPERV }), /Windows/);

@@ -239,7 +239,7 @@ test("an explanation names the filters by how many nodes they cost, in SwarmKit'
   );
 });
 
-test("a driver's task on a network goes where networks are made, and nowhere for the routing mesh; both are said", (t) => {
+test("a task on a network goes where networks are made, and to no agent for the routing mesh; both are said", (t) => {
   const network = (ingress: boolean): Network =>
     Network.create({
       id: "net",
@@ -266,5 +266,16 @@ test("a driver's task on a network goes where networks are made, and nowhere for
   const said = (task: Task, id: string): string =>
     describeVerdict(Verdict.plugin, demandOf(task), set.find(id) as NonNullable<ReturnType<NodeSet["find"]>>);
   t.regex(said(onNetwork(false), "unable"), /makes no networks for tasks: the agent does not run as root$/);
-  t.regex(said(onNetwork(true), "able"), /no routing mesh for tasks of drivers: .*mode=host$/);
+  t.regex(said(onNetwork(true), "able"), /no routing mesh: .*mode=host$/);
+
+  // Containers as well, where there is an engine for them; a stock engine has the mesh.
+  const container = (ingress: boolean): Task =>
+    pendingTask("t", { networks: [NetworkAttachment.create({ network: network(ingress) })] });
+  const docker = readyNode("docker", { plugins: ["Driver/docker", "Driver/exec", "Network/overlay", "Volume/local"] });
+  t.is(verdict(container(false), docker), Verdict.fits);
+  t.is(verdict(container(true), docker), Verdict.plugin);
+  t.is(verdict(container(true), readyNode("stock", { plugins: ["Network/overlay", "Volume/local"] })), Verdict.fits);
+  t.is(verdict(container(false), able), Verdict.plugin);
+  set.put(docker);
+  t.regex(said(container(true), "docker"), /no routing mesh: /);
 });
