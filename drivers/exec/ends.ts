@@ -8,10 +8,15 @@ import { watch, type FSWatcher } from "node:fs";
 import { basename } from "node:path";
 import type { Logger } from "../../runtime/ports.ts";
 import { membersOfCgroup, killCgroup, type TaskCgroup } from "./cgroups.ts";
-import { isAlive, membersOf, signal, type ProcessName } from "./process.ts";
+import { membersOf, processes, signal, type ProcessName, type Processes } from "./process.ts";
 
 /** A shell that ends writes that down, which wakes us: this is for one that was killed. */
 const lookMs = 1_000;
+/**
+ * So many are looked at each time, in turn, where there are more: a thousand looks each second would cost a driver that only
+ * waits a twentieth of a processor. That a number is no more given out tells of all the others.
+ */
+const looksMax = 32;
 /** After a run file was written: its shell needs a moment to end. */
 const soonMs = [5, 50];
 /** From the end of a shell to the look at what its command left behind. */
@@ -34,17 +39,21 @@ interface Sweep {
 export class Ends {
   readonly #folder: string;
   readonly #log: Logger;
+  readonly #processes: Processes;
   /** By the name of the run file. */
   readonly #awaited = new Map<string, Awaited>();
   readonly #sweeps = new Set<Sweep>();
   #watcher: FSWatcher | null = null;
   #looking: NodeJS.Timeout | null = null;
   #isSweeping = false;
+  /** Whose turn it is to be looked at. */
+  #turn = 0;
 
   /** `folder`: where shells write their run files. */
-  constructor(folder: string, log: Logger) {
+  constructor(folder: string, log: Logger, machine: Processes = processes) {
     this.#folder = folder;
     this.#log = log;
+    this.#processes = machine;
   }
 
   /** Resolves when the process that writes this run file has ended; it need not be a child of ours. */
@@ -52,9 +61,7 @@ export class Ends {
     return new Promise((resolve) => {
       this.#awaited.set(basename(runFile), { name, resolve });
       this.#watch();
-      this.#looking ??= setInterval(() => {
-        for (const file of this.#awaited.keys()) this.#look(file);
-      }, lookMs);
+      this.#looking ??= setInterval(() => this.#lookAround(), lookMs);
       this.#look(basename(runFile));
     });
   }
@@ -81,9 +88,19 @@ export class Ends {
     }
   }
 
+  #lookAround(): void {
+    const files = [...this.#awaited.keys()];
+    if (files.length > looksMax) {
+      const pids = this.#processes.pids();
+      for (const [file, { name }] of this.#awaited) if (!pids.has(String(name.pid))) this.#look(file);
+    }
+    for (let count = 0; count < Math.min(looksMax, files.length); count += 1)
+      this.#look(files[this.#turn++ % files.length] as string);
+  }
+
   #look(file: string): void {
     const awaited = this.#awaited.get(file);
-    if (awaited === undefined || isAlive(awaited.name)) return;
+    if (awaited === undefined || this.#processes.isAlive(awaited.name)) return;
     this.#awaited.delete(file);
     awaited.resolve();
     if (this.#awaited.size > 0) return;

@@ -51,6 +51,15 @@ export function isAlive({ pid, startTime, bootId: bootOf }: ProcessName): boolea
   return facts !== null && facts.startTime === startTime && !hasEnded(facts);
 }
 
+/** What runs on this machine. */
+export interface Processes {
+  isAlive(name: ProcessName): boolean;
+  /** Of all that there are, those that have ended and were not asked for their exit code included. */
+  pids(): ReadonlySet<string>;
+}
+
+export const processes: Processes = { isAlive, pids: () => new Set(readdirSync("/proc")) };
+
 /**
  * Live processes in the groups and sessions that these processes lead or led, by the leader's pid. What is older than
  * its leader belongs to somebody else.
