@@ -9,9 +9,11 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { connect as connectTls } from "node:tls";
 import { WebSocket } from "ws";
+import { FramedSocket } from "./json-frames.ts";
 import type { Seen } from "./json-load.ts";
 
-const [port, count, what = ""] = [Number(process.argv[2]), Number(process.argv[3]), process.argv[4]];
+const [port, count] = [Number(process.argv[2]), Number(process.argv[3])];
+const what = process.argv[4] ?? "";
 const bytes = Number(process.argv[5]);
 const connectsAtOnce = 16;
 const foldMs = 60_000;
@@ -23,8 +25,14 @@ type Delta = readonly [
   string,
   { readonly name?: string; readonly "workload-status"?: { readonly message: string } },
 ];
+interface Response {
+  readonly deltas?: readonly Delta[];
+  readonly "watcher-id"?: string;
+}
 interface Body {
+  /** As they came. */
   readonly bytes: Buffer;
+  readonly response: Response;
   readonly units: readonly (readonly [string, string])[];
   /** When the oldest change in it was made; 0 when there is none. */
   readonly oldest: number;
@@ -32,53 +40,55 @@ interface Body {
 
 const bodies: Body[] = [];
 let answers = 0;
+let bytesTaken = 0;
 const late: number[] = [];
 
+/** `bytes`: the result, and the brace that ends its reply. */
 function read(bytes: Buffer): Body {
   const known = bodies.find((body) => body.bytes.equals(bytes));
   if (known !== undefined) return known;
-  const { deltas } = JSON.parse(`{${bytes.toString("utf8")}`).response as { deltas: readonly Delta[] };
+  const { response } = JSON.parse(`{"response":${bytes.toString("utf8")}`) as { response: Response };
+  const { deltas = [] } = response;
   const units = deltas.flatMap(([kind, , { name = "", "workload-status": status }]) =>
     kind === "unit" ? [[name, status?.message ?? ""] as const] : [],
   );
   const times = units.map(([, message]) => Number(message)).filter((at) => at > 0);
-  const body = { bytes: Buffer.from(bytes), units, oldest: times.length === 0 ? 0 : Math.min(...times) };
+  const body = { bytes: Buffer.from(bytes), response, units, oldest: times.length === 0 ? 0 : Math.min(...times) };
   bodies.unshift(body);
   bodies.length = Math.min(bodies.length, bodiesMax);
   return body;
 }
 
 class Client {
-  readonly #socket: WebSocket;
-  readonly #waiting = new Map<number, (body: Buffer) => void>();
+  #socket: FramedSocket | null = null;
+  readonly #waiting = new Map<number, (body: Body) => void>();
   #last = 0;
 
-  constructor(socket: WebSocket) {
-    this.#socket = socket;
-    socket.on("message", (data: Buffer) => {
-      // {"request-id":17,…
-      const comma = data.indexOf(",");
-      const id = Number(data.toString("latin1", 14, comma));
+  async open(): Promise<void> {
+    this.#socket = await FramedSocket.open(port, (payload) => {
+      bytesTaken += payload.length;
+      // {"request-id":17,"response":…
+      const comma = payload.indexOf(",");
+      const id = Number(payload.toString("latin1", 14, comma));
       const waiting = this.#waiting.get(id);
       this.#waiting.delete(id);
-      waiting?.(data.subarray(comma + 1));
+      waiting?.(read(payload.subarray(payload.indexOf(":", comma) + 1)));
     });
   }
 
-  ask(type: string, version: number, request: string, params: object = {}, id = ""): Promise<Buffer> {
+  ask(type: string, version: number, request: string, params: object = {}, id = ""): Promise<Body> {
     this.#last += 1;
     const requestId = this.#last;
-    this.#socket.send(JSON.stringify({ "request-id": requestId, type, version, request, id, params }));
+    this.#socket?.send(JSON.stringify({ "request-id": requestId, type, version, request, id, params }));
     return new Promise((resolve) => this.#waiting.set(requestId, resolve));
   }
 
   /** Resolves with the fold of all that is told, once it has been told something. */
   async watch(): Promise<ReadonlyMap<string, string>> {
-    const made = JSON.parse(`{${(await this.ask("Client", 6, "WatchAll")).toString()}`) as Record<string, unknown>;
-    const id = (made["response"] as { "watcher-id": string })["watcher-id"];
+    const id = (await this.ask("Client", 6, "WatchAll")).response["watcher-id"] ?? "";
     const fold = new Map<string, string>();
     const next = async (): Promise<void> => {
-      const body = read(await this.ask("AllWatcher", 3, "Next", {}, id));
+      const body = await this.ask("AllWatcher", 3, "Next", {}, id);
       for (const [name, message] of body.units) fold.set(name, message);
       if (body.oldest > 0) late.push(Date.now() - body.oldest);
       answers += 1;
@@ -118,7 +128,8 @@ const connects: Record<string, () => Promise<void>> = {
 async function connect(): Promise<unknown> {
   const bare = connects[what];
   if (bare !== undefined) return bare();
-  const client = new Client(await openSocket());
+  const client = new Client();
+  await client.open();
   await client.ask("Admin", 3, "Login", { "auth-tag": "user-bench", credentials: "x" });
   for (let watcher = 0; watcher < Number(what); watcher += 1) folds.push(await client.watch());
   return client;
@@ -142,7 +153,13 @@ for await (const line of createInterface({ input: process.stdin })) {
   while (folds.some(isWrong) && performance.now() < until) await new Promise((resolve) => setTimeout(resolve, 50));
   const sorted = Float64Array.from(late).toSorted();
   const part = (share: number): number => sorted[Math.floor(sorted.length * share)] ?? 0;
-  const seen: Seen = { answers, p50: part(0.5), p99: part(0.99), wrong: folds.filter(isWrong).length };
+  const seen: Seen = {
+    answers,
+    p50: part(0.5),
+    p99: part(0.99),
+    bytes: bytesTaken,
+    wrong: folds.filter(isWrong).length,
+  };
   process.stdout.write(`${JSON.stringify(seen)}\n`);
 }
 process.exit(0);

@@ -28,6 +28,8 @@ export interface Seen {
   readonly answers: number;
   readonly p50: number;
   readonly p99: number;
+  /** Of all messages, as they came. */
+  readonly bytes: number;
   /** Watchers that were not told, within a time that is long enough, what is there in the end. */
   readonly wrong: number;
 }

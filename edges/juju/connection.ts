@@ -18,12 +18,15 @@ import { Resources } from "./resources.ts";
 import type { Json } from "./results.ts";
 import { requestErrorOf } from "./rpc-failure.ts";
 import { decode, type Request } from "./wire/decode.ts";
-import { encodeError, encodeResult } from "./wire/encode.ts";
+import { encodeError, encodeHead, encodeResult } from "./wire/encode.ts";
+import { Shared } from "./wire/shared.ts";
 import { outstandingMax, unsentBytesFatal, unsentBytesMax } from "./wire/limits.ts";
 
 /** The WebSocket below a connection. */
 export interface Wire {
   send(text: string): void;
+  /** Sends one message: that text, the result, and the brace that closes both. */
+  sendShared(beginning: string, result: Shared): void;
   ping(): void;
   /** Stops and goes on with reading; either may be called twice. */
   pause(): void;
@@ -307,7 +310,9 @@ export class Connection {
   }
 
   #answer({ shape, requestId }: Request, result: Json): void {
-    this.#send(encodeResult(shape, requestId, result));
+    if (!(result instanceof Shared)) return this.#send(encodeResult(shape, requestId, result));
+    this.#openWire()?.sendShared(encodeHead(shape, requestId), result);
+    this.#look();
   }
 
   #fail({ shape, requestId, type, request }: Request, error: unknown): void {
@@ -319,16 +324,18 @@ export class Connection {
   }
 
   #send(text: string): void {
-    const wire = this.#wire;
-    if (wire === null || this.#ending.signal.aborted) return;
-    wire.send(text);
+    this.#openWire()?.send(text);
     this.#look();
+  }
+
+  #openWire(): Wire | null {
+    return this.#ending.signal.aborted ? null : this.#wire;
   }
 
   /** C2: reads or waits, by what is under way and what lies unsent. */
   #look(): void {
-    const wire = this.#wire;
-    if (wire === null || this.#ending.signal.aborted) return;
+    const wire = this.#openWire();
+    if (wire === null) return;
     const unsent = wire.unsentBytes();
     if (unsent > unsentBytesFatal) return this.#chart.outputOverflowed();
     const mustWait = this.#outstanding >= outstandingMax || unsent > unsentBytesMax;

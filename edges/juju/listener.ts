@@ -210,6 +210,14 @@ function serve(websocket: WebSocket, socket: Duplex, connection: Connection): vo
   const pieces = writeInPieces(socket);
   const wire: Wire = {
     send: (text) => websocket.send(text, () => undefined),
+    // Past the library, which would make one string of both, and bytes of that, for each client anew. It writes whole frames,
+    // each when it is told to, so that ours are between two of them.
+    sendShared(beginning, result) {
+      if (websocket.readyState !== websocket.OPEN) return;
+      socket.cork();
+      for (const part of result.message(beginning)) socket.write(part);
+      socket.uncork();
+    },
     ping: () => {
       if (websocket.readyState === websocket.OPEN) websocket.ping();
     },

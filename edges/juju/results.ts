@@ -40,7 +40,7 @@ class Verbatim {
   }
 }
 
-/** A whole result that is encoded already, in the shape of its request: many are told the same. */
+/** A whole result that is encoded already, in the shape of its request. */
 export class Encoded {
   readonly text: string;
   constructor(text: string) {

@@ -34,6 +34,7 @@ import type { HashedPassword, Passwords } from "../../runtime/passwords.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { workerNode } from "../support/control.ts";
+import { textOfFrame } from "../support/json-frames.ts";
 import { call, testManager, type TestManager } from "../support/manager.ts";
 
 const password = "correct horse";
@@ -178,6 +179,7 @@ class Client {
     };
     const wire: Wire = {
       send: hear,
+      sendShared: (beginning, result) => hear(textOfFrame(Buffer.concat(result.message(beginning)))),
       ping: () => void (this.isDeaf || later(() => connection.heard())),
       pause: () => undefined,
       resume: () => undefined,

@@ -14,6 +14,7 @@ import { RpcError, Status } from "../../runtime/rpc.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
 import { until } from "../fixtures/until.ts";
 import { cheapScrypt, jsonWorld, password, type Reply } from "../support/json-api.ts";
+import { textOfFrame } from "../support/json-frames.ts";
 import { call, testManager } from "../support/manager.ts";
 
 const login = {
@@ -87,6 +88,8 @@ async function bare() {
   const peer = { unsent: 0 };
   const wire: Wire = {
     send: (text) => void seen.replies.push(JSON.parse(text) as Reply),
+    sendShared: (beginning, result) =>
+      void seen.replies.push(JSON.parse(textOfFrame(Buffer.concat(result.message(beginning)))) as Reply),
     ping: () => void (seen.pings += 1),
     pause: () => void (seen.paused = true),
     resume: () => void (seen.paused = false),

@@ -5,6 +5,7 @@ import { Entities } from "../../edges/juju/feed/entities.ts";
 import { Wakers } from "../../edges/juju/feed/wakers.ts";
 import { Feed } from "../../edges/juju/feed/feed.ts";
 import { Annotations, Task, TaskState } from "../../proto/gen/messages.ts";
+import type { TimerHandle } from "../../runtime/ports.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { testManager } from "../support/manager.ts";
 import { machineView, type MachineView } from "../../edges/juju/entities/views.ts";
@@ -62,7 +63,7 @@ test("F1: what changed ten thousand times between two answers is told once", (t)
   entities.put(view("a"), "a");
   const cursor = entities.revision;
   for (let at = 0; at < 10_000; at += 1) entities.put(view("a", `h${at}`), "a");
-  t.deepEqual(ids(entities.answer(cursor, "V1").text), ["change a"]);
+  t.deepEqual(ids(entities.answer(cursor, "V1").result.text), ["change a"]);
   t.is(entities.size, 1);
 });
 
@@ -83,7 +84,7 @@ test("F2: what came and went between two answers is not told, what went is", (t)
   t.false(entities.hasNews(cursor, "V1"));
   entities.remove("machine", view("a").id, "a");
   t.true(entities.hasNews(cursor, "V1"));
-  t.deepEqual(ids(entities.answer(cursor, "V1").text), ["remove a"]);
+  t.deepEqual(ids(entities.answer(cursor, "V1").result.text), ["remove a"]);
 });
 
 test("what was removed and made again is told as a change", (t) => {
@@ -92,7 +93,7 @@ test("what was removed and made again is told as a change", (t) => {
   const cursor = entities.revision;
   entities.remove("machine", view("a").id, "a");
   entities.put(view("a", "new"), "a2");
-  t.deepEqual(ids(entities.answer(cursor, "V1").text), ["change a"]);
+  t.deepEqual(ids(entities.answer(cursor, "V1").result.text), ["change a"]);
   t.false(entities.remove("machine", view("a").id, "a"), "it is another's by now");
 });
 
@@ -107,14 +108,14 @@ test("F3: what is gone is kept for those that knew it, and for nobody else", (t)
     entities.sweep(() => [slow, entities.revision]);
   }
   t.true(entities.size < 2_500, `${entities.size} are kept`);
-  t.is(ids(entities.answer(slow, "V1").text).length, 100);
+  t.is(ids(entities.answer(slow, "V1").result.text).length, 100);
 });
 
 test("the first answer tells models, machines, applications and units in this order", (t) => {
   const entities = new Entities(model);
   entities.put(view("a"), "a");
   entities.put({ kind: "model", id: "m", name: "m", controllerUuid: "c", labels: {} }, "m");
-  const { deltas } = JSON.parse(entities.answer(0, "V1").text) as { deltas: [string][] };
+  const { deltas } = JSON.parse(entities.answer(0, "V1").result.text) as { deltas: [string][] };
   t.deepEqual(
     deltas.map(([kind]) => kind),
     ["model", "machine"],
@@ -126,30 +127,54 @@ test("the old shape has no models, and its own keys", (t) => {
   entities.put({ kind: "model", id: "m", name: "m", controllerUuid: "c", labels: {} }, "m");
   t.false(entities.hasNews(0, "V0"));
   entities.put(view("a"), "a");
-  const { Deltas } = JSON.parse(entities.answer(0, "V0").text) as {
+  const { Deltas } = JSON.parse(entities.answer(0, "V0").result.text) as {
     Deltas: [string, string, { InstanceId: string }][];
   };
   t.deepEqual([Deltas[0]?.[0], Deltas[0]?.[2].InstanceId], ["machine", "a"]);
 });
 
 test("one who waits is woken at once after a quiet time, and many only as often as they can be answered", async (t) => {
+  const { clock, wakers, seen } = costlyWakers(0.1);
+  for (let at = 0; at < 1_000; at += 1) wakers.wait("x", seen.wake);
+  await changing(clock, wakers, 1_000);
+  // A tenth of a second for all of them, and then as long a pause.
+  t.true(seen.gathered >= 9 && seen.gathered <= 11, `${seen.gathered} times in a second beside that work`);
+  t.is(seen.woken % 1_000, 0);
+  wakers.stop();
+});
+
+test("however long a clock says that it took, the pause is a second at most", async (t) => {
+  const { clock, wakers, seen } = costlyWakers(3_600_000);
+  wakers.wait("x", seen.wake);
+  await changing(clock, wakers, 2_500);
+  t.is(seen.woken, 3);
+  wakers.stop();
+});
+
+/** Each who is woken costs so many milliseconds. */
+function costlyWakers(costMs: number) {
   const clock = new SimClock();
-  let gathered = 0;
-  const wakers = new Wakers(clock, () => {
-    gathered += 1;
+  const seen = { gathered: 0, woken: 0, wake: () => void (seen.woken += 1) };
+  const slow = {
+    now: () => clock.now() + seen.woken * costMs,
+    setTimeout: (callback: () => void, ms: number) => clock.setTimeout(callback, ms),
+    clearTimeout: (timer: TimerHandle) => clock.clearTimeout(timer),
+    soon: (callback: () => void) => clock.soon(callback),
+  };
+  const wakers = new Wakers(slow, () => {
+    seen.gathered += 1;
     return ["x"];
   });
-  let woken = 0;
-  for (let at = 0; at < 1_000; at += 1) wakers.wait("x", () => void (woken += 1));
-  for (let change = 0; change < 1_000; change += 1) {
+  return { clock, wakers, seen };
+}
+
+/** Something changes each millisecond. */
+async function changing(clock: SimClock, wakers: Wakers, forMs: number): Promise<void> {
+  for (let ms = 0; ms < forMs; ms += 1) {
     wakers.schedule();
     await clock.run({ untilMs: clock.now() + 1 });
   }
-  // A pause of 5 ms and 0.1 ms for each of a thousand.
-  t.true(gathered >= 9 && gathered <= 11, `${gathered} times in a second`);
-  t.is(woken % 1_000, 0);
-  wakers.stop();
-});
+}
 
 test("what changes while others are being woken is gathered after them", async (t) => {
   const clock = new SimClock();

@@ -6,6 +6,8 @@
  * F1: between two cursors an entity is told at most once, as it is now.
  * F2: one that came and went between two cursors is not told at all.
  * F3: what is gone is kept only while a watcher that knew it has not been told: never more than such a watcher knew.
+ * F7: watchers of one shape at one cursor are told the same, whoever they belong to: it is made once. Those that may not see
+ *     all of it may not have such a watcher.
  *
  * Of a large cluster one answer would be more than clients take: it is told on several pages, the oldest change first. While
  * a watcher has not been told the last of them, it may be told that something went which it was not told of.
@@ -13,6 +15,7 @@
 import { entityIn, isToldIn, kindIn } from "../entities/deltas.ts";
 import type { Kind, View } from "../entities/views.ts";
 import type { Shape } from "../facade.ts";
+import { Shared } from "../wire/shared.ts";
 
 export interface Entry {
   readonly key: string;
@@ -40,10 +43,12 @@ const kinds: readonly Kind[] = ["model", "machine", "application", "unit", "rela
 const goneMin = 1_000;
 /** Characters of an answer, all but its last delta: in whatever script less than the 4 MiB that stock clients take (reference §1.2). */
 const pageCharactersMax = 1_000_000;
+/** Of the answers that are kept at a time: watchers that stand at many different places do not keep one each. */
+const keptCharactersMax = 16 * pageCharactersMax;
 
-/** The result of Next, encoded, and the cursor after it. */
+/** The result of Next, and the cursor after it. */
 export interface Page {
-  readonly text: string;
+  readonly result: Shared;
   readonly cursor: number;
 }
 
@@ -54,8 +59,9 @@ export class Entities {
   #revision = 0;
   #gone = 0;
   #goneAtSweep = goneMin;
-  /** Answers since the last change, by shape and cursor. */
+  /** F7: answers since the last change, by all that they depend on: shape and cursor. */
   readonly #answers = new Map<string, Page>();
+  #keptCharacters = 0;
 
   /** `modelUuid`: each entity of the newer shape names its model. */
   constructor(modelUuid: () => string) {
@@ -152,9 +158,19 @@ export class Entities {
 
   answer(cursor: number, shape: Shape): Page {
     const name = `${shape}${cursor}`;
-    let answer = this.#answers.get(name);
-    if (answer === undefined) this.#answers.set(name, (answer = this.#page(this.#since(cursor, shape), cursor, shape)));
+    const known = this.#answers.get(name);
+    if (known !== undefined) return known;
+    const answer = this.#page(this.#since(cursor, shape), cursor, shape);
+    const characters = answer.result.text.length;
+    if (this.#keptCharacters + characters > keptCharactersMax) this.#forgetAnswers();
+    this.#keptCharacters += characters;
+    this.#answers.set(name, answer);
     return answer;
+  }
+
+  #forgetAnswers(): void {
+    this.#answers.clear();
+    this.#keptCharacters = 0;
   }
 
   /** F3. `cursors`: of all watchers. Looks only when enough has gone since it last did. */
@@ -186,7 +202,7 @@ export class Entities {
       for (const [at, entry] of ordered.entries()) deltas[at] = this.#deltaOf(entry, shape);
     }
     return {
-      text: `{"${shape === "V0" ? "Deltas" : "deltas"}":[${deltas.join(",")}]}`,
+      result: new Shared(`{"${shape === "V0" ? "Deltas" : "deltas"}":[${deltas.join(",")}]}`),
       cursor: isLast ? this.#revision : (since[deltas.length - 1]?.revision ?? this.#revision),
     };
   }
@@ -215,7 +231,7 @@ export class Entities {
 
   #next(): number {
     this.#revision += 1;
-    this.#answers.clear();
+    this.#forgetAnswers();
     return this.#revision;
   }
 

@@ -3,7 +3,7 @@ import type { News } from "../../../runtime/json-watch.ts";
 import type { Kind } from "../entities/views.ts";
 import type { Shape } from "../facade.ts";
 import { RequestError } from "../request-error.ts";
-import { Encoded, type Json } from "../results.ts";
+import type { Json } from "../results.ts";
 import { topics, type Feed } from "./feed.ts";
 import { keyOf } from "./entities.ts";
 import type { Topic } from "./wakers.ts";
@@ -30,9 +30,9 @@ export function allNews(feed: Feed, shape: Shape): News<Json> {
   return {
     has: () => feed.entities.hasNews(holder.cursor, shape),
     take() {
-      const { text, cursor } = feed.entities.answer(holder.cursor, shape);
+      const { result, cursor } = feed.entities.answer(holder.cursor, shape);
       holder.cursor = cursor;
-      return new Encoded(text);
+      return result;
     },
     wait: (wake) => feed.wait(topics.everything, wake),
     release: () => following.unsubscribe(),

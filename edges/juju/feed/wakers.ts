@@ -1,13 +1,15 @@
 /**
  * Wakes those that wait, by what they wait for. Many wait for the same, and each that is woken costs an answer: so they are
- * woken in turns, and the more were woken the longer the pause that follows, in which changes gather.
+ * woken in turns, and the longer it took until all had their answers, the longer the pause that follows, in which changes
+ * gather: then many stand at the same place, and what is told them is made once.
  */
 import type { Clock, Subscription, TimerHandle } from "../../../runtime/ports.ts";
 
 /** A single watcher hears of a change within so many milliseconds of the one before. */
 const pauseMsMin = 5;
-/** About twice what an answer costs this process: waking never takes more than half of it. */
-const pauseMsEach = 0.1;
+/** As long as all turns took together, so that waking never takes more than half of the process; but no longer than this,
+ *  whatever the clock says: it may have been set, or the process have stood still. */
+const pauseMsMax = 1_000;
 /** While nobody waits: then changes gather longer, and an entity that changes often is looked at once. */
 const pauseMsIdle = 250;
 /** Of one turn: some ten milliseconds. */
@@ -28,6 +30,8 @@ export class Wakers {
   /** The pause is one in which nobody waited. */
   #isIdle = false;
   #queue: (() => void)[] = [];
+  /** When the first of these turns began; null between them. */
+  #begunMs: number | null = null;
 
   constructor(clock: Clock, gather: () => Iterable<Topic>) {
     this.#clock = clock;
@@ -53,7 +57,8 @@ export class Wakers {
   schedule(): void {
     this.#isStale = true;
     if (this.#timer !== null || this.#isTurning) return;
-    this.#timer = this.#clock.setTimeout(() => this.#turn(), Math.max(0, this.#restUntilMs - this.#clock.now()));
+    const restMs = Math.max(0, Math.min(pauseMsMax, this.#restUntilMs - this.#clock.now()));
+    this.#timer = this.#clock.setTimeout(() => this.#turn(), restMs);
   }
 
   stop(): void {
@@ -77,16 +82,24 @@ export class Wakers {
   #turn(): void {
     this.#timer = null;
     this.#isTurning = true;
-    if (this.#queue.length === 0) {
+    if (this.#begunMs === null) {
+      this.#begunMs = this.#clock.now();
       this.#isStale = false;
       for (const topic of this.#gather()) for (const wake of this.#waiting.get(topic) ?? []) this.#queue.push(wake);
       this.#isIdle = this.#waiting.size === 0;
-      const pauseMs = this.#isIdle ? pauseMsIdle : pauseMsMin + this.#queue.length * pauseMsEach;
-      this.#restUntilMs = this.#clock.now() + pauseMs;
     }
+    const isOver = this.#queue.length === 0;
     for (const wake of this.#queue.splice(0, turnMax)) wake();
     this.#isTurning = false;
-    if (this.#queue.length > 0) this.#timer = this.#clock.setTimeout(() => this.#turn(), 0);
-    else if (this.#isStale) this.schedule();
+    // Answers are made after a turn: how long they all took is known in one more.
+    if (isOver) this.#rest(this.#clock.now() - this.#begunMs);
+    else this.#timer = this.#clock.setTimeout(() => this.#turn(), 0);
+  }
+
+  #rest(tookMs: number): void {
+    const pauseMs = this.#isIdle ? pauseMsIdle : Math.min(pauseMsMax, Math.max(pauseMsMin, tookMs));
+    this.#begunMs = null;
+    this.#restUntilMs = this.#clock.now() + pauseMs;
+    if (this.#isStale) this.schedule();
   }
 }

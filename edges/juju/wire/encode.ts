@@ -6,12 +6,13 @@ import type { Shape } from "../facade.ts";
 import type { RequestError } from "../request-error.ts";
 import { camelCased, Encoded, type Json } from "../results.ts";
 
+/** Of a reply: all that stands before its result. */
+export function encodeHead(shape: Shape, requestId: number): string {
+  return shape === "V1" ? `{"request-id":${requestId},"response":` : `{"RequestId":${requestId},"Response":`;
+}
+
 export function encodeResult(shape: Shape, requestId: number, result: Json): string {
-  if (result instanceof Encoded) {
-    return shape === "V1"
-      ? `{"request-id":${requestId},"response":${result.text}}`
-      : `{"RequestId":${requestId},"Response":${result.text}}`;
-  }
+  if (result instanceof Encoded) return `${encodeHead(shape, requestId)}${result.text}}`;
   return shape === "V1"
     ? JSON.stringify({ "request-id": requestId, response: result })
     : JSON.stringify({ RequestId: requestId, Response: camelCased(result) });
