@@ -160,6 +160,11 @@ export class DriverServer {
     };
   }
 
+  /** Whether another process of this driver can do all that this one can: it runs nothing, and what has ended can be recovered. */
+  get isSpare(): boolean {
+    return this.#driver.recover === undefined ? this.#tasks.size === 0 : this.#tasks.running === 0;
+  }
+
   #capabilities(): DriverCapabilities {
     return DriverCapabilities.create({ sendSignals: true, exec: true, ...this.#driver.capabilities });
   }

@@ -4,6 +4,8 @@
  * V1: standard output carries the handshake line and nothing else, ever.
  * V2: a host that dies takes nothing down: lost pipes are no errors, and tasks and socket stay for the next host.
  * V3: on Shutdown the process is gone well within the two seconds after which a host would kill it; its tasks go on.
+ * V4: a process that nobody is connected to, and that nobody would miss, ends by itself: a host that dies as it starts a
+ *     plugin has told nobody where that is, and each of its lives would leave one more.
  */
 import { randomBytes } from "node:crypto";
 import { chmodSync, chownSync, readFileSync, rmSync } from "node:fs";
@@ -35,6 +37,11 @@ import { pluginLog } from "./log.ts";
 import { PluginStdio } from "./stdio.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
+
+/** V4. Longer than a host that is started anew, or replaced by a newer one, is away; who comes later starts another process. */
+const aloneMsDefault = 5 * 60_000;
+/** So often it is looked whether anybody is connected. */
+const aloneLooks = 5;
 
 /** The name under which a plugin as a whole is asked for its health. */
 const healthName = "plugin";
@@ -110,26 +117,48 @@ function refuseToRun(name: string): never {
 /** `tcp` is for where Unix sockets cannot be had. */
 export type Transport = "unix" | "tcp";
 
-/** Serves a driver. Resolves when it can be called; the process ends when its host says so. */
+/**
+ * Serves a driver. Resolves when it can be called; the process ends when its host says so, or when it has had no host for
+ * `aloneMs` and runs nothing (V4).
+ */
 export function serveDriver<Config extends Fields, Task extends Fields>(
   definition: Driver<Config, Task>,
   transport: Transport = "unix",
+  aloneMs: number = aloneMsDefault,
 ): Promise<void> {
   // The definition was checked against its fields above; inside, their types do not matter.
   const driver = definition as unknown as Driver;
   const log = pluginLog(driver.name);
-  return servePlugin(driver.name, log, transport, (connections) => {
+  const server = new DriverServer(driver, log);
+  const add = (connections: PluginConnections): void => {
     connections.add(BasePluginService, baseHandlers(driver));
-    connections.add(DriverService, new DriverServer(driver, log).handlers());
-  });
+    connections.add(DriverService, server.handlers());
+  };
+  return servePlugin(driver.name, log, transport, add, { isSpare: () => server.isSpare, aloneMs });
 }
 
-/** Serves the services that `add` adds, beside those that every plugin has. */
+/** When a plugin without a host ends by itself: after `aloneMs`, in none of which it was other than spare. */
+export interface Solitude {
+  readonly aloneMs: number;
+  isSpare(): boolean;
+}
+
+/** V4 */
+function endAlone(connections: PluginConnections, { aloneMs, isSpare }: Solitude, end: () => void): void {
+  let looks = 0;
+  setInterval(() => {
+    looks = connections.count === 0 && isSpare() ? looks + 1 : 0;
+    if (looks === aloneLooks) end();
+  }, aloneMs / aloneLooks);
+}
+
+/** Serves the services that `add` adds, beside those that every plugin has. Without `solitude` only a host ends it. */
 export async function servePlugin(
   name: string,
   log: Logger,
   transport: Transport,
   add: (connections: PluginConnections) => void,
+  solitude: Solitude | null = null,
 ): Promise<void> {
   const env: Environment = process.env;
   if (env[magicCookie.name] !== magicCookie.value) refuseToRun(name);
@@ -190,6 +219,7 @@ export async function servePlugin(
   process.stdout.write(formatHandshake(network, address, identity?.certificateDer ?? null));
   stdio.capture();
   log.debug({ address }, "serving");
+  if (solitude !== null) endAlone(connections, solitude, end);
 }
 
 function statusOf(service: string): HealthCheckResponse_ServingStatus {

@@ -49,6 +49,17 @@ export class TaskTable {
     }
   }
 
+  /** Tasks that run, or are being started. */
+  get running(): number {
+    let count = 0;
+    for (const task of this.#tasks.values()) if (task === "starting" || task.exit === null) count += 1;
+    return count;
+  }
+
+  get size(): number {
+    return this.#tasks.size;
+  }
+
   has(id: string): boolean {
     return this.#tasks.has(id);
   }
