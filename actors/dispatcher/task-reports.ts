@@ -5,7 +5,7 @@
  *
  * P1: a report is answered once it waits here, under its task: it reaches the log, or this process dies, and with it every
  *     session it holds; a node then registers elsewhere and reports all its tasks again. Only the newest of a task's
- *     waiting reports is written. Above `reportsWaitingMax` tasks an answer waits for the log.
+ *     waiting reports is written. Above `reportsWaitingMax` tasks an answer waits for the log, and below for its turn.
  * P2: a node reports its own tasks only; a call with one foreign task changes nothing.
  * P3: what an earlier report has overtaken is not written: states only grow.
  */
@@ -29,6 +29,7 @@ import {
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Environment } from "../environment.ts";
+import { AnswerPace } from "./answer-pace.ts";
 import { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { timestamp } from "./session.ts";
 import { continueSpan, endSpan } from "../tracing.ts";
@@ -50,11 +51,13 @@ export class TaskReports {
   readonly #env: Environment;
   readonly #batch: ProposalBatch<UpdateTaskStatusResponse>;
   readonly #answer = UpdateTaskStatusResponse.create();
+  readonly #pace: AnswerPace;
   #now = 0;
   #appliedAt: Timestamp = timestamp(0);
 
   constructor(env: Environment) {
     this.#env = env;
+    this.#pace = new AnswerPace(env.clock);
     this.#batch = new ProposalBatch(env, {
       name: "reports",
       delayMs: reportBatchMs,
@@ -84,9 +87,9 @@ export class TaskReports {
       // An agent may report what was deleted meanwhile; it is told OK and then to remove it.
       if (task !== undefined) answer = this.#report(nodeId, task, status) ?? answer;
     }
-    if (answer === null) return this.#answer;
-    if (traceparent !== "") this.#trace(traceparent, updates, answer);
-    return this.#batch.size <= reportsWaitingMax ? this.#answer : answer;
+    if (answer !== null && traceparent !== "") this.#trace(traceparent, updates, answer);
+    if (answer !== null && this.#batch.size > reportsWaitingMax) return answer;
+    return this.#pace.give(this.#answer);
   }
 
   /** From the report's arrival to its commit. Only agents that record a trace send its context. */

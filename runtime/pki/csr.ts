@@ -39,16 +39,26 @@ function isAcceptableKey(key: KeyObject): boolean {
   return key.asymmetricKeyType === "rsa" && (details?.modulusLength ?? 0) >= 2048;
 }
 
-let lastRead: { readonly text: string; readonly outcome: CsrOutcome } | null = null;
+/** Requests that are remembered: more than join at once. The oldest is forgotten first. */
+const rememberedMax = 256;
+/** Larger ones, in characters, are read each time; RSA keys of 4,096 bits have 1,700. */
+const rememberedCharactersMax = 4_096;
+const remembered = new Map<string, CsrOutcome>();
 
 /**
- * Reads one PEM request, as text or as the bytes of a `csr` field. Never throws. The last one is remembered: who signs reads
- * it right after who checked it, and the check of its signature costs as much as signing.
+ * Reads one PEM request, as text or as the bytes of a `csr` field. Never throws. Those read last are remembered: who signs
+ * reads a request again that was checked before, and the check of its signature costs as much as signing.
  */
 export function readCsr(pem: Uint8Array | string): CsrOutcome {
   const text = typeof pem === "string" ? pem : Buffer.from(pem.buffer, pem.byteOffset, pem.length).toString("latin1");
-  if (lastRead?.text !== text) lastRead = { text, outcome: parseCsr(text) };
-  return lastRead.outcome;
+  const known = remembered.get(text);
+  if (known !== undefined) return known;
+  const outcome = parseCsr(text);
+  if (text.length > rememberedCharactersMax) return outcome;
+  remembered.set(text, outcome);
+  const [oldest] = remembered.keys();
+  if (remembered.size > rememberedMax && oldest !== undefined) remembered.delete(oldest);
+  return outcome;
 }
 
 function parseCsr(text: string): CsrOutcome {
