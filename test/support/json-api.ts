@@ -186,6 +186,8 @@ export async function jsonWorld(
     addUser,
     control,
     connect,
+    /** Everybody who has connected. */
+    clients,
     port,
     listener: served,
     rootPem,
