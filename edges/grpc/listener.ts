@@ -13,6 +13,7 @@ import { constants } from "node:crypto";
 import { callerOf } from "./caller.ts";
 import { FirstBytes } from "./first-bytes.ts";
 import { LocalTls } from "./local-tls.ts";
+import { writeSmall } from "./small-writes.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
 import type { Caller } from "./roles.ts";
 
@@ -87,7 +88,10 @@ export async function listenTls(
     ALPNCallback: ({ protocols }) => (protocols.includes("h2") ? "h2" : undefined),
     handshakeTimeout: handshakeTimeoutMs,
   });
-  handshakes.on("secureConnection", (socket) => onConnection(socket, callerOf(socket, rootPem)));
+  handshakes.on("secureConnection", (socket) => {
+    writeSmall(socket);
+    onConnection(socket, callerOf(socket, rootPem));
+  });
   // Whoever fails the handshake hears it from TLS.
   handshakes.on("tlsClientError", (_error, socket) => socket.destroy());
   // Node keeps a buffer for what TLS has not read yet, as large as the first piece that comes from elsewhere than the
