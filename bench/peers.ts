@@ -8,6 +8,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { unmountBelow } from "../test/support/mounts.ts";
 import { cpuSeconds, memoryMiB, processTree } from "./processes.ts";
 
 export interface Peer {
@@ -132,6 +133,7 @@ export async function startDockerd(): Promise<Peer> {
   );
   const stop = async (): Promise<void> => {
     await ended(child, 15_000);
+    unmountBelow(dir);
     rmSync(dir, { recursive: true, force: true });
   };
   try {
