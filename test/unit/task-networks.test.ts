@@ -7,6 +7,7 @@ import { rulesetOf } from "../../machines/driver/task-network/rules.ts";
 import { interfaceOf } from "../../machines/policy/facts.ts";
 import {
   Annotations,
+  Driver,
   Endpoint,
   IPAMConfig,
   IPAMOptions,
@@ -41,6 +42,9 @@ const front = network("front", [
   ["fd00:1::/64", "fd00:1::1"],
 ]);
 const back = network("back", [["10.0.2.0/24", "10.0.2.1"]], { internal: true });
+const secret = network("secret", [["10.0.3.0/24", "10.0.3.1"]], {
+  driverConfig: Driver.create({ name: "overlay", options: { encrypted: "" } }),
+});
 
 function taskOn(id: string, networks: readonly (readonly [Network, ...string[]])[], ports: readonly PortConfig[] = []) {
   return Task.create({
@@ -97,6 +101,7 @@ const refusals: readonly (readonly [what: string, task: Task, reason: RegExp])[]
     /mode=host/,
   ],
   ["a network without addresses", taskOn("t", [[network("host", [])]]), /network net-host has no address/],
+  ["an encrypted network", taskOn("t", [[secret, "10.0.3.5/24"]]), /network net-secret is encrypted/],
   ["an address of no subnet", taskOn("t", [[back, "10.9.9.9/24"]]), /10\.9\.9\.9\/24 in network net-back is in none/],
   [
     "a port of any number",
@@ -118,9 +123,9 @@ test("the lines for ip, of two networks and both families", (t) => {
   ]);
   const [one, two] = plan.links.map(({ hostInterface }) => hostInterface);
   const [mac, mac2] = plan.links.map(({ taskMac }) => taskMac);
-  t.deepEqual(makeOnNode(plan, "mst-0-t1"), [
+  t.deepEqual(makeOnNode(plan, "mst-0-t1", 1_430), [
     "netns add mst-0-t1",
-    `link add ${one} address ee:ee:ee:ee:ee:ee type veth peer name eth0 address ${mac} netns mst-0-t1`,
+    `link add ${one} mtu 1430 address ee:ee:ee:ee:ee:ee type veth peer name eth0 mtu 1430 address ${mac} netns mst-0-t1`,
     `link set ${one} up`,
     `address add 10.0.1.1/32 dev ${one}`,
     `neigh replace 10.0.1.5 lladdr ${mac} dev ${one} nud permanent`,
@@ -128,7 +133,7 @@ test("the lines for ip, of two networks and both families", (t) => {
     `address add fd00:1::1/128 dev ${one} nodad`,
     `neigh replace fd00:1::5 lladdr ${mac} dev ${one} nud permanent`,
     `route replace fd00:1::5/128 dev ${one} src fd00:1::1`,
-    `link add ${two} address ee:ee:ee:ee:ee:ee type veth peer name eth1 address ${mac2} netns mst-0-t1`,
+    `link add ${two} mtu 1430 address ee:ee:ee:ee:ee:ee type veth peer name eth1 mtu 1430 address ${mac2} netns mst-0-t1`,
     `link set ${two} up`,
     `address add 10.0.2.1/32 dev ${two}`,
     `neigh replace 10.0.2.5 lladdr ${mac2} dev ${two} nud permanent`,
@@ -154,7 +159,7 @@ test("the lines for ip, of two networks and both families", (t) => {
   t.deepEqual(settingsFor(plan), { "net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1" });
   // A driver's namespace is the driver's to remove.
   t.deepEqual(
-    makeOnNode(plan, "/proc/1/ns/net").filter((line) => line.startsWith("netns")),
+    makeOnNode(plan, "/proc/1/ns/net", 1_430).filter((line) => line.startsWith("netns")),
     [],
   );
   t.deepEqual(unmake(plan.links, "/proc/1/ns/net"), [`link del ${one}`, `link del ${two}`]);
@@ -172,7 +177,7 @@ test("the packet filter, of an internal network and a published port; the same n
       [hostPort, udp],
     ),
   ];
-  const text = rulesetOf(plans, "inet x", "mst");
+  const text = rulesetOf(plans, "inet x", "mst", "vxm0");
   t.is(
     text,
     `table inet x {}
@@ -184,16 +189,22 @@ table inet x {
   set within6 { type ipv6_addr . ipv6_addr; flags interval; elements = { fd00:1::/64 . fd00:1::/64 }; }
   set tasks6 { type ipv6_addr; flags interval; elements = { fd00:1::/64 }; }
   set internal6 { type ipv6_addr; flags interval; }
+  chain spoken-for {
+    type filter hook prerouting priority raw; policy accept;
+    iifname "mst*" fib saddr . iif oif missing drop
+  }
   chain between {
     type filter hook forward priority filter - 5; policy accept;
     iifname "mst*" oifname "mst*" ip saddr @tasks4 ip saddr . ip daddr != @within4 drop
     iifname "mst*" oifname "mst*" ip daddr @tasks4 ip saddr . ip daddr != @within4 drop
     ip saddr @internal4 ip saddr . ip daddr != @within4 drop
     ip daddr @internal4 ip saddr . ip daddr != @within4 drop
+    iifname "mst*" oifname != { "mst*", "vxm0" } ip daddr @tasks4 drop
     iifname "mst*" oifname "mst*" ip6 saddr @tasks6 ip6 saddr . ip6 daddr != @within6 drop
     iifname "mst*" oifname "mst*" ip6 daddr @tasks6 ip6 saddr . ip6 daddr != @within6 drop
     ip6 saddr @internal6 ip6 saddr . ip6 daddr != @within6 drop
     ip6 daddr @internal6 ip6 saddr . ip6 daddr != @within6 drop
+    iifname "mst*" oifname != { "mst*", "vxm0" } ip6 daddr @tasks6 drop
   }
   chain out {
     type nat hook postrouting priority srcnat; policy accept;
@@ -202,15 +213,15 @@ table inet x {
   }
   chain in {
     type nat hook prerouting priority -100; policy accept;
-    ip daddr != 127.0.0.0/8 fib daddr type local tcp dport 8080 dnat ip to 10.0.1.5:80
-    ip daddr != 127.0.0.0/8 fib daddr type local udp dport 53 dnat ip to 10.0.1.5:5353
+    ip daddr != { 127.0.0.0/8, 169.254.0.0/16 } fib daddr type local tcp dport 8080 dnat ip to 10.0.1.5:80
+    ip daddr != { 127.0.0.0/8, 169.254.0.0/16 } fib daddr type local udp dport 53 dnat ip to 10.0.1.5:5353
     ip6 daddr != ::1 fib daddr type local tcp dport 8080 dnat ip6 to [fd00:1::5]:80
     ip6 daddr != ::1 fib daddr type local udp dport 53 dnat ip6 to [fd00:1::5]:5353
   }
   chain own {
     type nat hook output priority -100; policy accept;
-    ip daddr != 127.0.0.0/8 fib daddr type local tcp dport 8080 dnat ip to 10.0.1.5:80
-    ip daddr != 127.0.0.0/8 fib daddr type local udp dport 53 dnat ip to 10.0.1.5:5353
+    ip daddr != { 127.0.0.0/8, 169.254.0.0/16 } fib daddr type local tcp dport 8080 dnat ip to 10.0.1.5:80
+    ip daddr != { 127.0.0.0/8, 169.254.0.0/16 } fib daddr type local udp dport 53 dnat ip to 10.0.1.5:5353
     ip6 daddr != ::1 fib daddr type local tcp dport 8080 dnat ip6 to [fd00:1::5]:80
     ip6 daddr != ::1 fib daddr type local udp dport 53 dnat ip6 to [fd00:1::5]:5353
   }
@@ -218,8 +229,8 @@ table inet x {
 `,
   );
   const [a, b] = [planOf("t2", [[front, "10.0.1.6/24"]]), planOf("t3", [[back, "10.0.2.6/24"]])];
-  t.is(rulesetOf([a, b], "inet x", "mst"), rulesetOf([b, a], "inet x", "mst"));
-  t.is(rulesetOf([], "inet x", "mst"), "table inet x {}\ndelete table inet x\n");
+  t.is(rulesetOf([a, b], "inet x", "mst", "vxm0"), rulesetOf([b, a], "inet x", "mst", "vxm0"));
+  t.is(rulesetOf([], "inet x", "mst", "vxm0"), "table inet x {}\ndelete table inet x\n");
 });
 
 /** Lives of an agent on one machine, whose disk and network outlive each. */

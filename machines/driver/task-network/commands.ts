@@ -20,13 +20,16 @@ export function settingsFor({ links }: NetworkPlan): Readonly<Record<string, str
   return { "net/ipv4/ip_forward": "1", ...(hasV6 ? { "net/ipv6/conf/all/forwarding": "1" } : {}) };
 }
 
-/** In the node's own network. Without `namespace`, one of ours is made by that name; else it is a path of one that exists. */
-export function makeOnNode({ links }: NetworkPlan, namespace: string): readonly string[] {
+/**
+ * In the node's own network. Without `namespace`, one of ours is made by that name; else it is a path of one that exists.
+ * `mtu`: bytes that a packet of the task may have.
+ */
+export function makeOnNode({ links }: NetworkPlan, namespace: string, mtu: number): readonly string[] {
   const lines: string[] = [];
   if (!namespace.startsWith("/")) lines.push(`netns add ${namespace}`);
   for (const { addresses, hostInterface, taskInterface, taskMac } of links) {
-    const task = `name ${taskInterface} address ${taskMac} netns ${namespace}`;
-    lines.push(`link add ${hostInterface} address ${nodeMac} type veth peer ${task}`);
+    const task = `name ${taskInterface} mtu ${mtu} address ${taskMac} netns ${namespace}`;
+    lines.push(`link add ${hostInterface} mtu ${mtu} address ${nodeMac} type veth peer ${task}`);
     lines.push(`link set ${hostInterface} up`);
     for (const { address, family, gateway } of addresses) {
       // The gateway is the node, on each of its links: tasks can reach it, and what it sends to a task comes from there.
@@ -38,9 +41,10 @@ export function makeOnNode({ links }: NetworkPlan, namespace: string): readonly 
   return lines;
 }
 
-/** In the task's. */
-export function makeInTask({ links }: NetworkPlan): readonly string[] {
+/** In the task's. `nameServer`: that it asks, which is at the node; null: none of the node's own. */
+export function makeInTask({ links }: NetworkPlan, nameServer: string | null = null): readonly string[] {
   const lines = ["link set lo up"];
+  let isAsking = false;
   const hasDefault = new Set<4 | 6>();
   for (const link of links) {
     const { addresses, isInternal, taskInterface: dev } = link;
@@ -51,6 +55,11 @@ export function makeInTask({ links }: NetworkPlan): readonly string[] {
       const way = `via ${gateway} dev ${dev} onlink src ${address}`;
       lines.push(`neigh replace ${gateway} lladdr ${nodeMac} dev ${dev} nud permanent`);
       lines.push(`route replace ${subnet} ${way}`);
+      // Also in a network that nothing else leads out of.
+      if (nameServer !== null && !isAsking && family === 4) {
+        isAsking = true;
+        lines.push(`route replace ${nameServer}/${wholeOf[family]} ${way}`);
+      }
       if (isInternal || hasDefault.has(family)) continue;
       hasDefault.add(family);
       lines.push(`route replace ${everywhere[family]} ${way}`);

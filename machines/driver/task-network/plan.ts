@@ -13,7 +13,8 @@ import {
   type Task,
 } from "../../../proto/gen/messages.ts";
 import { containsAddress, parseAddress, parseCidr } from "../../ip-address.ts";
-import { sha256 } from "../../policy/digest.ts";
+import { macOf } from "../../mac-address.ts";
+import { isEncrypted } from "../../networks/network-facts.ts";
 import { interfaceOf } from "../../policy/facts.ts";
 
 export interface LinkAddress {
@@ -90,6 +91,8 @@ function linkOf(taskId: string, { addresses, network }: NetworkAttachment, at: n
   const name = network?.spec?.annotations?.name || (network?.id ?? "");
   if (network === null || addresses.length === 0)
     return `network ${name} has no address for it: agents attach tasks to networks that the cluster allocates`;
+  if (isEncrypted(network.spec))
+    return `network ${name} is encrypted, and agents send what is in networks from node to node as it is`;
   if (network.spec?.ingress === true)
     return "its ports are published by the routing mesh, which agents do not have: publish them with mode=host";
   const given: LinkAddress[] = [];
@@ -113,12 +116,6 @@ function linkOf(taskId: string, { addresses, network }: NetworkAttachment, at: n
     isInternal: network.spec?.internal ?? false,
     addresses: given,
   };
-}
-
-/** One that its owner gives (the second bit of the first byte), and always the same for the same link. */
-function macOf(text: string): string {
-  const bytes = [2, ...sha256(`mac ${text}`).subarray(0, 5)];
-  return bytes.map((byte) => byte.toString(16).padStart(2, "0")).join(":");
 }
 
 export function namespaceOf(tag: string, taskId: string): string {

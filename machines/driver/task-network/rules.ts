@@ -4,7 +4,9 @@
  *
  * TN5: networks are closed to one another, as overlay networks of engines are: what a task sends to another task passes only
  *      within a network that both are in. Nothing leaves or enters an internal one.
- * TN6: what tasks send to the world has the node's address there; what they send one another has their own.
+ *      What they send to an address of their networks never leaves by another way, also while nobody has told where it is.
+ * TN6: what tasks send to the world has the node's address there; what they send one another has their own. What
+ *      comes from a task's link and not from the address that is reached by it is dropped.
  */
 import type { LinkPlan, NetworkPlan } from "./plan.ts";
 
@@ -15,7 +17,7 @@ interface Subnet {
 }
 
 const words = {
-  4: { net: "ip", type: "ipv4_addr", loopback: "127.0.0.0/8" },
+  4: { net: "ip", type: "ipv4_addr", loopback: "{ 127.0.0.0/8, 169.254.0.0/16 }" },
   6: { net: "ip6", type: "ipv6_addr", loopback: "::1" },
 } as const;
 
@@ -23,8 +25,8 @@ export function tableOf(tag: string): string {
   return `inet muster-tasks-${tag}`;
 }
 
-/** A script for `nft -f`. `ours`: first letters of the names of the node's ends of links. */
-export function rulesetOf(plans: readonly NetworkPlan[], table: string, ours: string): string {
+/** A script for `nft -f`. `ours`: first letters of the names of the node's ends of links. `tunnel`: name of the device to other nodes. */
+export function rulesetOf(plans: readonly NetworkPlan[], table: string, ours: string, tunnel: string): string {
   // That there is something to delete.
   const lines = [`table ${table} {}`, `delete table ${table}`];
   const subnets = subnetsOf(plans);
@@ -56,6 +58,12 @@ export function rulesetOf(plans: readonly NetworkPlan[], table: string, ours: st
       ),
     );
   }
+  lines.push(
+    "  chain spoken-for {",
+    "    type filter hook prerouting priority raw; policy accept;",
+    `    iifname "${ours}*" fib saddr . iif oif missing drop`,
+    "  }",
+  );
   lines.push("  chain between {", "    type filter hook forward priority filter - 5; policy accept;");
   for (const family of families) {
     const { net } = words[family];
@@ -66,6 +74,7 @@ export function rulesetOf(plans: readonly NetworkPlan[], table: string, ours: st
     lines.push(
       `    ${net} saddr @internal${family} ${across} drop`,
       `    ${net} daddr @internal${family} ${across} drop`,
+      `    iifname "${ours}*" oifname != { "${ours}*", "${tunnel}" } ${net} daddr @tasks${family} drop`,
     );
   }
   lines.push("  }", "  chain out {", "    type nat hook postrouting priority srcnat; policy accept;");
@@ -109,7 +118,7 @@ function portRules({ links, ports }: NetworkPlan): readonly string[] {
     const target = family === 4 ? to : `[${to}]`;
     return ports.map(
       ({ nodePort, protocol, taskPort }) =>
-        // What comes from a loopback address would never find its way back.
+        // What comes from a loopback address would never find its way back; at a link-local one tasks ask for names.
         `${words[family].net} daddr != ${words[family].loopback} fib daddr type local ${protocol} dport ${nodePort} dnat ${words[family].net} to ${target}:${taskPort}`,
     );
   });

@@ -1,0 +1,172 @@
+/**
+ * A node's end of the tunnel to other nodes: keeps the kernel at what leads to their tasks. What is programmed is decided in
+ * machines/networks/.
+ *
+ * TR1: nothing is taken away before a manager has told a whole state in this life of the agent, and nothing when the agent ends:
+ *      connections between tasks outlive it.
+ * TR2: what an earlier life has left is found in the kernel, and what of it is not wanted any more goes.
+ * TR3: the packet filter knows who may send before anybody is led there, and is there before the device is.
+ */
+import { balancingMachine, type BalancingEvent } from "../../machines/discovery/balancing.ts";
+import type { NodeNetworks } from "../../machines/networks/networks-state.ts";
+import {
+  isSameDevice,
+  makeDevice,
+  removeDevice,
+  routesFound,
+  tunnelDevice,
+  tunnelLines,
+} from "../../machines/networks/tunnel-lines.ts";
+import { tunnelOf, tunnelOverhead, type TunnelPlan, type TunnelRoutes } from "../../machines/networks/tunnel-plan.ts";
+import { changedTunnel, tunnelTable, wholeTunnel, withoutTunnel } from "../../machines/networks/tunnel-rules.ts";
+import { interfacePrefix } from "../../machines/policy/facts.ts";
+import type { Host, HostedActor } from "../../runtime/host.ts";
+import type { Random, Telemetry } from "../../runtime/ports.ts";
+import { hosted } from "../hosted.ts";
+import { sentence } from "../sentence.ts";
+import type { NetworkTools } from "./agent-ports.ts";
+
+const machine = hosted(balancingMachine, ["program"], ["backoff"]);
+
+export interface TunnelPorts {
+  readonly host: Host;
+  readonly random: Random;
+  readonly telemetry: Telemetry;
+  readonly tools: NetworkTools;
+}
+
+export interface TunnelOptions {
+  /** The agent's, for the actor's id. */
+  readonly name: string;
+  readonly networks: NodeNetworks;
+  /** Empty while the node has none. */
+  readonly nodeId: () => string;
+}
+
+/** What the kernel has: as this life has left it, or nobody knows. */
+type Programmed =
+  | { readonly kind: "unknown" }
+  | { readonly kind: "none" }
+  | { readonly kind: "plan"; readonly plan: TunnelPlan };
+
+export class Tunnel {
+  readonly #ports: TunnelPorts;
+  readonly #options: TunnelOptions;
+  readonly #actor: HostedActor<typeof balancingMachine>;
+  readonly #forget: () => void;
+  readonly #device: string;
+  readonly #table: string;
+  #programmed: Programmed = { kind: "unknown" };
+  #work: Promise<void> = Promise.resolve();
+  /** Why there are tasks that cannot be reached; said when it changes. */
+  #reason = "";
+  #isStopped = false;
+
+  constructor(ports: TunnelPorts, options: TunnelOptions) {
+    const { host, random, tools } = ports;
+    this.#ports = ports;
+    this.#options = options;
+    this.#device = tunnelDevice(tools.tag);
+    this.#table = tunnelTable(tools.tag);
+    this.#actor = machine.start(host, `tunnel/${options.name}`, undefined, {
+      effects: {
+        program: () => {
+          this.#work = this.#program();
+        },
+      },
+      draw: (boundMs) => boundMs / 2 + random.below(Math.max(1, Math.floor(boundMs / 2))),
+    });
+    this.#forget = options.networks.onChange(() => this.#tell({ type: "facts.changed" }));
+  }
+
+  /** Resolves when nothing more is done. With `isOver` no task is left, and what there is goes; else it stays. TR1 */
+  async stop(isOver: boolean): Promise<void> {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    this.#forget();
+    this.#actor.stop();
+    await this.#work;
+    if (!isOver) return;
+    await this.#remove().catch((error: unknown) =>
+      this.#ports.telemetry.log.error({ error: sentence(error) }, "cannot take the tunnel to other nodes away"),
+    );
+  }
+
+  #tell(event: BalancingEvent): void {
+    if (!this.#isStopped) this.#actor.actor.send(event);
+  }
+
+  async #program(): Promise<void> {
+    const { networks, nodeId } = this.#options;
+    const { log, metrics } = this.#ports.telemetry;
+    // TR1
+    if (networks.state !== null) {
+      const decision = tunnelOf(networks.state, nodeId());
+      const reason = decision.kind === "impossible" ? decision.reason : "";
+      if (reason !== "" && reason !== this.#reason) log.error({ reason }, "tasks of other nodes cannot be reached");
+      this.#reason = reason;
+      const plan = decision.kind === "plan" ? decision.plan : null;
+      try {
+        await (plan === null ? this.#remove() : this.#bring(plan));
+      } catch (error) {
+        this.#programmed = { kind: "unknown" };
+        log.error({ error: sentence(error) }, "cannot program the tunnel to other nodes");
+        this.#tell({ type: "kernel.refused", reason: sentence(error) });
+        return;
+      }
+      metrics
+        .gauge("muster_tunnel_routes", "Addresses of other nodes' tasks that this node leads to.")
+        .set(plan?.routes.size ?? 0);
+    }
+    this.#tell({ type: "kernel.programmed" });
+  }
+
+  async #remove(): Promise<void> {
+    const { tools } = this.#ports;
+    if (this.#programmed.kind === "none") return;
+    const isThere = this.#programmed.kind === "plan" || (await tools.tunnel(this.#device)) !== null;
+    if (isThere) await tools.ip(removeDevice(this.#device), { goesOn: true });
+    await tools.nft(withoutTunnel(this.#table));
+    this.#programmed = { kind: "none" };
+  }
+
+  async #bring(plan: TunnelPlan): Promise<void> {
+    const before = this.#programmed;
+    this.#programmed = { kind: "unknown" };
+    if (before.kind === "plan" && isSameEnd(before.plan, plan)) {
+      const script = changedTunnel(before.plan, plan, this.#table);
+      if (script !== null) await this.#ports.tools.nft(script);
+      await this.#lead(before.plan, plan, false);
+    } else {
+      const has = await this.#make(plan);
+      await this.#lead(has, plan, true);
+    }
+    this.#programmed = { kind: "plan", plan };
+  }
+
+  /** The device, behind its filter; resolves with what leads by way of it already. TR2, TR3 */
+  async #make({ device, ...plan }: TunnelPlan): Promise<TunnelRoutes> {
+    const { tools } = this.#ports;
+    const mtu = tools.mtu - tunnelOverhead;
+    const found = await tools.tunnel(this.#device);
+    const stays = found !== null && isSameDevice(found, device, mtu);
+    if (found !== null && !stays) await tools.ip(removeDevice(this.#device));
+    await tools.nft(wholeTunnel({ device, ...plan }, this.#table, this.#device, interfacePrefix));
+    if (stays) return routesFound(found);
+    await tools.ip(makeDevice(this.#device, device, mtu));
+    return { peers: new Map(), routes: new Map() };
+  }
+
+  async #lead(before: TunnelRoutes, after: TunnelRoutes, anew: boolean): Promise<void> {
+    const { tools } = this.#ports;
+    const { meet, part, route, unroute } = tunnelLines(before, after, this.#device, anew);
+    if (meet.length > 0) await tools.bridge(meet);
+    if (route.length > 0) await tools.ip(route);
+    if (unroute.length > 0) await tools.ip(unroute, { goesOn: true });
+    if (part.length > 0) await tools.bridge(part, { goesOn: true });
+  }
+}
+
+function isSameEnd({ device: a }: TunnelPlan, { device: b }: TunnelPlan): boolean {
+  return a.local === b.local && a.port === b.port && a.mac === b.mac;
+}
