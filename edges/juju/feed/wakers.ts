@@ -7,8 +7,8 @@ import type { Clock, Subscription, TimerHandle } from "../../../runtime/ports.ts
 
 /** A single watcher hears of a change within so many milliseconds of the one before. */
 const pauseMsMin = 5;
-/** As long as all turns took together, so that waking never takes more than half of the process; but no longer than this,
- *  whatever the clock says: it may have been set, or the process have stood still. */
+/** Half as long as all turns took together, so that waking never takes more than two thirds of the process. No longer than
+ *  this, whatever the clock says: it may have been set, or the process have stood still. */
 const pauseMsMax = 1_000;
 /** While nobody waits: then changes gather longer, and an entity that changes often is looked at once. */
 const pauseMsIdle = 250;
@@ -97,7 +97,7 @@ export class Wakers {
   }
 
   #rest(tookMs: number): void {
-    const pauseMs = this.#isIdle ? pauseMsIdle : Math.min(pauseMsMax, Math.max(pauseMsMin, tookMs));
+    const pauseMs = this.#isIdle ? pauseMsIdle : Math.min(pauseMsMax, Math.max(pauseMsMin, tookMs / 2));
     this.#begunMs = null;
     this.#restUntilMs = this.#clock.now() + pauseMs;
     if (this.#isStale) this.schedule();
