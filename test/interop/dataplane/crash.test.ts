@@ -2,32 +2,11 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import anyTest from "ava";
 import { Rule } from "../../../proto/gen/felix.ts";
-import { body, deny, ScriptedMain, type Body } from "../../fixtures/dataplane-main.ts";
-import { endpoint, picture, shapeOf, tcp, udp } from "../../fixtures/dataplane-scene.ts";
-import { addresses, canMakeNetworks, PacketLab } from "../../fixtures/packet-lab.ts";
+import { body, deny, type Body } from "../../fixtures/dataplane-main.ts";
+import { endpoint, lab, picture, shape, start, tcp, test, udp } from "../../fixtures/dataplane-scene.ts";
+import { addresses } from "../../fixtures/packet-lab.ts";
 import { until } from "../../fixtures/until.ts";
-
-const isPossible = canMakeNetworks();
-const test = isPossible ? anyTest.serial : anyTest.serial.skip;
-
-let lab: PacketLab;
-
-if (isPossible) {
-  anyTest.before(async () => {
-    lab = new PacketLab();
-    await lab.b.listen("tcp", 80);
-    await lab.b.listen("udp", 80);
-  });
-  anyTest.after.always(() => lab.end());
-}
-
-function start(t: { teardown(fn: () => unknown): void }, env: Readonly<Record<string, string>> = {}): ScriptedMain {
-  const main = new ScriptedMain(`${lab.prefix}r`, env);
-  t.teardown(() => main.end());
-  return main;
-}
 
 const members = Array.from({ length: 5_000 }, (_, index) => `10.200.${index >> 8}.${index & 255}`);
 
@@ -86,7 +65,7 @@ test("a driver that is killed at any point of any transaction leaves the picture
   const told = (count: number): readonly Body[] => [body.config(), ...steps.slice(0, count).flat(), body.inSync];
   /** What is let through, and the shape of the rules, after each step. */
   const pictures: Picture[] = [];
-  const look = async (): Promise<Picture> => ({ packets: await seen(), rules: shapeOf(lab) });
+  const look = async (): Promise<Picture> => ({ packets: await seen(), rules: shape() });
   const clean = start(t);
   clean.send(body.config(), body.inSync);
   await clean.settled();

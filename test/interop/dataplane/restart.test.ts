@@ -3,36 +3,12 @@
 import { mkdtempSync, rmSync, writeFileSync, chmodSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import anyTest from "ava";
 import { frameOf } from "../../../edges/dataplane/frames.ts";
 import { ProfileID, ActiveProfileRemove, ToDataplane, WorkloadEndpointRemove } from "../../../proto/gen/felix.ts";
-import { allow, body, deny, ScriptedMain, type Body } from "../../fixtures/dataplane-main.ts";
-import { endpoint, picture, rulesOf, shapeOf, tcp, udp } from "../../fixtures/dataplane-scene.ts";
-import { addresses, canMakeNetworks, PacketLab } from "../../fixtures/packet-lab.ts";
+import { allow, body, deny, type Body } from "../../fixtures/dataplane-main.ts";
+import { endpoint, lab, picture, rules, shape, start, tcp, test, udp } from "../../fixtures/dataplane-scene.ts";
+import { addresses } from "../../fixtures/packet-lab.ts";
 import { until } from "../../fixtures/until.ts";
-
-const isPossible = canMakeNetworks();
-const test = isPossible ? anyTest.serial : anyTest.serial.skip;
-
-let lab: PacketLab;
-
-if (isPossible) {
-  anyTest.before(async () => {
-    lab = new PacketLab();
-    await lab.b.listen("tcp", 80);
-    await lab.b.listen("udp", 80);
-  });
-  anyTest.after.always(() => lab.end());
-}
-
-function start(t: { teardown(fn: () => unknown): void }, env: Readonly<Record<string, string>> = {}): ScriptedMain {
-  const main = new ScriptedMain(`${lab.prefix}r`, env);
-  t.teardown(() => main.end());
-  return main;
-}
-
-const rules = (): string => rulesOf(lab);
-const shape = (): readonly string[] => shapeOf(lab);
 
 test("nothing is programmed before InSync, and all of it then", async (t) => {
   const main = start(t);
