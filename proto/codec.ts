@@ -77,8 +77,8 @@ export interface Codec<T> extends WireCodec<T> {
   create(fields?: Partial<T>): T;
   /** A copy with some fields replaced; shares everything else, fields that this version does not know among it. */
   patch(message: T, fields: Partial<T>): T;
-  /** Plain JSON: enums as names, bytes as base64, field names in camelCase; defaults are left out. */
-  toJson(message: T): Record<string, unknown>;
+  /** Plain JSON: enums as names, bytes as base64, field names in camelCase; defaults are left out unless `defaults` is true. */
+  toJson(message: T, defaults?: boolean): Record<string, unknown>;
   fromJson(json: object): T;
 }
 
@@ -123,7 +123,8 @@ export function codec<T>(typeName: string, generated: GeneratedType): Codec<T> {
     encode: (message) => encoded(generated, message as object),
     decode: (bytes) => generated.decode(bytes) as T,
     patch: (message, fields) => withUnknown(message, Object.assign(new generated(message as object), fields) as T),
-    toJson: (message) => generated.toObject(message as object, { enums: String, bytes: String, longs: Number }),
+    toJson: (message, defaults = false) =>
+      generated.toObject(message as object, { enums: String, bytes: String, longs: Number, defaults }),
     fromJson: (json) => generated.fromObject(json) as T,
   };
 }

@@ -310,6 +310,9 @@ const samples: readonly object[] = [
   ask(2, "Muster", "Plan", { params: { application: "web", scale: 2, config: { A: "1" }, constraints: { mem: 5 } } }),
   ask(2, "Muster", "PlanRebalance", { params: { applications: ["web"] } }),
   ask(2, "Muster", "Promote", { params: { machine: "7" } }),
+  ask(2, "Muster", "Control", {
+    params: { method: "CreateService", request: { spec: { annotations: { name: "x", labels: { a: "b" } } } } },
+  }),
   ask(2, "Muster", "Signal", { params: { unit: "web/0", signal: "HUP" } }),
   {
     ...ask(2, "Application", "Deploy"),

@@ -16,6 +16,7 @@ import type { Call, Facade, Method } from "../facade.ts";
 import type { Params } from "../params.ts";
 import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
+import { controlMethod } from "./control.ts";
 import { withConstraints } from "./constraints.ts";
 import { logMethods } from "./logs.ts";
 import { planResult, rebalanceResult, rolloutResult } from "./muster-results.ts";
@@ -45,6 +46,7 @@ export function musterFacades(parts: ClientParts): readonly Facade[] {
         Demote: changingRole(parts, NodeRole.WORKER),
         ...rolloutMethods(parts),
         ...planMethods(parts),
+        Control: controlMethod(parts.sources),
         ...logMethods(parts),
         ...taskMethods(parts),
       },
