@@ -70,7 +70,8 @@ const kibibytes = (bytes: number): string => `${Math.round(bytes / 1_024)} KiB`;
 const memory = ({ rss, managed }: Memory): string => `${kibibytes(rss)}, of it managed ${kibibytes(managed)}`;
 
 async function watched(connections: number, load: Load): Promise<readonly (readonly string[])[]> {
-  const tls = await bare(connections, "tls", nothingBytes);
+  const idle = await bare(connections, "tls", nothingBytes);
+  const tls = await bare(connections, "tls", stateBytes);
   const ws = await bare(connections, "ws", stateBytes);
   const server = startPart("json-server.ts", JSON.stringify(load));
   let clients: Part | null = null;
@@ -79,10 +80,12 @@ async function watched(connections: number, load: Load): Promise<readonly (reado
     ({ clients } = made);
     const ran = await server.ask<Ran>("run");
     const seen = await clients.ask<Seen>(JSON.stringify(ran.last));
-    const beyond = { rss: made.each.rss - tls.rss, managed: made.each.managed - tls.managed };
+    const beyond = (base: Memory): string =>
+      memory({ rss: made.each.rss - base.rss, managed: made.each.managed - base.managed });
     return [
-      [`${connections} connections of bare TLS`, "", "", memory(tls)],
-      ["… and ws, each sent what two watchers are first", "", "", memory(ws)],
+      [`${connections} connections of TLS alone, with nothing sent`, "", "", memory(idle)],
+      ["… each sent what two watchers are told first", "", "", memory(tls)],
+      ["… and with ws", "", "", memory(ws)],
       [
         `${connections} connections, ${watchersEach} all-watchers each, ${Math.round(ran.changes / ran.seconds)} changes/s`,
         `${Math.round(seen.answers / ran.seconds)} answers/s`,
@@ -91,7 +94,8 @@ async function watched(connections: number, load: Load): Promise<readonly (reado
         `${Math.round((ran.cpuSeconds / ran.seconds) * 100)} % CPU`,
         seen.wrong === 0 ? "final states equal" : `final states of ${seen.wrong} watchers DIFFER`,
       ],
-      ["… beyond bare TLS", "", "", memory(beyond)],
+      ["… beyond TLS alone, with nothing sent", "", "", beyond(idle)],
+      ["… beyond TLS alone, with the same bytes sent", "", "", beyond(tls)],
     ];
   } finally {
     await clients?.end();

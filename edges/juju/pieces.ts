@@ -10,6 +10,8 @@ import type { Duplex } from "node:stream";
  * connection. Twice as much keeps 20 KiB more, half as much takes a quarter more time.
  */
 const pieceBytesMax = 16_384 - 64;
+/** Of a piece that ends with the beginning of something large: what Node takes from a pool. */
+const joinedBytesMax = 4_000;
 
 interface Chunk {
   readonly chunk: Uint8Array | string;
@@ -58,13 +60,23 @@ export function writeInPieces(socket: Duplex): PieceWriter {
   return writer;
 }
 
-/** The same bytes; what is small goes together with what is behind it, and text is encoded as its turn comes. */
+/**
+ * The same bytes; what is small goes together with what is behind it, and text is encoded as its turn comes. Of what fills
+ * pieces of its own only a beginning is copied: thousands may be sent the same bytes.
+ */
 function* piecesOf(chunks: readonly Chunk[]): Generator<Uint8Array, undefined> {
   let parts: Uint8Array[] = [];
   let room = pieceBytesMax;
   for (const { chunk, encoding } of chunks) {
     for (const bytes of typeof chunk === "string" ? encoded(chunk, encoding) : [chunk]) {
-      for (let at = 0; at < bytes.length;) {
+      let at = 0;
+      if (parts.length > 0 && bytes.length >= pieceBytesMax) {
+        at = Math.max(0, room - (pieceBytesMax - joinedBytesMax));
+        if (at > 0) parts.push(bytes.subarray(0, at));
+        yield joined(parts);
+        [parts, room] = [[], pieceBytesMax];
+      }
+      while (at < bytes.length) {
         const part = bytes.subarray(at, at + room);
         parts.push(part);
         at += part.length;
