@@ -2,11 +2,10 @@
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { readdirSync, realpathSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
-import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
@@ -155,48 +154,5 @@ peer.pipe(process.stdout); process.stdin.pipe(peer);`;
     t.notRegex(await machine.run("/usr/sbin/nft", "list", "tables"), /muster-tasks/);
     held.stdin.end();
     if (held.exitCode === null) await once(held, "exit");
-  },
-);
-
-const engine = missing ?? engineMissing();
-const withEngine = engine === null ? test.serial : test.serial.skip;
-
-withEngine(
-  "a driver that makes networks itself makes them: containers reach a process of the same network",
-  async (t) => {
-    const { machines } = startLab(t, 1);
-    const machine = machines[0] as Machine;
-    const [docker, manager] = await Promise.all([startEngine(t, machine), startManager(t, { on: machine })]);
-    const settings = {
-      endpoint: `unix://${join(docker.dir, "docker.sock")}`,
-      state_dir: join(docker.dir, "notes"),
-      infra_image: "bb:1",
-      infra_command: ["sleep", "100000"],
-    };
-    const driver = join(dataplane, "../muster-driver-docker");
-    const args = ["--driver", `docker=${driver}`, "--driver-config", `docker=${JSON.stringify(settings)}`];
-    const agent = await startAgent(t, manager, { on: machine, hostname: "one", args });
-    // Engines drop what others forward.
-    await machine.run("/usr/sbin/iptables", "-P", "FORWARD", "ACCEPT");
-    await manager.muster("network", "create", "back");
-    const create = ["service", "create", "-d", "--network", "back", "--stop-signal", "SIGKILL"];
-    await manager.muster(...create, "--name", "web", "--driver", "exec", "--", process.execPath, "-e", server);
-    const config = JSON.stringify({ image: "bb:1", init: true, command: "sleep", args: ["1000"] });
-    const mounts = ["type=volume,source=data,target=/data", "type=tmpfs,target=/mem,tmpfs-size=65536"];
-    const asked = [...mounts.flatMap((mount) => ["--mount", mount]), "--device", "/dev/null:/dev/nothing"];
-    await manager.muster(...create, "--name", "box", "--driver", "docker", "--driver-config", config, ...asked);
-    const [web, box] = [await runs(manager, "web"), await runs(manager, "box")];
-    const to = await addressOf(manager, web);
-    const answer = async (): Promise<string> =>
-      manager.muster("task", "exec", box, "sh", "-c", `echo | nc -w 2 ${to} 80 | head -n 1`).catch(() => "");
-    await until("an answer", async () => (await answer()) !== "");
-    t.regex(await answer(), /^10\./);
-    t.not(await answer(), to);
-    const script = "echo kept >/data/file; echo lost >/mem/file; cat /mem/file /proc/mounts; echo gone >/dev/nothing";
-    t.regex(await manager.muster("task", "exec", box, "sh", "-c", script), /^lost\n[^]* \/mem tmpfs [^]*size=64k/);
-    await manager.muster("service", "rm", "web", "box");
-    await until("no container to be left", async () => (await docker.docker("ps", "-aq")) === "");
-    await until("no link to be left", async () => (await links(machine)).length === 0);
-    t.is(readFileSync(join(agent.dataDir, "local-volumes/data/file"), "utf8"), "kept\n");
   },
 );
