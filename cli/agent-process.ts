@@ -6,7 +6,9 @@ import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent/agent-
 import { driveDataplane } from "../actors/agent/node-dataplane.ts";
 import { endLeftovers } from "../drivers/exec/leftovers.ts";
 import { memoryRoots } from "../drivers/exec/memory-files.ts";
+import { nodeResolver } from "../drivers/task-network/resolv-conf.ts";
 import { openNetworkTools } from "../drivers/task-network/tools.ts";
+import { createNameServers } from "../edges/dns/server.ts";
 import { volumeDirectory } from "../edges/csi/places.ts";
 import { dataplaneLauncher } from "../edges/dataplane/driver-process.ts";
 import { connectTls } from "../edges/grpc/client.ts";
@@ -85,6 +87,7 @@ export async function runAgent(
     ...(drivers === null
       ? {}
       : { plugins: drivers.plugins, networks: await openNetworkTools(dataDir, process.env["PATH"] ?? "") }),
+    nameServers: createNameServers(() => nodeResolver(false).servers),
     csi: { sockets: csi, places: volumeDirectory(resolve(dataDir, "volumes")) },
     join: address === null ? null : { address, token },
     hostname,

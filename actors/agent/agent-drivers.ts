@@ -18,6 +18,7 @@ import type { Task } from "../../proto/gen/messages.ts";
 import type { PluginLauncher } from "../../runtime/plugins.ts";
 import { Spec, type Attribute, type FingerprintResponse } from "../../proto/gen/nomad.ts";
 import type { AgentPlugins, AgentPorts, DriverBinary, TaskDriver } from "./agent-ports.ts";
+import type { Discovery } from "./discovery.ts";
 import { DriverPluginActor, knownPlugin } from "./driver-plugin.ts";
 import { driverPorts, PluginDriver } from "./plugin-driver.ts";
 import { TaskNetworks } from "./task-networks.ts";
@@ -66,11 +67,17 @@ export class AgentDrivers {
   #isChanging = false;
 
   /** `onChange`: what `facts` says of the drivers' health has changed. */
-  constructor(ports: AgentPorts, given: readonly TaskDriver[], onChange: () => void) {
+  constructor(
+    ports: AgentPorts,
+    given: readonly TaskDriver[],
+    onChange: () => void,
+    discovery: Discovery | null = null,
+  ) {
     this.#ports = ports;
     this.#given = new Map(given.map((driver) => [driver.kind, driver]));
     this.#onChange = onChange;
-    this.#networks = ports.networks === undefined ? null : new TaskNetworks({ ...ports, tools: ports.networks });
+    this.#networks =
+      ports.networks === undefined ? null : new TaskNetworks({ ...ports, tools: ports.networks, discovery });
   }
 
   /** Starts the plugins, or finds them again. */

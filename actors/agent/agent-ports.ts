@@ -7,12 +7,14 @@ import type { TaskContainer } from "../../machines/driver/container-task.ts";
 import type { VolumePlaces } from "../../machines/volumes/csi/node-requests.ts";
 import type { PlannedMount } from "../../machines/driver/driver-mounts.ts";
 import type { NetworkDecision } from "../../machines/driver/task-network/plan.ts";
+import type { FoundTunnel } from "../../machines/networks/tunnel-lines.ts";
 import type { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import type { ConfigInput } from "../../runtime/hclspec/index.ts";
 import type { PluginBinary, PluginLauncher } from "../../runtime/plugins.ts";
 import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import type { Host } from "../../runtime/host.ts";
 import type { CertificateOutcome } from "../../runtime/pki/index.ts";
+import type { NameServers } from "../../runtime/name-server.ts";
 import type { Clock, Random, Telemetry } from "../../runtime/ports.ts";
 import type { Probes } from "../../runtime/probes.ts";
 import type { RpcChannel } from "../../runtime/rpc.ts";
@@ -293,8 +295,14 @@ export interface NetworkTools {
    * fails is left out.
    */
   ip(lines: readonly string[], options?: { readonly inside?: string; readonly goesOn?: boolean }): Promise<void>;
+  /** The same with `bridge -batch`, in the node's own network. */
+  bridge(lines: readonly string[], options?: { readonly goesOn?: boolean }): Promise<void>;
   /** One transaction: all of the script, or nothing of it. */
   nft(script: string): Promise<void>;
+  /** What the kernel has of the tunnel of that name; null: there is none. */
+  tunnel(device: string): Promise<FoundTunnel | null>;
+  /** Bytes that a packet may have on every interface that leads out of this node. */
+  readonly mtu: number;
 }
 
 /** The driver plugins of this node. */
@@ -323,4 +331,6 @@ export interface AgentPorts {
   readonly plugins?: AgentPlugins;
   /** Absent: this node makes no networks for its tasks, and says nothing of it. */
   readonly networks?: NetworkTools;
+  /** Absent: tasks with networks ask whom the node asks for names, which knows no services. */
+  readonly nameServers?: NameServers;
 }

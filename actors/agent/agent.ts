@@ -32,8 +32,11 @@ import type { AgentPorts, TaskDriver } from "./agent-ports.ts";
 import { StatusReports } from "./agent-reports.ts";
 import { SessionActor } from "./agent-session.ts";
 import { AgentTasks } from "./agent-tasks.ts";
+import { Discovery } from "./discovery.ts";
 import type { Running } from "../environment.ts";
+import { NetworkFollower } from "./network-follower.ts";
 import { PolicyFollower, type NodeDataplane } from "./policy-follower.ts";
+import { Tunnel } from "./tunnel.ts";
 import { sentence } from "../sentence.ts";
 
 export interface AgentOptions {
@@ -47,6 +50,8 @@ export interface AgentOptions {
   readonly drivers?: readonly TaskDriver[];
   /** What programs this node's network by policies; absent: nothing does. */
   readonly dataplane?: NodeDataplane;
+  /** Where other nodes' packets for its tasks reach it; absent: where managers see it. */
+  readonly dataPathAddress?: string;
   /** Tells this agent's actors from those of others on one host (`[A-Za-z0-9_-]+`); absent: made from the host name. */
   readonly name?: string;
 }
@@ -88,6 +93,9 @@ class NodeAgent implements Agent {
   readonly #logs: AgentLogs;
   readonly #certificate: CertificateActor;
   readonly #policy: PolicyFollower | null;
+  readonly #networks: NetworkFollower | null;
+  readonly #tunnel: Tunnel | null;
+  readonly #discovery: Discovery | null;
   readonly #session: SessionActor;
   readonly #listeners = new Set<(state: AgentState) => void>();
   #state: AgentState = { kind: "starting" };
@@ -101,7 +109,13 @@ class NodeAgent implements Agent {
     this.#options = options;
     this.#managers = new ManagerList(disk, random.fork("managers"), telemetry.log);
     this.#reports = new StatusReports((error) => this.#session.fail(`status update: ${sentence(error)}`));
-    this.#drivers = new AgentDrivers(options, options.drivers ?? [], () => this.#descriptionChanged());
+    this.#networks =
+      options.networks?.problem === null
+        ? new NetworkFollower({ ...options, random: random.fork("networks") }, name)
+        : null;
+    this.#tunnel = this.#openTunnel(name);
+    this.#discovery = this.#discover(name);
+    this.#drivers = new AgentDrivers(options, options.drivers ?? [], () => this.#descriptionChanged(), this.#discovery);
     this.#tasks = new AgentTasks(options, {
       drivers: this.#drivers,
       reports: this.#reports,
@@ -133,6 +147,7 @@ class NodeAgent implements Agent {
         volumes: this.#tasks.volumes,
         logs: this.#logs,
         policy: this.#policy,
+        networks: this.#networks,
         calls: new AgentCalls(options, (taskId) => this.#tasks.callable(taskId)),
         identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
         describe: () => this.#describe(),
@@ -193,11 +208,30 @@ class NodeAgent implements Agent {
     // Whatever stops from here on is this side's doing; a manager hears nothing of it (worker protocol §0.15).
     this.#session.stop();
     this.#policy?.stop();
+    this.#networks?.stop();
     this.#certificate.stop();
     if (stopTasks) await this.#tasks.clear();
+    await this.#tunnel?.stop(stopTasks);
     this.#tasks.stop();
     await this.#drivers.close();
+    await this.#discovery?.stop();
     this.#enter({ kind: "stopped" });
+  }
+
+  #openTunnel(name: string): Tunnel | null {
+    const { networks: tools, random } = this.#options;
+    const networks = this.#networks;
+    if (networks === null || tools === undefined) return null;
+    const ports = { ...this.#options, random: random.fork("tunnel"), tools };
+    return new Tunnel(ports, { name, networks, nodeId: () => this.nodeId() ?? "" });
+  }
+
+  #discover(name: string): Discovery | null {
+    const { nameServers, networks: tools, random } = this.#options;
+    const networks = this.#networks;
+    if (networks === null || nameServers === undefined || tools === undefined) return null;
+    const ports = { ...this.#options, random: random.fork("discovery"), nameServers, tools };
+    return new Discovery(ports, { name, networks, nodeId: () => this.nodeId() ?? "" });
   }
 
   #enter(state: AgentState): void {
@@ -256,7 +290,7 @@ class NodeAgent implements Agent {
   }
 
   #describe(): NodeDescription {
-    const { facts, hostname, labels, networks } = this.#options;
+    const { dataPathAddress = null, facts, hostname, labels, networks } = this.#options;
     const drivers = this.#drivers.facts();
     const attaches =
       networks?.problem === null ? [PluginDescription.create({ type: "Network", name: overlayDriver })] : [];
@@ -268,7 +302,11 @@ class NodeAgent implements Agent {
       engine: EngineDescription.create({
         engineVersion: facts.engineVersion,
         // What somebody has given the engine counts for more than what a driver says.
-        labels: { ...drivers.labels, ...networkLabels(networks?.problem ?? null), ...labels },
+        labels: {
+          ...drivers.labels,
+          ...(networks === undefined ? {} : networkLabels(networks.problem, dataPathAddress)),
+          ...labels,
+        },
         plugins: [
           ...drivers.kinds.map((kind) => PluginDescription.create({ type: "Driver", name: kind })),
           ...drivers.engine.map(({ name, type }) => PluginDescription.create({ type, name })),

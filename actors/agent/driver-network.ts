@@ -2,9 +2,11 @@
  * A driver's part in the networks of its tasks (nomad-driver-protocol.md §5.4, CreateNetwork): most are handed a namespace that
  * the agent has made; some make one themselves, into which the agent lays the task's links.
  */
+import { taskResolver } from "../../machines/discovery/resolver.ts";
 import type { NetworkPlan } from "../../machines/driver/task-network/plan.ts";
 import {
   CreateNetworkRequest,
+  DNSConfig,
   DestroyNetworkRequest,
   HostsConfig,
   NetworkIsolationSpec,
@@ -39,7 +41,12 @@ export class DriverNetworks {
   }
 
   /** What the task is to be started in. `name`: as its host is to call itself. Rejects with why there is none; nothing is left then. */
-  async make(plan: NetworkPlan, name: string, { capabilities }: DriverDescription): Promise<NetworkIsolationSpec> {
+  async make(
+    plan: NetworkPlan,
+    name: string,
+    { capabilities }: DriverDescription,
+    nameservers: readonly string[],
+  ): Promise<NetworkIsolationSpec> {
     const { networks } = this.#options;
     if (networks === null || networks.problem !== null)
       throw new Error(`this node makes no networks for tasks: ${networks?.problem ?? "it has no tools for it"}`);
@@ -48,7 +55,7 @@ export class DriverNetworks {
     const hostname = name.slice(0, hostnameMax);
     try {
       const ofDriver = capabilities?.mustCreateNetwork === true ? await this.#create(plan.taskId, hostname) : null;
-      const network = await networks.make(plan, ofDriver);
+      const network = await networks.make(plan, ofDriver, nameservers);
       return NetworkIsolationSpec.patch(ofDriver ?? NetworkIsolationSpec.create({ mode: Isolation.GROUP }), {
         path: networks.pathOf(network),
         hostsConfig: HostsConfig.create({ hostname, address: this.address(plan.taskId) ?? "" }),
@@ -57,6 +64,13 @@ export class DriverNetworks {
       await this.remove(plan.taskId);
       throw error;
     }
+  }
+
+  /** What a task with a network of its own is to ask for names, where this node answers; else as it was asked for. */
+  async resolver(asked: DNSConfig | null): Promise<DNSConfig | null> {
+    const discovery = this.#options.networks?.discovery ?? null;
+    if (discovery === null || !(await discovery.settled())) return asked;
+    return DNSConfig.create(taskResolver(asked ?? DNSConfig.create(), discovery.address));
   }
 
   /** The first that the task has in a network of its own; null: it has none. */
@@ -117,12 +131,18 @@ export class DriverNetworks {
 }
 
 /** A task's configuration with what its driver has to know of its network. */
-export function inNetwork(config: TaskConfig, { ports }: NetworkPlan, isolation: NetworkIsolationSpec): TaskConfig {
+export function inNetwork(
+  config: TaskConfig,
+  { ports }: NetworkPlan,
+  isolation: NetworkIsolationSpec,
+  dns: DNSConfig | null,
+): TaskConfig {
   const mappings = ports.map(({ name, nodePort, taskPort }) =>
     PortMapping.create({ label: name || String(taskPort), value: nodePort, to: taskPort }),
   );
   return TaskConfig.patch(config, {
     networkIsolationSpec: isolation,
+    dns,
     resources: Resources.patch(config.resources ?? Resources.create(), { ports: mappings }),
   });
 }

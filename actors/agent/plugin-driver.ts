@@ -277,7 +277,11 @@ export class PluginDriver implements TaskDriver {
         ...fileMountsOf(home, name, wants.container?.files ?? []),
       ];
       const config = taskConfigOf(task, { id, home, wants, mounts, driverConfig: encoded.bytes, agent, facts });
-      this.#prepared.set(task.id, { wants, description, config: await this.#withNetwork(task, config, description) });
+      this.#prepared.set(task.id, {
+        wants,
+        description,
+        config: await this.#withNetwork(task, config, wants, description),
+      });
     } catch (error) {
       await homes.end(task.id);
       return refused(sentence(error));
@@ -286,7 +290,12 @@ export class PluginDriver implements TaskDriver {
   }
 
   /** Rejects with why it cannot have one. */
-  async #withNetwork(task: DriverTask, config: TaskConfig, description: DriverDescription): Promise<TaskConfig> {
+  async #withNetwork(
+    task: DriverTask,
+    config: TaskConfig,
+    { container }: DriverWants,
+    description: DriverDescription,
+  ): Promise<TaskConfig> {
     const { network = { kind: "none" } } = task;
     switch (network.kind) {
       case "none":
@@ -294,8 +303,10 @@ export class PluginDriver implements TaskDriver {
       case "refused":
         throw new Error(network.reason);
       case "plan": {
-        const hostname = task.slot === 0 ? config.name : `${config.name}-${task.slot}`;
-        return inNetwork(config, network.plan, await this.#networks.make(network.plan, hostname, description));
+        const hostname = container?.hostname || (task.slot === 0 ? config.name : `${config.name}-${task.slot}`);
+        const asked = config.dns?.servers ?? [];
+        const isolation = await this.#networks.make(network.plan, hostname, description, asked);
+        return inNetwork(config, network.plan, isolation, await this.#networks.resolver(config.dns));
       }
     }
   }

@@ -10,10 +10,13 @@
 import { makeInTask, makeOnNode, settingsFor, unmake } from "../../machines/driver/task-network/commands.ts";
 import { namespaceOf, namespacePrefix, type NetworkPlan } from "../../machines/driver/task-network/plan.ts";
 import { rulesetOf, tableOf } from "../../machines/driver/task-network/rules.ts";
+import { tunnelDevice } from "../../machines/networks/tunnel-lines.ts";
+import { tunnelOverhead } from "../../machines/networks/tunnel-plan.ts";
 import { interfacePrefix } from "../../machines/policy/facts.ts";
 import { NetworkIsolationSpec } from "../../proto/gen/nomad.ts";
 import type { Clock, Telemetry, TimerHandle } from "../../runtime/ports.ts";
 import type { AgentDisk, NetworkTools } from "./agent-ports.ts";
+import type { Discovery } from "./discovery.ts";
 import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of tasks' networks; the task's id follows. */
@@ -26,6 +29,8 @@ export interface TaskNetwork {
   readonly plan: NetworkPlan;
   /** What the task's driver made, as it said it; null: the namespace is ours. */
   readonly ofDriver: NetworkIsolationSpec | null;
+  /** That are asked for the task about the world; empty: the node's. */
+  readonly nameservers: readonly string[];
 }
 
 export interface TaskNetworksPorts {
@@ -33,6 +38,8 @@ export interface TaskNetworksPorts {
   readonly disk: AgentDisk;
   readonly telemetry: Telemetry;
   readonly tools: NetworkTools;
+  /** Absent: tasks ask the node's own servers for names. */
+  readonly discovery?: Discovery | null;
 }
 
 export class TaskNetworks {
@@ -59,6 +66,10 @@ export class TaskNetworks {
   /** Null: networks can be made here. */
   get problem(): string | null {
     return this.#ports.tools.problem;
+  }
+
+  get discovery(): Discovery | null {
+    return this.#ports.discovery ?? null;
   }
 
   /** Of a task that has one, in this life or an earlier one. */
@@ -96,14 +107,19 @@ export class TaskNetworks {
         );
       // A node whose tasks never had a network is left as it is.
       if (records.length > 0) await this.#inTurn(() => this.#filter());
+      await this.#ports.discovery?.load([...this.#networks.values()]);
     } catch (error) {
       telemetry.log.error({ error: sentence(error) }, "cannot look after the networks of earlier tasks");
     }
   }
 
   /** Makes the network, in the namespace that the task's driver made or one of ours; rejects with a reason. NW1, NW3 */
-  make(plan: NetworkPlan, ofDriver: NetworkIsolationSpec | null): Promise<TaskNetwork> {
-    const network: TaskNetwork = { plan, ofDriver };
+  make(
+    plan: NetworkPlan,
+    ofDriver: NetworkIsolationSpec | null,
+    nameservers: readonly string[] = [],
+  ): Promise<TaskNetwork> {
+    const network: TaskNetwork = { plan, ofDriver, nameservers };
     return this.#inTurn(async () => {
       const { disk, tools } = this.#ports;
       if (tools.problem !== null) throw new Error(tools.problem);
@@ -114,9 +130,10 @@ export class TaskNetworks {
       // An earlier life may have died in the middle of it; a driver gives what it made then once more.
       if (isLeft) await tools.ip(unmake(plan.links, namespace), { goesOn: true });
       await tools.set(settingsFor(plan));
-      await tools.ip(makeOnNode(plan, namespace));
-      await tools.ip(makeInTask(plan), { inside: this.pathOf(network) });
+      await tools.ip(makeOnNode(plan, namespace, tools.mtu - tunnelOverhead));
+      await tools.ip(makeInTask(plan, this.#ports.discovery?.address), { inside: this.pathOf(network) });
       await this.#filter();
+      this.#tellDiscovery();
       return network;
     });
   }
@@ -133,6 +150,7 @@ export class TaskNetworks {
           await this.#filter();
         }
         this.#networks.delete(taskId);
+        this.#tellDiscovery();
         await disk.remove(networkRecords + taskId);
       } catch (error) {
         telemetry.log.error({ error: sentence(error), task: taskId }, "cannot remove what is left of a task's network");
@@ -152,6 +170,10 @@ export class TaskNetworks {
     this.#retries.set(taskId, clock.setTimeout(again, retryMs));
   }
 
+  #tellDiscovery(): void {
+    this.#ports.discovery?.networksAre([...this.#networks.values()]);
+  }
+
   /** As `ip` takes it: a name, or the path of another's. */
   #namespaceOf(network: TaskNetwork): string {
     return network.ofDriver === null ? namespaceOf(this.#ports.tools.tag, network.plan.taskId) : this.pathOf(network);
@@ -161,7 +183,7 @@ export class TaskNetworks {
   async #filter(): Promise<void> {
     const { tools } = this.#ports;
     const plans = [...this.#networks.values()].map(({ plan }) => plan);
-    const rules = rulesetOf(plans, tableOf(tools.tag), interfacePrefix);
+    const rules = rulesetOf(plans, tableOf(tools.tag), interfacePrefix, tunnelDevice(tools.tag));
     if (rules === this.#rules) return;
     this.#rules = null;
     await tools.nft(rules);
@@ -175,20 +197,30 @@ export class TaskNetworks {
   }
 }
 
-function textOf({ ofDriver, plan }: TaskNetwork): Uint8Array {
+function textOf({ nameservers, ofDriver, plan }: TaskNetwork): Uint8Array {
   const spec = ofDriver === null ? null : [...NetworkIsolationSpec.encode(ofDriver)];
-  return new TextEncoder().encode(JSON.stringify({ plan, ofDriver: spec }));
+  return new TextEncoder().encode(JSON.stringify({ plan, ofDriver: spec, nameservers }));
 }
 
 /** Null for what this agent cannot have written. */
 function parse(bytes: Uint8Array | null): TaskNetwork | null {
   if (bytes === null) return null;
   try {
-    const { ofDriver, plan } = JSON.parse(new TextDecoder().decode(bytes)) as {
+    const {
+      nameservers = [],
+      ofDriver,
+      plan,
+    } = JSON.parse(new TextDecoder().decode(bytes)) as {
       readonly plan: NetworkPlan;
       readonly ofDriver: readonly number[] | null;
+      /** Absent in records of before there were any. */
+      readonly nameservers?: readonly string[];
     };
-    return { plan, ofDriver: ofDriver === null ? null : NetworkIsolationSpec.decode(Uint8Array.from(ofDriver)) };
+    return {
+      nameservers,
+      plan,
+      ofDriver: ofDriver === null ? null : NetworkIsolationSpec.decode(Uint8Array.from(ofDriver)),
+    };
   } catch {
     return null;
   }

@@ -158,7 +158,8 @@ function workloadToHost(settings: Settings, drop: string): readonly string[] {
     ...(metadata === null ? [] : [`ip daddr ${metadata.address} tcp dport ${metadata.port} return`]),
     "meta nfproto ipv4 udp sport 68 udp dport 67 return",
     "meta nfproto ipv6 udp sport 546 udp dport 547 return",
-    "udp dport 53 return",
+    // Over TCP as well: a reply that has no room in a packet is asked for so (RFC 7766).
+    "meta l4proto { tcp, udp } th dport 53 return",
     ...(endpointToHost === "DROP"
       ? [drop]
       : ["jump dispatch-from-workload", endpointToHost === "ACCEPT" ? "accept" : "return"]),

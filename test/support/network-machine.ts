@@ -3,8 +3,11 @@
  * simulated clock. It outlives the agent; a batch under way when the agent dies may be left in part.
  */
 import type { NetworkTools } from "../../actors/agent/agent-ports.ts";
+import type { NameServers } from "../../runtime/name-server.ts";
 import type { ProcessClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
+import { NameMachine } from "./name-machine.ts";
+import { TunnelMachine } from "./tunnel-machine.ts";
 
 const directory = "/run/netns/";
 
@@ -18,7 +21,9 @@ export class NetworkMachine {
   readonly namespaces = new Map<string, Set<string>>();
   /** The node's end of each link, and the path of the namespace that the other is in. */
   readonly links = new Map<string, string>();
-  /** What `nft` was told last. */
+  readonly tunnel = new TunnelMachine();
+  readonly names = new NameMachine();
+  /** What `nft` was told last of the tasks' networks. */
   rules = "";
   readonly #random: SimRandom;
   readonly #habits: NetworkHabits;
@@ -38,6 +43,8 @@ export class NetworkMachine {
     this.namespaces.clear();
     this.links.clear();
     this.rules = "";
+    this.tunnel.losePower();
+    this.names.losePower();
   }
 
   /** A driver's own. */
@@ -48,6 +55,14 @@ export class NetworkMachine {
   removeNamespace(path: string): void {
     this.namespaces.delete(path);
     for (const [link, at] of this.links) if (at === path) this.links.delete(link);
+  }
+
+  /** Those of one life of an agent. */
+  nameServers(clock: ProcessClock): NameServers {
+    return this.names.servers(clock, async () => {
+      await new Promise<void>((resolve) => void clock.after(1 + this.#random.below(10), resolve));
+      if (!this.#isCalm && this.#random.chance(this.#habits.failure)) throw new Error("listen: drawn to fail");
+    });
   }
 
   /** The tools of one life of an agent. */
@@ -81,15 +96,32 @@ export class NetworkMachine {
             if (!goesOn) throw error;
           }
         }),
+      bridge: (lines, { goesOn = false } = {}) =>
+        inParts(lines, (line) => {
+          try {
+            this.tunnel.bridge(line);
+          } catch (error) {
+            if (!goesOn) throw error;
+          }
+        }),
       nft: async (script) => {
         await wait();
-        if (clock.alive) this.rules = script;
+        if (!clock.alive) return;
+        if (script.startsWith("table ")) this.rules = script;
+        else if (this.names.nft(script)) return;
+        else this.tunnel.nft(script);
       },
+      tunnel: async (device) => {
+        await wait();
+        return this.tunnel.find(device);
+      },
+      mtu: 1_500,
     };
   }
 
   #apply(line: string, inside: string | undefined): void {
     if (inside !== undefined) return this.#inside(line, inside);
+    if (this.tunnel.ip(line) || this.names.ip(line)) return;
     const named = /^netns (add|del) (\S+)$/.exec(line);
     const made = /^link add (\S+) .* peer name (\S+) .*netns (\S+)$/.exec(line);
     const removed = /^link del (\S+)$/.exec(line);

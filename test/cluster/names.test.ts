@@ -1,0 +1,139 @@
+// Names and virtual addresses of services among tasks of agents: real name servers, rules and packets, on machines that are
+// namespaces.
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { readdirSync, realpathSync } from "node:fs";
+import test, { type ExecutionContext } from "ava";
+import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
+import { startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
+import { until } from "../fixtures/until.ts";
+
+const real = labMissing() === null ? test.serial : test.serial.skip;
+
+/** Answers with its own address. */
+const server = `require("net").createServer((peer) => {
+  peer.on("error", () => {});
+  peer.end(peer.localAddress);
+}).listen(80, "0.0.0.0");`;
+
+/** Prints, as JSON, for each `?NAME` its addresses by the task's own resolver, and for each other word who answers there. */
+const client = `const dns = require("dns").promises, net = require("net");
+const lookup = (name) => dns.lookup(name, { all: true, family: 4 }).then((all) => all.map((each) => each.address).sort().join(" "), (error) => error.code);
+const reach = (host) => new Promise((resolve) => {
+  const peer = net.connect(80, host);
+  peer.once("data", (data) => resolve(data.toString()));
+  peer.once("error", (error) => resolve(error.code));
+  setTimeout(() => resolve("silence"), 5000).unref();
+});
+Promise.all(process.argv.slice(1).map((word) => word[0] === "?" ? lookup(word.slice(1)) : reach(word)))
+  .then((found) => { console.log(JSON.stringify(found)); process.exit(0); });`;
+
+function cleanUp(t: ExecutionContext, dataDir: string): void {
+  const ours = `mst-${createHash("sha256").update(realpathSync(dataDir)).digest("hex").slice(0, 8)}-`;
+  t.teardown(() => {
+    for (const name of readdirSync("/run/netns").filter((each) => each.startsWith(ours)))
+      execFileSync("ip", ["netns", "del", name]);
+  });
+}
+
+interface Row {
+  readonly ID: string;
+  readonly Name: string;
+  readonly CurrentState: string;
+}
+
+/** The tasks that run of a service, once there are so many. */
+async function running(manager: TestManager, service: string, count: number): Promise<readonly Row[]> {
+  let rows: readonly Row[] = [];
+  await until(`${count} tasks of ${service}`, async () => {
+    const all = await manager.json<Row>("service", "ps", service, "--no-trunc");
+    rows = all.filter(({ CurrentState }) => CurrentState.startsWith("Running"));
+    return rows.length === count;
+  });
+  return rows;
+}
+
+async function only(manager: TestManager, service: string): Promise<string> {
+  const [row] = await running(manager, service, 1);
+  return row?.ID ?? "";
+}
+
+async function from(manager: TestManager, task: string, ...words: readonly string[]): Promise<readonly string[]> {
+  const shown = await manager.muster("task", "exec", task, process.execPath, "-e", client, ...words);
+  return JSON.parse(shown) as readonly string[];
+}
+
+real("tasks find services by name, and reach each of their tasks by the virtual address", async (t) => {
+  const { hub, machines } = startLab(t, 1);
+  const machine = machines[0] as Machine;
+  // As on any machine, what nobody is known to have goes out there.
+  await machine.run("ip", "route", "add", "default", "via", hub.address);
+  const manager = await startManager(t, { on: machine });
+  const agent = await startAgent(t, manager, { on: machine, hostname: "one" });
+  cleanUp(t, agent.dataDir);
+  await manager.muster("network", "create", "back");
+  await manager.muster("network", "create", "apart");
+  const create = ["service", "create", "-d", "--driver", "exec", "--stop-signal", "SIGKILL", "--network"];
+  const serves = ["--", process.execPath, "-e", server];
+  await manager.muster(...create, "name=back,alias=www", "--name", "web", "--replicas", "2", ...serves);
+  await manager.muster(...create, "back", "--name", "rr", "--endpoint-mode", "dnsrr", ...serves);
+  await manager.muster(...create, "back", "--name", "ask", "--", "sleep", "1000");
+  await manager.muster(...create, "apart", "--name", "other", "--", "sleep", "1000");
+  const web = await running(manager, "web", 2);
+  await running(manager, "rr", 1);
+  const [ask, other] = [await only(manager, "ask"), await only(manager, "other")];
+  const asks = (...words: readonly string[]): Promise<readonly string[]> => from(manager, ask, ...words);
+
+  let replicas: readonly string[] = [];
+  await until("both to be named", async () => {
+    replicas = (await asks("?tasks.web"))[0]?.split(" ") ?? [];
+    return replicas.length === 2;
+  });
+  const [virtual = "", www, single, tasksOf, one, two] = await asks(
+    "?web",
+    "?www.back",
+    "?rr",
+    "?tasks.rr",
+    ...web.map(({ Name, ID }) => `?${Name.includes(ID) ? Name : `${Name}.${ID}`}`),
+  );
+  t.regex(virtual, /^10[.]/);
+  t.false(replicas.includes(virtual));
+  t.is(www, virtual);
+  t.deepEqual([single, tasksOf], [single, single]);
+  t.deepEqual(new Set([one, two]), new Set(replicas));
+
+  // Each of them, sooner or later, also from one of them: which may get to itself.
+  const reached = async (task: string): Promise<void> => {
+    const all = new Set<string>();
+    await until("all replicas to answer", async () => {
+      for (const answer of await from(manager, task, ...Array.from({ length: 8 }, () => "web"))) all.add(answer);
+      return replicas.every((each) => all.has(each));
+    });
+    t.deepEqual([...all].toSorted(), [...replicas]);
+  };
+  await reached(ask);
+  await reached(web[0]?.ID ?? "");
+
+  // Of a network that it is not in a task learns nothing, and gets to nothing.
+  const [name, address] = await from(manager, other, "?web.back", virtual);
+  t.regex(name ?? "", /^E(AI_AGAIN|NOTFOUND)$/);
+  t.notRegex(address ?? "", /^10/);
+
+  await manager.muster("service", "scale", "-d", "web=1");
+  await until("one to be named", async () => (await asks("?tasks.web"))[0]?.includes(" ") === false);
+  const [left = ""] = await asks("?tasks.web");
+  const after = await asks(...Array.from({ length: 8 }, () => "web"));
+  t.deepEqual([...new Set(after)], [left]);
+  await manager.muster("service", "scale", "-d", "web=0");
+  await until("connections to be refused", async () => (await asks("web"))[0] === "ECONNREFUSED");
+  t.deepEqual(await asks("?web"), [virtual]);
+
+  // What was made for names goes with the last task.
+  t.regex(await machine.run("ip", "address", "show", "dev", "lo"), /169\.254\./);
+  await manager.muster("service", "rm", "web", "rr", "ask", "other");
+  await until("nothing to be left", async () => {
+    const addresses = await machine.run("ip", "address", "show", "dev", "lo");
+    const tables = await machine.run("/usr/sbin/nft", "list", "tables");
+    return !/169\.254\./.test(addresses) && !/muster-services/.test(tables);
+  });
+});

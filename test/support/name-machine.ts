@@ -1,0 +1,160 @@
+/**
+ * A machine's part in names and virtual addresses as far as agents change it: addresses of the loopback device, the name server
+ * that listens, and nftables' table of services. It outlives the agent, whose sockets do not.
+ */
+import type { NameReply, NameServers } from "../../runtime/name-server.ts";
+import type { ProcessClock } from "../../runtime/sim/clock.ts";
+
+interface Table {
+  readonly chains: Map<string, string[]>;
+  /** Of sets and maps, by name. */
+  readonly elements: Map<string, Set<string>>;
+}
+
+interface Listening {
+  readonly clock: ProcessClock;
+  readonly answer: (question: { from: string; name: string; type: string }) => NameReply | Promise<NameReply>;
+}
+
+export class NameMachine {
+  /** Of the loopback device, beside its own. */
+  readonly addresses = new Set<string>();
+  #tables = new Map<string, Table>();
+  #listening: Listening | null = null;
+
+  losePower(): void {
+    this.addresses.clear();
+    this.#tables.clear();
+  }
+
+  get tables(): readonly string[] {
+    return [...this.#tables.keys()];
+  }
+
+  /** Whether the line was one of its own. */
+  ip(line: string): boolean {
+    const [, verb, address] = /^address (replace|del) (\S+)\/32 dev lo\b/.exec(line) ?? [];
+    if (verb === undefined || address === undefined) return false;
+    if (verb === "replace") this.addresses.add(address);
+    else if (!this.addresses.delete(address)) throw new Error(`ip: ${line}: no such address`);
+    return true;
+  }
+
+  /** Whether the script was one of its own. All of it is done, or it throws and nothing is. */
+  nft(script: string): boolean {
+    if (!script.includes(" inet muster-services-")) return false;
+    const tables = new Map(
+      [...this.#tables].map(([name, { chains, elements }]) => [
+        name,
+        {
+          chains: new Map([...chains].map(([chain, rules]) => [chain, [...rules]])),
+          elements: new Map([...elements].map(([set, all]) => [set, new Set(all)])),
+        },
+      ]),
+    );
+    for (const line of script.split("\n")) if (line !== "") change(tables, line);
+    this.#tables = tables;
+    return true;
+  }
+
+  /** The tasks that a virtual address leads to; null: it leads nowhere, and nothing refuses it. */
+  leadsTo(virtual: string): readonly string[] | null {
+    for (const { chains, elements } of this.#tables.values()) {
+      const found = [...(elements.get("services4") ?? [])].find((each) => each.startsWith(`${virtual} : goto `));
+      const rules = found === undefined ? undefined : chains.get(found.slice(`${virtual} : goto `.length));
+      if (rules !== undefined && elements.get("virtual4")?.has(virtual) === true)
+        return [...rules.join(" ").matchAll(/\d+\.\d+\.\d+\.\d+/g)].map(([address]) => address).sort();
+    }
+    return null;
+  }
+
+  /** All rules and elements, in an order of their own. */
+  content(): readonly string[] {
+    const lines: string[] = [];
+    for (const [name, { chains, elements }] of this.#tables) {
+      for (const [chain, rules] of chains) lines.push(`${name} ${chain}: ${rules.join("; ")}`);
+      for (const [set, all] of elements) lines.push(`${name} ${set}: ${[...all].sort().join(", ")}`);
+    }
+    return lines.sort();
+  }
+
+  /** Null: nobody listens. A promise: it is not known yet. */
+  ask(from: string, name: string, type: string): NameReply | Promise<NameReply> | null {
+    const { answer, clock } = this.#listening ?? {};
+    return answer === undefined || clock?.alive !== true ? null : answer({ from, name, type });
+  }
+
+  /** Of one life of an agent. `wait`: for a moment, after which it may fail. */
+  servers(clock: ProcessClock, wait: () => Promise<void>): NameServers {
+    return {
+      open: async ({ address, answer, port }) => {
+        await wait();
+        if (!this.addresses.has(address)) throw new Error(`${address} is no address of this machine`);
+        if (this.#listening?.clock.alive === true) throw new Error(`somebody listens at ${address} already`);
+        const listening = { clock, answer };
+        this.#listening = listening;
+        return {
+          port,
+          close: async () => {
+            if (this.#listening === listening) this.#listening = null;
+          },
+        };
+      },
+    };
+  }
+}
+
+function change(tables: Map<string, Table>, line: string): void {
+  const [verb = "", what = "", family = "", name = "", ...rest] = line.split(" ");
+  const key = `${family} ${name}`;
+  const table = tables.get(key);
+  const demand = (holds: boolean): void => {
+    if (!holds) throw new Error(`nft: ${line}: cannot be`);
+  };
+  if (what === "table") {
+    demand(verb === "add" || table !== undefined);
+    if (verb === "delete") tables.delete(key);
+    else if (table === undefined) tables.set(key, { chains: new Map(), elements: new Map() });
+    return;
+  }
+  demand(table !== undefined);
+  const { chains, elements } = table as Table;
+  const [of = ""] = rest;
+  switch (`${verb} ${what}`) {
+    case "add set":
+    case "add map":
+      elements.set(of, new Set());
+      return;
+    case "add chain":
+      demand(!chains.has(of));
+      chains.set(of, []);
+      return;
+    case "flush chain":
+      demand(chains.has(of));
+      chains.set(of, []);
+      return;
+    case "delete chain": {
+      const isUsed = [...elements.values()].some((all) => [...all].some((each) => each.endsWith(` goto ${of}`)));
+      demand(!isUsed && chains.delete(of));
+      return;
+    }
+    case "add rule":
+      demand(chains.has(of));
+      chains.get(of)?.push(rest.slice(1).join(" "));
+      return;
+    case "add element":
+    case "delete element": {
+      const all = elements.get(of);
+      demand(all !== undefined);
+      for (const each of rest.slice(2, -1).join(" ").split(", ")) {
+        const [, to] = each.split(" : goto ");
+        demand(to === undefined || chains.has(to));
+        if (verb === "add") all?.add(each);
+        else demand(all?.delete(each) === true);
+      }
+      return;
+    }
+    default:
+      throw new Error(`nft: ${line}: not known`);
+  }
+}
