@@ -7,8 +7,9 @@
  * H3: with no inspector attached, no actor has an observer, and inspection costs nothing.
  */
 import { createActor, type Actor, type AnyStateMachine, type InputFrom, type InspectionEvent } from "xstate";
+import { ActorSystems, type ActorSystem } from "./actor-systems.ts";
 import { assert } from "./assert.ts";
-import type { Clock, Subscription, Telemetry, TimerHandle } from "./ports.ts";
+import type { Clock, Subscription, Telemetry } from "./ports.ts";
 
 /** One transition of one actor, in the shape that leaves the process. */
 export interface Inspection {
@@ -35,25 +36,21 @@ export interface HostedActor<Machine extends AnyStateMachine> {
   stop(): void;
 }
 
+interface Live {
+  readonly actor: Actor<AnyStateMachine>;
+  readonly system: ActorSystem;
+}
+
 export class Host {
   readonly #options: HostOptions;
-  readonly #live = new Map<string, Actor<AnyStateMachine>>();
+  readonly #live = new Map<string, Live>();
   readonly #provided = new WeakMap<AnyStateMachine, AnyStateMachine>();
-  /** One for each live actor while somebody inspects. */
-  readonly #watches: Subscription[] = [];
   readonly #inspectors = new Set<(inspection: Inspection) => void>();
-  readonly #xstateClock: {
-    setTimeout(fn: () => void, ms: number): TimerHandle;
-    clearTimeout(timer: TimerHandle): void;
-  };
+  readonly #systems: ActorSystems;
 
   constructor(options: HostOptions) {
     this.#options = options;
-    const { clock } = options;
-    this.#xstateClock = {
-      setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
-      clearTimeout: (timer) => clock.clearTimeout(timer),
-    };
+    this.#systems = new ActorSystems(options.clock);
   }
 
   /** Starts `machine` under `id` (such as `session/n1`). The machine's effects must already be provided, but for
@@ -65,28 +62,23 @@ export class Host {
   ): HostedActor<Machine> {
     assert(!this.#live.has(id), `H2: actor ${id} is not live already`);
     const provided = this.#provide(machine);
-    const actor = createActor(provided, {
-      id,
-      systemId: id,
-      input,
-      clock: this.#xstateClock as never,
-    } as never) as Actor<Machine>;
-    if (this.#inspectors.size > 0) this.#watch(id, actor as unknown as Actor<AnyStateMachine>);
+    const system = this.#systems.enter();
+    const actor = createActor(provided, { id, input, parent: system.root } as never) as Actor<Machine>;
     actor.subscribe({
       error: (error: unknown) => {
         this.#live.delete(id);
+        this.#systems.leave(system);
         this.#options.onCrash(id, error);
       },
     });
-    this.#live.set(id, actor as unknown as Actor<AnyStateMachine>);
+    const live: Live = { actor: actor as unknown as Actor<AnyStateMachine>, system };
+    this.#live.set(id, live);
     actor.start();
     return {
       id,
       actor,
       stop: () => {
-        if (this.#live.get(id) !== (actor as unknown)) return;
-        this.#live.delete(id);
-        actor.stop();
+        if (this.#live.get(id) === live) this.#stop(live);
       },
     };
   }
@@ -114,7 +106,7 @@ export class Host {
 
   /** The live actor of that id, for `why` and the inspector. */
   find(id: string): Actor<AnyStateMachine> | undefined {
-    return this.#live.get(id);
+    return this.#live.get(id)?.actor;
   }
 
   ids(): Iterable<string> {
@@ -123,34 +115,31 @@ export class Host {
 
   inspect(inspector: (inspection: Inspection) => void): Subscription {
     this.#inspectors.add(inspector);
-    if (this.#inspectors.size === 1) for (const [id, actor] of this.#live) this.#watch(id, actor);
+    if (this.#inspectors.size === 1) this.#systems.inspect((event) => this.#show(event));
     return {
       unsubscribe: () => {
         this.#inspectors.delete(inspector);
-        if (this.#inspectors.size > 0) return;
-        for (const watch of this.#watches.splice(0)) watch.unsubscribe();
+        if (this.#inspectors.size === 0) this.#systems.inspect(null);
       },
     };
   }
 
-  /** H3: an actor that nobody watches has no observer at all. */
-  #watch(id: string, actor: Actor<AnyStateMachine>): void {
-    this.#watches.push(actor.system.inspect((event: InspectionEvent) => this.#show(id, actor.logic.id, event)));
-  }
-
   stopAll(): void {
-    for (const [id, actor] of [...this.#live].reverse()) {
-      this.#live.delete(id);
-      actor.stop();
-    }
+    for (const live of [...this.#live.values()].reverse()) this.#stop(live);
   }
 
-  #show(actorId: string, machine: string, event: InspectionEvent): void {
+  #stop({ actor, system }: Live): void {
+    this.#live.delete(actor.id);
+    this.#systems.stop(system, actor);
+  }
+
+  #show(event: InspectionEvent): void {
     if (event.type !== "@xstate.snapshot") return;
+    const actor = event.actorRef as Actor<AnyStateMachine>;
     const inspection: Inspection = {
       at: this.#options.clock.now(),
-      actorId,
-      machine,
+      actorId: actor.id,
+      machine: actor.logic.id,
       event: event.event.type,
       state: (event.snapshot as { value?: unknown }).value ?? null,
     };

@@ -1,6 +1,7 @@
 import test from "ava";
 import { setup } from "xstate";
 import { effect } from "../../machines/effect.ts";
+import { ActorSystems } from "../../runtime/actor-systems.ts";
 import { Host, type Inspection } from "../../runtime/host.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
@@ -17,7 +18,18 @@ const lampMachine = setup({
   states: { off: { on: { pressed: "on", broken: { actions: "break" } } }, on: { on: { pressed: "off" } } },
 });
 
-function newHost(): { host: Host; crashes: string[] } {
+const kettleMachine = setup({
+  types: { events: {} as { readonly type: "filled" } },
+  actions: { reportUnexpected: effect("reportUnexpected") },
+  delays: { boil: 1_000 },
+}).createMachine({
+  id: "kettle",
+  initial: "heating",
+  on: { "*": { actions: "reportUnexpected" } },
+  states: { heating: { after: { boil: "boiling" } }, boiling: { on: { filled: "heating" } } },
+});
+
+function newHost(): { host: Host; clock: SimClock; crashes: string[] } {
   const clock = new SimClock();
   const random = new SimRandom("host");
   const telemetry = createSimTelemetry({
@@ -27,7 +39,7 @@ function newHost(): { host: Host; crashes: string[] } {
     trace: new SimTrace(clock, { keepLines: false }),
   });
   const crashes: string[] = [];
-  return { host: new Host({ clock, telemetry, onCrash: (id) => crashes.push(id) }), crashes };
+  return { host: new Host({ clock, telemetry, onCrash: (id) => crashes.push(id) }), clock, crashes };
 }
 
 test("an inspector sees the transitions of actors started before and after it, and none once it is gone (H3)", (t) => {
@@ -67,4 +79,30 @@ test("an event that no state handles does not stop an actor", (t) => {
   actor.send({ type: "pressed" });
   t.is(actor.getSnapshot().value, "on");
   t.deepEqual(crashes, []);
+});
+
+test("many actors live beside one another: each has its own timers, and its end is nobody else's", (t) => {
+  const { host, clock } = newHost();
+  const kettles = Array.from({ length: 200 }, (_, at) => host.start(kettleMachine, `kettle/${at}`, undefined));
+  const seen: string[] = [];
+  host.inspect(({ actorId, state }) => void (state === "boiling" && seen.push(actorId)));
+  for (const [at, kettle] of kettles.entries()) if (at % 3 !== 0) kettle.stop();
+  kettles[1]?.stop();
+  host.start(kettleMachine, "kettle/1", undefined);
+  clock.advance(1_000);
+  const kept = kettles.filter((_, at) => at % 3 === 0).map(({ id }) => id);
+  t.deepEqual(seen.toSorted(), [...kept, "kettle/1"].toSorted());
+  t.true(kettles.every(({ actor }, at) => actor.getSnapshot().value === (at % 3 === 0 ? "boiling" : "heating")));
+  host.stopAll();
+  t.deepEqual([...host.ids()], []);
+  t.true(kettles.every(({ actor }) => actor.getSnapshot().status === "stopped"));
+});
+
+test("as many actors as a system takes share it, and one that has lost all of them is not used again (Y1, Y2)", (t) => {
+  const systems = new ActorSystems(new SimClock());
+  const entered = Array.from({ length: 130 }, () => systems.enter());
+  t.is(new Set(entered).size, 3);
+  t.deepEqual([entered[0]?.actors, entered.at(-1)?.actors], [64, 2]);
+  for (const system of entered.slice(-2)) systems.leave(system);
+  t.not(systems.enter(), entered.at(-1));
 });
