@@ -1,0 +1,192 @@
+// Where the server listens and how it begins and ends: addresses, credentials, the control socket.
+import { once } from "node:events";
+import { statSync, writeFileSync } from "node:fs";
+import { connect as connectHttp2 } from "node:http2";
+import { connect as connectSocket, createServer } from "node:net";
+import { join } from "node:path";
+import { connect as connectTlsSocket } from "node:tls";
+import { spawnSync } from "node:child_process";
+import test from "ava";
+import { connectTls, connectUnix } from "../../edges/grpc/client.ts";
+import { frame } from "../../edges/grpc/framing.ts";
+import { createGrpcServer } from "../../edges/grpc/server.ts";
+import {
+  GetRootCACertificateRequest,
+  HeartbeatRequest,
+  ListNodesRequest,
+  SessionMessage,
+  SessionRequest,
+} from "../../proto/gen/messages.ts";
+import { createRoot } from "../../runtime/pki/index.ts";
+import { Status, type Sink } from "../../runtime/rpc.ts";
+import {
+  Heartbeat,
+  Session,
+  GetRootCACertificate,
+  ListNodes,
+  identityOf,
+  telemetry,
+  world,
+  temporaryFolder,
+  until,
+  refused,
+  collect,
+} from "../support/grpc-world.ts";
+
+test("a closing server lets a unary call finish within the grace, and ends streams at once", async (t) => {
+  const { worker, handlers, server } = await world(t);
+  const channel = await worker();
+  const stream = collect<SessionMessage>();
+  channel.serverStream(Session, SessionRequest.create(), stream.receiver);
+  const waiting = channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId: "wait" }));
+  await until(() => handlers.calls.length === 2);
+  const closing = server.close(5_000);
+  t.is((await stream.ended)?.code, Status.UNAVAILABLE);
+  handlers.release[0]?.();
+  await t.notThrowsAsync(waiting);
+  await closing;
+  t.is(server.connectionCount, 0);
+});
+
+test("G2: new credentials serve new connections while old ones go on", async (t) => {
+  const { worker, channel, server, handlers } = await world(t);
+  const old = await worker();
+  const { messages, receiver } = collect<SessionMessage>();
+  old.serverStream(Session, SessionRequest.create(), receiver);
+  await until(() => messages.length === 1);
+  const nextRoot = await createRoot();
+  const next = await identityOf({ root: nextRoot, nodeId: "m1", role: "swarm-manager" });
+  server.setCredentials({ ...next, rootPem: nextRoot.certificatePem });
+  await old.unary(Heartbeat, HeartbeatRequest.create());
+  (handlers.sinks[0] as Sink<unknown>).write(SessionMessage.create({ sessionId: "s2" }));
+  await until(() => messages.length === 2);
+  const fresh = await channel(await identityOf({ root: nextRoot }), nextRoot.certificatePem);
+  await t.notThrowsAsync(fresh.unary(Heartbeat, HeartbeatRequest.create()));
+  await refused(t, worker(), Status.UNAVAILABLE); // it trusts the old root only
+});
+
+test("a client without a root verifies nothing, with one it verifies issuer and name", async (t) => {
+  const { port, root } = await world(t);
+  const target = { host: "127.0.0.1", port, timeoutMs: 5_000 };
+  const blind = await connectTls({ ...target, serverName: "swarm-ca" });
+  await t.notThrowsAsync(blind.unary(GetRootCACertificate, GetRootCACertificateRequest.create()));
+  blind.close();
+  await refused(
+    t,
+    connectTls({ ...target, serverName: "swarm-ca", rootPem: (await createRoot()).certificatePem }),
+    Status.UNAVAILABLE,
+  );
+  await refused(
+    t,
+    connectTls({ ...target, serverName: "somebody" as "swarm-ca", rootPem: root.certificatePem }),
+    Status.UNAVAILABLE,
+    /somebody/,
+  );
+});
+
+test("a manager that is not there, or does not answer, is UNAVAILABLE", async (t) => {
+  const silent = createServer(() => {});
+  await once(silent.listen(0, "127.0.0.1"), "listening");
+  t.teardown(() => silent.close());
+  const { port } = silent.address() as { port: number };
+  await refused(
+    t,
+    connectTls({ host: "127.0.0.1", port, serverName: "swarm-ca", timeoutMs: 50 }),
+    Status.UNAVAILABLE,
+    /no answer within 50 ms/,
+  );
+  await refused(
+    t,
+    connectTls({ host: "127.0.0.1", port: 1, serverName: "swarm-ca", timeoutMs: 5_000 }),
+    Status.UNAVAILABLE,
+  );
+  await refused(t, connectUnix(join(temporaryFolder(t), "absent.sock")), Status.UNAVAILABLE);
+});
+
+test("a port in use is told in one sentence", async (t) => {
+  const { port, manager, root } = await world(t);
+  const { ports } = telemetry();
+  const second = createGrpcServer({ telemetry: ports });
+  t.teardown(() => second.close(0));
+  const credentials = { ...manager, rootPem: root.certificatePem };
+  const listening = second.listenTls({
+    host: "127.0.0.1",
+    port,
+    credentials,
+    organization: () => "",
+    isRemoved: () => false,
+  });
+  await t.throwsAsync(listening, {
+    name: "ListenError",
+    message: `127.0.0.1:${port} is in use: stop what listens there or choose another address`,
+  });
+});
+
+test("L3: the control socket is its owner's alone, and its callers are local", async (t) => {
+  const { server, handlers } = await world(t);
+  const path = join(temporaryFolder(t), "control.sock");
+  await server.listenUnix(path);
+  t.is(statSync(path).mode & 0o777, 0o600);
+  const channel = await connectUnix(path);
+  t.teardown(() => channel.close());
+  await t.notThrowsAsync(channel.unary(ListNodes, ListNodesRequest.create()));
+  await channel.unary(GetRootCACertificate, GetRootCACertificateRequest.create());
+  t.deepEqual(handlers.calls[0]?.peer, { identity: null, local: true, address: "" });
+  // Being local makes nobody a node.
+  await refused(t, channel.unary(Heartbeat, HeartbeatRequest.create()), Status.PERMISSION_DENIED);
+});
+
+test("L4: the control socket understands TLS as well, as Docker's clients speak it there, and those are local too", async (t) => {
+  const { server, handlers } = await world(t);
+  const path = join(temporaryFolder(t), "control.sock");
+  await server.listenUnix(path);
+  const secured = connectTlsSocket({ path, rejectUnauthorized: false, ALPNProtocols: ["h2"] });
+  t.teardown(() => secured.destroy());
+  await once(secured, "secureConnect");
+  t.is(secured.alpnProtocol, "h2");
+  const client = connectHttp2("http://localhost", { createConnection: () => secured });
+  t.teardown(() => client.destroy());
+  const request = client.request({
+    ":method": "POST",
+    ":path": ListNodes.path,
+    "content-type": "application/grpc",
+    te: "trailers",
+  });
+  request.end(frame(ListNodesRequest.encode(ListNodesRequest.create())));
+  const trailers = once(request, "trailers");
+  request.resume();
+  const [{ "grpc-status": status }] = (await trailers) as [Record<string, string>];
+  t.is(status, "0");
+  t.true(handlers.calls.every(({ peer }) => peer.local));
+});
+
+test("a connection to the control socket that says nothing ends with the server", async (t) => {
+  const { server } = await world(t);
+  const path = join(temporaryFolder(t), "control.sock");
+  await server.listenUnix(path);
+  const silent = connectSocket({ path });
+  t.teardown(() => silent.destroy());
+  await once(silent, "connect");
+  // Accepted by the kernel is not yet accepted by the server: somebody who is served came after it.
+  const channel = await connectUnix(path);
+  await channel.unary(ListNodes, ListNodesRequest.create());
+  channel.close();
+  const closed = once(silent.resume(), "close");
+  await server.close(0);
+  await closed;
+  t.pass();
+});
+
+test("the socket file of a dead process is replaced, one in use or another file is not", async (t) => {
+  const folder = temporaryFolder(t);
+  const path = join(folder, "control.sock");
+  const script = `require("net").createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, "SIGKILL"))`;
+  spawnSync(process.execPath, ["-e", script]);
+  t.true(statSync(path).isSocket());
+  const { server } = await world(t);
+  await server.listenUnix(path);
+  const { server: second } = await world(t);
+  await t.throwsAsync(second.listenUnix(path), { name: "ListenError", message: /in use by a running process/ });
+  writeFileSync(join(folder, "file"), "precious");
+  await t.throwsAsync(second.listenUnix(join(folder, "file")), { name: "ListenError", message: /is not a socket/ });
+});
