@@ -2,13 +2,16 @@
 // namespaces.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { readdirSync, realpathSync } from "node:fs";
+import { readdirSync, realpathSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
-import { startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
+import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
 
 const real = labMissing() === null ? test.serial : test.serial.skip;
+const dataplane = fileURLToPath(new URL("../../bin/muster-dataplane-nft", import.meta.url));
 
 /** Answers with its own address. */
 const server = `require("net").createServer((peer) => {
@@ -136,4 +139,51 @@ real("tasks find services by name, and reach each of their tasks by the virtual 
     const tables = await machine.run("/usr/sbin/nft", "list", "tables");
     return !/169\.254\./.test(addresses) && !/muster-services/.test(tables);
   });
+});
+
+real("across nodes, and past policy, names and virtual addresses are the same", async (t) => {
+  const { hub, machines } = startLab(t, 2);
+  const manager = await startManager(t, { on: hub });
+  const args = ["--dataplane-driver", dataplane];
+  const agents = await Promise.all(
+    machines.map((machine) => startAgent(t, manager, { on: machine, hostname: machine.name, args })),
+  );
+  for (const { dataDir } of agents) cleanUp(t, dataDir);
+  await manager.muster("network", "create", "back");
+  const create = ["service", "create", "-d", "--driver", "exec", "--stop-signal", "SIGKILL", "--network", "back"];
+  const web = [...create, "--name", "web", "--replicas", "2", "--replicas-max-per-node", "1"];
+  await manager.muster(...web, "--", process.execPath, "-e", server);
+  await manager.muster(...create, "--name", "ask", "--", "sleep", "1000");
+  await running(manager, "web", 2);
+  const ask = await only(manager, "ask");
+  let replicas: readonly string[] = [];
+  await until("both to be named", async () => {
+    replicas = (await from(manager, ask, "?tasks.web"))[0]?.split(" ") ?? [];
+    return replicas.length === 2;
+  });
+  const reached = new Set<string>();
+  await until("both to answer", async () => {
+    for (const answer of await from(manager, ask, ...Array.from({ length: 8 }, () => "web"))) reached.add(answer);
+    return replicas.every((each) => reached.has(each));
+  });
+
+  // Who is really meant is what policy looks at; what tasks ask their node is not its matter.
+  const file = join(tempDir(t, "policy"), "policy.yaml");
+  writeFileSync(
+    file,
+    `kind: NetworkPolicy
+metadata: { name: closed }
+spec: { selector: "service == 'web'", ingress: [{ action: deny }] }
+---
+kind: NetworkPolicy
+metadata: { name: silent }
+spec: { selector: "service == 'ask'", types: [egress], egress: [{ action: deny }] }
+`,
+  );
+  await manager.muster("policy", "apply", "-f", file);
+  await until("nobody to answer", async () => {
+    const answers = await from(manager, ask, ...Array.from({ length: 4 }, () => "web"));
+    return answers.every((each) => each === "silence");
+  });
+  t.is((await from(manager, ask, "?tasks.web"))[0], replicas.join(" "));
 });
