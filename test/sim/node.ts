@@ -55,6 +55,8 @@ export interface NodeOptions {
   readonly trace: SimTrace;
   /** Null: it makes no networks for its tasks, so it is given none that want any. */
   readonly network: NetworkMachine | null;
+  /** Where other nodes' packets for its tasks reach it. */
+  readonly address: string;
   /** What is wrong with a handshake, for either side; null when nothing is, or nobody listens there. */
   readonly handshake: (address: string, credentials: Credentials, material: TlsMaterial) => string | null;
   /** It could not join, as with a token that was replaced: somebody has to give it another one. */
@@ -65,19 +67,31 @@ export interface NodeOptions {
 
 export function bootNode(
   ports: SimPorts,
-  { dataplanes, drivers, handshake, join, machine, network, onNotJoined, onWrong, storage, trace }: NodeOptions,
+  {
+    address,
+    dataplanes,
+    drivers,
+    handshake,
+    join,
+    machine,
+    network,
+    onNotJoined,
+    onWrong,
+    storage,
+    trace,
+  }: NodeOptions,
 ): Agent {
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
   traceTransitions(host, ports.name, trace);
   const dialer: Dialer = {
-    dial: async (address, credentials, material) => {
+    dial: async (manager, credentials, material) => {
       const channel = await rpc.connect(
-        address,
+        manager,
         credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null,
       );
       // Once there is a connection, as in TLS: who is not reached refuses nothing.
-      const problem = handshake(address, credentials, material);
+      const problem = handshake(manager, credentials, material);
       if (problem === null) return channel;
       channel.close();
       throw new RpcError(Status.UNAVAILABLE, problem);
@@ -98,6 +112,7 @@ export function bootNode(
     ...agentPorts,
     join,
     hostname: ports.name,
+    dataPathAddress: address,
     labels: {},
     drivers: [
       machine.driver(taskKind, clock),
@@ -106,7 +121,7 @@ export function bootNode(
     ...(storage === null ? {} : { csi: nodeCsi(ports, ports.name) }),
     ...(drivers === null ? {} : { plugins: drivers.plugins(clock) }),
     ...(dataplanes === null ? {} : { dataplane: dataplanes.boot(ports, host) }),
-    ...(network === null ? {} : { networks: network.tools(clock) }),
+    ...(network === null ? {} : { networks: network.tools(clock), nameServers: network.nameServers(clock) }),
   });
   agent.onState(({ kind }) => {
     if (kind === "failed" && agent.nodeId() === null) onNotJoined();

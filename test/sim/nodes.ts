@@ -20,6 +20,8 @@ export interface SimAgent {
   readonly drivers: SimDrivers | null;
   /** Null in a run in which no task has a network. */
   readonly network: NetworkMachine | null;
+  /** Where other nodes' packets for its tasks reach it. */
+  readonly address: string;
 }
 
 export interface SimNodesOptions {
@@ -80,6 +82,7 @@ export class SimNodes {
       drivers?.heal();
       network?.heal();
     }
+    const address = `192.0.2.${this.all.length + 1}`;
     let at = random.pick(managers.serving);
     let token = "";
     const each = simulation.process(
@@ -100,6 +103,7 @@ export class SimNodes {
             clock.schedule(() => each.start(), operatorMs, null);
           },
           network,
+          address,
           storage,
           dataplanes,
           onWrong: (claim) => this.#scene.fail(claim),
@@ -111,7 +115,7 @@ export class SimNodes {
         onFail: (reason, error) => this.#scene.processFailed(name, reason, error, () => undefined),
       },
     );
-    this.all.push({ process: each, machine, drivers, network });
+    this.all.push({ process: each, machine, drivers, network, address });
     return each;
   }
 

@@ -5,6 +5,7 @@ import type { CommitChecks } from "./commit-checks.ts";
 import { findUntrusting } from "./invariants-certificates.ts";
 import { findUnwell } from "./invariants-health.ts";
 import { checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
+import { findUnnamed } from "./invariants-names.ts";
 import { findLost, findUnallocated } from "./invariants-networks.ts";
 import { findUnsettled } from "./invariants-placement.ts";
 import { findUntold } from "./invariants-policies.ts";
@@ -12,6 +13,7 @@ import { findUnbalanced } from "./invariants-rebalance.ts";
 import { findUnsettledRole } from "./invariants-roles.ts";
 import { findMovingRollout, isOverdue } from "./invariants-rollout.ts";
 import { findStrayVolumes, findUnpublished } from "./invariants-volumes.ts";
+import { findUnrouted } from "./invariants-tunnels.ts";
 import { findUnconverged } from "./invariants.ts";
 import type { RunningManager } from "./manager.ts";
 import type { SimManagers } from "./managers.ts";
@@ -93,7 +95,8 @@ function whyRestless(scene: Scene, parts: RestingParts): string | null {
     const why = findRestless(scene, parts, running);
     if (why !== null) return `${each.name}: ${why}`;
   }
-  return null;
+  // Last, since what they see follows what there is.
+  return workloads.whyUnseen();
 }
 
 /** As one manager sees it. */
@@ -121,7 +124,12 @@ function findRestless(
   if (why !== null) return why;
   for (const id of workloads.removed)
     if (store.get("service", id) !== undefined) return `service ${id} was removed and is still there`;
-  return findPhantom(store, nodes) ?? findStrayNetworks(nodes.all);
+  return (
+    findPhantom(store, nodes) ??
+    findStrayNetworks(nodes.all) ??
+    findUnrouted(store, nodes.all) ??
+    findUnnamed(store, nodes.all, simulation.trace)
+  );
 }
 
 /** A task that only its node knows to run, or that only the cluster believes to. */
