@@ -1,16 +1,10 @@
-// Rollouts from an update to their end, with every actor of the orchestration, a real replica and nodes that behave.
+// Rollouts that go on by themselves: their order, their failures and what comes of those, their deadlines.
 import test from "ava";
-import { controlRollout } from "../../actors/orchestration/rollout-control.ts";
 import { deadlineLabel, progressDeadlineLabel } from "../../machines/orchestration/rollout/settings.ts";
-import { rolledBackService, updatedService } from "../../machines/orchestration/service-update.ts";
+import { updatedService } from "../../machines/orchestration/service-update.ts";
 import {
   Annotations,
-  ControlRolloutRequest,
-  ControlRolloutRequest_Action,
   Duration,
-  GlobalService,
-  NodeSpec,
-  NodeSpec_Availability,
   Operation,
   Placement,
   ReplicatedService,
@@ -18,96 +12,25 @@ import {
   RestartPolicy_RestartCondition,
   ServiceSpec,
   StoreObject,
-  TaskPatch,
   TaskSpec,
   TaskState,
-  TaskStatus,
-  UpdateConfig,
-  UpdateConfig_FailureAction,
-  UpdateConfig_UpdateOrder,
-  UpdateStatus_UpdateState,
   Version,
-  type ControlRolloutResponse,
-  type Task,
 } from "../../proto/gen/messages.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
-import { testCluster, type TestCluster } from "../support/cluster.ts";
-import { call, refusalOf } from "../support/manager.ts";
-
-const { PAUSE, RESUME, STEP, ABORT, LOOK } = ControlRolloutRequest_Action;
-const { ROLLBACK, CONTINUE } = UpdateConfig_FailureAction;
-const { START_FIRST } = UpdateConfig_UpdateOrder;
-
-const stateNames = new Map<number, string>(
-  Object.entries(UpdateStatus_UpdateState).map(([name, number]) => [number, name]),
-);
-
-interface Options {
-  readonly replicas?: number;
-  readonly update?: Partial<UpdateConfig>;
-  readonly rollback?: Partial<UpdateConfig>;
-  readonly labels?: Readonly<Record<string, string>>;
-  readonly task?: Partial<TaskSpec>;
-  readonly nodes?: readonly string[];
-}
-
-/** A service `web` that runs; its tasks fail where `bad` says so. */
-async function started(options: Options = {}): Promise<TestCluster & { bad: Set<number> }> {
-  const cluster = await testCluster(options.nodes ?? ["n1"]);
-  const bad = new Set<number>();
-  cluster.outcome = (task) => (bad.has(task.spec?.forceUpdate ?? 0) ? TaskState.FAILED : undefined);
-  await cluster.addService("web", options.replicas ?? 4, options.task ?? {}, {
-    annotations: Annotations.create({ name: "web", labels: options.labels ?? {} }),
-    ...(options.update === undefined ? {} : { update: UpdateConfig.create(options.update) }),
-    ...(options.rollback === undefined ? {} : { rollback: UpdateConfig.create(options.rollback) }),
-  });
-  return Object.assign(cluster, { bad });
-}
-
-function forced(count: number): (spec: ServiceSpec) => ServiceSpec {
-  return (spec) => ServiceSpec.patch(spec, { task: TaskSpec.patch(spec.task as TaskSpec, { forceUpdate: count }) });
-}
-
-function status(cluster: TestCluster): string {
-  const { state, message } = cluster.store.get("service", "web")?.updateStatus ?? { state: -1, message: "" };
-  return `${stateNames.get(state) ?? "none"}: ${message.replaceAll(/task [0-9a-z]{25}/g, "task T")}`;
-}
-
-/** ForceUpdate of each slot's wanted task that runs, in order of slots: `1 1 0 0`; a slot with none is left out. */
-function versions(cluster: TestCluster): string {
-  return wanted(cluster)
-    .filter((task) => task.status?.state === TaskState.RUNNING)
-    .map((task) => task.spec?.forceUpdate)
-    .join(" ");
-}
-
-function wanted(cluster: TestCluster): readonly Task[] {
-  return cluster
-    .tasks()
-    .filter((task) => task.desiredState <= TaskState.RUNNING)
-    .sort((a, b) => a.slot - b.slot);
-}
-
-async function act(cluster: TestCluster, action: ControlRolloutRequest_Action): Promise<ControlRolloutResponse> {
-  const answer = await controlRollout(cluster.env, ControlRolloutRequest.create({ service: "web", action }), call());
-  await cluster.run();
-  return answer;
-}
-
-/** As an agent would: with the error that a user should see. */
-async function fail(cluster: TestCluster, task: Task, err: string): Promise<void> {
-  const time = timestampOf(cluster.clock.now());
-  const failed = TaskStatus.create({ state: TaskState.FAILED, err, timestamp: time, appliedAt: time });
-  await cluster.propose(
-    Operation.create({ task: TaskPatch.create({ id: task.id, status: failed }), reporter: task.nodeId }),
-  );
-}
-
-async function rollBackByHand(cluster: TestCluster): Promise<void> {
-  const back = rolledBackService(cluster.store.get("service", "web")!, cluster.clock.now());
-  if (back.kind === "refused") throw new Error(back.refusal.message);
-  await cluster.propose(Operation.create({ update: StoreObject.create({ service: back.service }) }));
-}
+import {
+  PAUSE,
+  RESUME,
+  LOOK,
+  ROLLBACK,
+  CONTINUE,
+  START_FIRST,
+  started,
+  forced,
+  status,
+  versions,
+  wanted,
+  act,
+  fail,
+} from "../support/rollout-cluster.ts";
 
 test("an update says that it is in progress, and after the monitor time that it is completed, and when", async (t) => {
   const cluster = await started();
@@ -456,176 +379,6 @@ test("the deadline of the whole rollout pauses it, or takes it back", async (t) 
   t.is(versions(other), "0 0 0 0");
 });
 
-test("pause lets what is under way finish, and resume goes on", async (t) => {
-  const cluster = await started({ update: { parallelism: 1, delay: Duration.create({ seconds: 10 }) } });
-  await cluster.updateService("web", forced(1));
-  await act(cluster, PAUSE);
-  t.is(status(cluster), "PAUSED: update paused by an operator");
-  await cluster.run(60_000);
-  t.is(versions(cluster), "1 0 0 0");
-  cluster.changeLeader();
-  await cluster.run(60_000);
-  t.is(versions(cluster), "1 0 0 0");
-  t.is((await act(cluster, PAUSE)).phase, "paused", "a second time changes nothing");
-  await act(cluster, RESUME);
-  t.is(status(cluster), "UPDATING: update in progress");
-  await cluster.run(60_000);
-  t.is(versions(cluster), "1 1 1 1");
-  t.is(status(cluster), "COMPLETED: update completed");
-});
-
-test("a step lets exactly one more batch through, under any leader", async (t) => {
-  const cluster = await started({ replicas: 7, update: { parallelism: 2, delay: Duration.create({ seconds: 30 }) } });
-  await cluster.updateService("web", forced(1));
-  await act(cluster, PAUSE);
-  t.is(versions(cluster), "1 1 0 0 0 0 0");
-  cluster.stops = () => false;
-  await act(cluster, STEP);
-  t.is(status(cluster), "UPDATING: update takes one step");
-  t.is((await act(cluster, LOOK)).phase, "stepping");
-  cluster.changeLeader();
-  cluster.stops = () => true;
-  for (const task of cluster.tasks()) {
-    if (task.desiredState === TaskState.SHUTDOWN && task.status?.state === TaskState.RUNNING)
-      await cluster.report(task, TaskState.SHUTDOWN);
-  }
-  await cluster.run(1_000);
-  t.is(status(cluster), "PAUSED: update paused after one step");
-  t.is(versions(cluster), "1 1 1 1 0 0 0");
-  await cluster.run(100_000);
-  t.is(versions(cluster), "1 1 1 1 0 0 0");
-  await act(cluster, STEP);
-  await cluster.run(1_000);
-  await act(cluster, STEP);
-  await cluster.run(10_000);
-  t.is(versions(cluster), "1 1 1 1 1 1 1");
-  t.is(status(cluster), "COMPLETED: update completed", "nothing was left to pause before");
-});
-
-test("a step while it updates pauses after one more batch", async (t) => {
-  const cluster = await started({ replicas: 5, update: { parallelism: 1, delay: Duration.create({ seconds: 10 }) } });
-  await cluster.updateService("web", forced(1));
-  t.is(versions(cluster), "1 0 0 0 0");
-  await act(cluster, STEP);
-  await cluster.run(60_000);
-  t.is(versions(cluster), "1 1 0 0 0");
-  t.is(status(cluster), "PAUSED: update paused after one step");
-});
-
-test("abort rolls back from updating and from paused, and stops a rollback where it is", async (t) => {
-  const delay = Duration.create({ seconds: 10 });
-  const cluster = await started({ update: { parallelism: 1, delay }, rollback: { parallelism: 1, delay } });
-  await cluster.updateService("web", forced(1));
-  await cluster.run(11_000);
-  t.is(versions(cluster), "1 1 0 0");
-  await act(cluster, ABORT);
-  t.is(status(cluster), "ROLLBACK_STARTED: update rolled back: an operator aborted it");
-  t.is(versions(cluster), "0 1 0 0");
-  await act(cluster, ABORT);
-  t.is(status(cluster), "ROLLBACK_PAUSED: rollback paused by an operator, who aborted it");
-  await cluster.run(60_000);
-  t.is(versions(cluster), "0 1 0 0");
-  t.is((await act(cluster, ABORT)).phase, "rollback paused");
-  await act(cluster, STEP);
-  await cluster.run(20_000);
-  t.is(versions(cluster), "0 0 0 0");
-  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
-});
-
-test("abort takes an update that is paused back", async (t) => {
-  const cluster = await started();
-  cluster.bad.add(1);
-  await cluster.updateService("web", forced(1));
-  await cluster.run(1_000);
-  t.regex(status(cluster), /^PAUSED/);
-  await act(cluster, ABORT);
-  await cluster.run(10_000);
-  t.is(versions(cluster), "0 0 0 0");
-  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
-});
-
-test("a rollback can be paused and resumed", async (t) => {
-  const delay = Duration.create({ seconds: 10 });
-  const cluster = await started({ update: { parallelism: 0 }, rollback: { parallelism: 1, delay } });
-  await cluster.updateService("web", forced(1));
-  await cluster.run(6_000);
-  await rollBackByHand(cluster);
-  t.is(status(cluster), "ROLLBACK_STARTED: manually requested rollback");
-  await act(cluster, PAUSE);
-  await cluster.run(30_000);
-  t.is(versions(cluster), "0 1 1 1");
-  t.is(status(cluster), "ROLLBACK_PAUSED: rollback paused by an operator");
-  await act(cluster, RESUME);
-  await cluster.run(60_000);
-  t.is(versions(cluster), "0 0 0 0");
-});
-
-test("a rollback by hand done twice leads back to the newer spec", async (t) => {
-  const cluster = await started();
-  await cluster.updateService("web", forced(1));
-  await cluster.run(6_000);
-  await rollBackByHand(cluster);
-  await cluster.run(10_000);
-  t.is(versions(cluster), "0 0 0 0");
-  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
-  await rollBackByHand(cluster);
-  await cluster.run(10_000);
-  t.is(versions(cluster), "1 1 1 1");
-});
-
-test("what is asked of a rollout that is not there is refused", async (t) => {
-  const cluster = await started();
-  for (const action of [PAUSE, RESUME, STEP, ABORT]) {
-    t.like(await refusalOf(() => act(cluster, action)), {
-      code: 9,
-      message: "no update or rollback of service web is under way",
-    });
-  }
-  t.is((await act(cluster, LOOK)).phase, "none");
-  const nobody = ControlRolloutRequest.create({ service: "nobody" });
-  t.like(await refusalOf(() => controlRollout(cluster.env, nobody, call())), {
-    code: 5,
-    message: "service nobody not found",
-  });
-});
-
-test("another update in the middle takes over, with a budget of its own", async (t) => {
-  const cluster = await started({ update: { parallelism: 1 } });
-  cluster.bad.add(1);
-  await cluster.updateService("web", forced(1));
-  await cluster.run(1_000);
-  t.regex(status(cluster), /^PAUSED/);
-  await cluster.updateService("web", forced(2));
-  await cluster.run(10_000);
-  t.is(versions(cluster), "2 2 2 2");
-  t.is(status(cluster), "COMPLETED: update completed");
-});
-
-test("an update that also scales takes only the slots that stay, and what is added does not count", async (t) => {
-  const cluster = await started({ replicas: 4, update: { parallelism: 1 } });
-  await cluster.updateService("web", (spec) =>
-    ServiceSpec.patch(forced(1)(spec), { replicated: ReplicatedService.create({ replicas: 2 }) }),
-  );
-  await cluster.run(10_000);
-  t.is(versions(cluster), "1 1");
-  t.is(status(cluster), "COMPLETED: update completed");
-  cluster.outcome = (task) => (task.slot > 2 ? TaskState.FAILED : undefined);
-  await cluster.updateService("web", (spec) =>
-    ServiceSpec.patch(forced(2)(spec), { replicated: ReplicatedService.create({ replicas: 3 }) }),
-  );
-  await cluster.run(10_000);
-  t.is(status(cluster), "COMPLETED: update completed");
-});
-
-test("a service that is removed takes the record of its rollout along", async (t) => {
-  const cluster = await started();
-  await cluster.updateService("web", forced(1));
-  t.is(cluster.store.count("rollout"), 1);
-  await cluster.removeService("web");
-  await cluster.run(1_000);
-  t.is(cluster.store.count("rollout"), 0);
-});
-
 test("a slot that fails for long keeps its last task of the earlier spec, so that a new leader knows its part", async (t) => {
   const restart = RestartPolicy.create({
     condition: RestartPolicy_RestartCondition.ANY,
@@ -642,76 +395,6 @@ test("a slot that fails for long keeps its last task of the earlier spec, so tha
   t.is(first[0]?.spec?.forceUpdate, 0);
 });
 
-/** A global service `web` on three nodes. */
-async function startedGlobal(update: Partial<UpdateConfig>): Promise<TestCluster> {
-  const cluster = await testCluster(["n1", "n2", "n3"]);
-  await cluster.addService(
-    "web",
-    0,
-    {},
-    { replicated: null, global: GlobalService.create({}), update: UpdateConfig.create(update) },
-  );
-  return cluster;
-}
-
-function onNodes(cluster: TestCluster): string {
-  return cluster
-    .tasks()
-    .filter((task) => task.desiredState <= TaskState.RUNNING && task.status?.state === TaskState.RUNNING)
-    .map((task) => `${task.nodeId}:${task.spec?.forceUpdate}`)
-    .sort()
-    .join(" ");
-}
-
-test("a global service is rolled out node by node, and pauses when a node's task fails", async (t) => {
-  const cluster = await startedGlobal({ parallelism: 1, delay: Duration.create({ seconds: 10 }) });
-  t.is(onNodes(cluster), "n1:0 n2:0 n3:0");
-  await cluster.updateService("web", forced(1));
-  t.is(onNodes(cluster), "n1:1 n2:0 n3:0");
-  t.is(status(cluster), "UPDATING: update in progress");
-  await cluster.run(30_000);
-  t.is(onNodes(cluster), "n1:1 n2:1 n3:1");
-  t.is(status(cluster), "COMPLETED: update completed");
-  cluster.outcome = (task) => (task.spec?.forceUpdate === 2 && task.nodeId === "n2" ? TaskState.FAILED : undefined);
-  await cluster.updateService("web", forced(2));
-  await cluster.run(60_000);
-  t.is(onNodes(cluster), "n1:2 n3:1");
-  t.regex(status(cluster), /^PAUSED/);
-  await act(cluster, ABORT);
-  await cluster.run(60_000);
-  t.is(onNodes(cluster), "n1:1 n2:1 n3:1");
-  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
-});
-
-test("a paused node's task of a global service waits for the node, and not the rollout for it", async (t) => {
-  const cluster = await startedGlobal({ parallelism: 1 });
-  const availability = (value: NodeSpec_Availability) =>
-    cluster.changeNode("n2", { spec: NodeSpec.create({ annotations: Annotations.create({}), availability: value }) });
-  await availability(NodeSpec_Availability.PAUSE);
-  await cluster.updateService("web", forced(1));
-  await cluster.run(10_000);
-  t.is(onNodes(cluster), "n1:1 n2:0 n3:1");
-  t.is(status(cluster), "COMPLETED: update completed");
-  await availability(NodeSpec_Availability.ACTIVE);
-  await cluster.run(10_000);
-  t.is(onNodes(cluster), "n1:1 n2:1 n3:1");
-  t.is(status(cluster), "COMPLETED: update completed");
-});
-
-test("start-first on a global service has two tasks on a node for a moment, never none", async (t) => {
-  const cluster = await startedGlobal({ parallelism: 1, order: START_FIRST });
-  let fewest = 3;
-  const watch = cluster.store.watch(() => {
-    fewest = Math.min(fewest, cluster.tasks().filter((task) => task.status?.state === TaskState.RUNNING).length);
-  });
-  t.teardown(() => watch.unsubscribe());
-  await cluster.updateService("web", forced(1));
-  await cluster.run(10_000);
-  t.is(onNodes(cluster), "n1:1 n2:1 n3:1");
-  t.is(fewest, 3);
-  t.is(status(cluster), "COMPLETED: update completed");
-});
-
 test("a rollout of many slots looks only at those that change", async (t) => {
   const cluster = await started({ replicas: 200, update: { parallelism: 1 }, nodes: ["n1", "n2"] });
   let looked = 0;
@@ -724,22 +407,4 @@ test("a rollout of many slots looks only at those that change", async (t) => {
   await cluster.run(10_000);
   t.is(status(cluster), "COMPLETED: update completed");
   t.true(looked < 10, `all tasks were looked at ${looked} times`);
-});
-
-test("scaling while an update is paused resumes it, and the way back still leads to the spec before it", async (t) => {
-  const cluster = await started({ update: { parallelism: 1 }, rollback: { parallelism: 0 } });
-  cluster.bad.add(1);
-  await cluster.updateService("web", forced(1));
-  await cluster.run(1_000);
-  t.regex(status(cluster), /^PAUSED/);
-  await cluster.updateService("web", (spec) =>
-    ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: 3 }) }),
-  );
-  await cluster.run(10_000);
-  t.regex(status(cluster), /^PAUSED/);
-  await act(cluster, ABORT);
-  await cluster.run(20_000);
-  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
-  t.is(cluster.store.get("service", "web")?.spec?.task?.forceUpdate, 0);
-  t.is(versions(cluster), "0 0 0 0");
 });

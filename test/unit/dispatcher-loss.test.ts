@@ -1,0 +1,130 @@
+// When a dispatcher calls a node DOWN, and when it had better not.
+import test from "ava";
+import { massDown } from "../../machines/dispatcher/dispatcher.ts";
+import { sessionTimes } from "../../machines/dispatcher/session.ts";
+import { Node, NodeStatus, NodeStatus_State } from "../../proto/gen/messages.ts";
+import { Status } from "../../runtime/rpc.ts";
+import { setUp, open, join, beat, live } from "../support/dispatcher-world.ts";
+
+test("a node that falls silent is DOWN after three periods, and its stream ends with NOT_FOUND", async (t) => {
+  const world = setUp(t);
+  const { sessionId, stream } = await join(world, "n1");
+  await live(world, 40_000, { nodeId: "n1", sessionId });
+  await world.run(8_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  await world.run(6_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
+  t.is(world.store.get("node", "n1")?.status?.message, "heartbeat failure");
+  t.is(world.store.get("node", "n1")?.status?.addr, "198.51.100.7");
+  t.is(world.store.get("session", "n1"), undefined);
+  t.is(stream.ended?.code, Status.NOT_FOUND);
+  t.is(stream.ended?.message, "node not registered");
+  t.deepEqual([...world.dispatcher.sessions()], []);
+});
+
+test("a node whose connection broke is DOWN within seven seconds, unless it comes back", async (t) => {
+  const world = setUp(t);
+  const lost = await join(world, "n1");
+  const back = await join(world, "n2");
+  lost.breakOff();
+  back.breakOff();
+  await world.run(3_000);
+  const resumed = open(world, "n2", back.sessionId);
+  await world.run(sessionTimes.reconnectGraceMs - 3_000 + 500);
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
+  t.is(world.stateOf("n2"), NodeStatus_State.READY);
+  t.is(resumed.id(), back.sessionId);
+});
+
+test("while the log is away sessions stay, nobody is DOWN, and a registration waits for it", async (t) => {
+  let settled = true;
+  const world = setUp(t, { settled: () => settled });
+  await join(world, "n1");
+  world.manager.leaderless = true;
+  settled = false;
+  const waiting = open(world, "n2");
+  await world.run(60_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /held back because this manager's own link/);
+  t.is(waiting.stream.messages.length, 0);
+  t.regex(world.dispatcher.explain("n2")[0]?.waitingFor ?? "", /commit of the node's registration/);
+  world.manager.leaderless = false;
+  await world.run(2_500);
+  t.is(waiting.stream.messages.length, 1);
+  settled = true;
+  await world.run(14_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY, "not before a whole grace period has passed in health");
+  await world.run(3_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
+});
+
+test("a node that others called DOWN is READY again while its session lives", async (t) => {
+  const world = setUp(t);
+  await join(world, "n1");
+  const node = world.store.get("node", "n1") as Node;
+  world.seed("node", Node.patch(node, { status: NodeStatus.create({ state: NodeStatus_State.UNKNOWN, addr: "a" }) }));
+  await world.run(20);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+});
+
+test("a removed node loses its session and its record", async (t) => {
+  const world = setUp(t);
+  const { stream } = await join(world, "n1");
+  const { Operation, Removal, Kind } = await import("../../proto/gen/messages.ts");
+  await world.env.proposer.propose({
+    operations: [Operation.create({ remove: Removal.create({ kind: Kind.KIND_NODE, id: "n1" }) })],
+    mode: 0,
+    timeoutMs: 1,
+  });
+  await world.run(20);
+  t.is(stream.ended?.code, Status.PERMISSION_DENIED);
+  t.is(stream.ended?.message, "Permission denied: node n1 was removed from swarm");
+  t.is(world.store.get("session", "n1"), undefined);
+});
+
+test("when most nodes vanish at once nobody is DOWN until the hold is over; a single one is not held", async (t) => {
+  const nodes = Array.from({ length: 10 }, (_, at) => `n${at}`);
+  const world = setUp(t, { nodes });
+  const sessions = await Promise.all(nodes.map(async (nodeId) => ({ nodeId, ...(await join(world, nodeId)) })));
+  const [first, ...others] = sessions;
+  first?.breakOff();
+  await live(world, 8_000, ...others);
+  t.is(world.stateOf("n0"), NodeStatus_State.DOWN);
+  await live(world, 12_000, ...others);
+  const [gone, stay] = [others.slice(0, 5), others.slice(5)];
+  for (const { breakOff } of gone) breakOff();
+  await live(world, 20_000, ...stay);
+  t.true(gone.every(({ nodeId }) => world.stateOf(nodeId) === NodeStatus_State.READY));
+  t.regex(world.dispatcher.explain(gone[0]?.nodeId ?? "")[0]?.waitingFor ?? "", /5 of 9 nodes are missing at once/);
+  await live(world, massDown.holdMs - 12_000, ...stay);
+  t.true(gone.every(({ nodeId }) => world.stateOf(nodeId) === NodeStatus_State.DOWN));
+  t.true(stay.every(({ nodeId }) => world.stateOf(nodeId) === NodeStatus_State.READY));
+});
+
+test("a manager that was stopped for long gives its nodes a grace to be heard before it declares any DOWN", async (t) => {
+  const world = setUp(t);
+  const { clock } = world;
+  const { sessionId } = await join(world, "n1");
+  await world.run(5_000);
+  // What a stopped process sees when it goes on: its clock has jumped, and its timers are due before it reads a byte.
+  const now = clock.now.bind(clock);
+  clock.now = () => now() + 60_000;
+  const run = (ms: number): Promise<unknown> => clock.run({ untilMs: now() + ms });
+  await run(12_500);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /verdict/);
+  t.true((await beat(world, "n1", sessionId)) > 0);
+  await run(10_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+});
+
+test("a hold ends when the nodes come back, and nothing has moved", async (t) => {
+  const nodes = Array.from({ length: 10 }, (_, at) => `n${at}`);
+  const world = setUp(t, { nodes });
+  const sessions = await Promise.all(nodes.map(async (nodeId) => ({ nodeId, ...(await join(world, nodeId)) })));
+  for (const { breakOff } of sessions) breakOff();
+  await world.run(20_000);
+  for (const { nodeId, sessionId } of sessions) open(world, nodeId, sessionId);
+  await live(world, 40_000, ...sessions);
+  t.true(nodes.every((id) => world.stateOf(id) === NodeStatus_State.READY));
+});

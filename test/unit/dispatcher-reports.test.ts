@@ -1,0 +1,186 @@
+// What a dispatcher sends its nodes and takes from them: assignments, and reports of tasks and volumes.
+import test from "ava";
+import {
+  type AssignmentsMessage,
+  AssignmentsMessage_Type,
+  AssignmentsRequest,
+  Task,
+  type TasksMessage,
+  TasksRequest,
+  TaskState,
+  UpdateVolumeStatusRequest,
+  UpdateVolumeStatusRequest_VolumeStatusUpdate as VolumeStatusUpdate,
+  Volume,
+  VolumePublishStatus,
+  VolumePublishStatus_State as PublishState,
+} from "../../proto/gen/messages.ts";
+import { Status } from "../../runtime/rpc.ts";
+import { collectedStream, refusalOf } from "../support/manager.ts";
+import { setUp, from, join, task, report } from "../support/dispatcher-world.ts";
+
+test("a commit that concerns many nodes reaches each of them, and so does what comes while they are told", async (t) => {
+  const names = Array.from({ length: 100 }, (_, at) => `n${at}`);
+  const world = setUp(t, { nodes: names });
+  const streams = new Map(names.map((name) => [name, collectedStream<AssignmentsMessage>()]));
+  for (const [name, stream] of streams) {
+    const { sessionId } = await join(world, name);
+    world.dispatcher.handlers.Assignments(AssignmentsRequest.create({ sessionId }), stream, from(name));
+  }
+  const idsOf = (name: string): (string | undefined)[] =>
+    (streams.get(name)?.messages ?? []).flatMap(({ changes }) => changes.map(({ assignment }) => assignment?.task?.id));
+  world.seed("task", ...names.map((name) => task(`first-${name}`, name)));
+  // As long as one batch is gathered, and not until all of them are told.
+  await world.run(4);
+  world.seed("task", ...names.map((name) => task(`second-${name}`, name)));
+  await world.run(100);
+  for (const name of names) t.deepEqual(idsOf(name), [`first-${name}`, `second-${name}`]);
+});
+
+test("assignments start with everything and go on with what changes, in one message a batch", async (t) => {
+  const world = setUp(t);
+  world.seed("task", task("t1", "n1"), task("other", "n2"));
+  const { sessionId } = await join(world, "n1");
+  const stream = collectedStream<AssignmentsMessage>();
+  const abort = new AbortController();
+  world.dispatcher.handlers.Assignments(AssignmentsRequest.create({ sessionId }), stream, from("n1", abort.signal));
+  t.deepEqual(
+    stream.messages.map(({ type, appliesTo, resultsIn, changes }) => [type, appliesTo, resultsIn, changes.length]),
+    [[AssignmentsMessage_Type.COMPLETE, "", "1", 1]],
+  );
+  world.seed("task", task("t2", "n1"), task("other2", "n2"));
+  world.seed("task", task("t3", "n1"));
+  await world.run(20);
+  t.deepEqual(
+    stream.messages
+      .slice(1)
+      .map(({ type, appliesTo, resultsIn, changes }) => [
+        type,
+        appliesTo,
+        resultsIn,
+        changes.map(({ assignment }) => assignment?.task?.id),
+      ]),
+    [[AssignmentsMessage_Type.INCREMENTAL, "1", "2", ["t2", "t3"]]],
+  );
+  stream.buffered = 100e6;
+  for (let at = 0; at < 10; at += 1) {
+    world.seed("task", task(`late${at}`, "n1"));
+    await world.run(20);
+  }
+  t.is(stream.messages.length, 2, "a node that does not read is not written to");
+  stream.buffered = 0;
+  await world.run(100);
+  t.deepEqual(
+    stream.messages.slice(2).map(({ appliesTo, resultsIn, changes }) => [appliesTo, resultsIn, changes.length]),
+    [["2", "3", 10]],
+  );
+  abort.abort();
+  world.seed("task", task("unheard", "n1"));
+  await world.run(20);
+  t.is(stream.messages.length, 3);
+});
+
+test("the deprecated Tasks stream sends the whole list each time", async (t) => {
+  const world = setUp(t);
+  world.seed("task", task("t1", "n1"));
+  const { sessionId } = await join(world, "n1");
+  const stream = collectedStream<TasksMessage>();
+  world.dispatcher.handlers.Tasks(TasksRequest.create({ sessionId }), stream, from("n1"));
+  world.seed("task", task("t2", "n1"));
+  await world.run(20);
+  t.deepEqual(
+    stream.messages.map(({ tasks }) => tasks.map(({ id }) => id)),
+    [["t1"], ["t1", "t2"]],
+  );
+});
+
+test("a task that would crash an engine is REJECTED with the reason instead of sent", async (t) => {
+  const world = setUp(t);
+  const { sessionId } = await join(world, "n1");
+  const stream = collectedStream<AssignmentsMessage>();
+  world.dispatcher.handlers.Assignments(AssignmentsRequest.create({ sessionId }), stream, from("n1"));
+  world.seed("task", Task.patch(task("poison", "n1"), { serviceAnnotations: null }));
+  await world.run(50);
+  t.is(stream.messages.length, 1);
+  const status = world.store.get("task", "poison")?.status;
+  t.is(status?.state, TaskState.REJECTED);
+  t.regex(status?.err ?? "", /neither the service nor the task has a name/);
+});
+
+test("a report waits for the log without its node, only the newest of a task, and bears the manager that took it", async (t) => {
+  const world = setUp(t);
+  world.seed("task", task("t1", "n1"));
+  const { sessionId } = await join(world, "n1");
+  world.manager.leaderless = true;
+  const { UpdateTaskStatus } = world.dispatcher.handlers;
+  await UpdateTaskStatus(report(sessionId, ["t1", TaskState.ACCEPTED]), from("n1"));
+  await UpdateTaskStatus(report(sessionId, ["t1", TaskState.RUNNING]), from("n1"));
+  await world.run(20_000);
+  t.is(world.store.get("task", "t1")?.status?.state, TaskState.ASSIGNED);
+  world.manager.leaderless = false;
+  await world.run(3_000);
+  const status = world.store.get("task", "t1")?.status;
+  t.is(status?.state, TaskState.RUNNING);
+  t.is(status?.appliedBy, "m1");
+  t.truthy(status?.appliedAt);
+});
+
+test("reports of all nodes share a proposal; states never fall; what is unknown or empty is skipped", async (t) => {
+  const world = setUp(t);
+  world.seed("task", task("a", "n1"), task("b", "n2"), task("done", "n1", TaskState.COMPLETE));
+  const [first, second] = [await join(world, "n1"), await join(world, "n2")];
+  const before = world.proposals.length;
+  const { UpdateTaskStatus } = world.dispatcher.handlers;
+  const answers = [
+    UpdateTaskStatus(
+      report(first.sessionId, ["a", TaskState.RUNNING], ["unknown", TaskState.RUNNING], ["a", null]),
+      from("n1"),
+    ),
+    UpdateTaskStatus(report(first.sessionId, ["a", TaskState.ACCEPTED], ["done", TaskState.RUNNING]), from("n1")),
+    UpdateTaskStatus(report(second.sessionId, ["b", TaskState.ACCEPTED]), from("n2")),
+  ];
+  await world.run(50);
+  await Promise.all(answers.map((answer) => Promise.resolve(answer)));
+  t.is(world.proposals.length, before + 1);
+  t.deepEqual(
+    ["a", "b", "done"].map((id) => world.store.get("task", id)?.status?.state),
+    [TaskState.RUNNING, TaskState.ACCEPTED, TaskState.COMPLETE],
+  );
+  await Promise.resolve(UpdateTaskStatus(report(first.sessionId, ["a", TaskState.PREPARING]), from("n1")));
+  t.is(world.proposals.length, before + 1);
+});
+
+test("a report of another node's task is denied as a whole", async (t) => {
+  const world = setUp(t);
+  world.seed("task", task("mine", "n1"), task("theirs", "n2"));
+  const { sessionId } = await join(world, "n1");
+  const before = world.proposals.length;
+  t.deepEqual(
+    await refusalOf(() =>
+      world.dispatcher.handlers.UpdateTaskStatus(
+        report(sessionId, ["mine", TaskState.RUNNING], ["theirs", TaskState.RUNNING]),
+        from("n1"),
+      ),
+    ),
+    { code: Status.PERMISSION_DENIED, message: "cannot update a task not assigned this node" },
+  );
+  await world.run(20);
+  t.is(world.proposals.length, before);
+});
+
+test("a volume that the node let go of is the controller's to unpublish", async (t) => {
+  const world = setUp(t);
+  const { sessionId } = await join(world, "n1");
+  world.seed(
+    "volume",
+    Volume.create({
+      id: "v1",
+      publishStatus: [VolumePublishStatus.create({ nodeId: "n1", state: PublishState.PENDING_NODE_UNPUBLISH })],
+    }),
+  );
+  const updates = ["v1", "unknown"].map((id) => VolumeStatusUpdate.create({ id, unpublished: true }));
+  await world.dispatcher.handlers.UpdateVolumeStatus(
+    UpdateVolumeStatusRequest.create({ sessionId, updates }),
+    from("n1"),
+  );
+  t.is(world.store.get("volume", "v1")?.publishStatus[0]?.state, PublishState.PENDING_UNPUBLISH);
+});

@@ -1,0 +1,212 @@
+// Rollouts that people meddle with: pause, resume, step, abort and rollback by hand, other updates, scaling and removal.
+import test from "ava";
+import { controlRollout } from "../../actors/orchestration/rollout-control.ts";
+import {
+  ControlRolloutRequest,
+  Duration,
+  ReplicatedService,
+  ServiceSpec,
+  TaskState,
+} from "../../proto/gen/messages.ts";
+import { call, refusalOf } from "../support/manager.ts";
+import {
+  PAUSE,
+  RESUME,
+  STEP,
+  ABORT,
+  LOOK,
+  started,
+  forced,
+  status,
+  versions,
+  act,
+  rollBackByHand,
+} from "../support/rollout-cluster.ts";
+
+test("pause lets what is under way finish, and resume goes on", async (t) => {
+  const cluster = await started({ update: { parallelism: 1, delay: Duration.create({ seconds: 10 }) } });
+  await cluster.updateService("web", forced(1));
+  await act(cluster, PAUSE);
+  t.is(status(cluster), "PAUSED: update paused by an operator");
+  await cluster.run(60_000);
+  t.is(versions(cluster), "1 0 0 0");
+  cluster.changeLeader();
+  await cluster.run(60_000);
+  t.is(versions(cluster), "1 0 0 0");
+  t.is((await act(cluster, PAUSE)).phase, "paused", "a second time changes nothing");
+  await act(cluster, RESUME);
+  t.is(status(cluster), "UPDATING: update in progress");
+  await cluster.run(60_000);
+  t.is(versions(cluster), "1 1 1 1");
+  t.is(status(cluster), "COMPLETED: update completed");
+});
+
+test("a step lets exactly one more batch through, under any leader", async (t) => {
+  const cluster = await started({ replicas: 7, update: { parallelism: 2, delay: Duration.create({ seconds: 30 }) } });
+  await cluster.updateService("web", forced(1));
+  await act(cluster, PAUSE);
+  t.is(versions(cluster), "1 1 0 0 0 0 0");
+  cluster.stops = () => false;
+  await act(cluster, STEP);
+  t.is(status(cluster), "UPDATING: update takes one step");
+  t.is((await act(cluster, LOOK)).phase, "stepping");
+  cluster.changeLeader();
+  cluster.stops = () => true;
+  for (const task of cluster.tasks()) {
+    if (task.desiredState === TaskState.SHUTDOWN && task.status?.state === TaskState.RUNNING)
+      await cluster.report(task, TaskState.SHUTDOWN);
+  }
+  await cluster.run(1_000);
+  t.is(status(cluster), "PAUSED: update paused after one step");
+  t.is(versions(cluster), "1 1 1 1 0 0 0");
+  await cluster.run(100_000);
+  t.is(versions(cluster), "1 1 1 1 0 0 0");
+  await act(cluster, STEP);
+  await cluster.run(1_000);
+  await act(cluster, STEP);
+  await cluster.run(10_000);
+  t.is(versions(cluster), "1 1 1 1 1 1 1");
+  t.is(status(cluster), "COMPLETED: update completed", "nothing was left to pause before");
+});
+
+test("a step while it updates pauses after one more batch", async (t) => {
+  const cluster = await started({ replicas: 5, update: { parallelism: 1, delay: Duration.create({ seconds: 10 }) } });
+  await cluster.updateService("web", forced(1));
+  t.is(versions(cluster), "1 0 0 0 0");
+  await act(cluster, STEP);
+  await cluster.run(60_000);
+  t.is(versions(cluster), "1 1 0 0 0");
+  t.is(status(cluster), "PAUSED: update paused after one step");
+});
+
+test("abort rolls back from updating and from paused, and stops a rollback where it is", async (t) => {
+  const delay = Duration.create({ seconds: 10 });
+  const cluster = await started({ update: { parallelism: 1, delay }, rollback: { parallelism: 1, delay } });
+  await cluster.updateService("web", forced(1));
+  await cluster.run(11_000);
+  t.is(versions(cluster), "1 1 0 0");
+  await act(cluster, ABORT);
+  t.is(status(cluster), "ROLLBACK_STARTED: update rolled back: an operator aborted it");
+  t.is(versions(cluster), "0 1 0 0");
+  await act(cluster, ABORT);
+  t.is(status(cluster), "ROLLBACK_PAUSED: rollback paused by an operator, who aborted it");
+  await cluster.run(60_000);
+  t.is(versions(cluster), "0 1 0 0");
+  t.is((await act(cluster, ABORT)).phase, "rollback paused");
+  await act(cluster, STEP);
+  await cluster.run(20_000);
+  t.is(versions(cluster), "0 0 0 0");
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+});
+
+test("abort takes an update that is paused back", async (t) => {
+  const cluster = await started();
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.regex(status(cluster), /^PAUSED/);
+  await act(cluster, ABORT);
+  await cluster.run(10_000);
+  t.is(versions(cluster), "0 0 0 0");
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+});
+
+test("a rollback can be paused and resumed", async (t) => {
+  const delay = Duration.create({ seconds: 10 });
+  const cluster = await started({ update: { parallelism: 0 }, rollback: { parallelism: 1, delay } });
+  await cluster.updateService("web", forced(1));
+  await cluster.run(6_000);
+  await rollBackByHand(cluster);
+  t.is(status(cluster), "ROLLBACK_STARTED: manually requested rollback");
+  await act(cluster, PAUSE);
+  await cluster.run(30_000);
+  t.is(versions(cluster), "0 1 1 1");
+  t.is(status(cluster), "ROLLBACK_PAUSED: rollback paused by an operator");
+  await act(cluster, RESUME);
+  await cluster.run(60_000);
+  t.is(versions(cluster), "0 0 0 0");
+});
+
+test("a rollback by hand done twice leads back to the newer spec", async (t) => {
+  const cluster = await started();
+  await cluster.updateService("web", forced(1));
+  await cluster.run(6_000);
+  await rollBackByHand(cluster);
+  await cluster.run(10_000);
+  t.is(versions(cluster), "0 0 0 0");
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+  await rollBackByHand(cluster);
+  await cluster.run(10_000);
+  t.is(versions(cluster), "1 1 1 1");
+});
+
+test("what is asked of a rollout that is not there is refused", async (t) => {
+  const cluster = await started();
+  for (const action of [PAUSE, RESUME, STEP, ABORT]) {
+    t.like(await refusalOf(() => act(cluster, action)), {
+      code: 9,
+      message: "no update or rollback of service web is under way",
+    });
+  }
+  t.is((await act(cluster, LOOK)).phase, "none");
+  const nobody = ControlRolloutRequest.create({ service: "nobody" });
+  t.like(await refusalOf(() => controlRollout(cluster.env, nobody, call())), {
+    code: 5,
+    message: "service nobody not found",
+  });
+});
+
+test("another update in the middle takes over, with a budget of its own", async (t) => {
+  const cluster = await started({ update: { parallelism: 1 } });
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.regex(status(cluster), /^PAUSED/);
+  await cluster.updateService("web", forced(2));
+  await cluster.run(10_000);
+  t.is(versions(cluster), "2 2 2 2");
+  t.is(status(cluster), "COMPLETED: update completed");
+});
+
+test("an update that also scales takes only the slots that stay, and what is added does not count", async (t) => {
+  const cluster = await started({ replicas: 4, update: { parallelism: 1 } });
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(forced(1)(spec), { replicated: ReplicatedService.create({ replicas: 2 }) }),
+  );
+  await cluster.run(10_000);
+  t.is(versions(cluster), "1 1");
+  t.is(status(cluster), "COMPLETED: update completed");
+  cluster.outcome = (task) => (task.slot > 2 ? TaskState.FAILED : undefined);
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(forced(2)(spec), { replicated: ReplicatedService.create({ replicas: 3 }) }),
+  );
+  await cluster.run(10_000);
+  t.is(status(cluster), "COMPLETED: update completed");
+});
+
+test("a service that is removed takes the record of its rollout along", async (t) => {
+  const cluster = await started();
+  await cluster.updateService("web", forced(1));
+  t.is(cluster.store.count("rollout"), 1);
+  await cluster.removeService("web");
+  await cluster.run(1_000);
+  t.is(cluster.store.count("rollout"), 0);
+});
+
+test("scaling while an update is paused resumes it, and the way back still leads to the spec before it", async (t) => {
+  const cluster = await started({ update: { parallelism: 1 }, rollback: { parallelism: 0 } });
+  cluster.bad.add(1);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(1_000);
+  t.regex(status(cluster), /^PAUSED/);
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: 3 }) }),
+  );
+  await cluster.run(10_000);
+  t.regex(status(cluster), /^PAUSED/);
+  await act(cluster, ABORT);
+  await cluster.run(20_000);
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+  t.is(cluster.store.get("service", "web")?.spec?.task?.forceUpdate, 0);
+  t.is(versions(cluster), "0 0 0 0");
+});
