@@ -9,7 +9,7 @@
  */
 import { overlayDriver } from "../../machines/allocation/network.ts";
 import { csiInfoOf } from "../../machines/volumes/csi/node-requests.ts";
-import { networkLabels } from "../../machines/driver/driver-labels.ts";
+import { namesLabels, networkLabels } from "../../machines/driver/driver-labels.ts";
 import type { SessionNews } from "../../machines/agent/agent-session.ts";
 import {
   EngineDescription,
@@ -305,6 +305,7 @@ class NodeAgent implements Agent {
         labels: {
           ...drivers.labels,
           ...(networks === undefined ? {} : networkLabels(networks.problem, dataPathAddress)),
+          ...namesLabels(this.#discovery?.problem ?? ""),
           ...labels,
         },
         plugins: [

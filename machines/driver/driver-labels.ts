@@ -7,6 +7,7 @@
  *   muster.driver.<kind>.version
  *   muster.driver.<kind>.schema   of its tasks' configuration: a hashicorp.nomad.plugins.shared.hclspec.Spec, in base64
  *   muster.network.reason         why it makes no networks for tasks, where it does not
+ *   muster.names.reason           why its tasks cannot ask it for names of services, where they cannot
  *   muster.network.tunnel         `auto`, or the address that other nodes' tunnels reach it at, where it has one
  *   <attribute>                   each as the driver calls it, such as `driver.podman.version`
  */
@@ -53,6 +54,11 @@ const tunnelAuto = "auto";
 /** `problem`: why it makes none; null: it does. `address`: where its tunnel is; null: at the address that managers see. */
 export function networkLabels(problem: string | null, address: string | null = null): Readonly<Record<string, string>> {
   return problem === null ? { [networkTunnel]: address ?? tunnelAuto } : { [networkReason]: problem.slice(0, textMax) };
+}
+
+/** `problem`: why tasks cannot ask their node for names of services; empty: they can, or there are none. */
+export function namesLabels(problem: string): Readonly<Record<string, string>> {
+  return problem === "" ? {} : { "muster.names.reason": problem.slice(0, textMax) };
 }
 
 /** Null: the node has no tunnel; empty: it is where managers see the node. */

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { answerTo, type Answer } from "../../machines/discovery/answer.ts";
 import { NetworkNames, taskTtlS, virtualTtlS } from "../../machines/discovery/names.ts";
 import { nameServerAddress, taskResolver } from "../../machines/discovery/resolver.ts";
+import { namesLabels } from "../../machines/driver/driver-labels.ts";
 import { networkScene } from "../support/network-scene.ts";
 
 const view = networkScene({
@@ -151,6 +152,11 @@ test("agents of one machine listen at addresses of their own, none of which is r
     seen.add(address);
   }
   t.true(seen.size > 250);
+});
+
+test("a node says why its tasks cannot ask it, and else nothing", (t) => {
+  t.deepEqual(namesLabels(""), {});
+  t.deepEqual(namesLabels("EADDRINUSE"), { "muster.names.reason": "EADDRINUSE" });
 });
 
 test("a task's resolver asks its agent, for names of one label first of all", (t) => {
