@@ -1,6 +1,9 @@
 /**
  * A driver's part in the networks of its tasks (nomad-driver-protocol.md §5.4, CreateNetwork): most are handed a namespace that
  * the agent has made; some make one themselves, into which the agent lays the task's links.
+ *
+ * DW1: what a driver may have made is taken away by it, as often as that has to be asked for: until then the task's network is not
+ *      forgotten, in this life of the agent or a later one.
  */
 import { taskResolver } from "../../machines/discovery/resolver.ts";
 import type { NetworkPlan } from "../../machines/driver/task-network/plan.ts";
@@ -15,13 +18,13 @@ import {
   Resources,
   TaskConfig,
 } from "../../proto/gen/nomad.ts";
-import type { Logger } from "../../runtime/ports.ts";
+import type { Clock, Logger, TimerHandle } from "../../runtime/ports.ts";
 import { isPluginGone, type DriverClient } from "../../runtime/plugins.ts";
 import type { DriverDescription, DriverPluginActor } from "./driver-plugin.ts";
-import type { TaskNetworks } from "./task-networks.ts";
+import { retryMs, type TaskNetworks } from "./task-networks.ts";
 import { sentence } from "../sentence.ts";
 
-/** A plugin that dies whenever it is asked to make a network, or to take it away: what there is stays then, and that is said. */
+/** A plugin that dies whenever it is asked for something: then it is a failure like another. */
 const triesMax = 5;
 /** Of a host's name. */
 const hostnameMax = 63;
@@ -31,10 +34,13 @@ export interface DriverNetworksOptions {
   /** Null: this node makes none. */
   readonly networks: TaskNetworks | null;
   readonly log: Logger;
+  readonly clock: Clock;
 }
 
 export class DriverNetworks {
   readonly #options: DriverNetworksOptions;
+  /** Of what is to be tried again. */
+  readonly #timers = new Set<TimerHandle>();
 
   constructor(options: DriverNetworksOptions) {
     this.#options = options;
@@ -54,14 +60,18 @@ export class DriverNetworks {
     if (!modes.includes(Isolation.GROUP)) throw new Error("the driver runs its tasks in the node's own network only");
     const hostname = name.slice(0, hostnameMax);
     try {
-      const ofDriver = capabilities?.mustCreateNetwork === true ? await this.#create(plan.taskId, hostname) : null;
+      const isOfDriver = capabilities?.mustCreateNetwork === true;
+      if (isOfDriver) await networks.ask(plan);
+      const ofDriver = isOfDriver ? await this.#create(plan.taskId, hostname) : null;
       const network = await networks.make(plan, ofDriver, nameservers);
       return NetworkIsolationSpec.patch(ofDriver ?? NetworkIsolationSpec.create({ mode: Isolation.GROUP }), {
         path: networks.pathOf(network),
         hostsConfig: HostsConfig.create({ hostname, address: this.address(plan.taskId) ?? "" }),
       });
     } catch (error) {
-      await this.remove(plan.taskId);
+      const removed = this.remove(plan.taskId);
+      // Of a plugin that dies all the time nobody knows when.
+      if (!isPluginGone(error)) await removed;
       throw error;
     }
   }
@@ -84,40 +94,68 @@ export class DriverNetworks {
     const { networks } = this.#options;
     const network = networks?.of(taskId) ?? null;
     if (networks === null || network === null) return;
-    if (network.ofDriver !== null) await this.#destroy(taskId, network.ofDriver);
+    if (network.ofDriver !== null) await this.#takenAway(taskId, network.ofDriver);
     await networks.remove(taskId);
   }
 
-  async #create(allocId: string, hostname: string): Promise<NetworkIsolationSpec> {
-    const isolationSpec = await this.#created(allocId, hostname);
-    if (isolationSpec !== null && isolationSpec.path !== "") return isolationSpec;
-    const driver = await this.#driver();
-    await driver.destroyNetwork(DestroyNetworkRequest.create({ allocId, isolationSpec }));
-    throw new Error("the driver made a network without a namespace");
+  /** Tries nothing again from now on. */
+  close(): void {
+    for (const timer of this.#timers) this.#options.clock.clearTimeout(timer);
   }
 
-  /** One that dies under it may have made it: it is asked again, and says once more what it made. */
-  async #created(allocId: string, hostname: string): Promise<NetworkIsolationSpec | null> {
-    for (let count = 1; ; count += 1) {
+  /** DW1 */
+  async #takenAway(taskId: string, made: NetworkIsolationSpec | "asked"): Promise<void> {
+    const { clock, log } = this.#options;
+    for (;;) {
       try {
-        const driver = await this.#driver();
-        return (await driver.createNetwork(CreateNetworkRequest.create({ allocId, hostname }))).isolationSpec;
+        const isolationSpec = made === "asked" ? await this.#made(taskId) : made;
+        if (isolationSpec === null) return;
+        const request = DestroyNetworkRequest.create({ allocId: taskId, isolationSpec });
+        await this.#asking((driver) => driver.destroyNetwork(request));
+        return;
       } catch (error) {
-        if (!isPluginGone(error) || count === triesMax) throw error;
+        log.error({ error: sentence(error), task: taskId }, "a driver does not take a network away");
       }
+      await new Promise<void>((resolve) => {
+        const timer = clock.setTimeout(() => {
+          this.#timers.delete(timer);
+          resolve();
+        }, retryMs);
+        this.#timers.add(timer);
+      });
     }
   }
 
-  async #destroy(allocId: string, isolationSpec: NetworkIsolationSpec): Promise<void> {
+  async #create(allocId: string, hostname: string): Promise<NetworkIsolationSpec> {
+    try {
+      // One that dies under it may have made it: it is asked again, and says once more what it made.
+      const isolationSpec = await this.#asking((driver) => createdBy(driver, allocId, hostname));
+      if (isolationSpec !== null && isolationSpec.path !== "") return isolationSpec;
+    } catch (error) {
+      // A driver that refuses has made nothing.
+      if (!isPluginGone(error)) await this.#options.networks?.remove(allocId);
+      throw error;
+    }
+    throw new Error("the driver made a network without a namespace");
+  }
+
+  /** What a driver that was asked for it has made; null: nothing. It says it when it is asked once more. */
+  async #made(allocId: string): Promise<NetworkIsolationSpec | null> {
+    try {
+      return await this.#asking((driver) => createdBy(driver, allocId, ""));
+    } catch (error) {
+      if (isPluginGone(error)) throw error;
+      return null;
+    }
+  }
+
+  /** Again where the plugin dies under it. */
+  async #asking<Result>(ask: (driver: DriverClient) => Promise<Result>): Promise<Result> {
     for (let count = 1; ; count += 1) {
       try {
-        const driver = await this.#driver();
-        await driver.destroyNetwork(DestroyNetworkRequest.create({ allocId, isolationSpec }));
-        return;
+        return await ask(await this.#driver());
       } catch (error) {
-        if (isPluginGone(error) && count < triesMax) continue;
-        this.#options.log.error({ error: sentence(error), task: allocId }, "a driver does not take a network away");
-        return;
+        if (!isPluginGone(error) || count === triesMax) throw error;
       }
     }
   }
@@ -128,6 +166,14 @@ export class DriverNetworks {
     while (plugin.client === null) await new Promise<void>((resolve) => plugin.whenServing(resolve));
     return plugin.client;
   }
+}
+
+async function createdBy(
+  driver: DriverClient,
+  allocId: string,
+  hostname: string,
+): Promise<NetworkIsolationSpec | null> {
+  return (await driver.createNetwork(CreateNetworkRequest.create({ allocId, hostname }))).isolationSpec;
 }
 
 /** A task's configuration with what its driver has to know of its network. */

@@ -102,7 +102,7 @@ export class PluginDriver implements TaskDriver {
     this.kind = options.kind;
     this.#ports = ports;
     this.#options = options;
-    this.#networks = new DriverNetworks({ ...options, log: ports.telemetry.log });
+    this.#networks = new DriverNetworks({ ...options, log: ports.telemetry.log, clock: ports.clock });
   }
 
   /** Somebody can be asked to start or stop something. */
@@ -200,6 +200,7 @@ export class PluginDriver implements TaskDriver {
   close(): void {
     for (const { actor } of this.#runs.values()) actor.stop();
     this.#runs.clear();
+    this.#networks.close();
   }
 
   #inTurn<T>(taskId: string, act: () => Promise<T>): Promise<T> {

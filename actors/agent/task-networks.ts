@@ -2,7 +2,8 @@
  * The networks of a node's tasks: makes each before its task is started, and takes it away when the driver has let go of the
  * task. What to make is decided in machines/driver/task-network/.
  *
- * NW1: a network is on the disk before anything of it is made, so a later life of the agent knows all that there may be.
+ * NW1: a network is on the disk before anything of it is made, by a driver as well, so a later life of the agent knows all that
+ *      there may be.
  * NW2: one that is there when the agent starts stays as it is while its task runs; the rest is taken away.
  *      What cannot be taken away is tried again until it is gone.
  * NW3: the packet filter is what the records together ask for; it is there before a task is told that its network is.
@@ -22,13 +23,15 @@ import { sentence } from "../sentence.ts";
 /** Prefix of the records of tasks' networks; the task's id follows. */
 const networkRecords = "driver-network.";
 /** Before what could not be taken away is tried again, in milliseconds. */
-const retryMs = 10_000;
+export const retryMs = 10_000;
+/** In place of the path of a namespace that nobody knows. */
+const nowhere = "/";
 
 /** A network that was made, or of which some part may have been. */
 export interface TaskNetwork {
   readonly plan: NetworkPlan;
-  /** What the task's driver made, as it said it; null: the namespace is ours. */
-  readonly ofDriver: NetworkIsolationSpec | null;
+  /** What the task's driver made, as it said it; `asked`: it may have, and has not said it; null: the namespace is ours. */
+  readonly ofDriver: NetworkIsolationSpec | "asked" | null;
   /** That are asked for the task about the world; empty: the node's. */
   readonly nameservers: readonly string[];
 }
@@ -80,6 +83,7 @@ export class TaskNetworks {
   /** Where the kernel has a task's namespace. */
   pathOf({ ofDriver, plan }: TaskNetwork): string {
     const { tools } = this.#ports;
+    if (ofDriver === "asked") return nowhere;
     return ofDriver === null ? tools.pathOf(namespaceOf(tools.tag, plan.taskId)) : ofDriver.path;
   }
 
@@ -111,6 +115,15 @@ export class TaskNetworks {
     } catch (error) {
       telemetry.log.error({ error: sentence(error) }, "cannot look after the networks of earlier tasks");
     }
+  }
+
+  /** Before the task's driver is asked to make it. NW1 */
+  async ask(plan: NetworkPlan): Promise<void> {
+    const network: TaskNetwork = { plan, ofDriver: "asked", nameservers: [] };
+    // What an earlier life was told of it still holds.
+    if (this.#networks.has(plan.taskId)) return;
+    this.#networks.set(plan.taskId, network);
+    await this.#ports.disk.save(networkRecords + plan.taskId, textOf(network));
   }
 
   /** Makes the network, in the namespace that the task's driver made or one of ours; rejects with a reason. NW1, NW3 */
@@ -182,7 +195,7 @@ export class TaskNetworks {
   /** NW3 */
   async #filter(): Promise<void> {
     const { tools } = this.#ports;
-    const plans = [...this.#networks.values()].map(({ plan }) => plan);
+    const plans = [...this.#networks.values()].filter(({ ofDriver }) => ofDriver !== "asked").map(({ plan }) => plan);
     const rules = rulesetOf(plans, tableOf(tools.tag), interfacePrefix, tunnelDevice(tools.tag));
     if (rules === this.#rules) return;
     this.#rules = null;
@@ -198,7 +211,7 @@ export class TaskNetworks {
 }
 
 function textOf({ nameservers, ofDriver, plan }: TaskNetwork): Uint8Array {
-  const spec = ofDriver === null ? null : [...NetworkIsolationSpec.encode(ofDriver)];
+  const spec = ofDriver === null || ofDriver === "asked" ? ofDriver : [...NetworkIsolationSpec.encode(ofDriver)];
   return new TextEncoder().encode(JSON.stringify({ plan, ofDriver: spec, nameservers }));
 }
 
@@ -212,14 +225,15 @@ function parse(bytes: Uint8Array | null): TaskNetwork | null {
       plan,
     } = JSON.parse(new TextDecoder().decode(bytes)) as {
       readonly plan: NetworkPlan;
-      readonly ofDriver: readonly number[] | null;
+      readonly ofDriver: readonly number[] | "asked" | null;
       /** Absent in records of before there were any. */
       readonly nameservers?: readonly string[];
     };
     return {
       nameservers,
       plan,
-      ofDriver: ofDriver === null ? null : NetworkIsolationSpec.decode(Uint8Array.from(ofDriver)),
+      ofDriver:
+        ofDriver === null || ofDriver === "asked" ? ofDriver : NetworkIsolationSpec.decode(Uint8Array.from(ofDriver)),
     };
   } catch {
     return null;

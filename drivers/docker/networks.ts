@@ -4,6 +4,7 @@
  *
  * DN1: a network's container is known by a label as well as by its id: one whose maker died before it could say what it had made
  *      is found by whoever asks again, and taken away by whoever wants it gone.
+ * DN2: of a network that could not be made nothing is left.
  */
 import { existsSync } from "node:fs";
 import {
@@ -61,8 +62,10 @@ export class DockerNetworks {
       if (!isConflict(error)) throw error;
       created = false;
     });
-    await engine.json("POST", `/containers/${name}/start`, { timeoutMs: null });
-    const { Id, NetworkSettings } = await engine.json<Container>("GET", `/containers/${name}/json`);
+    const { Id, NetworkSettings } = await this.#started(name).catch(async (error: unknown) => {
+      await this.#remove(name); // DN2
+      throw error;
+    });
     const labels = { [sandboxLabel]: Id, ...(hostname === "" ? {} : { docker_sandbox_hostname: hostname }) };
     const isolationSpec = NetworkIsolationSpec.create({
       mode: Isolation.GROUP,
@@ -75,12 +78,20 @@ export class DockerNetworks {
   /** Rejects where the engine does not do it; nothing to take away is no error. DN1 */
   async destroy({ allocId, isolationSpec }: DestroyNetworkRequest): Promise<void> {
     const id = isolationSpec?.labels[sandboxLabel];
-    for (const each of id === undefined ? await this.#madeFor(allocId) : [id])
-      await this.#parts.engine
-        .json("DELETE", `/containers/${each}`, { query: { force: true, v: true } })
-        .catch((error: unknown) => {
-          if (!isAbsent(error)) throw error;
-        });
+    for (const each of id === undefined ? await this.#madeFor(allocId) : [id]) await this.#remove(each);
+  }
+
+  async #started(name: string): Promise<Container> {
+    const { engine } = this.#parts;
+    await engine.json("POST", `/containers/${name}/start`, { timeoutMs: null });
+    return engine.json<Container>("GET", `/containers/${name}/json`);
+  }
+
+  async #remove(container: string): Promise<void> {
+    const query = { force: true, v: true };
+    await this.#parts.engine.json("DELETE", `/containers/${container}`, { query }).catch((error: unknown) => {
+      if (!isAbsent(error)) throw error;
+    });
   }
 
   async #madeFor(allocId: string): Promise<readonly string[]> {
