@@ -7,30 +7,34 @@
  *     so no system has more than `actorsMax`.
  * Y2: a system is forgotten with the last of its actors.
  */
-import { createActor, createMachine, stopChild, type Actor, type AnyActorRef, type InspectionEvent } from "xstate";
+import { createActor, setup, stopChild, type Actor, type AnyActorRef, type InspectionEvent } from "xstate";
 import type { Clock, Subscription, TimerHandle } from "./ports.ts";
 
 /** A system for so many adds 2 % to what an actor takes. */
 const actorsMax = 64;
 
-const rootMachine = createMachine({
-  types: { events: {} as { readonly type: "actor.stop"; readonly actor: AnyActorRef } },
+type RootEvent =
+  | { readonly type: "actor.stop"; readonly actor: AnyActorRef }
+  /** XState's, when an actor of the system throws. */
+  | { readonly type: `xstate.error.actor.${string}`; readonly actorId: string; readonly error: unknown };
+
+const rootMachine = setup({
+  types: { events: {} as RootEvent },
+  actions: { reportError: (_args, _params: { readonly actorId: string; readonly error: unknown }) => {} },
+}).createMachine({
   id: "root",
   on: {
     "actor.stop": { actions: stopChild(({ event }) => event.actor) },
+    "xstate.error.actor.*": { actions: { type: "reportError", params: ({ event }) => event } },
     // What it is told of the ends of its actors.
     "*": {},
   },
 });
 
-export class ActorSystem {
+export interface ActorSystem {
   readonly root: Actor<typeof rootMachine>;
-  actors = 0;
-  watch: Subscription | null = null;
-
-  constructor(clock: object) {
-    this.root = createActor(rootMachine, { id: "root", clock: clock as never }).start();
-  }
+  actors: number;
+  watch: Subscription | null;
 }
 
 export class ActorSystems {
@@ -39,10 +43,15 @@ export class ActorSystems {
     clearTimeout(timer: TimerHandle): void;
   };
   readonly #systems = new Set<ActorSystem>();
+  readonly #machine: typeof rootMachine;
   #newest: ActorSystem | null = null;
   #inspector: ((event: InspectionEvent) => void) | null = null;
 
-  constructor(clock: Clock) {
+  /** `onError`: an actor has thrown, and is no more; it still has to `leave`. */
+  constructor(clock: Clock, onError: (actorId: string, error: unknown) => void) {
+    this.#machine = rootMachine.provide({
+      actions: { reportError: (_, { actorId, error }) => onError(actorId, error) },
+    });
     this.#clock = {
       setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
       clearTimeout: (timer) => clock.clearTimeout(timer),
@@ -52,7 +61,8 @@ export class ActorSystems {
   /** The one for the next actor: its `root` is to be the actor's parent. */
   enter(): ActorSystem {
     if (this.#newest === null || this.#newest.actors === actorsMax) {
-      this.#newest = new ActorSystem(this.#clock);
+      const root = createActor(this.#machine, { id: "root", clock: this.#clock as never }).start();
+      this.#newest = { root, actors: 0, watch: null };
       this.#systems.add(this.#newest);
       this.#watch(this.#newest);
     }

@@ -50,7 +50,7 @@ export class Host {
 
   constructor(options: HostOptions) {
     this.#options = options;
-    this.#systems = new ActorSystems(options.clock);
+    this.#systems = new ActorSystems(options.clock, (id, error) => this.#onError(id, error));
   }
 
   /** Starts `machine` under `id` (such as `session/n1`). The machine's effects must already be provided, but for
@@ -64,13 +64,6 @@ export class Host {
     const provided = this.#provide(machine);
     const system = this.#systems.enter();
     const actor = createActor(provided, { id, input, parent: system.root } as never) as Actor<Machine>;
-    actor.subscribe({
-      error: (error: unknown) => {
-        this.#live.delete(id);
-        this.#systems.leave(system);
-        this.#options.onCrash(id, error);
-      },
-    });
     const live: Live = { actor: actor as unknown as Actor<AnyStateMachine>, system };
     this.#live.set(id, live);
     actor.start();
@@ -131,6 +124,15 @@ export class Host {
   #stop({ actor, system }: Live): void {
     this.#live.delete(actor.id);
     this.#systems.stop(system, actor);
+  }
+
+  /** H1 */
+  #onError(id: string, error: unknown): void {
+    const live = this.#live.get(id);
+    if (live === undefined) return;
+    this.#live.delete(id);
+    this.#systems.leave(live.system);
+    this.#options.onCrash(id, error);
   }
 
   #show(event: InspectionEvent): void {

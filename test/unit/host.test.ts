@@ -99,7 +99,7 @@ test("many actors live beside one another: each has its own timers, and its end 
 });
 
 test("as many actors as a system takes share it, and one that has lost all of them is not used again (Y1, Y2)", (t) => {
-  const systems = new ActorSystems(new SimClock());
+  const systems = new ActorSystems(new SimClock(), (id) => t.fail(id));
   const entered = Array.from({ length: 130 }, () => systems.enter());
   t.is(new Set(entered).size, 3);
   t.deepEqual([entered[0]?.actors, entered.at(-1)?.actors], [64, 2]);
