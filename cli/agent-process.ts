@@ -38,6 +38,8 @@ export interface AgentProcessOptions {
   readonly token: string;
   readonly dataDir: string;
   readonly hostname: string;
+  /** Where other nodes' packets for its tasks reach it; absent: where managers see it. */
+  readonly dataPathAddress?: string;
   /** The engine's labels: `engine.labels.k` in constraints. */
   readonly labels: Readonly<Record<string, string>>;
   /** Storage plugins beside those of the data dir. */
@@ -91,6 +93,7 @@ export async function runAgent(
     csi: { sockets: csi, places: volumeDirectory(resolve(dataDir, "volumes")) },
     join: address === null ? null : { address, token },
     hostname,
+    ...(options.dataPathAddress === undefined ? {} : { dataPathAddress: options.dataPathAddress }),
     labels,
   });
   function openDataplane({ generation, path }: NonNullable<AgentProcessOptions["dataplane"]>) {

@@ -7,7 +7,8 @@ import type { TaskContainer } from "../../machines/driver/container-task.ts";
 import type { VolumePlaces } from "../../machines/volumes/csi/node-requests.ts";
 import type { PlannedMount } from "../../machines/driver/driver-mounts.ts";
 import type { NetworkDecision } from "../../machines/driver/task-network/plan.ts";
-import type { FoundTunnel } from "../../machines/networks/tunnel-lines.ts";
+import { tunnelDevice, type FoundTunnel } from "../../machines/networks/tunnel-lines.ts";
+import { interfacePrefix } from "../../machines/policy/facts.ts";
 import type { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import type { ConfigInput } from "../../runtime/hclspec/index.ts";
 import type { PluginBinary, PluginLauncher } from "../../runtime/plugins.ts";
@@ -274,6 +275,11 @@ export interface DriverBinary {
   /** As somebody wrote it; null: nothing. */
   readonly config: ConfigInput;
 }
+
+export type { FoundTunnel };
+
+/** First letters of the names of interfaces that agents make: nodes' ends of tasks' links, and of the tunnel between nodes. */
+export const agentInterfaces = { links: interfacePrefix, tunnels: tunnelDevice("") } as const;
 
 /**
  * The system's programs that make networks, iproute2 and nftables. A call rejects with what the program said; of a batch of

@@ -1,6 +1,7 @@
 /** The commands that are processes themselves: they run until they are told to end, and then end what they started. */
 import { hostname } from "node:os";
 import { join } from "node:path";
+import { parseAddress } from "../../machines/ip-address.ts";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import {
@@ -72,6 +73,12 @@ const serving = {
 } as const;
 
 /** Throws UsageError. */
+function dataPathOf(address: string | undefined): { readonly dataPathAddress?: string } {
+  if (address === undefined) return {};
+  if (parseAddress(address) === null) throw new UsageError(`--data-path-addr ${address} is no address`);
+  return { dataPathAddress: address };
+}
+
 function dataplaneOf(values: {
   readonly "dataplane-driver"?: string | undefined;
   readonly "dataplane-protocol"?: string | undefined;
@@ -253,6 +260,11 @@ export const agent: Command = command({
     token: { type: "string", value: "TOKEN", help: "the token with which workers join: 'muster token worker'" },
     "data-dir": { type: "string", value: "DIR", help: "where it keeps its identity and its tasks; always needed" },
     hostname: { type: "string", value: "NAME", help: "what the cluster calls it (this machine's name)" },
+    "data-path-addr": {
+      type: "string",
+      value: "ADDR",
+      help: "where other nodes' packets for its tasks reach it (where managers see it)",
+    },
     label: { type: "string", multiple: true, value: "KEY=VALUE", help: "label of the engine, for constraints" },
     "csi-plugin": csiFlag,
     ...driverFlags,
@@ -281,6 +293,7 @@ export const agent: Command = command({
       token: values.token ?? "",
       dataDir,
       hostname: values.hostname ?? hostname(),
+      ...dataPathOf(values["data-path-addr"]),
       labels: parseLabels(values.label ?? []),
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
       drivers: await driverChoice(values),

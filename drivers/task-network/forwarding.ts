@@ -6,18 +6,18 @@
  */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { tunnelDevice } from "../../machines/networks/tunnel-lines.ts";
-import { interfacePrefix } from "../../machines/policy/facts.ts";
+import { agentInterfaces } from "../../actors/agent/agent-ports.ts";
 
 const run = promisify(execFile);
 /** Of `iptables`, which waits for the lock of its tables: in seconds. */
 const lockWait = "5";
 const timeoutMs = 30_000;
 
+const { links, tunnels } = agentInterfaces;
 const rules: readonly (readonly string[])[] = [
-  ["-i", `${interfacePrefix}+`, "-j", "ACCEPT"],
-  ["-i", `${tunnelDevice("")}+`, "-o", `${interfacePrefix}+`, "-j", "ACCEPT"],
-  ["-o", `${interfacePrefix}+`, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "ACCEPT"],
+  ["-i", `${links}+`, "-j", "ACCEPT"],
+  ["-i", `${tunnels}+`, "-o", `${links}+`, "-j", "ACCEPT"],
+  ["-o", `${links}+`, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "ACCEPT"],
 ];
 
 /** Rules that may be missing; none where the chain lets everything through. `listed`: what `iptables -S FORWARD` prints. */

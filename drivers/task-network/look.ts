@@ -1,7 +1,7 @@
 /** What iproute2 says of the kernel's network, as far as agents look at it. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import type { FoundTunnel } from "../../machines/networks/tunnel-lines.ts";
+import type { FoundTunnel } from "../../actors/agent/agent-ports.ts";
 
 const run = promisify(execFile);
 const timeoutMs = 30_000;

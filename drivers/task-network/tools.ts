@@ -7,6 +7,8 @@ import { promisify } from "node:util";
 import type { NetworkTools } from "../../actors/agent/agent-ports.ts";
 import { findOnPath } from "../exec/tools.ts";
 import { NftKernel } from "../nftables/kernel.ts";
+import { letThrough } from "./forwarding.ts";
+import { findTunnel, smallestMtu, usualMtu } from "./look.ts";
 
 /** Where `ip netns` keeps them. */
 const namespaces = "/run/netns";
@@ -18,6 +20,7 @@ const timeoutMs = 30_000;
 const complaintMax = 400;
 
 interface Programs {
+  readonly bridge: string;
   readonly ip: string;
   readonly nsenter: string;
 }
@@ -28,8 +31,8 @@ const run = promisify(execFile);
 async function look(searchPath: string): Promise<Programs | string> {
   if (process.getuid?.() !== 0) return "the agent does not run as root";
   const find = (name: string): string | null => findOnPath(name, `${searchPath}:${systemPath}`);
-  const [ip, nsenter, unshare] = [find("ip"), find("nsenter"), find("unshare")];
-  if (ip === null) return "there is no ip (iproute2) on this node";
+  const [ip, bridge, nsenter, unshare] = [find("ip"), find("bridge"), find("nsenter"), find("unshare")];
+  if (ip === null || bridge === null) return "there is no ip or bridge (iproute2) on this node";
   if (nsenter === null || unshare === null) return "there is no nsenter or unshare (util-linux) on this node";
   try {
     const probe = ["--net", ip, "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"];
@@ -39,7 +42,7 @@ async function look(searchPath: string): Promise<Programs | string> {
   }
   const tables = await new NftKernel().apply("");
   if (tables.kind === "failed") return `nftables cannot be used: ${tables.reason}`;
-  return { ip, nsenter };
+  return { bridge, ip, nsenter };
 }
 
 function complaintOf(error: unknown): string {
@@ -55,10 +58,16 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
     .slice(0, 8);
   const found = await look(searchPath);
   const nft = new NftKernel();
+  const filters = ["iptables", "ip6tables"].map((name) => findOnPath(name, `${searchPath}:${systemPath}`));
 
-  function batch(lines: readonly string[], inside: string | undefined, goesOn: boolean): Promise<void> {
-    const { ip, nsenter } = found as Programs;
-    const args = [ip, ...(goesOn ? ["-force"] : []), "-batch", "-"];
+  function batch(
+    program: "bridge" | "ip",
+    lines: readonly string[],
+    inside: string | undefined,
+    goesOn: boolean,
+  ): Promise<void> {
+    const { [program]: own, nsenter } = found as Programs;
+    const args = [own, ...(goesOn ? ["-force"] : []), "-batch", "-"];
     const [file, ...rest] = inside === undefined ? args : [nsenter, `--net=${inside}`, "--", ...args];
     return new Promise((resolve, reject) => {
       const child = spawn(file as string, rest, { stdio: ["pipe", "ignore", "pipe"], timeout: timeoutMs });
@@ -71,7 +80,9 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
         if (code === 0 || (goesOn && code !== null)) resolve();
         else
           reject(
-            new Error(`ip: ${complaint.trim().slice(0, complaintMax) || `ended by ${signal ?? `exit code ${code}`}`}`),
+            new Error(
+              `${program}: ${complaint.trim().slice(0, complaintMax) || `ended by ${signal ?? `exit code ${code}`}`}`,
+            ),
           );
       });
       // One that has ended takes nothing: what it said tells why.
@@ -92,11 +103,15 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
     pathOf: (namespace) => join(namespaces, namespace),
     async set(values) {
       for (const [name, value] of Object.entries(values)) await writeFile(join("/proc/sys", name), value);
+      for (const filter of filters) if (filter !== null) await letThrough(filter);
     },
-    ip: (lines, { goesOn = false, inside } = {}) => batch(lines, inside, goesOn),
+    ip: (lines, { goesOn = false, inside } = {}) => batch("ip", lines, inside, goesOn),
+    bridge: (lines, { goesOn = false } = {}) => batch("bridge", lines, undefined, goesOn),
     async nft(script) {
       const outcome = await nft.apply(script);
       if (outcome.kind === "failed") throw new Error(`nft: ${outcome.reason}`);
     },
+    tunnel: (device) => findTunnel((found as Programs).ip, (found as Programs).bridge, device),
+    mtu: typeof found === "string" ? usualMtu : await smallestMtu(found.ip),
   };
 }

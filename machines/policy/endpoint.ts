@@ -104,11 +104,12 @@ export function membersOf({ of, port, protocol }: SetDefinition, { addresses, po
 }
 
 /**
- * Ports of a host that no policy closes: SSH and the manager's from outside; outwards DNS, DHCP, the managers' and the bus's.
+ * Ports of a host that no policy closes: SSH and the manager's from outside; outwards DNS, DHCP, the managers' and the bus's; the
+ * tunnel's both ways, whose own filter lets in what nodes may send.
  * Felix's parameters, in its form `proto:port`.
  */
-const failsafeInbound = ["tcp:22", "tcp:2377", "tcp:4222", "tcp:6222", "udp:68"] as const;
-const failsafeOutbound = ["udp:53", "tcp:53", "udp:67", "tcp:2377", "tcp:4222", "tcp:6222"] as const;
+const failsafeInbound = ["tcp:22", "tcp:2377", "tcp:4222", "tcp:6222", "udp:68", "udp:4789"] as const;
+const failsafeOutbound = ["udp:53", "tcp:53", "udp:67", "tcp:2377", "tcp:4222", "tcp:6222", "udp:4789"] as const;
 
 /** `managers`: `host:port` of each. Where one listens elsewhere than usual, that port is a failsafe one as well. */
 export function nodeConfig(managers: Iterable<string>): DataplaneConfig {
