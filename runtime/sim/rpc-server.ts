@@ -1,0 +1,210 @@
+/**
+ * The server's half of calls over the simulated network (rpc.ts). Its C2: nothing reaches a handler after the connection has
+ * ended on this side.
+ */
+import type { Codec } from "../../proto/codec.ts";
+import { RpcError, Status, type CallContext, type Peer, type Sink } from "../rpc.ts";
+import type { ConnectionEnd, Endpoint } from "./network.ts";
+
+export interface Listener {
+  readonly endpoint: Endpoint;
+  readonly methods: ReadonlyMap<string, Served>;
+  readonly peerOf: (identity: Peer["identity"], client: string) => Peer;
+}
+
+export interface Served {
+  readonly method: AnyMethod;
+  readonly handler: unknown;
+}
+
+export interface AnyMethod {
+  readonly path: string;
+  readonly request: Codec<unknown>;
+  readonly response: Codec<unknown>;
+  readonly requestStream: boolean;
+  readonly responseStream: boolean;
+}
+
+/** The server's half of one connection. */
+export class ServedConnection {
+  readonly end: ConnectionEnd;
+  readonly #listener: Listener;
+  readonly #peer: Peer;
+  readonly #calls = new Map<number, ServedCall>();
+
+  constructor(end: ConnectionEnd, listener: Listener, peer: Peer) {
+    this.end = end;
+    this.#listener = listener;
+    this.#peer = peer;
+    end.onBroken = () => {
+      for (const call of this.#calls.values()) call.abort();
+      this.#calls.clear();
+    };
+  }
+
+  open(id: number, path: string, traceparent: string, timeoutMs: number | undefined, client: CallClient): void {
+    const served = this.#listener.methods.get(path);
+    const { clock } = this.#listener.endpoint;
+    const call = new ServedCall(this.end, client, () => this.#calls.delete(id));
+    this.#calls.set(id, call);
+    if (served === undefined) {
+      call.end(new RpcError(Status.UNIMPLEMENTED, `unknown method ${path}`));
+      return;
+    }
+    if (timeoutMs !== undefined) {
+      const timer = clock.setTimeout(() => call.abort(), timeoutMs);
+      call.signal.addEventListener("abort", () => clock.clearTimeout(timer));
+      call.onEnded = () => clock.clearTimeout(timer);
+    }
+    call.begin(served, { peer: this.#peer, signal: call.signal, traceparent, method: path });
+  }
+
+  message(id: number, bytes: Uint8Array): void {
+    this.#calls.get(id)?.receive(bytes);
+  }
+
+  halfClose(id: number): void {
+    this.#calls.get(id)?.finish();
+  }
+
+  cancel(id: number): void {
+    this.#calls.get(id)?.abort();
+    this.#calls.delete(id);
+  }
+}
+
+/** What the server's half says to the client's. */
+export interface CallClient {
+  message(bytes: Uint8Array): void;
+  end(error: RpcError | null): void;
+}
+
+class ServedCall {
+  readonly #end: ConnectionEnd;
+  readonly #client: CallClient;
+  readonly #onOver: () => void;
+  readonly #abort = new AbortController();
+  onEnded: (() => void) | null = null;
+  #served: Served | null = null;
+  #context: CallContext | null = null;
+  #requests: RequestQueue | null = null;
+  #isOver = false;
+  #buffered = 0;
+
+  constructor(end: ConnectionEnd, client: CallClient, onOver: () => void) {
+    this.#end = end;
+    this.#client = client;
+    this.#onOver = onOver;
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  begin(served: Served, context: CallContext): void {
+    this.#served = served;
+    this.#context = context;
+    if (!served.method.requestStream) return;
+    this.#requests = new RequestQueue();
+    const handler = served.handler as (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown>;
+    void this.#answer(() => handler(this.#requests as RequestQueue, context));
+  }
+
+  receive(bytes: Uint8Array): void {
+    const { method, handler } = this.#served as Served;
+    const context = this.#context as CallContext;
+    let request: unknown;
+    try {
+      request = method.request.decode(bytes);
+    } catch {
+      this.end(new RpcError(Status.INTERNAL, "malformed request"));
+      return;
+    }
+    if (this.#requests !== null) {
+      this.#requests.push(request);
+    } else if (method.responseStream) {
+      const sink: Sink<unknown> = {
+        write: (message) => this.#write(method.response.encode(message)),
+        end: (error) => this.end(error ?? null),
+        bufferedBytes: () => this.#buffered,
+      };
+      try {
+        (handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void)(request, sink, context);
+      } catch (error) {
+        this.end(asRpcError(error));
+      }
+    } else {
+      void this.#answer(() => (handler as (request: unknown, call: CallContext) => unknown)(request, context));
+    }
+  }
+
+  finish(): void {
+    this.#requests?.finish();
+  }
+
+  abort(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#onOver();
+    this.#requests?.finish();
+    this.#abort.abort();
+  }
+
+  end(error: RpcError | null): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#onOver();
+    this.onEnded?.();
+    this.#end.send(() => this.#client.end(error));
+  }
+
+  async #answer(handle: () => unknown): Promise<void> {
+    const { method } = this.#served as Served;
+    try {
+      this.#write(method.response.encode(await handle()));
+      this.end(null);
+    } catch (error) {
+      this.end(asRpcError(error));
+    }
+  }
+
+  #write(bytes: Uint8Array): void {
+    if (this.#isOver) return;
+    this.#buffered += bytes.length;
+    this.#end.send(() => {
+      this.#buffered -= bytes.length;
+      this.#client.message(bytes);
+    });
+  }
+}
+
+/** The failures of handlers as callers see them. */
+function asRpcError(error: unknown): RpcError {
+  if (error instanceof RpcError) return new RpcError(error.code, error.message);
+  return new RpcError(Status.INTERNAL, error instanceof Error ? error.message : String(error));
+}
+
+/** What a client streams, for its handler to take. */
+class RequestQueue implements AsyncIterable<unknown> {
+  readonly #waiting: unknown[] = [];
+  #isDone = false;
+  #wake: (() => void) | null = null;
+
+  push(request: unknown): void {
+    this.#waiting.push(request);
+    this.#wake?.();
+  }
+
+  finish(): void {
+    this.#isDone = true;
+    this.#wake?.();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncIterator<unknown> {
+    for (;;) {
+      while (this.#waiting.length > 0) yield this.#waiting.shift();
+      if (this.#isDone) return;
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
+  }
+}
