@@ -259,6 +259,8 @@ export class NodeSession {
     const record = env.store.get("session", this.nodeId);
     if (env.store.get("node", this.nodeId) === undefined) this.send({ type: "node.removed" });
     else if (record?.sessionId === this.sessionId && record.managerId === env.managerId) {
+      // From here on the store has it; who registers again brings another.
+      this.#registrant = { description: null, addr: this.#registrant.addr };
       this.send({ type: "registration.committed", at: env.clock.now(), graceMs: this.#ports.graceMs() });
     } else this.send({ type: "session.superseded" });
   }

@@ -46,6 +46,9 @@ const restartDelayMsMin = 100;
 const restartDelayMsMax = 5_000;
 /** The back-off starts anew only after it has run this long. */
 const serverHeldMsMin = 10_000;
+/** What its Go collects after: half as much again as it keeps, instead of as much again. Most of what it takes is what it has
+ *  let go of (with 600 nodes that joined 14 kB each, and 5 with this). */
+const collectAfterPercent = "50";
 /** Enough of its log to say why it ended. */
 const logTailBytes = 2_000;
 
@@ -201,7 +204,11 @@ class SupervisedServer implements NatsServer {
     const { binary, files, logFile, manager } = this.#options;
     const output = openSync(logFile, "a", 0o600);
     // V2: a session of its own, which the terminal's signals do not reach.
-    const child = spawn(binary, ["-c", files.config], { stdio: ["ignore", output, output], detached: true });
+    const child = spawn(binary, ["-c", files.config], {
+      stdio: ["ignore", output, output],
+      detached: true,
+      env: { GOGC: collectAfterPercent, ...process.env },
+    });
     closeSync(output);
     this.#child = child;
     this.#startedAt = performance.now();
