@@ -107,6 +107,7 @@ real(
     );
     t.regex(await says(web, "cat /etc/resolv.conf"), /^search x.test$/m);
     t.regex(await says(ask, "cat /etc/hostname"), /^ask-1$/);
+    await until("its name", async () => (await says(ask, "nslookup tasks.web")).includes(to));
 
     const file = join(tempDir(t, "policy"), "policy.yaml");
     writeFileSync(
