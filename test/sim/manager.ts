@@ -38,6 +38,7 @@ import type { Keyring } from "../../runtime/store/keyring.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { KeyFileDisk, Vault } from "../../runtime/store/vault.ts";
 import { simulatedAuthority } from "./authority.ts";
+import { serveSimJson } from "./json-wire.ts";
 import { traceTransitions } from "./transitions.ts";
 
 /** As `runtime/nats/leases.ts` has it by default. */
@@ -54,6 +55,8 @@ export interface ManagerOptions {
   readonly trace: SimTrace;
   /** Addresses of all managers. */
   readonly peers: readonly string[];
+  /** Whether it serves the JSON API. */
+  readonly servesJson: boolean;
   /** Records of the log after which a snapshot is written. */
   readonly snapshotEvery: number;
   /** Called first of all: whether it is locked, and how it is unlocked. */
@@ -85,6 +88,8 @@ export interface RunningManager {
   organization(): string;
   /** Whether it is the leader and gives out what the cluster has. */
   allocates(): boolean;
+  /** Connections of the JSON API. */
+  jsonConnections(): number;
   /** How much of the kind its allocator holds. */
   readonly held: (kind: string) => number;
 }
@@ -115,6 +120,7 @@ function runManager(
     onDemoted,
     onGivenUp,
     peers,
+    servesJson,
     snapshotEvery,
     vault,
   }: ManagerOptions & { lock: ManagerLock; vault: Vault },
@@ -155,6 +161,7 @@ function runManager(
   const cluster = (): Cluster | undefined => [...manager.replica.all("cluster")][0];
   let isServing = false;
   let held: ManagerCertificate | null = null;
+  const json = servesJson ? serveSimJson(manager) : null;
 
   async function serve(): Promise<void> {
     const deadline = clock.setTimeout(() => onGivenUp(new Error("not ready in time")), readyTimeoutMs);
@@ -196,6 +203,7 @@ function runManager(
         { service: PolicyService, handlers: services.policy },
         { service: NetworksService, handlers: services.networks },
         { service: ResourceAllocatorService, handlers: services.resourceAllocator },
+        ...(json?.services ?? []),
       ],
       peerOf,
     );
@@ -228,6 +236,7 @@ function runManager(
     certificate: () => held,
     joinToken: () => cluster()?.rootCa?.joinTokens?.worker ?? null,
     organization: () => cluster()?.id ?? "",
+    jsonConnections: () => json?.open() ?? 0,
     // The ingress network's own subnet is held at least.
     allocates: () => telemetry.reading("muster_allocator_held", { kind: "subnets" }) > 0,
     held: (kind) => telemetry.reading("muster_allocator_held", { kind }),

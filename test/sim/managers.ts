@@ -101,6 +101,7 @@ export class SimManagers {
       trace,
       peers: this.all.map((each) => each.address),
       csi: this.#options.csi(ports),
+      servesJson: this.#scene.options.jsonClients > 0,
       snapshotEvery,
       onLock: (lock) => (manager.lock = lock),
       onRunning: (running) => {

@@ -32,6 +32,7 @@ export const knownMarks = [
   "job.update",
   "json.slow",
   "json.told",
+  "json.user.removed",
   "link.down",
   "log.push.stalled",
   "log.tail.lost",

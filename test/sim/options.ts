@@ -48,6 +48,8 @@ export interface SimOptions {
   readonly lockOperations: number;
   /** Clients that watch; 0: there are none. */
   readonly watchers: number;
+  /** Clients of the JSON API that watch; 0: it is not served. */
+  readonly jsonClients: number;
   /** Looks at earlier versions and at histories; 0: there are none. */
   readonly looksBack: number;
   /** Subscriptions to the output of services; 0: there are none. */
@@ -127,6 +129,7 @@ export function drawOptions(seed: number): SimOptions {
     placementOperations: drawGlobalOperations(new SimRandom(`${seed}/options.placement`)),
     lockOperations: drawLockOperations(new SimRandom(`${seed}/options.locks`)),
     watchers: drawWatchers(new SimRandom(`${seed}/options.watchers`)),
+    jsonClients: drawJsonClients(new SimRandom(`${seed}/options.json`)),
     looksBack: drawLooksBack(new SimRandom(`${seed}/options.history`)),
     logOperations: drawGlobalOperations(new SimRandom(`${seed}/options.logs`)),
     certificateOperations,
@@ -216,6 +219,10 @@ function drawWatchers(random: SimRandom): number {
   return random.chance(0.5) ? 1 + random.below(4) : 0;
 }
 
+function drawJsonClients(random: SimRandom): number {
+  return random.chance(0.5) ? 1 + random.below(3) : 0;
+}
+
 function drawLooksBack(random: SimRandom): number {
   return random.chance(0.5) ? 3 + random.below(10) : 0;
 }
@@ -241,6 +248,7 @@ export function describeOptions(options: SimOptions): string {
     `rebalanceOperations=${options.rebalanceOperations}`,
     `lockOperations=${options.lockOperations}`,
     `watchers=${options.watchers}`,
+    `jsonClients=${options.jsonClients}`,
     `looksBack=${options.looksBack}`,
     `logOperations=${options.logOperations}`,
     `certificateOperations=${options.certificateOperations}`,

@@ -8,6 +8,7 @@ import { DriverWorkload } from "./workload-drivers.ts";
 import { GlobalWorkload } from "./workload-global.ts";
 import { HealthWorkload } from "./workload-health.ts";
 import { HistoryWorkload } from "./workload-history.ts";
+import { JsonWorkload } from "./workload-json.ts";
 import { JobWorkload } from "./workload-jobs.ts";
 import { LockWorkload } from "./workload-locks.ts";
 import { LogWorkload } from "./workload-logs.ts";
@@ -31,6 +32,7 @@ export class Workloads {
   readonly #managers: SimManagers;
   readonly #watches: WatchWorkload;
   readonly #history: HistoryWorkload;
+  readonly #json: JsonWorkload;
   readonly #clients: { readonly who: string; readonly client: Client }[] = [];
   #services: Workload | null = null;
   #logs: LogWorkload | null = null;
@@ -52,6 +54,7 @@ export class Workloads {
     });
     this.#watches = new WatchWorkload({ ...follower("watcher"), watchers });
     this.#history = new HistoryWorkload({ ...follower("history"), looks });
+    this.#json = new JsonWorkload({ ...follower("json"), identity: null, clients: options.jsonClients });
   }
 
   /** What clients were told has happened. */
@@ -82,6 +85,7 @@ export class Workloads {
     this.#add("the client of choosy services", new PlacementWorkload(of(options.placementOperations)));
     this.#watches.start();
     this.#history.start();
+    this.#json.start();
     const onWrong = (claim: string) => this.#scene.fail(claim);
     this.#logs = new LogWorkload({ ...of(options.logOperations), onWrong });
     this.#logs.start();
@@ -120,6 +124,15 @@ export class Workloads {
     for (const { client, who } of this.#clients) if (!client.isDone) return `${who} is not done`;
     if (this.#logs?.isDone === false) return `O3: a subscription to output does not end: ${this.#logs.whyOpen()}`;
     return this.#watches.whyBehind();
+  }
+
+  /** Which client of the JSON API does not see what there is; null when all do. */
+  whyUnseen(): string | null {
+    return this.#json.whyBehind(
+      this.#managers.serving.flatMap(({ address, running }) =>
+        running === null ? [] : [{ address, store: running.store, open: running.jsonConnections() }],
+      ),
+    );
   }
 
   #add<Added extends Client>(who: string, client: Added): Added {
