@@ -1,23 +1,24 @@
-/** Hosts the charts of the JSON API's watchers, and carries their answers to whoever asked. */
+/**
+ * Runs the charts of the JSON API's watchers, and carries their answers to whoever asked. There are thousands, and each
+ * takes two events for every answer: they are no actors of the host, but go by the table that is made of the chart.
+ */
+import { flattened, type FlatEffect } from "../../machines/flat.ts";
 import { jsonWatcherMachine, type JsonWatcherEvent, type WatcherRefusal } from "../../machines/json/json-watcher.ts";
 import type { JsonWatcher, JsonWatchers, News } from "../../runtime/json-watch.ts";
 import type { Subscription } from "../../runtime/ports.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 
-const watchers = hosted(jsonWatcherMachine, ["answer", "refuse", "awaitNews", "stopAwaitingNews", "release"]);
+const table = flattened(jsonWatcherMachine);
 
 interface Ask<Answer> {
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: Error) => void;
 }
 
-export function createJsonWatchers({ host }: Pick<Environment, "host">): JsonWatchers {
-  let started = 0;
-
+export function createJsonWatchers({ telemetry }: Pick<Environment, "telemetry">): JsonWatchers {
   return {
     start<Answer>(news: News<Answer>): JsonWatcher<Answer> {
-      started += 1;
+      let at = table.initial;
       let last = 0;
       const asks = new Map<number, Ask<Answer>>();
       let waiting: Subscription | null = null;
@@ -28,31 +29,50 @@ export function createJsonWatchers({ host }: Pick<Environment, "host">): JsonWat
         return ask;
       }
 
-      const actor = watchers.start(host, `json-watcher/${started}`, undefined, {
-        effects: {
-          answer: ({ ask }: { ask: number }) => taken(ask)?.resolve(news.take()),
-          refuse: ({ asks: refused, reason }: { asks: readonly number[]; reason: WatcherRefusal }) => {
+      function perform({ type, params }: FlatEffect): void {
+        switch (type) {
+          case "answer":
+            return taken((params as { readonly ask: number }).ask)?.resolve(news.take());
+          case "refuse": {
+            const { asks: refused, reason } = params as { asks: readonly number[]; reason: WatcherRefusal };
             for (const ask of refused) taken(ask)?.reject(news.refusal(reason));
-          },
-          awaitNews: () => {
+            return;
+          }
+          case "awaitNews":
             waiting = news.wait(() => {
               // What one answer has no room for is the next one's, where somebody waits for it.
               while (waiting !== null && news.has()) send({ type: "news.found" });
               noticeEnd();
             });
-          },
-          stopAwaitingNews: () => {
+            return;
+          case "stopAwaitingNews":
             waiting?.unsubscribe();
             waiting = null;
-          },
-          release: () => news.release(),
-        },
-      });
-      const isOver = (): boolean => actor.actor.getSnapshot().status !== "active";
+            return;
+          case "release":
+            return news.release();
+          default:
+            telemetry.log.debug({ effect: type, state: at.value }, "nothing is done for this effect of a watcher");
+        }
+      }
+
+      const coming: JsonWatcherEvent[] = [];
+      let isActing = false;
+      /** One event after the other, those too that come of what one has it do. */
       function send(event: JsonWatcherEvent): void {
-        if (isOver()) return;
-        actor.actor.send(event);
-        if (isOver()) actor.stop();
+        coming.push(event);
+        if (isActing) return;
+        isActing = true;
+        try {
+          for (let next = coming.shift(); next !== undefined; next = coming.shift()) {
+            if (at.isDone) continue;
+            const [reached, effects] = table.step(at, next);
+            at = reached;
+            for (const effect of effects) perform(effect);
+          }
+        } finally {
+          isActing = false;
+        }
       }
 
       const noticeEnd = (): void => {
@@ -62,7 +82,7 @@ export function createJsonWatchers({ host }: Pick<Environment, "host">): JsonWat
       return {
         next: () =>
           new Promise((resolve, reject) => {
-            if (isOver()) return reject(news.refusal("asked"));
+            if (at.isDone) return reject(news.refusal("asked"));
             noticeEnd();
             last += 1;
             asks.set(last, { resolve, reject });

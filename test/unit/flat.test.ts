@@ -1,0 +1,80 @@
+import test from "ava";
+import fc from "fast-check";
+import { assign, initialTransition, setup, transition, type AnyStateMachine } from "xstate";
+import { flattened } from "../../machines/flat.ts";
+import { jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/json-watcher.ts";
+
+const event = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({ type: fc.constant("next.asked"), ask: fc.nat(1_000), hasNews: fc.boolean() }),
+  },
+  { weight: 5, arbitrary: fc.constant({ type: "news.found" }) },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom(
+      { type: "stop.asked" },
+      { type: "connection.closed" },
+      { type: "news.ended" },
+      { type: "unheard.of" },
+    ),
+  },
+) as fc.Arbitrary<JsonWatcherEvent>;
+
+test("FM1: over any events the table of a watcher comes to what its chart comes to", (t) => {
+  const flat = flattened(jsonWatcherMachine);
+  const seen = new Set<string>();
+  fc.assert(
+    // More than may wait at a watcher.
+    fc.property(fc.array(event, { maxLength: 200, size: "max" }), (events) => {
+      let [snapshot] = initialTransition(jsonWatcherMachine);
+      let state = flat.initial;
+      for (const each of events) {
+        // Nobody asks XState after the end either.
+        if (state.isDone) break;
+        const [next, actions] = transition(jsonWatcherMachine, snapshot, each);
+        const [reached, effects] = flat.step(state, each);
+        t.is(reached.value, next.value as string);
+        t.deepEqual(reached.context, next.context);
+        t.is(reached.isDone, next.status === "done");
+        t.deepEqual(
+          effects.map(({ type, params }) => [type, params]),
+          actions.filter(({ type }) => !type.startsWith("xstate.")).map(({ type, params }) => [type, params]),
+        );
+        for (const { type } of effects) seen.add(type);
+        [snapshot, state] = [next, reached];
+      }
+    }),
+    { numRuns: 200 },
+  );
+  t.deepEqual([...seen].toSorted(), [
+    "answer",
+    "awaitNews",
+    "refuse",
+    "release",
+    "reportUnexpected",
+    "stopAwaitingNews",
+  ]);
+});
+
+const parts = setup({
+  actions: { act: () => undefined, one: assign({ at: () => 1 }) },
+  guards: { holds: () => true },
+  delays: { soon: 1 },
+});
+for (const [what, machine] of [
+  ["a state in a state", parts.createMachine({ initial: "a", states: { a: { initial: "b", states: { b: {} } } } })],
+  ["a timer", parts.createMachine({ initial: "a", states: { a: { after: { soon: "b" } }, b: {} } })],
+  ["a transition of its own accord", parts.createMachine({ initial: "a", states: { a: { always: "b" }, b: {} } })],
+  ["a state that enters itself", parts.createMachine({ initial: "a", states: { a: { on: { x: { target: "a" } } } } })],
+  ["an entry at the beginning", parts.createMachine({ initial: "a", states: { a: { entry: "act" } } })],
+  ["a context made anew", parts.createMachine({ initial: "a", context: () => ({}), states: { a: {} } })],
+  [
+    "a value worked out on its own",
+    parts.createMachine({ initial: "a", states: { a: { on: { x: { actions: "one" } } } } }),
+  ],
+] as unknown as readonly (readonly [string, AnyStateMachine])[]) {
+  test(`FM2: ${what} is refused`, (t) => {
+    t.throws(() => flattened(machine), { message: /FM2/ });
+  });
+}
