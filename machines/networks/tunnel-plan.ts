@@ -63,18 +63,22 @@ export function tunnelOf({ networks, nodes, tasks }: NetworksState, ownNodeId: s
   const local = usable(own.address);
   const peers = new Map<string, TunnelPeer>();
   const routes = new Map<string, string>();
+  /** By node; null: not by way of the tunnel. */
+  const ends = new Map<string, TunnelPeer | null>([[ownNodeId, null]]);
   let isMissed = false;
   for (const { addresses, nodeId } of tasks.values()) {
-    const node = nodes.get(nodeId);
-    // Another agent of this machine has links to its tasks here.
-    if (nodeId === ownNodeId || node?.hasTunnel !== true || node.address === own.address) continue;
-    const remote = usable(node.address);
-    if (remote === null) continue;
-    if (local === null) isMissed = true;
-    if (remote.family !== local?.family) continue;
-    const peer = peerAt(remote);
-    peers.set(peer.address, peer);
-    for (const address of addresses) routes.set(canonical(address), peer.address);
+    let end = ends.get(nodeId);
+    if (end === undefined) {
+      const node = nodes.get(nodeId);
+      // Another agent of this machine has links to its tasks here.
+      const remote = node?.hasTunnel === true && node.address !== own.address ? usable(node.address) : null;
+      if (remote !== null && local === null) isMissed = true;
+      end = remote === null || remote.family !== local?.family ? null : peerAt(remote);
+      ends.set(nodeId, end);
+    }
+    if (end === null) continue;
+    peers.set(end.address, end);
+    for (const address of addresses) routes.set(canonical(address), end.address);
   }
   if (isMissed) {
     const what = own.address === "" ? "its address is not known" : `its address is ${own.address}`;

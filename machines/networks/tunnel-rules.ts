@@ -77,15 +77,28 @@ export function changedTunnel(before: TunnelPlan, after: TunnelPlan, table: stri
 
 function difference(before: TunnelPlan | null, after: TunnelPlan, table: string): readonly string[] {
   const lines: string[] = [];
+  const nothing: Pick<TunnelPlan, "routes" | "subnets"> = { routes: new Map(), subnets: [] };
+  const old = before ?? nothing;
   for (const family of families) {
-    const remote = (plan: TunnelPlan): readonly string[] =>
-      [...plan.routes].filter(([task]) => familyOf(task) === family).map(([task, peer]) => `${peer} . ${hexOf(task)}`);
-    const within = (plan: TunnelPlan): readonly string[] =>
-      plan.subnets.filter((subnet) => familyOf(subnet) === family).map((subnet) => `${subnet} . ${subnet}`);
-    change(lines, `${table} remote${family}`, before === null ? [] : remote(before), remote(after));
-    change(lines, `${table} within${family}`, before === null ? [] : within(before), within(after));
+    elements(lines, "delete", `${table} remote${family}`, pairs(old.routes, after.routes, family));
+    elements(lines, "add", `${table} remote${family}`, pairs(after.routes, old.routes, family));
+    elements(lines, "delete", `${table} within${family}`, within(old.subnets, after.subnets, family));
+    elements(lines, "add", `${table} within${family}`, within(after.subnets, old.subnets, family));
   }
   return lines;
+}
+
+/** Of those routes that the others have not. */
+function pairs(routes: TunnelPlan["routes"], others: TunnelPlan["routes"], family: Family): readonly string[] {
+  const list: string[] = [];
+  for (const [task, peer] of routes)
+    if (others.get(task) !== peer && familyOf(task) === family) list.push(`${peer} . ${hexOf(task)}`);
+  return list;
+}
+
+function within(subnets: readonly string[], others: readonly string[], family: Family): readonly string[] {
+  const left = subnets.filter((subnet) => familyOf(subnet) === family && !others.includes(subnet));
+  return left.map((subnet) => `${subnet} . ${subnet}`);
 }
 
 /** What is looked at in a packet is a number to nftables. */
@@ -96,17 +109,7 @@ function hexOf(address: string): string {
 /** More on one line nft would read as one list of tokens. */
 const elementsPerLine = 10_000;
 
-function change(lines: string[], set: string, before: readonly string[], after: readonly string[]): void {
-  elements(lines, "delete", set, without(before, after));
-  elements(lines, "add", set, without(after, before));
-}
-
 function elements(lines: string[], verb: "add" | "delete", set: string, all: readonly string[]): void {
   for (let at = 0; at < all.length; at += elementsPerLine)
     lines.push(`${verb} element ${set} { ${all.slice(at, at + elementsPerLine).join(", ")} }`);
-}
-
-function without(all: readonly string[], others: readonly string[]): readonly string[] {
-  const known = new Set(others);
-  return all.filter((each) => !known.has(each));
 }
