@@ -59,7 +59,7 @@ interface Loading extends ProjectFiles {
   readonly depth: number;
 }
 
-export function readText(path: string, what: string, at?: Place): string {
+function readText(path: string, what: string, at?: Place): string {
   try {
     // 0 is standard input.
     return readFileSync(path === "-" ? 0 : path, "utf8");

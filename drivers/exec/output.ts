@@ -10,8 +10,6 @@
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 
-export const outputNames = ["stdout", "stderr"] as const;
-
 /** Docker's json-file driver has no limit by default; a node that fills its disk is worse than a log that is cut. */
 export const outputBytesMax = 10 * 1024 * 1024;
 /** What a failed task's status carries. */

@@ -25,7 +25,7 @@ const redirectInfoVersions: readonly number[] = [...versions.V0, ...versions.V1]
 const isMajor = /^(\d{1,3})\./;
 
 /** The major version that a client says it has, in the login or at the handshake. */
-export function majorOf(clientVersion: string): number {
+function majorOf(clientVersion: string): number {
   return Number(isMajor.exec(clientVersion)?.[1] ?? silentMajor);
 }
 

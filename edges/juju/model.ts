@@ -9,7 +9,7 @@ export const modelName = "default";
 /** Owner of the model in answers: clients want one, the cluster has none. */
 export const ownerTag = "user-admin";
 /** Patch version of what is answered as the server's; the major version is the client's (reference §2.1). */
-export const serverVersions: { readonly [major: number]: string } = {
+const serverVersions: { readonly [major: number]: string } = {
   1: "1.24.5",
   2: "2.9.31",
   3: "3.5.2",

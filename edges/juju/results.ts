@@ -67,7 +67,7 @@ const acronyms: ReadonlySet<string> = new Set(["url", "dns", "uuid"]);
 const capitalized = new Map<string, string>();
 
 /** `environ-tag` → `EnvironTag`, `charm-url` → `CharmURL`. */
-export function camelCase(key: string): string {
+function camelCase(key: string): string {
   let known = capitalized.get(key);
   if (known === undefined) {
     known = key

@@ -24,7 +24,7 @@ import { isAttempt, shouldRestart } from "./restart.ts";
 import { isVacant } from "./rollout/slot.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
 import { constraintsOf, meetsConstraint } from "../scheduling/constraints.ts";
-import { creationsMax, Plan, tend, type Decision, type Step, type World } from "./slots.ts";
+import { creationsMax, Plan, tend, type Decision, type World } from "./slots.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";
 
 /** What a global service may do on a node. */
@@ -65,7 +65,6 @@ export function isSameToPlaces(old: Node, node: Node): boolean {
   );
 }
 
-export type NodeStep = Step<string>;
 export type NodeDecision = Decision<string>;
 
 /** By node id: the service's tasks made for that node, in the order in which they were made; none for a node without. */

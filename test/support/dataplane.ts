@@ -32,7 +32,7 @@ export const policyOf = (name: string, sets: readonly string[]): Of<"policy"> =>
   policy: Policy.create({ inboundRules: [Rule.create({ action: "allow", srcIpSetIds: sets })] }),
 });
 
-export const profileOf = (name: string, sets: readonly string[]): Of<"profile"> => ({
+const profileOf = (name: string, sets: readonly string[]): Of<"profile"> => ({
   kind: "profile",
   id: ProfileID.create({ name }),
   profile: Profile.create({ inboundRules: [Rule.create({ action: "allow", srcIpSetIds: sets })] }),

@@ -123,7 +123,7 @@ const labelKey = fc.constantFrom("app", "zone");
 const labelValue = fc.constantFrom("a", "b");
 const labels = fc.dictionary(labelKey, labelValue, { maxKeys: 2 });
 const addresses = fc.constantFrom("10.0.0.1/24", "10.0.0.2/24", "10.0.0.3/24", "fd00::1/64", "fd00::2/64");
-export const selectorTexts = fc.constantFrom(
+const selectorTexts = fc.constantFrom(
   "",
   "app == 'a'",
   "app != 'b'",

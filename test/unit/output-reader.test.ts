@@ -8,9 +8,10 @@ import fc from "fast-check";
 import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/agent-ports.ts";
 import { OutputMarks } from "../../drivers/exec/output-marks.ts";
 import { OutputFiles } from "../../drivers/exec/output-reader.ts";
-import { outputNames } from "../../drivers/exec/output.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { until } from "../fixtures/until.ts";
+
+const outputNames = ["stdout", "stderr"] as const;
 
 const clock = new SystemClock();
 const everything: OutputRequest = {
