@@ -118,7 +118,7 @@ function pemBody(pem: Uint8Array): string {
 test.serial(
   "no secret is readable in NATS, on its wire, in key files, logs, spans, errors or on metrics",
   async (t) => {
-    t.timeout(120_000);
+    t.timeout(300_000);
     const collector = await rawCollector(t);
     process.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.endpoint;
     t.teardown(() => void delete process.env["OTEL_EXPORTER_OTLP_ENDPOINT"]);

@@ -56,7 +56,7 @@ function saysInOneSentence(t: ExecutionContext, ran: Ran, sentence: RegExp): voi
 }
 
 test.serial("a command that cannot do what it is told says why in one sentence, with status 1", async (t) => {
-  t.timeout(120_000);
+  t.timeout(300_000);
   const folder = tempDir(t, "bad");
   const file = join(folder, "file");
   writeFileSync(file, "");
@@ -108,7 +108,7 @@ test.serial("a command that cannot do what it is told says why in one sentence, 
 (process.getuid?.() === 0 ? test.serial : test.serial.skip)(
   "without any nats-server on the machine, up says how to get one",
   async (t) => {
-    t.timeout(170_000);
+    t.timeout(300_000);
     const empty = tempDir(t, "empty");
     // The places where it may be are covered by an empty folder, for this one command.
     const cover = `for place in /usr/sbin /usr/local/sbin; do mount --bind ${empty} $place; done; exec "$@"`;
@@ -211,7 +211,7 @@ async function everything(manager: TestManager): Promise<unknown> {
 }
 
 test.serial("calls with bad input get the right status, and change nothing", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const newcomer = await anonymous(t, manager);
   const { channel } = await worker(t, manager);
@@ -332,7 +332,7 @@ test.serial("calls with bad input get the right status, and change nothing", asy
 });
 
 test.serial("a session that is not the node's present one is refused as SwarmKit refuses it", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const { nodeId, channel } = await worker(t, manager);
   const heartbeat = (sessionId: string): Promise<unknown> =>

@@ -31,7 +31,7 @@ async function leads(asked: TestManager, manager: TestManager): Promise<boolean>
 }
 
 test.serial("a rotation goes on where a killed leader left it, and ends with one root everywhere", async (t) => {
-  t.timeout(120_000);
+  t.timeout(300_000);
   const [first, second] = await twoManagers(t);
   await startAgent(t, second);
   await startAgent(t, second);
@@ -61,7 +61,7 @@ test.serial("a rotation goes on where a killed leader left it, and ends with one
 });
 
 test.serial("a demoted manager ends and stays away until it is promoted, and nodes go on with the other", async (t) => {
-  t.timeout(120_000);
+  t.timeout(300_000);
   const [first, second] = await twoManagers(t);
   const agent = await startAgent(t, first);
   const idOf = async (manager: TestManager): Promise<string> =>
@@ -103,7 +103,7 @@ test.serial("a demoted manager ends and stays away until it is promoted, and nod
 });
 
 test.serial("roots and keys from files, join tokens and expiry are changed by Docker's flags", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const folder = manager.dataDir;
   const { execFileSync } = await import("node:child_process");

@@ -86,7 +86,7 @@ async function killWhileWriting(
 test.serial(
   "a killed manager comes back with every acknowledged write, and tasks go on in their processes",
   async (t) => {
-    t.timeout(170_000);
+    t.timeout(300_000);
     const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
     const nats = natsPid();
     await killWhileWriting(t, manager, async () => {
@@ -102,7 +102,7 @@ test.serial(
 );
 
 test.serial("a killed nats-server is brought back by its manager, which goes on", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
   const nats = natsPid();
   await killWhileWriting(t, manager, async () => {
@@ -117,7 +117,7 @@ test.serial("a killed nats-server is brought back by its manager, which goes on"
 });
 
 test.serial("a killed agent's processes live on, and its next life finds them again", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { manager, agent, expectAsBefore } = await cluster(t);
   const processes = taskProcesses(agent.dataDir);
   await agent.process.end("SIGKILL");
@@ -137,7 +137,7 @@ test.serial("a killed agent's processes live on, and its next life finds them ag
 });
 
 test.serial("after manager, nats-server and agent were killed at once, all is as before", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
   await killWhileWriting(t, manager, async () => {
     kill(natsPid());

@@ -6,7 +6,7 @@ import { endProcessesOf, taskProcesses, watchForDoubles } from "../fixtures/proc
 import { until } from "../fixtures/until.ts";
 
 test.serial("one command runs on each node that is meant, and nowhere twice", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const one = await startAgent(t, manager, { hostname: "one" });
   const two = await startAgent(t, manager, { hostname: "two" });

@@ -20,7 +20,7 @@ function ageless(text: string): string {
 test.serial(
   "what was printed before a change and a kill -9 is printed again with --at, and history tells the change",
   async (t) => {
-    t.timeout(170_000);
+    t.timeout(300_000);
     const manager = await startManager(t);
     await startAgent(t, manager, { hostname: "one" });
     await createService(manager, sleepers("web", 2));

@@ -7,7 +7,7 @@ import { endProcessesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
 test.serial("jobs are run to their ends, fail for good when they must, and are looked back on", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   await startAgent(t, manager);
   const dir = tempDir(t, "job");

@@ -35,7 +35,7 @@ function started(command: string, args: readonly string[], env: Record<string, s
 test.serial(
   "clients of the page and a stock client log in, look and watch; the history has the user's name",
   async (t) => {
-    t.timeout(170_000);
+    t.timeout(300_000);
     const port = await freePort();
     const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
     const dir = tempDir(t, "json");
@@ -118,7 +118,7 @@ async function asker(port: number, ca: string) {
 test.serial(
   "a unit's output is followed, it is looked at, planned with and sent a signal, which its history tells",
   async (t) => {
-    t.timeout(170_000);
+    t.timeout(300_000);
     const port = await freePort();
     const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
     const secret = join(tempDir(t, "json"), "password");

@@ -78,7 +78,7 @@ function follow(t: ExecutionContext, manager: TestManager, ...args: readonly str
 test.serial(
   "output of all nodes is read at either manager: all of it, its tail, and as Docker prints it",
   async (t) => {
-    t.timeout(170_000);
+    t.timeout(300_000);
     const { first, second } = await pair(t);
     await talking(first, 4, talker(1_000, 1_000));
     for (const manager of [first, second]) {
@@ -116,7 +116,7 @@ test.serial(
 );
 
 test.serial("a follower sees what is written, the output of new tasks, and is told of a node that dies", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { first, second, far } = await pair(t);
   await talking(first, 2, talker(5, 0.2));
   const seen = follow(t, second, "--tail", "1");
@@ -171,7 +171,7 @@ test.serial("a follower sees what is written, the output of new tasks, and is to
 });
 
 test.serial("a follower goes on when the leader dies, and one that does not read holds nothing up", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { first, second, far } = await pair(t);
   await talking(first, 2, [
     "--stop-grace-period",

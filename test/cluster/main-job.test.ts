@@ -38,7 +38,7 @@ async function startOnce(t: ExecutionContext, on: Machine, ...args: readonly str
 test.serial(
   "start --once shows nodes, tasks, URL and join line, leaves nothing behind, and does so again",
   async (t) => {
-    t.timeout(120_000);
+    t.timeout(300_000);
     const on = machine(t);
     const first = await startOnce(t, on);
     t.is(first.code, 0, first.stderr);
@@ -63,7 +63,7 @@ test.serial(
 test.serial(
   "start --once with a port that somebody has says so in one sentence, and leaves nothing behind",
   async (t) => {
-    t.timeout(170_000);
+    t.timeout(300_000);
     const server = createServer().listen(0, "127.0.0.1");
     t.teardown(() => server.close());
     await until("the port", () => server.listening);
@@ -78,7 +78,7 @@ test.serial(
 );
 
 test.serial("start runs until it is interrupted, and then ends everything that it started", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const on = machine(t);
   const listen = `127.0.0.1:${await freePort()}`;
   const start = new MusterProcess(on.dataDir, ["start", "--data-dir", on.dataDir, "--listen", listen], on.env);
@@ -91,7 +91,7 @@ test.serial("start runs until it is interrupted, and then ends everything that i
 });
 
 test.serial("start --once that is interrupted on its way ends what it had started", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const on = machine(t);
   const listen = `127.0.0.1:${await freePort()}`;
   const start = new MusterProcess(

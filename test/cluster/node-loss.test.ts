@@ -37,7 +37,7 @@ async function cluster(t: ExecutionContext): Promise<Cluster> {
 }
 
 test.serial("a node that dies with its tasks is DOWN and they run elsewhere, with default settings", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { manager, lost, kept, allMoved, state } = await cluster(t);
   const startedAt = performance.now();
   const seconds = (): number => Math.round(performance.now() - startedAt) / 1_000;
@@ -53,7 +53,7 @@ test.serial("a node that dies with its tasks is DOWN and they run elsewhere, wit
 });
 
 test.serial("an agent that stands still for 3 s loses nothing", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { manager, lost, kept, state } = await cluster(t);
   const processes = taskProcesses(lost.dataDir, kept.dataDir);
   lost.process.child.kill("SIGSTOP");
@@ -73,7 +73,7 @@ test.serial("an agent that stands still for 3 s loses nothing", async (t) => {
 });
 
 test.serial("an agent that comes back after its tasks were replaced stops them, and gets others", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { manager, lost, kept, allMoved, state } = await cluster(t);
   await lost.process.end("SIGKILL");
   await until("its tasks on the other node", allMoved);

@@ -49,7 +49,7 @@ async function switchOn(manager: TestManager): Promise<void> {
 }
 
 test.serial("a follower explains and plans as the leader does, and tasks move to a node that joins", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { server } = await natsServer(t);
   const nats = server.url.replace("//", `//${server.user}:${server.pass}@`);
   const leader = await startManager(t, { nats });

@@ -31,7 +31,7 @@ function isKept(taskId: string): boolean {
 test.serial(
   "a process has its secrets and configs, keeps them over its agent's crash, gets others by an update, and leaves none",
   async (t) => {
-    t.timeout(120_000);
+    t.timeout(300_000);
     const manager = await startManager(t);
     const agent = await startAgent(t, manager, { hostname: "one" });
     const muster = (...parts: readonly (readonly string[])[]) => manager.muster(...parts.flat());

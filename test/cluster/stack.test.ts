@@ -29,7 +29,7 @@ services:
 const more = "services: {web: {environment: {SHOP_PART: front}, deploy: {replicas: 3}}}\n";
 
 test.serial("three services of a Compose file run, stay untouched, change alone and go", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const one = await startAgent(t, manager, { hostname: "one" });
   const two = await startAgent(t, manager, { hostname: "two" });

@@ -45,7 +45,7 @@ async function pair(t: ExecutionContext): Promise<Pair> {
 }
 
 test.serial("a killed leader's node goes to the other manager, whose own node does not notice", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { leader, follower, near, far } = await pair(t);
   const doubles = watchForDoubles(t, near.dataDir, far.dataDir);
   const before = taskProcesses(near.dataDir, far.dataDir);
@@ -81,7 +81,7 @@ test.serial("a killed leader's node goes to the other manager, whose own node do
 });
 
 test.serial("a killed follower loses no write that went through it, and none of the leader's fails", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { leader, follower, near, far } = await pair(t);
   const doubles = watchForDoubles(t, near.dataDir, far.dataDir);
   const [nearSession] = near.sessions();

@@ -40,7 +40,7 @@ async function trusted(manager: TestManager): Promise<Set<string>> {
 const base64 = (pem: string): string => Buffer.from(`${pem.trim()}\n`).toString("base64");
 
 test("the root is rotated while an engine and an agent stay READY and their tasks run on", async (t) => {
-  t.timeout(180_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const oldToken = await manager.muster("swarm", "join-token", "-q", "worker");
@@ -102,7 +102,7 @@ test("the root is rotated while an engine and an agent stay READY and their task
 });
 
 test("an engine with the manager's token is told what to do instead", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const token = await manager.muster("swarm", "join-token", "-q", "manager");

@@ -78,7 +78,7 @@ const listings: readonly string[] = [
 ];
 
 test("inspect and templates print what Docker's client prints of the same objects", async (t) => {
-  t.timeout(120_000);
+  t.timeout(300_000);
   const lab = startLab(t, 1);
   const [machine] = lab.machines as readonly [Machine];
   const engine = await startEngine(t, machine);

@@ -40,7 +40,7 @@ async function join(manager: TestManager, engine: DockerEngine): Promise<string>
 }
 
 test("a stock engine joins, runs and scales a service, is restarted, and leaves", async (t) => {
-  t.timeout(150_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
 
@@ -99,7 +99,7 @@ test("a stock engine joins, runs and scales a service, is restarted, and leaves"
 });
 
 test("a killed engine's tasks run on another engine, and not twice", async (t) => {
-  t.timeout(150_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const [first, second] = [await startEngine(t), await startEngine(t)];
   const firstId = await join(manager, first);
@@ -147,7 +147,7 @@ test("a killed engine's tasks run on another engine, and not twice", async (t) =
 });
 
 test("an engine renews its certificate when told to, and reconnects afterwards without ALPN", async (t) => {
-  t.timeout(120_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const nodeId = await join(manager, engine);
@@ -180,7 +180,7 @@ test("an engine renews its certificate when told to, and reconnects afterwards w
 });
 
 test("a wrong token is refused with the manager's sentence", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const token = await manager.muster("token", "worker");

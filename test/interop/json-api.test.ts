@@ -57,7 +57,7 @@ async function watchingClient(t: ExecutionContext, manager: TestManager, port: n
 }
 
 test.serial("a client of Juju 2 sees units come, a node die, units follow elsewhere, and all of it go", async (t) => {
-  t.timeout(120_000);
+  t.timeout(300_000);
   const port = await freePort();
   const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
   const lost = await startAgent(t, manager, { hostname: "lost" });

@@ -13,7 +13,7 @@ const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
 test("a container's lines are followed, its tail and what came since are shown, and new tasks join", async (t) => {
-  t.timeout(150_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const nodeId = await joined(manager, engine);

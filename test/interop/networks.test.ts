@@ -26,7 +26,7 @@ async function heardOn(engine: DockerEngine): Promise<string> {
 }
 
 test("replicas on two engines reach each other by name over an overlay network, also after one was replaced", async (t) => {
-  t.timeout(150_000);
+  t.timeout(300_000);
   const { manager, members } = await labSwarm(t);
   const [first, second] = members;
   await manager.muster(...words("network create --driver overlay back"));
@@ -56,7 +56,7 @@ test("replicas on two engines reach each other by name over an overlay network, 
 });
 
 test("an engine that was restarted finds its peers again, and a container of no service joins an attachable network", async (t) => {
-  t.timeout(150_000);
+  t.timeout(300_000);
   const { manager, members } = await labSwarm(t);
   const [first, second] = members;
   await manager.muster(...words("network create --driver overlay --attachable back"));
@@ -87,7 +87,7 @@ test("an engine that was restarted finds its peers again, and a container of no 
 });
 
 test("a host-mode port answers on each engine that runs a task, an ingress port on every engine where the kernel has ip_vs", async (t) => {
-  t.timeout(150_000);
+  t.timeout(300_000);
   const { manager, members, lab } = await labSwarm(t);
   await manager.muster(
     ...words("service create --detach --name site --mode global --publish mode=host,target=80,published=8080"),

@@ -56,7 +56,7 @@ function watchForDoubles({ members }: LabSwarm, service: string): { stop(): Prom
 }
 
 test("a rolling update replaces replicas slot by slot, and an image that does not exist is rolled back with its reason", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const swarm = await labSwarm(t);
   const { manager, members } = swarm;
   for (const { engine } of members) await engine.docker("tag", "bb:1", "bb:2");
@@ -88,7 +88,7 @@ test("a rolling update replaces replicas slot by slot, and an image that does no
 });
 
 test("a global service runs on each engine, jobs run to their end, and a drained engine is left to itself", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const swarm = await labSwarm(t);
   const { manager, members } = swarm;
   const [first, second] = members;

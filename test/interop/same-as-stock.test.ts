@@ -166,7 +166,7 @@ function managersOf(session: Json): unknown {
 }
 
 test("a node is told the same of networks, addresses and ports by our manager as by a stock one", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { ours, stock } = await clusters(t);
   t.deepEqual(keysOf(ours.node.session()), keysOf(stock.node.session()));
   t.deepEqual(managersOf(ours.node.session()), managersOf(stock.node.session()));

@@ -12,7 +12,7 @@ const missing = engineMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 
 test("a stock engine's tasks have their secrets and configs, with templates expanded, and others after an update", async (t) => {
-  t.timeout(150_000);
+  t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const nodeId = await joined(manager, engine);

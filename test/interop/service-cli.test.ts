@@ -311,7 +311,7 @@ async function clients(t: ExecutionContext): Promise<Clients> {
 }
 
 test("service create makes the spec that Docker's client makes, whatever the flags", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { docker, muster: ours, spec } = await clients(t);
   for (const flags of creations) {
     const head = ["service", "create", "--detach", "--no-resolve-image", "--name"];
@@ -326,7 +326,7 @@ test("service create makes the spec that Docker's client makes, whatever the fla
 });
 
 test("service update changes a spec as Docker's client does, step by step", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { docker, muster: ours, spec } = await clients(t);
   for (const { from, steps } of updates) {
     const made = async (call: (...args: readonly string[]) => Promise<void>): Promise<unknown[]> => {

@@ -129,7 +129,7 @@ async function stocks(t: ExecutionContext): Promise<Stocks> {
 }
 
 test("stack deploy makes what Docker's client makes of the same files", async (t) => {
-  t.timeout(170_000);
+  t.timeout(300_000);
   const { docker, muster: ours, folder, socket } = await stocks(t);
   writeFileSync(join(folder, "override.yaml"), overrideFile);
   for (const [at, [title, text]] of Object.entries(composeFiles).entries()) {
@@ -153,7 +153,7 @@ test("stack deploy makes what Docker's client makes of the same files", async (t
 });
 
 test("a second deployment changes nothing on a stock manager, whoever made the first", async (t) => {
-  t.timeout(120_000);
+  t.timeout(300_000);
   const { docker, muster: ours, folder } = await stocks(t);
   for (const title of ["plain", "container", "deploy", "networks", "secrets and configs"]) {
     writeFileSync(join(folder, "compose.yaml"), composeFiles[title] ?? "");
@@ -204,7 +204,7 @@ configs:
 labTest(
   "three services of a Compose file run on two stock engines, and reach each other, secret and config",
   async (t) => {
-    t.timeout(170_000);
+    t.timeout(300_000);
     const { manager, members } = await labSwarm(t);
     const folder = tempDir(t, "shop");
     writeFileSync(join(folder, "compose.yaml"), shop);
