@@ -10,7 +10,7 @@ import { answerTo, type Asker } from "../../machines/discovery/answer.ts";
 import { balancingMachine, type BalancingEvent } from "../../machines/discovery/balancing.ts";
 import { nameServerMachine, type NameServerEvent } from "../../machines/discovery/name-server.ts";
 import { NetworkNames, taskTtlS } from "../../machines/discovery/names.ts";
-import { nameServerAddress, nameServerLines } from "../../machines/discovery/resolver.ts";
+import { nameServerAddresses, nameServerLines, type NameServerAddresses } from "../../machines/discovery/resolver.ts";
 import {
   changedVirtual,
   virtualPlan,
@@ -19,6 +19,7 @@ import {
   withoutVirtual,
   type VirtualPlan,
 } from "../../machines/discovery/virtual-addresses.ts";
+import type { NetworkPlan } from "../../machines/driver/task-network/plan.ts";
 import type { NetworksState, NodeNetworks } from "../../machines/networks/networks-state.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { NameQuestion, NameReply, NameServers, OpenNameServer } from "../../runtime/name-server.ts";
@@ -63,8 +64,8 @@ interface Own extends TaskNetwork {
 }
 
 export class Discovery {
-  /** That tasks of this node ask. */
-  readonly address: string;
+  /** That tasks of this node ask, where it can listen there. */
+  readonly addresses: NameServerAddresses;
   readonly #ports: DiscoveryPorts;
   readonly #options: DiscoveryOptions;
   readonly #server: HostedActor<typeof nameServerMachine>;
@@ -76,7 +77,8 @@ export class Discovery {
   #askers = new Map<string, Own>();
   /** By network; made when somebody asks. */
   #names = new Map<string, NetworkNames>();
-  #open: OpenNameServer | null = null;
+  /** By family. A node without IPv6 has one alone. */
+  readonly #open = new Map<4 | 6, OpenNameServer>();
   /** Of the server that is wanted now; what an earlier one says counts no more. */
   #life = 0;
   #programmed: VirtualPlan | null = null;
@@ -92,7 +94,7 @@ export class Discovery {
     this.#ports = ports;
     this.#options = options;
     this.#random = random.fork("order");
-    this.address = nameServerAddress(tools.tag);
+    this.addresses = nameServerAddresses(tools.tag);
     const draw = (boundMs: number): number => boundMs / 2 + random.below(Math.max(1, Math.floor(boundMs / 2)));
     this.#server = nameServer.start(host, `name-server/${options.name}`, undefined, {
       effects: { open: () => this.#openServer(), close: () => this.#closeServer() },
@@ -146,7 +148,14 @@ export class Discovery {
     this.#balancing.stop();
     for (const wake of this.#waiting) wake();
     await this.#turn;
-    await this.#open?.close();
+    await this.#close();
+  }
+
+  /** That a task can ask; null: there is none. Once that is known, in bounded time. */
+  async addressFor({ links }: NetworkPlan): Promise<string | null> {
+    if (!(await this.settled())) return null;
+    const family = links.some(({ addresses }) => addresses.some((each) => each.family === 4)) ? 4 : 6;
+    return this.#open.has(family) ? this.addresses[family] : null;
   }
 
   /**
@@ -263,46 +272,57 @@ export class Discovery {
   #openServer(): void {
     const life = (this.#life += 1);
     this.#inTurn(async () => {
-      const { disk, nameServers, tools } = this.#ports;
       if (life !== this.#life) return;
       try {
-        await disk.save(record, new Uint8Array(0)); // DI2
-        await tools.ip(nameServerLines(this.address).add);
-        const open = await nameServers.open({
-          address: this.address,
-          port: dnsPort,
-          answer: (question) => this.#answer(question),
-          onLost: (reason) => {
-            if (life === this.#life) this.#lost(reason);
-          },
-        });
-        if (life !== this.#life) {
-          await open.close();
-          return;
-        }
-        this.#open = open;
-        this.#tellServer({ type: "server.opened" });
+        await this.#ports.disk.save(record, new Uint8Array(0)); // DI2
+        await this.#openAt(4, life);
+        await this.#openAt(6, life).catch((error: unknown) =>
+          this.#ports.telemetry.log.debug({ reason: sentence(error) }, "tasks cannot ask for names over IPv6"),
+        );
+        if (life !== this.#life) await this.#close();
+        else this.#tellServer({ type: "server.opened" });
       } catch (error) {
         if (life === this.#life) this.#lost(sentence(error));
       }
     });
   }
 
+  async #openAt(family: 4 | 6, life: number): Promise<void> {
+    const address = this.addresses[family];
+    await this.#ports.tools.ip([nameServerLines(address).add]);
+    const open = await this.#ports.nameServers.open({
+      address,
+      port: dnsPort,
+      answer: (question) => this.#answer(question),
+      onLost: (reason) => {
+        this.#open.delete(family);
+        if (life === this.#life) this.#lost(reason);
+      },
+    });
+    this.#open.set(family, open);
+  }
+
   #lost(reason: string): void {
-    this.#open = null;
-    this.#ports.telemetry.log.warn({ address: this.address, reason }, "tasks cannot ask for names here");
+    // What is left of it would be in the next one's way.
+    this.#life += 1;
+    this.#inTurn(() => this.#close());
+    this.#ports.telemetry.log.warn({ address: this.addresses[4], reason }, "tasks cannot ask for names here");
     this.#tellServer({ type: "server.lost", reason });
   }
 
   #closeServer(): void {
     this.#life += 1;
     this.#inTurn(async () => {
-      const open = this.#open;
-      this.#open = null;
-      await open?.close();
+      await this.#close();
       // Unless there is a task with a network again.
       if (this.#own.size === 0) await this.#unmake();
     });
+  }
+
+  async #close(): Promise<void> {
+    const open = [...this.#open.values()];
+    this.#open.clear();
+    await Promise.all(open.map((each) => each.close()));
   }
 
   async #unmake(): Promise<void> {
@@ -310,7 +330,8 @@ export class Discovery {
     try {
       this.#programmed = null;
       await tools.nft(withoutVirtual(virtualTableOf(tools.tag)));
-      await tools.ip(nameServerLines(this.address).remove, { goesOn: true });
+      const lines = [this.addresses[4], this.addresses[6]].map((address) => nameServerLines(address).remove);
+      await tools.ip(lines, { goesOn: true });
       await disk.remove(record);
     } catch (error) {
       telemetry.log.error({ error: sentence(error) }, "cannot take away what names of services have left");

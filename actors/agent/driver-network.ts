@@ -77,10 +77,9 @@ export class DriverNetworks {
   }
 
   /** What a task with a network of its own is to ask for names, where this node answers; else as it was asked for. */
-  async resolver(asked: DNSConfig | null): Promise<DNSConfig | null> {
-    const discovery = this.#options.networks?.discovery ?? null;
-    if (discovery === null || !(await discovery.settled())) return asked;
-    return DNSConfig.create(taskResolver(asked ?? DNSConfig.create(), discovery.address));
+  async resolver(plan: NetworkPlan, asked: DNSConfig | null): Promise<DNSConfig | null> {
+    const address = (await this.#options.networks?.discovery?.addressFor(plan)) ?? null;
+    return address === null ? asked : DNSConfig.create(taskResolver(asked ?? DNSConfig.create(), address));
   }
 
   /** The first that the task has in a network of its own; null: it has none. */

@@ -307,7 +307,7 @@ export class PluginDriver implements TaskDriver {
         const hostname = container?.hostname || (task.slot === 0 ? config.name : `${config.name}-${task.slot}`);
         const asked = config.dns?.servers ?? [];
         const isolation = await this.#networks.make(network.plan, hostname, description, asked);
-        return inNetwork(config, network.plan, isolation, await this.#networks.resolver(config.dns));
+        return inNetwork(config, network.plan, isolation, await this.#networks.resolver(network.plan, config.dns));
       }
     }
   }

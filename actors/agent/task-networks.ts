@@ -144,7 +144,7 @@ export class TaskNetworks {
       if (isLeft) await tools.ip(unmake(plan.links, namespace), { goesOn: true });
       await tools.set(settingsFor(plan));
       await tools.ip(makeOnNode(plan, namespace, tools.mtu - tunnelOverhead));
-      await tools.ip(makeInTask(plan, this.#ports.discovery?.address), { inside: this.pathOf(network) });
+      await tools.ip(makeInTask(plan, this.#ports.discovery?.addresses), { inside: this.pathOf(network) });
       await this.#filter();
       this.#tellDiscovery();
       return network;

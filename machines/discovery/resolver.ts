@@ -7,26 +7,34 @@ export interface ResolverConfig {
   readonly options: readonly string[];
 }
 
+/** Of each family one: a task asks by the first that it has itself. */
+export interface NameServerAddresses {
+  readonly 4: string;
+  readonly 6: string;
+}
+
 /**
- * A link-local address of this agent's own, on the node's loopback device: tasks reach it by way of their links, nobody else
- * does, and agents of one machine have different ones. The first and last 256 of the block are reserved (RFC 3927, §2.1), and in
- * 169.254.169.0/24 clouds answer.
+ * Addresses of this agent's own, on the node's loopback device: tasks reach them by way of their links, nobody else does, and
+ * agents of one machine have different ones. The first is link-local, of a block whose first and last 256 are reserved (RFC 3927,
+ * §2.1), and in whose 169.254.169.0/24 clouds answer. The second is a unique local one, of a prefix that is nobody's (RFC 4193):
+ * one that is link-local would be another on each link.
  *
  * `tag`: the agent's (`[0-9a-f]+`, 4 letters at least).
  */
-export function nameServerAddress(tag: string): string {
+export function nameServerAddresses(tag: string): NameServerAddresses {
   const number = Number.parseInt(tag.slice(0, 4), 16);
   const third = 1 + ((number >> 8) % 253);
-  return `169.254.${third < 169 ? third : third + 1}.${number & 255}`;
+  return {
+    4: `169.254.${third < 169 ? third : third + 1}.${number & 255}`,
+    6: `fd6d:7374:6e61:6d65::${(number + 1).toString(16)}`,
+  };
 }
 
-/** Lines for `ip -batch` that put it on the node, and take it away. */
-export function nameServerLines(address: string): {
-  readonly add: readonly string[];
-  readonly remove: readonly string[];
-} {
-  const what = `${address}/32 dev lo`;
-  return { add: [`address replace ${what} scope host`], remove: [`address del ${what}`] };
+/** Lines for `ip -batch` that put one on the node, and take it away. */
+export function nameServerLines(address: string): { readonly add: string; readonly remove: string } {
+  const isV4 = !address.includes(":");
+  const what = `${address}/${isV4 ? 32 : 128} dev lo`;
+  return { add: `address replace ${what} ${isV4 ? "scope host" : "nodad"}`, remove: `address del ${what}` };
 }
 
 /**

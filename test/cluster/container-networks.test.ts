@@ -166,6 +166,9 @@ real(
     await until("an answer", async () => (await answer()) !== "");
     t.is(await answer(), await address(box));
     t.regex(to, /^fd00:77:/);
+    // By its name as well, of which it asks its node.
+    await until("the name", async () => /fd00:77:/.test(await says(box, "nslookup -type=aaaa tasks.web")));
+    await until("an answer by name", async () => (await says(box, "echo | nc -w 2 web 80 | head -n 1")) !== "");
     const script = "echo kept >/data/file; echo lost >/mem/file; cat /mem/file /proc/mounts; echo gone >/dev/nothing";
     t.regex(await says(box, script), /^lost\n[^]* \/mem tmpfs [^]*size=64k/);
     await manager.muster("service", "rm", "web", "box");

@@ -20,7 +20,8 @@ export class NameMachine {
   /** Of the loopback device, beside its own. */
   readonly addresses = new Set<string>();
   #tables = new Map<string, Table>();
-  #listening: Listening | null = null;
+  /** By address. */
+  readonly #listening = new Map<string, Listening>();
 
   losePower(): void {
     this.addresses.clear();
@@ -33,7 +34,7 @@ export class NameMachine {
 
   /** Whether the line was one of its own. */
   ip(line: string): boolean {
-    const [, verb, address] = /^address (replace|del) (\S+)\/32 dev lo\b/.exec(line) ?? [];
+    const [, verb, address] = /^address (replace|del) (\S+)\/(?:32|128) dev lo\b/.exec(line) ?? [];
     if (verb === undefined || address === undefined) return false;
     if (verb === "replace") this.addresses.add(address);
     else if (!this.addresses.delete(address)) throw new Error(`ip: ${line}: no such address`);
@@ -80,8 +81,8 @@ export class NameMachine {
 
   /** Null: nobody listens. A promise: it is not known yet. */
   ask(from: string, name: string, type: string): NameReply | Promise<NameReply> | null {
-    const { answer, clock } = this.#listening ?? {};
-    return answer === undefined || clock?.alive !== true ? null : answer({ from, name, type });
+    const found = [...this.#listening.values()].find(({ clock }) => clock.alive);
+    return found === undefined ? null : found.answer({ from, name, type });
   }
 
   /** Of one life of an agent. `wait`: for a moment, after which it may fail. */
@@ -90,13 +91,14 @@ export class NameMachine {
       open: async ({ address, answer, port }) => {
         await wait();
         if (!this.addresses.has(address)) throw new Error(`${address} is no address of this machine`);
-        if (this.#listening?.clock.alive === true) throw new Error(`somebody listens at ${address} already`);
+        if (this.#listening.get(address)?.clock.alive === true)
+          throw new Error(`somebody listens at ${address} already`);
         const listening = { clock, answer };
-        this.#listening = listening;
+        this.#listening.set(address, listening);
         return {
           port,
           close: async () => {
-            if (this.#listening === listening) this.#listening = null;
+            if (this.#listening.get(address) === listening) this.#listening.delete(address);
           },
         };
       },

@@ -3,7 +3,7 @@ import test from "ava";
 import fc from "fast-check";
 import { answerTo, type Answer } from "../../machines/discovery/answer.ts";
 import { NetworkNames, taskTtlS, virtualTtlS } from "../../machines/discovery/names.ts";
-import { nameServerAddress, taskResolver } from "../../machines/discovery/resolver.ts";
+import { nameServerAddresses, taskResolver } from "../../machines/discovery/resolver.ts";
 import { namesLabels } from "../../machines/driver/driver-labels.ts";
 import { networkScene } from "../support/network-scene.ts";
 
@@ -147,11 +147,12 @@ test("a task never gets an address of a network that it is not in, whatever it a
 test("agents of one machine listen at addresses of their own, none of which is reserved or a cloud's", (t) => {
   const seen = new Set<string>();
   for (let number = 0; number < 65_536; number += 251) {
-    const address = nameServerAddress(number.toString(16).padStart(8, "0").slice(-4).padEnd(8, "0"));
+    const { 4: address, 6: other } = nameServerAddresses(number.toString(16).padStart(8, "0").slice(-4).padEnd(8, "0"));
     t.regex(address, /^169\.254\.(?!0\.|255\.|169\.)\d+\.\d+$/);
-    seen.add(address);
+    t.regex(other, /^fd6d:/);
+    seen.add(address).add(other);
   }
-  t.true(seen.size > 250);
+  t.true(seen.size > 500);
 });
 
 test("a node says why its tasks cannot ask it, and else nothing", (t) => {

@@ -215,15 +215,15 @@ table inet x {
     type nat hook prerouting priority -100; policy accept;
     ip daddr != { 127.0.0.0/8, 169.254.0.0/16 } fib daddr type local tcp dport 8080 dnat ip to 10.0.1.5:80
     ip daddr != { 127.0.0.0/8, 169.254.0.0/16 } fib daddr type local udp dport 53 dnat ip to 10.0.1.5:5353
-    ip6 daddr != ::1 fib daddr type local tcp dport 8080 dnat ip6 to [fd00:1::5]:80
-    ip6 daddr != ::1 fib daddr type local udp dport 53 dnat ip6 to [fd00:1::5]:5353
+    ip6 daddr != { ::1, fd6d:7374:6e61:6d65::/64 } fib daddr type local tcp dport 8080 dnat ip6 to [fd00:1::5]:80
+    ip6 daddr != { ::1, fd6d:7374:6e61:6d65::/64 } fib daddr type local udp dport 53 dnat ip6 to [fd00:1::5]:5353
   }
   chain own {
     type nat hook output priority -100; policy accept;
     ip daddr != { 127.0.0.0/8, 169.254.0.0/16 } fib daddr type local tcp dport 8080 dnat ip to 10.0.1.5:80
     ip daddr != { 127.0.0.0/8, 169.254.0.0/16 } fib daddr type local udp dport 53 dnat ip to 10.0.1.5:5353
-    ip6 daddr != ::1 fib daddr type local tcp dport 8080 dnat ip6 to [fd00:1::5]:80
-    ip6 daddr != ::1 fib daddr type local udp dport 53 dnat ip6 to [fd00:1::5]:5353
+    ip6 daddr != { ::1, fd6d:7374:6e61:6d65::/64 } fib daddr type local tcp dport 8080 dnat ip6 to [fd00:1::5]:80
+    ip6 daddr != { ::1, fd6d:7374:6e61:6d65::/64 } fib daddr type local udp dport 53 dnat ip6 to [fd00:1::5]:5353
   }
 }
 `,

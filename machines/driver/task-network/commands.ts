@@ -41,10 +41,13 @@ export function makeOnNode({ links }: NetworkPlan, namespace: string, mtu: numbe
   return lines;
 }
 
-/** In the task's. `nameServer`: that it asks, which is at the node; null: none of the node's own. */
-export function makeInTask({ links }: NetworkPlan, nameServer: string | null = null): readonly string[] {
+/** In the task's. `nameServers`: of the node itself, which the task may ask; null: there are none. */
+export function makeInTask(
+  { links }: NetworkPlan,
+  nameServers: Readonly<Record<4 | 6, string>> | null = null,
+): readonly string[] {
   const lines = ["link set lo up"];
-  let isAsking = false;
+  const isAsking = new Set<4 | 6>();
   const hasDefault = new Set<4 | 6>();
   for (const link of links) {
     const { addresses, isInternal, taskInterface: dev } = link;
@@ -56,9 +59,9 @@ export function makeInTask({ links }: NetworkPlan, nameServer: string | null = n
       lines.push(`neigh replace ${gateway} lladdr ${nodeMac} dev ${dev} nud permanent`);
       lines.push(`route replace ${subnet} ${way}`);
       // Also in a network that nothing else leads out of.
-      if (nameServer !== null && !isAsking && family === 4) {
-        isAsking = true;
-        lines.push(`route replace ${nameServer}/${wholeOf[family]} ${way}`);
+      if (nameServers !== null && !isAsking.has(family)) {
+        isAsking.add(family);
+        lines.push(`route replace ${nameServers[family]}/${wholeOf[family]} ${way}`);
       }
       if (isInternal || hasDefault.has(family)) continue;
       hasDefault.add(family);

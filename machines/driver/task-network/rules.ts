@@ -18,7 +18,7 @@ interface Subnet {
 
 const words = {
   4: { net: "ip", type: "ipv4_addr", loopback: "{ 127.0.0.0/8, 169.254.0.0/16 }" },
-  6: { net: "ip6", type: "ipv6_addr", loopback: "::1" },
+  6: { net: "ip6", type: "ipv6_addr", loopback: "{ ::1, fd6d:7374:6e61:6d65::/64 }" },
 } as const;
 
 export function tableOf(tag: string): string {
