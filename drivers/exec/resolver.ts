@@ -108,10 +108,7 @@ export function ownResolver({ dns, isApart, place, root }: ResolverAsked, tools:
 }
 
 /** Programs before a later command by which it sees what the task sees. `directory`: where it begins. */
-export function inMountsOf(
-  pid: number,
-  directory: string,
-): { readonly flag: string; readonly cd: readonly string[] } {
+export function inMountsOf(pid: number, directory: string): { readonly flag: string; readonly cd: readonly string[] } {
   // Whoever joins a namespace of mounts stands in its root.
   return { flag: `--mount=/proc/${pid}/ns/mnt`, cd: [shell, "-c", 'cd -- "$0" && exec "$@"', directory] };
 }
