@@ -88,7 +88,7 @@ async function watched(connections: number, load: Load): Promise<readonly (reado
       ["… and with ws", "", "", memory(ws)],
       [
         `${connections} connections, ${watchersEach} all-watchers each, ${Math.round(ran.changes / ran.seconds)} changes/s`,
-        `${Math.round(seen.answers / ran.seconds)} answers/s`,
+        `${Math.round(seen.answers / ran.seconds)} answers/s of ${kibibytes(seen.bytes / seen.answers)}`,
         `p50 ${seen.p50} ms, p99 ${seen.p99} ms`,
         memory(made.each),
         `${Math.round((ran.cpuSeconds / ran.seconds) * 100)} % CPU`,
