@@ -1,6 +1,8 @@
 // Containers of a stock engine, by our own driver, in the cluster's networks: real namespaces and packets, on a machine that is a
 // namespace itself, with the engine's own packet filter as it sets that up.
-import { writeFileSync, readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
@@ -47,6 +49,12 @@ async function world(t: ExecutionContext): Promise<World> {
     ["--dataplane-driver", executable("muster-dataplane-nft")],
   ].flat();
   const agent = await startAgent(t, manager, { on: machine, hostname: "one", args });
+  // What a test that fails leaves.
+  const tag = createHash("sha256").update(realpathSync(agent.dataDir)).digest("hex").slice(0, 8);
+  t.teardown(() => {
+    for (const name of readdirSync("/run/netns").filter((each) => each.startsWith(`mst-${tag}-`)))
+      execFileSync("ip", ["netns", "del", name]);
+  });
   const running: World["running"] = async (service) => {
     let id = "";
     await until(`${service} to run`, async () => {
