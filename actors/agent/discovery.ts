@@ -7,7 +7,7 @@
  * DI3: a task that has just got its network is not told that a name is unknown before its network is known here.
  */
 import { answerTo, type Asker } from "../../machines/discovery/answer.ts";
-import { balancingMachine, type BalancingEvent } from "../../machines/discovery/balancing.ts";
+import { programmingMachine, type ProgrammingEvent } from "../../machines/networks/programming.ts";
 import { nameServerMachine, type NameServerEvent } from "../../machines/discovery/name-server.ts";
 import { NetworkNames, taskTtlS } from "../../machines/discovery/names.ts";
 import { nameServerAddresses, nameServerLines, type NameServerAddresses } from "../../machines/discovery/resolver.ts";
@@ -37,7 +37,7 @@ const tellMsMax = 5_000;
 const waitingMax = 1_000;
 
 const nameServer = hosted(nameServerMachine, ["open", "close"], ["backoff"]);
-const balancing = hosted(balancingMachine, ["program"], ["backoff"]);
+const programming = hosted(programmingMachine, ["program"], ["backoff"]);
 
 export interface DiscoveryPorts {
   readonly clock: Clock;
@@ -69,7 +69,7 @@ export class Discovery {
   readonly #ports: DiscoveryPorts;
   readonly #options: DiscoveryOptions;
   readonly #server: HostedActor<typeof nameServerMachine>;
-  readonly #balancing: HostedActor<typeof balancingMachine>;
+  readonly #programming: HostedActor<typeof programmingMachine>;
   readonly #random: Random;
   readonly #forget: () => void;
   /** By task, and by each of a task's addresses. */
@@ -100,7 +100,7 @@ export class Discovery {
       effects: { open: () => this.#openServer(), close: () => this.#closeServer() },
       draw,
     });
-    this.#balancing = balancing.start(host, `balancing/${options.name}`, undefined, {
+    this.#programming = programming.start(host, `programming/${options.name}`, undefined, {
       effects: { program: () => this.#program() },
       draw,
     });
@@ -135,7 +135,7 @@ export class Discovery {
     }
     const isWanted = this.#own.size > 0;
     this.#tellServer({ type: isWanted ? "names.wanted" : "names.unwanted" });
-    if (isWanted) this.#tellBalancing({ type: "facts.changed" });
+    if (isWanted) this.#tellProgramming({ type: "facts.changed" });
   }
 
   /** What is made stays. */
@@ -145,7 +145,7 @@ export class Discovery {
     this.#forget();
     this.#life += 1;
     this.#server.stop();
-    this.#balancing.stop();
+    this.#programming.stop();
     for (const wake of this.#waiting) wake();
     await this.#turn;
     await this.#close();
@@ -174,14 +174,14 @@ export class Discovery {
   }
 
   get #isPending(): boolean {
-    const { context, value } = this.#balancing.actor.getSnapshot();
+    const { context, value } = this.#programming.actor.getSnapshot();
     const isProgramming = value !== "current" && context.reason === "";
     return isProgramming || (!this.#isServing && this.problem === "");
   }
 
   #told(): void {
     this.#names = new Map();
-    if (this.#own.size > 0) this.#tellBalancing({ type: "facts.changed" });
+    if (this.#own.size > 0) this.#tellProgramming({ type: "facts.changed" });
     this.#wake();
   }
 
@@ -357,11 +357,11 @@ export class Discovery {
         } catch (error) {
           const reason = sentence(error);
           this.#ports.telemetry.log.error({ reason }, "cannot program the virtual addresses of services");
-          this.#tellBalancing({ type: "kernel.refused", reason });
+          this.#tellProgramming({ type: "kernel.refused", reason });
           return;
         }
       }
-      this.#tellBalancing({ type: "kernel.programmed" });
+      this.#tellProgramming({ type: "kernel.programmed" });
     });
   }
 
@@ -371,9 +371,9 @@ export class Discovery {
     this.#wake();
   }
 
-  #tellBalancing(event: BalancingEvent): void {
+  #tellProgramming(event: ProgrammingEvent): void {
     if (this.#isStopped) return;
-    this.#balancing.actor.send(event);
+    this.#programming.actor.send(event);
     this.#wake();
   }
 

@@ -7,7 +7,7 @@
  * TR2: what an earlier life has left is found in the kernel, and what of it is not wanted any more goes.
  * TR3: the packet filter knows who may send before anybody is led there, and is there before the device is.
  */
-import { balancingMachine, type BalancingEvent } from "../../machines/discovery/balancing.ts";
+import { programmingMachine, type ProgrammingEvent } from "../../machines/networks/programming.ts";
 import type { NodeNetworks } from "../../machines/networks/networks-state.ts";
 import {
   isSameDevice,
@@ -26,7 +26,7 @@ import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 import type { NetworkTools } from "./agent-ports.ts";
 
-const machine = hosted(balancingMachine, ["program"], ["backoff"]);
+const machine = hosted(programmingMachine, ["program"], ["backoff"]);
 
 export interface TunnelPorts {
   readonly host: Host;
@@ -52,7 +52,7 @@ type Programmed =
 export class Tunnel {
   readonly #ports: TunnelPorts;
   readonly #options: TunnelOptions;
-  readonly #actor: HostedActor<typeof balancingMachine>;
+  readonly #actor: HostedActor<typeof programmingMachine>;
   readonly #forget: () => void;
   readonly #device: string;
   readonly #table: string;
@@ -92,7 +92,7 @@ export class Tunnel {
     );
   }
 
-  #tell(event: BalancingEvent): void {
+  #tell(event: ProgrammingEvent): void {
     if (!this.#isStopped) this.#actor.actor.send(event);
   }
 

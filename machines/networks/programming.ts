@@ -15,25 +15,25 @@ import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 /** Times in milliseconds. */
-const balancingTimes = { backoffMsMin: 500, backoffMsMax: 30_000 } as const;
+const programmingTimes = { backoffMsMin: 500, backoffMsMax: 30_000 } as const;
 
-export type BalancingEvent =
+export type ProgrammingEvent =
   /** What is to be programmed may be something else now. */
   | { readonly type: "facts.changed" }
   | { readonly type: "kernel.programmed" }
   | { readonly type: "kernel.refused"; readonly reason: string };
 
-export interface BalancingContext {
+export interface ProgrammingContext {
   readonly hasChanged: boolean;
   readonly failures: number;
   /** Of the last failure; empty: what is known is programmed, or being so. */
   readonly reason: string;
 }
 
-type Refused = Extract<BalancingEvent, { type: "kernel.refused" }>;
+type Refused = Extract<ProgrammingEvent, { type: "kernel.refused" }>;
 
-export const balancingMachine = setup({
-  types: { context: {} as BalancingContext, events: {} as BalancingEvent },
+export const programmingMachine = setup({
+  types: { context: {} as ProgrammingContext, events: {} as ProgrammingEvent },
   actions: {
     /** Answered by `kernel.programmed` or `kernel.refused`. */
     program: effect("program"),
@@ -50,10 +50,10 @@ export const balancingMachine = setup({
   delays: {
     /** The host draws from its upper half. */
     backoff: ({ context }) =>
-      Math.min(balancingTimes.backoffMsMax, balancingTimes.backoffMsMin * 2 ** Math.max(0, context.failures - 1)),
+      Math.min(programmingTimes.backoffMsMax, programmingTimes.backoffMsMin * 2 ** Math.max(0, context.failures - 1)),
   },
 }).createMachine({
-  id: "balancing",
+  id: "programming",
   context: { hasChanged: false, failures: 0, reason: "" },
   initial: "current",
   options: { maxIterations: 1_000 },
