@@ -1,8 +1,6 @@
 // Containers of a stock engine, by our own driver, in the cluster's networks: real namespaces and packets, on a machine that is a
 // namespace itself, with the engine's own packet filter as it sets that up.
-import { execFileSync } from "node:child_process";
-import { createHash } from "node:crypto";
-import { readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
@@ -11,6 +9,7 @@ import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { startAgent, startManager, tempDir, type TestAgent, type TestManager } from "../fixtures/muster.ts";
 import { commandOf, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { removeTaskNamespaces } from "../support/task-namespaces.ts";
 
 const missing = labMissing() ?? engineMissing();
 const real = missing === null ? test.serial : test.serial.skip;
@@ -50,11 +49,7 @@ async function world(t: ExecutionContext): Promise<World> {
   ].flat();
   const agent = await startAgent(t, manager, { on: machine, hostname: "one", args });
   // What a test that fails leaves.
-  const tag = createHash("sha256").update(realpathSync(agent.dataDir)).digest("hex").slice(0, 8);
-  t.teardown(() => {
-    for (const name of readdirSync("/run/netns").filter((each) => each.startsWith(`mst-${tag}-`)))
-      execFileSync("ip", ["netns", "del", name]);
-  });
+  removeTaskNamespaces(t, agent.dataDir);
   const running: World["running"] = async (service) => {
     let id = "";
     await until(`${service} to run`, async () => {

@@ -1,14 +1,13 @@
 // Names and virtual addresses of services among tasks of agents: real name servers, rules and packets, on machines that are
 // namespaces.
-import { execFileSync } from "node:child_process";
-import { createHash } from "node:crypto";
-import { readdirSync, realpathSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import test, { type ExecutionContext } from "ava";
+import test from "ava";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { removeTaskNamespaces } from "../support/task-namespaces.ts";
 
 const real = labMissing() === null ? test.serial : test.serial.skip;
 const dataplane = fileURLToPath(new URL("../../bin/muster-dataplane-nft", import.meta.url));
@@ -30,14 +29,6 @@ const reach = (host) => new Promise((resolve) => {
 });
 Promise.all(process.argv.slice(1).map((word) => word[0] === "?" ? lookup(word.slice(1)) : reach(word)))
   .then((found) => { console.log(JSON.stringify(found)); process.exit(0); });`;
-
-function cleanUp(t: ExecutionContext, dataDir: string): void {
-  const ours = `mst-${createHash("sha256").update(realpathSync(dataDir)).digest("hex").slice(0, 8)}-`;
-  t.teardown(() => {
-    for (const name of readdirSync("/run/netns").filter((each) => each.startsWith(ours)))
-      execFileSync("ip", ["netns", "del", name]);
-  });
-}
 
 interface Row {
   readonly ID: string;
@@ -73,7 +64,7 @@ real("tasks find services by name, and reach each of their tasks by the virtual 
   await machine.run("ip", "route", "add", "default", "via", hub.address);
   const manager = await startManager(t, { on: machine });
   const agent = await startAgent(t, manager, { on: machine, hostname: "one" });
-  cleanUp(t, agent.dataDir);
+  removeTaskNamespaces(t, agent.dataDir);
   await manager.muster("network", "create", "back");
   await manager.muster("network", "create", "apart");
   const create = ["service", "create", "-d", "--driver", "exec", "--stop-signal", "SIGKILL", "--network"];
@@ -148,7 +139,7 @@ real("across nodes, and past policy, names and virtual addresses are the same", 
   const agents = await Promise.all(
     machines.map((machine) => startAgent(t, manager, { on: machine, hostname: machine.name, args })),
   );
-  for (const { dataDir } of agents) cleanUp(t, dataDir);
+  for (const { dataDir } of agents) removeTaskNamespaces(t, dataDir);
   await manager.muster("network", "create", "back");
   const create = ["service", "create", "-d", "--driver", "exec", "--stop-signal", "SIGKILL", "--network", "back"];
   const web = [...create, "--name", "web", "--replicas", "2", "--replicas-max-per-node", "1"];

@@ -1,14 +1,14 @@
 // Tasks with networks of their own: real namespaces and packets, on a machine that is a namespace itself.
 import { execFileSync, spawn } from "node:child_process";
-import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { readdirSync, realpathSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { removeTaskNamespaces, tagOf, taskNamespaces } from "../support/task-namespaces.ts";
 
 const missing = labMissing();
 const real = missing === null ? test.serial : test.serial.skip;
@@ -26,10 +26,6 @@ const peer = require("net").connect(Number(port), host);
 setTimeout(() => process.exit(3), 3000);
 peer.once("data", (data) => { process.stdout.write(data.toString().trim()); process.exit(0); });
 peer.on("error", () => process.exit(2));`;
-
-function namespaces(prefix: string): readonly string[] {
-  return readdirSync("/run/netns").filter((name) => name.startsWith(prefix));
-}
 
 async function links(machine: Machine): Promise<readonly string[]> {
   return (await machine.run("ip", "-o", "link")).split("\n").filter((line) => line.includes(" mst"));
@@ -72,10 +68,8 @@ real(
       hostname: "one",
       args: ["--dataplane-driver", dataplane],
     });
-    const ours = `mst-${createHash("sha256").update(realpathSync(agent.dataDir)).digest("hex").slice(0, 8)}-`;
-    t.teardown(() => {
-      for (const name of namespaces(ours)) execFileSync("ip", ["netns", "del", name]);
-    });
+    const ours = `mst-${tagOf(agent.dataDir)}-`;
+    removeTaskNamespaces(t, agent.dataDir);
     await manager.muster("network", "create", "back");
     const create = ["service", "create", "-d", "--driver", "exec", "--network", "back", "--stop-signal", "SIGKILL"];
     await manager.muster(
@@ -133,12 +127,12 @@ peer.pipe(process.stdout); process.stdin.pipe(peer);`;
     await agent.process.end("SIGKILL");
     held.stdin.write("still here\n");
     await until("the echo without an agent", () => heard.includes("still here"));
-    const before = namespaces(ours);
+    const before = taskNamespaces(agent.dataDir);
     t.deepEqual(before.toSorted(), [ours + ask, ours + web].toSorted());
     execFileSync("ip", ["netns", "add", `${ours}orphan`]);
     agent.process.start();
     await until("the agent's next session", () => agent.sessions().length > 1);
-    await until("the orphan to go", () => !namespaces(ours).includes(`${ours}orphan`));
+    await until("the orphan to go", () => !taskNamespaces(agent.dataDir).includes(`${ours}orphan`));
     // On a machine so busy that the node counts as lost in the meantime (6 s), its tasks are replaced.
     const rows = await manager.json("service", "ps", "web");
     if (rows.length === 1) {
@@ -149,7 +143,7 @@ peer.pipe(process.stdout); process.stdin.pipe(peer);`;
     } else t.log("the node counted as lost");
 
     await manager.muster("service", "rm", "web", "ask");
-    await until("no namespace to be left", () => namespaces(ours).length === 0);
+    await until("no namespace to be left", () => taskNamespaces(agent.dataDir).length === 0);
     t.deepEqual(await links(machine), []);
     t.notRegex(await machine.run("/usr/sbin/nft", "list", "tables"), /muster-tasks/);
     held.stdin.end();

@@ -1,14 +1,14 @@
 // Networks of tasks over two nodes: real tunnels and packets, between machines that are namespaces.
-import { execFileSync, spawn } from "node:child_process";
-import { createHash } from "node:crypto";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, realpathSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import test, { type ExecutionContext } from "ava";
+import test from "ava";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { removeTaskNamespaces, tagOf } from "../support/task-namespaces.ts";
 
 const real = labMissing() === null ? test.serial : test.serial.skip;
 const dataplane = fileURLToPath(new URL("../../bin/muster-dataplane-nft", import.meta.url));
@@ -42,17 +42,6 @@ socket.send(Buffer.concat([frame, ip, udp]), 4789, host, () => socket.close());`
 const listener = `const socket = require("dgram").createSocket("udp4");
 socket.on("message", (data, { address }) => console.log(address + " says " + data));
 socket.bind(8080, "0.0.0.0");`;
-
-function tagOf(dataDir: string): string {
-  return createHash("sha256").update(realpathSync(dataDir)).digest("hex").slice(0, 8);
-}
-
-function cleanUp(t: ExecutionContext, tag: string): void {
-  t.teardown(() => {
-    for (const name of readdirSync("/run/netns").filter((each) => each.startsWith(`mst-${tag}-`)))
-      execFileSync("ip", ["netns", "del", name]);
-  });
-}
 
 async function runs(manager: TestManager, service: string): Promise<string> {
   let id = "";
@@ -89,7 +78,7 @@ real(
       startAgent(t, manager, { on: two, hostname: "two", args }),
     ]);
     const [tag1, tag2] = agents.map(({ dataDir }) => tagOf(dataDir)) as [string, string];
-    for (const tag of [tag1, tag2]) cleanUp(t, tag);
+    for (const { dataDir } of agents) removeTaskNamespaces(t, dataDir);
     await manager.muster("network", "create", "back");
     await manager.muster("network", "create", "apart");
     const at = (name: string, network: string, node: string): readonly string[] => [
