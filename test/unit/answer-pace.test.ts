@@ -14,7 +14,7 @@ test("a turn's first answers are given at once, the others in order and no more 
   for (const answer of answers) if (answer instanceof Promise) void answer.then((index) => given.push(index));
   const counts: number[] = [];
   while (clock.step()) {
-    await null;
+    await Promise.resolve();
     counts.push(given.length);
   }
   t.deepEqual(counts, [32, 64, 68, 68]);
@@ -34,8 +34,8 @@ test("who asks while others wait comes after them; who asks once nobody does is 
   const after = pace.give("after");
   t.is(after, "after", "the turn has room for it: the eight and one that waited were given");
   void Promise.resolve(before).then((answer) => given.push(answer));
-  await null;
-  await null;
+  await Promise.resolve();
+  await Promise.resolve();
   t.deepEqual(given, ["before"]);
   while (clock.step());
   t.is(pace.give("idle"), "idle");
