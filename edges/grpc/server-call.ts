@@ -66,6 +66,9 @@ export function refusesForeign(stream: Http2Stream, { method, contentType }: Req
   return true;
 }
 
+/** Why a call's signal is aborted: one for all, since the platform's own is made with a stack each time, 0.1 ms for an agent that goes. */
+const gone = new RpcError(Status.CANCELLED, "the caller went away");
+
 export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, StreamReceiver {
   readonly peer: Peer;
   readonly traceparent: string;
@@ -105,7 +108,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
-      if (this.#isAborted) this.#controller.abort();
+      if (this.#isAborted) this.#controller.abort(gone);
     }
     return this.#controller.signal;
   }
@@ -263,13 +266,13 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   closed(): void {
     this.#siblings.delete(this);
     if (!this.#decide(Status.CANCELLED)) return;
-    this.#requests?.end(new RpcError(Status.CANCELLED, "the caller went away"));
+    this.#requests?.end(gone);
     this.#abort();
   }
 
   #abort(): void {
     this.#isAborted = true;
-    this.#controller?.abort();
+    this.#controller?.abort(gone);
   }
 
   write(message: unknown): void {
