@@ -115,8 +115,8 @@ export class Discovery {
   /** Takes away what an earlier life has left, if this one has no task with a network. DI2 */
   async load(networks: readonly TaskNetwork[]): Promise<void> {
     const isLeft = (await this.#ports.disk.load(record)) !== null;
-    if (networks.length === 0 && isLeft) this.#inTurn(() => this.#unmake());
     this.networksAre(networks);
+    if (isLeft && networks.length === 0) this.#tellServer({ type: "names.left" });
   }
 
   /** Those of all tasks of this node. */
@@ -311,11 +311,13 @@ export class Discovery {
   }
 
   #closeServer(): void {
-    this.#life += 1;
+    const life = (this.#life += 1);
     this.#inTurn(async () => {
       await this.#close();
       // Unless there is a task with a network again.
-      if (this.#own.size === 0) await this.#unmake();
+      if (life !== this.#life) return;
+      const isGone = await this.#unmake();
+      if (life === this.#life) this.#tellServer({ type: isGone ? "server.cleared" : "server.kept" });
     });
   }
 
@@ -325,7 +327,7 @@ export class Discovery {
     await Promise.all(open.map((each) => each.close()));
   }
 
-  async #unmake(): Promise<void> {
+  async #unmake(): Promise<boolean> {
     const { disk, telemetry, tools } = this.#ports;
     try {
       this.#programmed = null;
@@ -333,8 +335,10 @@ export class Discovery {
       const lines = [this.addresses[4], this.addresses[6]].map((address) => nameServerLines(address).remove);
       await tools.ip(lines, { goesOn: true });
       await disk.remove(record);
+      return true;
     } catch (error) {
       telemetry.log.error({ error: sentence(error) }, "cannot take away what names of services have left");
+      return false;
     }
   }
 

@@ -143,12 +143,11 @@ export class PluginDriver implements TaskDriver {
 
   async find(taskId: string): Promise<FoundTask> {
     const found = await this.#inTurn(taskId, () => this.#known(taskId));
-    if (found === null) {
-      // What an earlier life made for it and did not start it in.
+    if (found === null || "code" in found) {
+      // What an earlier life made for it and did not start it in, or could not take away when it had ended.
       void this.#inTurn(taskId, () => this.#networks.remove(taskId));
-      return { kind: "absent" };
+      return found === null ? { kind: "absent" } : { kind: "exited", pid: 0, exit: found };
     }
-    if ("code" in found) return { kind: "exited", pid: 0, exit: found };
     await found.settled.promise;
     await this.#proven(found);
     return found.state.kind === "running"

@@ -2,11 +2,15 @@
  * Whether an agent answers its tasks' questions for names: it listens while there are tasks with networks on its node.
  *
  *   closed ──wanted──▶ opening ──▶ serving
- *     ▲                  ▲ │          │
- *     └── unwanted       │ └▶ waiting ◀┘ lost
- *         (from anywhere)└──────┘
+ *     ▲  │               ▲ ▲ │          │
+ *     │  └ left          │ │ └▶ waiting ◀┘ lost
+ *     │      ▼  ──wanted─┘ └──────┘
+ *     └── clearing ◀── unwanted (from these three)
+ *            ▲ ▼
+ *           dirty ──wanted──▶ opening
  *
  * NV1: what cannot be opened, or is lost, is tried again for as long as it is wanted; the wait grows with each try.
+ * NV2: what cannot be taken away is tried again until it is gone, or wanted again.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -17,9 +21,15 @@ const nameServerTimes = { backoffMsMin: 500, backoffMsMax: 30_000 } as const;
 export type NameServerEvent =
   | { readonly type: "names.wanted" }
   | { readonly type: "names.unwanted" }
+  /** Nothing is wanted, but an earlier life of the agent has left something. */
+  | { readonly type: "names.left" }
   | { readonly type: "server.opened" }
   /** It could not be opened, or ended by itself. */
-  | { readonly type: "server.lost"; readonly reason: string };
+  | { readonly type: "server.lost"; readonly reason: string }
+  /** Nothing of it is left on the node. */
+  | { readonly type: "server.cleared" }
+  /** Something is, which could not be taken away. */
+  | { readonly type: "server.kept" };
 
 export interface NameServerContext {
   readonly failures: number;
@@ -34,13 +44,14 @@ export const nameServerMachine = setup({
   actions: {
     /** Answered by `server.opened` or `server.lost`. */
     open: effect("open"),
-    /** Nothing more is heard of what was opened, or is being opened. */
+    /** Nothing more is heard of what was opened, or is being opened. Answered by `server.cleared` or `server.kept`. */
     close: effect("close"),
     reportUnexpected: effect("reportUnexpected"),
     countFailure: assign(({ context }, { reason }: { readonly reason: string }) => ({
       failures: context.failures + 1,
       reason,
     })),
+    countTry: assign({ failures: ({ context }) => context.failures + 1, reason: "" }),
     forgetFailures: assign({ failures: 0, reason: "" }),
   },
   delays: {
@@ -55,14 +66,29 @@ export const nameServerMachine = setup({
   options: { maxIterations: 1_000 },
   on: {
     "names.wanted": {},
-    "names.unwanted": { target: ".closed", actions: "close" },
+    "names.unwanted": { target: ".clearing", actions: "forgetFailures" },
     "*": { actions: "reportUnexpected" },
   },
   states: {
     closed: {
       description: "No task of this node has a network: nothing listens.",
       entry: "forgetFailures",
-      on: { "names.wanted": "opening", "names.unwanted": {} },
+      on: { "names.wanted": "opening", "names.unwanted": {}, "names.left": "clearing" },
+    },
+    clearing: {
+      description: "No task of this node has a network any more: what was made for it is taken away.",
+      entry: "close",
+      on: {
+        "server.cleared": "closed",
+        "server.kept": { target: "dirty", actions: "countTry" },
+        "names.wanted": { target: "opening", actions: "forgetFailures" },
+        "names.unwanted": {},
+      },
+    },
+    dirty: {
+      description: "Something could not be taken away, and waits for the next try. NV2",
+      after: { backoff: "clearing" },
+      on: { "names.wanted": { target: "opening", actions: "forgetFailures" }, "names.unwanted": {} },
     },
     opening: {
       description: "The address is being put on the node, and listened at.",

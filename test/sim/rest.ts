@@ -30,6 +30,8 @@ const stuckMs = 90_000;
 const restlessMs = 600_000;
 /** How often it is looked whether a healed cluster has come to rest. */
 const lookMs = 500;
+/** Who watches is told of a change by then. */
+const followMs = 4 * lookMs;
 /** Rest for a while: a cluster that passes through a good state on its way to a bad one does not rest. */
 const restMs = 10 * lookMs;
 
@@ -56,7 +58,7 @@ export async function comeToRest(scene: Scene, parts: RestingParts): Promise<voi
       version = parts.checks.newest;
       progressAt = clock.elapsed;
     }
-    const why = whyRestless(scene, parts);
+    const why = whyRestless(scene, parts, progressAt);
     if (why !== null) restingSince = null;
     else restingSince ??= clock.elapsed;
     if (restingSince !== null && clock.elapsed - restingSince >= restMs) break;
@@ -84,7 +86,7 @@ function checkAtRest(scene: Scene, { checks, managers, storage }: RestingParts):
     if (running !== null) checks.checkWhole(each.name, running.store);
 }
 
-function whyRestless(scene: Scene, parts: RestingParts): string | null {
+function whyRestless(scene: Scene, parts: RestingParts, changedAt: number): string | null {
   const { managers, workloads } = parts;
   const open = workloads.whyOpen();
   if (open !== null) return open;
@@ -95,8 +97,8 @@ function whyRestless(scene: Scene, parts: RestingParts): string | null {
     const why = findRestless(scene, parts, running);
     if (why !== null) return `${each.name}: ${why}`;
   }
-  // Last, since what they see follows what there is.
-  return workloads.whyUnseen();
+  // Last, since what they see follows what there is; where tasks fail for ever it follows for ever.
+  return scene.simulation.clock.elapsed - changedAt < followMs ? null : workloads.whyUnseen();
 }
 
 /** As one manager sees it. */
