@@ -37,7 +37,10 @@ import { TaskReports } from "./task-reports.ts";
 export interface DispatcherOptions {
   /** Own host:port as workers reach it; always in the managers list. */
   readonly addr: string;
-  /** True while the own link to the bus and the log are healthy. Nobody is declared DOWN unless they were for a whole grace period. */
+  /**
+   * True while the own link to the bus and the log are healthy. Nobody is declared DOWN unless they were for a whole grace
+   * period, and no session is resumed from memory while they are not. S5
+   */
   readonly settled: () => boolean;
   /** Used while the cluster object names no period, in milliseconds. */
   readonly heartbeatPeriodMs?: number;
@@ -206,10 +209,8 @@ class DispatcherActor implements Dispatcher {
       if (held === undefined) this.#start(nodeId, current, registrant).open(sink, call.signal);
       else {
         held.open(sink, call.signal);
-        held.resume(
-          registrant,
-          isNews(node, registrant) || record?.managerId !== this.#env.managerId || record.sessionId !== current,
-        );
+        const isOwn = record?.managerId === this.#env.managerId && record.sessionId === current;
+        held.resume(registrant, isNews(node, registrant) || !isOwn || !this.#options.settled());
       }
       return;
     }

@@ -9,6 +9,8 @@
  * S3: a node is declared DOWN only after the dispatcher granted it (`requestVerdict`), and a sign of life at any moment
  *     before the write withdraws the suspicion.
  * S4: each session ends exactly once, through `endSession`, which closes every stream of it.
+ * S5: a manager that is cut off from the log resumes a session only by way of the log: the agent may have been with another
+ *     since, and would be sent back to assignments of the past.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";

@@ -36,6 +36,22 @@ test("a node whose connection broke is DOWN within seven seconds, unless it come
   t.is(resumed.id(), back.sessionId);
 });
 
+test("a manager that is cut off resumes a session only once the log has heard: the agent may have been elsewhere since", async (t) => {
+  let settled = true;
+  const world = setUp(t, { settled: () => settled });
+  const { breakOff, sessionId } = await join(world, "n1");
+  breakOff();
+  world.manager.leaderless = true;
+  settled = false;
+  const back = open(world, "n1", sessionId);
+  await world.run(60_000);
+  t.is(back.stream.messages.length, 0, "nothing is served from a replica that may be of the past");
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /commit of the node's registration/);
+  world.manager.leaderless = false;
+  await world.run(2_500);
+  t.is(back.id(), sessionId);
+});
+
 test("while the log is away sessions stay, nobody is DOWN, and a registration waits for it", async (t) => {
   let settled = true;
   const world = setUp(t, { settled: () => settled });
