@@ -111,9 +111,11 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       const update = replacement("node", atVersion("node", after, nodeVersion));
       // Of two managers that are demoted at the same time one stays: each write rests on another one that is to stay.
       const isDemotion = role === NodeRole.WORKER && !isDemoted(before);
-      const { successor } = managed;
-      const operations = [isDemotion && successor !== undefined ? restingOn(update, "node", successor) : update];
-      if (role === NodeRole.WORKER && managed.manager?.alive === false) operations.push(removal("manager", nodeId));
+      const { manager, successor } = managed;
+      const demotion = isDemotion && successor !== undefined ? restingOn(update, "node", successor) : update;
+      // One that runs again, which this replica may not have seen, would be a worker while it acts as a manager, or even leads.
+      const isGone = role === NodeRole.WORKER && manager?.alive === false;
+      const operations = isGone ? [restingOn(demotion, "manager", manager), removal("manager", nodeId)] : [demotion];
       await commit(env, call, ...operations);
       return UpdateNodeResponse.create({ node: shown(stored(env, "node", after)) });
     },

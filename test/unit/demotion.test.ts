@@ -137,6 +137,21 @@ test("of all managers one stays, whether they are demoted one after the other or
   t.is(store.get("node", "m2")?.spec?.desiredRole, NodeRole.MANAGER);
 });
 
+test("a manager that was taken for dead and runs again meanwhile is not made a worker at once", async (t) => {
+  const { change, lead, role, seed, store, turn } = world(t);
+  lead();
+  seed("manager", Manager.create({ id: "m1", alive: false }));
+  const demotion = refusalOf(() => change("m1", NodeRole.WORKER));
+  // What the one who was asked does not know yet.
+  seed("manager", Manager.create({ id: "m1", alive: true }));
+  t.is((await demotion)?.message, "update out of sequence");
+  t.is(role("m1"), NodeRole.MANAGER);
+  t.true(store.get("manager", "m1")?.alive);
+  await change("m1", NodeRole.WORKER);
+  await turn();
+  t.is(role("m1"), NodeRole.MANAGER);
+});
+
 test("a demoted manager does not list itself again while it ends", async (t) => {
   const { drop, env, seed, store, turn } = world(t);
   const node = managerNode("manager1");
