@@ -150,7 +150,7 @@ withEngine("docker: output goes where the host wants it, and on from there after
     return text;
   };
   await until("the first line", () => readMore() === "one\n");
-  t.is(readFileSync(stderrPath, "utf8"), "two\n");
+  await until("the other stream", () => readFileSync(stderrPath, "utf8") === "two\n");
   // Noted: the next process goes on behind it.
   await until("a note", () => existsSync(join(engine.dir, "notes", String(run.attributes["container_name"]))));
   const again = await plugin.recover({ ...request({}, task), id: request({}).id }, run.state);
