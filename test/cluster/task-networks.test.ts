@@ -9,23 +9,11 @@ import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
 import { removeTaskNamespaces, tagOf, taskNamespaces } from "../support/task-namespaces.ts";
+import { client, server } from "../support/task-programs.ts";
 
 const missing = labMissing();
 const real = missing === null ? test.serial : test.serial.skip;
 const dataplane = fileURLToPath(new URL("../../bin/muster-dataplane-nft", import.meta.url));
-
-/** Answers on two ports with who asks, and then with what it hears. */
-const server = `for (const port of [80, 81]) require("net").createServer((peer) => {
-  peer.on("error", () => {});
-  peer.write(peer.remoteAddress + "\\n");
-  peer.pipe(peer);
-}).listen(port, "0.0.0.0");`;
-/** Prints the first line that it is sent; fails after three seconds. */
-const client = `const [host, port] = process.argv.slice(1);
-const peer = require("net").connect(Number(port), host);
-setTimeout(() => process.exit(3), 3000);
-peer.once("data", (data) => { process.stdout.write(data.toString().trim()); process.exit(0); });
-peer.on("error", () => process.exit(2));`;
 
 async function links(machine: Machine): Promise<readonly string[]> {
   return (await machine.run("ip", "-o", "link")).split("\n").filter((line) => line.includes(" mst"));

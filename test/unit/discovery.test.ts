@@ -198,6 +198,24 @@ test("what fails is tried again until it holds, and that it fails is said", asyn
   t.deepEqual(network.names.leadsTo("10.0.1.2"), ["10.0.1.3"]);
 });
 
+test("NV2: what cannot be taken away is tried again, of this life and of an earlier one", async (t) => {
+  for (const isOfEarlierLife of [false, true]) {
+    const { boot, network, pass, records } = machine(1);
+    const { clock, discovery } = boot();
+    discovery.networksAre([taskNetwork(3)]);
+    await pass(3_000);
+    if (isOfEarlierLife) {
+      clock.kill();
+      await boot().discovery.load([]);
+    } else discovery.networksAre([]);
+    await pass(3_000);
+    t.is(records.size, 1, "something may be left");
+    network.heal();
+    await pass(60_000);
+    t.deepEqual([network.names.addresses.size, network.names.tables, records.size], [0, [], 0]);
+  }
+});
+
 test("whenever tasks come and go, and whenever the agent dies on the way, the next one leaves what there is to be", async (t) => {
   for (let afterMs = 1; afterMs < 60; afterMs += 3) {
     const { boot, network, pass, records, tell } = machine();
