@@ -156,15 +156,16 @@ export class Driver {
 
   async #program(working: Working): Promise<void> {
     const { ruleset, desired } = working;
+    const found = ruleset.isWholeNeeded ? await this.#options.kernel.contents() : null;
     const touched = [...this.#touched];
     this.#touched.clear();
-    const transaction = ruleset.next();
+    const transaction = ruleset.next(found);
     if (transaction !== null) {
       let outcome = await this.#options.kernel.apply(transaction.script);
-      if (outcome.kind === "failed" && !transaction.isWhole) {
+      if (outcome.kind === "failed" && transaction.restsOnKernel) {
         this.#options.log(`a change was refused, everything is written anew: ${outcome.reason}`);
         ruleset.distrust();
-        const whole = ruleset.next();
+        const whole = ruleset.next(null);
         if (whole !== null) outcome = await this.#options.kernel.apply(whole.script);
       }
       const was = this.#isProgrammed;
@@ -281,10 +282,11 @@ export class Driver {
   async #compare(working: Working): Promise<void> {
     if (this.#running !== null || this.#failures > 0 || working.ruleset.isNeeded) return;
     const expected = working.ruleset.expectedRules();
-    const found = await this.#options.kernel.countRules();
+    const found = (await this.#options.kernel.contents())?.chains ?? null;
     // A transaction of our own in between makes the two incomparable.
     if (found === null || this.#running !== null || working.ruleset.isNeeded) return;
-    if (found.size === expected.size && [...expected].every(([name, count]) => found.get(name) === count)) return;
+    if (found.size === expected.size && [...expected].every(([name, count]) => found.get(name)?.rules === count))
+      return;
     this.#options.log("somebody else changed the rules: everything is written anew");
     working.ruleset.distrust();
     this.#schedule();

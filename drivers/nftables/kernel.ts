@@ -28,8 +28,48 @@ const places = ["/usr/sbin/nft", "/sbin/nft", "/usr/local/sbin/nft", "/usr/bin/n
 export interface Kernel {
   /** All of the script, or nothing of it. */
   apply(script: string): Promise<Outcome>;
-  /** Rules in each chain of our table; null when it cannot be told, an empty map when there is no table. */
-  countRules(): Promise<ReadonlyMap<string, number> | null>;
+  /** What our table has; null when it cannot be told, nothing at all when there is no table. */
+  contents(): Promise<Contents | null>;
+}
+
+/** What is in our table, by name. */
+export interface Contents {
+  /** `hook`: as in `Chain` (output.ts), null: none; `rules`: how many. */
+  readonly chains: ReadonlyMap<string, { readonly hook: string | null; readonly rules: number }>;
+  readonly sets: ReadonlyMap<string, "set" | "map">;
+}
+
+interface Listed {
+  readonly chain?: {
+    readonly name: string;
+    readonly type?: string;
+    readonly hook?: string;
+    readonly prio?: number;
+    readonly policy?: string;
+  };
+  readonly rule?: { readonly chain: string };
+  readonly set?: { readonly name: string };
+  readonly map?: { readonly name: string };
+}
+
+function contentsOf(listed: readonly Listed[]): Contents {
+  const chains = new Map<string, { readonly hook: string | null; rules: number }>();
+  const sets = new Map<string, "set" | "map">();
+  for (const { chain, set, map } of listed) {
+    if (set !== undefined) sets.set(set.name, "set");
+    if (map !== undefined) sets.set(map.name, "map");
+    if (chain === undefined) continue;
+    const { name, type, hook, prio, policy } = chain;
+    chains.set(name, {
+      hook: hook === undefined ? null : `type ${type} hook ${hook} priority ${prio}; policy ${policy};`,
+      rules: 0,
+    });
+  }
+  for (const { rule } of listed) {
+    const chain = rule === undefined ? undefined : chains.get(rule.chain);
+    if (chain !== undefined) chain.rules += 1;
+  }
+  return { chains, sets };
 }
 
 export class NftKernel implements Kernel {
@@ -75,21 +115,11 @@ export class NftKernel implements Kernel {
     }
   }
 
-  async countRules(): Promise<ReadonlyMap<string, number> | null> {
+  async contents(): Promise<Contents | null> {
     const listed = await this.#run(["-t", "-j", "list", "table", "inet", tableName], "ignore");
-    if (listed.kind === "failed") return listed.reason.includes("No such file or directory") ? new Map() : null;
+    if (listed.kind === "failed") return listed.reason.includes("No such file or directory") ? contentsOf([]) : null;
     try {
-      const { nftables } = JSON.parse(listed.output) as {
-        readonly nftables: readonly {
-          readonly chain?: { readonly name: string };
-          readonly rule?: { readonly chain: string };
-        }[];
-      };
-      const counts = new Map<string, number>();
-      for (const { chain } of nftables) if (chain !== undefined) counts.set(chain.name, 0);
-      for (const { rule } of nftables)
-        if (rule !== undefined) counts.set(rule.chain, (counts.get(rule.chain) ?? 0) + 1);
-      return counts;
+      return contentsOf((JSON.parse(listed.output) as { readonly nftables: readonly Listed[] }).nftables);
     } catch {
       return null;
     }

@@ -5,6 +5,9 @@
  * R1: at every moment the kernel has one whole picture: each transaction is all or nothing, the first one as well.
  * R2: a transaction has only what changed, so its size does not grow with the number of endpoints.
  * R3: after one that failed nothing is taken for known: the next one writes everything.
+ * R4: what writes everything does so in the chains, sets and maps that are there, whoever made them. A packet that is on its
+ *     way through the rules while the kernel changes over goes on in the old rules, but finds the new elements only: in a map
+ *     that was deleted it finds none, and would be dropped, though its connection is allowed before and after.
  */
 import { assert } from "../../runtime/assert.ts";
 import { anyInterface, hostChain, renderHost, renderWorkload } from "./endpoint.ts";
@@ -12,6 +15,7 @@ import { renderBase } from "./base.ts";
 import { renderEvaluation } from "./evaluation.ts";
 import { ownSets, unitKey, type Desired, type Unit } from "./desired.ts";
 import { families, IpSetType, setName, type IpSet } from "./ip-set.ts";
+import type { Contents } from "./kernel.ts";
 import { tableName } from "./names.ts";
 import {
   dispatchTables,
@@ -30,6 +34,8 @@ export interface Transaction {
   /** Interfaces of workloads that it is about. */
   readonly workloads: readonly string[];
   readonly isWhole: boolean;
+  /** It can be refused because the kernel has something else than was thought. */
+  readonly restsOnKernel: boolean;
 }
 
 export class Ruleset {
@@ -48,6 +54,11 @@ export class Ruleset {
   /** The last transaction, or somebody else, left the kernel in a state that is not known. R3 */
   distrust(): void {
     this.#isWholeNeeded = true;
+  }
+
+  /** The next transaction writes everything. */
+  get isWholeNeeded(): boolean {
+    return this.#isWholeNeeded;
   }
 
   get isNeeded(): boolean {
@@ -85,14 +96,19 @@ export class Ruleset {
     return counts;
   }
 
-  /** Null when there is nothing to do. What it returns counts as done until `distrust` is called. */
-  next(): Transaction | null {
+  /**
+   * Null when there is nothing to do. What it returns counts as done until `distrust` is called.
+   * `found`: what the table has, for what writes everything; null: not known, so the table is deleted first. R4
+   */
+  next(found: Contents | null): Transaction | null {
     if (!this.isNeeded) return null;
-    const workloads = new Set<string>();
-    const changes = this.#render(workloads);
-    if (!this.#isWholeNeeded) return { script: this.#difference(changes), workloads: [...workloads], isWhole: false };
+    const names = new Set<string>();
+    const changes = this.#render(names);
+    const workloads = [...names];
+    if (!this.#isWholeNeeded)
+      return { script: this.#difference(changes), workloads, isWhole: false, restsOnKernel: true };
     this.#isWholeNeeded = false;
-    return { script: this.#whole(), workloads: [...workloads], isWhole: true };
+    return { script: this.#whole(found), workloads, isWhole: true, restsOnKernel: found !== null };
   }
 
   /** Renders what is marked; endpoints first, since what they refer to must exist, if only to drop. */
@@ -247,26 +263,50 @@ export class Ruleset {
     return gone;
   }
 
-  #whole(): string {
+  #whole(found: Contents | null): string {
     const desired = this.#desired;
-    // Deleting what may not be there fails, adding what is there does not.
-    const script = [`add table inet ${tableName}`, `delete table inet ${tableName}`, `add table inet ${tableName}`];
-    for (const [name, declaration] of Object.entries(dispatchTables))
-      script.push(`add ${declaration.replace("%s", `inet ${tableName} ${name}`)}`);
     desired.retired.clear();
     desired.takeDirtySets();
-    for (const set of desired.sets.values()) {
-      if (set.isUsable) installSet(script, set);
-      else set.isInstalled = false;
-    }
     const outputs = [...this.#outputs.values()].map(({ output }) => output);
-    for (const { chains } of outputs) for (const [name, chain] of chains) script.push(chainLine(name, chain));
-    for (const { chains } of outputs) for (const [name, chain] of chains) ruleLines(script, name, chain);
+    const chains = new Map(outputs.flatMap((output) => [...output.chains]));
+    const sets: string[] = [];
+    for (const [name, declaration] of Object.entries(dispatchTables))
+      sets.push(`add ${declaration.replace("%s", `inet ${tableName} ${name}`)}`);
+    const kept = new Set<string>(Object.keys(dispatchTables));
+    for (const set of desired.sets.values()) {
+      if (set.isUsable) {
+        installSet(sets, set);
+        for (const family of families) kept.add(setName(set.id, set.type, family));
+      } else set.isInstalled = false;
+    }
+    const script = [`add table inet ${tableName}`];
+    if (found === null) script.push(`delete table inet ${tableName}`, `add table inet ${tableName}`);
+    else script.push(...emptied(found, chains, kept));
+    script.push(...sets);
+    for (const [name, chain] of chains) script.push(chainLine(name, chain));
+    for (const [name, chain] of chains) ruleLines(script, name, chain);
     for (const { elements } of outputs)
       for (const element of elements.values()) script.push(elementLine("add", element));
     script.push("");
     return script.join("\n");
   }
+}
+
+/** Leaves what is found without rules and elements, and without what is not wanted any more. R4 */
+function emptied(
+  { chains, sets }: Contents,
+  wantedChains: ReadonlyMap<string, Chain>,
+  wantedSets: ReadonlySet<string>,
+): readonly string[] {
+  const gone: string[] = [];
+  const script = [...chains.keys()].map((name) => `flush chain inet ${tableName} ${name}`);
+  for (const [name, kind] of sets) {
+    script.push(`flush ${kind} inet ${tableName} ${name}`);
+    if (!wantedSets.has(name)) gone.push(`delete ${kind} inet ${tableName} ${name}`);
+  }
+  for (const [name, { hook }] of chains)
+    if (wantedChains.get(name)?.hook !== hook) gone.push(`delete chain inet ${tableName} ${name}`);
+  return [...script, ...gone];
 }
 
 interface Change {

@@ -12,7 +12,7 @@ function node() {
   /** The lines of the transaction that they come to. */
   const take = (...bodies: readonly Body[]): readonly string[] => {
     for (const each of bodies) desired.take(ToDataplane.create(each));
-    return (ruleset.next()?.script ?? "").split("\n").filter((line) => line !== "");
+    return (ruleset.next(null)?.script ?? "").split("\n").filter((line) => line !== "");
   };
   return { ruleset, take };
 }
@@ -90,4 +90,52 @@ test("hooks that no host endpoint asks for are not there, come with one that doe
   ruleset.resolveHosts(new Map());
   const gone = withWord(take(), /^delete chain .* base-/).map((line) => line.split(" ")[4] ?? "");
   t.deepEqual(gone.toSorted(), ["base-mangle-prerouting", "base-output"]);
+});
+
+test("R4: what is written anew is written into what is there; what is not wanted goes, whoever made it", (t) => {
+  const { ruleset, take } = node();
+  const first = take(...many(2));
+  t.deepEqual(first.slice(0, 3), [
+    "add table inet muster-policy",
+    "delete table inet muster-policy",
+    "add table inet muster-policy",
+  ]);
+  const chains = withWord(first, /^add chain /).map((line): [string, string | null] => {
+    const [, name = "", hook] = /^add chain inet \S+ (\S+)(?: \{ (.*) \})?$/.exec(line) ?? [];
+    return [name, hook ?? null];
+  });
+  const sets = withWord(first, /^add (set|map) /).map((line): [string, "set" | "map"] => {
+    const [, kind, , , name = ""] = line.split(" ");
+    return [name, kind === "map" ? "map" : "set"];
+  });
+  ruleset.distrust();
+  const hooked = "type filter hook input priority 5; policy accept;";
+  const found = {
+    chains: new Map(
+      [...chains, ["old", null] as const, ["base-forward", hooked] as const].map(([name, hook]) => [
+        name,
+        { hook, rules: 1 },
+      ]),
+    ),
+    sets: new Map([...sets, ["old-set", "set"] as const, ["old-map", "map"] as const]),
+  };
+  const again = ruleset.next(found);
+  const lines = again?.script.split("\n") ?? [];
+  t.deepEqual(
+    withWord(lines, /^delete /).toSorted(),
+    [
+      "delete chain inet muster-policy base-forward",
+      "delete chain inet muster-policy old",
+      "delete map inet muster-policy old-map",
+      "delete set inet muster-policy old-set",
+    ],
+    "what nobody wants, and a chain with another hook",
+  );
+  t.is(withWord(lines, /^flush chain /).length, found.chains.size);
+  t.is(withWord(lines, /^flush (set|map) /).length, found.sets.size);
+  t.deepEqual(
+    withWord(lines, /^add (chain|rule|set|map|element) /),
+    withWord(first, /^add (chain|rule|set|map|element) /),
+  );
+  t.true(again?.restsOnKernel);
 });
