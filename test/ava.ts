@@ -1,8 +1,8 @@
 /**
  * Runs AVA on a group of test files, counts its TAP lines and shows failures in full, passes not at all.
  *
- * A test of real processes can fail because the machine stood still for seconds. So the files of failed tests are run once
- * more, each alone: a test that then passes counts as passed, and is named as unsteady, that somebody mends it. A test whose
+ * A test of real processes can fail because the machine stood still for seconds. So the files of failed tests are run again,
+ * each alone: a test that then passes counts as passed, and is named as unsteady, that somebody mends it. A test whose
  * failure doesn't depend on the machine fails again, since properties draw their cases from one seed (test/support/seed.ts).
  */
 import { spawn } from "node:child_process";
@@ -17,7 +17,9 @@ export interface Counts {
 }
 
 /** How many files at most are run again: when more fail, it is not the machine. */
-const againMax = 5;
+const againMax = 12;
+/** How many times a file is run again at most. */
+const triesMax = 2;
 
 export const noCounts = (): Counts => ({ passed: 0, failed: 0, skipped: [], unsteady: [] });
 
@@ -118,9 +120,13 @@ export async function runGroup(top: string, name: string, ...lanes: readonly Lan
   const runs = await Promise.all(lanes.filter(({ files }) => files.length > 0).map((lane) => ava(top, lane)));
   const unsteady: string[] = [];
   for (const [file, names] of failedByFile(runs)) {
-    say(`${file} failed: once more, alone`);
-    const second = await ava(top, { files: [file], concurrency: 1 });
-    for (const name of names) if (second.passed.includes(name)) unsteady.push(`${file}: ${name}`);
+    let left = names;
+    for (let tries = 0; tries < triesMax && left.length > 0; tries++) {
+      say(`${file} failed: once more, alone`);
+      const { passed } = await ava(top, { files: [file], concurrency: 1 });
+      for (const name of left) if (passed.includes(name)) unsteady.push(`${file}: ${name}`);
+      left = left.filter((name) => !passed.includes(name));
+    }
   }
   const sum = (count: (run: Run) => number): number => runs.reduce((total, run) => total + count(run), 0);
   const passed = sum((run) => run.passed.length) + unsteady.length;
