@@ -156,11 +156,7 @@ export async function untilConverged(
   function judge(): void {
     const { service } = picture;
     const { state: update, message = "" } = service?.updateStatus ?? {};
-    if (
-      update === UpdateStatus_UpdateState.ROLLBACK_STARTED &&
-      options.isRollback !== true &&
-      message !== rollbackReason
-    ) {
+    if (update === UpdateStatus_UpdateState.ROLLBACK_STARTED && options.isRollback !== true && rollbackReason === "") {
       rollbackReason = message;
       if (!options.quiet && !shell.isInteractive) shell.remark(`rollback: ${message}`);
     }

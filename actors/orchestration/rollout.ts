@@ -13,6 +13,7 @@ import {
   isOver,
   isPaused,
   isWayBack,
+  progressMessage,
   paused,
   phaseOf,
   recordOf,
@@ -313,8 +314,7 @@ export class ServiceRollout {
     if (tracker.failures === record.failures && !isNews) return;
     if (isNews) this.#notedAtMs = nowMs;
     const next = Rollout.patch(this.#counted(record) ?? record, isNews ? { blocker } : {});
-    const how = `${isWayBack(service) ? "rollback" : "update"} in progress`;
-    const message = blocker === "" ? how : `${how}: waits for ${blocker}`;
+    const message = progressMessage(service, blocker);
     const told = Service.patch(service, {
       updateStatus: UpdateStatus.patch(service.updateStatus ?? UpdateStatus.create(), { message }),
     });

@@ -92,12 +92,12 @@ test("a rollback under way says so, and lines are drawn over those before", (t) 
 test("tasks are watched for the monitoring time, and one that fails meanwhile begins it anew", async (t) => {
   const { musterWith, manager } = await served(t);
   const seen: string[] = [];
-  const args = ["service", "create", "--name", "web", "--update-monitor", "300ms", "bb:1"];
+  const args = ["service", "create", "--name", "web", "--update-monitor", "5s", "bb:1"];
   const waiting = musterWith((line) => void seen.push(line), ...args);
   await until(() => manager.store.byName("service", "web") !== undefined);
   const service = manager.store.byName("service", "web") as Service;
   manager.seed("task", taskOf(service, 1, "n1", TaskState.RUNNING));
-  const verifying = "verify: Waiting 1 second to verify that tasks are stable...";
+  const verifying = "verify: Waiting 5 seconds to verify that tasks are stable...";
   await until(() => seen.includes(verifying));
   manager.seed("task", taskOf(service, 1, "n1", TaskState.FAILED, { desiredState: TaskState.SHUTDOWN }));
   await until(() => seen.includes("verify: Detected task failure"));

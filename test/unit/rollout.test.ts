@@ -316,6 +316,26 @@ test("a start-first update that fails keeps the old tasks, and is not tried agai
   t.regex(status(cluster), /^COMPLETED/);
 });
 
+test("a rollback that waits goes on saying why it was begun", async (t) => {
+  const cluster = await started({ update: { parallelism: 2, failureAction: ROLLBACK } });
+  cluster.bad.add(1);
+  const { outcome } = cluster;
+  let isSlow = true;
+  cluster.outcome = (task) => outcome(task) ?? (isSlow ? TaskState.STARTING : undefined);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(20_000);
+  const reason = "ROLLBACK_STARTED: update rolled back due to failure or early termination of task T";
+  t.regex(status(cluster), new RegExp(`^${reason}.*: waits for task T `));
+  isSlow = false;
+  for (const task of wanted(cluster))
+    if (task.status?.state === TaskState.STARTING) await cluster.report(task, TaskState.RUNNING);
+  await cluster.run(1);
+  t.true(status(cluster).startsWith(reason));
+  t.false(status(cluster).includes("waits"));
+  await cluster.run(20_000);
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+});
+
 test("a start-first task that never runs holds nothing but its slot, and its old task survives a change of leader", async (t) => {
   const cluster = await started({ update: { parallelism: 1, order: START_FIRST } });
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.STARTING : undefined);

@@ -37,6 +37,9 @@ export interface RolloutWrite {
 
 const { UPDATING, PAUSED, COMPLETED, ROLLBACK_STARTED, ROLLBACK_PAUSED, ROLLBACK_COMPLETED } = UpdateStatus_UpdateState;
 
+const inProgress = (isRollback: boolean): string => `${isRollback ? "rollback" : "update"} in progress`;
+const rolledBackPrefix = "update rolled back";
+
 /** Longest text of a task's error that a message repeats. */
 const wordsMax = 300;
 
@@ -112,7 +115,7 @@ export function begun(service: Service, total: number, nowMs: number): RolloutWr
         updateStatus: UpdateStatus.create({
           state: UPDATING,
           startedAt: timestampOf(nowMs),
-          message: "update in progress",
+          message: inProgress(false),
         }),
       });
   const isRollback = isWayBack(after);
@@ -152,7 +155,7 @@ export function rolledBack(service: Service, record: Rollout | null, why: string
     previousSpecVersion: null,
   });
   return {
-    service: withStatus(back, { state: ROLLBACK_STARTED, message: `update rolled back${why}`, completedAt: null }),
+    service: withStatus(back, { state: ROLLBACK_STARTED, message: `${rolledBackPrefix}${why}`, completedAt: null }),
     rollout: null,
   };
 }
@@ -229,13 +232,26 @@ export function acted(
   }
 }
 
+const waiting = ": waits for ";
+
+/**
+ * What a rollout's UpdateStatus says while it goes on. That of a rollback goes on saying why it was begun: its end does not.
+ * `blocker`: what it waits for; empty: nothing that a user should know.
+ */
+export function progressMessage(service: Service, blocker: string): string {
+  const [said = ""] = (service.updateStatus?.message ?? "").split(waiting);
+  const isReason = isWayBack(service) && said.startsWith(rolledBackPrefix);
+  const how = isReason ? said : inProgress(isWayBack(service));
+  return blocker === "" ? how : `${how}${waiting}${blocker}`;
+}
+
 /** It goes on with a failure budget and a deadline of its own. */
 function resumed(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
   const isRollback = isWayBack(service);
   return {
     service: withStatus(service, {
       state: isRollback ? ROLLBACK_STARTED : UPDATING,
-      message: `${isRollback ? "rollback" : "update"} in progress`,
+      message: inProgress(isRollback),
     }),
     rollout: record === null ? null : Rollout.patch(record, { ...renewed(service, record, nowMs), ...noStep }),
   };
