@@ -89,7 +89,8 @@ class SchedulerActor implements Scheduler {
     for (const volume of env.store.all("volume")) this.#nodes.volumes.put(volume);
     for (const node of env.store.all("node")) this.#nodes.put(node);
     for (const task of env.store.all("task")) {
-      const tracked = this.#nodes.follow(task);
+      // None of them has a record yet.
+      const tracked = this.#nodes.follow(task, null);
       this.#backlog.follow(task, tracked);
       this.#recordFailure(task, null, timeMs(task.status?.timestamp ?? null));
     }
@@ -179,8 +180,9 @@ class SchedulerActor implements Scheduler {
     const tracked = this.#nodes.tracked(object.id);
     // A2: the plan stands until the assignment is in the store, or the proposal has settled without it.
     if (tracked?.isPlanned === true && object.status?.state === TaskState.PENDING) return false;
-    if (this.#nodes.follow(object, tracked)?.on != null) return false;
-    return this.#held.has(object.id) ? false : this.#backlog.follow(object);
+    const left = this.#nodes.follow(object, tracked);
+    if (left !== null && left.on !== null) return false;
+    return this.#held.has(object.id) ? false : this.#backlog.follow(object, left);
   }
 
   /** Also those that an earlier leader saw: a node that keeps failing a service is avoided whoever leads. */

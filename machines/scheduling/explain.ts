@@ -165,7 +165,7 @@ function shortages(demand: Demand, info: NodeInfo): readonly string[] {
   if (demand.memoryBytes > Math.max(0, info.freeMemoryBytes))
     short.push(`${demand.memoryBytes} bytes of memory wanted, ${info.freeMemoryBytes} free`);
   for (const { kind, count } of demand.generic) {
-    const free = info.generic.free(kind);
+    const free = info.generic?.free(kind) ?? 0;
     if (free < count) short.push(`${count} ${kind} wanted, ${free} free`);
   }
   return short;

@@ -150,7 +150,7 @@ export function judge(demand: Demand, info: NodeInfo): Verdict {
 /** The filters that one more task on the node can change, of a node that passed the others. */
 export function judgeRoom(demand: Demand, info: NodeInfo): Verdict {
   if (!hasResources(demand, info)) return Verdict.resources;
-  for (const port of demand.hostPorts) if (info.hostPorts.has(port)) return Verdict.hostPort;
+  for (const port of demand.hostPorts) if (info.hasHostPort(port)) return Verdict.hostPort;
   if (demand.maxReplicas > 0 && info.activeOf(demand.serviceId) >= demand.maxReplicas) return Verdict.maxReplicas;
   if (demand.volumes.length > 0 && info.node !== null && info.volumes.choose(demand.volumes, info.node) === null)
     return Verdict.volumes;
@@ -160,7 +160,7 @@ export function judgeRoom(demand: Demand, info: NodeInfo): Verdict {
 function hasResources(demand: Demand, info: NodeInfo): boolean {
   if (demand.nanoCpus > 0 && demand.nanoCpus > info.freeNanoCpus) return false;
   if (demand.memoryBytes > 0 && demand.memoryBytes > info.freeMemoryBytes) return false;
-  return demand.generic.length === 0 || info.generic.has(demand.generic);
+  return demand.generic.length === 0 || info.generic?.has(demand.generic) === true;
 }
 
 /** The first plugin that the task needs and the node lacks; null when it has all. A node that says nothing of its engine passes. */

@@ -41,13 +41,15 @@ export class NodeInfo {
   isReady = false;
   freeNanoCpus = 0;
   freeMemoryBytes = 0;
-  generic = new GenericStock([]);
+  /** Null: it has none, and none is taken. */
+  generic: GenericStock | null = null;
   /** Null: the node says nothing of its engine. */
   plugins: Plugins | null = null;
   /** Tasks that count, all and by service. */
   activeTasks = 0;
-  readonly activeByService = new Map<string, number>();
-  readonly hostPorts = new Map<number, number>();
+  /** These are made when there is something to count: most nodes of a new cluster run nothing. */
+  #activeByService: Map<string, number> | null = null;
+  #hostPorts: Map<number, number> | null = null;
   /** Tasks that hold something here, in no order. */
   readonly charges: Tracked[] = [];
   #failures: Map<string, number[]> | null = null;
@@ -59,7 +61,20 @@ export class NodeInfo {
   }
 
   activeOf(serviceId: string): number {
-    return this.activeByService.get(serviceId) ?? 0;
+    return this.#activeByService?.get(serviceId) ?? 0;
+  }
+
+  hasHostPort(port: number): boolean {
+    return this.#hostPorts?.has(port) === true;
+  }
+
+  countActive(serviceId: string, sign: 1 | -1): void {
+    this.activeTasks += sign;
+    count((this.#activeByService ??= new Map<string, number>()), serviceId, sign);
+  }
+
+  countHostPort(port: number, sign: 1 | -1): void {
+    count((this.#hostPorts ??= new Map<number, number>()), port, sign);
   }
 
   recordFailure(key: string, at: number): void {
@@ -188,14 +203,15 @@ export class NodeSet {
     this.#forget(info);
   }
 
-  tracked(taskId: string): Tracked | undefined {
-    return this.#tracked.get(taskId);
+  /** The record of a task, if there is one. */
+  tracked(taskId: string): Tracked | null {
+    return this.#tracked.get(taskId) ?? null;
   }
 
-  /** The record of a task, made if there is none. */
-  track(task: Task): Tracked {
-    let tracked = this.#tracked.get(task.id);
-    if (tracked === undefined) this.#tracked.set(task.id, (tracked = new Tracked(task)));
+  /** Makes the record of a task that has none. */
+  add(task: Task): Tracked {
+    const tracked = new Tracked(task);
+    this.#tracked.set(task.id, tracked);
     return tracked;
   }
 
@@ -205,12 +221,13 @@ export class NodeSet {
   }
 
   /** Takes the task as the store has it. `known`: its record, if there is one; what is left of it is returned. */
-  follow(task: Task, known: Tracked | undefined = this.#tracked.get(task.id)): Tracked | undefined {
+  follow(task: Task, known: Tracked | null = this.tracked(task.id)): Tracked | null {
     if (!isHolding(task)) {
-      if (known !== undefined) this.#release(known);
-      return known?.queue == null ? undefined : known;
+      if (known === null) return null;
+      this.#release(known);
+      return known.queue === null ? null : known;
     }
-    const tracked = known ?? this.track(task);
+    const tracked = known ?? this.add(task);
     if (tracked.isPlanned) {
       tracked.isPlanned = false;
       // From now on they are used.
@@ -227,7 +244,7 @@ export class NodeSet {
     generic: readonly GenericResource[] = noGeneric,
     volumes: readonly VolumeAttachment[] = noVolumes,
   ): void {
-    this.planOn(this.track(task), this.#info(nodeId), generic, volumes);
+    this.planOn(this.tracked(task.id) ?? this.add(task), this.#info(nodeId), generic, volumes);
   }
 
   /** The same, where record and node are at hand. */
@@ -345,7 +362,7 @@ function describe(info: NodeInfo, { description }: Node, lists: PluginLists): vo
   const resources = description?.resources ?? null;
   info.freeNanoCpus = resources?.nanoCpus ?? 0;
   info.freeMemoryBytes = resources?.memoryBytes ?? 0;
-  info.generic = new GenericStock(resources?.generic ?? []);
+  info.generic = resources === null || resources.generic.length === 0 ? null : new GenericStock(resources.generic);
   info.plugins = description?.engine == null ? null : lists.of(description.engine.plugins);
   for (const charge of info.charges) hold(info, charge, 1);
 }
@@ -353,10 +370,8 @@ function describe(info: NodeInfo, { description }: Node, lists: PluginLists): vo
 function account(info: NodeInfo, charge: Tracked, sign: 1 | -1): void {
   const { task, isActive } = charge;
   hold(info, charge, sign);
-  for (const port of hostPortsOf(task)) count(info.hostPorts, port, sign);
-  if (!isActive) return;
-  info.activeTasks += sign;
-  count(info.activeByService, task.serviceId, sign);
+  for (const port of hostPortsOf(task)) info.countHostPort(port, sign);
+  if (isActive) info.countActive(task.serviceId, sign);
 }
 
 function hold(info: NodeInfo, { task, generic }: Tracked, sign: 1 | -1): void {
@@ -366,6 +381,7 @@ function hold(info: NodeInfo, { task, generic }: Tracked, sign: 1 | -1): void {
     info.freeMemoryBytes -= sign * reserved.memoryBytes;
   }
   if (generic.length === 0) return;
+  info.generic ??= new GenericStock([]);
   if (sign > 0) info.generic.take(generic);
   else info.generic.giveBack(generic);
 }

@@ -71,13 +71,13 @@ export class Backlog {
   }
 
   /** Takes the task as the store has it; true when there is something to try. */
-  follow(task: Task, known: Tracked | undefined = this.#nodes.tracked(task.id)): boolean {
+  follow(task: Task, known: Tracked | null = this.#nodes.tracked(task.id)): boolean {
     if (!isWanting(task)) {
-      if (known !== undefined) this.#drop(known);
+      if (known !== null) this.#drop(known);
       return false;
     }
     const home = task.nodeId === "" ? this.#group(task) : this.#station(task.nodeId);
-    const tracked = known ?? this.#nodes.track(task);
+    const tracked = known ?? this.#nodes.add(task);
     const isNew = tracked.queue !== home;
     if (isNew) {
       this.#leave(tracked);
@@ -96,7 +96,7 @@ export class Backlog {
 
   drop(taskId: string): void {
     const tracked = this.#nodes.tracked(taskId);
-    if (tracked !== undefined) this.#drop(tracked);
+    if (tracked !== null) this.#drop(tracked);
   }
 
   #drop(tracked: Tracked): void {
@@ -129,7 +129,7 @@ export class Backlog {
   /** What the task was told has not reached its status. */
   forgetTold(taskId: string): void {
     const tracked = this.#nodes.tracked(taskId);
-    if (tracked === undefined || tracked.told === null) return;
+    if (tracked === null || tracked.told === null) return;
     tracked.told = null;
     const home = tracked.queue;
     if (home instanceof Group) {
@@ -212,18 +212,25 @@ export class Backlog {
   /** What changed wakes the tasks made for it, and the groups that no node took. */
   #lookAtChanged(): void {
     const changed = this.#nodes.takeChanged();
-    for (const info of changed) {
-      const station = this.#stations.get(info.id);
-      if (station !== undefined) this.#fresh.add(station);
-      this.#changes.push(info);
+    if (changed.size > 0) {
+      for (const group of this.#groups.values()) if (group.tally !== null) this.#behind.add(group);
+      if (this.#stations.size > 0) this.#wakeStations(changed);
+      // Changes are for those that are behind; without any of these there is nothing to remember.
+      if (this.#behind.size > 0) for (const info of changed) this.#changes.push(info);
     }
-    if (changed.size > 0) for (const group of this.#groups.values()) if (group.tally !== null) this.#behind.add(group);
     if (this.#changes.length > changesKeptMax + this.#nodes.nodes.length) this.#startOver();
     const { revision } = this.#nodes.volumes;
     if (revision === this.#volumesSeen) return;
     this.#volumesSeen = revision;
     for (const home of [...this.#groups.values(), ...this.#stations.values()])
       if (home.wantsVolumes) this.#fresh.add(home);
+  }
+
+  #wakeStations(changed: ReadonlySet<NodeInfo>): void {
+    for (const { id } of changed) {
+      const station = this.#stations.get(id);
+      if (station !== undefined) this.#fresh.add(station);
+    }
   }
 
   /** More changes than nodes are waiting to be looked at: to ask every node anew is less work. */
@@ -339,7 +346,7 @@ export class Backlog {
 
   #assign(tracked: Tracked, info: NodeInfo, demand: Demand, isPreassigned: boolean, round: RoundDraft): void {
     const { task } = tracked;
-    const generic = demand.generic.length === 0 ? noGeneric : info.generic.choose(demand.generic);
+    const generic = demand.generic.length === 0 ? noGeneric : (info.generic?.choose(demand.generic) ?? noGeneric);
     const volumes =
       demand.volumes.length === 0 || info.node === null
         ? noVolumes

@@ -17,8 +17,20 @@ const listsMax = 1_000;
 
 export class PluginLists {
   readonly #known = new Map<string, Plugins>();
+  #last: readonly PluginDescription[] = [];
+  #lastPlugins = none;
 
   of(descriptions: readonly PluginDescription[]): Plugins {
+    if (descriptions.length === 0) return none;
+    // Nodes of one kind mostly come one behind the other; to compare two lists costs less than to make a key of one.
+    if (!isSame(descriptions, this.#last)) {
+      this.#lastPlugins = this.#find(descriptions);
+      this.#last = descriptions;
+    }
+    return this.#lastPlugins;
+  }
+
+  #find(descriptions: readonly PluginDescription[]): Plugins {
     let key = "";
     for (const { type, name } of descriptions) key += `${type}/${name}\n`;
     let plugins = this.#known.get(key);
@@ -30,6 +42,15 @@ export class PluginLists {
   }
 }
 
+function isSame(a: readonly PluginDescription[], b: readonly PluginDescription[]): boolean {
+  if (a.length !== b.length) return false;
+  for (let at = 0; at < a.length; at += 1) {
+    const [one, other] = [a[at] as PluginDescription, b[at] as PluginDescription];
+    if (one.name !== other.name || one.type !== other.type) return false;
+  }
+  return true;
+}
+
 function listed(descriptions: readonly PluginDescription[]): Plugins {
   const types = new Set(descriptions.map(({ type }) => type));
   return {
@@ -39,3 +60,5 @@ function listed(descriptions: readonly PluginDescription[]): Plugins {
     hasLogs: types.has("Log"),
   };
 }
+
+const none = listed([]);
