@@ -76,14 +76,14 @@ function runningTask(service: number, slot: number): Task {
 
 function filled(services: number, tasksEach: number): Replica {
   const store = new Replica();
-  let changes: Uint8Array[] = [];
+  let changes: Change[] = [];
   const flush = (): void => {
-    const header = Transaction.create({ id: `t${store.version + 1}`, epoch: 1, previous: store.checksum });
-    store.apply(store.version + 1, encodeRecord(header, changes));
+    const fields = { id: `t${store.version + 1}`, epoch: 1, previous: store.checksum, changes };
+    store.apply(store.version + 1, encodeRecord(Transaction.create(fields)));
     changes = [];
   };
   const put = (object: Partial<StoreObject>): void => {
-    changes.push(Change.encode(Change.create({ put: StoreObject.create(object) })));
+    changes.push(Change.create({ put: StoreObject.create(object) }));
     if (changes.length === objectsPerRecord) flush();
   };
   for (let service = 0; service < services; service += 1) {

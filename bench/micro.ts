@@ -150,10 +150,7 @@ function records(tasks: number): { readonly creating: Uint8Array[]; readonly pat
     written += 1;
     const time = Timestamp.create({ seconds: 1_000 + written });
     const header = Transaction.create({ id: `t${written}`, epoch: 1, previous, time, writer: "m1", specs: [spec] });
-    const record = encodeRecord(
-      header,
-      changes.map((change) => Change.encode(change)),
-    );
+    const record = encodeRecord(Transaction.patch(header, { changes }));
     previous = LogRecord.decode(record).checksum;
     return record;
   };

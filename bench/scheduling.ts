@@ -149,20 +149,21 @@ function* initialChanges(shape: Shape): Iterable<Change> {
 }
 
 function seed(replica: Replica, log: CountingLog, shape: Shape): void {
-  let changes: Uint8Array[] = [];
+  let changes: Change[] = [];
   const write = (): void => {
     const header = Transaction.create({
       id: `seed${log.last}`,
       previous: replica.checksum,
       time: Timestamp.create({ seconds: 1_700_000_000 }),
       writer: "seed",
+      changes,
     });
     log.last += 1;
-    replica.apply(log.last, encodeRecord(header, changes));
+    replica.apply(log.last, encodeRecord(header));
     changes = [];
   };
   for (const change of initialChanges(shape)) {
-    changes.push(Change.encode(change));
+    changes.push(change);
     if (changes.length === recordChanges) write();
   }
   if (changes.length > 0) write();

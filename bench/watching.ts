@@ -109,10 +109,7 @@ export class Writer {
       writer: "m1",
       specs: [spec],
     });
-    const record = encodeRecord(
-      header,
-      changes.map((change) => Change.encode(change)),
-    );
+    const record = encodeRecord(Transaction.patch(header, { changes }));
     this.#previous = LogRecord.decode(record).checksum;
     return record;
   }

@@ -75,6 +75,8 @@ export interface Codec<T> extends WireCodec<T> {
   /** A message with the given fields; the others read as their defaults (an absent message as null). Nested messages must
    *  themselves come from `create` or `decode`. */
   create(fields?: Partial<T>): T;
+  /** Encodes it as the next part of what is being written. */
+  write(message: T, writer: protobuf.Writer): void;
   /** A copy with some fields replaced; shares everything else, fields that this version does not know among it. */
   patch(message: T, fields: Partial<T>): T;
   /** Plain JSON: enums as names, bytes as base64, field names in camelCase; defaults are left out unless `defaults` is true. */
@@ -121,6 +123,7 @@ export function codec<T>(typeName: string, generated: GeneratedType): Codec<T> {
     typeName,
     create: (fields) => new generated(fields) as T,
     encode: (message) => encoded(generated, message as object),
+    write: (message, writer) => void generated.encode(message as object, writer),
     decode: (bytes) => generated.decode(bytes) as T,
     patch: (message, fields) => withUnknown(message, Object.assign(new generated(message as object), fields) as T),
     toJson: (message, defaults = false) =>

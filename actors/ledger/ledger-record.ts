@@ -36,7 +36,7 @@ export function transactionRecord(
     traceparent: causes.find(({ traceparent }) => traceparent !== "")?.traceparent ?? "",
     causes: written(causes),
   });
-  return encodeRecord(header, batch?.changes ?? []);
+  return encodeRecord(header, batch?.changes ?? null);
 }
 
 type Asking = Pick<ProposeRequest, "traceparent" | "caller" | "origin">;

@@ -17,6 +17,7 @@ import {
   TaskStatus,
   type ProposeRequest,
 } from "../../proto/gen/messages.ts";
+import { ListWriter } from "../../proto/list-writer.ts";
 import { decide, type Decision, type Refused, type StateView } from "./proposals.ts";
 
 export interface StagedView extends StateView {
@@ -49,8 +50,8 @@ export type Settlement =
   | Refused;
 
 export interface Batch {
-  /** Encoded Change messages. */
-  readonly changes: readonly Uint8Array[];
+  /** As they follow the rest of a Transaction. */
+  readonly changes: ListWriter<Change>;
   readonly specs: readonly TaskSpec[];
   readonly statuses: readonly TaskStatus[];
   readonly receipts: readonly Receipt[];
@@ -62,6 +63,8 @@ export interface Batch {
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
+/** Transaction.changes. */
+const changesField = 6;
 /** Bytes of a receipt beside its proposal's id: tags, lengths and a count. */
 const receiptOverheadBytes = 12;
 
@@ -81,15 +84,15 @@ export function assemble(view: StagedView, waiting: Iterable<Progress>, limits: 
   return { changes, specs, statuses, receipts, settlements, counts };
 }
 
-interface Encoded {
-  readonly bytes: Uint8Array;
+/** What a change that has been written costs, and what the transaction must have for it. */
+interface Written {
   readonly newSpec: TaskSpec | null;
   readonly newStatus: TaskStatus | null;
   readonly size: number;
 }
 
 class Assembly {
-  readonly changes: Uint8Array[] = [];
+  readonly changes = new ListWriter(Change, changesField);
   readonly specs: TaskSpec[] = [];
   readonly statuses: TaskStatus[] = [];
   readonly receipts: Receipt[] = [];
@@ -129,14 +132,14 @@ class Assembly {
   #takeWhole({ request }: Progress): Settlement | null {
     const before = {
       mark: this.#view.mark(),
-      changes: this.changes.length,
+      changes: this.changes.mark(),
       specs: this.specs.length,
       statuses: this.statuses.length,
       bytes: this.#bytes,
     };
     const undo = (): void => {
       this.#view.rollback(before.mark);
-      this.changes.length = before.changes;
+      this.changes.truncate(before.changes);
       for (const spec of this.specs.slice(before.specs)) this.#forgetSpec(spec);
       this.specs.length = before.specs;
       this.statuses.length = before.statuses;
@@ -151,10 +154,10 @@ class Assembly {
         return decision;
       }
       if (decision.kind === "skipped") skipped += 1;
-      else this.#add(decision.change, this.#encode(decision.change));
+      else this.#keep(decision.change, this.#write(decision.change));
     }
     if (this.#bytes <= this.#limits.bytesMax) return { kind: "done", skipped };
-    const isAlone = before.changes === 0 && this.receipts.length === 0;
+    const isAlone = before.changes.length === 0 && this.receipts.length === 0;
     const bytes = this.#bytes - before.bytes;
     undo();
     if (!isAlone) return null;
@@ -174,56 +177,61 @@ class Assembly {
         skipped += 1;
         continue;
       }
-      const encoded = this.#encode(decision.change);
+      const before = this.changes.mark();
+      const written = this.#write(decision.change);
       // Too large for any transaction: it fails for itself, as the mode says.
-      if (encoded.size > this.#limits.bytesMax - request.id.length - receiptOverheadBytes) {
+      if (written.size > this.#limits.bytesMax - request.id.length - receiptOverheadBytes) {
+        this.changes.truncate(before);
         skipped += 1;
         continue;
       }
-      const isFull =
-        this.changes.length >= this.#limits.changesMax || this.#bytes + encoded.size > this.#limits.bytesMax;
-      if (isFull) return at === from ? null : { kind: "partial", from: at, skipped };
-      this.#add(decision.change, encoded);
+      const isFull = before.length >= this.#limits.changesMax || this.#bytes + written.size > this.#limits.bytesMax;
+      if (isFull) {
+        this.changes.truncate(before);
+        return at === from ? null : { kind: "partial", from: at, skipped };
+      }
+      this.#keep(decision.change, written);
     }
     return { kind: "done", skipped };
   }
 
-  #add(change: Change, { bytes, newSpec, newStatus, size }: Encoded): void {
+  /** The change that was written last stays. */
+  #keep(change: Change, { newSpec, newStatus, size }: Written): void {
     if (newSpec !== null) this.#rememberSpec(newSpec);
     if (newStatus !== null) this.statuses.push(newStatus);
     this.#lastStatus = change.task?.status ?? null;
-    this.changes.push(bytes);
     this.#bytes += size;
     this.#view.stage(change);
   }
 
-  #encode(change: Change): Encoded {
-    if (change.task !== null) return this.#encodePatch(change, change.task);
+  #write(change: Change): Written {
+    if (change.task !== null) return this.#writePatch(change, change.task);
     const task = change.put?.task ?? null;
     const spec = task?.spec ?? null;
-    if (task === null || spec === null) return this.#sized(Change.encode(change), null, null);
+    if (task === null || spec === null) return this.#sized(this.changes.add(change), null, null);
     const known = this.#placeOf(spec);
     const bare = Task.patch(task, { spec: null, meta: null });
     const shared = Change.create({ put: StoreObject.create({ task: bare }), spec: known ?? this.specs.length + 1 });
-    return this.#sized(Change.encode(shared), known === null ? spec : null, null);
+    return this.#sized(this.changes.add(shared), known === null ? spec : null, null);
   }
 
   /** The first patch of a run that writes the same status carries it; from the second on they name its place. */
-  #encodePatch(change: Change, patch: TaskPatch): Encoded {
+  #writePatch(change: Change, patch: TaskPatch): Written {
     const { status } = patch;
-    if (status === null || status !== this.#lastStatus) return this.#sized(Change.encode(change), null, null);
+    if (status === null || status !== this.#lastStatus) return this.#sized(this.changes.add(change), null, null);
     const isKnown = this.statuses.at(-1) === status;
     const shared = Change.create() as Mutable<Change>;
     shared.task = withoutStatus(patch);
     shared.status = isKnown ? this.statuses.length : this.statuses.length + 1;
-    return this.#sized(Change.encode(shared), null, isKnown ? null : status);
+    return this.#sized(this.changes.add(shared), null, isKnown ? null : status);
   }
 
-  #sized(bytes: Uint8Array, newSpec: TaskSpec | null, newStatus: TaskStatus | null): Encoded {
+  /** `bytes`: of the change. */
+  #sized(bytes: number, newSpec: TaskSpec | null, newStatus: TaskStatus | null): Written {
     const framing = this.#limits.changeFramingBytes;
     const specBytes = newSpec === null ? 0 : TaskSpec.encode(newSpec).length + framing;
     const statusBytes = newStatus === null ? 0 : TaskStatus.encode(newStatus).length + framing;
-    return { bytes, newSpec, newStatus, size: bytes.length + framing + specBytes + statusBytes };
+    return { newSpec, newStatus, size: bytes + framing + specBytes + statusBytes };
   }
 
   #placeOf(spec: TaskSpec): number | null {

@@ -7,13 +7,12 @@
  */
 // With seal.ts the one import of node: below the edges: hashing is pure, and WebCrypto's is asynchronous, which apply must not be.
 import { createHash, hash } from "node:crypto";
-import { LogRecord, Transaction } from "../../proto/gen/messages.ts";
+import { LogRecord, Transaction, type Change } from "../../proto/gen/messages.ts";
+import type { ListWriter } from "../../proto/list-writer.ts";
 
 /** Bytes that a record adds to its transaction: two tags, two lengths and the checksum. */
 export const recordOverheadBytes = 48;
 
-/** Tag of Transaction.changes: field 6, length-delimited. */
-const changesTag = (6 << 3) | 2;
 /** Bytes that framing a change in a transaction adds to it at most: the tag and a length below 2^28. */
 export const changeFramingBytes = 5;
 
@@ -37,26 +36,14 @@ export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
-/** A record made of a transaction's fields and its changes, which the writer has encoded already to know their size. */
-export function encodeRecord(header: Transaction, changes: readonly Uint8Array[] = []): Uint8Array<ArrayBuffer> {
-  const transaction = joinTransaction(Transaction.encode(header), changes);
+/**
+ * The record of a transaction. `changes`: more of its changes, which the writer has encoded already to know their size. Protobuf
+ * messages may be concatenated, so they follow the encoded rest.
+ */
+export function encodeRecord(header: Transaction, changes: ListWriter<Change> | null = null): Uint8Array<ArrayBuffer> {
+  const head = Transaction.encode(header);
+  const transaction = changes === null ? head : Buffer.concat([head, changes.encoded()]);
   return LogRecord.encode(LogRecord.create({ transaction, checksum: sha256(transaction) }));
-}
-
-/** Protobuf messages may be concatenated, so the encoded changes follow the encoded rest, each with its tag and length. */
-function joinTransaction(head: Uint8Array, changes: readonly Uint8Array[]): Uint8Array {
-  let size = head.length;
-  for (const change of changes) size += 1 + varintBytes(change.length) + change.length;
-  const whole = new Uint8Array(size);
-  whole.set(head);
-  let at = head.length;
-  for (const change of changes) {
-    whole[at] = changesTag;
-    at = writeVarint(whole, at + 1, change.length);
-    whole.set(change, at);
-    at += change.length;
-  }
-  return whole;
 }
 
 export interface DecodedRecord {

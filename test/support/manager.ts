@@ -76,10 +76,7 @@ export function testManager(managerId = "manager1"): TestManager {
       writer: managerId,
       causes,
     });
-    const record = encodeRecord(
-      header,
-      changes.map((change) => Change.encode(change)),
-    );
+    const record = encodeRecord(Transaction.patch(header, { changes }));
     records.push(record);
     store.apply(store.version + 1, record);
   }

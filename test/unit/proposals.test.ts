@@ -5,7 +5,7 @@ import { decide, type Decision } from "../../machines/ledger/proposals.ts";
 import {
   Annotations,
   Basis,
-  Change,
+  type Change,
   Kind,
   NodePatch,
   NodeSpec,
@@ -21,7 +21,7 @@ import {
   StoreObject,
   type TaskPatch,
   TaskState,
-  type Transaction,
+  Transaction,
 } from "../../proto/gen/messages.ts";
 import { changeFramingBytes } from "../../runtime/store/record.ts";
 import { Staging } from "../../runtime/store/staging.ts";
@@ -420,7 +420,7 @@ test("tasks created together carry their spec once, whether it is one object or 
     limits,
   );
   t.is(batch.specs.length, 1);
-  const changes = batch.changes.map((bytes) => Change.decode(bytes));
+  const { changes } = Transaction.decode(batch.changes.encoded());
   t.deepEqual(
     changes.map((change) => change.spec),
     [1, 1, 1, 1, 1],
@@ -442,7 +442,7 @@ test("a spec that came with a refused proposal is carried again for the next", (
   );
   t.is(batch.specs.length, 1);
   t.deepEqual(
-    batch.changes.map((bytes) => Change.decode(bytes).spec),
+    Transaction.decode(batch.changes.encoded()).changes.map((change) => change.spec),
     [1],
   );
 });
@@ -467,10 +467,7 @@ test("a batch keeps within its bytes, whatever its proposals are", (t) => {
   );
   const writer = new Writer();
   const { changes, specs, receipts } = assemble(stateOf(), waiting, { ...limits, bytesMax: 2_000 });
-  const record = writer.write(
-    changes.map((bytes) => Change.decode(bytes)),
-    { specs, receipts },
-  );
+  const record = writer.write(Transaction.decode(changes.encoded()).changes, { specs, receipts });
   t.true(record.length < 2_000 + 160, `${record.length}`);
   t.true(record.length > 1_500, `${record.length}`);
 });

@@ -19,7 +19,7 @@ import {
   VolumeSpec,
   VolumeSpec_VolumeAvailability,
   type TaskStatus,
-  type Transaction,
+  Transaction,
 } from "../../proto/gen/messages.ts";
 import { changeFramingBytes } from "../../runtime/store/record.ts";
 import { LogBreak } from "../../runtime/store/replica.ts";
@@ -40,7 +40,7 @@ function written(operations: readonly Operation[], before: readonly Change[], mo
   writer.write(before);
   const request = ProposeRequest.create({ id: "p1", operations, mode });
   const batch = assemble(new Staging(replicaOf(writer)), [{ request, from: 0, skipped: 0 }], limits);
-  const changes = batch.changes.map((bytes) => Change.decode(bytes));
+  const { changes } = Transaction.decode(batch.changes.encoded());
   if (changes.length > 0) writer.write(changes, { statuses: batch.statuses } as Partial<Transaction>);
   return { batch, changes, replica: replicaOf(writer), bytes: writer.records.at(-1)?.length ?? 0 };
 }

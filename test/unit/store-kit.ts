@@ -106,10 +106,7 @@ export class Writer {
       writer: "m1",
       ...fields,
     });
-    return encodeRecord(
-      header,
-      changes.map((change) => Change.encode(change)),
-    );
+    return encodeRecord(Transaction.patch(header, { changes }));
   }
 
   write(changes: readonly Change[], fields: Partial<Transaction> = {}): Uint8Array {
