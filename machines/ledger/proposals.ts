@@ -172,11 +172,12 @@ function hasTwin(view: StateView, task: Task): boolean {
 
 /** P8 */
 function restsOnPresent(view: StateView, basis: readonly Basis[]): boolean {
-  return basis.every(({ kind, id, version }) => {
+  for (const { kind, id, version } of basis) {
     const table = tables[kind - 1];
     const stored = table === undefined ? undefined : view.get(table, id);
-    return stored !== undefined && versionOf(stored) === version;
-  });
+    if (stored === undefined || versionOf(stored) !== version) return false;
+  }
+  return true;
 }
 
 function decideUpdate(view: StateView, wrapped: StoreObject): Decision {

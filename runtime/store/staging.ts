@@ -27,7 +27,8 @@ export class Staging {
   readonly #names = new Map<string, string[]>();
   /** Ids of tasks staged that were made for a node, by service and node. */
   readonly #madeForNodes = new Map<string, string[]>();
-  readonly #journal: Undo[] = [];
+  /** Since the first mark: nothing goes back to before it. */
+  #journal: Undo[] | null = null;
 
   constructor(base: Store) {
     this.#base = base;
@@ -130,13 +131,14 @@ export class Staging {
   }
 
   mark(): number {
-    return this.#journal.length;
+    return (this.#journal ??= []).length;
   }
 
   /** Forgets what was staged since `mark`. */
   rollback(mark: number): void {
-    while (this.#journal.length > mark) {
-      const { table, id, staged } = this.#journal.pop() as Undo;
+    const journal = this.#journal ?? [];
+    while (journal.length > mark) {
+      const { table, id, staged } = journal.pop() as Undo;
       if (staged !== undefined) this.#tableOf(table).set(id, staged);
       else {
         this.#tableOf(table).delete(id);
@@ -153,7 +155,7 @@ export class Staging {
       if (task !== undefined) this.#set("task", id, patchTask(task, patch, this.#meta));
       return;
     }
-    this.#journal.push({ table: "task", id, staged: undefined });
+    this.#journal?.push({ table: "task", id, staged: undefined });
     this.#patches.set(id, patch);
   }
 
@@ -161,7 +163,7 @@ export class Staging {
     const objects = this.#tableOf(table);
     // A patch that was not carried out yet is what a rollback has to come back to.
     if (table === "task" && this.#patches.has(id)) this.get("task", id);
-    this.#journal.push({ table, id, staged: objects.get(id) });
+    this.#journal?.push({ table, id, staged: objects.get(id) });
     objects.set(id, object);
   }
 

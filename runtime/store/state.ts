@@ -25,8 +25,14 @@ export class State {
   readonly #mentions = new WeakMap<TaskSpec, readonly string[]>();
 
   get<Name extends TableName>(table: Name, id: string): Tables[Name] | undefined {
-    // Most look-ups are for tasks, and a table that is named in the code is found faster than one by its name.
-    return (table === "task" ? this.#tables.task.get(id) : this.#tables[table].get(id)) as Tables[Name] | undefined;
+    // Most look-ups are for tasks and nodes, and a table that is named in the code is found faster than one by its name.
+    const found =
+      table === "task"
+        ? this.#tables.task.get(id)
+        : table === "node"
+          ? this.#tables.node.get(id)
+          : this.#tables[table].get(id);
+    return found as Tables[Name] | undefined;
   }
 
   all<Name extends TableName>(table: Name): Iterable<Tables[Name]> {
