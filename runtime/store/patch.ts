@@ -7,29 +7,31 @@ type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 const empty: readonly never[] = Object.freeze([]);
 
 /**
- * Makes what `Task.create()` makes, without the lists that its constructor sets and copyTask replaces: this runs for each
- * change of each task.
+ * Makes a task with the fields of another, always set in the same order: one hidden class for all tasks keeps access to them
+ * fast. This runs for each change of each task, so it is a constructor of its own: one that sets its fields itself is given
+ * room for all of them in the object; what is set from outside mostly goes into a second one (32 bytes more a task).
  */
-const BareTask = function BareTask() {} as unknown as new () => Mutable<Task>;
-BareTask.prototype = Object.getPrototypeOf(Task.create());
+const StoredTask = function (this: Mutable<Task>, task: Task, meta: Meta) {
+  this.id = task.id;
+  this.meta = meta;
+  this.spec = task.spec;
+  this.serviceId = task.serviceId;
+  this.slot = task.slot;
+  this.nodeId = task.nodeId;
+  this.serviceAnnotations = task.serviceAnnotations;
+  this.status = task.status;
+  this.desiredState = task.desiredState;
+  this.endpoint = task.endpoint;
+  this.specVersion = task.specVersion;
+  this.networks = task.networks.length === 0 ? empty : task.networks;
+  this.assignedGenericResources = task.assignedGenericResources.length === 0 ? empty : task.assignedGenericResources;
+  this.volumes = task.volumes.length === 0 ? empty : task.volumes;
+} as unknown as new (task: Task, meta: Meta) => Mutable<Task>;
+StoredTask.prototype = Object.getPrototypeOf(Task.create());
 
-/** A task with the same fields, always set in the same order: one hidden class for all tasks keeps access to them fast. */
+/** A task with the same fields. */
 export function copyTask(task: Task, meta: Meta): Mutable<Task> {
-  const copy = new BareTask();
-  copy.id = task.id;
-  copy.meta = meta;
-  copy.spec = task.spec;
-  copy.serviceId = task.serviceId;
-  copy.slot = task.slot;
-  copy.nodeId = task.nodeId;
-  copy.serviceAnnotations = task.serviceAnnotations;
-  copy.status = task.status;
-  copy.desiredState = task.desiredState;
-  copy.endpoint = task.endpoint;
-  copy.specVersion = task.specVersion;
-  copy.networks = task.networks.length === 0 ? empty : task.networks;
-  copy.assignedGenericResources = task.assignedGenericResources.length === 0 ? empty : task.assignedGenericResources;
-  copy.volumes = task.volumes.length === 0 ? empty : task.volumes;
+  const copy = new StoredTask(task, meta);
   // Rare ones only where present: an own field costs 8 bytes in each of 100,000 tasks.
   if (task.annotations !== null) copy.annotations = task.annotations;
   if (task.logDriver !== null) copy.logDriver = task.logDriver;
