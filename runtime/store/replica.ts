@@ -17,6 +17,7 @@ import {
   Timestamp,
   Version,
   type Change,
+  type Node,
   type Removal,
   type Task,
   type TaskPatch,
@@ -25,6 +26,7 @@ import {
   type Transaction,
 } from "../../proto/gen/messages.ts";
 import type { Subscription } from "../ports.ts";
+import { NodeParts } from "./node-parts.ts";
 import { copyTask, patchNode, patchTask } from "./patch.ts";
 import { Receipts, type Completed } from "./receipts.ts";
 import { decodeRecord, equalBytes, toHex } from "./record.ts";
@@ -101,6 +103,7 @@ export class Replica implements Store {
   readonly #state = new State();
   readonly #receipts: Receipts;
   readonly #parts = new TaskParts();
+  readonly #nodeParts = new NodeParts();
   readonly #listeners = new Set<(commit: Commit) => void>();
 
   constructor(options: { readonly receiptsMax?: number } = {}) {
@@ -315,6 +318,7 @@ export class Replica implements Store {
     else {
       // Nobody else holds it yet: it was decoded for this.
       (object as Mutable<Tables[Name]>).meta = meta;
+      if (table === "node") this.#nodeParts.share(object as Mutable<Node>);
       next = object;
     }
     this.#state.put(table, next, old);
@@ -346,7 +350,9 @@ export class Replica implements Store {
   #applyNodePatch(patch: NodePatch, stamp: Stamp): ObjectChange | string {
     const old = this.#state.get("node", patch.id);
     if (old === undefined) return `a patch of the node ${patch.id}, which does not exist`;
-    const next = patchNode(old, detached(NodePatch, patch), metaAfter(old.meta, stamp));
+    const own = detached(NodePatch, patch) as Mutable<NodePatch>;
+    this.#nodeParts.share(own);
+    const next = patchNode(old, own, metaAfter(old.meta, stamp));
     this.#state.put("node", next, old);
     return { table: "node", action: "update", object: next, old };
   }
@@ -369,6 +375,7 @@ export class Replica implements Store {
     for (const [at, { table, object: decoded }] of loaded.objects.entries()) {
       if (at % stepObjectsMax === stepObjectsMax - 1) yield;
       const object = table === "task" ? this.#asTask(decoded as Task) : decoded;
+      if (table === "node") this.#nodeParts.share(object as Mutable<Node>);
       this.#state.put(table, object, undefined);
       const known = before.get(`${table}/${object.id}`);
       before.delete(`${table}/${object.id}`);

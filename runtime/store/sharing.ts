@@ -38,10 +38,11 @@ export class SharedMessages<T> {
   #shareBytes(key: string, bytes: Uint8Array): T {
     const known = this.#known.get(key);
     if (known !== undefined && equalBytes(known.bytes, bytes)) return known.message;
-    const own = this.#codec.decode(bytes);
+    const own = ownBytes(bytes);
+    const message = this.#codec.decode(own);
     if (this.#known.size >= entriesMax) this.#known.clear();
-    this.#known.set(key, { message: own, bytes });
-    return own;
+    this.#known.set(key, { message, bytes: own });
+    return message;
   }
 }
 
@@ -64,13 +65,14 @@ export class SharedStrings {
   }
 }
 
-/**
- * The same message in a buffer of its own. What an encoder returns is a part of Node's pool for small buffers, and one
- * certificate would keep 64 KiB of it alive.
- */
+/** The same message in a buffer of its own. */
 export function detached<T>(codec: Codec<T>, message: T): T {
-  const encoded = codec.encode(message);
+  return codec.decode(ownBytes(codec.encode(message)));
+}
+
+/** What an encoder returns is a part of Node's pool for small buffers, and one certificate would keep 64 KiB of it alive. */
+function ownBytes(encoded: Uint8Array): Uint8Array {
   const own = Buffer.allocUnsafeSlow(encoded.length);
   own.set(encoded);
-  return codec.decode(own);
+  return own;
 }

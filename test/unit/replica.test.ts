@@ -3,12 +3,16 @@ import test from "ava";
 import {
   Change,
   ContainerSpec,
+  EngineDescription,
   Kind,
   LogRecord,
+  Network,
+  NetworkAttachment,
   NodeDescription,
   NodePatch,
   NodeStatus,
   NodeStatus_State,
+  NodeTLSInfo,
   Receipt,
   Removal,
   TaskState,
@@ -224,6 +228,37 @@ test("replicas of the same records have one hash, of different states different 
     ]),
   );
   t.not(one.stateHash(), two.stateHash());
+});
+
+test("nodes of one kind keep one description of their engine, and one copy of a network that they are in", (t) => {
+  const description = (hostname: string) =>
+    NodeDescription.create({
+      hostname,
+      engine: EngineDescription.create({ engineVersion: "20.10", labels: { b: "1", a: "2" } }),
+      tlsInfo: NodeTLSInfo.create({ trustRoot: Uint8Array.of(1, 2, 3) }),
+    });
+  const attachments = [
+    NetworkAttachment.create({ network: Network.create({ id: "ingress" }), addresses: ["10.0.0.2"] }),
+  ];
+  const writer = new Writer();
+  writer.write([put({ node: node("n1") }), put({ node: node("n2", { description: description("two") }) })]);
+  writer.write([Change.create({ node: NodePatch.create({ id: "n1", description: description("one"), attachments }) })]);
+  writer.write([Change.create({ node: NodePatch.create({ id: "n2", attachments }) })]);
+  const replica = replicaOf(writer);
+  const loaded = new Replica();
+  loaded.load(replica.snapshot());
+  t.is(loaded.stateHash(), replica.stateHash());
+  for (const each of [replica, loaded]) {
+    const [one, two] = [each.get("node", "n1"), each.get("node", "n2")];
+    t.deepEqual(
+      NodeDescription.encode(one?.description as NodeDescription),
+      NodeDescription.encode(description("one")),
+    );
+    t.deepEqual(two?.attachments, attachments);
+    t.is(one?.description?.engine, two?.description?.engine);
+    t.is(one?.description?.tlsInfo, two?.description?.tlsInfo);
+    t.is(one?.attachments[0]?.network, two?.attachments[0]?.network);
+  }
 });
 
 test("what the replica keeps does not keep the record's bytes alive", (t) => {
