@@ -5,8 +5,9 @@
 import { WatchIndex } from "../../machines/watch/watch-index.ts";
 import { isWanted, type WatchedChange, type WatchFilter } from "../../machines/watch/watch-filter.ts";
 import { Version, WatchMessage, type WatchMessage_Event } from "../../proto/gen/messages.ts";
-import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
+import type { ObjectChange } from "../../runtime/store/store.ts";
 import { actionOf, eventOf } from "./watch-events.ts";
+import type { RecentCommit } from "./watch-recent.ts";
 
 /** What is asked: equal keys mean equal answers. */
 export interface Question {
@@ -65,7 +66,7 @@ export class Fanout {
   }
 
   /** Returns how many messages were handed over. */
-  tell(commit: Commit): number {
+  tell(commit: RecentCommit): number {
     if (this.#size === 0) return 0;
     const reached = this.#match(commit.changes);
     if (reached.length === 0) return 0;
@@ -108,13 +109,13 @@ export class Fanout {
 
 /** The messages about one commit: each event and each different selection of them is made once. */
 class Answers {
-  readonly #commit: Commit;
+  readonly #commit: RecentCommit;
   readonly #version: Version;
   readonly #events = new Map<number, WatchMessage_Event | null>();
   readonly #messages = new Map<string, WatchMessage>();
   readonly #places = new Map<WatchMessage, number>();
 
-  constructor(commit: Commit) {
+  constructor(commit: RecentCommit) {
     this.#commit = commit;
     this.#version = Version.create({ index: commit.version });
   }
@@ -151,7 +152,7 @@ class Answers {
 }
 
 /** What one question is answered about a commit; null when nothing of it is wanted. */
-export function answerOf({ filters, includesOld }: Question, commit: Commit): WatchMessage | null {
+export function answerOf({ filters, includesOld }: Question, commit: RecentCommit): WatchMessage | null {
   const wanted: number[] = [];
   for (const [place, change] of commit.changes.entries()) {
     if (isWanted(filters, watchedOf(change))) wanted.push(place);

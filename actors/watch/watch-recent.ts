@@ -34,8 +34,10 @@ function weightOf(change: ObjectChange): number {
   }
 }
 
-interface Kept {
-  readonly commit: Commit;
+/** What of a commit watchers are told. */
+export type RecentCommit = Pick<Commit, "version" | "changes">;
+
+interface Kept extends RecentCommit {
   readonly bytes: number;
 }
 
@@ -59,7 +61,7 @@ export class RecentCommits {
 
   /** Of the newest commit. */
   get version(): number {
-    return this.#kept.at(-1)?.commit.version ?? this.#base;
+    return this.#kept.at(-1)?.version ?? this.#base;
   }
 
   get size(): number {
@@ -67,10 +69,10 @@ export class RecentCommits {
   }
 
   /** Takes the commit that follows. */
-  push(commit: Commit): void {
+  push({ version, changes }: RecentCommit): void {
     let bytes = 200;
-    for (const change of commit.changes) bytes += weightOf(change);
-    this.#kept.push({ commit, bytes });
+    for (const change of changes) bytes += weightOf(change);
+    this.#kept.push({ version, changes, bytes });
     this.#bytes += bytes;
     while (this.size > 0 && (this.#bytes > this.#bytesMax || this.size > recentCommitsMax)) this.#drop();
     if (this.#from > 1_000 && this.#from > this.#kept.length / 2) {
@@ -92,16 +94,16 @@ export class RecentCommits {
   }
 
   /** The commit that follows a version that is covered; undefined when it is the newest. */
-  next(version: number): Commit | undefined {
-    return this.#kept[this.#from + (version - this.#base)]?.commit;
+  next(version: number): RecentCommit | undefined {
+    return this.#kept[this.#from + (version - this.#base)];
   }
 
   #drop(): void {
     const oldest = this.#kept[this.#from] as Kept;
     // Lets go of what the commit holds.
-    this.#kept[this.#from] = { commit: { ...oldest.commit, changes: [] }, bytes: 0 };
+    this.#kept[this.#from] = { version: oldest.version, changes: [], bytes: 0 };
     this.#from += 1;
     this.#bytes -= oldest.bytes;
-    this.#base = oldest.commit.version;
+    this.#base = oldest.version;
   }
 }
