@@ -13,7 +13,7 @@ import {
   type ResourceAllocatorService,
 } from "../proto/gen/messages.ts";
 import { newId } from "../runtime/ids.ts";
-import { RpcError, Status, type CallContext, type ServiceHandlers } from "../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers, type CallSignal } from "../runtime/rpc.ts";
 import { demand, rejection } from "./control/answer.ts";
 import { commit, creation, removal } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
@@ -33,7 +33,7 @@ export function createResourceAllocator(env: Environment): {
   const random = env.random.fork("resource-allocator");
 
   /** Until the task has its address, or its status says why it gets none. */
-  function allocated(taskId: string, signal: AbortSignal): Promise<Allocated> {
+  function allocated(taskId: string, signal: CallSignal): Promise<Allocated> {
     return new Promise((resolve) => {
       const look = (): Allocated | null => {
         const task = store.get("task", taskId);

@@ -65,10 +65,20 @@ export interface CallingProcess {
   readonly user: string;
 }
 
+/**
+ * That a caller is gone, as much of an AbortSignal as handlers need. Any AbortSignal is one; the gRPC server has a smaller
+ * one, since each idle node holds three.
+ */
+export interface CallSignal {
+  readonly aborted: boolean;
+  addEventListener(type: "abort", listener: () => void, options?: { readonly once: boolean }): void;
+  removeEventListener(type: "abort", listener: () => void): void;
+}
+
 export interface CallContext {
   readonly peer: Peer;
   /** Aborted when the caller cancels, its deadline passes or its connection ends. */
-  readonly signal: AbortSignal;
+  readonly signal: CallSignal;
   /** W3C trace context of the caller; empty when there is none. */
   readonly traceparent: string;
   /** HTTP/2 path of the method that was called. */

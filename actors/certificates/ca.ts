@@ -24,7 +24,7 @@ import {
   type NodeCAService,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
-import { RpcError, Status, type CallContext, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers, type CallSignal } from "../../runtime/rpc.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { commit, creation } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
@@ -87,7 +87,7 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
   }
 
   /** Resolves when the node is settled or gone; rejects when the caller gives up. */
-  function settled(nodeId: string, signal: AbortSignal): Promise<void> {
+  function settled(nodeId: string, signal: CallSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const calls = waiting.get(nodeId) ?? new Set();
       waiting.set(nodeId, calls);

@@ -15,7 +15,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { sessionMachine, sessionTimes, type SessionEnd, type SessionEvent } from "../../machines/dispatcher/session.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import { RpcError, Status, type Sink } from "../../runtime/rpc.ts";
+import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/rpc.ts";
 import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
@@ -128,7 +128,7 @@ export class NodeSession {
   }
 
   /** A Session call of this session. The newest stream is the one that counts. */
-  open(sink: Sink<SessionMessage>, signal: AbortSignal): void {
+  open(sink: Sink<SessionMessage>, signal: CallSignal): void {
     this.#sink?.end(new RpcError(Status.ABORTED, "node must disconnect"));
     this.#sink = sink;
     const onAbort = (): void => {

@@ -5,7 +5,7 @@
  * P2: at most `pastsMax` states are in memory beside the present one, together with at most `objectsMax` objects unless
  *     one alone has more.
  */
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallSignal } from "../../runtime/rpc.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { tableNames } from "../../runtime/store/tables.ts";
@@ -46,7 +46,7 @@ export class Pasts {
   }
 
   /** The state at that version (P1). Rejects with OUT_OF_RANGE when it cannot be rebuilt, and as Turns.take does. */
-  async at(version: number, signal?: AbortSignal): Promise<Replica> {
+  async at(version: number, signal?: CallSignal): Promise<Replica> {
     return this.#find(version) ?? (await this.#turns.take(() => this.#rebuild(version), signal));
   }
 

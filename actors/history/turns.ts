@@ -2,7 +2,7 @@
  * One at a time: whoever rebuilds an earlier state may need as much memory as the present one takes, and its share of the
  * processor.
  */
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallSignal } from "../../runtime/rpc.ts";
 
 /** Who waits beyond this many is refused. At a second each, the last waits about as long as a command does (25 s). */
 export const waitingMax = 16;
@@ -17,7 +17,7 @@ export class Turns {
   }
 
   /** Rejects as `work` does, and with RESOURCE_EXHAUSTED when too many wait. Who gave up by then has no turn. */
-  async take<Result>(work: () => Promise<Result>, signal?: AbortSignal): Promise<Result> {
+  async take<Result>(work: () => Promise<Result>, signal?: CallSignal): Promise<Result> {
     if (this.#waiting > waitingMax) {
       throw new RpcError(Status.RESOURCE_EXHAUSTED, "too many look back at once: try again in a moment");
     }

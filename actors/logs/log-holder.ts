@@ -13,7 +13,7 @@ import {
   SubscriptionMessage,
   type LogAnnouncement,
 } from "../../proto/gen/messages.ts";
-import type { Sink } from "../../runtime/rpc.ts";
+import type { Sink, CallSignal } from "../../runtime/rpc.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { Environment } from "../environment.ts";
 
@@ -71,7 +71,7 @@ export class LogHolder {
   }
 
   /** A second stream of a node takes the place of the first, which a lost connection may have left. */
-  listen(nodeId: string, sink: Sink<SubscriptionMessage>, signal: AbortSignal): void {
+  listen(nodeId: string, sink: Sink<SubscriptionMessage>, signal: CallSignal): void {
     const before = this.#listeners.get(nodeId);
     if (before !== undefined) this.#left(before);
     const listener: Listener = { nodeId, sink, told: new Map() };

@@ -8,7 +8,7 @@ import { scheduleKind } from "../../machines/orchestration/jobs/runs.ts";
 import { watchEntriesMax, watchFilter, type WatchFilter } from "../../machines/watch/watch-filter.ts";
 import { WatchRequest, type WatchService } from "../../proto/gen/messages.ts";
 import type { Blobs, Log } from "../../runtime/ports.ts";
-import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { RpcError, Status, type ServiceHandlers, type CallSignal } from "../../runtime/rpc.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { rejection } from "../control/answer.ts";
 import type { Environment, Running } from "../environment.ts";
@@ -183,7 +183,7 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
     },
   };
 
-  function openStream(wanted: ConstructorParameters<typeof WatchStream>[2], signal: AbortSignal): void {
+  function openStream(wanted: ConstructorParameters<typeof WatchStream>[2], signal: CallSignal): void {
     const stream = new WatchStream(shared, (opened += 1), wanted);
     if (stream.isOver) return;
     streams.add(stream);

@@ -10,7 +10,7 @@ import {
   type SubscribeLogsRequest,
 } from "../../proto/gen/messages.ts";
 import type { LogLines } from "../../proto/log-lines.ts";
-import { RpcError, Status, type Sink } from "../../runtime/rpc.ts";
+import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/rpc.ts";
 import { createdService, spec } from "../support/control.ts";
 import { failureOf, jsonWorld, type Reply } from "../support/json-world.ts";
 
@@ -18,7 +18,7 @@ const reader: Identity = { kind: "user", name: "r", role: "read-only" };
 
 interface Subscription {
   readonly request: SubscribeLogsRequest;
-  readonly signal: AbortSignal;
+  readonly signal: CallSignal;
   readonly sink: Sink<LogLines>;
   say(...texts: readonly string[]): void;
   notice(text: string): void;

@@ -29,7 +29,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { processLabel } from "../../machines/manager/manager-role.ts";
 import { CPUUsage, MemoryUsage, TaskResourceUsage, TaskStats } from "../../proto/gen/nomad.ts";
-import { RpcError, Status, type Sink } from "../../runtime/rpc.ts";
+import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/rpc.ts";
 import type { LogLines } from "../../proto/log-lines.ts";
 import { createdService, spec, updateOf, workerNode } from "../support/control.ts";
 import { failureOf, jsonWorld, type JsonWorldOptions, type Reply } from "../support/json-world.ts";
@@ -218,7 +218,7 @@ function line(data: string, taskId = "t1"): LogMessage {
 /** Nodes that have these lines of whatever is asked for. */
 function outputs(write: (send: (messages: readonly LogMessage[]) => void, sink: Sink<LogLines>) => void) {
   const asked: SubscribeLogsRequest[] = [];
-  const given: AbortSignal[] = [];
+  const given: CallSignal[] = [];
   const logs: FacadeSources["logs"] = {
     SubscribeLogs(request, sink, { signal }) {
       asked.push(request);
@@ -282,7 +282,7 @@ test("output that does not come in time, of nobody or of too many is refused", a
 /** A driver that tells one sample after the other until nobody listens. */
 function driver() {
   const asked: TaskCallRequest[] = [];
-  const given: AbortSignal[] = [];
+  const given: CallSignal[] = [];
   const usage = TaskResourceUsage.create({
     cpu: CPUUsage.create({ percent: 12.5 }),
     memory: MemoryUsage.create({ rss: 4096 }),

@@ -7,7 +7,7 @@ import {
   type ExecTaskRequest,
   type ExecTaskStreamingRequest,
 } from "../../../proto/gen/nomad.ts";
-import { RpcError, Status, type CallContext, type Sink } from "../../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type Sink, type CallSignal } from "../../../runtime/rpc.ts";
 import type { ExecRequest, ExecSession, RunningTask, TaskExit, TerminalSize } from "./driver.ts";
 
 /** What is kept of each stream's output: its last bytes, as many as Nomad's own drivers keep. */
@@ -41,7 +41,7 @@ export async function execTask(
   task: RunningTask,
   request: ExecTaskRequest,
   timeoutMs: number,
-  signal: AbortSignal,
+  signal: CallSignal,
 ): Promise<ExecTaskResponse> {
   if (task.exec === undefined) throw unsupported();
   const tails = { stdout: new Tail(), stderr: new Tail() };
@@ -126,20 +126,29 @@ export async function execTaskStreaming(
   if (call.signal.aborted) session.kill();
   call.signal.addEventListener("abort", () => session.kill());
   // Not waited for: Nomad leaves its half open until it has our result.
-  void forward(messages, session);
+  void forward(messages, session, firstSize);
   const exit = await session.exited;
   sink.write(ExecTaskStreamingResponse.create({ stdout: close }));
   if (!setup.tty) sink.write(ExecTaskStreamingResponse.create({ stderr: close }));
   sink.write(ExecTaskStreamingResponse.create({ exited: true, result: exitResult(exit) }));
 }
 
-async function forward(messages: AsyncIterator<ExecTaskStreamingRequest>, session: ExecSession): Promise<void> {
+/** `size`: the terminal's, as the host said at first; null: it did not. */
+async function forward(
+  messages: AsyncIterator<ExecTaskStreamingRequest>,
+  session: ExecSession,
+  size: ExecTaskStreamingRequest["ttySize"],
+): Promise<void> {
+  let { height, width } = size ?? { height: 0, width: 0 };
   try {
     for (;;) {
       const next = await messages.next();
       if (next.done === true) break;
       const { stdin, ttySize } = next.value;
-      if (ttySize !== null) session.resize(sizeOf(ttySize));
+      if (ttySize !== null && (ttySize.height !== height || ttySize.width !== width)) {
+        ({ height, width } = ttySize);
+        session.resize(sizeOf(ttySize));
+      }
       if (stdin !== null && stdin.data.length > 0) session.write(stdin.data);
       if (stdin?.close === true) session.closeInput();
     }
