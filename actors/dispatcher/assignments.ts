@@ -42,6 +42,18 @@ export type StreamTarget =
   | { readonly method: "Tasks"; readonly sink: Sink<TasksMessage> };
 
 export class AssignmentStream {
+  static readonly #effects = {
+    collectChanges(this: AssignmentStream) {
+      this.#collect();
+    },
+    writeComplete(this: AssignmentStream, { changes, resultsIn }: Message) {
+      this.#writer.complete(changes, resultsIn);
+    },
+    writeIncrement(this: AssignmentStream, { changes, appliesTo, resultsIn }: Message) {
+      this.#writer.increment(changes, appliesTo, resultsIn);
+    },
+  };
+
   readonly nodeId: string;
   readonly #hosted: HostedActor<typeof assignmentsMachine>;
   readonly #writer: Writer;
@@ -61,11 +73,8 @@ export class AssignmentStream {
     this.#writer = writer;
     this.#onEnd = onEnd;
     this.#hosted = assignmentsActor.start(env.host, id, input, {
-      effects: {
-        collectChanges: () => this.#collect(),
-        writeComplete: ({ changes, resultsIn }: Message) => writer.complete(changes, resultsIn),
-        writeIncrement: ({ changes, appliesTo, resultsIn }: Message) => writer.increment(changes, appliesTo, resultsIn),
-      },
+      effects: AssignmentStream.#effects,
+      self: this,
     });
     this.#hosted.actor.send({ type: "snapshot.taken", changes: writer.snapshot() });
   }

@@ -67,6 +67,34 @@ export interface Registrant {
 const registrationBytes = 200;
 
 export class NodeSession {
+  static readonly #effects = {
+    register(this: NodeSession) {
+      this.#register();
+    },
+    sendSessionMessage(this: NodeSession) {
+      this.sendMessage();
+    },
+    announceRegistration(this: NodeSession) {
+      this.#ports.announce(this);
+    },
+    confirmReady(this: NodeSession) {
+      this.#confirmReady();
+    },
+    requestVerdict(this: NodeSession) {
+      this.#requestVerdict();
+    },
+    declareDown(this: NodeSession) {
+      this.#declareDown();
+    },
+    countHeartbeats(this: NodeSession, { at, graceMs }: { at: number; graceMs: number }) {
+      this.#silence.note(at, graceMs);
+      this.#silence.await();
+    },
+    endSession(this: NodeSession, { end }: { end: SessionEnd }) {
+      this.#end(end);
+    },
+  };
+
   readonly nodeId: string;
   readonly sessionId: string;
   /** The log's version at which this became the node's session here; 0 before. */
@@ -101,19 +129,8 @@ export class NodeSession {
     };
     this.#silence = new Silence(env.clock, input, () => this.send({ type: "heartbeats.missed" }));
     this.#hosted = sessionActor.start(env.host, `session/${this.nodeId}`, input, {
-      effects: {
-        register: () => this.#register(),
-        sendSessionMessage: () => this.sendMessage(),
-        announceRegistration: () => ports.announce(this),
-        confirmReady: () => this.#confirmReady(),
-        requestVerdict: () => this.#requestVerdict(),
-        declareDown: () => this.#declareDown(),
-        countHeartbeats: ({ at, graceMs }: { at: number; graceMs: number }) => {
-          this.#silence.note(at, graceMs);
-          this.#silence.await();
-        },
-        endSession: ({ end }: { end: SessionEnd }) => this.#end(end),
-      },
+      effects: NodeSession.#effects,
+      self: this,
     });
   }
 
