@@ -58,8 +58,8 @@ export class AssignmentStream {
   readonly #hosted: HostedActor<typeof assignmentsMachine>;
   readonly #writer: Writer;
   readonly #onEnd: (stream: AssignmentStream) => void;
-  #taskIds = new Set<string>();
-  #volumeIds = new Set<string>();
+  /** What changed since the last message; null when nothing did, which is what idle nodes are in. */
+  #noted: { readonly taskIds: Set<string>; readonly volumeIds: Set<string> } | null = null;
   #ended = false;
 
   constructor(
@@ -80,17 +80,20 @@ export class AssignmentStream {
   }
 
   noteTask(id: string): void {
-    this.#taskIds.add(id);
+    this.#note().taskIds.add(id);
   }
 
   noteVolume(id: string): void {
-    this.#volumeIds.add(id);
+    this.#note().volumeIds.add(id);
+  }
+
+  #note(): { readonly taskIds: Set<string>; readonly volumeIds: Set<string> } {
+    return (this.#noted ??= { taskIds: new Set(), volumeIds: new Set() });
   }
 
   /** The end of a batch: tells the node what was noted. */
   flush(): void {
-    if (!this.#ended && this.#taskIds.size + this.#volumeIds.size > 0)
-      this.#hosted.actor.send({ type: "changes.noted" });
+    if (!this.#ended && this.#noted !== null) this.#hosted.actor.send({ type: "changes.noted" });
   }
 
   end(error?: RpcError): void {
@@ -103,14 +106,14 @@ export class AssignmentStream {
   }
 
   #collect(): void {
-    if (this.#taskIds.size + this.#volumeIds.size === 0) return;
+    const noted = this.#noted;
+    if (noted === null) return;
     if (this.#writer.sink.bufferedBytes() > assignmentLimits.bufferedBytesMax) {
       this.#hosted.actor.send({ type: "peer.stalled" });
       return;
     }
-    const changes = this.#writer.changes(this.#taskIds, this.#volumeIds);
-    this.#taskIds = new Set();
-    this.#volumeIds = new Set();
+    const changes = this.#writer.changes(noted.taskIds, noted.volumeIds);
+    this.#noted = null;
     for (let at = 0; at < changes.length; at += assignmentLimits.changesMax) {
       const part = changes.slice(at, at + assignmentLimits.changesMax);
       this.#hosted.actor.send({ type: "changes.collected", changes: part });

@@ -51,8 +51,6 @@ interface Connection {
   readonly membership: Membership;
   /** Those whose handler runs, or will. */
   readonly calls: Set<ServerCall>;
-  /** Resolves when the connection is gone. */
-  readonly gone: Promise<void>;
   /** True when a call came since the last sweep. */
   isActive: boolean;
 }
@@ -73,6 +71,8 @@ export class GrpcServer {
   readonly #tlsListeners: TlsListener[] = [];
   readonly #unixListeners: UnixListener[] = [];
   readonly #sweep: NodeJS.Timeout;
+  /** Whoever waits for the last connection to be gone. */
+  readonly #emptied = Promise.withResolvers<void>();
   #credentials: Credentials | null = null;
   #isClosing = false;
 
@@ -142,18 +142,18 @@ export class GrpcServer {
     this.#isClosing = true;
     clearInterval(this.#sweep);
     for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.close();
-    const gone = [...this.#connections].map((connection) => connection.gone);
+    if (this.#connections.size === 0) this.#emptied.resolve();
     this.#shutDownCalls(true);
     for (const { http2 } of this.#connections) http2.close();
     let graceOver: NodeJS.Timeout | undefined;
     const grace = new Promise<void>((resolve) => (graceOver = setTimeout(resolve, graceMs)));
-    await Promise.race([Promise.all(gone), grace]);
+    await Promise.race([this.#emptied.promise, grace]);
     clearTimeout(graceOver);
     this.#shutDownCalls(false);
     // One turn for the last statuses to be written before the sockets go.
     await new Promise((resolve) => setImmediate(resolve));
     for (const { http2 } of this.#connections) http2.destroy();
-    await Promise.all(gone);
+    await this.#emptied.promise;
     this.#metrics.flush();
   }
 
@@ -162,18 +162,16 @@ export class GrpcServer {
   }
 
   #serve(socket: Duplex, caller: Caller, membership: Membership): void {
-    let isGone: () => void;
-    const gone = new Promise<void>((resolve) => (isGone = resolve));
     const http2 = new ServerConnection(socket, {
       onRequest: (stream, headers) => this.#onRequest(connection, stream, headers),
       onClose: (error) => {
         this.#connections.delete(connection);
         // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
         if (error !== null) this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed");
-        isGone();
+        if (this.#isClosing && this.#connections.size === 0) this.#emptied.resolve();
       },
     });
-    const connection: Connection = { http2, caller, membership, calls: new Set(), gone, isActive: true };
+    const connection: Connection = { http2, caller, membership, calls: new Set(), isActive: true };
     this.#connections.add(connection);
     // A handshake that was under way when the listener closed.
     if (this.#isClosing) http2.destroy();

@@ -82,12 +82,13 @@ export class AssignmentSet {
   readonly #refuse: (task: Task, flaw: string) => void;
   /** As last sent. */
   readonly #tasks = new Map<string, Task>();
+  // The rest is null before the first, which most of thousands of nodes never have.
   /** Of tasks and volumes that hold dependencies: what each holds. */
-  readonly #held = new Map<string, readonly Dependency[]>();
-  readonly #users = new Map<Dependency, Set<string>>();
+  #held: Map<string, readonly Dependency[]> | null = null;
+  #users: Map<Dependency, Set<string>> | null = null;
   /** Volumes, by what was last said of them. */
-  readonly #volumes = new Map<string, { readonly volume: Volume; readonly action: Action }>();
-  readonly #refused = new Set<string>();
+  #volumes: Map<string, { readonly volume: Volume; readonly action: Action }> | null = null;
+  #refused: Set<string> | null = null;
 
   constructor(nodeId: string, source: AssignmentSource, refuse: (task: Task, flaw: string) => void) {
     this.#nodeId = nodeId;
@@ -115,7 +116,7 @@ export class AssignmentSet {
   #lookAtTask(id: string, task: Task | undefined, changes: Changes): void {
     const known = this.#tasks.get(id);
     if (task === undefined || task.nodeId !== this.#nodeId) {
-      this.#refused.delete(id);
+      this.#refused?.delete(id);
       if (known === undefined) return;
       this.#tasks.delete(id);
       changes.tasks.push(change(Action.REMOVE, { task: Task.create({ id }) }));
@@ -127,6 +128,7 @@ export class AssignmentSet {
     const flaw = taskFlaw(task);
     if (flaw !== null) {
       // Only once, and not for one that is over: its last writer may be a node that knew another SwarmKit. N4
+      this.#refused ??= new Set();
       if (!this.#refused.has(id) && state <= TaskState.RUNNING) this.#refuse(task, flaw);
       this.#refused.add(id);
       return;
@@ -146,9 +148,9 @@ export class AssignmentSet {
 
   #lookAtVolume(id: string, volume: Volume | undefined, changes: Changes): void {
     const status = volume?.publishStatus.find((published) => published.nodeId === this.#nodeId);
-    const said = this.#volumes.get(id);
+    const said = this.#volumes?.get(id);
     if (volume === undefined || status === undefined || status.state === PublishState.PENDING_UNPUBLISH) {
-      this.#volumes.delete(id);
+      this.#volumes?.delete(id);
       this.#release(`volume/${id}`, changes);
       return;
     }
@@ -166,13 +168,14 @@ export class AssignmentSet {
       accessMode: volume.spec.accessMode,
       secrets: volume.spec.secrets,
     });
-    this.#volumes.set(id, { volume, action });
+    (this.#volumes ??= new Map()).set(id, { volume, action });
     changes.volumes.push(change(action, { volume: assignment }));
   }
 
   /** N3 */
   #hold(user: string, dependencies: readonly Dependency[], changes: Changes): void {
-    if (dependencies.length === 0 || this.#held.has(user)) return;
+    if (dependencies.length === 0 || this.#held?.has(user) === true) return;
+    this.#users ??= new Map();
     const held: Dependency[] = [];
     for (const dependency of dependencies) {
       const users = this.#users.get(dependency);
@@ -187,23 +190,23 @@ export class AssignmentSet {
       }
       held.push(dependency);
     }
-    this.#held.set(user, held);
+    (this.#held ??= new Map()).set(user, held);
   }
 
   #release(user: string, changes: Changes): void {
-    for (const dependency of this.#held.get(user) ?? []) {
-      const users = this.#users.get(dependency);
+    for (const dependency of this.#held?.get(user) ?? []) {
+      const users = this.#users?.get(dependency);
       if (users === undefined) continue;
       users.delete(user);
       if (users.size > 0) continue;
-      this.#users.delete(dependency);
+      this.#users?.delete(dependency);
       const id = dependency.slice(dependency.indexOf("/") + 1);
       const isSecret = dependency.startsWith("secret/");
       changes.removals.push(
         change(Action.REMOVE, isSecret ? { secret: Secret.create({ id }) } : { config: Config.create({ id }) }),
       );
     }
-    this.#held.delete(user);
+    this.#held?.delete(user);
   }
 
   #find(dependency: Dependency): Partial<Assignment> | null {
