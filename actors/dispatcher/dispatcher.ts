@@ -30,7 +30,7 @@ import type { Environment, Running } from "../environment.ts";
 import { Judge, type NodeTrouble } from "./judge.ts";
 import { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { RegistrationHistories } from "./registration-histories.ts";
-import { NodeSession, sessionRemoval, type Registrant, type SessionPorts } from "./session.ts";
+import { NodeSession, isCalled, sessionRemoval, type Registrant, type SessionPorts } from "./session.ts";
 import { SessionMessages } from "./session-messages.ts";
 import { TaskReports } from "./task-reports.ts";
 
@@ -39,7 +39,8 @@ export interface DispatcherOptions {
   readonly addr: string;
   /**
    * True while the own link to the bus and the log are healthy. Nobody is declared DOWN unless they were for a whole grace
-   * period, and no session is resumed from memory while they are not. S5
+   * period, and no session is resumed from memory while they are not. True does not say that the replica is at the log's
+   * end: S5 does not rest on it.
    */
   readonly settled: () => boolean;
   /** Used while the cluster object names no period, in milliseconds. */
@@ -195,7 +196,10 @@ class DispatcherActor implements Dispatcher {
     };
   }
 
-  /** A resumed session when the id is the node's present one, wherever it was held; a new registration otherwise. */
+  /**
+   * A resumed session when the id names the one that is held here; else a new one, registered in the log first. It continues
+   * the one that the agent had with another manager when the id names that. S5
+   */
   #openSession(request: SessionRequest, sink: Sink<SessionMessage>, call: CallContext): void {
     const nodeId = this.#caller(call);
     const { store } = this.#env;
@@ -204,34 +208,29 @@ class DispatcherActor implements Dispatcher {
     const registrant = { description: request.description, addr: call.peer.address };
     const held = this.#sessions.get(nodeId);
     const record = store.get("session", nodeId);
-    const current = held?.sessionId ?? record?.sessionId ?? "";
-    if (current !== "" && request.sessionId === current) {
-      if (held === undefined) this.#start(nodeId, current, registrant).open(sink, call.signal);
-      else {
-        held.open(sink, call.signal);
-        const isOwn = record?.managerId === this.#env.managerId && record.sessionId === current;
-        held.resume(registrant, isNews(node, registrant) || !isOwn || !this.#options.settled());
-      }
+    if (held !== undefined && isCalled(held, request.sessionId)) {
+      held.open(sink, call.signal);
+      const isOwn = record?.managerId === this.#env.managerId && record.sessionId === held.sessionId;
+      held.resume(registrant, isNews(node, registrant) || !isOwn || !this.#options.settled());
       return;
     }
-    this.#histories.admit(nodeId, { address: registrant.addr, hasSession: current !== "" });
-    this.#replace(nodeId);
-    this.#messages.introduce(nodeId);
-    this.#start(nodeId, newId(this.#ids), registrant).open(sink, call.signal);
-  }
-
-  /** Newest wins: what the node had here ends at once. */
-  #replace(nodeId: string): void {
-    const held = this.#sessions.get(nodeId);
-    if (held === undefined) return;
-    if (held.isConnected) this.#histories.noteEviction(nodeId);
-    held.send({ type: "session.superseded" });
-  }
-
-  #start(nodeId: string, sessionId: string, registrant: Registrant): NodeSession {
-    const session = new NodeSession(this.#ports, { nodeId, sessionId, adopted: false, registrant });
+    const continues = record !== undefined && isCalled(record, request.sessionId);
+    if (!continues) {
+      this.#histories.admit(nodeId, {
+        address: registrant.addr,
+        hasSession: held !== undefined || record !== undefined,
+      });
+      if (held?.isConnected === true) this.#histories.noteEviction(nodeId);
+      this.#messages.introduce(nodeId);
+    }
+    // Newest wins: what the node had here ends at once.
+    held?.send({ type: "session.superseded" });
+    const sessionId = newId(this.#ids);
+    // What is no id of ours is not kept in the log: an agent may name anything.
+    const takenFrom = request.sessionId.length === sessionId.length ? request.sessionId : "";
+    const session = new NodeSession(this.#ports, { nodeId, sessionId, takenFrom, adopted: false, registrant });
     this.#hold(session);
-    return session;
+    session.open(sink, call.signal);
   }
 
   /** A session that the log gives to this manager, which knows nothing of it: left by its earlier life. */
@@ -241,7 +240,8 @@ class DispatcherActor implements Dispatcher {
     const node = store.get("node", nodeId);
     if (record?.managerId !== managerId || node === undefined || this.#sessions.has(nodeId)) return;
     const registrant = { description: null, addr: node.status?.addr ?? "" };
-    const session = new NodeSession(this.#ports, { nodeId, sessionId: record.sessionId, adopted: true, registrant });
+    const { sessionId, takenFrom } = record;
+    const session = new NodeSession(this.#ports, { nodeId, sessionId, takenFrom, adopted: true, registrant });
     session.version = record.meta?.version?.index ?? store.version;
     this.#hold(session);
   }
@@ -344,10 +344,11 @@ class DispatcherActor implements Dispatcher {
     if (held !== undefined && held.version > 0 && held.version < message.version) this.#supersede(held);
   }
 
-  /** A registration with another manager is newer. Its own session id, taken there, is no other identity's. */
+  /** A registration with another manager is newer. One that continues the session held here is no other identity's. */
   #supersede(held: NodeSession): void {
     const { nodeId, sessionId } = held;
-    if (held.isConnected && this.#env.store.get("session", nodeId)?.sessionId !== sessionId)
+    const record = this.#env.store.get("session", nodeId);
+    if (held.isConnected && (record === undefined || !isCalled(record, sessionId)))
       this.#histories.noteEviction(nodeId);
     held.send({ type: "session.superseded" });
   }

@@ -97,6 +97,8 @@ export class NodeSession {
 
   readonly nodeId: string;
   readonly sessionId: string;
+  /** The session with another manager that this one continues; empty: none. */
+  readonly takenFrom: string;
   /** The log's version at which this became the node's session here; 0 before. */
   version = 0;
   readonly streams = new Set<AssignmentStream>();
@@ -112,11 +114,12 @@ export class NodeSession {
 
   constructor(
     ports: SessionPorts,
-    options: { nodeId: string; sessionId: string; adopted: boolean; registrant: Registrant },
+    options: { nodeId: string; sessionId: string; takenFrom: string; adopted: boolean; registrant: Registrant },
   ) {
     const { env } = ports;
     this.nodeId = options.nodeId;
     this.sessionId = options.sessionId;
+    this.takenFrom = options.takenFrom;
     this.#ports = ports;
     this.#registrant = options.registrant;
     const input = {
@@ -254,7 +257,9 @@ export class NodeSession {
       description,
       status: NodeStatus.create({ state: NodeStatus_State.READY, addr }),
     });
-    const record = Session.create({ id: this.nodeId, sessionId: this.sessionId, managerId: env.managerId });
+    const { managerId } = env;
+    const { nodeId: id, sessionId, takenFrom } = this;
+    const record = Session.create({ id, sessionId, managerId, takenFrom });
     const bytes = registrationBytes + descriptionBytes(description);
     void registrations.add(`node/${this.nodeId}`, Operation.create({ node: patch }), bytes);
     registrations
@@ -358,6 +363,11 @@ export class NodeSession {
     this.#hosted.stop();
     this.#ports.ended(this, end);
   }
+}
+
+/** Whether an agent that names `id` means the session: it names the one before until it has heard of this one. S5 */
+export function isCalled(session: { readonly sessionId: string; readonly takenFrom: string }, id: string): boolean {
+  return id !== "" && (session.sessionId === id || session.takenFrom === id);
 }
 
 export function sessionRemoval(nodeId: string): Removal {

@@ -9,8 +9,10 @@
  * S3: a node is declared DOWN only after the dispatcher granted it (`requestVerdict`), and a sign of life at any moment
  *     before the write withdraws the suspicion.
  * S4: each session ends exactly once, through `endSession`, which closes every stream of it.
- * S5: a manager that is cut off from the log resumes a session only by way of the log: the agent may have been with another
- *     since, and would be sent back to assignments of the past.
+ * S5: what a node is told never is of an earlier version than what it was told before. A session's id is of one manager's
+ *     making, so an agent that names it was with no other since; one that comes from another manager gets a new id by way of
+ *     the log, however sure its manager is that it never left (docs/adr/0028). Besides, a manager that is cut off from the
+ *     log resumes none: its agents had better find another.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";

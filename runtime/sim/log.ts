@@ -1,7 +1,8 @@
 /** The log, leases and blobs of one process, on its link to the simulated NATS. */
 import type { AppendOutcome, Blobs, KvOutcome, LeaseBucket, Log, LogReader, Subscription } from "../ports.ts";
 import type { ProcessClock } from "./clock.ts";
-import type { SimNatsLink } from "./nats-link.ts";
+import { noAnswer, type SimNatsLink } from "./nats-link.ts";
+import type { ServerSession, SimNatsServer } from "./nats-server.ts";
 import type { SimTrace } from "./trace.ts";
 
 /** How long each kind of request waits for the server, in milliseconds: what the NATS implementation waits. */
@@ -29,7 +30,7 @@ export class SimLog implements Log {
     if (data.length > recordBytesMax)
       return { kind: "refused", reason: `a record of ${data.length} bytes is too large` };
     const copy = data.slice();
-    const outcome = await this.#link.ask((server) => server.append(copy, expectedLast), requestTimeoutMs);
+    const outcome = await askLog(this.#link, (server) => server.append(copy, expectedLast), requestTimeoutMs);
     if (outcome === null) this.#trace.mark("append.unknown");
     else if (outcome.kind === "conflict") this.#trace.mark("append.conflict");
     return outcome ?? { kind: "unknown", reason: "the log did not answer in time" };
@@ -40,16 +41,25 @@ export class SimLog implements Log {
   }
 
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
-    return this.#link.ask((server) => ({ first: server.first, last: server.last }), timeoutMs);
+    return askLog(this.#link, (server) => ({ first: server.first, last: server.last }), timeoutMs);
   }
 
   async purgeBefore(sequence: number): Promise<void> {
-    const done = await this.#link.ask((server) => {
+    const purge = (server: SimNatsServer): true => {
       server.purgeBefore(sequence);
       return true;
-    }, requestTimeoutMs);
+    };
+    const done = await askLog(this.#link, purge, requestTimeoutMs);
     if (done === null) throw new Error("the log did not answer in time");
   }
+}
+
+function askLog<Result>(
+  link: SimNatsLink,
+  work: (server: SimNatsServer, session: ServerSession) => Result,
+  timeoutMs: number,
+): Promise<Result | null> {
+  return link.ask((server, session) => (server.isLogSilent ? noAnswer : work(server, session)), timeoutMs);
 }
 
 /** One reader of the log: pushed to while the link holds, and looking for itself whenever it hears nothing. */
@@ -82,10 +92,11 @@ class Reading implements Subscription {
 
   /** Declares its interest, and learns how far it has to read before it has caught up. */
   async #begin(): Promise<void> {
-    const last = await this.#link.ask((server, session) => {
+    const join = (server: SimNatsServer, session: ServerSession): number => {
       session.readers.set(this, (sequence, data) => this.#receive(sequence, data));
       return server.last;
-    }, idleLookMs);
+    };
+    const last = await askLog(this.#link, join, idleLookMs);
     // The next look begins again.
     if (last === null || !this.#isActive) return;
     this.#target = last;
@@ -119,10 +130,11 @@ class Reading implements Subscription {
     this.#fetching = true;
     for (;;) {
       const from = this.#next;
-      const found = await this.#link.ask((server) => {
+      const look = (server: SimNatsServer) => {
         const { first, last } = server;
         return { first, last, records: from < first ? [] : server.records(from, fetchMax) };
-      }, idleLookMs);
+      };
+      const found = await askLog(this.#link, look, idleLookMs);
       if (found === null || !this.#isActive || !this.#clock.alive) break;
       if (this.#next < found.first) {
         this.unsubscribe();

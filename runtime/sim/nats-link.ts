@@ -29,6 +29,9 @@ interface Subscribed {
   readonly handler: (message: BusMessage) => void;
 }
 
+/** What work at the server results in that nobody is told of. */
+export const noAnswer = Symbol("no answer");
+
 /** Something that waits for an answer, and is told when there will be none on this connection. */
 interface Pending {
   readonly onLost: () => void;
@@ -115,13 +118,13 @@ export class SimNatsLink implements Bus {
 
   /** Has `work` done at the server; null when no answer came within `timeoutMs`: it may have been done, or may still be. */
   ask<Result>(
-    work: (server: SimNatsServer, session: ServerSession) => Result,
+    work: (server: SimNatsServer, session: ServerSession) => Result | typeof noAnswer,
     timeoutMs: number,
   ): Promise<Result | null> {
     return this.#await<Result | null>(timeoutMs, null, null, (finish) => {
       this.#send((session) => {
         const result = work(this.#server, session);
-        session.end.send(() => finish(result));
+        if (result !== noAnswer) session.end.send(() => finish(result));
       });
     });
   }

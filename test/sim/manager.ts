@@ -38,6 +38,7 @@ import type { Keyring } from "../../runtime/store/keyring.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { KeyFileDisk, Vault } from "../../runtime/store/vault.ts";
 import { simulatedAuthority } from "./authority.ts";
+import { tellingVersions } from "./invariants-sessions.ts";
 import { serveSimJson } from "./json-wire.ts";
 import { traceTransitions } from "./transitions.ts";
 
@@ -184,6 +185,11 @@ function runManager(
     });
     clock.clearTimeout(deadline);
     const { services } = manager;
+    const dispatcher: typeof services.dispatcher = {
+      ...services.dispatcher,
+      Assignments: (request, sink, call) =>
+        services.dispatcher.Assignments(request, tellingVersions(sink, manager.replica), call),
+    };
     const peerOf = (identity: SimIdentity, client: string): Peer => ({ identity, local: false, address: client });
     ports.rpc.serve(
       address,
@@ -191,7 +197,7 @@ function runManager(
         { service: CAService, handlers: services.ca },
         { service: NodeCAService, handlers: services.nodeCa },
         { service: DataKeysService, handlers: services.dataKeys },
-        { service: DispatcherService, handlers: services.dispatcher },
+        { service: DispatcherService, handlers: dispatcher },
         { service: LogBrokerLines, handlers: services.logBroker },
         { service: LogsLines, handlers: services.logs },
         { service: TaskAccessService, handlers: services.taskAccess },

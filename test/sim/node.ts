@@ -7,6 +7,7 @@ import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { NetworkMachine } from "../support/network-machine.ts";
 import type { SimDrivers } from "./drivers.ts";
+import type { AssignedVersions } from "./invariants-sessions.ts";
 import { identityOf, simulatedAuthority } from "./authority.ts";
 import { agentDisk, type SimMachine } from "./machine.ts";
 import { traceTransitions } from "./transitions.ts";
@@ -47,6 +48,7 @@ export interface NodeOptions {
   readonly storage: SimStorage | null;
   /** Null: it follows no network policy. */
   readonly dataplanes: SimDataplanes | null;
+  readonly assigned: AssignedVersions;
   /** Something that must hold does not. */
   readonly onWrong: (claim: string) => void;
   /** Null: the node has no driver plugins. */
@@ -69,6 +71,7 @@ export function bootNode(
   ports: SimPorts,
   {
     address,
+    assigned,
     dataplanes,
     drivers,
     handshake,
@@ -92,7 +95,7 @@ export function bootNode(
       );
       // Once there is a connection, as in TLS: who is not reached refuses nothing.
       const problem = handshake(manager, credentials, material);
-      if (problem === null) return channel;
+      if (problem === null) return assigned.watching(channel, manager);
       channel.close();
       throw new RpcError(Status.UNAVAILABLE, problem);
     },

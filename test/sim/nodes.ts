@@ -3,6 +3,7 @@ import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import { NetworkMachine } from "../support/network-machine.ts";
 import { drawClock } from "./clocks.ts";
 import { SimDrivers } from "./drivers.ts";
+import { AssignedVersions } from "./invariants-sessions.ts";
 import { SimMachine, type TaskHabits } from "./machine.ts";
 import type { SimManagers } from "./managers.ts";
 import { bootNode } from "./node.ts";
@@ -16,6 +17,7 @@ const askAgainMs = 500;
 export interface SimAgent {
   readonly process: SimProcess;
   readonly machine: SimMachine;
+  readonly assigned: AssignedVersions;
   /** Null in a run without driver plugins. */
   readonly drivers: SimDrivers | null;
   /** Null in a run in which no task has a network. */
@@ -82,6 +84,10 @@ export class SimNodes {
       drivers?.heal();
       network?.heal();
     }
+    // After a lost tail other records have the same versions.
+    const assigned = new AssignedVersions(name, (claim) => {
+      if (!this.#scene.isTailLost) this.#scene.fail(claim);
+    });
     const address = `192.0.2.${this.all.length + 1}`;
     let at = random.pick(managers.serving);
     let token = "";
@@ -104,6 +110,7 @@ export class SimNodes {
           },
           network,
           address,
+          assigned,
           storage,
           dataplanes,
           onWrong: (claim) => this.#scene.fail(claim),
@@ -115,7 +122,7 @@ export class SimNodes {
         onFail: (reason, error) => this.#scene.processFailed(name, reason, error, () => undefined),
       },
     );
-    this.all.push({ process: each, machine, drivers, network, address });
+    this.all.push({ process: each, machine, assigned, drivers, network, address });
     return each;
   }
 

@@ -172,13 +172,68 @@ test("a registration with another manager ends the session here, by the log or b
   t.is(world.stateOf("n2"), NodeStatus_State.READY, "who lost the node does not declare it DOWN");
 });
 
-test("a session is taken over from another manager under its own id", async (t) => {
+/** What another manager called a session. */
+const old = "0123456789abcdefghijklmno";
+
+test("a session is taken over from another manager under a new id, by which that one knows that the node has moved", async (t) => {
   const world = setUp(t);
-  world.seed("session", Session.create({ id: "n1", sessionId: "old", managerId: "m2" }));
-  const { id } = open(world, "n1", "old");
+  world.seed("session", Session.create({ id: "n1", sessionId: old, managerId: "m2" }));
+  const { id } = open(world, "n1", old);
   await world.run(20);
-  t.is(id(), "old");
-  t.is(world.store.get("session", "n1")?.managerId, "m1");
+  t.not(id(), "");
+  t.not(id(), old);
+  t.like(world.store.get("session", "n1"), { sessionId: id(), managerId: "m1", takenFrom: old });
+
+  const { sessionId, stream } = await join(world, "n2");
+  for (const next of ["next", "next but one"]) {
+    world.seed("session", Session.create({ id: "n2", sessionId: next, managerId: "m2", takenFrom: sessionId }));
+    t.is(stream.ended?.message, "session invalid");
+    t.deepEqual(world.dispatcher.explain("n2")[0]?.tried, [], "no other holds its identity");
+  }
+});
+
+test("an agent that comes back under another manager's id gets nothing from memory, though this replica says it never left", async (t) => {
+  const world = setUp(t);
+  const { breakOff, sessionId } = await join(world, "n1");
+  breakOff();
+  world.manager.leaderless = true;
+  const back = open(world, "n1", old);
+  await world.run(3_000);
+  t.deepEqual(back.stream.messages, []);
+  const refusal = await refusalOf(() => beat(world, "n1", sessionId));
+  t.is(refusal?.message, "session invalid");
+  world.manager.leaderless = false;
+  await world.run(2_500);
+  t.not(back.id(), "");
+  t.not(back.id(), sessionId);
+  t.is(world.store.get("session", "n1")?.takenFrom, old);
+});
+
+test("what is no session id is not written to the log, whatever an agent says", async (t) => {
+  const world = setUp(t);
+  const { id } = open(world, "n1", "x".repeat(100_000));
+  await world.run(20);
+  t.like(world.store.get("session", "n1"), { sessionId: id(), takenFrom: "" });
+});
+
+test("an agent that gave up before it heard of its new session finds that one again, however often", async (t) => {
+  const world = setUp(t);
+  world.seed("session", Session.create({ id: "n1", sessionId: old, managerId: "m2" }));
+  world.manager.leaderless = true;
+  for (let tries = 0; tries < 6; tries += 1) {
+    const { breakOff, stream } = open(world, "n1", old);
+    await world.run(500);
+    t.is(stream.ended, undefined);
+    breakOff();
+  }
+  const last = open(world, "n1", old);
+  world.manager.leaderless = false;
+  await world.run(2_500);
+  t.is(last.id(), world.store.get("session", "n1")?.sessionId ?? "none");
+  last.breakOff();
+  const again = open(world, "n1", old);
+  await world.run(20);
+  t.is(again.id(), last.id());
 });
 
 test("a manager that restarts finds its sessions in the log and lets them be resumed without a write", async (t) => {

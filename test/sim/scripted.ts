@@ -1,0 +1,104 @@
+/** A small world in which nothing fails but what a scenario says: managers, one node, and the checks of what it is about. */
+import { NodeStatus_State } from "../../proto/gen/messages.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import { noFaults } from "../../runtime/sim/network.ts";
+import { SimManagers, type SimManager } from "./managers.ts";
+import { SimNodes } from "./nodes.ts";
+import { drawOptions } from "./options.ts";
+import { Scene } from "./scene.ts";
+
+/** What a scenario waits for at most, in virtual milliseconds. */
+const patienceMs = 60_000;
+const node = "a1";
+
+export class ScriptedWorld {
+  readonly scene: Scene;
+  readonly managers: SimManagers;
+  readonly #nodes: SimNodes;
+
+  constructor(options: {
+    readonly seed: number;
+    readonly managers: number;
+    readonly onReplica?: (replica: Replica, demand: (claim: string | null) => void) => void;
+  }) {
+    const { onReplica, seed } = options;
+    this.scene = new Scene(
+      {
+        ...drawOptions(seed),
+        managers: options.managers,
+        agents: 1,
+        skewMsMax: 0,
+        driftPpmMax: 0,
+        network: noFaults(),
+        driverOperations: 0,
+        healthOperations: 0,
+        jsonClients: 0,
+        networkOperations: 0,
+        policyOperations: 0,
+        volumeOperations: 0,
+      },
+      false,
+    );
+    this.managers = new SimManagers(this.scene, {
+      csi: () => null,
+      onReplica: (name, replica) => onReplica?.(replica, (claim) => this.scene.demand(name, claim)),
+      onRetired: () => {},
+    });
+    this.#nodes = new SimNodes(this.scene, { managers: this.managers, storage: null, dataplanes: null });
+  }
+
+  /** Resolves once all managers serve, and all know that the node is READY. */
+  async found(): Promise<void> {
+    for (let number = 1; number <= this.scene.options.managers; number += 1) this.managers.add(`m${number}`);
+    for (const each of this.managers.processes) each.start();
+    await this.until("a cluster", () => this.managers.areServing && this.managers.joinToken() !== "");
+    this.#nodes.add(node).start();
+    await this.until("the node to be READY", () => this.managers.all.every((each) => this.isReadyAt(each)));
+  }
+
+  /** Throws when something that must hold does not, or the time is up. */
+  async until(what: string, holds: () => boolean): Promise<void> {
+    await this.scene.runUntil(holds, patienceMs);
+    if (this.scene.failure !== null) throw new Error(this.scene.failure);
+    if (!holds()) throw new Error(`waited in vain for ${what}`);
+  }
+
+  async pass(ms: number): Promise<void> {
+    await this.scene.runUntil(() => false, ms);
+    if (this.scene.failure !== null) throw new Error(this.scene.failure);
+  }
+
+  /** Nothing gets through between the two, in either direction. */
+  cut(one: string, other: string): void {
+    const { network } = this.scene.simulation;
+    network.cut(one, other);
+    network.cut(other, one);
+  }
+
+  mend(one: string, other: string): void {
+    const { network } = this.scene.simulation;
+    network.mend(one, other);
+    network.mend(other, one);
+  }
+
+  /** Which manager holds the node's session, as `seenBy` knows it. */
+  home(seenBy: SimManager): SimManager | undefined {
+    const store = seenBy.running?.store;
+    const managerId = store?.get("session", store.byName("node", node)?.id ?? "")?.managerId ?? "";
+    return this.managers.all.find(({ process: each }) => store?.byName("node", each.name)?.id === managerId);
+  }
+
+  /** Whether what the node was assigned last came from the manager. */
+  isAssignedBy(manager: SimManager): boolean {
+    return this.#nodes.all.some(({ assigned }) => assigned.from === manager.address);
+  }
+
+  isReadyAt(manager: SimManager): boolean {
+    const found = manager.running?.store.byName("node", node);
+    return found?.status?.state === NodeStatus_State.READY && this.home(manager) !== undefined;
+  }
+
+  get leader(): SimManager | undefined {
+    return this.managers.all.find(({ running }) => running?.isLeading() === true);
+  }
+}
