@@ -105,18 +105,14 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       const managed = managership(nodeId);
       demand(checkNodeUpdate(before, spec, managed));
       const role = spec.desiredRole;
-      // A manager that runs is one until it has ended (`machines/manager/demotion.ts`); whoever is not running changes at once.
-      const isEnding = role === NodeRole.WORKER && managed.manager?.alive === true;
+      // Only the leader makes a worker of a manager, once that has ended (machines/manager/demotion.ts, D2).
+      const isEnding = role === NodeRole.WORKER && before.role === NodeRole.MANAGER;
       const after = Node.patch(before, isEnding ? { spec } : { spec, role });
       const update = replacement("node", atVersion("node", after, nodeVersion));
       // Of two managers that are demoted at the same time one stays: each write rests on another one that is to stay.
       const isDemotion = role === NodeRole.WORKER && !isDemoted(before);
-      const { manager, successor } = managed;
-      const demotion = isDemotion && successor !== undefined ? restingOn(update, "node", successor) : update;
-      // One that runs again, which this replica may not have seen, would be a worker while it acts as a manager, or even leads.
-      const isGone = role === NodeRole.WORKER && manager?.alive === false;
-      const operations = isGone ? [restingOn(demotion, "manager", manager), removal("manager", nodeId)] : [demotion];
-      await commit(env, call, ...operations);
+      const { successor } = managed;
+      await commit(env, call, isDemotion && successor !== undefined ? restingOn(update, "node", successor) : update);
       return UpdateNodeResponse.create({ node: shown(stored(env, "node", after)) });
     },
 

@@ -1,6 +1,9 @@
-/** The leader's part of demoting managers: a chart for each that is on its way. */
+/**
+ * The leader's part of demoting managers: a chart for each that is on its way. Nobody else makes a worker of a manager, and
+ * its writes are of its own term: so whoever is to be a worker cannot be leading meanwhile. D2
+ */
 import { demotionMachine, type DemotionEvent } from "../../machines/manager/demotion.ts";
-import { isDemoted } from "../../machines/manager/manager-role.ts";
+import { isDemoted, isManagersNode } from "../../machines/manager/manager-role.ts";
 import { Node, NodeRole, NodeStatus, NodeStatus_State } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { commit, removal, replacement } from "../control/write.ts";
@@ -9,7 +12,8 @@ import { sentence } from "../sentence.ts";
 
 const message = "its manager process was demoted and has ended";
 
-export function startDemotions(env: Environment): Running {
+/** `stepDown` ends this leader's term. */
+export function startDemotions(env: Environment, stepDown: () => void): Running {
   const { store, host } = env;
   const live = new Map<string, HostedActor<typeof demotionMachine>>();
   let stopped = false;
@@ -27,7 +31,8 @@ export function startDemotions(env: Environment): Running {
     hosted.stop();
   }
 
-  const isAlive = (id: string): boolean => store.get("manager", id)?.alive === true;
+  // This manager runs, whatever its record still says: another may have taken it for dead before it led. D2
+  const isGone = (id: string): boolean => id !== env.managerId && store.get("manager", id)?.alive !== true;
   /** Demoted, and still a manager in the log in one way or another. */
   const isOnItsWay = (node: Node): boolean =>
     isDemoted(node) && (node.role === NodeRole.MANAGER || store.get("manager", node.id) !== undefined);
@@ -36,18 +41,21 @@ export function startDemotions(env: Environment): Running {
     const node = store.get("node", nodeId);
     if (node === undefined || !isOnItsWay(node)) return tell(nodeId, { type: "demotion.withdrawn" });
     if (live.has(nodeId)) {
-      if (!isAlive(nodeId)) tell(nodeId, { type: "manager.gone" });
+      if (isGone(nodeId)) tell(nodeId, { type: "manager.gone" });
       return;
     }
-    live.set(nodeId, host.start(machine, `demotion/${nodeId}`, { nodeId, isGone: !isAlive(nodeId) }));
+    live.set(nodeId, host.start(machine, `demotion/${nodeId}`, { nodeId, isGone: isGone(nodeId) }));
   }
 
   async function record(nodeId: string): Promise<void> {
     const node = store.get("node", nodeId);
     if (stopped || node === undefined || !isOnItsWay(node)) return;
+    // D2: it has not ended by itself, and the next leader does not wait for that again.
+    if (nodeId === env.managerId) return stepDown();
+    const worker = Node.patch(node, { role: NodeRole.WORKER });
     // Nobody else speaks for the node of a manager process. One that is promoted and started says itself that it is READY.
     const status = NodeStatus.create({ state: NodeStatus_State.DOWN, message, addr: node.status?.addr ?? "" });
-    const operations = [replacement("node", Node.patch(node, { role: NodeRole.WORKER, status }))];
+    const operations = [replacement("node", isManagersNode(node) ? Node.patch(worker, { status }) : worker)];
     if (store.get("manager", nodeId) !== undefined) operations.push(removal("manager", nodeId));
     try {
       // Compared with the version just read: who is promoted meanwhile stays a manager.

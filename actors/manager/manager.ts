@@ -189,7 +189,7 @@ export function startManager(parts: ManagerParts): Manager {
         answerQuestions(termed, knowledge),
         startNodeWatch(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
         startCertificateSigner(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority, parts.externalCa),
-        startDemotions(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
+        startDemotions(writingAs(termed, Origin.ORIGIN_NODE_WATCH), () => leadership.stepDown()),
         startAgentLogins(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
         startRootRotation(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
         startKeyRotation(termed, keys),

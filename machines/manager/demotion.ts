@@ -9,6 +9,8 @@
  *
  * D1: a manager that does not end, or is cut off, is a worker after the grace all the same; from then on no manager serves it
  *     as one of them.
+ * D2: a leader never makes a worker of itself, and nobody but a leader makes one of a manager: it would write the log as a
+ *     worker. One that is demoted while it leads and does not end gives up the lead, and the next leader records it.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -36,7 +38,7 @@ export const demotionMachine = setup({
     input: {} as { readonly nodeId: string; readonly isGone: boolean },
   },
   actions: {
-    /** Answered by `demotion.recorded` or `write.failed`. */
+    /** Answered by `demotion.recorded` or `write.failed`; a leader's own ends its term instead. D2 */
     recordDemotion: effect<{ nodeId: string }>("recordDemotion"),
     reportUnexpected: effect("reportUnexpected"),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),

@@ -2,7 +2,7 @@
  * What must hold of who is a manager, beside `invariants.ts`.
  *
  * S32: at every version there is a manager that is wanted as one.
- * S33: who is a worker in the log writes nothing to it any more.
+ * S33: who is a worker in the log writes nothing to it any more, nor that it is one.
  * S34: at rest whoever was demoted has ended and is no manager for anybody; all others run.
  */
 import { isDemoted } from "../../machines/manager/manager-role.ts";
@@ -13,8 +13,7 @@ import type { Commit, Store } from "../../runtime/store/store.ts";
 export function checkRoles(commit: Commit, store: Store): string | null {
   const { changes, writer = "" } = commit;
   const own = store.get("node", writer);
-  const isNews = changes.some(({ object, table }) => table === "node" && object.id === writer);
-  if (own?.role === NodeRole.WORKER && isDemoted(own) && !isNews)
+  if (own?.role === NodeRole.WORKER && isDemoted(own))
     return `S33: ${writer}, which is a worker, wrote version ${commit.version}`;
   if (!changes.some(({ table }) => table === "node" || table === "manager")) return null;
   let demoted = 0;

@@ -320,8 +320,8 @@ test("a node is drained by an update, and promoting or demoting what cannot be i
   );
   seed("manager", Manager.create({ id: "m2", alive: true }), Manager.create({ id: "m1", alive: false }));
   const demoted = await update("m1", { desiredRole: NodeRole.WORKER });
-  t.is(demoted.node?.role, NodeRole.WORKER);
-  t.is(demoted.node?.managerStatus, null);
+  t.is(demoted.node?.spec?.desiredRole, NodeRole.WORKER);
+  t.is(demoted.node?.role, NodeRole.MANAGER, "a worker it is once the leader says so");
 });
 
 test("manager status is computed from the manager's record, and nodes are filtered by role", async (t) => {
