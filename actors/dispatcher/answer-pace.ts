@@ -9,35 +9,50 @@ import type { Clock } from "../../runtime/ports.ts";
 /** At some 0.1 ms for an answer and the request that follows it, a turn takes 3 ms. */
 const answersPerTurn = 32;
 
-export class AnswerPace {
+/** The answers of one turn to come. */
+interface Turn<Answer> {
+  readonly promise: Promise<Answer>;
+  readonly resolve: (answer: Answer) => void;
+  size: number;
+}
+
+export class AnswerPace<Answer> {
   readonly #clock: Clock;
+  /** One for all: who waits for the same turn waits for the same promise, as most calls of busy nodes do. */
+  readonly #answer: Answer;
   #given = 0;
   #isCounting = false;
-  #waiting: (() => void)[] = [];
+  #turns: Turn<Answer>[] = [];
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, answer: Answer) {
     this.#clock = clock;
+    this.#answer = answer;
   }
 
   /** The answer, or a promise of it where its turn has not come. */
-  give<T>(answer: T): T | Promise<T> {
+  give(): Answer | Promise<Answer> {
     if (!this.#isCounting) {
       this.#isCounting = true;
       this.#clock.soon(() => this.#turn());
     }
     if (this.#given < answersPerTurn) {
       this.#given += 1;
-      return answer;
+      return this.#answer;
     }
-    return new Promise((resolve) => this.#waiting.push(() => resolve(answer)));
+    let turn = this.#turns.at(-1);
+    if (turn === undefined || turn.size === answersPerTurn) {
+      turn = { ...Promise.withResolvers<Answer>(), size: 0 };
+      this.#turns.push(turn);
+    }
+    turn.size += 1;
+    return turn.promise;
   }
 
   #turn(): void {
-    const due = this.#waiting.slice(0, answersPerTurn);
-    this.#waiting = this.#waiting.slice(due.length);
-    this.#given = due.length;
-    this.#isCounting = due.length > 0;
+    const turn = this.#turns.shift();
+    this.#given = turn?.size ?? 0;
+    this.#isCounting = turn !== undefined;
     if (this.#isCounting) this.#clock.soon(() => this.#turn());
-    for (const give of due) give();
+    turn?.resolve(this.#answer);
   }
 }

@@ -36,9 +36,14 @@ import { continueSpan, endSpan } from "../tracing.ts";
 
 /**
  * How long the first report of a batch waits for others, in milliseconds: long enough that the states a task passes
- * through in one go are written as one, short enough not to be felt. SwarmKit waits 100 ms.
+ * through in one go are written as one, short enough not to be felt.
  */
 const reportBatchMs = 20;
+/**
+ * The same while reports come thick: calls take their time then, and five states of a task would be five writes, each of
+ * which costs as much as the calls do. What SwarmKit waits always.
+ */
+const busyReportBatchMs = 100;
 /** Tasks whose newest report is not in the log yet: about 20 MB. Beyond it reporters wait, which slows their nodes down. */
 const reportsWaitingMax = 50_000;
 /** About the encoded size of a report without its texts. */
@@ -51,16 +56,17 @@ export class TaskReports {
   readonly #env: Environment;
   readonly #batch: ProposalBatch<UpdateTaskStatusResponse>;
   readonly #answer = UpdateTaskStatusResponse.create();
-  readonly #pace: AnswerPace;
+  readonly #pace: AnswerPace<UpdateTaskStatusResponse>;
   #now = 0;
   #appliedAt: Timestamp = timestamp(0);
 
   constructor(env: Environment) {
     this.#env = env;
-    this.#pace = new AnswerPace(env.clock);
+    this.#pace = new AnswerPace(env.clock, this.#answer);
     this.#batch = new ProposalBatch(env, {
       name: "reports",
       delayMs: reportBatchMs,
+      busyDelayMs: busyReportBatchMs,
       done: this.#answer,
       unavailable: null,
     });
@@ -72,24 +78,25 @@ export class TaskReports {
     updates: UpdateTaskStatusRequest["updates"],
     traceparent: string,
   ): Promise<UpdateTaskStatusResponse> | UpdateTaskStatusResponse {
-    const { store } = this.#env;
-    for (const { taskId, status } of updates) {
-      if (status === null) continue;
-      const task = store.get("task", taskId);
-      if (task !== undefined && task.nodeId !== nodeId) {
-        throw new RpcError(Status.PERMISSION_DENIED, "cannot update a task not assigned this node");
-      }
-    }
+    const tasks = updates.map(({ taskId, status }) => (status === null ? undefined : this.#taskOf(nodeId, taskId)));
     let answer: Promise<UpdateTaskStatusResponse> | null = null;
-    for (const { taskId, status } of updates) {
-      if (status === null) continue;
-      const task = store.get("task", taskId);
+    for (let at = 0; at < tasks.length; at += 1) {
+      const task = tasks[at];
+      const status = updates[at]?.status ?? null;
       // An agent may report what was deleted meanwhile; it is told OK and then to remove it.
-      if (task !== undefined) answer = this.#report(nodeId, task, status) ?? answer;
+      if (task !== undefined && status !== null) answer = this.#report(nodeId, task, status) ?? answer;
     }
     if (answer !== null && traceparent !== "") this.#trace(traceparent, updates, answer);
     if (answer !== null && this.#batch.size > reportsWaitingMax) return answer;
-    return this.#pace.give(this.#answer);
+    return this.#pace.give();
+  }
+
+  /** P2 */
+  #taskOf(nodeId: string, taskId: string): Task | undefined {
+    const task = this.#env.store.get("task", taskId);
+    if (task !== undefined && task.nodeId !== nodeId)
+      throw new RpcError(Status.PERMISSION_DENIED, "cannot update a task not assigned this node");
+    return task;
   }
 
   /** From the report's arrival to its commit. Only agents that record a trace send its context. */

@@ -18,6 +18,8 @@ export interface BatchOptions<Answer> {
   readonly name: string;
   /** How long the first operation of a batch waits for others, in milliseconds. */
   readonly delayMs: number;
+  /** The same after a batch of `busyOperations` or more; `delayMs` if not given. */
+  readonly busyDelayMs?: number;
   /** Told once the log has it. */
   readonly done: Answer;
   /** Told when no leader took it; null: never give up before `stop`. */
@@ -27,6 +29,9 @@ export interface BatchOptions<Answer> {
 /** Operations and bytes in one proposal. NATS carries 1 MB a message by default; half of it leaves room for a wrong guess. */
 export const proposalOperationsMax = 1_000;
 const proposalBytesMax = 512 * 1024;
+
+/** A batch of so many is a sign that as many follow: whoever gathers for longer then has fewer to write, where keys come again. */
+const busyOperations = 64;
 
 /** How long one proposal looks for a leader, in milliseconds: longer than an election, shorter than an agent's patience. */
 const proposeTimeoutMs = 5_000;
@@ -50,6 +55,8 @@ export class ProposalBatch<Answer> {
   #timer: TimerHandle | null = null;
   #wake: (() => void) | null = null;
   #stopped = false;
+  /** How many operations the last batch had. */
+  #lastSize = 0;
 
   constructor(env: Environment, options: BatchOptions<Answer>) {
     this.#env = env;
@@ -95,14 +102,17 @@ export class ProposalBatch<Answer> {
   }
 
   #arm(): void {
+    const { delayMs, busyDelayMs } = this.#options;
+    const wait = this.#lastSize < busyOperations ? delayMs : (busyDelayMs ?? delayMs);
     this.#timer = this.#env.clock.setTimeout(() => {
       this.#timer = null;
       const batch = this.#filling;
       if (batch === null) return;
       this.#filling = null;
       this.#sending = batch;
+      this.#lastSize = batch.operations.size;
       void this.#send(batch);
-    }, this.#options.delayMs);
+    }, wait);
   }
 
   async #send(batch: Batch<Answer>): Promise<void> {

@@ -149,6 +149,33 @@ test("reports of all nodes share a proposal; states never fall; what is unknown 
   t.is(world.proposals.length, before + 1);
 });
 
+test("where reports come thick, a task's states within a tenth of a second are one write; a lone report waits no longer for it", async (t) => {
+  const world = setUp(t);
+  const ids = Array.from({ length: 100 }, (_, at) => `t${at}`);
+  world.seed("task", ...ids.map((id) => task(id, "n1")));
+  const { sessionId } = await join(world, "n1");
+  const { UpdateTaskStatus } = world.dispatcher.handlers;
+  const tell = (state: TaskState, ...which: string[]): unknown =>
+    UpdateTaskStatus(report(sessionId, ...which.map((id): [string, TaskState] => [id, state])), from("n1"));
+  const stateOf = (id: string): TaskState | undefined => world.store.get("task", id)?.status?.state;
+  await tell(TaskState.ACCEPTED, ...ids);
+  await world.run(25);
+  t.is(stateOf("t99"), TaskState.ACCEPTED);
+  const before = world.proposals.length;
+  await tell(TaskState.PREPARING, ...ids);
+  await world.run(60);
+  await tell(TaskState.RUNNING, ...ids);
+  await world.run(50);
+  t.is(world.proposals.length, before + 1);
+  t.true(ids.every((id) => stateOf(id) === TaskState.RUNNING));
+  await tell(TaskState.COMPLETE, "t0");
+  await world.run(110);
+  t.is(stateOf("t0"), TaskState.COMPLETE);
+  await tell(TaskState.COMPLETE, "t1");
+  await world.run(25);
+  t.is(stateOf("t1"), TaskState.COMPLETE, "the batch before was small");
+});
+
 test("a report of another node's task is denied as a whole", async (t) => {
   const world = setUp(t);
   world.seed("task", task("mine", "n1"), task("theirs", "n2"));
