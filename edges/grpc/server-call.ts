@@ -25,8 +25,7 @@ export interface ServedMethod {
   readonly path: string;
   readonly messageBytesMax: number;
   readonly decode: (bytes: Uint8Array) => unknown;
-  readonly encode: (message: unknown) => Uint8Array;
-  /** As `encode`, in the pieces that a stream sends; made once for a message that many streams are given in a row. */
+  /** Encodes, into the pieces that a stream sends; once for a message that many streams are given in a row. */
   readonly frame: (message: unknown) => readonly Uint8Array[];
   readonly metrics: Pick<MethodMetrics, "started" | "ended">;
   readonly log: Logger;
@@ -203,13 +202,16 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   }
 
   #settle(response: Promise<unknown>): void {
-    response
-      .then(
-        (message) => this.#finishWithResponse(message),
-        (error: unknown) => this.#fail(error),
-      )
-      // What fails here is encoding a response.
-      .catch((error: unknown) => this.#fail(error));
+    response.then(
+      (message) => {
+        try {
+          this.#finishWithResponse(message);
+        } catch (error) {
+          this.#fail(error); // encoding it failed
+        }
+      },
+      (error: unknown) => this.#fail(error),
+    );
   }
 
   #sendHeaders(): boolean {
@@ -232,10 +234,10 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
 
   #finishWithResponse(message: unknown): void {
     if (this.#status !== null) return;
-    const bytes = this.#method.encode(message);
+    const pieces = this.#method.frame(message);
     if (!this.#sendHeaders()) return;
     this.#decide(Status.OK);
-    this.#stream.send(bytes);
+    this.#stream.sendFramed(pieces);
     this.#stream.end(okTrailers);
   }
 

@@ -98,7 +98,6 @@ export class GrpcServer {
         access,
         messageBytesMax: this.#messageBytesMax,
         decode: (bytes) => method.request.decode(bytes),
-        encode: (message) => method.response.encode(message),
         frame: framedOnce((message) => method.response.encode(message)),
         metrics: new MethodMetrics(this.#metrics, method.path),
         log: this.#telemetry.log,

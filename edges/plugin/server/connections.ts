@@ -36,7 +36,6 @@ export class PluginConnections {
         path: method.path,
         messageBytesMax: requestBytesMax,
         decode: (bytes) => method.request.decode(bytes),
-        encode: (message) => method.response.encode(message),
         frame: framedOnce((message) => method.response.encode(message)),
         metrics: uncounted,
         log: this.#log,
