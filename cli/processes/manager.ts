@@ -353,8 +353,12 @@ async function keepCertificate(
     ...listen,
     credentials: credentialsOf(current ?? first),
     organization: () => first.organization,
-    isRemoved: (nodeId) =>
-      [...replica.all("cluster")].some((each) => Object.hasOwn(each.blacklistedCertificates, nodeId)),
+    // Asked for each call.
+    isRemoved: (nodeId) => {
+      for (const { blacklistedCertificates } of replica.all("cluster"))
+        if (Object.hasOwn(blacklistedCertificates, nodeId)) return true;
+      return false;
+    },
     isDemoted: (nodeId) => replica.get("node", nodeId)?.role === NodeRole.WORKER,
   });
 }
