@@ -181,8 +181,10 @@ class Call {
     });
     this.#work = { kind: "exec", stream };
     const setup = ExecTaskStreamingRequest_Setup.create({ taskId: driverTaskId, command, tty });
-    stream.write(ExecTaskStreamingRequest.create({ setup }));
-    if (size !== null) stream.write(ExecTaskStreamingRequest.create({ ttySize: sizeOf(size) }));
+    const ttySize = size === null ? null : sizeOf(size);
+    // With the first message for drivers that take it from there: the command then begins with the size. Nomad's take it after.
+    stream.write(ExecTaskStreamingRequest.create({ setup, ttySize }));
+    if (ttySize !== null) stream.write(ExecTaskStreamingRequest.create({ ttySize }));
   }
 
   #output({ exited, result, stderr, stdout }: ExecTaskStreamingResponse): void {

@@ -13,7 +13,12 @@ import {
   type NodeDescription,
   type SessionMessage,
 } from "../../proto/gen/messages.ts";
-import { sessionMachine, sessionTimes, type SessionEnd, type SessionEvent } from "../../machines/dispatcher/session.ts";
+import {
+  reconnectGraceMs,
+  sessionMachine,
+  type SessionEnd,
+  type SessionEvent,
+} from "../../machines/dispatcher/session.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/rpc.ts";
 import type { AssignmentStream } from "./assignments.ts";
@@ -154,7 +159,7 @@ export class NodeSession {
     const onAbort = (): void => {
       if (this.#sink !== sink) return;
       this.#sink = null;
-      this.send({ type: "stream.broken", at: this.#ports.env.clock.now() });
+      this.send({ type: "stream.broken", at: this.#ports.env.clock.now(), graceMs: this.#silence.graceMs });
     };
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });
@@ -226,7 +231,7 @@ export class NodeSession {
       );
     }
     if (state === "serving.disconnected") {
-      const deadline = Math.min(context.linkAt + sessionTimes.reconnectGraceMs, heartbeatBy);
+      const deadline = Math.min(context.linkAt + reconnectGraceMs(context.graceMs), heartbeatBy);
       return reason(
         "the agent to come back: its Session stream broke",
         "a Session call or heartbeat; else the node is DOWN",

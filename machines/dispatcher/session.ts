@@ -30,13 +30,20 @@ export const sessionTimes = {
    * back-off draws from [0, 0.1), [0, 0.3), [0, 0.7), [0, 1.5), [0, 3.1) s …, so that after a blip of 3 s it has nearly
    * always tried again before 6 s; and a dead node's tasks must run elsewhere within 8 s, of which this leaves 2.
    */
-  reconnectGraceMs: 6_000,
+  reconnectGraceMsMin: 6_000,
+  /** Of the grace without heartbeats: whoever has them less often than by default wants losses noticed later, these as well. */
+  reconnectShare: 0.36,
   /**
    * From the suspicion to the verdict: lets heartbeats that lay unread in the sockets (after a pause of this process all
    * timers fire before the first byte is read) withdraw it, and lets what broke together be counted together.
    */
   verdictDelayMs: 150,
 } as const;
+
+/** Milliseconds from a broken stream to the suspicion, for a node that may be silent for `graceMs`. */
+export function reconnectGraceMs(graceMs: number): number {
+  return Math.max(sessionTimes.reconnectGraceMsMin, graceMs * sessionTimes.reconnectShare);
+}
 
 export type SessionEnd = "expired" | "replaced" | "forgotten" | "removed" | "stopped";
 
@@ -47,7 +54,7 @@ export type SessionEvent =
   | { readonly type: "heartbeat"; readonly at: number; readonly graceMs: number }
   /** While serving: none came for the whole grace. */
   | { readonly type: "heartbeats.missed" }
-  | { readonly type: "stream.broken"; readonly at: number }
+  | { readonly type: "stream.broken"; readonly at: number; readonly graceMs: number }
   /** The log says that this node is not READY, though this session lives. */
   | { readonly type: "node.doubted" }
   | { readonly type: "session.superseded" }
@@ -126,7 +133,7 @@ export const sessionMachine = setup({
     rememberLife: assign((_, { at, graceMs }: Life) => ({ at, graceMs, heard: true, connected: true })),
     rememberRegistration: assign((_, { at, graceMs }: Life) => ({ at, graceMs })),
     rememberOpen: assign((_, { at }: { at: number }) => ({ connected: true, linkAt: at })),
-    rememberBroken: assign((_, { at }: { at: number }) => ({ connected: false, linkAt: at })),
+    rememberBroken: assign((_, { at, graceMs }: Life) => ({ connected: false, linkAt: at, graceMs })),
     rememberHold: assign((_, { at, recheckMs, reason }: Hold) => ({ heldAt: at, recheckMs, heldBecause: reason })),
     forgetHold: assign({ heldBecause: "", recheckMs: sessionTimes.verdictDelayMs, heard: false }),
     forgetHeard: assign({ heard: false }),
@@ -139,7 +146,7 @@ export const sessionMachine = setup({
   },
   delays: {
     unknownGrace: ({ context }) => context.unknownGraceMs,
-    reconnectGrace: sessionTimes.reconnectGraceMs,
+    reconnectGrace: ({ context }) => reconnectGraceMs(context.graceMs),
     verdictDelay: ({ context }) => context.recheckMs,
   },
 }).createMachine({
@@ -169,7 +176,7 @@ export const sessionMachine = setup({
     "down.unavailable": {},
     "verdict.granted": {},
     "verdict.held": {},
-    "stream.broken": { actions: { type: "rememberBroken", params: ({ event }) => ({ at: event.at }) } },
+    "stream.broken": { actions: { type: "rememberBroken", params: ({ event }) => event } },
     "*": { actions: "reportUnexpected" },
   },
   states: {
@@ -278,7 +285,7 @@ export const sessionMachine = setup({
           on: {
             "stream.broken": {
               target: "disconnected",
-              actions: { type: "rememberBroken", params: ({ event }) => ({ at: event.at }) },
+              actions: { type: "rememberBroken", params: ({ event }) => event },
             },
             "node.doubted": { actions: "confirmReady" },
           },

@@ -27,6 +27,7 @@ interface Cluster {
 /** Three tasks of `web` on one agent, of a manager with a nats-server of its own. */
 async function cluster(t: ExecutionContext): Promise<Cluster> {
   const manager = await startManager(t);
+  await manager.patience();
   const agent = await startAgent(t, manager, { hostname: "only" });
   await createService(manager, sleepers("web", 3));
   await until("three running tasks", async () => (await runningTasks(manager)).length === 3);

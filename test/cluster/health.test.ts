@@ -20,8 +20,7 @@ const often = ["--health-interval", "200ms", "--health-timeout", "20s", "--resta
 
 async function world(t: ExecutionContext) {
   const manager = await startManager(t);
-  // However long a busy machine takes to start an agent anew, its node is not given up meanwhile.
-  await manager.muster("swarm", "update", "--dispatcher-heartbeat", "1m");
+  await manager.patience();
   const agent = await startAgent(t, manager, { hostname: "one" });
   const folder = tempDir(t, "health");
   return { manager, agent, well: join(folder, "well"), pid: join(folder, "pid") };

@@ -13,6 +13,7 @@ async function world(t: ExecutionContext) {
   const socket = join(disk, "fast.sock");
   const plugin = await servePlugin(t, storage, socket, "one");
   const manager = await startManager(t, { args: ["--csi-plugin", `fast=unix://${socket}`] });
+  await manager.patience();
   const agent = await startAgent(t, manager, { hostname: "one", args: ["--csi-plugin", `fast=${socket}`] });
   await until("the node to have the plugin", async () =>
     /CSI|csi/.test(await manager.muster("node", "inspect", "one")),

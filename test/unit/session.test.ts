@@ -92,9 +92,9 @@ test("a node that is silent for a whole grace is suspected", (t) => {
 
 test("a broken stream without a word is missed after the reconnect grace, long before the heartbeats", (t) => {
   const session = serving();
-  session.send({ type: "stream.broken", at: 0 });
+  session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
   t.is(session.state(), "{serving:disconnected}");
-  session.advance(sessionTimes.reconnectGraceMs - 100);
+  session.advance(sessionTimes.reconnectGraceMsMin - 100);
   t.is(session.state(), "{serving:disconnected}");
   session.advance(200);
   t.is(session.state(), "suspect");
@@ -103,17 +103,27 @@ test("a broken stream without a word is missed after the reconnect grace, long b
   t.deepEqual(session.take(), ["requestVerdict"]);
 });
 
+test("where heartbeats are rare, a broken stream is missed later as well", (t) => {
+  const session = live({ graceMs: 180_000 });
+  session.send({ type: "registration.committed", at: 0, graceMs: 180_000 });
+  session.send({ type: "stream.broken", at: 0, graceMs: 180_000 });
+  session.advance(64_700);
+  t.is(session.state(), "{serving:disconnected}");
+  session.advance(200);
+  t.is(session.state(), "suspect");
+});
+
 test("the heartbeat grace ends a disconnected session when it is the shorter one", (t) => {
   const session = live({ graceMs: 1_500 });
   session.send({ type: "registration.committed", at: 0, graceMs: 1_500 });
-  session.send({ type: "stream.broken", at: 0 });
+  session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
   session.advance(1_600);
   t.is(session.state(), "suspect");
 });
 
 test("an agent that resumes within the reconnect grace is served as before, with no write", (t) => {
   const session = serving();
-  session.send({ type: "stream.broken", at: 0 });
+  session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
   session.advance(3_000);
   session.send({ type: "session.resumed", at: 3_000, graceMs: 15_000, changed: false });
   t.is(session.state(), "{serving:connected}");
@@ -124,7 +134,7 @@ test("an agent that resumes within the reconnect grace is served as before, with
 
 test("a heartbeat after the stream broke shows that the node lives", (t) => {
   const session = serving();
-  session.send({ type: "stream.broken", at: 0 });
+  session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
   session.send(beat());
   t.is(session.state(), "{serving:connected}");
   t.deepEqual(session.take(), ["confirmReady"]);
@@ -141,11 +151,11 @@ test("a resumed session with another description registers again", (t) => {
 
 test("a registration whose caller gave up is missed like any other node", (t) => {
   const session = live();
-  session.send({ type: "stream.broken", at: 0 });
+  session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
   session.send(committed);
   t.is(session.state(), "{serving:disconnected}");
   t.false(session.take().includes("sendSessionMessage"));
-  session.advance(sessionTimes.reconnectGraceMs + 100);
+  session.advance(sessionTimes.reconnectGraceMsMin + 100);
   t.is(session.state(), "suspect");
 });
 
@@ -238,7 +248,7 @@ test("a session whose node is called DOWN by others says READY again while its a
   const session = serving();
   session.send({ type: "node.doubted" });
   t.deepEqual(session.take(), ["confirmReady"]);
-  session.send({ type: "stream.broken", at: 0 });
+  session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
   session.send({ type: "node.doubted" });
   t.deepEqual(session.take(), []);
 });
