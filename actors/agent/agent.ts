@@ -101,6 +101,8 @@ class NodeAgent implements Agent {
   #state: AgentState = { kind: "starting" };
   /** What the last session message said of the certificate and the role: a renewal is wanted when either changes. */
   #desiredRole: NodeRole | null = null;
+  /** What the agent of before has left; null before `start`. */
+  #reading: Promise<void> | null = null;
   #ending: Promise<void> | null = null;
 
   constructor(options: AgentPorts & AgentOptions) {
@@ -194,14 +196,18 @@ class NodeAgent implements Agent {
   }
 
   async #load(): Promise<void> {
-    const { join } = this.#options;
-    await this.#managers.load(join?.address ?? null);
-    await this.#drivers.load();
-    await this.#tasks.load();
+    this.#reading = this.#read();
+    await this.#reading;
     await this.#drivers.firstWord();
     if (this.#ending !== null) return;
     this.#enter({ kind: "joining" });
     await this.#certificate.start();
+  }
+
+  async #read(): Promise<void> {
+    await this.#managers.load(this.#options.join?.address ?? null);
+    await this.#drivers.load();
+    await this.#tasks.load();
   }
 
   async #end(stopTasks: boolean): Promise<void> {
@@ -210,6 +216,8 @@ class NodeAgent implements Agent {
     this.#policy?.stop();
     this.#networks?.stop();
     this.#certificate.stop();
+    // It starts plugins and takes up tasks: what came of it later would be nobody's. Whether it failed, `start` says. N3
+    await this.#reading?.catch(() => {});
     if (stopTasks) await this.#tasks.clear();
     await this.#tunnel?.stop(stopTasks);
     this.#tasks.stop();

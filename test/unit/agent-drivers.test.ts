@@ -99,6 +99,24 @@ test("an agent that is to stop everything gives up a task whose driver never ser
   t.deepEqual(drivers.running(), []);
 });
 
+test("an agent that is to end while it still reads its data leaves no plugin's process behind", async (t) => {
+  for (let ms = 0; ms < 30; ms++) {
+    const world = new World();
+    const { clock, random, trace } = world.simulation;
+    const drivers = new SimDrivers(clock, random.fork("drivers"), trace, calm, null);
+    world.plugins = drivers.plugins.bind(drivers);
+    world.readMs = 5;
+    world.node.start();
+    await world.pass(ms);
+    void world.agent.shutdown(true);
+    await world.until(() => world.agent.state().kind === "stopped");
+    for (let after = 0; after < 30; after++) {
+      t.is(drivers.machine.livePlugins, 0, `${after} ms after the end of one that was told to end after ${ms} ms`);
+      await world.pass(1);
+    }
+  }
+});
+
 test("the process of a plugin that was taken away and has no tasks is ended", async (t) => {
   const world = new World();
   const { clock, random, trace } = world.simulation;

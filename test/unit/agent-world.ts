@@ -87,6 +87,8 @@ export class World {
   probe: () => Promise<ProbeOutcome> = async () => ({ kind: "passed" });
   /** Of each life of the agent; null: it has none. */
   plugins: ((clock: ProcessClock) => AgentPlugins) | null = null;
+  /** How long its disk takes to read a record. */
+  readMs = 0;
   readonly manager: SimProcess;
   readonly node: SimProcess;
   token: string;
@@ -119,6 +121,7 @@ export class World {
     this.manager = this.simulation.process("manager", ({ rpc }) => void rpc.serve(address, this.#services()));
     this.node = this.simulation.process("node", (ports) => {
       const { clock, random, rpc, telemetry } = ports;
+      const disk = agentDisk(ports.disk, clock, random.fork("disk"));
       this.agent = startAgent({
         clock,
         random,
@@ -128,7 +131,13 @@ export class World {
           dial: (to, credentials, material) =>
             rpc.connect(to, credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null),
         },
-        disk: agentDisk(ports.disk, clock, random.fork("disk")),
+        disk: {
+          ...disk,
+          load: async (name) => {
+            if (this.readMs > 0) await new Promise<void>((resolve) => void clock.after(this.readMs, resolve));
+            return disk.load(name);
+          },
+        },
         certificates: this.#crossing(simulatedAuthority(random.fork("certificates"))),
         facts: { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 1e9, engineVersion: "1.2.3" },
         probes: { http: () => this.probe(), tcp: () => this.probe() },

@@ -48,15 +48,16 @@ export function createPluginLauncher(options: LauncherOptions): PluginLauncher {
   for (const folder of [options.logDir, options.socketDir]) mkdirSync(folder, { recursive: true, mode: 0o700 });
   return {
     async launch(binary, onSpawned) {
-      const identity = binary.autoMtls ? await createLocalIdentity(Date.now()) : null;
-      const launch = new Launch(binary, options, identity);
+      let launch: Launch | null = null;
       try {
+        const identity = binary.autoMtls ? await createLocalIdentity(Date.now()) : null;
+        launch = new Launch(binary, options, identity);
         const outcome = await launch.run(onSpawned);
         if (outcome.kind === "failed")
           log.warn({ plugin: binary.name, reason: outcome.reason }, "a plugin did not start");
         return outcome;
       } catch (error) {
-        launch.abandon();
+        launch?.abandon();
         return {
           kind: "failed",
           reason: `plugin ${binary.name}: ${error instanceof Error ? error.message : String(error)}`,
