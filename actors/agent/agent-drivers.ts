@@ -84,7 +84,6 @@ export class AgentDrivers {
   async load(): Promise<void> {
     const { plugins } = this.#ports;
     for (const binary of plugins?.binaries ?? []) {
-      if (this.#isClosed) return;
       await this.#host(plugins as AgentPlugins, binary);
     }
   }
@@ -97,7 +96,7 @@ export class AgentDrivers {
     for (const record of await disk.list(kindRecords)) {
       const name = record.slice(kindRecords.length);
       const kind = await disk.load(record);
-      if (here.has(name) || kind === null || this.#isClosed) continue;
+      if (here.has(name) || kind === null) continue;
       const hosted = await this.#hostTakenAway(plugins, name);
       if (hasTasks(new TextDecoder().decode(kind))) continue;
       void hosted.plugin.end();
@@ -212,7 +211,6 @@ export class AgentDrivers {
     const hosted: Hosted = { isTakenAway, plugin, news: null, fingerprint: null, spoke };
     this.#hosted.push(hosted);
     if (kind !== null) this.#register(new TextDecoder().decode(kind), hosted);
-    if (this.#isClosed) void plugin.end();
     return hosted;
   }
 

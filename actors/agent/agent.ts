@@ -101,7 +101,7 @@ class NodeAgent implements Agent {
   #state: AgentState = { kind: "starting" };
   /** What the last session message said of the certificate and the role: a renewal is wanted when either changes. */
   #desiredRole: NodeRole | null = null;
-  /** What the agent of before has left; null before `start`. */
+  /** Reads what an earlier life has left, and starts what goes on; null before `start`. */
   #reading: Promise<void> | null = null;
   #ending: Promise<void> | null = null;
 

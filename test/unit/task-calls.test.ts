@@ -8,6 +8,7 @@ import {
   Task,
   TaskCallRequest,
   TaskExec,
+  TaskTerminalSize,
   TaskInput,
   TaskSignal,
   TaskState,
@@ -145,17 +146,21 @@ const textOf = (answers: readonly TaskAnswer[]): string =>
 
 test("a command is asked for at one manager and run where its node listens, with input, output and exit code", async (t) => {
   const { ask, driver, home, run } = world();
-  const { answers } = ask({ exec: TaskExec.create({ command: ["cat"], tty: true }) });
+  const size = TaskTerminalSize.create({ height: 31, width: 77 });
+  const { answers } = ask({ exec: TaskExec.create({ command: ["cat"], tty: true, size }) });
   await run();
   t.deepEqual(driver.written[0]?.setup?.command, ["cat"]);
   t.is(driver.written[0]?.setup?.taskId, "t1/web/00000001");
+  for (const message of driver.written)
+    t.like(message.ttySize, { height: 31, width: 77 }, "at first, and as Nomad does");
+  t.is(driver.written.length, 2);
   const { callId } = answers.messages[0] as TaskAnswer;
   const sent = Promise.resolve(
     home.access.Send(TaskInput.create({ callId, number: 1, data: new TextEncoder().encode("typed") }), call()),
   );
   await run();
   await sent;
-  t.is(new TextDecoder().decode(driver.written[1]?.stdin?.data), "typed");
+  t.is(new TextDecoder().decode(driver.written[2]?.stdin?.data), "typed");
   driver.says("shown");
   driver.exits(3);
   await run();

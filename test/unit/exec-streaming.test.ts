@@ -1,0 +1,53 @@
+// The driver's side of a command with a terminal: when it has which size.
+import test from "ava";
+import { execTaskStreaming } from "../../edges/plugin/server/exec.ts";
+import type { ExecRequest, RunningTask, TerminalSize } from "../../edges/plugin/server/index.ts";
+import {
+  ExecTaskStreamingRequest,
+  ExecTaskStreamingRequest_Setup,
+  ExecTaskStreamingRequest_TerminalSize,
+} from "../../proto/gen/nomad.ts";
+import { call } from "../support/manager.ts";
+
+const setup = ExecTaskStreamingRequest_Setup.create({ taskId: "t1", command: ["sh"], tty: true });
+const sized = (height: number, width: number) => ExecTaskStreamingRequest_TerminalSize.create({ height, width });
+
+/** The size that a command began with, and those that it was given later. */
+async function sizes(...messages: readonly Partial<ExecTaskStreamingRequest>[]) {
+  let first: TerminalSize | null = null;
+  const later: TerminalSize[] = [];
+  const over = Promise.withResolvers<{ exitCode: number; signal: number; oomKilled: boolean }>();
+  const task = {
+    exec: (request: ExecRequest) => {
+      first = request.terminal;
+      return {
+        exited: over.promise,
+        write: () => {},
+        closeInput: () => over.resolve({ exitCode: 0, signal: 0, oomKilled: false }),
+        resize: (size: TerminalSize) => void later.push(size),
+        kill: () => {},
+      };
+    },
+  } as unknown as RunningTask;
+  async function* requests() {
+    for (const message of messages) yield ExecTaskStreamingRequest.create(message);
+  }
+  const sink = { write: () => {}, end: () => {}, bufferedBytes: () => 0 };
+  await execTaskStreaming(() => task, requests(), sink, call());
+  return { first, later };
+}
+
+test("a size that comes with the first message is there when the command begins, and is not set again", async (t) => {
+  const ttySize = sized(31, 77);
+  t.deepEqual(await sizes({ setup, ttySize }, { ttySize }, { ttySize: sized(40, 132) }), {
+    first: { rows: 31, columns: 77 },
+    later: [{ rows: 40, columns: 132 }],
+  });
+});
+
+test("without one a terminal begins with 24 rows of 80, and takes what comes", async (t) => {
+  t.deepEqual(await sizes({ setup }, { ttySize: sized(24, 80) }), {
+    first: { rows: 24, columns: 80 },
+    later: [{ rows: 24, columns: 80 }],
+  });
+});
