@@ -63,7 +63,7 @@ export interface FleetOptions {
   readonly joinsAtOnce: number;
   /** Its number among all agents, where this fleet is a part of them; 0 if not given. */
   readonly first?: number;
-  /** Agents that get no tasks and send a heartbeat each `probeBeatMs`, whatever period they are told. */
+  /** Agents that get no tasks and send a heartbeat each `probeBeatMs`, in turns, whatever period they are told. */
   readonly isProbe?: boolean;
   /** Network drivers that the nodes have; overlay alone if not given. */
   readonly networks?: readonly string[];
@@ -163,6 +163,7 @@ export class Fleet {
 
 class SimulatedAgent {
   readonly #fleet: Fleet;
+  readonly #index: number;
   readonly #description: NodeDescription;
   #identity: Identity | null = null;
   #channel: RpcChannel | null = null;
@@ -178,6 +179,7 @@ class SimulatedAgent {
 
   constructor(fleet: Fleet, index: number) {
     this.#fleet = fleet;
+    this.#index = index;
     this.#description = NodeDescription.create({
       hostname: `${fleet.options.isProbe === true ? "probe" : "sim"}-${index}`,
       platform: Platform.create({ architecture: "x86_64", os: "linux" }),
@@ -307,13 +309,17 @@ class SimulatedAgent {
           this.#fleet.noteHeartbeat(performance.now() - sentAt);
           if (this.#channel !== channel) return;
           const periodMs = (period?.seconds ?? 5) * 1_000 + (period?.nanos ?? 0) / 1e6;
-          this.#heartbeat = setTimeout(
-            () => this.#beat(channel),
-            this.#fleet.options.isProbe === true ? probeBeatMs : periodMs,
-          );
+          const isProbe = this.#fleet.options.isProbe === true;
+          this.#heartbeat = setTimeout(() => this.#beat(channel), isProbe ? this.#toNextProbeMs() : periodMs);
         },
         (error: RpcError) => this.#lost(channel, error),
       );
+  }
+
+  /** Probes take turns at fixed moments: at any moment one of them is about to ask, and what one waited delays none after it. */
+  #toNextProbeMs(): number {
+    const offsetMs = (this.#index * probeBeatMs) / this.#fleet.options.agents;
+    return probeBeatMs - ((performance.now() + offsetMs) % probeBeatMs);
   }
 
   #assign(message: AssignmentsMessage): void {

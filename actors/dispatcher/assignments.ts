@@ -91,6 +91,11 @@ export class AssignmentStream {
     return (this.#noted ??= { taskIds: new Set(), volumeIds: new Set() });
   }
 
+  /** Of how much its node has not been told. */
+  get notedSize(): number {
+    return this.#noted === null ? 0 : this.#noted.taskIds.size + this.#noted.volumeIds.size;
+  }
+
   /** The end of a batch: tells the node what was noted. */
   flush(): void {
     if (!this.#ended && this.#noted !== null) this.#hosted.actor.send({ type: "changes.noted" });
@@ -214,8 +219,13 @@ export class AssignmentRouter {
   /** A part of the streams at a time: others have their turn in between. */
   #flush(noted: readonly AssignmentStream[], from: number): void {
     if (this.#isStopped) return;
-    const to = Math.min(noted.length, from + assignmentLimits.streamsAtOnce);
-    for (let at = from; at < to; at += 1) (noted[at] as AssignmentStream).flush();
+    const last = Math.min(noted.length, from + assignmentLimits.streamsAtOnce);
+    let to = from;
+    for (let changes = 0; to < last && changes < assignmentLimits.changesAtOnce; to += 1) {
+      const stream = noted[to] as AssignmentStream;
+      changes += stream.notedSize;
+      stream.flush();
+    }
     if (to < noted.length) {
       this.#env.clock.soon(() => this.#flush(noted, to));
       return;

@@ -38,11 +38,11 @@ export interface Part extends Running {
   commitEnded(): void;
 }
 
-/** Most tasks that one round of a part deals with: some 10 ms in which heartbeats wait. */
-export const roundTasksMax = 1_000;
+/** Most tasks that one round of a part deals with: some 4 ms in which heartbeats wait. */
+export const roundTasksMax = 300;
 
-/** Most operations of one proposal, and most steps turned into operations in one go: some 10 ms as well. */
-const proposalOperationsMax = 1_000;
+/** Most operations of one proposal, and most steps turned into operations in one go: some 4 ms as well. */
+const proposalOperationsMax = 250;
 /** Proposals of one leader's orchestration under way at once; the others wait here. */
 const proposalsInFlightMax = 4;
 /** How long a proposal looks for the ledger, in milliseconds; it is this process's own, so only the log can hold it up. */

@@ -19,8 +19,9 @@ export const assignmentLimits = {
   /** The same after a batch that concerned more streams than are served at once: many tasks are being placed, and a message
    *  costs its node and this manager more than the tasks in it. */
   busyBatchMs: 25,
-  /** Streams that are told in one go: a few milliseconds, in which heartbeats wait. */
+  /** Streams that are told in one go, and changes after which no further one is: a few milliseconds, in which heartbeats wait. */
   streamsAtOnce: 32,
+  changesAtOnce: 200,
   /** Changes in one INCREMENTAL message; more are cut into several. Keeps a message of ordinary tasks under 1 MB. */
   changesMax: 500,
   /** Bytes that wait for the node to read before the stream stalls. */

@@ -1,5 +1,6 @@
 /** The machine's clock behind the `Clock` port. */
 import type { Clock, TimerHandle } from "../ports.ts";
+import { soon } from "./turns.ts";
 
 export class SystemClock implements Clock {
   now(): number {
@@ -15,6 +16,6 @@ export class SystemClock implements Clock {
   }
 
   soon(callback: () => void): void {
-    setImmediate(callback);
+    soon(callback);
   }
 }

@@ -6,6 +6,7 @@
  * W2: a stream's headers, messages and trailers leave in this order, and nothing after its end.
  */
 import type { Duplex } from "node:stream";
+import { afterPoll } from "../../../runtime/system/turns.ts";
 import { writeFrameHeader } from "./frame-writer.ts";
 import {
   Flag,
@@ -86,7 +87,7 @@ export class Sender {
     if (this.#isDirty || this.#waitsForDrain) return;
     this.#isDirty = true;
     const waiting = dirty.push(this);
-    if (waiting === 1) setImmediate(flushAll);
+    if (waiting === 1) afterPoll(flushAll);
     // Not from within the call that has something to send: it may have more.
     else if (waiting === flushConnectionsMax) queueMicrotask(flushAll);
   }
