@@ -1,4 +1,8 @@
-/** The driver plugins of a simulated node: processes that die, and tasks that outlive them and the agent. */
+/**
+ * The driver plugins of a simulated node: processes that die, and tasks that outlive them and the agent.
+ *
+ * S35: at any moment one process of a plugin runs on a node, and no task was started twice by its driver.
+ */
 import type { AgentPlugins, OutputReader, TaskHomes } from "../../actors/agent/agent-ports.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import type { ProbeOutcome, Probes } from "../../runtime/probes.ts";

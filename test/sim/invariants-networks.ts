@@ -1,11 +1,11 @@
 /**
  * What must hold of what the cluster gives out.
  *
- * S20: no address is held by two of the services, tasks that have not ended, and nodes.
- * S21: no two networks have addresses or a VXLAN id in common, and no two services a published port.
- * S22: at rest everything that can be allocated is, and each node has an address in just the networks of its tasks and
+ * S16: no address is held by two of the services, tasks that have not ended, and nodes.
+ * S17: no two networks have addresses or a VXLAN id in common, and no two services a published port.
+ * S18: at rest everything that can be allocated is, and each node has an address in just the networks of its tasks and
  *      the ingress network.
- * S23: at rest the leader holds what is stored, no more and no less: nothing is lost.
+ * S19: at rest the leader holds what is stored, no more and no less: nothing is lost.
  */
 import {
   allocationProblem,
@@ -27,7 +27,7 @@ interface Held {
   readonly ports: number;
 }
 
-/** S20, S21; looks only when something of it has changed. */
+/** S16, S17; looks only when something of it has changed. */
 export function checkNetworks(commit: Commit, store: Store): string | null {
   const concerns = commit.changes.some(({ action, object, old, table }) => {
     if (action === "remove") return false;
@@ -46,7 +46,7 @@ function heldIn(store: Store): Held | string {
   const hold = (owner: string, networkId: string, address: string): string | null => {
     const other = holders.get(`${networkId} ${address}`);
     holders.set(`${networkId} ${address}`, owner);
-    return other === undefined ? null : `S20: ${address} of network ${networkId} is held by ${other} and ${owner}`;
+    return other === undefined ? null : `S16: ${address} of network ${networkId} is held by ${other} and ${owner}`;
   };
   const ports = new Map<string, string>();
   for (const { id, endpoint } of store.all("service")) {
@@ -57,7 +57,7 @@ function heldIn(store: Store): Held | string {
     for (const { protocol, publishedPort, publishMode } of endpoint?.ports ?? []) {
       if (publishMode !== PortConfig_PublishMode.INGRESS) continue;
       const key = `${protocol}/${publishedPort}`;
-      if (ports.has(key)) return `S21: port ${key} is published by ${ports.get(key)} and ${id}`;
+      if (ports.has(key)) return `S17: port ${key} is published by ${ports.get(key)} and ${id}`;
       ports.set(key, id);
     }
   }
@@ -85,23 +85,23 @@ function heldIn(store: Store): Held | string {
     for (const { subnet } of network.ipam?.configs ?? []) {
       const prefix = parseCidr(subnet);
       if (prefix === null || !subnets.claim(network.id, prefix))
-        return `S21: ${subnet} of ${network.id} is another's too`;
+        return `S17: ${subnet} of ${network.id} is another's too`;
     }
     for (const id of vxlanIdsOf(network.driverState)) {
-      if (ids.has(id)) return `S21: VXLAN id ${id} is that of ${ids.get(id)} and ${network.id}`;
+      if (ids.has(id)) return `S17: VXLAN id ${id} is that of ${ids.get(id)} and ${network.id}`;
       ids.set(id, network.id);
     }
   }
   return { addresses: holders.size, subnets: subnets.count, vxlanIds: ids.size, ports: ports.size };
 }
 
-/** S22: what is not as it should be at rest, or null. */
+/** S18: what is not as it should be at rest, or null. */
 export function findUnallocated(store: Store): string | null {
   const [cluster] = store.all("cluster");
   for (const network of store.all("network")) {
     if (isAllocated(network)) continue;
     const problem = allocationProblem(network, store.all("network"), defaultPoolsOf(cluster));
-    if (problem === "") return `S22: network ${network.id} could be allocated, and is not`;
+    if (problem === "") return `S18: network ${network.id} could be allocated, and is not`;
   }
   const ingress = [...store.all("network")].filter(({ spec }) => spec?.ingress === true);
   for (const node of store.all("node")) {
@@ -113,16 +113,16 @@ export function findUnallocated(store: Store): string | null {
     }
     const has = new Set(node.attachments.map(({ network }) => network?.id ?? ""));
     if (has.size !== wanted.size || [...wanted].some((id) => !has.has(id)))
-      return `S22: node ${node.id} has addresses in ${[...has].join(" ")}, and should in ${[...wanted].join(" ")}`;
+      return `S18: node ${node.id} has addresses in ${[...has].join(" ")}, and should in ${[...wanted].join(" ")}`;
   }
   return null;
 }
 
-/** S23: `held` reads the leader's gauge. */
+/** S19: `held` reads the leader's gauge. */
 export function findLost(store: Store, held: (kind: string) => number): string | null {
   const stored = heldIn(store);
   if (typeof stored === "string") return stored;
   for (const [kind, count] of Object.entries(stored) as [string, number][])
-    if (held(kind) !== count) return `S23: the leader holds ${held(kind)} ${kind}, and ${count} are stored`;
+    if (held(kind) !== count) return `S19: the leader holds ${held(kind)} ${kind}, and ${count} are stored`;
   return null;
 }

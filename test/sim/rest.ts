@@ -1,4 +1,9 @@
-/** Whether a healed cluster comes to rest within a bounded virtual time, counted anew whenever there is progress, and how it rests. */
+/**
+ * Whether a healed cluster comes to rest within a bounded virtual time, counted anew whenever there is progress, and how it rests.
+ *
+ * L2: until it rests something is written now and then.
+ * L3: it rests within a bounded time after the last fault.
+ */
 import { isEnded, observedState } from "../../machines/task.ts";
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import type { CommitChecks } from "./commit-checks.ts";

@@ -1,4 +1,8 @@
-/** What all parts of a simulated world share: its options, its time and chance, and the first thing that was wrong in it. */
+/**
+ * What all parts of a simulated world share: its options, its time and chance, and the first thing that was wrong in it.
+ *
+ * L4: a run takes a bounded number of steps: nothing goes round in circles.
+ */
 import { Simulation } from "../../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
 

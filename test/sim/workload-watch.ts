@@ -2,7 +2,7 @@
  * Clients that watch: each follows some question from the first version on, at whatever manager answers, and goes on from
  * its last version when it loses its stream, or drops it.
  *
- * S20: a watcher is told each change of its question once, in order, and as the replicas saw it, whichever managers told it.
+ * S10: a watcher is told each change of its question once, in order, and as the replicas saw it, whichever managers told it.
  */
 import { answerOf, type Question } from "../../actors/watch/watch-fanout.ts";
 import { watchFilter } from "../../machines/watch/watch-filter.ts";
@@ -127,10 +127,10 @@ export class WatchWorkload {
     const wanted = this.#wanted[watcher.question]?.[watcher.told];
     if (wanted?.version !== version) {
       this.#options.onViolation(
-        `S20: a watcher of question ${watcher.question} was told version ${version} where ${wanted?.version ?? "none"} follows ${watcher.position}`,
+        `S10: a watcher of question ${watcher.question} was told version ${version} where ${wanted?.version ?? "none"} follows ${watcher.position}`,
       );
     } else if (wanted.digest !== digestOf(message)) {
-      this.#options.onViolation(`S20: a watcher of question ${watcher.question} was told another version ${version}`);
+      this.#options.onViolation(`S10: a watcher of question ${watcher.question} was told another version ${version}`);
     }
   }
 }

@@ -3,6 +3,8 @@
  *
  * Phases: founding (nothing fails until there is a cluster), trouble (faults and the workloads), healing (nothing fails any
  * more, and the cluster must come to rest).
+ *
+ * L1: a cluster is founded while nothing fails.
  */
 import { CommitChecks } from "./commit-checks.ts";
 import { startFaults, type Faults } from "./faults.ts";

@@ -93,6 +93,23 @@ test("every source file is used by another", (t) => {
   }
 });
 
+test("a label of the simulation means one thing, and its file's head says which", (t) => {
+  const simulation = sources.filter(({ path }) => path.startsWith("test/sim/"));
+  const explained = new Map<string, string>();
+  for (const { path, text } of simulation) {
+    for (const [, label] of text.matchAll(/^ \* ([SL]\d+): /gm)) {
+      const other = explained.get(label as string);
+      t.is(other, undefined, `${label} is explained in ${path} and in ${other}: take a number that is free`);
+      explained.set(label as string, path);
+    }
+  }
+  for (const { path, text } of simulation) {
+    for (const [, label] of text.matchAll(/["`]([SL]\d+): /g)) {
+      t.true(explained.has(label as string), `${path} reports ${label}, which no file's head under test/sim explains`);
+    }
+  }
+});
+
 test("nothing unfinished and no focused test is committed", (t) => {
   const words = new RegExp(
     `\\b(${["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"].join("|")})\\b|\\btest\\.on` + "ly\\b",
