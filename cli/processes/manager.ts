@@ -11,6 +11,7 @@ import {
 } from "../../actors/certificates/manager-certificate.ts";
 import { startManager, type Manager } from "../../actors/manager/manager.ts";
 import { startManagerLock, type ManagerLock } from "../../actors/keys/manager-lock.ts";
+import { startStateGauges } from "../../actors/manager/state-gauges.ts";
 import { raftMembership } from "../../actors/manager/raft-membership.ts";
 import { createUsers } from "../../actors/json/users.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
@@ -246,6 +247,8 @@ export async function startManagerProcess(
       );
     }
     if (options.metrics !== null) {
+      const gauges = startStateGauges(manager.replica, telemetry.metrics);
+      undo.push(() => gauges.stop());
       const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.isHealthy());
       undo.push(() => void metrics.close());
     }

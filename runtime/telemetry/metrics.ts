@@ -1,6 +1,6 @@
 /** Metrics on prom-client's registry, in the text format that Prometheus scrapes. */
 import prom from "prom-client";
-import type { Counter, Gauge, Headers, Histogram, Metrics } from "../ports.ts";
+import type { Counter, Gauge, Headers, Histogram, Metrics, Subscription } from "../ports.ts";
 
 /** Bounds in seconds: from a commit on a quiet machine to a request's last deadline. */
 const secondsBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -11,6 +11,8 @@ export interface PrometheusMetrics extends Metrics {
    * every 10 ms, which costs more than 1 % of a core.
    */
   watchProcess(): void;
+  /** Calls `write` before each `expose`: for gauges that cost less to write when they are read. It must not throw. */
+  onExpose(write: () => void): Subscription;
   /** The whole registry as text, and its content type. */
   expose(): Promise<{ readonly text: string; readonly contentType: string }>;
 }
@@ -18,6 +20,7 @@ export interface PrometheusMetrics extends Metrics {
 /** Label names are those of the first use; prom-client wants them declared, so a metric is made when it is first written. */
 export function createMetrics(): PrometheusMetrics {
   const registry = new prom.Registry();
+  const writers = new Set<() => void>();
   return {
     watchProcess: () => prom.collectDefaultMetrics({ register: registry, prefix: "muster_" }),
     counter: once((name, help): Counter => {
@@ -53,7 +56,14 @@ export function createMetrics(): PrometheusMetrics {
         },
       };
     }),
-    expose: async () => ({ text: await registry.metrics(), contentType: registry.contentType }),
+    onExpose: (write) => {
+      writers.add(write);
+      return { unsubscribe: () => writers.delete(write) };
+    },
+    expose: async () => {
+      for (const write of writers) write();
+      return { text: await registry.metrics(), contentType: registry.contentType };
+    },
   };
 }
 

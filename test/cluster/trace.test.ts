@@ -64,6 +64,7 @@ test("a command, the manager, the agent and the process it starts share one trac
   const names = [...(await response.text()).matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name as string);
   t.true(names.includes("muster_ledger_proposal_seconds"));
   t.true(names.includes("muster_sessions"));
+  t.true(names.includes("muster_nodes"), "the cluster itself, as well as what the process does");
   for (const name of names) t.regex(name, /^muster_[a-z0-9]+(_[a-z0-9]+)*$/);
   t.is((await fetch(`http://127.0.0.1:${metricsPort}/healthz`)).status, 200);
   const ofAgent = await (await fetch(`http://127.0.0.1:${agentMetricsPort}/metrics`)).text();
