@@ -47,7 +47,6 @@ const listener = await listenJson({
     registry: new Registry(
       createFacades({
         store: env.store,
-        proposer: env.proposer,
         clock: env.clock,
         log: telemetry.log,
         control: {} as never,

@@ -4,8 +4,6 @@ import { basename, join, resolve } from "node:path";
 import { startAgent, type Agent, type AgentState } from "../actors/agent/agent.ts";
 import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent/agent-ports.ts";
 import { driveDataplane } from "../actors/agent/node-dataplane.ts";
-import { endLeftovers } from "../drivers/exec/leftovers.ts";
-import { memoryRoots } from "../drivers/exec/memory-files.ts";
 import { nodeResolver } from "../drivers/task-network/resolv-conf.ts";
 import { openNetworkTools } from "../drivers/task-network/tools.ts";
 import { createNameServers } from "../edges/dns/server.ts";
@@ -70,7 +68,6 @@ export async function runAgent(
   const folder = openDataDir(dataDir);
   const csi = openCsi(dataDir, options.csiPlugins ?? new Map());
   const clock = new SystemClock();
-  await endLeftovers(join(dataDir, "tasks"), memoryRoots(process.env["XDG_RUNTIME_DIR"]), telemetry.log);
   const drivers = openDrivers(options.drivers ?? noDrivers, { dataDir, clock, log: telemetry.log });
   const host = new Host({ clock, telemetry, onCrash: (_, error) => onBroken(error) });
   const random = new SystemRandom();

@@ -97,11 +97,12 @@ export class Host {
     return provided;
   }
 
-  /** The live actor of that id, for `why` and the inspector. */
+  /** The live actor of that id, for whoever wants to see its state rather than to speak to it. */
   find(id: string): Actor<AnyStateMachine> | undefined {
     return this.#live.get(id)?.actor;
   }
 
+  /** Of all live actors, in the order of their starts. */
   ids(): Iterable<string> {
     return this.#live.keys();
   }

@@ -62,7 +62,6 @@ export async function serveJson(
   onStop(() => feed.stop());
   const facades = createFacades({
     store: env.store,
-    proposer: env.proposer,
     clock: env.clock,
     log: env.telemetry.log,
     control: services.control,

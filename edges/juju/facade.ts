@@ -12,7 +12,7 @@ import type { Identity, LoginName, Role } from "../../runtime/json-api.ts";
 import type { JsonWatchers } from "../../runtime/json-watch.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
 import type { CallContext, ServiceHandlers } from "../../runtime/rpc.ts";
-import type { Proposer, Store } from "../../runtime/store/store.ts";
+import type { Store } from "../../runtime/store/store.ts";
 
 import type { Feed } from "./feed/feed.ts";
 import type { Params } from "./params.ts";
@@ -91,7 +91,6 @@ export interface Facade {
 /** What facades work with. */
 export interface FacadeSources {
   readonly store: Store;
-  readonly proposer: Proposer;
   readonly clock: Clock;
   readonly log: Logger;
   readonly control: ServiceHandlers<typeof ControlService>;

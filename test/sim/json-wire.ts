@@ -66,7 +66,6 @@ export function serveSimJson({ environment: env, services }: Manager): {
       ...services,
       store,
       clock,
-      proposer: env.proposer,
       log: telemetry.log,
       feed,
       watchers: createJsonWatchers(env),

@@ -25,7 +25,7 @@ export function testFacades(
   env: Environment,
   { control, passwords, taskAccess, logs, leader }: TestFacadesOptions,
 ): { readonly facades: readonly Facade[]; readonly feed: Feed; stop(): void } {
-  const { clock, proposer, store } = env;
+  const { clock, store } = env;
   const feed = new Feed({ store, clock });
   const calls = createTaskCalls(env);
   const ask: OperatorSources["ask"] = (question) =>
@@ -37,7 +37,6 @@ export function testFacades(
   const facades = createFacades({
     store,
     clock,
-    proposer,
     log: env.telemetry.log,
     control,
     // What it has of the leader is all that is asked here.

@@ -1,13 +1,11 @@
 // Tasks of processes, from their short form to what the exec driver starts on a real plugin; and what an older agent left.
-import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import type { AgentPlugins, DriverTask } from "../../actors/agent/agent-ports.ts";
 import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
 import { PluginDriver } from "../../actors/agent/plugin-driver.ts";
-import { endLeftovers } from "../../drivers/exec/leftovers.ts";
 import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
 import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
 import { execAsDriver } from "../../machines/driver/driver-spec.ts";
@@ -186,58 +184,4 @@ test("the short form of a driver's configuration leaves out what nobody said", (
   t.deepEqual(JSON.parse(spec.config), { command: "sleep", args: ["$${x}"], work_dir: "/srv" });
   t.is(spec.user, "me");
   t.is(execAsDriver(ExecSpec.create({ command: "ls" })).config, '{"command":"ls"}');
-});
-
-/** As agents ran processes before the driver was a plugin. */
-const oldShell = `trap : 15
-read -r stat </proc/$$/stat
-read -r boot </proc/sys/kernel/random/boot_id
-printf 'stat %s\\nboot %s\\n' "$stat" "$boot" >&3
-"$@" 3>&-
-printf 'exit %s\\n' "$?" >&3`;
-
-test("processes that an agent of before the plugin left are ended as they want it, and nothing else is", async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), "muster-left-"));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  const directory = join(folder, "tasks");
-  const begin = async (id: string, stop: string, script: string): Promise<number> => {
-    const home = join(directory, id);
-    mkdirSync(home, { recursive: true });
-    writeFileSync(join(home, "stop"), stop);
-    const child = spawn("/bin/sh", ["-c", `exec 3>"$0/run"; ${oldShell}`, home, "sh", "-c", script], {
-      cwd: home,
-      detached: true,
-      stdio: "ignore",
-    });
-    t.teardown(() => child.kill("SIGKILL"));
-    await until(`${id} is up`, () => existsSync(join(home, "up")));
-    return child.pid as number;
-  };
-  const polite = await begin(
-    "polite",
-    "SIGTERM 20000\n",
-    `trap 'touch ${folder}/bye; exit 0' TERM; touch up; while :; do sleep 0.1; done`,
-  );
-  const stubborn = await begin("stubborn", "SIGTERM 100\n", "trap '' TERM; touch up; while :; do sleep 1; done");
-  const stranger = spawn("sleep", ["600"], { detached: true });
-  t.teardown(() => stranger.kill("SIGKILL"));
-  // A number that was given to another process since.
-  mkdirSync(join(directory, "ended"));
-  const facts = readFileSync(join(directory, "polite", "run"), "latin1").replace(/^stat \d+/, `stat ${stranger.pid}`);
-  writeFileSync(join(directory, "ended", "run"), facts);
-  const warned: object[] = [];
-  const log = {
-    debug: () => {},
-    info: () => {},
-    warn: (fields: object) => void warned.push(fields),
-    error: () => t.fail(),
-  };
-  await endLeftovers(directory, [], log);
-  t.false(isAlive(polite));
-  t.false(isAlive(stubborn));
-  t.true(isAlive(stranger.pid as number));
-  t.true(existsSync(join(folder, "bye")), "it was asked first");
-  t.false(existsSync(directory));
-  t.is(warned.length, 2);
-  await t.notThrowsAsync(endLeftovers(directory, [], log), "where there never was such an agent");
 });
