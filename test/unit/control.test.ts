@@ -28,6 +28,7 @@ import {
   ListTasksRequest,
   ListTasksRequest_Filters,
   Manager,
+  NetworkAttachmentConfig,
   NetworkSpec,
   Node,
   NodeRole,
@@ -173,6 +174,42 @@ test("mode and name cannot be changed, and there must be something to roll back 
   t.is((await refusal({ serviceId: "x" }))?.code, Status.NOT_FOUND);
   const back = await refusal({ rollback: UpdateServiceRequest_Rollback.PREVIOUS });
   t.is(back?.code, Status.FAILED_PRECONDITION);
+});
+
+test("networks that a service has beside its tasks, as old clients wrote them, can change only by moving to the tasks", async (t) => {
+  const { control } = world();
+  const targets: string[] = [];
+  for (const name of ["front", "back"]) {
+    const network = NetworkSpec.create({ annotations: Annotations.create({ name }) });
+    const created = await control.CreateNetwork(CreateNetworkRequest.create({ spec: network }), call());
+    targets.push(created.network?.id ?? "");
+  }
+  const [front, back] = targets.map((target) => NetworkAttachmentConfig.create({ target }));
+  if (front === undefined || back === undefined) throw new Error("no networks");
+  const legacy = ServiceSpec.patch(spec("web"), { networks: [front] });
+  let service = await createdService(control, legacy);
+  const update = async (wanted: ServiceSpec) => {
+    const answer = await control.UpdateService(updateOf(service, { spec: wanted }), call());
+    service = answer.service ?? service;
+  };
+  for (const networks of [[front, back], [back], []]) {
+    t.deepEqual(
+      await refusalOf(() => update(ServiceSpec.patch(legacy, { networks }))),
+      { code: Status.UNIMPLEMENTED, message: "networks must be migrated to TaskSpec before being changed" },
+      `${networks.length} networks`,
+    );
+  }
+  // All else may change, and so may they once the tasks have networks of their own.
+  await update(ServiceSpec.patch(legacy, { replicated: { replicas: 2 } }));
+  const task = TaskSpec.patch(legacy.task ?? TaskSpec.create(), { networks: [front, back] });
+  const moved = ServiceSpec.patch(legacy, { task, networks: [] });
+  await update(moved);
+  t.deepEqual(service.spec?.networks, []);
+  await update(ServiceSpec.patch(moved, { task: TaskSpec.patch(task, { networks: [back] }) }));
+  t.deepEqual(
+    service.spec?.task?.networks.map(({ target }) => target),
+    [back.target],
+  );
 });
 
 test("of two services that want one ingress port at once, one is refused", async (t) => {
