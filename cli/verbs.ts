@@ -23,13 +23,16 @@ function verb(summary: string, load: () => Promise<Command>): VerbEntry {
 }
 
 export const verbs: Readonly<Record<string, VerbEntry>> = {
-  start: verb("runs a cluster here with a sample service", async () => (await import("./processes/commands.ts")).start),
+  start: verb(
+    "runs a cluster here with a sample service",
+    async () => (await import("./processes/up-and-start.ts")).start,
+  ),
   up: verb(
     "runs a cluster here: NATS, one manager, one agent",
-    async () => (await import("./processes/commands.ts")).up,
+    async () => (await import("./processes/up-and-start.ts")).up,
   ),
-  manager: verb("runs one manager", async () => (await import("./processes/commands.ts")).manager),
-  agent: verb("runs one node", async () => (await import("./processes/commands.ts")).agent),
+  manager: verb("runs one manager", async () => (await import("./processes/manager-command.ts")).manager),
+  agent: verb("runs one node", async () => (await import("./processes/agent-command.ts")).agent),
   node: noun("the machines that run tasks", () => import("./node.ts")),
   service: noun("what is to run", async () => {
     const [{ commands }, { rollout }, { logs }] = await Promise.all([

@@ -1,0 +1,99 @@
+/** `muster agent`. */
+import { hostname } from "node:os";
+import { parseAddress } from "../../machines/ip-address.ts";
+import { runAgent } from "../agent-process.ts";
+import { command, UsageError, type Command } from "../command.ts";
+import { parseLabels } from "../values.ts";
+import { csiSocketPaths } from "./csi.ts";
+import { driverChoice, driverFlags } from "./drivers.ts";
+import { serveMetrics } from "./metrics-server.ts";
+import { runUntilEnd, staying } from "./run-until-end.ts";
+import { csiFlag, hostPortOf, logging, metricsFlag, telemetryFor } from "./serving-flags.ts";
+
+export const agent: Command = command({
+  summary: "Runs one node: joins the cluster and runs the tasks that it is given.",
+  options: {
+    join: { type: "string", value: "ADDR:PORT", help: "any manager; needed once, then it knows them" },
+    token: { type: "string", value: "TOKEN", help: "the token with which workers join: 'muster token worker'" },
+    "data-dir": { type: "string", value: "DIR", help: "where it keeps its identity and its tasks; always needed" },
+    hostname: { type: "string", value: "NAME", help: "what the cluster calls it (this machine's name)" },
+    "data-path-addr": {
+      type: "string",
+      value: "ADDR",
+      help: "where other nodes' packets for its tasks reach it (where managers see it)",
+    },
+    label: { type: "string", multiple: true, value: "KEY=VALUE", help: "label of the engine, for constraints" },
+    "csi-plugin": csiFlag,
+    ...driverFlags,
+    "dataplane-driver": {
+      type: "string",
+      value: "PATH",
+      help: "what programs this node's network by policies: a driver of Felix's protocol (none)",
+      completes: "file",
+    },
+    "dataplane-protocol": {
+      type: "string",
+      value: "GENERATION",
+      help: "what the driver speaks: current, or 2016 for one of Felix 2.0 (current)",
+      completes: ["current", "2016"],
+    },
+    metrics: metricsFlag,
+    ...logging,
+  },
+  run: async ({ values }) => {
+    const dataDir = values["data-dir"];
+    if (dataDir === undefined)
+      throw new UsageError("--data-dir is missing: where the agent keeps its identity and tasks");
+    const telemetry = await telemetryFor("muster-agent", values["log-level"]);
+    const options = {
+      join: values.join ?? "",
+      token: values.token ?? "",
+      dataDir,
+      hostname: values.hostname ?? hostname(),
+      ...dataPathOf(values["data-path-addr"]),
+      labels: parseLabels(values.label ?? []),
+      csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
+      drivers: await driverChoice(values),
+      ...dataplaneOf(values),
+    };
+    const metrics = hostPortOf(values.metrics);
+    await runUntilEnd(
+      telemetry,
+      async ({ onBroken }) => {
+        const agent = await runAgent(options, telemetry, onBroken);
+        // Its tasks stay: the next agent on this data dir finds them again.
+        const stop = (): Promise<void> => agent.shutdown(false);
+        if (metrics === null) return { agent, stop };
+        try {
+          const server = await serveMetrics(metrics, telemetry.metrics, () => agent.state().kind === "serving");
+          return { agent, stop: () => stop().finally(() => server.close()) };
+        } catch (error) {
+          await stop();
+          throw error;
+        }
+      },
+      async (running) => {
+        // A node that cannot join says so and ends; one that lost its managers goes on looking for them.
+        await running.agent.joined();
+        await staying;
+      },
+    );
+  },
+});
+
+/** Throws UsageError. */
+function dataPathOf(address: string | undefined): { readonly dataPathAddress?: string } {
+  if (address === undefined) return {};
+  if (parseAddress(address) === null) throw new UsageError(`--data-path-addr ${address} is no address`);
+  return { dataPathAddress: address };
+}
+
+function dataplaneOf(values: {
+  readonly "dataplane-driver"?: string | undefined;
+  readonly "dataplane-protocol"?: string | undefined;
+}): { readonly dataplane?: { readonly path: string; readonly generation: "2016" | "current" } } {
+  const { "dataplane-driver": path, "dataplane-protocol": generation = "current" } = values;
+  if (generation !== "current" && generation !== "2016")
+    throw new UsageError(`--dataplane-protocol takes current or 2016, not '${generation}'`);
+  return path === undefined ? {} : { dataplane: { path, generation } };
+}

@@ -1,0 +1,41 @@
+/** `muster manager`. */
+import { command, UsageError, type Command } from "../command.ts";
+import { formatHostPort, parseHostPort } from "./addresses.ts";
+import type { ManagerInvitation } from "./manager-join.ts";
+import { startManagerProcess } from "./manager.ts";
+import { runUntilEnd } from "./run-until-end.ts";
+import { defaultPort, serving, servingOf, telemetryFor } from "./serving-flags.ts";
+
+export const manager: Command = command({
+  summary: "Runs one manager; without --nats with a nats-server of its own under the data dir.",
+  options: {
+    ...serving,
+    nats: { type: "string", value: "URL", help: "a NATS that is there; several managers share one" },
+    join: { type: "string", value: "ADDR:PORT", help: "a manager of the cluster that this one is to join" },
+    token: { type: "string", value: "TOKEN", help: "the token with which managers join: 'muster token manager'" },
+  },
+  run: async ({ values }) => {
+    if (values["data-dir"] === undefined)
+      throw new UsageError("--data-dir is missing: where the manager keeps its state");
+    const telemetry = await telemetryFor("muster-manager", values["log-level"]);
+    const options = {
+      dataDir: values["data-dir"],
+      ...servingOf(values),
+      nats: values.nats ?? null,
+      join: invitation(values),
+      telemetry,
+    };
+    await runUntilEnd(telemetry, (starting) => startManagerProcess(options, starting));
+  },
+});
+
+/** Throws UsageError unless both or neither are given. */
+function invitation(values: {
+  readonly join?: string | undefined;
+  readonly token?: string | undefined;
+}): ManagerInvitation | null {
+  const { join: address, token } = values;
+  if (address === undefined && token === undefined) return null;
+  if (address === undefined || token === undefined) throw new UsageError("--join and --token belong together");
+  return { address: formatHostPort(parseHostPort(address, defaultPort)), token };
+}

@@ -1,0 +1,154 @@
+/** The flags that several processes have, and what they mean. */
+import { join } from "node:path";
+import {
+  networkDefaults,
+  networkDefaultsProblem,
+  type NetworkDefaults,
+} from "../../machines/allocation/network-defaults.ts";
+import { createTelemetry, type ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
+import { UsageError } from "../command.ts";
+import { parseHostPort, type HostPort } from "./addresses.ts";
+import { csiSocketPaths, type CsiSocketPaths } from "./csi.ts";
+import { cannotWrite } from "./data-dir.ts";
+import type { JsonOptions } from "./json-api.ts";
+
+/** SwarmKit's port. */
+export const defaultPort = 2377;
+const defaultListen = `0.0.0.0:${defaultPort}`;
+
+export const logFile = "muster.log";
+export const logging = {
+  "log-level": { type: "string", value: "LEVEL", help: "trace, debug, info, warn, error or fatal (info)" },
+} as const;
+export const metricsFlag = {
+  type: "string",
+  value: "ADDR:PORT",
+  help: "serves /metrics and /healthz there (nowhere)",
+} as const;
+export const csiFlag = {
+  type: "string",
+  multiple: true,
+  value: "NAME=unix:///PATH",
+  help: "a CSI plugin by the socket on which it answers",
+} as const;
+export const serving = {
+  "data-dir": {
+    type: "string",
+    value: "DIR",
+    help: "where it keeps its state; up and start have a place of their own",
+  },
+  listen: { type: "string", value: "ADDR:PORT", help: "where nodes reach it (0.0.0.0:2377)" },
+  advertise: { type: "string", value: "ADDR[:PORT]", help: "the address that nodes are told (found out)" },
+  metrics: metricsFlag,
+  "default-addr-pool": {
+    type: "string",
+    multiple: true,
+    value: "CIDR",
+    help: "where subnets of networks are taken from, when the cluster is founded (10.0.0.0/8)",
+  },
+  "default-addr-pool-mask-length": { type: "string", value: "BITS", help: "how large these subnets are (24)" },
+  "data-path-port": { type: "string", value: "PORT", help: "UDP port of the engines' VXLAN traffic (4789)" },
+  "csi-plugin": csiFlag,
+  "json-listen": {
+    type: "string",
+    value: "ADDR[:PORT]",
+    help: "serves the JSON API there, by default on port 17070 (nowhere)",
+  },
+  "json-redirect": { type: "string", value: "ADDR:PORT", help: "sends logins at the JSON API on to that manager" },
+  ...logging,
+} as const;
+
+/** Juju's port. */
+const defaultJsonPort = 17_070;
+
+function jsonOf(values: {
+  readonly "json-listen"?: string | undefined;
+  readonly "json-redirect"?: string | undefined;
+}): JsonOptions | null {
+  const { "json-listen": listen, "json-redirect": redirect } = values;
+  if (listen === undefined) {
+    if (redirect !== undefined) throw new UsageError("--json-redirect needs --json-listen");
+    return null;
+  }
+  return {
+    listen: parseHostPort(listen, defaultJsonPort),
+    redirect: redirect === undefined ? null : parseHostPort(redirect, defaultJsonPort),
+  };
+}
+
+/** By the flags of `docker swarm init`. They count when a cluster is founded; throws UsageError. */
+function networksOf(values: {
+  readonly "default-addr-pool"?: readonly string[] | undefined;
+  readonly "default-addr-pool-mask-length"?: string | undefined;
+  readonly "data-path-port"?: string | undefined;
+}): NetworkDefaults {
+  const { addressPools, subnetLength, dataPathPort } = networkDefaults;
+  const number = (text: string | undefined, otherwise: number): number =>
+    text === undefined ? otherwise : /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  const chosen: NetworkDefaults = {
+    addressPools: values["default-addr-pool"] ?? addressPools,
+    subnetLength: number(values["default-addr-pool-mask-length"], subnetLength),
+    dataPathPort: number(values["data-path-port"], dataPathPort),
+  };
+  const problem = networkDefaultsProblem(chosen);
+  if (problem !== null) throw new UsageError(problem);
+  return chosen;
+}
+
+/** An advertised address without a port has the port that is listened on. */
+function advertised(advertise: string | undefined, listen: string | undefined): HostPort | null {
+  if (advertise === undefined) return null;
+  return parseHostPort(advertise, parseHostPort(listen ?? defaultListen, defaultPort).port);
+}
+
+export function hostPortOf(text: string | undefined): HostPort | null {
+  return text === undefined ? null : parseHostPort(text, defaultPort);
+}
+
+/** What the flags of whoever serves nodes say. Throws UsageError and UserError. */
+export function servingOf(values: {
+  readonly listen?: string | undefined;
+  readonly advertise?: string | undefined;
+  readonly metrics?: string | undefined;
+  readonly "default-addr-pool"?: readonly string[] | undefined;
+  readonly "default-addr-pool-mask-length"?: string | undefined;
+  readonly "data-path-port"?: string | undefined;
+  readonly "csi-plugin"?: readonly string[] | undefined;
+  readonly "json-listen"?: string | undefined;
+  readonly "json-redirect"?: string | undefined;
+}): {
+  readonly listen: HostPort;
+  readonly advertise: HostPort | null;
+  readonly metrics: HostPort | null;
+  readonly networks: NetworkDefaults;
+  readonly csiPlugins: CsiSocketPaths;
+  readonly json: JsonOptions | null;
+} {
+  return {
+    listen: parseHostPort(values.listen ?? defaultListen, defaultPort),
+    advertise: advertised(values.advertise, values.listen),
+    metrics: hostPortOf(values.metrics),
+    networks: networksOf(values),
+    csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
+    json: jsonOf(values),
+  };
+}
+
+/** Logs go to standard error for a service, and to a file beside its data for a person at a terminal. Throws UserError. */
+export async function telemetryFor(
+  service: string,
+  level: string | undefined,
+  logDir: string | null = null,
+): Promise<ProcessTelemetry> {
+  try {
+    return await createTelemetry({
+      service,
+      level: level ?? process.env["MUSTER_LOG_LEVEL"] ?? "info",
+      otlpEndpoint: process.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
+      ...(logDir === null ? {} : { logFile: join(logDir, logFile) }),
+    });
+  } catch (error) {
+    if (logDir !== null && (error as NodeJS.ErrnoException).syscall !== undefined) throw cannotWrite(logDir, error);
+    throw error;
+  }
+}

@@ -1,0 +1,93 @@
+/** `muster up` and `muster start`: a cluster on this machine, for as long as the process lives. */
+import { join } from "node:path";
+import { command, UsageError, type Command } from "../command.ts";
+import type { Shell } from "../shell.ts";
+import { UserError } from "../user-error.ts";
+import { formatHostPort } from "./addresses.ts";
+import { defaultDataDir } from "./data-dir.ts";
+import { driverChoice, driverFlags } from "./drivers.ts";
+import { runUntilEnd, staying } from "./run-until-end.ts";
+import { logFile, serving, servingOf, telemetryFor } from "./serving-flags.ts";
+import { startHello } from "./start.ts";
+import { startUp, workerToken } from "./up.ts";
+
+function tellLocked(shell: Shell): (controlSocket: string) => void {
+  return (controlSocket) =>
+    shell.remark(
+      `The manager is locked: its keys are encrypted. It goes on when it gets the unlock key:\n  muster swarm unlock --host unix://${controlSocket}`,
+    );
+}
+
+export const up: Command = command({
+  summary: "Runs a cluster on this machine: NATS, one manager and one agent.",
+  options: {
+    ...serving,
+    ...driverFlags,
+    "no-agent": { type: "boolean", help: "no node for process tasks on this machine" },
+  },
+  run: async ({ values, shell }) => {
+    const dataDir = values["data-dir"] ?? defaultDataDir();
+    const drivers = await driverChoice(values);
+    const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
+    await runUntilEnd(telemetry, async (starting) => {
+      const running = await startUp(
+        {
+          dataDir,
+          ...servingOf(values),
+          onLocked: tellLocked(shell),
+          withAgent: values["no-agent"] !== true,
+          drivers,
+          telemetry,
+        },
+        starting,
+      );
+      for (const warning of running.manager.warnings) shell.remark(`note: ${warning}`);
+      shell.print(`Manager:        ${running.manager.advertise}`);
+      shell.print(`Control socket: ${running.manager.controlSocket}`);
+      shell.print(`Log:            ${join(dataDir, logFile)}`);
+      shell.print(
+        `Join an engine: docker swarm join --token ${workerToken(running.manager)} ${running.manager.advertise}`,
+      );
+      return running;
+    });
+  },
+});
+
+/** What `npm start` runs. */
+export const start: Command = command({
+  summary: "Runs a cluster on this machine with the sample service hello; --once ends when that has answered.",
+  options: {
+    ...serving,
+    once: { type: "boolean", help: "ends everything when the sample service has answered" },
+    port: { type: "string", value: "PORT", help: "where the sample service answers (a free one)" },
+  },
+  run: async ({ values, shell }) => {
+    const dataDir = values["data-dir"] ?? defaultDataDir();
+    const port = values.port === undefined ? null : Number(values.port);
+    if (port !== null && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
+      throw new UsageError(`--port takes a number from 1 to 65535, not '${values.port}'`);
+    const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
+    const options = {
+      dataDir,
+      ...servingOf(values),
+      withAgent: true,
+      onLocked: tellLocked(shell),
+      telemetry,
+    };
+    const end = await runUntilEnd(
+      telemetry,
+      (starting) => startUp(options, starting),
+      async ({ manager }) => {
+        const host = `unix://${manager.controlSocket}`;
+        await startHello(shell.at(host), port);
+        const joinLine = `docker swarm join --token ${workerToken(manager)} ${manager.advertise}`;
+        shell.print(`\nTo add a Docker Engine, run on its machine:\n  ${joinLine}`);
+        if (values.once === true) return;
+        shell.print(`\nThe manager listens on ${formatHostPort(options.listen)}. Press Ctrl-C to stop everything.`);
+        await staying;
+      },
+    );
+    if (values.once === true && end === "signal")
+      throw new UserError("interrupted before the sample service had answered; everything is stopped");
+  },
+});
