@@ -18,13 +18,23 @@ function withHost(args: readonly string[], shell: Shell): { readonly args: reado
   return { args: args.slice(2), shell: shell.at(second) };
 }
 
+/** For words that are no command: what to do instead, where they are known from Docker, else where to look. */
+async function unknownCommand(words: string, sentence: string): Promise<UsageError> {
+  // Loaded where it is needed: nobody else pays for it.
+  const { insteadOf } = await import("./docker-words.ts");
+  const advice = insteadOf(words);
+  return new UsageError(advice === null ? sentence : `there is no 'muster ${words}': ${advice}`);
+}
+
 async function runVerb(name: string, loaded: Verb, args: readonly string[], shell: Shell): Promise<void> {
   if (loaded.kind === "command") return loaded.command.run(name, args, shell);
   const [sub, ...rest] = args;
   if (sub === undefined || isHelp(sub)) return printHelp([name, ...rest.filter((word) => !isHelp(word))], shell);
   const found = commandOf(loaded.commands, sub);
-  if (found === undefined)
-    throw new UsageError(`'${sub}' is not a command of 'muster ${name}': see 'muster ${name} --help'`);
+  if (found === undefined) {
+    const words = `${name} ${sub}`;
+    throw await unknownCommand(words, `'${sub}' is not a command of 'muster ${name}': see 'muster ${name} --help'`);
+  }
   return found.run(`${name} ${sub}`, rest, shell);
 }
 
@@ -42,7 +52,7 @@ async function dispatch(given: readonly string[], outer: Shell): Promise<void> {
     return shell.print(`muster ${version}`);
   }
   const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
-  if (entry === undefined) throw new UsageError(`'${name}' is not a muster command: see 'muster --help'`);
+  if (entry === undefined) throw await unknownCommand(name, `'${name}' is not a muster command: see 'muster --help'`);
   return runVerb(name, await entry.load(), rest, shell);
 }
 

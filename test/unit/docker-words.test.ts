@@ -1,0 +1,56 @@
+// What somebody is told who types what Docker has and Muster has not.
+import test from "ava";
+import { insteadOf } from "../../cli/docker-words.ts";
+import { commandAt, wordsAfter } from "../../cli/help/tree.ts";
+import { run } from "../../cli/run.ts";
+import { processShell } from "../../cli/shell.ts";
+
+async function told(...args: readonly string[]): Promise<readonly [number, string]> {
+  const remarks: string[] = [];
+  const status = await run(args, { ...processShell("/nowhere"), remark: (text) => void remarks.push(text) });
+  return [status, remarks.join("\n")];
+}
+
+test("commands of one engine, and those that make no sense in a cluster, say what to do instead", async (t) => {
+  t.deepEqual(await told("network", "connect", "back", "web"), [
+    125,
+    "muster: there is no 'muster network connect': a task has its networks for its whole life: " +
+      "'muster service update --network-add NETWORK SERVICE' replaces the tasks of a service",
+  ]);
+  t.regex(
+    (await told("volume", "prune", "--force"))[1],
+    /^muster: there is no 'muster volume prune': volumes .* never/,
+  );
+  t.regex((await told("ps"))[1], /'muster task ls' lists tasks/);
+  t.regex((await told("pull", "bb"))[1], /its engine's business: 'docker pull' on that node$/);
+  t.deepEqual(await told("frobnicate"), [125, "muster: 'frobnicate' is not a muster command: see 'muster --help'"]);
+  t.deepEqual(await told("network", "constructor"), [
+    125,
+    "muster: 'constructor' is not a command of 'muster network': see 'muster network --help'",
+  ]);
+});
+
+test("what is said to be no command is none, and what is to be done instead is one", async (t) => {
+  const nouns = [...((await wordsAfter([])) ?? new Map()).keys()];
+  const dockers =
+    "attach build compose container create exec image images inspect kill login logs ps rm run search start";
+  const nounless = `${dockers} stats stop system top update wait`.split(" ");
+  const words = ["connect", "disconnect", "prune", "update", "start", "stop", "restart", "exec", "stats", "logs"];
+  const tried = [...nounless, ...nouns.flatMap((noun) => words.map((word) => `${noun} ${word}`))];
+  let advised = 0;
+  for (const each of tried) {
+    const advice = insteadOf(each);
+    const isOurs = (await commandAt(each.split(" ")))?.found.name === each;
+    if (nounless.includes(each)) t.is(advice !== null, !isOurs, each);
+    if (advice === null) continue;
+    advised += 1;
+    t.false(isOurs, `'muster ${each}' is a command`);
+    for (const [, line = ""] of advice.matchAll(/'muster ([^']+)'/g)) {
+      if (line.startsWith("NOUN")) continue;
+      const found = await commandAt(line.split(" "));
+      t.is(found?.found.name, line.split(/ (?=[A-Z-])/)[0], `${each}: ${line}`);
+      if (/ [A-Z-]/.test(line)) found?.found.command.check(found.found.name, line.split(" ").slice(found.length));
+    }
+  }
+  t.true(advised > 25);
+});
