@@ -150,8 +150,9 @@ export function formatOf(format: string | undefined): "table" | "json" {
 }
 
 /**
- * Joins each flag with its value (`--replicas -1` becomes `--replicas=-1`, which `parseArgs` would refuse), takes out
- * what is said in the way of `--detach=false`, and, where the command wants it, ends the flags at the first operand.
+ * The flags of a command line as `parseArgs` knows them: each by its whole name and joined with its value (`--replicas -1`
+ * becomes `--replicas=-1`, which it would refuse otherwise), and, where the command wants it, an end of them at the first
+ * operand. Flags without a value go to `truths`, because of `--detach=false`: what is said last counts. Throws UsageError.
  */
 function normalized(
   args: readonly string[],
@@ -159,53 +160,72 @@ function normalized(
   stopsAtOperand: boolean,
   truths: Map<string, boolean>,
 ): string[] {
-  const takesValue = (flag: string): boolean => {
-    if (flag.startsWith("--")) return options[flag.slice(2)]?.type === "string";
-    const short = Object.values(options).find((option) => option.short === flag.slice(1));
-    return flag.length === 2 && short?.type === "string";
-  };
   const out: string[] = [];
   for (let at = 0; at < args.length; at += 1) {
     const arg = args[at] as string;
-    const said = saidTruth(arg, options);
-    if (said !== null) {
-      truths.set(said.flag, said.truth);
-      continue;
-    }
     if (arg === "--" || (stopsAtOperand && !arg.startsWith("-"))) {
       return [...out, "--", ...args.slice(arg === "--" ? at + 1 : at)];
     }
-    const value = args[at + 1];
-    if (!takesValue(arg) || value === undefined) {
-      out.push(arg);
-      continue;
+    const flags = flagsIn(arg, options);
+    if (flags === null) out.push(arg);
+    for (const { flag, type, value } of flags ?? []) {
+      if (type === "boolean") {
+        truths.set(flag, saidTruth(flag, value));
+        continue;
+      }
+      const said = value ?? args[at + 1];
+      if (value === null) at += 1;
+      // One that lacks its value is for `parseArgs` to refuse.
+      out.push(said === undefined ? `--${flag}` : `--${flag}=${said}`);
     }
-    const long = arg.startsWith("--") ? arg : longName(arg.slice(1), options);
-    out.push(`${long}=${value}`);
-    at += 1;
   }
   return out;
 }
 
-/** `--tty=false`: a boolean flag with its value, as Docker's scripts write it. */
-function saidTruth(arg: string, options: ParseArgsOptionsConfig): { flag: string; truth: boolean } | null {
-  const match = /^--([a-z-]+)=(.*)$/s.exec(arg);
-  const flag = match?.[1] ?? "";
-  if (match === null || !Object.hasOwn(options, flag) || options[flag]?.type !== "boolean") return null;
-  const truth = truthOf(match[2] as string);
-  if (truth === null) throw new UsageError(`--${flag} takes true or false, not '${match[2]}'`);
-  return { flag, truth };
+interface SaidFlag {
+  readonly flag: string;
+  readonly type: "boolean" | "string";
+  /** Null: what follows, if it takes one. */
+  readonly value: string | null;
+}
+
+/**
+ * The flags of one argument: `--tty`, `--tty=false`, `--name=web`, `-d`, `-d=false`, `-eA=1`, `-e=A=1`, or several short
+ * ones of which the last may take a value: `-dp 80:80`. Null for what is none, or unknown.
+ */
+function flagsIn(arg: string, options: ParseArgsOptionsConfig): readonly SaidFlag[] | null {
+  const long = /^--([^=]+)(?:=(.*))?$/s.exec(arg);
+  if (long !== null) {
+    const [, flag = "", value] = long;
+    return Object.hasOwn(options, flag)
+      ? [{ flag, type: options[flag]?.type ?? "string", value: value ?? null }]
+      : null;
+  }
+  if (!/^-[^-]/.test(arg)) return null;
+  const flags: SaidFlag[] = [];
+  for (let at = 1; at < arg.length; at += 1) {
+    const [flag, option] = Object.entries(options).find(([, { short }]) => short === arg.charAt(at)) ?? [];
+    if (flag === undefined || option === undefined) return null;
+    const rest = arg.slice(at + 1);
+    const isLast = option.type === "string" || rest.startsWith("=");
+    const value = rest === "" || !isLast ? null : rest.startsWith("=") ? rest.slice(1) : rest;
+    flags.push({ flag, type: option.type, value });
+    if (isLast) break;
+  }
+  return flags;
+}
+
+/** `value`: as Docker's scripts write it, `--tty=false`; null for the flag alone. */
+function saidTruth(flag: string, value: string | null): boolean {
+  const truth = value === null ? true : truthOf(value);
+  if (truth === null) throw new UsageError(`--${flag} takes true or false, not '${value}'`);
+  return truth;
 }
 
 /** The words for true and false that Go knows; null for any other. */
 export function truthOf(text: string): boolean | null {
   if (/^(?:1|t|T|true|True|TRUE)$/.test(text)) return true;
   return /^(?:0|f|F|false|False|FALSE)$/.test(text) ? false : null;
-}
-
-function longName(short: string, options: ParseArgsOptionsConfig): string {
-  const found = Object.entries(options).find(([, option]) => option.short === short);
-  return `--${found?.[0] ?? short}`;
 }
 
 function count(min: number): string {
@@ -311,9 +331,13 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
         shell.print(this.help(name).trimEnd());
         return;
       }
-      const host = values["host" in spec.options ? "control" : "host"] as string | undefined;
+      const hostKey = "host" in spec.options ? "control" : "host";
+      const isPast = optionsOf(name)["at"] === atFlag;
+      const host = values[hostKey] as string | undefined;
       const chosen = host === undefined ? shell : shell.at(host);
-      const at = optionsOf(name)["at"] === atFlag ? (values["at"] as string | undefined) : undefined;
+      const at = isPast ? (values["at"] as string | undefined) : undefined;
+      // What every command takes is not the command's: one that has a `--host` of another meaning would read this one.
+      for (const key of [hostKey, "help", ...(isPast ? ["at"] : [])]) delete values[key];
       const trace = new CommandTrace(name, shell.now());
       let failure: unknown = null;
       try {

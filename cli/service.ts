@@ -64,7 +64,7 @@ function changeService(
 /** A rollback takes all of the spec before, so that a change beside it would be lost. */
 function refuseOtherFlags(values: UpdateValues): void {
   const said = Object.entries(values).filter(([, value]) => value !== undefined);
-  const other = said.find(([flag]) => !["rollback", "detach", "quiet", "control"].includes(flag));
+  const other = said.find(([flag]) => !["rollback", "detach", "quiet"].includes(flag));
   if (other !== undefined) throw new UserError(`other flags may not be combined with --rollback: --${other[0]}`);
 }
 

@@ -57,6 +57,53 @@ test("node update drains and labels; node rm wants --force for one that is up", 
   t.is(manager.store.get("node", "n1"), undefined);
 });
 
+test("where the manager is may be said behind any command: it is none of the command's own flags", async (t) => {
+  const { muster, socket } = await served(t);
+  const ask = async (...args: string[]) => (await muster(...args)).remarks;
+  const exec = ["--driver", "exec", "--", "/bin/true"];
+  t.deepEqual(await ask("service", "create", "-d", "-H", socket, "--name", "p", ...exec), []);
+  t.deepEqual(await ask("service", "update", "-d", "-H", socket, "--label-add", "a=b", "p"), []);
+  t.deepEqual(await ask("service", "plan", "update", "-H", socket, "--replicas", "2", "p"), []);
+  t.deepEqual(await ask("service", "update", "-d", "-H", socket, "--rollback", "p"), []);
+  t.deepEqual(await ask("job", "run", "-H", socket, "--name", "j", ...exec), []);
+  for (const noun of ["node", "cluster"])
+    t.regex((await ask(noun, "update", "-H", socket, "default"))[0] ?? "", /say what to change/);
+});
+
+test("flags are understood as Docker understands them: joined, short with '=', and said twice", async (t) => {
+  const { muster, manager } = await served(t);
+  const portsOf = (name: string) =>
+    manager.store.byName("service", name)?.spec?.endpoint?.ports.map(({ publishedPort }) => publishedPort);
+  t.deepEqual((await muster("service", "create", "-dp", "80:80", "--name=a", "bb:1")).remarks, []);
+  t.deepEqual(portsOf("a"), [80]);
+  t.deepEqual((await muster("service", "create", "-d=true", "-p=81:80", "-p82:80", "--name", "b", "bb:1")).remarks, []);
+  t.deepEqual(portsOf("b"), [81, 82]);
+  t.deepEqual(
+    (await muster("service", "create", "-tqd", "-eA=1", "-e=B=2", "--name", "c", "bb:1", "-x=1")).remarks,
+    [],
+  );
+  t.like(manager.store.byName("service", "c")?.spec?.task?.container, {
+    tty: true,
+    env: ["A=1", "B=2"],
+    args: ["-x=1"],
+  });
+  const said = async (...args: string[]) => (await muster("service", "ls", ...args)).lines.length;
+  t.is(await said("-q"), 3);
+  t.is(await said("-q=false"), 4);
+  t.is(await said("-q", "--quiet=false"), 4, "the last counts");
+  t.is(await said("--quiet=false", "-q"), 3);
+  t.is((await muster("network", "create", "--ipv4=true", "--ipv6=false", "blue")).status, 0);
+  t.regex((await muster("network", "create", "--ipv4=false", "red")).remarks[0] ?? "", /every network of a cluster/);
+  for (const args of [["-d=maybe"], ["-qx"], ["-p"], ["-dp"], ["-="], ["-é"]]) {
+    const { remarks, status } = await muster("service", "create", ...args);
+    t.is(status, 125, args.join(" "));
+    t.regex(
+      remarks[0] ?? "",
+      /--detach takes true or false|unknown option '-[x=é]'|-publish <value>' argument missing/,
+    );
+  }
+});
+
 test("token prints just the token, and --rotate makes the old one void", async (t) => {
   const { muster, manager } = await served(t);
   const stored = () => [...manager.store.all("cluster")][0]?.rootCa?.joinTokens;
