@@ -2,7 +2,7 @@
  * SwarmKit's ResourceAllocator: an engine asks for an address for a container that no service owns (`docker run
  * --network`), and gives it back.
  */
-import { timestampOf } from "../machines/orchestration/service-update.ts";
+import { timestampOf } from "../proto/time.ts";
 import { observedState } from "../machines/task.ts";
 import { attachmentTask, checkAttach, checkDetach } from "../machines/validation/attachment.ts";
 import { invalid } from "../machines/refusal.ts";

@@ -1,5 +1,6 @@
 /** Versions and times as they are typed: `1234`, `2026-11-21T15:00:00Z`, or `10m` for so long ago. */
 import { Timestamp } from "../proto/gen/messages.ts";
+import { durationMs, timestampOf } from "../proto/time.ts";
 import { UsageError } from "./command.ts";
 import { parseDuration } from "./values.ts";
 
@@ -25,11 +26,8 @@ function parseTime(text: string): Timestamp | null {
 
 function parseAgo(text: string, now: number): Timestamp | null {
   if (!durationPattern.test(text)) return null;
-  const ago = parseDuration(text, "at");
-  const ms = now - ago.seconds * 1_000 - ago.nanos / 1e6;
-  const seconds = Math.floor(ms / 1_000);
-  if (!Number.isSafeInteger(seconds)) return null;
-  return Timestamp.create({ seconds, nanos: Math.floor((ms - seconds * 1_000) * 1e6) });
+  const ms = now - durationMs(parseDuration(text, "at"), 0);
+  return Number.isSafeInteger(Math.floor(ms / 1_000)) ? timestampOf(ms) : null;
 }
 
 /** A time alone, for flags such as `--since`. Throws UsageError. */

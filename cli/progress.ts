@@ -19,6 +19,7 @@ import {
   type WatchActionKind,
   type WatchMessage,
 } from "../proto/gen/messages.ts";
+import { durationMs } from "../proto/time.ts";
 import { convergence, type Convergence } from "./convergence.ts";
 import { listNodes, listTasks, serviceName, type ManagerClient } from "./manager-client.ts";
 import { overallLine, progressLines, redrawn } from "./service/service-bars.ts";
@@ -53,8 +54,7 @@ function reporter(shell: Shell): Reporter {
 }
 
 function monitorMs(service: Service): number {
-  const monitor = service.spec?.update?.monitor ?? null;
-  const ms = monitor === null ? 0 : monitor.seconds * 1_000 + monitor.nanos / 1e6;
+  const ms = durationMs(service.spec?.update?.monitor ?? null, 0);
   return ms > 0 ? ms : monitorMsDefault;
 }
 

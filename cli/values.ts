@@ -1,5 +1,6 @@
 /** Values as users write them: durations, sizes, shares of cores, labels; and times as they like to read them. */
 import { Duration, type Timestamp } from "../proto/gen/messages.ts";
+import { timeMs } from "../proto/time.ts";
 import { truthOf, UsageError } from "./command.ts";
 
 const unitNanos: Readonly<Record<string, number>> = {
@@ -143,7 +144,7 @@ export function parseChoice<Word extends string, Value>(
 }
 
 export function millisecondsOf(timestamp: Timestamp | null): number | null {
-  return timestamp === null ? null : timestamp.seconds * 1_000 + timestamp.nanos / 1e6;
+  return timestamp === null ? null : timeMs(timestamp);
 }
 
 /** Docker's way of saying how long something takes or took. */

@@ -7,7 +7,7 @@
  * AL3: a task is read once for a subscription, also when it is assigned while that is on.
  */
 import { isSelected } from "../../machines/logs/log-selection.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs, timestampOf } from "../../proto/time.ts";
 import {
   LogBrokerService,
   LogContext,
@@ -16,7 +16,6 @@ import {
   LogStream,
   LogSubscriptionOptions,
   PublishLogsMessage,
-  Timestamp,
   type PublishLogsResponse,
   type SubscriptionMessage,
 } from "../../proto/gen/messages.ts";
@@ -203,11 +202,9 @@ export class AgentLogs {
 const streamOf = { stdout: LogStream.LOG_STREAM_STDOUT, stderr: LogStream.LOG_STREAM_STDERR } as const;
 
 function messageOf({ atMs, data, stream }: OutputLine, context: LogContext): LogMessage {
-  const seconds = Math.floor(atMs / 1_000);
-  const nanos = Math.min(999_999_999, Math.round((atMs - seconds * 1_000) * 1e6));
   return LogMessage.create({
     context,
-    timestamp: Timestamp.create({ seconds, nanos }),
+    timestamp: timestampOf(atMs),
     stream: streamOf[stream],
     data,
   });

@@ -23,6 +23,7 @@ import {
   type SessionMessage,
   type TasksMessage,
 } from "../../proto/gen/messages.ts";
+import { durationMs } from "../../proto/time.ts";
 import { assert } from "../../runtime/assert.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { Status, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
@@ -282,7 +283,7 @@ export class SessionActor {
           if (!link.isClosed)
             this.#send({
               type: "heartbeat.answered",
-              periodMs: (period?.seconds ?? 0) * 1_000 + (period?.nanos ?? 0) / 1e6,
+              periodMs: durationMs(period, 0),
             });
         },
         (error: unknown) => this.#fail(link, `heartbeat: ${sentence(error)}`),

@@ -5,15 +5,8 @@ import { areOfCluster, type TaskContainer } from "../../machines/driver/containe
 import type { HealthNews } from "../../machines/driver/health-check.ts";
 import { networkOf } from "../../machines/driver/task-network/plan.ts";
 import { healthOf } from "../../machines/driver/health-spec.ts";
-import {
-  ContainerStatus,
-  Task,
-  TaskStatus,
-  Timestamp,
-  TaskState,
-  type Config,
-  type Secret,
-} from "../../proto/gen/messages.ts";
+import { ContainerStatus, Task, TaskStatus, TaskState, type Config, type Secret } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { CallTarget } from "./agent-calls.ts";
@@ -294,7 +287,7 @@ export class TaskActor {
     const containerId = this.#options.drivers.pluginOf(this.#task)?.containerOf(id) ?? "";
     const hasRun = pid !== 0 || exitCode !== 0 || containerId !== "";
     this.#status = TaskStatus.create({
-      timestamp: timestamp(this.#ports.clock.now()),
+      timestamp: timestampOf(this.#ports.clock.now()),
       state: report.state,
       message: report.message,
       err: report.err,
@@ -417,9 +410,4 @@ function unsupported({ spec }: Task, known: readonly string[]): string {
         ? "network attachments"
         : "tasks without a runtime";
   return `unsupported runtime: this node runs tasks of kind ${kinds}, not ${wanted}`;
-}
-
-function timestamp(ms: number): Timestamp {
-  const seconds = Math.floor(ms / 1_000);
-  return Timestamp.create({ seconds, nanos: (ms - seconds * 1_000) * 1e6 });
 }

@@ -28,6 +28,7 @@ import {
   TaskConfig,
   type NomadDriverConfig,
 } from "../../proto/gen/nomad.ts";
+import { durationMs } from "../../proto/time.ts";
 import {
   encodeConfig,
   environmentScope,
@@ -89,7 +90,7 @@ function driverWants({ payload }: DriverTask): DriverWants | Refused {
 function wants(spec: DriverSpec, config: ConfigInput, container: ContainerPlan | null): DriverWants | Refused {
   const { stopGracePeriod: grace, stopSignal } = spec;
   if (stopSignal !== "" && !isSignal(stopSignal)) return refused(`'${stopSignal}' is not a signal`);
-  const stopGraceMs = grace === null ? stopGraceMsDefault : Math.max(0, grace.seconds * 1_000 + grace.nanos / 1e6);
+  const stopGraceMs = Math.max(0, durationMs(grace, stopGraceMsDefault));
   return { kind: "wants", spec, config, container, stopSignal, stopGraceMs };
 }
 

@@ -2,7 +2,8 @@
 import { healthCheckMachine, type HealthCheckEvent, type HealthNews } from "../../machines/driver/health-check.ts";
 import { healthSaid, healthTimes } from "../../machines/driver/health-spec.ts";
 import type { HealthCheck } from "../../proto/gen/messages.ts";
-import { Duration, ExecTaskRequest } from "../../proto/gen/nomad.ts";
+import { ExecTaskRequest } from "../../proto/gen/nomad.ts";
+import { durationOf } from "../../proto/nomad-time.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import { isPluginGone } from "../../runtime/plugins.ts";
 import type { Clock } from "../../runtime/ports.ts";
@@ -119,7 +120,7 @@ export class HealthCheckActor {
       const request = ExecTaskRequest.create({
         taskId: target.driverTaskId,
         command,
-        timeout: Duration.create({ seconds: Math.floor(timeoutMs / 1_000), nanos: (timeoutMs % 1_000) * 1e6 }),
+        timeout: durationOf(timeoutMs),
       });
       const { result, stderr, stdout } = await target.client.execTask(request);
       const code = result?.exitCode ?? 0;

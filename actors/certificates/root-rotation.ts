@@ -6,7 +6,7 @@ import {
   shouldBeTold,
   type RootRotationEvent,
 } from "../../machines/certificates/root-rotation.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import {
   Certificate,
   Cluster,

@@ -4,7 +4,7 @@ import { withManagerStatus } from "../../machines/manager/manager-status.ts";
 import { matchesNode, unknownNodeFilter } from "../../machines/list-filters.ts";
 import { blacklisting, checkNodeRemoval, checkNodeUpdate, type Managership } from "../../machines/validation/node.ts";
 import { invalid } from "../../machines/refusal.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import {
   Cluster,
   GetNodeResponse,

@@ -4,7 +4,6 @@
  * declared DOWN. One watcher of the store serves them all.
  */
 import {
-  Duration,
   HeartbeatResponse,
   NodeDescription,
   NodeStatus_State,
@@ -16,6 +15,7 @@ import {
   type SessionMessage,
   type SessionRequest,
 } from "../../proto/gen/messages.ts";
+import { durationMs, durationOf } from "../../proto/time.ts";
 import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
 import { sameBytes } from "../../machines/dispatcher/session-message.ts";
@@ -185,7 +185,7 @@ class DispatcherActor implements Dispatcher {
         const nowMs = this.#env.clock.now();
         const periodMs = nextHeartbeatMs(nowMs, this.#periodMs, this.#jitter.next());
         session.heartbeat(nowMs, this.#graceMs(periodMs));
-        return HeartbeatResponse.create({ period: duration(periodMs) });
+        return HeartbeatResponse.create({ period: durationOf(periodMs) });
       },
       UpdateTaskStatus: (request, call) =>
         this.#reports.update(this.#sessionOf(call, request.sessionId).nodeId, request.updates, call.traceparent),
@@ -375,8 +375,7 @@ class DispatcherActor implements Dispatcher {
 
   #readPeriod(): number {
     const [cluster] = this.#env.store.all("cluster");
-    const period = cluster?.spec?.dispatcher?.heartbeatPeriod ?? null;
-    const ms = period === null ? 0 : period.seconds * 1_000 + period.nanos / 1_000_000;
+    const ms = durationMs(cluster?.spec?.dispatcher?.heartbeatPeriod ?? null, 0);
     // A period of nothing would have every agent heartbeat in a busy loop (trap 8).
     return ms >= 1 ? ms : (this.#options.heartbeatPeriodMs ?? sessionTimes.heartbeatPeriodMs);
   }
@@ -394,9 +393,4 @@ function isNews(node: Node, { description, addr }: Registrant): boolean {
     node.description === null ||
     !sameBytes(NodeDescription.encode(node.description), NodeDescription.encode(description))
   );
-}
-
-function duration(ms: number): Duration {
-  const seconds = Math.floor(ms / 1_000);
-  return Duration.create({ seconds, nanos: Math.floor((ms - seconds * 1_000) * 1_000_000) });
 }

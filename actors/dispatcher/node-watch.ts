@@ -15,6 +15,7 @@ import {
   type Node,
   type Session,
 } from "../../proto/gen/messages.ts";
+import { durationMs, timeMs, timestampOf } from "../../proto/time.ts";
 import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { nodeWatchMachine, nodeWatchTimes } from "../../machines/dispatcher/node-watch.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.ts";
@@ -24,7 +25,7 @@ import type { Commit } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import { startManagerWatch } from "../manager/manager-watch.ts";
-import { sessionRemoval, timestamp } from "./session.ts";
+import { sessionRemoval } from "./session.ts";
 
 const nodeActor = hosted(nodeWatchMachine, ["declareDown", "orphanTasks"]);
 /** How long a proposal looks for the ledger, which is on this very manager, in milliseconds. */
@@ -98,7 +99,7 @@ class NodeWatch implements Running {
       return;
     }
     // The last change of the node is no earlier than its DOWN, so a new leader waits on where the last one stopped.
-    const elapsed = at - toMilliseconds(node) || 0;
+    const elapsed = at - changedMs(node) || 0;
     const input = {
       nodeId: node.id,
       at,
@@ -176,7 +177,7 @@ class NodeWatch implements Running {
   async #orphanTasks(nodeId: string): Promise<void> {
     const { store, clock, managerId, telemetry } = this.#env;
     const operations: Operation[] = [];
-    const now = timestamp(clock.now());
+    const now = timestampOf(clock.now());
     for (const { id, status } of store.tasksByNode(nodeId)) {
       const state = status?.state ?? TaskState.NEW;
       if (state < TaskState.ASSIGNED || state > TaskState.RUNNING) continue;
@@ -214,14 +215,13 @@ class NodeWatch implements Running {
 
   #heartbeatPeriodMs(): number {
     const [cluster] = this.#env.store.all("cluster");
-    const period = cluster?.spec?.dispatcher?.heartbeatPeriod ?? null;
-    const ms = period === null ? 0 : period.seconds * 1_000 + period.nanos / 1_000_000;
+    const ms = durationMs(cluster?.spec?.dispatcher?.heartbeatPeriod ?? null, 0);
     return ms >= 1 ? ms : sessionTimes.heartbeatPeriodMs;
   }
 }
 
-/** When the node last changed; the present when that is not known. */
-function toMilliseconds(node: Node): number {
+/** When the node last changed; NaN when that is not known. */
+function changedMs(node: Node): number {
   const at = node.meta?.updatedAt ?? null;
-  return at === null ? Number.NaN : at.seconds * 1_000 + at.nanos / 1_000_000;
+  return at === null ? Number.NaN : timeMs(at);
 }

@@ -9,10 +9,10 @@ import {
   Removal,
   Session,
   StoreObject,
-  Timestamp,
   type NodeDescription,
   type SessionMessage,
 } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
 import {
   reconnectGraceMs,
   sessionMachine,
@@ -215,8 +215,8 @@ export class NodeSession {
       Reason.create({
         waitingFor,
         wokenBy,
-        since: timestamp(since),
-        deadline: deadline === null ? null : timestamp(deadline),
+        since: timestampOf(since),
+        deadline: deadline === null ? null : timestampOf(deadline),
         tried,
       }),
     ];
@@ -392,10 +392,6 @@ function endError(end: SessionEnd, nodeId: string): RpcError {
     case "stopped":
       return new RpcError(Status.ABORTED, "node must disconnect");
   }
-}
-
-export function timestamp(ms: number): Timestamp {
-  return Timestamp.create({ seconds: Math.floor(ms / 1_000), nanos: (ms % 1_000) * 1_000_000 });
 }
 
 /** Descriptions differ mostly in the number of plugins and labels. */

@@ -26,12 +26,12 @@ import {
   type UpdateTaskStatusRequest,
   type UpdateVolumeStatusRequest,
 } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Environment } from "../environment.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { ProposalBatch } from "../ledger/proposal-batch.ts";
-import { timestamp } from "./session.ts";
 import { continueSpan, endSpan } from "../tracing.ts";
 
 /**
@@ -58,7 +58,7 @@ export class TaskReports {
   readonly #answer = UpdateTaskStatusResponse.create();
   readonly #pace: AnswerPace<UpdateTaskStatusResponse>;
   #now = 0;
-  #appliedAt: Timestamp = timestamp(0);
+  #appliedAt: Timestamp = timestampOf(0);
 
   constructor(env: Environment) {
     this.#env = env;
@@ -171,7 +171,7 @@ export class TaskReports {
     const now = this.#env.clock.now();
     if (now !== this.#now) {
       this.#now = now;
-      this.#appliedAt = timestamp(now);
+      this.#appliedAt = timestampOf(now);
     }
     return this.#appliedAt;
   }

@@ -1,6 +1,6 @@
 /** Which version is meant by a version or a time, and what is answered for one that cannot be shown. */
 import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import type { Timestamp } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";

@@ -8,7 +8,7 @@ import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "
 import { explainService, explainTask, type ExplainView } from "../../machines/explain/explain.ts";
 import { explainGlobal } from "../../machines/explain/explain-global.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
   ControlRolloutRequest,

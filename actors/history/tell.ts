@@ -14,6 +14,7 @@ import {
   type HistoryRequest,
   type Timestamp,
 } from "../../proto/gen/messages.ts";
+import { timeMs } from "../../proto/time.ts";
 import { RpcError, Status, type CallContext, type Sink } from "../../runtime/rpc.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
@@ -84,7 +85,7 @@ function read({ store, managerId }: Environment, request: HistoryRequest): Asked
   const text = kind === "node" && request.subject === "self" ? managerId : request.subject;
   if (text === "") throw new RpcError(Status.INVALID_ARGUMENT, `say which ${kind}: its id or name`);
   if (follow && until !== null) throw new RpcError(Status.INVALID_ARGUMENT, "what is followed has no end: no 'until'");
-  if (since !== null && until !== null && milliseconds(since, 0) > milliseconds(until, 0)) {
+  if (since !== null && until !== null && timeMs(since) > timeMs(until)) {
     throw new RpcError(Status.INVALID_ARGUMENT, "'since' is after 'until'");
   }
   const subject = subjectOf(kind, text, store.all(kind));
@@ -112,8 +113,8 @@ async function replay(
     {
       kind,
       subject,
-      sinceMs: milliseconds(request.since, 0),
-      untilMs: milliseconds(request.until, Number.POSITIVE_INFINITY),
+      sinceMs: timeMs(request.since),
+      untilMs: request.until === null ? Number.POSITIVE_INFINITY : timeMs(request.until),
       nodeName: (id) => names.store.get("node", id)?.description?.hostname ?? id,
     },
     replica.all(kind),
@@ -209,10 +210,6 @@ async function baseBefore(parts: PastParts, version: number): Promise<Replica> {
   );
   if (base === null || base.kind !== "base") throw unreadable();
   return base.replica;
-}
-
-function milliseconds(time: Timestamp | null, otherwise: number): number {
-  return time === null ? otherwise : time.seconds * 1_000 + time.nanos / 1e6;
 }
 
 /** Sends entries as they come, or only the last of them. */

@@ -1,6 +1,6 @@
 /** Finds the version at which the cluster was at some time, by looking at a few records of the log. */
 import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import { FindVersionResponse, Timestamp } from "../../proto/gen/messages.ts";
 import type { Clock, Log } from "../../runtime/ports.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";

@@ -6,7 +6,7 @@
  */
 import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/json-connection.ts";
 import { LoginRate } from "../../machines/json/login-rate.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import type { Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
 import { PasswordsBusy, type Passwords } from "../../runtime/passwords.ts";
 import type { Environment, Running } from "../environment.ts";

@@ -1,5 +1,5 @@
 /** The Users service: who may log in to the JSON API, as the muster command asks for it. Passwords go in and never come out. */
-import { timeMs } from "../../machines/time.ts";
+import { timeMs, timestampOf } from "../../proto/time.ts";
 import { checkDisplayName, checkPassword, checkRole, checkUserName } from "../../machines/validation/user.ts";
 import {
   ListUsersResponse,
@@ -14,7 +14,6 @@ import type { Passwords } from "../../runtime/passwords.ts";
 import { PasswordsBusy } from "../../runtime/passwords.ts";
 import { RpcError, Status, type Peer, type ServiceHandlers } from "../../runtime/rpc.ts";
 import { demand, notFound } from "../control/answer.ts";
-import { timestamp } from "../dispatcher/session.ts";
 import { creation, removal, replacement, transact, type Traced } from "../control/write.ts";
 import type { Environment } from "../environment.ts";
 import { passwordOf, recordId } from "./user-records.ts";
@@ -139,6 +138,6 @@ export async function noteLogin(env: UserEnvironment, name: string, address: str
   await transact(env, { traceparent: "", peer, method: "Admin.Login" }, () => {
     const user = store.get("user", id);
     if (!isDue(user)) throw notFound("user", name);
-    return [replacement("user", User.patch(user, { lastLogin: timestamp(clock.now()) }))];
+    return [replacement("user", User.patch(user, { lastLogin: timestampOf(clock.now()) }))];
   });
 }

@@ -1,7 +1,8 @@
 /** What the ledger's batches are in the log: records, and whose the changes in them are. */
 import type { Span } from "@opentelemetry/api";
 import type { Batch } from "../../machines/ledger/batch.ts";
-import { Cause, Origin, Timestamp, Transaction, type Caller, type ProposeRequest } from "../../proto/gen/messages.ts";
+import { Cause, Origin, Transaction, type Caller, type ProposeRequest } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { encodeRecord } from "../../runtime/store/record.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { traceparentOf } from "../../runtime/telemetry/tracing.ts";
@@ -23,12 +24,11 @@ export function transactionRecord(
   batch: Batch | null,
   causes: readonly Cause[],
 ): Uint8Array {
-  const now = env.clock.now();
   const header = Transaction.create({
     id,
     epoch,
     previous: replica.checksum,
-    time: Timestamp.create({ seconds: Math.floor(now / 1000), nanos: Math.floor(now % 1000) * 1e6 }),
+    time: timestampOf(Math.floor(env.clock.now())),
     writer: env.managerId,
     specs: batch?.specs ?? [],
     statuses: batch?.statuses ?? [],

@@ -17,7 +17,7 @@ import {
   type Timestamp,
   type Volume,
 } from "../../proto/gen/messages.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { mayAdvance, type TaskMover } from "../../machines/task-life.ts";
 import { isNodeBound, observedState } from "../../machines/task.ts";
 import { assert } from "../../runtime/assert.ts";

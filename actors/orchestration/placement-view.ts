@@ -1,6 +1,6 @@
 /** A copy of the scheduler's bookkeeping, made from the store: for what is asked beforehand and must not touch the real one. */
 import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import { TaskState } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
 

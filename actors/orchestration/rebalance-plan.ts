@@ -5,7 +5,7 @@ import { steadyLoads } from "../../machines/orchestration/rebalancing/moves.ts";
 import type { ServiceVerdict } from "../../machines/orchestration/rebalancing/service.ts";
 import type { RebalanceSettings } from "../../machines/orchestration/rebalancing/settings.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import {
   Duration,
   PlannedMove,

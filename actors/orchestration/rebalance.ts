@@ -32,10 +32,9 @@ import {
   type RebalanceSettings,
 } from "../../machines/orchestration/rebalancing/settings.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { timeMs, timestampOf } from "../../proto/time.ts";
 import { Currency } from "../../machines/orchestration/task-currency.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
-import { timeMs } from "../../machines/time.ts";
 import {
   Annotations,
   NodeStatus_State,

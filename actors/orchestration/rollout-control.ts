@@ -4,7 +4,7 @@
  */
 import { acted, phaseOf, recordOf, type RolloutAction } from "../../machines/orchestration/rollout/status.ts";
 import { blockerText, stateNameOf, type Blocker } from "../../machines/orchestration/rollout/verdict.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import {
   ControlRolloutRequest_Action,
   ControlRolloutResponse,

@@ -7,7 +7,7 @@ import { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts"
 import type { Admission } from "../../machines/orchestration/rollout/verdict.ts";
 import { Currency } from "../../machines/orchestration/task-currency.ts";
 import { isWanted } from "../../machines/task.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import {
   Operation,
   RestartPolicy_RestartCondition,

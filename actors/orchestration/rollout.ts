@@ -24,7 +24,7 @@ import {
 import { settingsOf, type RolloutSettings } from "../../machines/orchestration/rollout/settings.ts";
 import type { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts";
 import { blockerText } from "../../machines/orchestration/rollout/verdict.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import {
   ProposeRequest_Mode,
   Rollout,

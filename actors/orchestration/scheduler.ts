@@ -11,7 +11,7 @@ import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
 import type { Assignment, Explanation } from "../../machines/scheduling/round.ts";
 import type { Tracked } from "../../machines/scheduling/tracked.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs, timestampOf } from "../../proto/time.ts";
 import {
   Operation,
   ProposeRequest_Mode,
@@ -26,7 +26,6 @@ import type { HostedActor } from "../../runtime/host.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
 import { proposalOperationsMax } from "../ledger/proposal-batch.ts";
-import { timestamp } from "../dispatcher/session.ts";
 
 /** How long a proposal looks for the ledger, which is on this very manager, in milliseconds. */
 const proposeTimeoutMs = 5_000;
@@ -243,7 +242,7 @@ class SchedulerActor implements Scheduler {
     assigned(assignment: Assignment): Operation;
     explained(explanation: Explanation): Operation;
   } {
-    const at = timestamp(now);
+    const at = timestampOf(now);
     const by = { timestamp: at, appliedBy: this.#env.managerId, appliedAt: at };
     const assigned = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: assignedMessage });
     const confirmed = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: confirmedMessage });

@@ -11,6 +11,7 @@ import {
   type SubscribeLogsMessage,
   type Task,
 } from "../../proto/gen/messages.ts";
+import { durationMs, timestampOf } from "../../proto/time.ts";
 import type { RpcError } from "../../runtime/rpc.ts";
 import { command, UsageError } from "../command.ts";
 import { lineText, originText, outputOf, type LineFormat, type LineOrigin } from "../log-lines.ts";
@@ -109,10 +110,7 @@ function sinceOf(text: string, nowMs: number): Timestamp | null {
     const seconds = Math.floor(ms / 1_000);
     return Timestamp.create({ seconds, nanos: Number((fraction ?? "").padEnd(9, "0")) });
   }
-  const { nanos, seconds } = parseDuration(text, "since");
-  const ms = nowMs - seconds * 1_000 - nanos / 1e6;
-  const whole = Math.floor(ms / 1_000);
-  return Timestamp.create({ seconds: whole, nanos: Math.floor((ms - whole * 1_000) * 1e6) });
+  return timestampOf(nowMs - durationMs(parseDuration(text, "since"), 0));
 }
 
 async function targetOf(client: ManagerClient, text: string): Promise<Target> {

@@ -1,7 +1,7 @@
 /** What a task that is no container says of its health check: found, read and put into words. */
 import { ExecSpec, type HealthCheck, type TaskSpec } from "../../proto/gen/messages.ts";
 import { driverRuntimeOf } from "./driver-spec.ts";
-import { durationMs } from "../time.ts";
+import { durationMs } from "../../proto/time.ts";
 
 /** Docker's, which a container's check has too (moby, daemon/health.go). Times in milliseconds. */
 const healthDefaults = {

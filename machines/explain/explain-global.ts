@@ -8,7 +8,7 @@ import { admissionOf, placesOf, type Admission } from "../orchestration/global-n
 import { isAttempt, shouldRestart } from "../orchestration/restart.ts";
 import { Currency } from "../orchestration/task-currency.ts";
 import { isWanted, observedState } from "../task.ts";
-import { timeMs } from "../time.ts";
+import { timeMs } from "../../proto/time.ts";
 
 export interface GlobalExplainView extends ExplainView {
   nodes(): Iterable<Node>;

@@ -17,10 +17,9 @@ import {
 import { healthOf, healthTimes, healthWords } from "../driver/health-spec.ts";
 import { explainJob } from "../orchestration/jobs/explain.ts";
 import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.ts";
-import { timestampOf } from "../orchestration/service-update.ts";
+import { timeMs, timestampOf } from "../../proto/time.ts";
 import { modeOf } from "../orchestration/service-mode.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
-import { timeMs } from "../time.ts";
 
 export interface ExplainView {
   readonly nowMs: number;

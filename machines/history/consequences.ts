@@ -1,6 +1,6 @@
 /** What followed a change, added up: how many tasks were created, placed, running, failed, and when. */
-import { Consequence, Timestamp, type Origin, type Task } from "../../proto/gen/messages.ts";
-import { TaskState } from "../../proto/gen/messages.ts";
+import { Consequence, TaskState, type Origin, type Task } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
 
 /** Different lines for one change; what is beyond is counted in one more. */
 const linesMax = 40;
@@ -16,11 +16,6 @@ interface Line {
   readonly firstMs: number;
   lastMs: number;
   readonly details: Map<string, number>;
-}
-
-export function timestampOf(ms: number): Timestamp {
-  const seconds = Math.floor(ms / 1_000);
-  return Timestamp.create({ seconds, nanos: Math.round((ms - seconds * 1_000) * 1e6) });
 }
 
 export class Consequences {

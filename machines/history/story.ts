@@ -6,7 +6,8 @@
  *     the same version without fields.
  */
 import { HistoryEntry, type Caller, type Origin, type Service, type Task } from "../../proto/gen/messages.ts";
-import { Consequences, countTask, timestampOf } from "./consequences.ts";
+import { Consequences, countTask } from "./consequences.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { differenceOf } from "./fields.ts";
 import { isMeant, nameOf, type StoreChange, type Subject, type ToldKind, type ToldObjects } from "./objects.ts";
 import { differentReferences, rolloutWord } from "./references.ts";

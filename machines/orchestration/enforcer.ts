@@ -30,7 +30,7 @@ import { effect } from "../effect.ts";
 import { meetsPlacement } from "../scheduling/constraints.ts";
 import { meetsPlatforms } from "../scheduling/platforms.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";
-import { timeMs } from "../time.ts";
+import { timeMs } from "../../proto/time.ts";
 
 export type EnforcerEvent =
   /** A node changed in what placement or reservations look at, or a volume is being drained. */

@@ -27,7 +27,7 @@ import {
 import { effect } from "../effect.ts";
 import { wasEvicted } from "./enforcer.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
-import { durationMs, timeMs } from "../time.ts";
+import { durationMs, timeMs } from "../../proto/time.ts";
 
 /** SwarmKit's default, in milliseconds, when the policy names none. */
 const restartDelayMs = 5_000;

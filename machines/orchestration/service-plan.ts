@@ -15,7 +15,7 @@ import { noTurns, type Turns } from "./rollout/turns.ts";
 import type { WhatIf } from "../scheduling/what-if.ts";
 import { Sandbox, type Choice } from "./service-plan/sandbox.ts";
 import { specChanges } from "./service-plan/spec-changes.ts";
-import { timestampOf } from "./service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { decideService, decideSlots, groupBySlot, type World } from "./slots.ts";
 import { Currency } from "./task-currency.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";

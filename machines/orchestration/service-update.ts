@@ -3,11 +3,11 @@ import {
   JobStatus,
   Service,
   type ServiceSpec,
-  Timestamp,
   UpdateStatus,
   UpdateStatus_UpdateState,
   Version,
 } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { isSteering } from "./jobs/labels.ts";
 import { refuse, type Refusal } from "../refusal.ts";
 import { isSameMessage } from "../same-message.ts";
@@ -16,11 +16,6 @@ import { isJob } from "./service-mode.ts";
 export type ServiceUpdate =
   | { readonly kind: "service"; readonly service: Service }
   | { readonly kind: "refused"; readonly refusal: Refusal };
-
-export function timestampOf(ms: number): Timestamp {
-  const seconds = Math.floor(ms / 1_000);
-  return Timestamp.create({ seconds, nanos: Math.round((ms - seconds * 1_000) * 1e6) });
-}
 
 /** A new service as CreateService stores it. */
 export function newService(id: string, spec: ServiceSpec, nowMs: number): Service {

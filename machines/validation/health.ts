@@ -1,6 +1,6 @@
 /** What the health check of a task that is no container may ask for. */
 import type { Duration, HealthCheck } from "../../proto/gen/messages.ts";
-import { durationMs } from "../time.ts";
+import { durationMs } from "../../proto/time.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 
 /** The shortest time of a container's check as well. */

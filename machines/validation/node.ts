@@ -9,7 +9,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { isManagersNode } from "../manager/manager-role.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
-import { timestampOf } from "../orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 
 /** How the node stands among the managers. */
 export interface Managership {

@@ -12,6 +12,7 @@ import {
   type RestartPolicy,
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
+import { durationMs } from "../../proto/time.ts";
 import { mountsProblem } from "../driver/driver-mounts.ts";
 import { isDriverSpec } from "../driver/driver-spec.ts";
 import { isImageReference } from "../image-reference.ts";
@@ -32,10 +33,6 @@ const genericKindLengthMin = 3;
 
 export function isNegative(duration: Duration | null): boolean {
   return duration !== null && (duration.seconds < 0 || duration.nanos < 0);
-}
-
-function milliseconds(duration: Duration): number {
-  return duration.seconds * 1_000 + duration.nanos / 1e6;
 }
 
 /** As Go prints a float with %g, which is what clients have always seen. */
@@ -85,7 +82,7 @@ function checkHealth(health: HealthConfig | null): Refusal | null {
   ];
   for (const [name, duration] of durations) {
     if (duration === null) continue;
-    const ms = milliseconds(duration);
+    const ms = durationMs(duration, 0);
     if (ms !== 0 && ms < healthMsMin) return invalid(`ContainerSpec: ${name} in HealthConfig cannot be less than 1ms`);
   }
   if (health.retries < 0) return invalid("ContainerSpec: Retries in HealthConfig cannot be negative");

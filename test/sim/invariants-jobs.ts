@@ -13,7 +13,7 @@ import { groupByPlace, isOfIteration, iterationOf, standingOf } from "../../mach
 import { progressOf } from "../../machines/orchestration/jobs/progress.ts";
 import { readScheduleStatus, scheduleKind, scheduleOf } from "../../machines/orchestration/jobs/runs.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import {
   NodeSpec_Availability,

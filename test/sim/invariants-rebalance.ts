@@ -16,7 +16,7 @@ import { planRound, type Candidate } from "../../machines/orchestration/rebalanc
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
 import { Currency } from "../../machines/orchestration/task-currency.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import {
   NodeStatus_State,
   TaskState,

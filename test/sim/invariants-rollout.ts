@@ -14,7 +14,7 @@ import { faultOf } from "../../machines/orchestration/restart.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { isUpToDate } from "../../machines/orchestration/task-currency.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../../machines/task.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import {
   NodeStatus_State,
   TaskState,

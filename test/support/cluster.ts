@@ -31,7 +31,8 @@ import {
   Removal,
   StoreObject,
 } from "../../proto/gen/messages.ts";
-import { timestampOf, updatedService } from "../../machines/orchestration/service-update.ts";
+import { updatedService } from "../../machines/orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { testManager, type TestManager } from "./manager.ts";
 

@@ -19,7 +19,7 @@ import {
   type ControlRolloutResponse,
   type Task,
 } from "../../proto/gen/messages.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { testCluster, type TestCluster } from "../support/cluster.ts";
 import { call } from "../support/manager.ts";
 

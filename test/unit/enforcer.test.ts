@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { initialTransition, transition } from "xstate";
 import { enforcerMachine, evictions, evictionStatus, wasEvicted } from "../../machines/orchestration/enforcer.ts";
 import { shouldRestart, spentAttempts } from "../../machines/orchestration/restart.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import {
   Annotations,
   DiscreteGenericResource,

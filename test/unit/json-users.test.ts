@@ -1,6 +1,6 @@
 // Users as clients of the JSON API see and keep them, and when they were last there.
 import test from "ava";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import { DisableUserRequest, UserRole } from "../../proto/gen/messages.ts";
 import type { Identity } from "../../runtime/json-api.ts";
 import { failureOf, jsonWorld, type Reply } from "../support/json-world.ts";

@@ -10,7 +10,7 @@ import {
   spentAttempts,
   stopWaitMs,
 } from "../../machines/orchestration/restart.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import {
   ContainerSpec,
   Duration,

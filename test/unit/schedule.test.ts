@@ -5,7 +5,7 @@ import { readCron } from "../../machines/orchestration/jobs/cron.ts";
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import { isoOf, readScheduleStatus, runId, runName, scheduleOf } from "../../machines/orchestration/jobs/runs.ts";
 import { checkServiceSpec } from "../../machines/validation/service.ts";
-import { timeMs } from "../../machines/time.ts";
+import { timeMs } from "../../proto/time.ts";
 import {
   ContainerSpec,
   Kind,

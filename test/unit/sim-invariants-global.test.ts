@@ -1,7 +1,7 @@
 // The invariants of global services and enforcers say so when they are broken.
 import test from "ava";
 import { evictionStatus } from "../../machines/orchestration/enforcer.ts";
-import { timestampOf } from "../../machines/orchestration/service-update.ts";
+import { timestampOf } from "../../proto/time.ts";
 import {
   Annotations,
   GlobalService,

@@ -7,9 +7,10 @@ import {
   LogSubscriptionOptions,
   SubscribeLogsMessage,
   SubscribeLogsRequest,
-  Timestamp,
+  type Timestamp,
   type LogMessage,
 } from "../../../proto/gen/messages.ts";
+import { timestampOf } from "../../../proto/time.ts";
 import type { LogLines } from "../../../proto/log-lines.ts";
 import { RpcError, Status } from "../../../runtime/rpc.ts";
 import type { Call, FacadeSources, Method } from "../facade.ts";
@@ -109,8 +110,7 @@ function sinceOf(time: string): Timestamp | null {
   if (time === "") return null;
   const ms = Date.parse(time);
   if (Number.isNaN(ms)) throw new RequestError("since is a time such as 2026-01-02T15:04:05Z", "not valid");
-  const seconds = Math.floor(ms / 1_000);
-  return Timestamp.create({ seconds, nanos: (ms - seconds * 1_000) * 1_000_000 });
+  return timestampOf(ms);
 }
 
 function selectorOf({ sources, subjects }: Parts, params: Params): LogSelector {

@@ -5,7 +5,6 @@ import {
   ConfigSchemaRequest,
   DestroyTaskRequest,
   DriverService,
-  Duration,
   ExecTaskRequest,
   FingerprintRequest,
   InitRequest,
@@ -27,6 +26,7 @@ import {
   type ExecTaskStreamingResponse,
   type TaskStats,
 } from "../../../proto/gen/nomad.ts";
+import { durationOf } from "../../../proto/nomad-time.ts";
 import type { MethodDescriptor } from "../../../proto/codec.ts";
 import type { DriverClient, StreamReceiver } from "../../../runtime/plugins.ts";
 import { RpcError, Status, type DuplexChannel, type ReceivingCall } from "../../../runtime/rpc.ts";
@@ -40,12 +40,6 @@ const configureTimeoutMs = 30_000;
 const shutdownTimeoutMs = 2_000;
 /** What an exec gets that says no time: plugins made with Go take 0 for a deadline that has passed. */
 const execTimeoutMs = 30_000;
-
-/** Rounded to the nanosecond; plugins made with Go refuse a message without one. */
-export function duration(ms: number): Duration {
-  const seconds = Math.floor(ms / 1_000);
-  return Duration.create({ seconds, nanos: Math.round((ms - seconds * 1_000) * 1e6) });
-}
 
 /** On the wire StartTask's, with the handle as its bytes. */
 const startTaskMethod: MethodDescriptor<StartTaskRequest, OpaqueStartTaskResponse> = {
@@ -116,7 +110,7 @@ export function driverClient(channel: DuplexChannel): DriverClient {
       void (await channel.unary(recoverTaskMethod, OpaqueRecoverTaskRequest.create({ handle }))),
     waitTask: (taskId) => channel.unary(methods.WaitTask, WaitTaskRequest.create({ taskId })),
     stopTask: async (taskId, timeoutMs, signal) => {
-      const request = StopTaskRequest.create({ taskId, timeout: duration(timeoutMs), signal });
+      const request = StopTaskRequest.create({ taskId, timeout: durationOf(timeoutMs), signal });
       await channel.unary(methods.StopTask, request);
     },
     destroyTask: async (taskId, force) =>
@@ -127,7 +121,7 @@ export function driverClient(channel: DuplexChannel): DriverClient {
     execTask: (request) =>
       channel.unary(
         methods.ExecTask,
-        request.timeout === null ? ExecTaskRequest.patch(request, { timeout: duration(execTimeoutMs) }) : request,
+        request.timeout === null ? ExecTaskRequest.patch(request, { timeout: durationOf(execTimeoutMs) }) : request,
       ),
     execTaskStreaming: (receiver) =>
       channel.duplexStream<ExecTaskStreamingRequest, ExecTaskStreamingResponse>(methods.ExecTaskStreaming, receiver),
@@ -149,7 +143,7 @@ function watchStats(
   intervalMs: number,
   receiver: StreamReceiver<TaskStats>,
 ): ReceivingCall {
-  const request = TaskStatsRequest.create({ taskId, collectionInterval: duration(intervalMs) });
+  const request = TaskStatsRequest.create({ taskId, collectionInterval: durationOf(intervalMs) });
   const pauseMs = intervalMs / heardShare;
   let newest: TaskStats | null = null;
   let quiet: NodeJS.Timeout | null = null;

@@ -23,16 +23,16 @@ import {
   WaitTaskResponse,
   DestroyNetworkResponse,
   type DriverService,
-  type Duration,
   type TaskConfig,
 } from "../../../proto/gen/nomad.ts";
+import { durationMs, timestampOf } from "../../../proto/nomad-time.ts";
 import type { Logger } from "../../../runtime/ports.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../../runtime/rpc.ts";
 import type { Driver, Fingerprint, RunningTask, TaskRequest } from "./driver.ts";
 import { execTask, execTaskStreaming, exitResult } from "./exec.ts";
 import { objectSpec, readConfig } from "./fields.ts";
 import { TaskTable, type KnownTask } from "./tasks.ts";
-import { statsOf, timestamp } from "./usage.ts";
+import { statsOf } from "./usage.ts";
 
 /** Of the states that drivers made here keep; a host hands it back. Another is a later life's, and refused. */
 const handleVersion = 1;
@@ -51,10 +51,6 @@ const health = {
   unhealthy: FingerprintResponse_HealthState.UNHEALTHY,
   undetected: FingerprintResponse_HealthState.UNDETECTED,
 } as const satisfies Record<Fingerprint["health"], FingerprintResponse_HealthState>;
-
-function milliseconds(duration: Duration | null, otherwise: number): number {
-  return duration === null ? otherwise : duration.seconds * 1_000 + duration.nanos / 1e6;
-}
 
 /** What a driver throws reaches its user; gRPC's own errors keep their code. */
 function failure(error: unknown): RpcError {
@@ -117,7 +113,7 @@ export class DriverServer {
         }),
       StopTask: ({ taskId, timeout, signal }) =>
         told(async () => {
-          await tasks.stop(taskId, signal, milliseconds(timeout, 0));
+          await tasks.stop(taskId, signal, durationMs(timeout, 0));
           return StopTaskResponse.create();
         }),
       DestroyTask: ({ taskId, force }) =>
@@ -127,7 +123,7 @@ export class DriverServer {
         }),
       InspectTask: ({ taskId }) => told(() => inspect(tasks.get(taskId))),
       TaskStats: ({ taskId, collectionInterval }, sink, call) => {
-        const interval = milliseconds(collectionInterval, statsIntervalMsDefault);
+        const interval = durationMs(collectionInterval, statsIntervalMsDefault);
         this.#sample(tasks.get(taskId), Math.max(statsIntervalMsMin, interval), sink, call);
       },
       SignalTask: ({ taskId, signal }) =>
@@ -139,7 +135,7 @@ export class DriverServer {
         }),
       ExecTask: (request, call) =>
         told(() => {
-          const timeoutMs = milliseconds(request.timeout, 0) || execTimeoutMsDefault;
+          const timeoutMs = durationMs(request.timeout, 0) || execTimeoutMsDefault;
           return execTask(tasks.get(request.taskId).running, request, timeoutMs, call.signal);
         }),
       ExecTaskStreaming: (requests, sink, call) =>
@@ -204,7 +200,7 @@ export class DriverServer {
           taskId: task.id,
           allocId: task.allocId,
           taskName: task.name,
-          timestamp: timestamp(Date.now()),
+          timestamp: timestampOf(Date.now()),
           message,
           annotations,
         });
@@ -282,8 +278,8 @@ function inspect({ config, running, startedAtMs, exit, exitedAtMs }: KnownTask):
       id: config.id,
       name: config.name,
       state: exit === null ? TaskState.RUNNING : TaskState.EXITED,
-      startedAt: timestamp(startedAtMs),
-      completedAt: timestamp(exitedAtMs),
+      startedAt: timestampOf(startedAtMs),
+      completedAt: timestampOf(exitedAtMs),
       result: exitResult(exit ?? { exitCode: 0, signal: 0, oomKilled: false }),
     }),
     driver: TaskDriverStatus.create({ attributes: running.attributes ?? {} }),

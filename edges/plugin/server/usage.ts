@@ -6,14 +6,9 @@ import {
   MemoryUsage_Fields,
   TaskResourceUsage,
   TaskStats,
-  Timestamp,
 } from "../../../proto/gen/nomad.ts";
+import { timestampOf } from "../../../proto/nomad-time.ts";
 import type { TaskSample } from "./driver.ts";
-
-export function timestamp(ms: number): Timestamp {
-  const seconds = Math.floor(ms / 1_000);
-  return Timestamp.create({ seconds, nanos: Math.round((ms - seconds * 1_000) * 1e6) });
-}
 
 /** Sets what was measured, and names it in `measured_fields`. */
 function usage(sample: TaskSample): TaskResourceUsage {
@@ -52,7 +47,7 @@ function usage(sample: TaskSample): TaskResourceUsage {
 export function statsOf(taskId: string, sample: TaskSample, nowMs: number): TaskStats {
   return TaskStats.create({
     id: taskId,
-    timestamp: timestamp(nowMs),
+    timestamp: timestampOf(nowMs),
     aggResourceUsage: usage(sample),
     resourceUsageByPid: Object.fromEntries(
       Object.entries(sample.processes ?? {}).map(([pid, process]) => [pid, usage(process)]),

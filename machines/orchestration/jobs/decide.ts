@@ -14,7 +14,7 @@ import { TaskState, type Node, type Service, type Task } from "../../../proto/ge
 import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.ts";
 import { creationsMax } from "../slots.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
-import { timeMs } from "../../time.ts";
+import { timeMs } from "../../../proto/time.ts";
 import { jobSettings } from "./labels.ts";
 import { groupByPlace, isEligible, isOfIteration, iterationOf, mayStay, standingOf, type Place } from "./places.ts";
 import { progressOf, type JobPhase } from "./progress.ts";

@@ -16,8 +16,8 @@ import {
   Service,
   type ServiceSpec,
 } from "../../../proto/gen/messages.ts";
-import { newService, timestampOf } from "../service-update.ts";
-import { timeMs } from "../../time.ts";
+import { newService } from "../service-update.ts";
+import { timeMs, timestampOf } from "../../../proto/time.ts";
 import { readCron, type DueTimes } from "./cron.ts";
 import type { ScheduleSettings } from "./labels.ts";
 import { isOver, type JobProgress } from "./progress.ts";

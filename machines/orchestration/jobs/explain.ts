@@ -8,9 +8,8 @@ import {
   type Task,
 } from "../../../proto/gen/messages.ts";
 import type { NodeOf } from "../restart.ts";
-import { timestampOf } from "../service-update.ts";
+import { timeMs, timestampOf } from "../../../proto/time.ts";
 import { isWanted, observedState } from "../../task.ts";
-import { timeMs } from "../../time.ts";
 import { readCron } from "./cron.ts";
 import { describeRun } from "./due.ts";
 import { jobSettings, scheduleSettings, type ScheduleSettings } from "./labels.ts";

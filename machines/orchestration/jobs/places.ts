@@ -8,7 +8,7 @@
 import { meetsPlacement } from "../../scheduling/constraints.ts";
 import { faultOf, shouldRestart, type NodeOf } from "../restart.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
-import { timeMs } from "../../time.ts";
+import { timeMs } from "../../../proto/time.ts";
 import {
   NodeSpec_Availability,
   NodeStatus_State,

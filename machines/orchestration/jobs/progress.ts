@@ -2,7 +2,7 @@
 import type { Node, Service, Task } from "../../../proto/gen/messages.ts";
 import type { NodeOf } from "../restart.ts";
 import { isHeld, isWanted, observedState } from "../../task.ts";
-import { timeMs } from "../../time.ts";
+import { timeMs } from "../../../proto/time.ts";
 import { jobSettings, scheduleSettings } from "./labels.ts";
 import { endedMs, groupByPlace, isEligible, isOfIteration, iterationOf, standingOf } from "./places.ts";
 

@@ -7,7 +7,7 @@
  * R2: nothing moves before the cluster has settled, and no task that has not run for that long.
  */
 import { NodeStatus_State, type Node } from "../../../proto/gen/messages.ts";
-import { timeMs } from "../../time.ts";
+import { timeMs } from "../../../proto/time.ts";
 import type { RebalanceSettings } from "./settings.ts";
 
 /** Why nothing moves. `untilMs`: when to look again even if nothing happens; null: something will happen first. */

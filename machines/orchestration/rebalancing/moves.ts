@@ -8,7 +8,7 @@
  */
 import { TaskState, UpdateConfig_UpdateOrder, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
-import { durationMs, timeMs } from "../../time.ts";
+import { durationMs, timeMs } from "../../../proto/time.ts";
 import { untilAfter, type Hold } from "./hold.ts";
 import { rebalanceLabels, type RebalanceSettings } from "./settings.ts";
 

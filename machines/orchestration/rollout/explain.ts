@@ -1,6 +1,6 @@
 /** What a rollout waits for: the reason that `muster why SERVICE` gives. */
 import { Reason, type Rollout, type Service } from "../../../proto/gen/messages.ts";
-import { timestampOf } from "../service-update.ts";
+import { timestampOf } from "../../../proto/time.ts";
 import { isMoving, isPaused, phaseOf } from "./status.ts";
 import { blockerText, type Blocker } from "./verdict.ts";
 

@@ -11,7 +11,7 @@ import {
 } from "../../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../../refusal.ts";
 import { stopWaitMsMin } from "../restart.ts";
-import { durationMs } from "../../time.ts";
+import { durationMs } from "../../../proto/time.ts";
 
 /** SwarmKit's: one slot after the other, each watched for five seconds (in milliseconds). */
 const parallelismDefault = 1;

@@ -12,7 +12,7 @@ import { isNeverPlaced } from "../reaper.ts";
 import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
 import type { Currency } from "../task-currency.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
-import { timeMs } from "../../time.ts";
+import { timeMs } from "../../../proto/time.ts";
 
 export type SlotState =
   /** Its task is of another spec. */

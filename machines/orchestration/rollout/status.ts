@@ -15,7 +15,7 @@ import {
   type Timestamp,
 } from "../../../proto/gen/messages.ts";
 import { refuse, type Refusal } from "../../refusal.ts";
-import { timestampOf } from "../service-update.ts";
+import { timestampOf } from "../../../proto/time.ts";
 import { deadlineMsOf, settingsOf } from "./settings.ts";
 
 export type RolloutPhase =

@@ -14,7 +14,7 @@ import { TaskState, type Rollout, type Service, type Task } from "../../../proto
 import { assert } from "../../../runtime/assert.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import type { Currency } from "../task-currency.ts";
-import { timeMs } from "../../time.ts";
+import { timeMs } from "../../../proto/time.ts";
 import type { NodeOf } from "../restart.ts";
 import type { RolloutDescription } from "./explain.ts";
 import { Failures } from "./failures.ts";

@@ -19,7 +19,7 @@ import {
 import { slotName } from "../rollout/slot.ts";
 import { demandOf, judge, Verdict } from "../../scheduling/filters.ts";
 import type { Placed, WhatIf } from "../../scheduling/what-if.ts";
-import { timestampOf } from "../service-update.ts";
+import { timestampOf } from "../../../proto/time.ts";
 import { isHeld, isWanted, observedState } from "../../task.ts";
 
 export interface Choice {

@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
-import { duration } from "../../../edges/plugin/host/driver-client.ts";
+import { durationOf } from "../../../proto/nomad-time.ts";
 import {
   AllocatedCpuResources,
   AllocatedMemoryResources,
@@ -202,7 +202,7 @@ export function conformance(subject: Subject): void {
     await driver.startTask(config);
     const command = ["/bin/sh", "-c", "echo hello stdout; echo hello stderr >&2; exit 43"];
     const answer = await driver.execTask(
-      ExecTaskRequest.create({ taskId: config.id, command, timeout: duration(5_000) }),
+      ExecTaskRequest.create({ taskId: config.id, command, timeout: durationOf(5_000) }),
     );
     t.is(Buffer.from(answer.stdout).toString(), "hello stdout\n");
     t.is(answer.result?.exitCode, 43);
