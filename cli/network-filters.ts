@@ -1,7 +1,8 @@
-/** `muster network ls --filter`: Docker's keys. */
-import type { Network } from "../proto/gen/messages.ts";
+/** `--filter` of `muster network ls` and `muster network prune`: Docker's keys. */
+import type { Network, Timestamp } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
 import { networkName } from "./manager-client.ts";
+import { parsePast } from "./moment.ts";
 
 export const networkFilterKeys = ["driver", "id", "label", "name", "scope", "type"] as const;
 
@@ -23,12 +24,16 @@ function meets(network: Network, key: Key, value: string): boolean {
       return value === "swarm";
     case "type":
       return value === (network.spec?.ingress === true ? "builtin" : "custom");
-    case "label": {
-      const at = value.indexOf("=");
-      const held = network.spec?.annotations?.labels[at < 0 ? value : value.slice(0, at)];
-      return held !== undefined && (at < 0 || held === value.slice(at + 1));
-    }
+    case "label":
+      return hasLabel(network, value);
   }
+}
+
+/** `KEY` or `KEY=VALUE`. */
+function hasLabel(network: Network, wanted: string): boolean {
+  const at = wanted.indexOf("=");
+  const held = network.spec?.annotations?.labels[at < 0 ? wanted : wanted.slice(0, at)];
+  return held !== undefined && (at < 0 || held === wanted.slice(at + 1));
 }
 
 /** Values of one key are alternatives, but labels are demands, as in Docker. Throws UsageError. */
@@ -48,4 +53,34 @@ export function matchingNetworks(texts: readonly string[]): (network: Network) =
         ? pairs.every(({ value }) => meets(network, key, value))
         : pairs.some(({ value }) => meets(network, key, value)),
     );
+}
+
+/**
+ * What of the networks that nothing uses is to be removed: `until=` for those made before a time, `label=` for those that
+ * have all the labels, `label!=` for those that have not all of them. Ingress and predefined networks never are. `now`:
+ * milliseconds since the epoch. Throws UsageError.
+ */
+export function prunableNetworks(texts: readonly string[], now: number): (network: Network) => boolean {
+  const wanted: string[] = [];
+  const spared: string[] = [];
+  let until: number | null = null;
+  for (const text of texts) {
+    const [, key, value = ""] = /^(label|label!|until)=(.*)$/s.exec(text) ?? [];
+    if (key === undefined) throw new UsageError(`--filter takes label=, label!=, until=, not '${text}'`);
+    if (key === "label") wanted.push(value);
+    else if (key === "label!") spared.push(value);
+    else if (until !== null) throw new UsageError("--filter takes one until=");
+    else until = seconds(parsePast(value, now, "filter until"));
+  }
+  return (network) => {
+    const { spec, meta } = network;
+    if (spec?.ingress === true || spec?.annotations?.labels[predefinedLabel] !== undefined) return false;
+    if (until !== null && seconds(meta?.createdAt ?? null) > until) return false;
+    if (spared.length > 0 && spared.every((label) => hasLabel(network, label))) return false;
+    return wanted.every((label) => hasLabel(network, label));
+  };
+}
+
+function seconds(time: Timestamp | null): number {
+  return time === null ? 0 : time.seconds + time.nanos / 1e9;
 }

@@ -1,4 +1,4 @@
-/** `muster network`: create, ls, inspect, rm. Networks of the cluster only; those of one engine are its own business. */
+/** `muster network`: create, ls, inspect, rm, prune. Networks of the cluster only; those of one engine are its own business. */
 import { networkObject, timeText } from "../edges/engine-api/objects/index.ts";
 import {
   ControlService,
@@ -7,9 +7,11 @@ import {
   Network,
   RemoveNetworkRequest,
 } from "../proto/gen/messages.ts";
+import { RpcError, Status } from "../runtime/rpc.ts";
 import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
+import { isConfirmed } from "./confirm.ts";
 import { findNetwork, listNetworks, networkName, withManager } from "./manager-client.ts";
-import { matchingNetworks, networkFilterKeys, predefinedLabel } from "./network-filters.ts";
+import { matchingNetworks, networkFilterKeys, predefinedLabel, prunableNetworks } from "./network-filters.ts";
 import { networkFlags, networkSpec } from "./network-spec.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { labelFields, printListing } from "./table.ts";
@@ -116,4 +118,35 @@ const rm = command({
     ),
 });
 
-export const commands: Readonly<Record<string, Command>> = { create, ls, inspect, rm };
+/** Who uses a network, whoever wants it removed is told by the cluster; here that is the answer. */
+function isInUse(error: unknown): boolean {
+  return error instanceof RpcError && (error.code === Status.FAILED_PRECONDITION || error.code === Status.NOT_FOUND);
+}
+
+const prune = command({
+  summary: "Removes all networks that no service and no task uses; the ingress network stays.",
+  options: {
+    filter: { type: "string", multiple: true, value: "KEY=VALUE", help: "only those with label=, label!= or until=" },
+    force: { type: "boolean", short: "f", help: "does not ask" },
+  },
+  run: async ({ values, shell }) => {
+    const isPrunable = prunableNetworks(values.filter ?? [], shell.now());
+    const warning = "This will remove all networks not used by at least one service or task.";
+    if (values.force !== true && !(await isConfirmed(shell, warning))) return;
+    await withManager(shell, async (client) => {
+      const removed: string[] = [];
+      const found = (await listNetworks(client)).filter(isPrunable);
+      for (const network of found.toSorted((a, b) => networkName(a).localeCompare(networkName(b)))) {
+        try {
+          await client.call(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: network.id }));
+          removed.push(networkName(network));
+        } catch (error) {
+          if (!isInUse(error)) throw error;
+        }
+      }
+      if (removed.length > 0) shell.print(["Deleted Networks:", ...removed].join("\n"));
+    });
+  },
+});
+
+export const commands: Readonly<Record<string, Command>> = { create, ls, inspect, rm, prune };

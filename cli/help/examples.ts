@@ -97,6 +97,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster network inspect --format '{{range .IPAM.Config}}{{.Subnet}}{{end}}' back": "its subnet",
   },
   "network rm": { "muster network rm back": "removes it, when nothing uses it" },
+  "network prune": {
+    "muster network prune": "removes all that nothing uses, after a question",
+    "muster network prune --force --filter until=24h": "those older than a day, at once",
+  },
   "secret create": {
     "muster secret create tls_key key.pem": "from a file",
     'printf %s "$PASSWORD" | muster secret create db_password -': "from standard input",

@@ -1,8 +1,21 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
 import test from "ava";
 import { UsageError } from "../../cli/command.ts";
 import { networkSpec, type NetworkFlags } from "../../cli/network-spec.ts";
-import { Annotations, Network, NetworkSpec } from "../../proto/gen/messages.ts";
+import {
+  Annotations,
+  Network,
+  NetworkAttachment,
+  NetworkSpec,
+  Task,
+  TaskState,
+  TaskStatus,
+} from "../../proto/gen/messages.ts";
 import { served } from "../support/served.ts";
+
+const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
 test("network create makes an overlay network as Docker's command line does", async (t) => {
   const { muster, manager } = await served(t);
@@ -89,4 +102,66 @@ test("a network in use is not removed, and an invalid one is refused, in the clu
   ]);
   t.regex((await muster("network", "create", "back")).remarks[0] ?? "", /network back already exists/);
   t.regex((await muster("network", "create", "bad name")).remarks[0] ?? "", /must be valid as a DNS name component/);
+});
+
+test("network prune removes what neither a service nor a task uses, and asks before", async (t) => {
+  const { muster, manager, socket } = await served(t);
+  const remaining = () =>
+    Array.from(manager.store.all("network"), ({ spec }) => spec?.annotations?.name ?? "").toSorted();
+  for (const name of ["used", "stopping", "idle", "labelled"]) {
+    await muster("network", "create", ...(name === "labelled" ? ["--label", "keep=yes"] : []), name);
+  }
+  const idOf = (name: string) => manager.store.byName("network", name)?.id ?? "";
+  await muster("service", "create", "-d", "--name", "web", "--network", idOf("used"), "bb:1");
+  const attached = NetworkAttachment.create({ network: manager.store.byName("network", "stopping") ?? null });
+  const status = TaskStatus.create({ state: TaskState.RUNNING });
+  const leaving = { id: "t1", desiredState: TaskState.SHUTDOWN, networks: [attached], status };
+  manager.seed("task", Task.create(leaving));
+  const all = remaining();
+  t.deepEqual(all, ["bridge", "host", "idle", "ingress", "labelled", "stopping", "used"]);
+
+  // Asked as a process is: on its standard input.
+  const asked = async (answer: string) => {
+    const child = spawn(process.execPath, [main, "--host", socket, "network", "prune", "--filter", "label!=keep=yes"]);
+    t.teardown(() => child.kill("SIGKILL"));
+    let [out, err] = ["", ""];
+    child.stdout.on("data", (data: Buffer) => (out += data.toString()));
+    child.stderr.on("data", (data: Buffer) => (err += data.toString()));
+    child.stdin.write(answer);
+    const isEnd = !answer.endsWith("\n");
+    if (isEnd) child.stdin.end();
+    const [ended] = (await once(child, "close")) as [number];
+    return { ended, out, err };
+  };
+  const question =
+    "WARNING! This will remove all networks not used by at least one service or task.\n" +
+    "Are you sure you want to continue? [y/N] ";
+  for (const answer of ["n\n", "\n", "yes\n", ""])
+    t.deepEqual(await asked(answer), { ended: 0, out: "", err: question });
+  t.deepEqual(remaining(), all);
+  t.deepEqual(await asked("Y\n"), { ended: 0, out: "Deleted Networks:\nidle\n", err: question });
+  t.deepEqual(
+    remaining(),
+    all.filter((name) => name !== "idle"),
+  );
+
+  const quietly = (...flags: string[]) => muster("network", "prune", "-f", ...flags);
+  for (const flags of [
+    ["--filter", "label=other"],
+    ["--filter", "label=keep=no"],
+    ["--filter", "until=1000h"],
+  ])
+    t.deepEqual(await quietly(...flags), { status: 0, lines: [], remarks: [] }, flags.join(" "));
+  t.deepEqual((await quietly("--filter", "label=keep", "--filter", "until=2100-01-01")).lines, [
+    "Deleted Networks:",
+    "labelled",
+  ]);
+  manager.seed("task", Task.create({ ...leaving, status: TaskStatus.create({ state: TaskState.SHUTDOWN }) }));
+  t.deepEqual((await quietly()).lines, ["Deleted Networks:", "stopping"]);
+  t.deepEqual(remaining(), ["bridge", "host", "ingress", "used"]);
+  t.is(
+    (await quietly("--filter", "name=used")).remarks[0],
+    "muster: --filter takes label=, label!=, until=, not 'name=used'",
+  );
+  t.is((await quietly("--filter", "until=yesterday")).status, 125);
 });
