@@ -16,7 +16,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { command, listingOptions, type Command } from "./command.ts";
 import { iterationRows } from "./job/job-history.ts";
-import { jobFlags, jobSpec } from "./job/job-flags.ts";
+import { isAwaited, jobFlags, jobSpec } from "./job/job-flags.ts";
 import {
   findService,
   listServices,
@@ -28,6 +28,7 @@ import {
 } from "./manager-client.ts";
 import { eachOperand } from "./operands.ts";
 import { untilConverged } from "./progress.ts";
+import { withDriverConfig } from "./service/service-driver.ts";
 import { lookupsFor } from "./service/service-references.ts";
 import { withRegistryAuth } from "./service/service-registry-auth.ts";
 import { printListing, type Row } from "./table.ts";
@@ -42,21 +43,22 @@ const methods = ControlService.methods;
 const shortIdLength = 12;
 
 const run = command({
-  operands: "IMAGE|COMMAND [ARG...]",
-  min: 1,
+  operands: "[IMAGE|COMMAND] [ARG...]",
   stopsAtOperand: true,
   summary: "Runs tasks to their end, once or on a schedule.",
   options: jobFlags,
-  run: ({ values, operands, shell }) =>
-    withManager(shell, async (client) => {
-      const spec = jobSpec(values, operands, await lookupsFor(client, values));
+  run: ({ values, operands, shell }) => {
+    const isToEnd = isAwaited(values);
+    return withManager(shell, async (client) => {
+      const spec = jobSpec(await withDriverConfig(values), operands, await lookupsFor(client, values));
       const isAuthSent = values["with-registry-auth"] === true;
       const request = CreateServiceRequest.create({ spec: isAuthSent ? withRegistryAuth(spec) : spec });
       const { service } = await client.call(methods.CreateService, request);
       const id = service?.id ?? "";
       shell.print(id);
-      if (values.wait === true) await untilConverged(client, shell, id, { quiet: values.quiet ?? false });
-    }),
+      if (isToEnd) await untilConverged(client, shell, id, { quiet: values.quiet ?? false });
+    });
+  },
 });
 
 /** Throws UserError when it is no job. */

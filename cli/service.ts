@@ -16,12 +16,11 @@ import { inspect, ls, ps } from "./service/service-listing.ts";
 import { rebalance } from "./rebalance.ts";
 import { parseScale, scaledTo } from "./scaled-spec.ts";
 import { withDriverConfig } from "./service/service-driver.ts";
-import { behaviourFlags, createFlags, updateFlags, type UpdateValues } from "./service/service-flags.ts";
+import { behaviourFlags, createFlags, refuseOtherFlags, updateFlags } from "./service/service-flags.ts";
 import { plan } from "./service/service-plan.ts";
 import { lookupsFor } from "./service/service-references.ts";
 import { withRegistryAuth } from "./service/service-registry-auth.ts";
 import { changedSpec, newSpec } from "./service/service-spec.ts";
-import { UserError } from "./user-error.ts";
 
 const methods = ControlService.methods;
 
@@ -59,13 +58,6 @@ function changeService(
     );
     return service;
   });
-}
-
-/** A rollback takes all of the spec before, so that a change beside it would be lost. */
-function refuseOtherFlags(values: UpdateValues): void {
-  const said = Object.entries(values).filter(([, value]) => value !== undefined);
-  const other = said.find(([flag]) => !["rollback", "detach", "quiet"].includes(flag));
-  if (other !== undefined) throw new UserError(`other flags may not be combined with --rollback: --${other[0]}`);
 }
 
 const update = command({

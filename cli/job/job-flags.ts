@@ -2,7 +2,7 @@
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import type { ServiceSpec } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
-import { createFlags, type CreateValues, type FlagValues } from "../service/service-flags.ts";
+import { behaviourFlags, createFlags, type CreateValues, type FlagValues } from "../service/service-flags.ts";
 import { newSpec } from "../service/service-spec.ts";
 import type { Lookups } from "../service/service-references.ts";
 
@@ -24,6 +24,7 @@ export const jobFlags = {
   global: { type: "boolean", group: jobs, help: "once on each node, also on those that join later" },
   ttl: { type: "string", group: jobs, value: "DURATION", help: "removes it so long after it has finished (never)" },
   wait: { type: "boolean", group: jobs, help: "until it has finished; exit status 1 when it fails" },
+  detach: { ...behaviourFlags.detach, help: "is always so without --wait" },
   paused: { type: "boolean", group: jobs, help: "starts nothing until 'muster job resume'" },
   schedule: { type: "string", group: schedules, value: "CRON", help: "runs it at these times, such as '30 2 * * *'" },
   "time-zone": {
@@ -55,6 +56,12 @@ const labelFlags = {
   "failed-history": jobLabel.failedHistory,
 } as const;
 
+/** Whether the command ends with the job: `--detach=false` says so in Docker's words. Throws UsageError. */
+export function isAwaited({ detach, wait }: JobValues): boolean {
+  if (detach === true && wait === true) throw new UsageError("--wait and --detach cannot both be: give one");
+  return wait === true || detach === false;
+}
+
 /** Throws UsageError for flags that do not fit together; what they say is checked by the manager. */
 export function jobSpec(flags: JobValues, words: readonly string[], lookups: Lookups): ServiceSpec {
   if (flags.total !== undefined && flags.replicas !== undefined)
@@ -70,7 +77,7 @@ export function jobSpec(flags: JobValues, words: readonly string[], lookups: Loo
     const stray = ["time-zone", "overlap", "missed-run-window", "history", "failed-history"] as const;
     const given = stray.find((name) => flags[name] !== undefined);
     if (given !== undefined) throw new UsageError(`--${given} needs --schedule`);
-  } else if (flags.wait === true) throw new UsageError("a job with a --schedule has no end to --wait for");
+  } else if (isAwaited(flags)) throw new UsageError("a job with a --schedule has no end to --wait for");
   const labels = [...(flags.label ?? [])];
   for (const [flag, label] of Object.entries(labelFlags)) {
     const value = flags[flag as keyof typeof labelFlags];

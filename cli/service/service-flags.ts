@@ -3,6 +3,7 @@
  * the help says of each.
  */
 import type { FlagHelp } from "../command.ts";
+import { UserError } from "../user-error.ts";
 
 type Help = Required<Pick<FlagHelp, "group" | "help">> &
   Pick<FlagHelp, "value"> & {
@@ -212,4 +213,11 @@ export type SettingValues = FlagValues<typeof settingFlags>;
 export function containerFlagIn(values: Readonly<Record<string, unknown>>): string | null {
   const flags: Readonly<Record<string, { readonly containers?: true }>> = { ...createFlags, ...updateFlags };
   return Object.keys(values).find((name) => values[name] !== undefined && flags[name]?.containers === true) ?? null;
+}
+
+/** A rollback takes all of the spec before, so that a change beside it would be lost. Throws UserError. */
+export function refuseOtherFlags(values: UpdateValues): void {
+  const said = Object.entries(values).filter(([, value]) => value !== undefined);
+  const other = said.find(([flag]) => !["rollback", "detach", "quiet"].includes(flag));
+  if (other !== undefined) throw new UserError(`other flags may not be combined with --rollback: --${other[0]}`);
 }

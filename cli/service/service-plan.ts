@@ -12,7 +12,8 @@ import {
 import { command, commandGroup, formatOf, plainFormat, type Command } from "../command.ts";
 import { findService, withManager, type ManagerClient } from "../manager-client.ts";
 import { parseScale, scaledTo } from "../scaled-spec.ts";
-import { createFlags, updateFlags } from "./service-flags.ts";
+import { withDriverConfig } from "./service-driver.ts";
+import { createFlags, refuseOtherFlags, updateFlags } from "./service-flags.ts";
 import { lookupsFor } from "./service-references.ts";
 import { changedSpec, newSpec } from "./service-spec.ts";
 import type { Shell } from "../shell.ts";
@@ -68,14 +69,13 @@ async function show(
 }
 
 const create = command({
-  operands: "IMAGE|COMMAND [ARG...]",
-  min: 1,
+  operands: "[IMAGE|COMMAND] [ARG...]",
   stopsAtOperand: true,
   summary: "Shows what 'service create' with the same flags would do.",
   options: { ...createFlags, format },
   run: ({ values: { format: chosen, ...values }, operands, shell }) =>
     withManager(shell, async (client) => {
-      const spec = newSpec(values, operands, await lookupsFor(client, values));
+      const spec = newSpec(await withDriverConfig(values), operands, await lookupsFor(client, values));
       await show(client, shell, { spec }, chosen);
     }),
 });
@@ -88,10 +88,12 @@ const update = command({
   options: { ...updateFlags, format },
   run: ({ values: { format: chosen, ...values }, operands, shell }) =>
     withManager(shell, async (client) => {
-      const { id, spec } = await findService(client, operands[0] as string);
       const isRollback = values.rollback === true;
+      if (isRollback) refuseOtherFlags(values);
+      const { id, spec } = await findService(client, operands[0] as string);
       const lookups = await lookupsFor(client, values);
-      const changed = isRollback ? null : changedSpec(spec ?? ServiceSpec.create({}), values, lookups);
+      const flags = await withDriverConfig(values);
+      const changed = isRollback ? null : changedSpec(spec ?? ServiceSpec.create({}), flags, lookups);
       await show(client, shell, { serviceId: id, spec: changed, rollback: isRollback }, chosen);
     }),
 });

@@ -108,8 +108,7 @@ function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups
   if (flags.device !== undefined) throw new UsageError("--device goes with --driver NAME --driver-config");
   if (driver === "exec") {
     const [program, ...args] = words;
-    if (program === undefined)
-      throw new UsageError("say what to run: muster service create --driver exec -- COMMAND [ARG...]");
+    if (program === undefined) throw new UsageError("say what to run: --driver exec [OPTIONS] -- COMMAND [ARG...]");
     refuseContainerFlags(flags);
     // A process has the variables that are set; a name alone sets nothing.
     const env = newEnvironment(flags).filter((entry) => entry.includes("="));
@@ -124,8 +123,7 @@ function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups
   }
   if (flags["driver-config"] !== undefined) throw new UsageError("--driver-config goes with --driver NAME");
   const [image, ...args] = words;
-  if (image === undefined)
-    throw new UsageError("say which image: muster service create [OPTIONS] IMAGE [COMMAND] [ARG...]");
+  if (image === undefined) throw new UsageError("say which image: [OPTIONS] IMAGE [COMMAND] [ARG...]");
   return { container: newContainer(image, args, flags, lookups) };
 }
 

@@ -1,10 +1,14 @@
 // `muster job`: from flags to specs, and when a job counts as finished.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import test from "ava";
 import { jobConvergence } from "../../cli/job/job-convergence.ts";
 import { jobSpec, type JobValues } from "../../cli/job/job-flags.ts";
 import { iterationRows } from "../../cli/job/job-history.ts";
 import { UsageError } from "../../cli/command.ts";
 import type { Lookups } from "../../cli/service/service-references.ts";
+import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import { newService } from "../../machines/orchestration/service-update.ts";
 import {
@@ -17,6 +21,7 @@ import {
   Version,
   type ServiceSpec,
 } from "../../proto/gen/messages.ts";
+import { served } from "../support/served.ts";
 
 const noLookups: Lookups = {
   network: (name) => name,
@@ -34,6 +39,33 @@ test("a job runs once unless told otherwise, and all at once unless told otherwi
   t.like(spec({ replicas: "6", "max-concurrent": "2" }).replicatedJob, { totalCompletions: 6, maxConcurrent: 2 });
   t.truthy(spec({ global: true }).globalJob);
   t.is(spec({}).update, null, "a job may have no update config");
+});
+
+test("a job may be of a driver plugin, whose configuration says what is run", async (t) => {
+  const { manager, muster } = await served(t);
+  const file = join(mkdtempSync(join(tmpdir(), "muster-job-")), "config.yaml");
+  t.teardown(() => rmSync(dirname(file), { recursive: true, force: true }));
+  writeFileSync(file, "image: backup\n");
+  const configOf = (name: string) => {
+    const service = manager.store.byName("service", name);
+    t.is(service?.spec?.replicatedJob?.totalCompletions, 1);
+    return driverRuntimeOf(service?.spec?.task ?? null)?.spec.config;
+  };
+  const driver = ["--driver", "docker", "--driver-config"];
+  t.deepEqual((await muster("job", "run", "-d", "--name", "a", ...driver, '{"image":"a"}')).remarks, []);
+  t.is(configOf("a"), '{"image":"a"}');
+  t.deepEqual((await muster("job", "run", "--name", "b", ...driver, `@${file}`)).remarks, []);
+  t.is(configOf("b"), '{"image":"backup"}');
+  const refused = async (...args: string[]) => {
+    const { remarks, status } = await muster("job", "run", ...args);
+    t.is(status, 125);
+    return remarks[0] ?? "";
+  };
+  t.regex(await refused(...driver, "{}", "word"), /driver docker takes no words/);
+  t.regex(await refused(), /say which image/);
+  t.regex(await refused("--driver", "exec"), /say what to run/);
+  t.regex(await refused("-d", "--wait", "bb:1"), /--wait and --detach/);
+  t.regex(await refused("--detach=false", "--schedule", "@daily", "bb:1"), /no end to --wait for/);
 });
 
 test("what steers a job becomes labels, beside its own", (t) => {

@@ -1,4 +1,7 @@
 // `service plan` and `service rebalance` from the command line, on a manager that is served.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import test from "ava";
 import {
   Endpoint,
@@ -54,6 +57,28 @@ test("service plan takes the flags of service create and of service update, and 
   const scale = await muster("service", "plan", "scale", "web=5");
   t.true(scale.lines.some((line) => /^node2\s+0\s+1$/.test(line)));
   t.is(manager.store.version, version);
+});
+
+test("service plan reads a driver's configuration as service create and update do, and refuses what update refuses", async (t) => {
+  const on = await served(t);
+  await lopsided(on);
+  const file = join(mkdtempSync(join(tmpdir(), "muster-plan-")), "config.yaml");
+  t.teardown(() => rmSync(dirname(file), { recursive: true, force: true }));
+  writeFileSync(file, "image: nginx\n");
+  const asked = async (...args: string[]) => {
+    const { lines, remarks } = await on.muster("service", "plan", ...args);
+    return lines[0] ?? remarks[0] ?? "";
+  };
+  const driver = ["create", "--driver", "docker", "--driver-config"];
+  t.is(await asked(...driver, `@${file}`, "--name", "api"), "api: 1 new, 0 replaced, 0 removed, 0 as they are");
+  t.is(await asked(...driver, '{"a":1}', "--name", "api"), "api: 1 new, 0 replaced, 0 removed, 0 as they are");
+  t.regex(await asked(...driver, "@/nowhere/config.yaml"), /cannot read \/nowhere\/config\.yaml/);
+  t.regex(await asked(...driver, "{}", "word"), /driver docker takes no words/);
+  t.regex(await asked("create"), /say which image/);
+  await on.muster("service", "create", "-d", "--name", "api", "--driver", "docker", "--driver-config", "a: 1");
+  t.is(await asked("update", "--driver-config", `@${file}`, "api"), "api: 1 new, 0 replaced, 0 removed, 0 as they are");
+  t.regex(await asked("update", "--driver-config", "@/nowhere", "api"), /cannot read \/nowhere/);
+  t.regex(await asked("update", "--rollback", "--replicas", "3", "web"), /not be combined with --rollback: --replicas/);
 });
 
 test("service plan shows what would wait, and prints one JSON object where that is asked for", async (t) => {
