@@ -2,6 +2,7 @@
  * What only the leader's orchestration knows, for callers of any manager: asked straight where this manager leads, else
  * over the bus of whoever does. Nothing is written by a question, so one without an answer is simply not answered.
  */
+import { decodedOrNull } from "../proto/codec.ts";
 import {
   Failure,
   LeaderAnswer,
@@ -92,7 +93,7 @@ export function answerQuestions(
   knowledge: LeaderKnowledge,
 ): Running {
   const subscription = env.bus.subscribe(subjects.leaderAsk, (message) => {
-    const asked = decodeQuestion(message.data);
+    const asked = decodedOrNull(LeaderQuestion, message.data);
     if (asked === null) {
       env.telemetry.log.warn({}, "a question to the leader cannot be decoded");
       const failure = Failure.create({ code: Status.INVALID_ARGUMENT, message: "the question cannot be decoded" });
@@ -150,14 +151,6 @@ function decodeAnswer(data: Uint8Array): Asked {
     return { kind: "answered", answer: LeaderAnswer.decode(data) };
   } catch {
     return unanswered("the leader's answer cannot be decoded", "the same version of Muster on all managers");
-  }
-}
-
-function decodeQuestion(data: Uint8Array): LeaderQuestion | null {
-  try {
-    return LeaderQuestion.decode(data);
-  } catch {
-    return null;
   }
 }
 

@@ -1,7 +1,7 @@
 /** How far a rotation of the root is, as Docker's client shows it: two bars, and the digest of the root that is wanted. */
 import { createHash } from "node:crypto";
 import { isIssuedBy } from "../machines/certificates/issuer.ts";
-import { sameBytes } from "../machines/dispatcher/session-message.ts";
+import { isSameBytes } from "../machines/same-message.ts";
 import type { Cluster, Node } from "../proto/gen/messages.ts";
 import { issuerName } from "../runtime/pki/index.ts";
 
@@ -24,7 +24,7 @@ export function rotationProgress({ rootCa }: Cluster, nodes: readonly Node[]): R
   const issuer = issuerName(new TextDecoder().decode(wanted));
   const tlsInfo = (node: Node) => node.description?.tlsInfo ?? null;
   const behind = nodes.filter((node) => issuer === null || !isIssuedBy(tlsInfo(node), issuer));
-  const trusting = nodes.filter((node) => sameBytes(tlsInfo(node)?.trustRoot ?? new Uint8Array(), wanted)).length;
+  const trusting = nodes.filter((node) => isSameBytes(tlsInfo(node)?.trustRoot ?? new Uint8Array(), wanted)).length;
   const isSwitched = rotation === null && behind.length === 0;
   return {
     digest: `sha256:${createHash("sha256").update(wanted).digest("hex")}`,

@@ -1,10 +1,6 @@
 /** What never leaves a manager through Control and Watch: private keys, unlock keys, network keys and secret data. */
 import { CAConfig, Cluster, ClusterSpec, RootCA, RootRotation, Secret, SecretSpec } from "../proto/gen/messages.ts";
-
-/** Shown where the cluster has none of its own: SwarmKit's defaults. */
-export const defaultAddressPool: readonly string[] = ["10.0.0.0/8"];
-export const defaultSubnetSize = 24;
-export const defaultDataPathPort = 4789;
+import { networkDefaults } from "./allocation/network-defaults.ts";
 
 const nothing = new Uint8Array();
 
@@ -38,9 +34,10 @@ export function redactedCluster(cluster: Cluster): Cluster {
     rootCa: rootCa === null ? null : redactedRoot(rootCa),
     networkBootstrapKeys: [],
     unlockKeys: [],
-    defaultAddressPool: cluster.defaultAddressPool.length > 0 ? cluster.defaultAddressPool : defaultAddressPool,
-    subnetSize: cluster.subnetSize || defaultSubnetSize,
-    VXLANUDPPort: cluster.VXLANUDPPort || defaultDataPathPort,
+    defaultAddressPool:
+      cluster.defaultAddressPool.length > 0 ? cluster.defaultAddressPool : networkDefaults.addressPools,
+    subnetSize: cluster.subnetSize || networkDefaults.subnetLength,
+    VXLANUDPPort: cluster.VXLANUDPPort || networkDefaults.dataPathPort,
   });
 }
 

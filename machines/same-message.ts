@@ -9,7 +9,7 @@ function fieldsOf(message: Fields): readonly string[] {
   return names;
 }
 
-function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
+export function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, at) => byte === b[at]);
 }
 

@@ -84,6 +84,15 @@ export interface Codec<T> extends WireCodec<T> {
   fromJson(json: object): T;
 }
 
+/** Null for bytes that are no such message: what comes from another process may be anything. */
+export function decodedOrNull<T>(codec: Pick<Codec<T>, "decode">, bytes: Uint8Array): T | null {
+  try {
+    return codec.decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
 /** What serving a method takes. */
 export interface WireMethod<Request, Response> {
   /** HTTP/2 path of the method. */

@@ -13,7 +13,7 @@
  */
 import { issuerOf, type Issuer } from "../../machines/certificates/issuer.ts";
 import { issuanceState } from "../../machines/certificates/issuance.ts";
-import { sameBytes } from "../../machines/dispatcher/session-message.ts";
+import { isSameBytes } from "../../machines/same-message.ts";
 import {
   managerCertificateMachine,
   type ManagerCertificateEvent,
@@ -81,7 +81,7 @@ function kept(
   if (read.organization !== cluster.id || !read.verify(issuer.trustedPem, now)) return null;
   const name = authority.issuerName(issuer.rootPem);
   if (name === null || read.issuerPublicKeyDer === null) return null;
-  if (!sameBytes(read.issuerPublicKeyDer, name.publicKeyDer)) return null;
+  if (!isSameBytes(read.issuerPublicKeyDer, name.publicKeyDer)) return null;
   // Half of its life at least is left to it before a renewal is drawn, so a fresh draw here never skips one.
   const renewAtMs = authority.renewalInstant(read, env.random.next());
   if (renewAtMs <= now) return null;
@@ -156,7 +156,7 @@ function olderIntermediates(
 ): readonly string[] {
   const trusted = text.encode(trustedPem);
   const isBehind = ({ description }: Node): boolean =>
-    description !== null && !sameBytes(description.tlsInfo?.trustRoot ?? new Uint8Array(), trusted);
+    description !== null && !isSameBytes(description.tlsInfo?.trustRoot ?? new Uint8Array(), trusted);
   if (identity === null || ![...env.store.all("node")].some(isBehind)) return [];
   return authority
     .intermediatesOf(identity.certificatePem)
@@ -194,7 +194,7 @@ async function signedByLeader(
     const state = certificate?.status?.state;
     return (
       certificate !== null &&
-      sameBytes(certificate.csr, csr) &&
+      isSameBytes(certificate.csr, csr) &&
       (state === IssuanceStatus_State.ISSUED || state === IssuanceStatus_State.FAILED)
     );
   };

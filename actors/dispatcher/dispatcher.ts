@@ -18,7 +18,7 @@ import {
 import { durationMs, durationOf } from "../../proto/time.ts";
 import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
-import { sameBytes } from "../../machines/dispatcher/session-message.ts";
+import { isSameBytes } from "../../machines/same-message.ts";
 import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Random } from "../../runtime/ports.ts";
@@ -391,6 +391,6 @@ function isNews(node: Node, { description, addr }: Registrant): boolean {
   if (description === null) return false;
   return (
     node.description === null ||
-    !sameBytes(NodeDescription.encode(node.description), NodeDescription.encode(description))
+    !isSameBytes(NodeDescription.encode(node.description), NodeDescription.encode(description))
   );
 }

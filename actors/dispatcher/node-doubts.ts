@@ -1,4 +1,5 @@
 /** What the managers say in their beats of nodes that they miss: sentences, as long as they are said. */
+import { decodedOrNull } from "../../proto/codec.ts";
 import { ManagerBeat } from "../../proto/gen/messages.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
 import type { Environment, Running } from "../environment.ts";
@@ -15,7 +16,7 @@ export interface NodeDoubts extends Running {
 export function startNodeDoubts({ bus, clock }: Pick<Environment, "bus" | "clock">, onDoubt: () => void): NodeDoubts {
   const doubts = new Map<string, { readonly text: string; readonly atMs: number }>();
   const beats = bus.subscribe(managerBeats, ({ data }) => {
-    const beat = decodeBeat(data);
+    const beat = decodedOrNull(ManagerBeat, data);
     if (beat === null || (beat.missingNodes === 0 && !beat.holdsVerdicts)) return;
     const text = beat.holdsVerdicts
       ? `manager ${beat.managerId} misses ${beat.missingNodes} nodes and distrusts its view of them`
@@ -35,12 +36,4 @@ export function startNodeDoubts({ bus, clock }: Pick<Environment, "bus" | "clock
     },
     stop: () => beats.unsubscribe(),
   };
-}
-
-function decodeBeat(data: Uint8Array): ManagerBeat | null {
-  try {
-    return ManagerBeat.decode(data);
-  } catch {
-    return null;
-  }
 }

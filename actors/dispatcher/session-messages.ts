@@ -3,11 +3,11 @@ import type { Node, SessionMessage } from "../../proto/gen/messages.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
 import {
   concernsAgent,
-  sameBytes,
   sessionMessage,
   sharedPart,
   type SharedPart,
 } from "../../machines/dispatcher/session-message.ts";
+import { isSameBytes } from "../../machines/same-message.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { Environment, Running } from "../environment.ts";
 import { Gossip } from "./gossip.ts";
@@ -57,7 +57,7 @@ export class SessionMessages implements Running {
   /** The managers or the cluster object changed. */
   onShared(): void {
     const shared = this.#readShared();
-    if (sameBytes(shared.bytes, this.#shared.bytes)) return;
+    if (isSameBytes(shared.bytes, this.#shared.bytes)) return;
     this.#shared = shared;
     this.#tell("all");
   }

@@ -6,6 +6,7 @@
  */
 import { leaseMachine } from "../../machines/ledger/lease.ts";
 import type { BatchLimits } from "../../machines/ledger/batch.ts";
+import { decodedOrNull } from "../../proto/codec.ts";
 import { LeaderBeat, Lease } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Blobs, LeaseBucket, Log, TimerHandle } from "../../runtime/ports.ts";
@@ -189,7 +190,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
   );
 
   const beats = bus.subscribe(subjects.leaderBeat, (message) => {
-    const beaten = decodeBeat(message.data);
+    const beaten = decodedOrNull(LeaderBeat, message.data);
     if (beaten === null || (heard !== null && beaten.epoch < heard.epoch)) return;
     heard = { managerId: beaten.managerId, epoch: beaten.epoch, at: clock.now() };
   });
@@ -241,13 +242,5 @@ function decodeLease(value: Uint8Array): { managerId: string; instance: string }
   } catch {
     // Somebody holds it, whoever it is.
     return { managerId: "", instance: "" };
-  }
-}
-
-function decodeBeat(data: Uint8Array): LeaderBeat | null {
-  try {
-    return LeaderBeat.decode(data);
-  } catch {
-    return null;
   }
 }

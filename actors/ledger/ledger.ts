@@ -6,6 +6,7 @@ import type { Span } from "@opentelemetry/api";
 import { assemble, type BatchLimits, type Settlement } from "../../machines/ledger/batch.ts";
 import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.ts";
 import type { RefusalCode } from "../../machines/ledger/proposals.ts";
+import { decodedOrNull } from "../../proto/codec.ts";
 import { Failure, ProposeOk, ProposeReply, ProposeRequest } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
@@ -309,7 +310,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     ledEpoch = epoch;
     telemetry.log.info({ epoch, version: replica.version }, "leading");
     subscription = bus.subscribe(subjects.ledgerPropose, (message) => {
-      const request = decodeRequest(message.data);
+      const request = decodedOrNull(ProposeRequest, message.data);
       if (request === null) {
         message.respond(ProposeReply.encode(failure("malformed", "the proposal cannot be decoded")));
         return;
@@ -373,14 +374,6 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       hosted.stop();
     },
   };
-}
-
-function decodeRequest(data: Uint8Array): ProposeRequest | null {
-  try {
-    return ProposeRequest.decode(data);
-  } catch {
-    return null;
-  }
 }
 
 function ok(version: number, skipped: number): ProposeReply {

@@ -10,7 +10,6 @@ import { networkKeyBytes } from "../../machines/keys/key-rotation.ts";
 import { networkDefaults, type NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import { newCluster } from "../../machines/manager/new-cluster.ts";
 import { ingressNetwork, predefinedNames, predefinedNetwork } from "../../machines/allocation/new-networks.ts";
-import { defaultDataPathPort } from "../../machines/redaction.ts";
 import {
   Node,
   NodeRole,
@@ -67,7 +66,7 @@ export function bareManagerNode(env: Environment, advertise: string, cluster: Cl
       availability: NodeSpec_Availability.DRAIN,
     }),
     status: NodeStatus.create({ state: NodeStatus_State.READY, addr: hostOf(advertise) }),
-    VXLANUDPPort: cluster?.VXLANUDPPort || defaultDataPathPort,
+    VXLANUDPPort: cluster?.VXLANUDPPort || networkDefaults.dataPathPort,
   });
 }
 

@@ -2,11 +2,11 @@
  * A manager's own membership: its beats, its record in the log, and a look at whether its replica agrees with those of
  * the others (which beat with the checksum of the record that they applied last).
  */
+import { decodedOrNull } from "../../proto/codec.ts";
 import { Manager, ManagerBeat, Operation, ProposeRequest_Mode, StoreObject } from "../../proto/gen/messages.ts";
 import { membershipMachine } from "../../machines/manager/membership.ts";
 import { isDemoted } from "../../machines/manager/manager-role.ts";
-import { isSameMessage } from "../../machines/same-message.ts";
-import { sameBytes } from "../../machines/dispatcher/session-message.ts";
+import { isSameBytes, isSameMessage } from "../../machines/same-message.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../../runtime/subjects.ts";
 import type { ObjectChange } from "../../runtime/store/store.ts";
@@ -104,10 +104,10 @@ export function startMembership(env: Environment, options: MembershipOptions): M
   });
   const keys = options.keyring?.onChange(tell);
   const heard = bus.subscribe(managerBeats, ({ data }) => {
-    const beat = decodeBeat(data);
+    const beat = decodedOrNull(ManagerBeat, data);
     if (beat === null || beat.managerId === managerId || beat.checksum.length === 0) return;
     const own = checksums.get(beat.applied);
-    if (own === undefined || own.length === 0 || sameBytes(own, beat.checksum)) return;
+    if (own === undefined || own.length === 0 || isSameBytes(own, beat.checksum)) return;
     telemetry.metrics
       .counter(
         "muster_replica_mismatches_total",
@@ -137,12 +137,4 @@ export function startMembership(env: Environment, options: MembershipOptions): M
 function remember(checksums: Map<number, Uint8Array>, version: number, checksum: Uint8Array): void {
   checksums.set(version, checksum);
   checksums.delete(version - checksumsMax);
-}
-
-function decodeBeat(data: Uint8Array): ManagerBeat | null {
-  try {
-    return ManagerBeat.decode(data);
-  } catch {
-    return null;
-  }
 }

@@ -1,6 +1,5 @@
 /** What a cluster is founded with for its networks, and stays with. */
 import { containsRange, parseCidr, type Prefix } from "../ip-address.ts";
-import { defaultAddressPool, defaultDataPathPort, defaultSubnetSize } from "../redaction.ts";
 
 export interface NetworkDefaults {
   /** IPv4 prefixes that networks get their subnets from. */
@@ -11,10 +10,11 @@ export interface NetworkDefaults {
   readonly dataPathPort: number;
 }
 
+/** SwarmKit's; also what is meant, and shown, where a cluster has none of its own. */
 export const networkDefaults: NetworkDefaults = {
-  addressPools: defaultAddressPool,
-  subnetLength: defaultSubnetSize,
-  dataPathPort: defaultDataPathPort,
+  addressPools: ["10.0.0.0/8"],
+  subnetLength: 24,
+  dataPathPort: 4789,
 };
 
 /** Docker's: below are well-known ports, above are those that clients get. */

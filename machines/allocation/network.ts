@@ -14,8 +14,8 @@ import {
   type NetworkSpec,
 } from "../../proto/gen/messages.ts";
 import { containsAddress, parseAddress, parseCidr, type Prefix } from "../ip-address.ts";
-import { defaultAddressPool, defaultSubnetSize } from "../redaction.ts";
 import { AddressSpace } from "./addresses.ts";
+import { networkDefaults } from "./network-defaults.ts";
 import { cidrOf, SubnetSpace, type DefaultPools } from "./subnets.ts";
 import { isVxlanId, vxlanIdLast, VxlanSpace } from "./vxlan.ts";
 
@@ -192,7 +192,8 @@ function isDefault(spec: NetworkSpec | null): boolean {
 /** The default pools as the cluster has them, or Swarm's. */
 export function defaultPoolsOf(cluster: Cluster | undefined): DefaultPools {
   const pools = cluster?.defaultAddressPool ?? [];
-  return { pools: pools.length > 0 ? pools : defaultAddressPool, length: cluster?.subnetSize || defaultSubnetSize };
+  const { addressPools, subnetLength } = networkDefaults;
+  return { pools: pools.length > 0 ? pools : addressPools, length: cluster?.subnetSize || subnetLength };
 }
 
 /** Why the network could not be allocated beside those that there are; empty when it could. */

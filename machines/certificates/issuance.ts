@@ -11,7 +11,7 @@ import {
   type NodeSpec_Availability,
 } from "../../proto/gen/messages.ts";
 import { certificateExpirySecondsMin } from "../validation/cluster.ts";
-import { defaultDataPathPort } from "../redaction.ts";
+import { networkDefaults } from "../allocation/network-defaults.ts";
 
 /** 90 days: SwarmKit's default lifetime of a node certificate. */
 export const certificateExpirySeconds = 90 * 86_400;
@@ -45,7 +45,7 @@ export function joiningNode(options: {
       cn: id,
       status: IssuanceStatus.create({ state: IssuanceStatus_State.PENDING }),
     }),
-    VXLANUDPPort: cluster.VXLANUDPPort || defaultDataPathPort,
+    VXLANUDPPort: cluster.VXLANUDPPort || networkDefaults.dataPathPort,
   });
 }
 

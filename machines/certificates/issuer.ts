@@ -1,6 +1,6 @@
 /** Who signs node certificates now: the cluster's root, or during a rotation the one that follows it. */
 import { ExternalCA_CAProtocol, type Cluster, type NodeTLSInfo, type RootCA } from "../../proto/gen/messages.ts";
-import { sameBytes } from "../dispatcher/session-message.ts";
+import { isSameBytes } from "../same-message.ts";
 
 const text = new TextDecoder();
 
@@ -55,7 +55,7 @@ export function isIssuedBy(
 ): boolean {
   return (
     tlsInfo !== null &&
-    sameBytes(tlsInfo.certIssuerSubject, issuer.subjectDer) &&
-    sameBytes(tlsInfo.certIssuerPublicKey, issuer.publicKeyDer)
+    isSameBytes(tlsInfo.certIssuerSubject, issuer.subjectDer) &&
+    isSameBytes(tlsInfo.certIssuerPublicKey, issuer.publicKeyDer)
   );
 }

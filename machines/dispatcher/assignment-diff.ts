@@ -20,7 +20,7 @@ import {
   VolumePublishStatus_State as PublishState,
   type Volume,
 } from "../../proto/gen/messages.ts";
-import { sameBytes } from "./session-message.ts";
+import { isSameBytes } from "../same-message.ts";
 import { taskFlaw } from "../orchestration/task-check.ts";
 
 /** The tables that assignments are made from. */
@@ -69,7 +69,7 @@ function sharesAllButStatus(old: Task, task: Task): boolean {
 /** Exactly: whether the two differ in more than status and meta. */
 function differsForNode(old: Task, task: Task): boolean {
   if (sharesAllButStatus(old, task)) return false;
-  return !sameBytes(Task.encode(comparable(old)), Task.encode(comparable(task)));
+  return !isSameBytes(Task.encode(comparable(old)), Task.encode(comparable(task)));
 }
 
 function comparable(task: Task): Task {

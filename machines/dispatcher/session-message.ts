@@ -8,6 +8,7 @@ import {
   type EncryptionKey,
   type Manager,
 } from "../../proto/gen/messages.ts";
+import { isSameBytes } from "../same-message.ts";
 import { introducingManagerWeight } from "./gossip.ts";
 import { sendableKeys, sendableNode } from "../orchestration/task-check.ts";
 
@@ -92,13 +93,9 @@ export function concernsAgent(old: Node, node: Node): boolean {
   ) {
     return false;
   }
-  return !sameBytes(Node.encode(comparable(old)), Node.encode(comparable(node)));
+  return !isSameBytes(Node.encode(comparable(old)), Node.encode(comparable(node)));
 }
 
 function comparable(node: Node): Node {
   return Node.patch(node, { status: null, meta: null, description: null });
-}
-
-export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, at) => byte === b[at]);
 }

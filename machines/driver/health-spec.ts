@@ -1,4 +1,5 @@
 /** What a task that is no container says of its health check: found, read and put into words. */
+import { decodedOrNull } from "../../proto/codec.ts";
 import { ExecSpec, type HealthCheck, type TaskSpec } from "../../proto/gen/messages.ts";
 import { driverRuntimeOf } from "./driver-spec.ts";
 import { durationMs } from "../../proto/time.ts";
@@ -27,12 +28,7 @@ export function healthOf(task: TaskSpec | null): HealthCheck | null {
   const driver = driverRuntimeOf(task);
   if (driver !== null) return driver.spec.health;
   const payload = task?.generic?.kind === "exec" ? task.generic.payload : null;
-  if (payload === null) return null;
-  try {
-    return ExecSpec.decode(payload.value).health;
-  } catch {
-    return null;
-  }
+  return payload === null ? null : (decodedOrNull(ExecSpec, payload.value)?.health ?? null);
 }
 
 /** As in Docker, 0 is the default. */

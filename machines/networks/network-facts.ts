@@ -18,7 +18,7 @@ import { tunnelAddressOf } from "../driver/driver-labels.ts";
 import { parseAddress } from "../ip-address.ts";
 import { taskName } from "../list-filters.ts";
 import { hasEndpoints } from "../policy/facts.ts";
-import { defaultDataPathPort } from "../redaction.ts";
+import { networkDefaults } from "../allocation/network-defaults.ts";
 
 function plainAddress(text: string): string {
   const address = text.split("/")[0] as string;
@@ -50,7 +50,7 @@ export function nodeFact(node: Node): NetworkNode {
     name: node.description?.hostname ?? "",
     address: plainAddress(own || (node.status?.addr ?? "")),
     hasTunnel: own !== null && node.status?.state !== NodeStatus_State.DOWN,
-    port: node.VXLANUDPPort || defaultDataPathPort,
+    port: node.VXLANUDPPort || networkDefaults.dataPathPort,
   });
 }
 

@@ -8,7 +8,7 @@
  * S23: at rest no rotation is under way, and every node trusts the cluster's root and nothing else.
  */
 import { isIssuedBy } from "../../machines/certificates/issuer.ts";
-import { sameBytes } from "../../machines/dispatcher/session-message.ts";
+import { isSameBytes } from "../../machines/same-message.ts";
 import type { Cluster } from "../../proto/gen/messages.ts";
 import { parseJoinToken, rootMatches } from "../../runtime/pki/index.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
@@ -28,10 +28,10 @@ export function checkRoot(commit: Commit, store: Store, mark: (name: string) => 
     const rotation = object.rootCa?.rootRotation ?? null;
     const before = old?.rootCa?.rootRotation ?? null;
     if (rotation !== null && before === null) mark("root.rotation.begun");
-    if (rotation !== null && before !== null && !sameBytes(rotation.caCert, before.caCert))
+    if (rotation !== null && before !== null && !isSameBytes(rotation.caCert, before.caCert))
       mark("root.rotation.replaced");
     const root = object.rootCa?.caCert ?? new Uint8Array();
-    const isSwitched = old !== null && !sameBytes(root, old.rootCa?.caCert ?? new Uint8Array());
+    const isSwitched = old !== null && !isSameBytes(root, old.rootCa?.caCert ?? new Uint8Array());
     if (rotation === null && before !== null) mark(isSwitched ? "root.rotation.done" : "root.rotation.called.off");
     if (!isSwitched) continue;
     const issuer = { subjectDer: text.encode("swarm-ca"), publicKeyDer: root };
@@ -71,7 +71,7 @@ export function findUntrusting(store: Store): string | null {
     if (rootCa?.rootRotation != null) return "S23: the root certificate is still being rotated";
     const root = rootCa?.caCert ?? new Uint8Array();
     for (const { description, id } of store.all("node")) {
-      if (description !== null && !sameBytes(description.tlsInfo?.trustRoot ?? new Uint8Array(), root))
+      if (description !== null && !isSameBytes(description.tlsInfo?.trustRoot ?? new Uint8Array(), root))
         return `S23: node ${id} does not trust the cluster's root`;
     }
   }

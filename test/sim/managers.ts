@@ -2,7 +2,7 @@
 import type { Credentials, TlsMaterial } from "../../actors/agent/agent-ports.ts";
 import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { isDemoted } from "../../machines/manager/manager-role.ts";
-import { sameBytes } from "../../machines/dispatcher/session-message.ts";
+import { isSameBytes } from "../../machines/same-message.ts";
 import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -183,7 +183,7 @@ export class SimManagers {
     for (const { process: each, running } of this.all) {
       if (running === null || !each.isRunning || each.isPaused || !running.isServing()) continue;
       const key = running.unlockKey();
-      const isKnown = key.length === 0 || this.#unlockKeys.some((known) => sameBytes(known, key));
+      const isKnown = key.length === 0 || this.#unlockKeys.some((known) => isSameBytes(known, key));
       if (!isKnown) this.#unlockKeys.unshift(key);
     }
   }

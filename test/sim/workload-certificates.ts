@@ -8,7 +8,7 @@ import {
   UpdateClusterRequest,
   type Cluster,
 } from "../../proto/gen/messages.ts";
-import { sameBytes } from "../../machines/dispatcher/session-message.ts";
+import { isSameBytes } from "../../machines/same-message.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";
@@ -48,7 +48,7 @@ export class CertificateWorkload {
     const drawn = this.#random.pick(["forced", "forced", "own", "back", "tokens"] as const);
     const present = cluster.rootCa?.caCert ?? new Uint8Array();
     // Only who has the key of the present root can call a rotation off with it.
-    const isOwn = this.#own.some((root) => sameBytes(root, present));
+    const isOwn = this.#own.some((root) => isSameBytes(root, present));
     // Called off while it is under way: else it would hardly ever be.
     const mayCallOff = isOwn && cluster.rootCa?.rootRotation != null && this.#random.chance(0.6);
     const what = mayCallOff ? "back" : drawn;

@@ -2,6 +2,7 @@
  * The runs of a scheduled job: services of their own, made from the scheduled one, whose ids follow from the schedule and
  * the due time. What became of each due time is in the schedule's record, which is a Resource with the service's id.
  */
+import { decodedOrNull } from "../../../proto/codec.ts";
 import {
   Annotations,
   Any,
@@ -105,11 +106,7 @@ export function isoOf(ms: number): string {
 /** What the record says; null when there is none yet, or it is none of ours. */
 export function readScheduleStatus(resource: Resource | undefined): ScheduleStatus | null {
   if (resource === undefined || resource.kind !== scheduleKind || resource.payload === null) return null;
-  try {
-    return ScheduleStatus.decode(resource.payload.value);
-  } catch {
-    return null;
-  }
+  return decodedOrNull(ScheduleStatus, resource.payload.value);
 }
 
 /** The record with its new content. Its name is never looked up; resources must have one, and it must be theirs alone. */
