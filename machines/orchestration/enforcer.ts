@@ -8,7 +8,8 @@
  * F2: every task of a node is judged, whatever was found out about the others.
  * F3: where a node has less than its tasks have reserved, as few of them as make room go, of equals the youngest.
  * F4: paused and drained nodes are left alone: the first are to keep what they have, the second lose everything anyhow.
- * F5: while a rollout moves tasks to nodes that meet new constraints, it is the rollout that does so, at its own pace.
+ * F5: while a rollout moves tasks to nodes that meet new constraints, it is the rollout that does so, at its own pace; and
+ *     while it is paused nobody does: what crashes then comes back with its old spec (V6), where it would be evicted again.
  */
 import { setup } from "xstate";
 import {
@@ -16,7 +17,6 @@ import {
   NodeStatus_State,
   TaskStatus,
   TaskState,
-  UpdateStatus_UpdateState,
   VolumeSpec_VolumeAvailability,
   type GenericResource,
   type Node,
@@ -27,6 +27,7 @@ import {
   type Volume,
 } from "../../proto/gen/messages.ts";
 import { effect } from "../effect.ts";
+import { isRollingOut } from "./rollout-states.ts";
 import { meetsPlacement } from "../scheduling/constraints.ts";
 import { meetsPlatforms } from "../scheduling/platforms.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";
@@ -163,13 +164,6 @@ function mayStay(task: Task, node: Node, serviceOf: (id: string) => Service | un
   if (meetsWhere(service.spec?.task?.placement ?? null, node)) return true;
   // F5
   return isRollingOut(service) && meetsWhere(own, node);
-}
-
-function isRollingOut({ updateStatus }: Service): boolean {
-  return (
-    updateStatus?.state === UpdateStatus_UpdateState.UPDATING ||
-    updateStatus?.state === UpdateStatus_UpdateState.ROLLBACK_STARTED
-  );
 }
 
 function meetsWhere(placement: Placement | null, node: Node): boolean {

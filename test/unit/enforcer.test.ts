@@ -143,7 +143,7 @@ test("role, platform and engine labels count like a label of the node", (t) => {
   t.deepEqual(evicted(worker, tasks), ["engine", "linux", "managers"]);
 });
 
-test("the service's present placement counts, unless a rollout is carrying it out", (t) => {
+test("the service's present placement counts, unless a rollout is carrying it out or is paused", (t) => {
   const service = (constraint: string, state: UpdateStatus_UpdateState | null): Service =>
     Service.create({
       id: "s",
@@ -155,11 +155,14 @@ test("the service's present placement counts, unless a rollout is carrying it ou
     });
   const old = [task("t", { serviceId: "s", constraints: ["node.labels.zone==b"] })];
   t.deepEqual(evicted(zoneB, old, [service("node.labels.zone==a", null)]), ["t"]);
-  t.deepEqual(evicted(zoneB, old, [service("node.labels.zone==a", UpdateStatus_UpdateState.UPDATING)]), []);
-  t.deepEqual(evicted(zoneB, old, [service("node.labels.zone==a", UpdateStatus_UpdateState.PAUSED)]), ["t"]);
+  const { COMPLETED, PAUSED, ROLLBACK_PAUSED, ROLLBACK_STARTED, UPDATING } = UpdateStatus_UpdateState;
+  for (const state of [UPDATING, PAUSED, ROLLBACK_STARTED, ROLLBACK_PAUSED])
+    t.deepEqual(evicted(zoneB, old, [service("node.labels.zone==a", state)]), []);
+  t.deepEqual(evicted(zoneB, old, [service("node.labels.zone==a", COMPLETED)]), ["t"]);
   const stale = [task("t", { serviceId: "s", constraints: ["node.labels.zone==a"] })];
   t.deepEqual(evicted(zoneB, stale, [service("node.labels.zone==b", null)]), [], "it was left where it was on purpose");
-  t.deepEqual(evicted(zoneB, stale, [service("node.labels.zone==a", UpdateStatus_UpdateState.UPDATING)]), ["t"]);
+  t.deepEqual(evicted(zoneB, stale, [service("node.labels.zone==a", UPDATING)]), ["t"]);
+  t.deepEqual(evicted(zoneB, stale, [service("node.labels.zone==a", PAUSED)]), ["t"], "what it was made for has gone");
 });
 
 test("where resources became short the fewest go, and of equals the youngest", (t) => {
@@ -353,4 +356,30 @@ test("the enforcer's chart looks again while a round was partial", (t) => {
     [snapshot] = transition(enforcerMachine, snapshot, event);
     t.is(snapshot.value, value);
   }
+});
+
+test("what a paused update left in its old place stays there, whoever leads and whatever else changes on the node", async (t) => {
+  const cluster = await testCluster(["a", "b"]);
+  await cluster.changeNode("a", { spec: nodeSpec({ zone: "a" }) });
+  await cluster.changeNode("b", { spec: nodeSpec({ zone: "b" }) });
+  const inZone = (zone: string): Placement => Placement.create({ constraints: [`node.labels.zone==${zone}`] });
+  await cluster.addService("web", 4, { placement: inZone("a") });
+  cluster.outcome = ({ spec }) => (spec?.forceUpdate === 1 ? TaskState.FAILED : undefined);
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(spec, {
+      task: TaskSpec.patch(spec.task as TaskSpec, { forceUpdate: 1, placement: inZone("b") }),
+    }),
+  );
+  await cluster.run(1_000);
+  t.is(cluster.store.get("service", "web")?.updateStatus?.state, UpdateStatus_UpdateState.PAUSED);
+  const onA = (): readonly string[] => cluster.picture().filter((line) => line.endsWith("RUNNING@a"));
+  const before = onA();
+  t.is(before.length, 3);
+  cluster.changeLeader();
+  await cluster.run(1_000);
+  t.deepEqual(onA(), before);
+  await cluster.changeNode("a", { spec: nodeSpec({ zone: "a", other: "label" }) });
+  await cluster.run(1_000);
+  t.deepEqual(onA(), before);
+  t.deepEqual(cluster.tasks().filter(wasEvicted), []);
 });

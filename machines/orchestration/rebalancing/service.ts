@@ -4,25 +4,13 @@
  * R3: a service whose tasks do not all run is left alone; of the others no more tasks move at once than its update config
  *     lets change at once. So there are never fewer running ones than an update would leave.
  */
-import {
-  NodeStatus_State,
-  TaskState,
-  UpdateStatus_UpdateState,
-  type Service,
-  type Task,
-} from "../../../proto/gen/messages.ts";
+import { NodeStatus_State, TaskState, type Service, type Task } from "../../../proto/gen/messages.ts";
 import type { NodeOf } from "../restart.ts";
+import { isRollingOut } from "../rollout-states.ts";
 import { isHeld, isWanted, observedState } from "../../task.ts";
 import { untilAfter, type Hold } from "./hold.ts";
 import { runningSinceMs } from "./moves.ts";
 import type { RebalanceSettings } from "./settings.ts";
-
-const rolloutStates: ReadonlySet<UpdateStatus_UpdateState> = new Set([
-  UpdateStatus_UpdateState.UPDATING,
-  UpdateStatus_UpdateState.PAUSED,
-  UpdateStatus_UpdateState.ROLLBACK_STARTED,
-  UpdateStatus_UpdateState.ROLLBACK_PAUSED,
-]);
 
 export type ServiceVerdict =
   | { readonly kind: "held"; readonly hold: Hold }
@@ -44,7 +32,7 @@ export function judgeService(
   const replicas = service.spec?.replicated?.replicas;
   if (replicas === undefined) return held("only tasks of replicated services can be moved");
   if (service.pendingDelete) return held("the service is being removed");
-  if (rolloutStates.has(service.updateStatus?.state ?? UpdateStatus_UpdateState.UNKNOWN)) {
+  if (isRollingOut(service)) {
     return held("a rollout of the service is under way");
   }
   const settled: Task[] = [];
