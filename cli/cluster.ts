@@ -1,5 +1,5 @@
 /** `muster cluster`: the cluster object by swarmctl's verbs: ls, inspect, update. */
-import { clusterObject } from "../edges/engine-api/objects/cluster.ts";
+import { clusterObject } from "./docker-objects/cluster.ts";
 import {
   Cluster,
   ClusterSpec,

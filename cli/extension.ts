@@ -1,5 +1,5 @@
 /** `muster extension`: create, ls, inspect, rm. An extension is a kind of objects (`muster resource`) of its own. */
-import { extensionObject } from "../edges/engine-api/objects/index.ts";
+import { extensionObject } from "./docker-objects/index.ts";
 import {
   Annotations,
   ControlService,

@@ -1,5 +1,5 @@
 /** `muster info`: the cluster and the manager that answers, summed up; `--format` by the names of `docker info`. */
-import { timeText } from "../edges/engine-api/objects/index.ts";
+import { timeText } from "./docker-objects/index.ts";
 import {
   NodeRole,
   NodeStatus_State,

@@ -1,5 +1,5 @@
 /** `muster network`: create, ls, inspect, rm, prune. Networks of the cluster only; those of one engine are its own business. */
-import { networkObject, timeText } from "../edges/engine-api/objects/index.ts";
+import { networkObject, timeText } from "./docker-objects/index.ts";
 import {
   ControlService,
   CreateNetworkRequest,

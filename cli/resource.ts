@@ -1,5 +1,5 @@
 /** `muster resource`: create, ls, inspect, update, rm. What is in a resource is known to who made its kind alone. */
-import { resourceObject } from "../edges/engine-api/objects/index.ts";
+import { resourceObject } from "./docker-objects/index.ts";
 import {
   Annotations,
   Any,

@@ -1,5 +1,5 @@
 /** `muster secret`: create, ls, inspect, rm. The content goes in and is never shown. */
-import { secretObject } from "../edges/engine-api/objects/index.ts";
+import { secretObject } from "./docker-objects/index.ts";
 import {
   Annotations,
   ControlService,

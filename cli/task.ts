@@ -1,5 +1,5 @@
 /** `muster task`: ls and inspect here; logs, exec, stats and signal are in files of their own. */
-import { taskObject } from "../edges/engine-api/objects/index.ts";
+import { taskObject } from "./docker-objects/index.ts";
 import { ListTasksRequest_Filters, Task, TaskState } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
 import { findNode, findService, findTask, listTasks, withManager, type ManagerClient } from "./manager-client.ts";

@@ -1,5 +1,5 @@
 /** `muster volume`: create, ls, inspect, update, rm. Volumes of the cluster only: storage plugins have them. */
-import { volumeObject } from "../edges/engine-api/objects/index.ts";
+import { volumeObject } from "./docker-objects/index.ts";
 import {
   Annotations,
   CapacityRange,

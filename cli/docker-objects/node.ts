@@ -6,7 +6,7 @@ import {
   RaftMemberStatus_Reachability,
   type Node,
   type NodeDescription,
-} from "../../../proto/gen/messages.ts";
+} from "../../proto/gen/messages.ts";
 import { genericObjects } from "./task-spec.ts";
 import {
   base64,

@@ -1,5 +1,5 @@
 /** Extensions and resources in the manner of Docker's API, which has neither: as it has secrets and configs. */
-import type { Extension, Resource } from "../../../proto/gen/messages.ts";
+import type { Extension, Resource } from "../../proto/gen/messages.ts";
 import { base64, head, ifThere, mapOf, type DockerObject } from "./values.ts";
 
 export function extensionObject(extension: Extension): DockerObject {

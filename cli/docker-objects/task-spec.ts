@@ -7,7 +7,7 @@ import {
   type ResourceRequirements,
   type RestartPolicy,
   type TaskSpec,
-} from "../../../proto/gen/messages.ts";
+} from "../../proto/gen/messages.ts";
 import { containerObject } from "./container.ts";
 import {
   driverObject,

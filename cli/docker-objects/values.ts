@@ -3,8 +3,8 @@
  * `undefined` where Go has a pointer: known to templates, and no part of the JSON. A label map is a `Map`, so that a
  * template may ask for any key.
  */
-import { EmptyField } from "../../../runtime/template/template.ts";
-import type { Driver, Duration, Meta, Timestamp } from "../../../proto/gen/messages.ts";
+import { EmptyField } from "../../runtime/template/template.ts";
+import type { Driver, Duration, Meta, Timestamp } from "../../proto/gen/messages.ts";
 
 export type DockerObject = Readonly<Record<string, unknown>>;
 

@@ -1,6 +1,6 @@
 /** Secrets and configs as Docker's API has them. */
-import type { Config, Secret } from "../../../proto/gen/messages.ts";
-import { EmptyField } from "../../../runtime/template/template.ts";
+import type { Config, Secret } from "../../proto/gen/messages.ts";
+import { EmptyField } from "../../runtime/template/template.ts";
 import { base64, driverObject, head, ifThere, mapOf, type DockerObject } from "./values.ts";
 
 /** Without the content, which the manager does not tell either. */

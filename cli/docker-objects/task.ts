@@ -1,5 +1,5 @@
 /** A task as Docker's API has it. */
-import { TaskState, type Task, type TaskStatus } from "../../../proto/gen/messages.ts";
+import { TaskState, type Task, type TaskStatus } from "../../proto/gen/messages.ts";
 import { attachedNetworkObject } from "./network.ts";
 import { portObject } from "./service.ts";
 import { genericObjects, taskSpecObject } from "./task-spec.ts";

@@ -7,7 +7,7 @@ import {
   type Topology,
   type Volume,
   type VolumeAccessMode,
-} from "../../../proto/gen/messages.ts";
+} from "../../proto/gen/messages.ts";
 import {
   enumWord,
   head,

@@ -11,7 +11,7 @@ import {
   type Service,
   type ServiceSpec,
   type UpdateConfig,
-} from "../../../proto/gen/messages.ts";
+} from "../../proto/gen/messages.ts";
 import { attachmentObject, taskSpecObject } from "./task-spec.ts";
 import {
   enumWord,

@@ -1,5 +1,5 @@
 /** A network as Docker's API has it: as the cluster's object, within a task, and as `docker network inspect` shows it. */
-import type { IPAMOptions, Network } from "../../../proto/gen/messages.ts";
+import type { IPAMOptions, Network } from "../../proto/gen/messages.ts";
 import { driverObject, head, ifThere, mapOf, timeText, unlessEmpty, unlessNone, type DockerObject } from "./values.ts";
 
 function ipamObject({ configs, driver }: IPAMOptions): DockerObject {

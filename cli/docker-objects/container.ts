@@ -13,7 +13,7 @@ import {
   type Mount,
   type Privileges,
   type SecretReference,
-} from "../../../proto/gen/messages.ts";
+} from "../../proto/gen/messages.ts";
 import {
   base64,
   driverObject,
