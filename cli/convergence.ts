@@ -12,11 +12,15 @@ import {
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
+import { timeMs } from "../proto/time.ts";
 import { jobConvergence } from "./job/job-convergence.ts";
 
 export type Convergence =
-  /** `isProven`: nothing is left to watch, because the manager has watched it already, or because it is a job. */
-  | { readonly kind: "converged"; readonly wanted: number; readonly isProven: boolean }
+  /**
+   * `isProven`: nothing is left to watch, because the manager has watched it already, or because it is a job. `done` is less
+   * than `wanted` where it did so and called it completed: some may fail, or end and not be followed.
+   */
+  | { readonly kind: "converged"; readonly done: number; readonly wanted: number; readonly isProven: boolean }
   /** `remark`: why the slowest is not there yet, empty when nothing says so. */
   | { readonly kind: "moving"; readonly done: number; readonly wanted: number; readonly remark: string }
   | { readonly kind: "failed"; readonly reason: string };
@@ -64,7 +68,16 @@ function globalWanted(
 const ownEnds: readonly TaskState[] = [TaskState.COMPLETE, TaskState.FAILED, TaskState.REJECTED];
 
 function createdAt(task: Task): number {
-  return (task.meta?.createdAt?.seconds ?? 0) + (task.meta?.createdAt?.nanos ?? 0) / 1e9;
+  return timeMs(task.meta?.createdAt ?? null);
+}
+
+function stateOf(task: Task): TaskState {
+  return task.status?.state ?? TaskState.NEW;
+}
+
+/** A slot's number; of a service that has one on each node, the node. */
+function slotOf({ nodeId, slot }: Task): number | string {
+  return slot === 0 ? nodeId : slot;
 }
 
 /** Whether nothing follows these tasks of one slot, all of them over, by the restart policy. */
@@ -72,7 +85,7 @@ function isOver(service: Service, tasks: readonly Task[]): boolean {
   const policy = service.spec?.task?.restart ?? null;
   if (policy === null) return false;
   const last = tasks.toSorted((a, b) => createdAt(b) - createdAt(a))[0];
-  const state = last?.status?.state ?? TaskState.NEW;
+  const state = last === undefined ? TaskState.NEW : stateOf(last);
   if (policy.condition === RestartPolicy_RestartCondition.NONE) return true;
   if (policy.condition === RestartPolicy_RestartCondition.ON_FAILURE && state === TaskState.COMPLETE) return true;
   const isUnbounded = policy.maxAttempts === 0 || (policy.window?.seconds ?? 0) > 0 || (policy.window?.nanos ?? 0) > 0;
@@ -86,8 +99,8 @@ function isOver(service: Service, tasks: readonly Task[]): boolean {
  */
 function givenUp(service: Service, tasks: readonly Task[]): string | null {
   const ours = tasks.filter((task) => isUpToDate(task, service));
-  for (const slot of Map.groupBy(ours, ({ slot: number, nodeId }) => (number === 0 ? nodeId : number)).values()) {
-    const states = slot.map(({ status }) => status?.state ?? TaskState.NEW);
+  for (const slot of Map.groupBy(ours, slotOf).values()) {
+    const states = slot.map(stateOf);
     if (states.some((state) => state <= TaskState.RUNNING)) continue;
     const ended = slot.filter((_, at) => ownEnds.includes(states[at] as TaskState));
     const newest = ended.toSorted((a, b) => createdAt(b) - createdAt(a))[0];
@@ -96,6 +109,23 @@ function givenUp(service: Service, tasks: readonly Task[]): string | null {
     return `task ${taskName(newest)} is over and its restart policy lets none follow: ${why}`;
   }
   return null;
+}
+
+/**
+ * Whether a slot that came with the update has yet to begin. The manager watches those that were there before alone, so that
+ * it may call an update completed that also scales while new tasks are on their way. One that fails has begun: waiting for
+ * it could have no end, and Docker's client does not.
+ */
+function isYetToBegin(service: Service, tasks: readonly Task[]): boolean {
+  const completedMs = timeMs(service.updateStatus?.completedAt ?? null);
+  const ours = tasks.filter((task) => isUpToDate(task, service));
+  const begun = new Set(ours.filter((task) => stateOf(task) >= TaskState.RUNNING).map(slotOf));
+  return ours.some(
+    (task) =>
+      task.desiredState <= TaskState.RUNNING &&
+      !begun.has(slotOf(task)) &&
+      timeMs(task.meta?.createdAt ?? null) <= completedMs,
+  );
 }
 
 /** `isRollback`: the user asked for the rollback, so that it is no failure. */
@@ -125,8 +155,10 @@ export function convergence(
   const isSettled = update === undefined || !busy.includes(update);
   // More than are wanted still run while a service shrinks.
   const isShrunk = current.length <= wanted;
-  if (done >= wanted && isSettled && isShrunk) {
-    return { kind: "converged", wanted, isProven: update !== undefined && watched.includes(update) };
+  const isWatched = update !== undefined && watched.includes(update);
+  if (done >= wanted && isSettled && isShrunk) return { kind: "converged", done: wanted, wanted, isProven: isWatched };
+  if (isWatched && !isYetToBegin(service, ours)) {
+    return { kind: "converged", done: Math.min(done, wanted), wanted, isProven: true };
   }
   if (isSettled && done < wanted) {
     const given = givenUp(service, ours);

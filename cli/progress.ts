@@ -122,6 +122,8 @@ export async function untilConverged(
   let isListed = false;
   /** Why a rollback was begun: its own end says only that it is completed. */
   let rollbackReason = "";
+  /** What is to be said of an update that was completed without all of its tasks. */
+  let lacking = "";
   let verifying: { readonly until: number; readonly seconds: number; readonly timer: NodeJS.Timeout } | null = null;
 
   function report(line: string, lines: readonly string[]): void {
@@ -174,7 +176,8 @@ export async function untilConverged(
     if (service === null) return;
     if (state.kind === "converged") {
       if (state.isProven) {
-        report(overallLine(service, state.wanted, state.wanted), linesOf(service, state.wanted, state.wanted));
+        report(overallLine(service, state.done, state.wanted), linesOf(service, state.done, state.wanted));
+        if (state.done < state.wanted) lacking = `${message}; ${state.done} of ${state.wanted} tasks run`;
         done.resolve("converged");
       } else verify(service, state.wanted);
       return;
@@ -227,7 +230,7 @@ export async function untilConverged(
   }
   if (!options.quiet && outcome === "converged") {
     const isJob = picture.service?.spec?.replicatedJob != null || picture.service?.spec?.globalJob != null;
-    shell.remark(isJob ? "job complete" : "verify: Service converged");
+    shell.remark(isJob ? "job complete" : lacking === "" ? "verify: Service converged" : `verify: ${lacking}`);
   }
 }
 

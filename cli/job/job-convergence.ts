@@ -14,7 +14,7 @@ export function jobConvergence(service: Service, tasks: readonly Task[], nodes: 
   switch (phase) {
     case "succeeded":
     case "scheduled":
-      return { kind: "converged", wanted: total, isProven: true };
+      return { kind: "converged", done: total, wanted: total, isProven: true };
     case "failed":
       return {
         kind: "failed",

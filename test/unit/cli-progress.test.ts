@@ -131,6 +131,26 @@ test("an update that was rolled back is a failure, with the reason", async (t) =
   );
 });
 
+test("an update that was completed without all of its tasks ends the waiting, and says how many run", async (t) => {
+  const { muster, musterWith, manager } = await served(t);
+  await muster("service", "create", "-d", "--name", "web", "--replicas", "2", "bb:1");
+  const seen: string[] = [];
+  const change = ["--image", "bb:2", "--update-failure-action", "continue"];
+  const waiting = musterWith((line) => void seen.push(line), "service", "update", ...change, "web");
+  const current = () => manager.store.byName("service", "web") as Service;
+  await until(() => seen.some((line) => line.startsWith("overall")));
+  manager.seed("task", taskOf(current(), 1, "n1", TaskState.RUNNING));
+  const message = "update completed; 1 task failed on the way";
+  const updateStatus = UpdateStatus.create({ state: UpdateStatus_UpdateState.COMPLETED, message });
+  manager.seed("service", Service.patch(current(), { updateStatus }));
+  const { remarks, status } = await waiting;
+  t.is(status, 0);
+  t.deepEqual(remarks.slice(-2), [
+    "overall progress: 1 out of 2 tasks",
+    "verify: update completed; 1 task failed on the way; 1 of 2 tasks run",
+  ]);
+});
+
 test("--quiet waits in silence", async (t) => {
   const { muster, manager } = await served(t);
   const waiting = muster("service", "create", "--quiet", "--name", "web", "--update-monitor", "10ms", "bb:1");

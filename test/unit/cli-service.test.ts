@@ -7,12 +7,14 @@ import { UsageError } from "../../cli/command.ts";
 import { UserError } from "../../cli/user-error.ts";
 import {
   ExecSpec,
+  Meta,
   Mount_Type,
   PortConfig_Protocol,
   PortConfig_PublishMode,
   Service,
   TaskState,
   TaskStatus,
+  Timestamp,
   UpdateStatus,
   UpdateStatus_UpdateState,
   Version,
@@ -344,6 +346,33 @@ test("a service has converged when what runs is what is wanted, and no sooner", 
   });
   const updating = UpdateStatus.create({ state: UpdateStatus_UpdateState.UPDATING });
   t.is(judge([running(1), running(2)], Service.patch(service, { updateStatus: updating })).kind, "moving");
+});
+
+test("what the manager calls completed is waited for no longer, though some tasks failed or ended", (t) => {
+  const spec = newSpec({ name: "web", replicas: "2", "update-max-failure-ratio": "0.5" }, ["bb"]);
+  const at = (seconds: number) => Timestamp.create({ seconds });
+  const completed = UpdateStatus.create({ state: UpdateStatus_UpdateState.COMPLETED, completedAt: at(100) });
+  const service = Service.create({ id: "s", spec, specVersion: Version.create({ index: 3 }), updateStatus: completed });
+  const judge = (tasks: readonly Task[], of = service, isRollback = false) => convergence(of, tasks, [], isRollback);
+  const task = (slot: number, state: TaskState, seconds: number, fields: Partial<Task> = {}) =>
+    taskOf(service, slot, "n1", state, { meta: Meta.create({ createdAt: at(seconds) }), ...fields });
+  const over = { id: "over", desiredState: TaskState.SHUTDOWN };
+  const runs = task(1, TaskState.RUNNING, 90);
+  const failed = task(2, TaskState.FAILED, 90, over);
+  const one = { kind: "converged", done: 1, wanted: 2, isProven: true } as const;
+  t.deepEqual(judge([runs, failed, task(2, TaskState.READY, 95)]), one, "its successor was on its way before");
+  t.deepEqual(judge([runs, task(2, TaskState.PREPARING, 101)]), one, "it came later; the one before is forgotten");
+  t.deepEqual(judge([runs, task(2, TaskState.RUNNING, 90)]), { ...one, done: 2 });
+  t.like(judge([runs, task(2, TaskState.PREPARING, 90)]), { kind: "moving", done: 1, wanted: 2 }, "the update scaled");
+
+  const once = newSpec({ name: "web", "restart-condition": "none" }, ["bb"]);
+  const oneShot = Service.patch(service, { spec: once });
+  const ended = task(1, TaskState.COMPLETE, 90, over);
+  t.deepEqual(judge([ended], oneShot), { ...one, done: 0, wanted: 1 });
+  const back = UpdateStatus.patch(completed, { state: UpdateStatus_UpdateState.ROLLBACK_COMPLETED });
+  const isBack = Service.patch(oneShot, { updateStatus: back });
+  t.deepEqual(judge([ended], isBack, true), { ...one, done: 0, wanted: 1 });
+  t.is(judge([ended], isBack, false).kind, "failed", "nobody asked for it");
 });
 
 async function until(condition: () => boolean): Promise<void> {
