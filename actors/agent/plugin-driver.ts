@@ -7,9 +7,8 @@
  * PD2: how a run ended is on the disk before the plugin is told to forget it, so a later life of the agent knows it too.
  * PD3: a task that ended is destroyed at once; its directories, output and record stay until the manager forgets it.
  */
-import { planMounts } from "../../machines/driver/driver-mounts.ts";
 import type { DriverTaskNews } from "../../machines/driver/driver-task.ts";
-import { DriverCapabilities_MountConfigs as MountConfigs, TaskConfig } from "../../proto/gen/nomad.ts";
+import { TaskConfig } from "../../proto/gen/nomad.ts";
 import type {
   AgentPlugins,
   AgentPorts,
@@ -23,37 +22,17 @@ import type {
   TaskDriver,
   TaskExit,
 } from "./agent-ports.ts";
-import type { DriverDescription, DriverPluginActor, DriverPluginPorts } from "./driver-plugin.ts";
-import {
-  encodedConfig,
-  exitOf,
-  fileMountsOf,
-  isolationOf,
-  mountsOf,
-  taskConfigOf,
-  taskNameOf,
-  wantsOf,
-  type DriverWants,
-} from "./driver-task-config.ts";
-import { DriverNetworks, inNetwork } from "./driver-network.ts";
+import { DriverNetworks } from "./driver-network.ts";
+import type { DriverPluginActor, DriverPluginPorts } from "./driver-plugin.ts";
+import { DriverPreparation, type Prepared } from "./driver-preparation.ts";
+import { exitOf } from "./driver-task-config.ts";
 import { DriverTaskActor, driverTaskRecord } from "./driver-task.ts";
+import { RunRecords, type RunRecord } from "./run-records.ts";
 import type { TaskNetworks } from "./task-networks.ts";
 import { sentence } from "../sentence.ts";
 
-/** Prefix of the records of runs; the task's id follows. */
-const runRecords = "driver-run.";
-
 /** Between two looks at whether a task has been well. */
 const healthLookMs = 500;
-
-interface RunRecord {
-  /** The plugin's id of the task. */
-  readonly id: string;
-  readonly stopSignal: string;
-  readonly stopGraceMs: number;
-  /** Null while it is not known to have ended. */
-  readonly exit: TaskExit | null;
-}
 
 type RunState =
   | { readonly kind: "starting" }
@@ -71,12 +50,6 @@ interface Run {
   readonly settled: PromiseWithResolvers<void>;
   readonly ended: PromiseWithResolvers<TaskExit>;
   readonly destroyed: PromiseWithResolvers<void>;
-}
-
-interface Prepared {
-  readonly wants: DriverWants;
-  readonly description: DriverDescription;
-  readonly config: TaskConfig;
 }
 
 export interface PluginDriverOptions {
@@ -97,12 +70,16 @@ export class PluginDriver implements TaskDriver {
   readonly #prepared = new Map<string, Prepared>();
   readonly #turns = new Map<string, Promise<unknown>>();
   readonly #networks: DriverNetworks;
+  readonly #preparation: DriverPreparation;
+  readonly #records: RunRecords;
 
   constructor(ports: DriverPluginPorts, options: PluginDriverOptions) {
     this.kind = options.kind;
     this.#ports = ports;
     this.#options = options;
     this.#networks = new DriverNetworks({ ...options, log: ports.telemetry.log, clock: ports.clock });
+    this.#preparation = new DriverPreparation({ ...options, networks: this.#networks });
+    this.#records = new RunRecords(ports.disk);
   }
 
   /** Somebody can be asked to start or stop something. */
@@ -192,7 +169,7 @@ export class PluginDriver implements TaskDriver {
       this.#runs.delete(taskId);
       this.#turns.delete(taskId);
       await this.#options.plugins.homes.remove(taskId);
-      await this.#ports.disk.remove(runRecords + taskId);
+      await this.#records.remove(taskId);
     });
   }
 
@@ -230,85 +207,11 @@ export class PluginDriver implements TaskDriver {
     }
   }
 
-  /** What it said of itself, as soon as it did. */
-  async #description(): Promise<DriverDescription> {
-    const { plugin } = this.#options;
-    if (plugin.description === null) await new Promise<void>((resolve) => plugin.whenServing(resolve));
-    return plugin.description as DriverDescription;
-  }
-
   async #prepare(task: DriverTask): Promise<DriverOutcome> {
-    const refused = (reason: string): DriverOutcome => ({ kind: "refused", reason: `${this.kind}: ${reason}` });
-    const wants = wantsOf(task);
-    if (wants.kind === "refused") return refused(wants.reason);
-    const description = await this.#description();
-    if ((wants.spec.health?.command ?? []).length > 0 && description.capabilities?.exec === false)
-      return refused("the driver runs no commands in its tasks, as the health check asks");
-    const isolation = isolationOf(description);
-    if (isolation === null) return refused("the driver wants a chroot, which this node does not make");
-    const { agent, homes } = this.#options.plugins;
-    const name = taskNameOf(task);
-    const hasOutput = description.capabilities?.disableLogCollection !== true;
-    const outcome = await homes.prepare(task, wants.spec, {
-      name,
-      isolation,
-      hasOutput,
-      isBare: wants.container !== null,
-    });
-    if (outcome.kind === "refused") return refused(outcome.reason);
-    const { home } = outcome;
-    const variables = { "node.unique.id": task.nodeId, "node.unique.name": task.nodeHostname, ...home.env };
-    const encoded = encodedConfig(wants.config, description, variables);
-    if (encoded.kind === "refused") {
-      await homes.end(task.id);
-      return refused(encoded.reason);
-    }
-    const planned = planMounts(wants.spec.mounts, task.volumes ?? []);
-    if (planned.length > 0 && description.capabilities?.mountConfigs === MountConfigs.NO_MOUNTS) {
-      await homes.end(task.id);
-      return refused("the driver mounts nothing for its tasks");
-    }
-    const { facts } = this.#options;
-    // A task is started once in its life (PD1), so its id is its start's.
-    const id = `${task.id}/${name}/00000001`;
-    try {
-      const mounts = [
-        ...mountsOf(planned, await homes.mount(task.id, planned), isolation),
-        ...fileMountsOf(home, name, wants.container?.files ?? []),
-      ];
-      const config = taskConfigOf(task, { id, home, wants, mounts, driverConfig: encoded.bytes, agent, facts });
-      this.#prepared.set(task.id, {
-        wants,
-        description,
-        config: await this.#withNetwork(task, config, wants, description),
-      });
-    } catch (error) {
-      await homes.end(task.id);
-      return refused(sentence(error));
-    }
+    const outcome = await this.#preparation.prepare(task);
+    if (outcome.kind === "refused") return { kind: "refused", reason: `${this.kind}: ${outcome.reason}` };
+    this.#prepared.set(task.id, outcome);
     return { kind: "done" };
-  }
-
-  /** Rejects with why it cannot have one. */
-  async #withNetwork(
-    task: DriverTask,
-    config: TaskConfig,
-    { container }: DriverWants,
-    description: DriverDescription,
-  ): Promise<TaskConfig> {
-    const { network = { kind: "none" } } = task;
-    switch (network.kind) {
-      case "none":
-        return config;
-      case "refused":
-        throw new Error(network.reason);
-      case "plan": {
-        const hostname = container?.hostname || (task.slot === 0 ? config.name : `${config.name}-${task.slot}`);
-        const asked = config.dns?.servers ?? [];
-        const isolation = await this.#networks.make(network.plan, hostname, description, asked);
-        return inNetwork(config, network.plan, isolation, await this.#networks.resolver(network.plan, config.dns));
-      }
-    }
   }
 
   /** The run, or why there is none. */
@@ -324,7 +227,7 @@ export class PluginDriver implements TaskDriver {
     const env = task.traceparent === "" ? config.env : { ...config.env, TRACEPARENT: task.traceparent };
     const record: RunRecord = { id: config.id, stopSignal, stopGraceMs, exit: null };
     try {
-      await this.#save(task.id, record);
+      await this.#records.save(task.id, record);
     } catch (error) {
       await this.#networks.remove(task.id);
       return `${this.kind}: cannot record the task on this node: ${sentence(error)}`;
@@ -366,7 +269,7 @@ export class PluginDriver implements TaskDriver {
   async #known(taskId: string): Promise<Run | TaskExit | null> {
     const run = this.#runs.get(taskId);
     if (run !== undefined) return run;
-    const record = await this.#load(taskId);
+    const record = await this.#records.load(taskId);
     if (record === null) return null;
     const before = await driverTaskRecord(this.#ports.disk, record.id);
     if (record.exit !== null && before === null) return record.exit;
@@ -425,7 +328,7 @@ export class PluginDriver implements TaskDriver {
       const exit = await exitOfRun();
       run.record = { ...run.record, exit };
       try {
-        await this.#save(run.taskId, run.record);
+        await this.#records.save(run.taskId, run.record);
       } catch (error) {
         this.#ports.telemetry.log.error({ error, task: run.taskId }, "cannot record how a task ended");
       }
@@ -439,20 +342,6 @@ export class PluginDriver implements TaskDriver {
   /** Of the driver's files: a task that failed tells it. */
   async #lastOutput(taskId: string): Promise<string> {
     return this.#options.plugins.homes.lastOutput(taskId).catch(() => "");
-  }
-
-  #save(taskId: string, record: RunRecord): Promise<void> {
-    return this.#ports.disk.save(runRecords + taskId, new TextEncoder().encode(JSON.stringify(record)));
-  }
-
-  async #load(taskId: string): Promise<RunRecord | null> {
-    const bytes = await this.#ports.disk.load(runRecords + taskId);
-    if (bytes === null) return null;
-    try {
-      return JSON.parse(new TextDecoder().decode(bytes)) as RunRecord;
-    } catch {
-      return null; // half a record cannot be: the disk keeps whole ones
-    }
   }
 }
 
