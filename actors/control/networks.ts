@@ -16,6 +16,7 @@ import {
   GetNetworkResponse,
   ListNetworksResponse,
   Network,
+  NodeStatus_State,
   RemoveNetworkResponse,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
@@ -84,7 +85,8 @@ export function networkHandlers(env: Environment): NetworkHandlers {
 
     async RemoveNetwork({ name, networkId }, call) {
       const network = networkOf(name, networkId);
-      demand(checkNetworkRemoval(network, store.all("service"), store.all("task")));
+      const isLost = (id: string): boolean => store.get("node", id)?.status?.state === NodeStatus_State.DOWN;
+      demand(checkNetworkRemoval(network, store.all("service"), store.all("task"), isLost));
       await commit(env, call, removal("network", network.id));
       return RemoveNetworkResponse.create({});
     },

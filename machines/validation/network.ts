@@ -107,13 +107,15 @@ export function checkNetworkRoom(
 }
 
 /**
- * `services` and `tasks`: all that there are. A task that is still stopping uses its network until it has stopped: an
- * address given to another meanwhile would be in use twice.
+ * `services` and `tasks`: all that there are; `isLost`: whether the node is DOWN. A task that is still stopping uses its network until it has stopped: an
+ * address given to another meanwhile would be in use twice. One that is to stop on a lost node does not hold it, as nobody
+ * will hear of its end: its addresses stay taken until it is given up (N3 of networks.ts).
  */
 export function checkNetworkRemoval(
   network: Network,
   services: Iterable<Service>,
   tasks: Iterable<Task>,
+  isLost: (nodeId: string) => boolean = () => false,
 ): Refusal | null {
   const name = network.spec?.annotations?.name ?? "";
   if (isPredefined(network)) {
@@ -132,6 +134,7 @@ export function checkNetworkRemoval(
   }
   for (const task of tasks) {
     if (isEnded(observedState(task))) continue;
+    if (!isWanted(task) && isLost(task.nodeId)) continue;
     const isAttached = task.networks.some((attachment) => attachment.network?.id === network.id);
     if (isAttached || (isWanted(task) && attachesTo(task.spec?.networks ?? [], network))) {
       return refuse("failed-precondition", `network ${network.id} is in use by task ${task.id}`);

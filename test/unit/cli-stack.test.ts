@@ -4,7 +4,20 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { healthOf } from "../../machines/driver/health-spec.ts";
-import { ExecSpec, Network, NetworkSpec, Annotations, type Service } from "../../proto/gen/messages.ts";
+import {
+  Annotations,
+  ExecSpec,
+  Network,
+  NetworkAttachment,
+  NetworkSpec,
+  Node,
+  NodeStatus,
+  NodeStatus_State,
+  Task,
+  TaskState,
+  TaskStatus,
+  type Service,
+} from "../../proto/gen/messages.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { served, type Served } from "../support/served.ts";
 
@@ -202,6 +215,23 @@ test("stack rm removes services, then secrets, configs and networks, and nothing
   t.true(left.includes("shop2_back"));
   t.false(left.includes("shop_back"));
   t.deepEqual((await muster("stack", "rm", "shop")).remarks, ["nothing found in stack: shop"]);
+});
+
+test("stack rm ends although a node with a task of the stack is lost", async (t) => {
+  const { muster, manager, write } = await stage(t);
+  const file = write("compose.yaml", "services: {web: {image: nginx:1, networks: [back]}}\nnetworks: {back: }\n");
+  await muster("stack", "deploy", "-d", "-c", file, "shop");
+  manager.seed("node", Node.create({ id: "n1", status: NodeStatus.create({ state: NodeStatus_State.DOWN }) }));
+  const attached = NetworkAttachment.create({ network: manager.store.byName("network", "shop_back") ?? null });
+  const serviceId = manager.store.byName("service", "shop_web")?.id ?? "";
+  const status = TaskStatus.create({ state: TaskState.RUNNING });
+  const serviceAnnotations = Annotations.create({ name: "shop_web" });
+  const left = { id: "t1", serviceId, serviceAnnotations, slot: 1, nodeId: "n1", networks: [attached], status };
+  manager.seed("task", Task.create({ ...left, desiredState: TaskState.REMOVE }));
+  const { lines, remarks, status: ended } = await muster("stack", "rm", "shop");
+  t.deepEqual([ended, lines.at(-1)], [0, "Removing network shop_back"]);
+  t.deepEqual(remarks, ["shop_web.1.t1 may still run on n1, of which nothing is heard"]);
+  t.is(manager.store.byName("network", "shop_back"), undefined);
 });
 
 test("stack ls, services and ps list what is of a stack", async (t) => {

@@ -28,6 +28,7 @@ import {
   ListTasksRequest,
   ListTasksRequest_Filters,
   Manager,
+  NetworkAttachment,
   NetworkAttachmentConfig,
   NetworkSpec,
   Node,
@@ -39,6 +40,7 @@ import {
   PortConfig,
   PortConfig_PublishMode,
   RemoveExtensionRequest,
+  RemoveNetworkRequest,
   RemoveNodeRequest,
   RemoveResourceRequest,
   RemoveSecretRequest,
@@ -529,4 +531,25 @@ test("P10: of a resource and the removal of its extension at once, one is refuse
   t.is(gone, null);
   t.deepEqual(late, { code: Status.INVALID_ARGUMENT, message: "Kind policy is not registered" });
   t.is(store.count("resource"), 0);
+});
+
+test("a task holds its network until it has ended, unless it is to stop on a node that is down", async (t) => {
+  const { control, seed, store } = world();
+  const named = NetworkSpec.create({ annotations: Annotations.create({ name: "back" }) });
+  const { network } = await control.CreateNetwork(CreateNetworkRequest.create({ spec: named }), call());
+  const remove = () => control.RemoveNetwork(RemoveNetworkRequest.create({ networkId: network?.id ?? "" }), call());
+  const { DOWN, READY } = NodeStatus_State;
+  for (const [desiredState, state] of [
+    [TaskState.RUNNING, DOWN],
+    [TaskState.SHUTDOWN, READY],
+  ] as const) {
+    seed("node", workerNode("n1", { status: NodeStatus.create({ state }) }));
+    const status = TaskStatus.create({ state: TaskState.RUNNING });
+    const networks = [NetworkAttachment.create({ network })];
+    seed("task", Task.create({ id: "t1", nodeId: "n1", desiredState, status, networks }));
+    t.is((await refusalOf(remove))?.message, `network ${network?.id} is in use by task t1`);
+  }
+  seed("node", workerNode("n1", { status: NodeStatus.create({ state: DOWN }) }));
+  await remove();
+  t.is(store.get("network", network?.id ?? ""), undefined);
 });
