@@ -38,7 +38,17 @@ interface Entry {
   readonly serviceId: string;
   actor: HostedActor<typeof scheduleMachine> | null;
   isEnding: boolean;
+  /** C5. Null: what was proposed last was taken, or may yet be. */
+  refused: { readonly runId: string; readonly reason: string } | null;
 }
+
+/** Proposed again they would meet with the same. */
+const finalCodes: ReadonlySet<number> = new Set([
+  ErrorCode.portTaken,
+  ErrorCode.referenceMissing,
+  ErrorCode.tooLarge,
+  ErrorCode.malformed,
+]);
 
 export function startSchedules(env: Environment): Part {
   const { store, telemetry } = env;
@@ -59,7 +69,7 @@ export function startSchedules(env: Environment): Part {
   }
 
   function start(serviceId: string, isEnding: boolean): void {
-    const entry: Entry = { serviceId, actor: null, isEnding };
+    const entry: Entry = { serviceId, actor: null, isEnding, refused: null };
     entries.set(serviceId, entry);
     entry.actor = schedule.start(
       env.host,
@@ -106,6 +116,7 @@ export function startSchedules(env: Environment): Part {
       nowMs,
       runs: factsOf(entry.serviceId),
       isNameTaken: (name) => store.byName("service", name) !== undefined,
+      refusalOf: (id) => (entry.refused?.runId === id ? entry.refused.reason : null),
     });
     const { phase, status, create, stop, remove } = decision;
     const nextMs = decision.nextMs === null ? -1 : Math.max(0, Math.ceil(decision.nextMs - nowMs));
@@ -119,7 +130,7 @@ export function startSchedules(env: Environment): Part {
     if (create !== null) operations.push(Operation.create({ create: StoreObject.create({ service: create }) }));
     if (operations.length === 0) return send(entry, { type: "decision.empty", phase, nextMs });
     send(entry, { type: "decision.made", phase, nextMs });
-    write(entry, operations, () => {
+    write(entry, operations, create?.id ?? "", () => {
       count(status, create);
       if (decision.isPartial) send(entry, { type: "schedule.touched" });
     });
@@ -130,11 +141,15 @@ export function startSchedules(env: Environment): Part {
     else if (status?.runs.at(-1)?.runId === "") metrics.passed.add();
   }
 
-  /** C1: whole or not at all. What was refused, or may have been taken, is decided anew from what the store then says. */
-  function write(entry: Entry, operations: readonly Operation[], written: () => void): void {
+  /**
+   * C1: whole or not at all. What was refused, or may have been taken, is decided anew from what the store then says.
+   * `runId`: of the run that is proposed; empty: none is.
+   */
+  function write(entry: Entry, operations: readonly Operation[], runId: string, written: () => void): void {
     const proposal = { operations, mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposalTimeoutMs };
     void env.proposer.propose(proposal).then((outcome) => {
       if (isStopped) return;
+      entry.refused = null;
       if (outcome.kind === "committed") {
         written();
         send(entry, { type: "decision.written" });
@@ -147,6 +162,8 @@ export function startSchedules(env: Environment): Part {
         outcome.code === ErrorCode.exists ||
         outcome.code === ErrorCode.notFound ||
         outcome.code === ErrorCode.staleEpoch;
+      const isFinal = outcome.kind === "refused" && finalCodes.has(outcome.code);
+      if (isFinal && runId !== "") entry.refused = { runId, reason: outcome.message };
       if (!isOrdinary) telemetry.log.error({ reason: outcome.message }, "the ledger refused what a schedule decided");
       send(entry, { type: "write.failed" });
     });
@@ -165,7 +182,7 @@ export function startSchedules(env: Environment): Part {
     }
     if (operations.length > 0) {
       // Each for itself would do; a part that is gone already is found gone at the next look.
-      write(entry, operations, () => undefined);
+      write(entry, operations, "", () => undefined);
       return;
     }
     send(entry, { type: "rest.gone" });

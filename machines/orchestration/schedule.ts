@@ -7,7 +7,7 @@
  *
  * O1: one decision is under way at a time: the next is made from a store that shows what came of the last.
  * O2: what happens meanwhile is not forgotten: it leads to another look afterwards.
- * O3: nothing is remembered that the store does not say: a new leader's schedule goes on where the last one stopped, and
+ * O3: nothing is remembered that the store does not say, but what the log said against a run (C5): a new leader's schedule goes on where the last one stopped, and
  *     of two leaders that start the same run only one can (C1).
  */
 import { assign, setup } from "xstate";
@@ -89,7 +89,7 @@ export const scheduleMachine = setup({
       on: { "schedule.touched": {}, "round.due": "deciding" },
     },
     deciding: {
-      description: "Looks at what is due and at what became of the runs. O1, C1 to C4",
+      description: "Looks at what is due and at what became of the runs. O1, C1 to C5",
       entry: ["forgetTouch", "decide"],
       on: {
         "decision.empty": { target: "judged", actions: { type: "remember", params: ({ event }) => event } },

@@ -8,8 +8,11 @@ import { checkServiceSpec } from "../../machines/validation/service.ts";
 import { timeMs } from "../../proto/time.ts";
 import {
   ContainerSpec,
+  EndpointSpec,
   Kind,
   Operation,
+  PortConfig,
+  PortConfig_PublishMode,
   Removal,
   ReplicatedJob,
   ReplicatedService,
@@ -116,6 +119,15 @@ function asContainer(spec: ServiceSpec): ServiceSpec {
   return ServiceSpec.patch(spec, { task: TaskSpec.create({ container: ContainerSpec.create({ image: "busybox" }) }) });
 }
 
+function publishing(
+  spec: ServiceSpec,
+  publishedPort: number,
+  publishMode: PortConfig_PublishMode = PortConfig_PublishMode.INGRESS,
+): ServiceSpec {
+  const ports = [PortConfig.create({ publishedPort, targetPort: 80, publishMode })];
+  return ServiceSpec.patch(spec, { endpoint: EndpointSpec.create({ ports }) });
+}
+
 for (const [what, spec, message] of [
   ["too few fields", withSchedule({ [jobLabel.cron]: "* * * *" }), /five fields, six with seconds/],
   ["a field out of range", withSchedule({ [jobLabel.cron]: "61 * * * *" }), /Invalid value for minute: 61/],
@@ -142,6 +154,11 @@ for (const [what, spec, message] of [
     ServiceSpec.patch(withSchedule({}), { replicatedJob: null, replicated: ReplicatedService.create({ replicas: 1 }) }),
     /fits replicated-job and global-job services only/,
   ],
+  [
+    "a port of every node",
+    publishing(withSchedule({}), 8080),
+    /port 8080 cannot be published on every node by each run/,
+  ],
   ["an unknown state", withSchedule({ [jobLabel.state]: "asleep" }), /takes one of running, paused, stopped/],
 ] as const) {
   test(`${what} is refused, with what is wrong`, (t) => {
@@ -150,6 +167,11 @@ for (const [what, spec, message] of [
     t.regex(refusal?.message ?? "", message);
   });
 }
+
+test("a port of the run's own node, or one that the cluster numbers, is not refused", (t) => {
+  t.is(checkServiceSpec(asContainer(publishing(withSchedule({}), 8080, PortConfig_PublishMode.HOST))), null);
+  t.is(checkServiceSpec(asContainer(publishing(withSchedule({}), 0))), null);
+});
 
 test("a schedule that can be is not refused", (t) => {
   t.is(
@@ -439,6 +461,22 @@ test.serial("a run whose name is taken is called after its id", async (t) => {
   await cluster.run(12_000);
   t.is(records(cluster)[0]?.runName, runId("job", epochMs + 10_000));
 });
+
+test.serial(
+  "a run that the log will not take is skipped with what the log says, and the next due time comes",
+  async (t) => {
+    const cluster = await scheduled();
+    // As one that an earlier version let through.
+    await updateJob(cluster, (spec) => publishing(spec, 8080));
+    await cluster.run(12_000);
+    t.deepEqual(history(cluster), ["10:SKIPPED"]);
+    t.regex(records(cluster)[0]?.reason ?? "", /could not be made: port '8080' is already in use by service 'job'/);
+    cluster.changeLeader();
+    await updateJob(cluster, (spec) => ServiceSpec.patch(spec, { endpoint: null }));
+    await cluster.run(10_000);
+    t.deepEqual(history(cluster), ["10:SKIPPED", "20:SUCCEEDED"]);
+  },
+);
 
 test.serial("without a log nothing is started twice when it is back", async (t) => {
   const cluster = await scheduled();

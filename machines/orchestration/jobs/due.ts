@@ -8,6 +8,7 @@
  * C3: a change of expression, time zone or pause counts from when the service was changed. What was due before by the old
  *     ones, and nobody had started, is recorded as missed.
  * C4: history: the newest finished runs stay, as many as asked for; of due times the newest hundred are remembered.
+ * C5: a due time whose run the log will not take, since a port of it is another's, say, is skipped, with what the log said.
  */
 import {
   ScheduledRun,
@@ -40,6 +41,8 @@ export interface DueWorld {
   /** By id: all runs that there are. */
   readonly runs: ReadonlyMap<string, RunFacts>;
   isNameTaken(name: string): boolean;
+  /** Why the log would not take the run when it was proposed last; null: it has not said so. */
+  refusalOf(id: string): string | null;
 }
 
 export interface ScheduleDecision {
@@ -177,6 +180,8 @@ class Runs {
     if (overlap === "forbid" && first !== undefined) return skip(`${first.runName} had not finished`);
     if (overlap === "allow" && active.length >= activeRunsMax) return skip(`${active.length} runs had not finished`);
     const run = this.#newRun(dueMs);
+    const refusal = this.#world.refusalOf(run.id);
+    if (refusal !== null) return skip(`its run could not be made: ${refusal}`);
     const name = run.spec?.annotations?.name ?? "";
     if (overlap === "replace") this.#replace(active, name);
     this.#note(dueMs, { outcome: Outcome.OUTCOME_ACTIVE, runId: run.id, runName: name });

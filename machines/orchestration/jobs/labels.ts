@@ -2,7 +2,7 @@
  * What a job is told beyond SwarmKit's own fields, in labels of its service, so that stock clients can set it too
  * (docs/adr/0009). Reading never fails: a value that `checkJobLabels` would have refused counts as absent.
  */
-import { Annotations, ServiceSpec } from "../../../proto/gen/messages.ts";
+import { Annotations, PortConfig_PublishMode, ServiceSpec } from "../../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../../refusal.ts";
 import { isSameMessage } from "../../same-message.ts";
 import { readCron } from "./cron.ts";
@@ -148,7 +148,7 @@ export function checkJobLabels(spec: ServiceSpec): Refusal | null {
   return (
     given(jobLabel.state, (value) => jobStates.includes(value), `one of ${jobStates.join(", ")}`) ??
     given(jobLabel.ttl, (value) => readDurationMs(value) !== null, aDuration) ??
-    checkSchedule(labels) ??
+    checkSchedule(spec, labels) ??
     given(jobLabel.overlap, (value) => overlaps.includes(value), `one of ${overlaps.join(", ")}`) ??
     given(jobLabel.missedRunWindow, (value) => readDurationMs(value) !== null, aDuration) ??
     given(jobLabel.history, (value) => readCount(value) !== null, `a number up to ${historyMax}`) ??
@@ -156,7 +156,7 @@ export function checkJobLabels(spec: ServiceSpec): Refusal | null {
   );
 }
 
-function checkSchedule(labels: Readonly<Record<string, string>>): Refusal | null {
+function checkSchedule(spec: ServiceSpec, labels: Readonly<Record<string, string>>): Refusal | null {
   const cron = labels[jobLabel.cron];
   if (cron === undefined) {
     const other = Object.keys(labels).find((label) => label.startsWith("muster.schedule."));
@@ -164,5 +164,13 @@ function checkSchedule(labels: Readonly<Record<string, string>>): Refusal | null
   }
   if (labels[jobLabel.schedule] !== undefined) return invalid("a run of a schedule cannot have a schedule of its own");
   const reading = readCron(cron, labels[jobLabel.timeZone] ?? "UTC");
-  return reading.kind === "invalid" ? invalid(`label ${jobLabel.cron}: ${reading.reason}`) : null;
+  if (reading.kind === "invalid") return invalid(`label ${jobLabel.cron}: ${reading.reason}`);
+  // A port of every node is one service's alone, and the schedule, each run and each run kept as history is a service.
+  const port = (spec.endpoint?.ports ?? []).find(
+    ({ publishMode, publishedPort }) => publishMode === PortConfig_PublishMode.INGRESS && publishedPort !== 0,
+  );
+  if (port === undefined) return null;
+  return invalid(
+    `port ${port.publishedPort} cannot be published on every node by each run of a schedule: use mode=host, or leave its number to the cluster`,
+  );
 }
