@@ -1,19 +1,13 @@
-/** Hosts the certificate chart of one agent: makes keys, calls the CA, keeps the identity on the disk. */
+/** Hosts the certificate chart of one agent: makes keys, calls the CA, and has the identity kept. */
 import type { HostedActor } from "../../runtime/host.ts";
 import {
   agentCertificateMachine,
   type AgentCertificateEvent,
   type AgentCertificateInput,
 } from "../../machines/agent/agent-certificate.ts";
+import { certificateFailureWeight, certificateSuccessWeight } from "../../machines/agent/agent-managers.ts";
+import { isSameBytes } from "../../machines/same-message.ts";
 import {
-  certificateFailureWeight,
-  certificateSuccessWeight,
-  type KnownManager,
-} from "../../machines/agent/agent-managers.ts";
-import {
-  AgentIdentity,
-  CAService,
-  GetRootCACertificateRequest,
   IssuanceStatus_State as IssuanceState,
   IssueNodeCertificateRequest,
   NodeCAService,
@@ -28,21 +22,13 @@ import {
   type CertificateDescription,
   type JoinToken,
 } from "../../runtime/pki/index.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { ManagerList } from "./agent-managers.ts";
-import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
+import { KeptIdentity, type Identity } from "./agent-identity.ts";
+import type { AgentPorts } from "./agent-ports.ts";
+import { caTimeoutMs, CaLink } from "./ca-link.ts";
 import { hosted, type Owner } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
-
-const record = "identity";
-/** Deadline of each call to the CA (worker protocol §2.1). */
-const callTimeoutMs = 5_000;
-const hourMs = 3_600_000;
-
-/** Who this node is: a certificate, its key, and what it trusts. */
-export interface Identity extends TlsMaterial {
-  readonly facts: CertificateDescription;
-}
 
 export interface CertificateOptions {
   readonly name: string;
@@ -83,31 +69,29 @@ const machine = hosted(
 export class CertificateActor {
   readonly #ports: AgentPorts;
   readonly #options: CertificateOptions;
+  readonly #kept: KeptIdentity;
+  readonly #link: CaLink;
   #actor: HostedActor<typeof agentCertificateMachine> | null = null;
-  #identity: Identity | null = null;
   #pending: Pending | null = null;
   /** The root that the join token vouched for. */
   #joinRoot = "";
-  #channel: RpcChannel | null = null;
-  #isStopped = false;
-  #manager: KnownManager | null = null;
-  /** Writes of the identity go one after the other, each built on the one before. */
-  #writing: Promise<void> = Promise.resolve();
 
   constructor(ports: AgentPorts, options: CertificateOptions) {
     this.#ports = ports;
     this.#options = options;
+    this.#kept = new KeptIdentity(ports);
+    this.#link = new CaLink({ dialer: ports.dialer, join: options.join, managers: options.managers });
   }
 
   /** Reads the disk and starts: with the certificate found there, or by joining. */
   async start(): Promise<void> {
     const input = await this.#load();
     this.#actor = machine.start(this.#ports.host, `agent-certificate/${this.#options.name}`, input, this.#owner());
-    if (this.#identity !== null) this.#options.onIdentity();
+    if (this.identity !== null) this.#options.onIdentity();
   }
 
   get identity(): Identity | null {
-    return this.#identity;
+    return this.#kept.current;
   }
 
   /** A session message wants this certificate renewed now. */
@@ -120,14 +104,13 @@ export class CertificateActor {
   }
 
   offerRoot(rootPem: string): void {
-    if (rootPem !== this.#identity?.rootPem) this.#send({ type: "root.offered", rootPem });
+    if (rootPem !== this.identity?.rootPem) this.#send({ type: "root.offered", rootPem });
   }
 
   stop(): void {
-    this.#isStopped = true;
     this.#actor?.stop();
     this.#actor = null;
-    this.#hangUp();
+    this.#link.stop();
   }
 
   #owner(): Owner {
@@ -138,7 +121,7 @@ export class CertificateActor {
         requestCertificate: () => this.#answer(this.#request()),
         pollStatus: ({ nodeId }: { nodeId: string }) => this.#answer(this.#poll(nodeId)),
         installCertificate: () => this.#answer(this.#install()),
-        hangUp: () => this.#hangUp(),
+        hangUp: () => this.#link.hangUp(),
         readClock: () => this.#send({ type: "clock.read", at: this.#ports.clock.now() }),
         considerRoot: ({ rootPem }: { rootPem: string }) => void this.#considerRoot(rootPem),
         announceIdentity: () => this.#options.onIdentity(),
@@ -155,41 +138,31 @@ export class CertificateActor {
     this.#actor?.actor.send(event);
   }
 
+  /** What the chart begins with: the identity that the disk holds, or a join. */
   async #load(): Promise<AgentCertificateInput> {
-    const { certificates, clock, disk } = this.#ports;
-    const saved = await disk.load(record);
-    if (saved === null) {
-      return this.#options.join === null
-        ? {
-            kind: "failed",
-            reason: "this node has not joined a cluster: join with the address of a manager and a token",
-          }
-        : { kind: "joining" };
+    const loaded = await this.#kept.load();
+    switch (loaded.kind) {
+      case "absent":
+        return this.#options.join === null
+          ? {
+              kind: "failed",
+              reason: "this node has not joined a cluster: join with the address of a manager and a token",
+            }
+          : { kind: "joining" };
+      case "unusable":
+        return { kind: "failed", reason: loaded.reason };
+      case "held": {
+        const { facts } = loaded.identity;
+        return {
+          kind: "holding",
+          nodeId: facts.nodeId,
+          role: facts.role ?? "",
+          at: this.#ports.clock.now(),
+          renewAt: this.#renewAt(facts),
+          expiresAt: facts.notAfterMs,
+        };
+      }
     }
-    const { root, certificate, key } = AgentIdentity.decode(saved);
-    const [rootPem, certificatePem] = [decode(root), decode(certificate)];
-    const facts = certificates.describe(certificatePem, rootPem);
-    if (facts.kind === "malformed")
-      return {
-        kind: "failed",
-        reason: `the node's saved certificate cannot be read (${facts.reason}): empty the data directory and join again`,
-      };
-    const at = clock.now();
-    if (facts.notAfterMs < at) {
-      return {
-        kind: "failed",
-        reason: `the node's certificate expired ${Math.ceil((at - facts.notAfterMs) / hourMs)} hours ago: empty the data directory and join again`,
-      };
-    }
-    this.#identity = { rootPem, certificatePem, keyPem: decode(key), facts };
-    return {
-      kind: "holding",
-      nodeId: facts.nodeId,
-      role: facts.role ?? "",
-      at,
-      renewAt: this.#renewAt(facts),
-      expiresAt: facts.notAfterMs,
-    };
   }
 
   #renewAt(facts: CertificateDescription): number {
@@ -204,7 +177,7 @@ export class CertificateActor {
     if (token.requiresFips)
       return { type: "root.refused", reason: "node is not FIPS-enabled but cluster requires FIPS", definite: true };
     try {
-      const root = await this.#rootOf(join.address);
+      const root = await this.#link.rootOf(join.address);
       if (!rootMatches(token, root))
         return { type: "root.refused", reason: fingerprintMismatch(token), definite: true };
       this.#joinRoot = decode(root);
@@ -218,40 +191,24 @@ export class CertificateActor {
     }
   }
 
-  /** The root that whoever answers at `address` shows: to be believed only after a check. */
-  async #rootOf(address: string): Promise<Uint8Array> {
-    const channel = await this.#ports.dialer.dial(address, "bootstrap-unverified", {
-      rootPem: "",
-      certificatePem: "",
-      keyPem: "",
-    });
-    try {
-      const method = CAService.methods.GetRootCACertificate;
-      return (await channel.unary(method, GetRootCACertificateRequest.create(), { timeoutMs: callTimeoutMs }))
-        .certificate;
-    } finally {
-      channel.close();
-    }
-  }
-
   async #request(): Promise<AgentCertificateEvent> {
     const { join } = this.#options;
     try {
       const { keyPem, csrPem } = await this.#ports.certificates.createKeyAndCsr();
       const csr = encode(csrPem);
       this.#pending = { keyPem, csr, certificatePem: "" };
-      const token = this.#identity === null ? (join?.token ?? "") : "";
-      const channel = await this.#dial();
+      const token = this.identity === null ? (join?.token ?? "") : "";
+      const channel = await this.#link.dial(this.identity, this.#joinRoot);
       const response = await channel.unary(
         NodeCAService.methods.IssueNodeCertificate,
         IssueNodeCertificateRequest.create({ csr, token }),
-        { timeoutMs: callTimeoutMs },
+        { timeoutMs: caTimeoutMs },
       );
-      this.#observe(certificateSuccessWeight);
+      this.#link.observe(certificateSuccessWeight);
       return { type: "request.accepted", nodeId: response.nodeId };
     } catch (error) {
-      this.#observe(certificateFailureWeight);
-      this.#hangUp();
+      this.#link.observe(certificateFailureWeight);
+      this.#link.hangUp();
       // The manager has looked at token and request and refused them: it would do so again.
       const definite = error instanceof RpcError && error.code === Status.INVALID_ARGUMENT;
       return {
@@ -264,15 +221,15 @@ export class CertificateActor {
 
   async #poll(nodeId: string): Promise<AgentCertificateEvent> {
     try {
-      const channel = this.#channel ?? (await this.#dial());
+      const channel = this.#link.channel ?? (await this.#link.dial(this.identity, this.#joinRoot));
       const { status, certificate } = await channel.unary(
         NodeCAService.methods.NodeCertificateStatus,
         NodeCertificateStatusRequest.create({ nodeId }),
-        { timeoutMs: callTimeoutMs },
+        { timeoutMs: caTimeoutMs },
       );
       const pending = this.#pending;
       const isIssued = status?.state === IssuanceState.ISSUED || status?.state === IssuanceState.ROTATE;
-      if (pending !== null && certificate !== null && isIssued && !equal(certificate.csr, pending.csr)) {
+      if (pending !== null && certificate !== null && isIssued && !isSameBytes(certificate.csr, pending.csr)) {
         return { type: "poll.superseded", reason: "the manager has issued a certificate for an older request" };
       }
       if (pending === null || certificate === null || !isIssued) {
@@ -289,45 +246,12 @@ export class CertificateActor {
     }
   }
 
-  /** The connection for this request: to where the node joins, or to a manager of the cluster that it is in. */
-  async #dial(): Promise<RpcChannel> {
-    this.#hangUp();
-    const { dialer } = this.#ports;
-    const { join, managers } = this.#options;
-    if (this.#identity === null) {
-      assert(join !== null, "C1: a node without a certificate asks only where it joins");
-      return this.#keep(
-        await dialer.dial(join.address, "bootstrap", { rootPem: this.#joinRoot, certificatePem: "", keyPem: "" }),
-      );
-    }
-    const manager = managers.choose();
-    if (manager === null) throw new RpcError(Status.UNAVAILABLE, "no manager is known");
-    this.#manager = manager;
-    return this.#keep(await dialer.dial(manager.addr, "node", this.#identity));
-  }
-
-  #keep(channel: RpcChannel): RpcChannel {
-    this.#channel = channel;
-    if (this.#isStopped) this.#hangUp();
-    return channel;
-  }
-
-  #observe(weight: number): void {
-    if (this.#manager !== null) this.#options.managers.observe(this.#manager, weight);
-    this.#manager = null;
-  }
-
-  #hangUp(): void {
-    this.#channel?.close();
-    this.#channel = null;
-  }
-
   async #install(): Promise<AgentCertificateEvent> {
     const pending = this.#pending;
     assert(pending !== null, "C4: what is installed was requested");
     try {
       const { certificates, clock } = this.#ports;
-      let rootPem = this.#identity?.rootPem ?? this.#joinRoot;
+      let rootPem = this.identity?.rootPem ?? this.#joinRoot;
       const facts = certificates.describe(pending.certificatePem, rootPem);
       if (facts.kind === "malformed") return refused(`the issued certificate cannot be read: ${facts.reason}`);
       if (facts.role === null) return refused("no OU found in certificate subject");
@@ -340,12 +264,8 @@ export class CertificateActor {
           return refused("the issued certificate does not lead to the root that this node trusts");
         rootPem = offered;
       }
-      await this.#write(() => ({
-        rootPem,
-        certificatePem: pending.certificatePem,
-        keyPem: pending.keyPem,
-        facts: this.#described(pending.certificatePem, rootPem),
-      }));
+      const { certificatePem, keyPem } = pending;
+      await this.#kept.write(() => ({ rootPem, certificatePem, keyPem }));
       this.#pending = null;
       const { nodeId, role, notAfterMs } = facts;
       return {
@@ -363,51 +283,25 @@ export class CertificateActor {
 
   /** The root that a manager shows now, if the certificate that this node holds vouches for it. */
   async #offeredRoot(): Promise<string | null> {
-    const manager = this.#identity === null ? null : this.#options.managers.choose();
+    const manager = this.identity === null ? null : this.#options.managers.choose();
     if (manager === null) return null;
-    const rootPem = decode(await this.#rootOf(manager.addr));
-    return this.#identity?.facts.verify(rootPem, this.#ports.clock.now()) === true ? rootPem : null;
+    const rootPem = decode(await this.#link.rootOf(manager.addr));
+    return this.#kept.vouchesFor(rootPem) ? rootPem : null;
   }
 
   async #considerRoot(rootPem: string): Promise<void> {
-    const { clock, telemetry } = this.#ports;
-    if (rootPem === this.#identity?.rootPem) return;
-    if (this.#identity?.facts.verify(rootPem, clock.now()) !== true) {
+    const { telemetry } = this.#ports;
+    if (rootPem === this.identity?.rootPem) return;
+    if (!this.#kept.vouchesFor(rootPem)) {
       telemetry.log.warn({}, "a session message offers a root that this node's certificate does not lead to; ignored");
       return;
     }
     try {
-      await this.#write((held) =>
-        held === null ? null : { ...held, rootPem, facts: this.#described(held.certificatePem, rootPem) },
-      );
+      await this.#kept.write((held) => (held === null ? null : { ...held, rootPem }));
       this.#options.onIdentity();
     } catch (error) {
       telemetry.log.error({ error }, "cannot save the cluster's new root");
     }
-  }
-
-  #described(certificatePem: string, rootPem: string): CertificateDescription {
-    const facts = this.#ports.certificates.describe(certificatePem, rootPem);
-    assert(facts.kind === "certificate", "C2: a certificate that was read once can be read again");
-    return facts;
-  }
-
-  /** Makes the identity durable, then current. C2 */
-  #write(next: (held: Identity | null) => Identity | null): Promise<void> {
-    const writing = this.#writing.then(async () => {
-      const identity = next(this.#identity);
-      if (identity === null) return;
-      const { rootPem, certificatePem, keyPem } = identity;
-      await this.#ports.disk.save(
-        record,
-        AgentIdentity.encode(
-          AgentIdentity.create({ root: encode(rootPem), certificate: encode(certificatePem), key: encode(keyPem) }),
-        ),
-      );
-      this.#identity = identity;
-    });
-    this.#writing = writing.catch(() => {});
-    return writing;
   }
 }
 
@@ -417,8 +311,4 @@ function refused(reason: string): AgentCertificateEvent {
 
 function fingerprintMismatch(token: Extract<JoinToken, { kind: "token" }>): string {
   return `remote CA does not match fingerprint. Expected: ${token.digestHex}`;
-}
-
-function equal(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, at) => byte === b[at]);
 }

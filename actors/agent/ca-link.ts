@@ -1,0 +1,83 @@
+/** The connections on which a node asks for its certificate: to where it joins, or to a manager of the cluster that it is in. */
+import type { KnownManager } from "../../machines/agent/agent-managers.ts";
+import { CAService, GetRootCACertificateRequest } from "../../proto/gen/messages.ts";
+import { assert } from "../../runtime/assert.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import type { ManagerList } from "./agent-managers.ts";
+import type { Dialer, TlsMaterial } from "./agent-ports.ts";
+
+/** Deadline of each call to the CA, in milliseconds (worker protocol §2.1). */
+export const caTimeoutMs = 5_000;
+
+const nothing: TlsMaterial = { rootPem: "", certificatePem: "", keyPem: "" };
+
+export interface CaLinkOptions {
+  readonly dialer: Dialer;
+  readonly join: { readonly address: string } | null;
+  readonly managers: ManagerList;
+}
+
+export class CaLink {
+  readonly #options: CaLinkOptions;
+  #channel: RpcChannel | null = null;
+  #manager: KnownManager | null = null;
+  #isStopped = false;
+
+  constructor(options: CaLinkOptions) {
+    this.#options = options;
+  }
+
+  /** The root that whoever answers at `address` shows: to be believed only after a check. */
+  async rootOf(address: string): Promise<Uint8Array> {
+    const channel = await this.#options.dialer.dial(address, "bootstrap-unverified", nothing);
+    try {
+      const method = CAService.methods.GetRootCACertificate;
+      return (await channel.unary(method, GetRootCACertificateRequest.create(), { timeoutMs: caTimeoutMs }))
+        .certificate;
+    } finally {
+      channel.close();
+    }
+  }
+
+  /** The one that is there; null before `dial` and after `hangUp`. */
+  get channel(): RpcChannel | null {
+    return this.#channel;
+  }
+
+  /** A new connection instead of the one that is there. `joinRoot`: trusted where the node has no identity yet. */
+  async dial(identity: TlsMaterial | null, joinRoot: string): Promise<RpcChannel> {
+    this.hangUp();
+    const { dialer, join, managers } = this.#options;
+    if (identity === null) {
+      assert(join !== null, "C1: a node without a certificate asks only where it joins");
+      return this.#keep(await dialer.dial(join.address, "bootstrap", { ...nothing, rootPem: joinRoot }));
+    }
+    const manager = managers.choose();
+    if (manager === null) throw new RpcError(Status.UNAVAILABLE, "no manager is known");
+    this.#manager = manager;
+    return this.#keep(await dialer.dial(manager.addr, "node", identity));
+  }
+
+  /** How the manager that was dialled last has served; a second word of it does nothing. */
+  observe(weight: number): void {
+    if (this.#manager !== null) this.#options.managers.observe(this.#manager, weight);
+    this.#manager = null;
+  }
+
+  hangUp(): void {
+    this.#channel?.close();
+    this.#channel = null;
+  }
+
+  /** Hangs up, also on whoever is being dialled. */
+  stop(): void {
+    this.#isStopped = true;
+    this.hangUp();
+  }
+
+  #keep(channel: RpcChannel): RpcChannel {
+    this.#channel = channel;
+    if (this.#isStopped) this.hangUp();
+    return channel;
+  }
+}
