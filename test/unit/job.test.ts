@@ -184,6 +184,36 @@ test("a paused job starts nothing and forgets nothing, a stopped one ends what r
   );
 });
 
+test("what never is to be tried again has not failed by being stopped, drained or lost, and is done when that is over", async (t) => {
+  const never = policy(0, RestartPolicy_RestartCondition.NONE);
+  const explanation = (cluster: TestCluster): string =>
+    cluster.orchestration.explainService("job")[0]?.waitingFor ?? "";
+  for (const fields of [slots(1, 1), everywhere]) {
+    const cluster = await testCluster(["n1"]);
+    await addJob(cluster, fields, never);
+    await updateJob(cluster, withLabels({ [jobLabel.state]: "stopped" }));
+    await cluster.run(1_000);
+    t.is(explanation(cluster), "somebody to resume it: it is stopped, 0 of 1 done");
+    await updateJob(cluster, withLabels({}));
+    await cluster.run(1_000);
+    t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1"]);
+    await cluster.changeNode("n1", { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) });
+    await cluster.run(1_000);
+    await cluster.changeNode("n1", { spec: NodeSpec.create({ availability: NodeSpec_Availability.ACTIVE }) });
+    await cluster.run(1_000);
+    t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1"]);
+    await cluster.report(cluster.tasks("job").at(-1)!, TaskState.FAILED);
+    await cluster.run(20_000);
+    t.regex(explanation(cluster), /the job has failed, 0 of 1 done and 1 given up/, "once it did fail, it is");
+  }
+  const cluster = await testCluster(["n1", "n2"]);
+  await addJob(cluster, slots(1, 1), never);
+  const [first] = cluster.tasks("job");
+  await cluster.killNode(first?.nodeId ?? "");
+  await cluster.run(1_000);
+  t.deepEqual(jobPicture(cluster), [first?.nodeId === "n1" ? "0:RUNNING@n2" : "0:RUNNING@n1"]);
+});
+
 test("a job with a time to live goes when that is over after its end, also under another leader", async (t) => {
   const cluster = await testCluster(["n1"]);
   cluster.outcome = () => TaskState.COMPLETE;

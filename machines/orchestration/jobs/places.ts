@@ -6,7 +6,7 @@
  * J2: a place whose attempts are used up stays given up, whoever leads (in SwarmKit each new leader tries it once more).
  */
 import { meetsPlacement } from "../../scheduling/constraints.ts";
-import { faultOf, shouldRestart, type NodeOf } from "../restart.ts";
+import { faultOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import { timeMs } from "../../../proto/time.ts";
 import {
@@ -82,9 +82,12 @@ function merit(task: Task, nodeOf: NodeOf): number {
   return (faultOf(task, nodeOf) === null ? 1e6 : 0) + observedState(task);
 }
 
-/** What never had a node has not been tried, whatever the policy says of trying again. */
+/**
+ * What never had a node has not been tried, and what was stopped, lost, drained or evicted has not failed (J6), whatever
+ * the policy says of trying again.
+ */
 function mayRetry(task: Task, tasks: readonly Task[]): boolean {
-  return task.nodeId === "" || shouldRestart(task, tasks);
+  return task.nodeId === "" || !isAttempt(task) || shouldRestart(task, tasks);
 }
 
 /** Whether a global job has work on the node: it takes new tasks, and is one that the job asks for. */
