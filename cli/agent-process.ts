@@ -10,6 +10,7 @@ import { createNameServers } from "../edges/dns/server.ts";
 import { volumeDirectory } from "../edges/csi/places.ts";
 import { dataplaneLauncher } from "../edges/dataplane/driver-process.ts";
 import { connectTls } from "../edges/grpc/client.ts";
+import type { GenericResource } from "../proto/gen/messages.ts";
 import { Host } from "../runtime/host.ts";
 import { createKeyAndCsr, describeCertificate } from "../runtime/pki/index.ts";
 import type { Telemetry } from "../runtime/ports.ts";
@@ -40,6 +41,8 @@ export interface AgentProcessOptions {
   readonly dataPathAddress?: string;
   /** The engine's labels: `engine.labels.k` in constraints. */
   readonly labels: Readonly<Record<string, string>>;
+  /** Absent: the node offers none. */
+  readonly genericResources?: readonly GenericResource[];
   /** Storage plugins beside those of the data dir. */
   readonly csiPlugins?: CsiSocketPaths;
   /** Driver plugins beside those of the data dir. */
@@ -92,6 +95,7 @@ export async function runAgent(
     hostname,
     ...(options.dataPathAddress === undefined ? {} : { dataPathAddress: options.dataPathAddress }),
     labels,
+    ...(options.genericResources === undefined ? {} : { genericResources: options.genericResources }),
   });
   function openDataplane({ generation, path }: NonNullable<AgentProcessOptions["dataplane"]>) {
     const name = basename(path);

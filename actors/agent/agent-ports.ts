@@ -2,7 +2,7 @@
  * What a node agent is handed. The real ones are wired in `cli/agent-process.ts`; the simulator has its own, so an agent
  * runs unchanged on either.
  */
-import type { Any, DriverSpec } from "../../proto/gen/messages.ts";
+import type { Any, DriverSpec, GenericResource } from "../../proto/gen/messages.ts";
 import type { TaskContainer } from "../../machines/driver/container-task.ts";
 import type { VolumePlaces } from "../../machines/volumes/csi/node-requests.ts";
 import type { PlannedMount } from "../../machines/driver/driver-mounts.ts";
@@ -94,13 +94,18 @@ export interface DriverTask {
   readonly traceparent: string;
   /** What it may take of the node; absent: nothing was said. */
   readonly resources?: TaskResources;
+  /** What the scheduler has given it of the node's generic resources; absent: nothing. */
+  readonly genericResources?: readonly GenericResource[];
   /** The network of its own that it is to have; absent: the node's. */
   readonly network?: NetworkDecision;
 }
 
 /** Each 0 where nothing was said: cores times 10^9, and bytes. */
 export interface TaskResources {
+  /** Its share when all want more than there is. */
   readonly nanoCpus: number;
+  /** What it never gets more than. */
+  readonly nanoCpusLimit: number;
   readonly memoryBytes: number;
   readonly memoryLimitBytes: number;
 }

@@ -354,9 +354,11 @@ export class TaskActor {
       traceparent,
       resources: {
         nanoCpus: spec?.resources?.reservations?.nanoCpus || spec?.resources?.limits?.nanoCpus || 0,
+        nanoCpusLimit: spec?.resources?.limits?.nanoCpus ?? 0,
         memoryBytes: spec?.resources?.reservations?.memoryBytes ?? 0,
         memoryLimitBytes: spec?.resources?.limits?.memoryBytes ?? 0,
       },
+      genericResources: this.#task.assignedGenericResources,
     };
   }
 }

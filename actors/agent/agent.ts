@@ -20,6 +20,7 @@ import {
   Platform,
   PluginDescription,
   Resources,
+  type GenericResource,
   type SessionMessage,
   type TaskState,
 } from "../../proto/gen/messages.ts";
@@ -46,6 +47,8 @@ export interface AgentOptions {
   readonly hostname: string;
   /** The engine's labels, as `node.labels`' counterpart `engine.labels` in constraints. */
   readonly labels: Readonly<Record<string, string>>;
+  /** What else of it can be used up, as its operator counts or names it; absent: nothing. */
+  readonly genericResources?: readonly GenericResource[];
   /** Beside those of its plugins: a simulation's; none by default. */
   readonly drivers?: readonly TaskDriver[];
   /** What programs this node's network by policies; absent: nothing does. */
@@ -298,7 +301,7 @@ class NodeAgent implements Agent {
   }
 
   #describe(): NodeDescription {
-    const { dataPathAddress = null, facts, hostname, labels, networks } = this.#options;
+    const { dataPathAddress = null, facts, genericResources = [], hostname, labels, networks } = this.#options;
     const drivers = this.#drivers.facts();
     const attaches =
       networks?.problem === null ? [PluginDescription.create({ type: "Network", name: overlayDriver })] : [];
@@ -306,7 +309,11 @@ class NodeAgent implements Agent {
     return NodeDescription.create({
       hostname,
       platform: Platform.create({ architecture: facts.architecture, os: facts.os }),
-      resources: Resources.create({ nanoCpus: facts.nanoCpus, memoryBytes: facts.memoryBytes }),
+      resources: Resources.create({
+        nanoCpus: facts.nanoCpus,
+        memoryBytes: facts.memoryBytes,
+        generic: genericResources,
+      }),
       engine: EngineDescription.create({
         engineVersion: facts.engineVersion,
         // What somebody has given the engine counts for more than what a driver says.

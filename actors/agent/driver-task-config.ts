@@ -208,6 +208,14 @@ export function fileMountsOf({ allocDir }: TaskHome, name: string, files: readon
 
 /** In microseconds: the kernel's own. */
 const cpuPeriodUs = 100_000;
+/** The least that the kernel takes, in microseconds a period. */
+const cpuQuotaUsMin = 1_000;
+
+/** What keeps a task below so many cores; 0: nothing does. */
+function quotaOf(nanoCpus: number): Partial<LinuxResources> {
+  if (nanoCpus === 0) return {};
+  return { cpuPeriod: cpuPeriodUs, cpuQuota: Math.max(cpuQuotaUsMin, Math.round((nanoCpus / 1e9) * cpuPeriodUs)) };
+}
 
 /** As an engine limits a container: what nobody has said is not limited, and no weight is given to any. */
 function containerResources({ memoryBytes, memoryReservedBytes, nanoCpus, oomScoreAdj }: ContainerLimits): Resources {
@@ -220,7 +228,7 @@ function containerResources({ memoryBytes, memoryReservedBytes, nanoCpus, oomSco
     linuxResources: LinuxResources.create({
       memoryLimitBytes: memoryBytes,
       oomScoreAdj,
-      ...(nanoCpus === 0 ? {} : { cpuPeriod: cpuPeriodUs, cpuQuota: Math.round((nanoCpus / 1e9) * cpuPeriodUs) }),
+      ...quotaOf(nanoCpus),
     }),
   });
 }
@@ -246,6 +254,7 @@ function resourcesOf({ resources }: DriverTask, agent: NomadDriverConfig, facts:
       cpuShares,
       memoryLimitBytes: limit,
       PercentTicks: Math.min(1, cpuShares / (cores * mhz)),
+      ...quotaOf(resources?.nanoCpusLimit ?? 0),
     }),
   });
 }

@@ -5,6 +5,7 @@ import { runAgent } from "../agent-process.ts";
 import { command, UsageError, type Command } from "../command.ts";
 import { parseLabels } from "../values.ts";
 import { csiSocketPaths } from "./csi.ts";
+import { offeredResources } from "./generic-resources.ts";
 import { driverChoice, driverFlags } from "./drivers.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { runUntilEnd, staying } from "./run-until-end.ts";
@@ -23,6 +24,12 @@ export const agent: Command = command({
       help: "where other nodes' packets for its tasks reach it (where managers see it)",
     },
     label: { type: "string", multiple: true, value: "KEY=VALUE", help: "label of the engine, for constraints" },
+    "node-generic-resource": {
+      type: "string",
+      multiple: true,
+      value: "KIND=COUNT|KIND=NAME",
+      help: "what else of it can be used up, such as ssd=3, or gpu=UUID1 and gpu=UUID2",
+    },
     "csi-plugin": csiFlag,
     ...driverFlags,
     "dataplane-driver": {
@@ -52,6 +59,7 @@ export const agent: Command = command({
       hostname: values.hostname ?? hostname(),
       ...dataPathOf(values["data-path-addr"]),
       labels: parseLabels(values.label ?? []),
+      genericResources: offeredResources(values["node-generic-resource"] ?? []),
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
       drivers: await driverChoice(values),
       ...dataplaneOf(values),

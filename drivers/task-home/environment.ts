@@ -1,6 +1,6 @@
 /** The environment of a task on a driver plugin: the variables that Nomad's drivers count on, and the service's own. */
 import type { DriverTask } from "../../actors/agent/agent-ports.ts";
-import type { DriverSpec } from "../../proto/gen/messages.ts";
+import type { DriverSpec, GenericResource } from "../../proto/gen/messages.ts";
 import { taskContext } from "../../runtime/template/task-context.ts";
 import { expand } from "../../runtime/template/expand.ts";
 
@@ -56,7 +56,19 @@ export function environmentOf(
       return { kind: "refused", reason: `the template of ${variable} cannot be expanded: ${expansion.reason}` };
     env[variable] = interpolated(expansion.text, { ...nodeVariables(task), ...env });
   }
-  return { kind: "env", env };
+  // As an engine does, behind what the service says.
+  return { kind: "env", env: { ...env, ...resourceVariables(task.genericResources ?? []) } };
+}
+
+/** Units by their names, else how many: `DOCKER_RESOURCE_GPU=a,b`. */
+function resourceVariables(resources: readonly GenericResource[]): Record<string, string> {
+  const env: Record<string, string> = {};
+  for (const { discreteResourceSpec: counted, namedResourceSpec: named } of resources) {
+    const variable = `DOCKER_RESOURCE_${(named ?? counted)?.kind.toUpperCase()}`;
+    if (named !== null) env[variable] = env[variable] === undefined ? named.value : `${env[variable]},${named.value}`;
+    else if (counted !== null) env[variable] = String(counted.value);
+  }
+  return env;
 }
 
 /** What `${…}` may name beside the environment: Nomad's names for the node. */

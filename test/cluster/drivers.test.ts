@@ -155,3 +155,40 @@ test.serial("a command runs in a task, which is looked at and sent a signal", as
   await until("the task's successor", async () => (await tasksOf(manager, "says"))[0]?.ID !== before?.ID);
   t.true((await tasksOf(manager, "says")).some(({ Error }) => /SIGKILL/.test(Error)));
 });
+
+test.serial("a node offers what its operator names: tasks get units of it and are told which, or wait", async (t) => {
+  const { manager } = await world(t, "--node-generic-resource", "gpu=a1,gpu=b2", "--node-generic-resource", "ssd=3");
+  const [node] = JSON.parse(await manager.muster("node", "inspect", "one")) as [
+    { readonly Description: { readonly Resources: { readonly GenericResources: readonly object[] } } },
+  ];
+  t.deepEqual(node.Description.Resources.GenericResources, [
+    { DiscreteResourceSpec: { Kind: "ssd", Value: 3 } },
+    { NamedResourceSpec: { Kind: "gpu", Value: "a1" } },
+    { NamedResourceSpec: { Kind: "gpu", Value: "b2" } },
+  ]);
+  const asks = ["--generic-resource", "gpu=1", "--generic-resource", "ssd=1", "--limit-cpu", "0.5"];
+  // Of either version of cgroups.
+  const quota = [
+    "P=$(sed -nE 's/^[0-9]+:cpu(,cpuacct)?://p' /proc/self/cgroup)",
+    'if [ -n "$P" ]; then cat "/sys/fs/cgroup/cpu$P/cpu.cfs_quota_us"; else cat "/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/cpu.max"; fi',
+  ];
+  const script = ["env | grep DOCKER_RESOURCE | sort", ...quota, "sleep 1d"].join("; ");
+  const flags = ["--name", "web", "--replicas", "3", "--driver", "exec", ...asks];
+  await manager.muster("service", "create", "-d", ...flags, "--", "/bin/sh", "-c", script);
+  const rows = async () => tasksOf(manager, "web");
+  await until("two to run and the third to say why not", async () => {
+    const states = (await rows()).map(({ CurrentState, Error }) => `${CurrentState.split(" ")[0]} ${Error}`);
+    return (
+      states.filter((state) => state.startsWith("Running")).length === 2 &&
+      states.some((state) => state.includes("insufficient resources on 1 node"))
+    );
+  });
+  const logs = async () => manager.muster("service", "logs", "--raw", "web");
+  await until("both to have said what they were given", async () => (await logs()).trim().split("\n").length >= 6);
+  const said = (await logs()).trim().split("\n").sort();
+  t.deepEqual(
+    said.filter((line) => line.startsWith("DOCKER")),
+    ["DOCKER_RESOURCE_GPU=a1", "DOCKER_RESOURCE_GPU=b2", "DOCKER_RESOURCE_SSD=1", "DOCKER_RESOURCE_SSD=1"],
+  );
+  t.is(said.filter((line) => /^50000( 100000)?$/.test(line)).length, 2, "half a processor and no more");
+});

@@ -1,0 +1,95 @@
+// What of a node's resources a task on a driver plugin is given, and is told of: processors and generic resources.
+import test from "ava";
+import { taskConfigOf, wantsOf } from "../../actors/agent/driver-task-config.ts";
+import type { DriverTask, TaskResources } from "../../actors/agent/agent-ports.ts";
+import { UsageError } from "../../cli/command.ts";
+import { offeredResources } from "../../cli/processes/generic-resources.ts";
+import { environmentOf } from "../../drivers/task-home/environment.ts";
+import {
+  Any,
+  DiscreteGenericResource,
+  DriverSpec,
+  ExecSpec,
+  GenericResource,
+  NamedGenericResource,
+} from "../../proto/gen/messages.ts";
+import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
+
+const facts = { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 2 ** 32, engineVersion: "1" };
+const home = { allocDir: "/alloc", stdoutPath: "/out", stderrPath: "/err", env: {} };
+
+function task(more: Partial<DriverTask>): DriverTask {
+  const value = ExecSpec.encode(ExecSpec.create({ command: "/bin/true" }));
+  return {
+    id: "task1",
+    name: "web.1.task1",
+    slot: 1,
+    serviceId: "svc",
+    serviceName: "web",
+    serviceLabels: {},
+    nodeId: "node1",
+    nodeHostname: "host1",
+    nodePlatform: { architecture: "x86_64", os: "linux" },
+    payload: Any.create({ type_url: "type.muster.dev/muster.v1.ExecSpec", value }),
+    secrets: new Map(),
+    configs: new Map(),
+    traceparent: "",
+    ...more,
+  };
+}
+
+function linuxResources(resources: Partial<TaskResources>) {
+  const of = task({
+    resources: { nanoCpus: 0, nanoCpusLimit: 0, memoryBytes: 0, memoryLimitBytes: 0, ...resources },
+  });
+  const wants = wantsOf(of);
+  if (wants.kind === "refused") throw new Error(wants.reason);
+  const agent = NomadDriverConfig.create();
+  const config = { id: "run1", home, wants, mounts: [], driverConfig: new Uint8Array(0), agent, facts };
+  return taskConfigOf(of, config).resources?.linuxResources;
+}
+
+test("a limit of processors is a quota, a reservation a weight, and neither is made of the other's lack", (t) => {
+  t.like(linuxResources({ nanoCpus: 1e8, nanoCpusLimit: 5e8 }), {
+    cpuPeriod: 100_000,
+    cpuQuota: 50_000,
+    cpuShares: 100,
+  });
+  t.like(linuxResources({ nanoCpus: 2e9 }), { cpuPeriod: 0, cpuQuota: 0, cpuShares: 2_000 });
+  t.like(linuxResources({}), { cpuPeriod: 0, cpuQuota: 0, cpuShares: 100 });
+  // The kernel takes no quota below a millisecond.
+  t.like(linuxResources({ nanoCpusLimit: 1e6 }), { cpuPeriod: 100_000, cpuQuota: 1_000 });
+});
+
+const counted = (kind: string, value: number): GenericResource =>
+  GenericResource.create({ discreteResourceSpec: DiscreteGenericResource.create({ kind, value }) });
+const named = (kind: string, value: string): GenericResource =>
+  GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind, value }) });
+
+test("a task is told which units it was given, also one that gets nothing else, and whatever its service says", (t) => {
+  const of = task({ genericResources: [named("gpu", "a1"), counted("ssd", 2), named("gpu", "b2")] });
+  const directories = { alloc: "", local: "", secrets: "", configs: "", volumes: "" };
+  const options = { agent: {}, name: "web", isImage: true, isBare: true, directories };
+  const outcome = environmentOf(of, DriverSpec.create({ env: ["DOCKER_RESOURCE_SSD=9", "A=b"] }), options);
+  t.deepEqual(outcome, { kind: "env", env: { A: "b", DOCKER_RESOURCE_GPU: "a1,b2", DOCKER_RESOURCE_SSD: "2" } });
+});
+
+test("a node's generic resources are counted or named", (t) => {
+  t.deepEqual(offeredResources(["ssd=3", "gpu=a1,gpu=b2"]), [
+    counted("ssd", 3),
+    named("gpu", "a1"),
+    named("gpu", "b2"),
+  ]);
+  t.deepEqual(offeredResources([]), []);
+  for (const [texts, message] of [
+    [["gpu"], "--node-generic-resource takes KIND=COUNT or KIND=NAME, not 'gpu'"],
+    [["=3"], "--node-generic-resource takes KIND=COUNT or KIND=NAME, not '=3'"],
+    [["gpu=a", "gpu=a"], "--node-generic-resource names gpu a twice"],
+    [["gpu=a", "gpu=3"], "--node-generic-resource counts gpu twice, or both counts and names it"],
+    [["gpu=3", "gpu=a"], "--node-generic-resource counts gpu twice, or both counts and names it"],
+    [["gpu=3", "gpu=4"], "--node-generic-resource counts gpu twice, or both counts and names it"],
+    [["gpu=-1"], "--node-generic-resource cannot count to -1"],
+    [["gpu=9007199254740993"], "--node-generic-resource cannot count to 9007199254740993"],
+  ] as const)
+    t.throws(() => offeredResources(texts), { instanceOf: UsageError, message });
+});
