@@ -70,6 +70,33 @@ test("each test that parity names is there, and each of its rows says where it i
   }
 });
 
+test("each weakness that the reference marks is at a row of parity, by the number of its section", (t) => {
+  const marked = new Map<string, number>();
+  let section = "";
+  for (const line of read("docs/reference/swarm-manager-semantics.md").split("\n")) {
+    section = /^#+ (\d+(?:\.\d+)?)\.? /.exec(line)?.[1] ?? section;
+    const marks = section === "" ? 0 : line.split("[B]").length - 1;
+    if (marks > 0) marked.set(section, (marked.get(section) ?? 0) + marks);
+  }
+  const rows = read("docs/parity.md")
+    .split("\n")
+    .filter((line) => line.startsWith("| "));
+  const listed = Map.groupBy(
+    rows.flatMap((row) => Array.from(row.matchAll(/\[B §([\d.]+)\]/g), ([, number]) => number as string)),
+    (number) => number,
+  );
+  for (const [number, marks] of marked) {
+    const count = listed.get(number)?.length ?? 0;
+    t.true(
+      count >= marks,
+      `docs/parity.md has ${count} rows for ${marks} marks of §${number}: say what is done about each`,
+    );
+  }
+  for (const number of listed.keys())
+    t.true(marked.has(number), `docs/parity.md: the reference marks nothing in §${number}`);
+  t.true(marked.size > 20, "they are found at all");
+});
+
 test("each link to a file of the tree leads to one, and to a heading that it has", (t) => {
   const anchorsOf = (path: string): ReadonlySet<string> => {
     const headings = read(path).matchAll(/^#+ (.+)$/gm);
