@@ -5,9 +5,9 @@ import { printInspected, type Inspected } from "./table.ts";
 import { UserError } from "./user-error.ts";
 
 /** Throws UserError with a sentence for each that failed, when all have been tried. */
-export async function eachOperand(
-  operands: readonly string[],
-  work: (operand: string) => Promise<void>,
+export async function eachOperand<Operand = string>(
+  operands: readonly Operand[],
+  work: (operand: Operand) => Promise<void>,
 ): Promise<void> {
   const failures: Error[] = [];
   for (const operand of operands) {

@@ -110,12 +110,14 @@ const scale = command({
     const wanted = operands.map(parseScale);
     return withManager(shell, async (client) => {
       const ids: string[] = [];
-      for (const { name, count } of wanted) {
+      const scaling = eachOperand(wanted, async ({ name, count }) => {
         ids.push((await changeService(client, name, (spec) => scaledTo(spec, count))).id);
         shell.print(`${name} scaled to ${count}`);
-      }
-      if (values.detach === true) return;
-      for (const id of ids) await untilConverged(client, shell, id, { quiet: false });
+      });
+      const waiting = (): Promise<void> =>
+        eachOperand(values.detach === true ? [] : ids, (id) => untilConverged(client, shell, id, { quiet: false }));
+      // Those that could be scaled are waited for, whatever became of the others.
+      await eachOperand([() => scaling, waiting], (step) => step());
     });
   },
 });

@@ -11,6 +11,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { command, commandGroup, formatOf, plainFormat, type Command } from "../command.ts";
 import { findService, withManager, type ManagerClient } from "../manager-client.ts";
+import { eachOperand } from "../operands.ts";
 import { parseScale, scaledTo } from "../scaled-spec.ts";
 import { withDriverConfig } from "./service-driver.ts";
 import { createFlags, refuseOtherFlags, updateFlags } from "./service-flags.ts";
@@ -118,17 +119,13 @@ const scale = command({
   options: { format },
   run: ({ values, operands, shell }) => {
     const wanted = operands.map(parseScale);
-    return withManager(shell, async (client) => {
-      for (const { count, name } of wanted) {
+    return withManager(shell, (client) =>
+      eachOperand(wanted, async ({ count, name }) => {
         const { id, spec } = await findService(client, name);
-        await show(
-          client,
-          shell,
-          { serviceId: id, spec: scaledTo(spec ?? ServiceSpec.create({}), count) },
-          values.format,
-        );
-      }
-    });
+        const after = scaledTo(spec ?? ServiceSpec.create({}), count);
+        await show(client, shell, { serviceId: id, spec: after }, values.format);
+      }),
+    );
   },
 });
 

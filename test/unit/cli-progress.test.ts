@@ -151,6 +151,22 @@ test("an update that was completed without all of its tasks ends the waiting, an
   ]);
 });
 
+test("of several services that are scaled, each is waited for, though another fails", async (t) => {
+  const { muster, manager } = await served(t);
+  for (const name of ["a", "b"])
+    await muster("service", "create", "-d", "--restart-condition=none", "--update-monitor=1ms", "--name", name, "bb:1");
+  const named = (name: string) => manager.store.byName("service", name) as Service;
+  const waiting = muster("service", "scale", "a=1", "none=1", "b=1");
+  await until(() => (named("b").specVersion?.index ?? 0) > 0);
+  const failed = { id: "t1", desiredState: TaskState.SHUTDOWN };
+  manager.seed("task", taskOf(named("a"), 1, "n1", TaskState.FAILED, failed));
+  manager.seed("task", taskOf(named("b"), 1, "n1", TaskState.RUNNING));
+  const { remarks, status } = await waiting;
+  t.is(status, 1);
+  t.true(remarks.includes("verify: Service converged"), remarks.join("\n"));
+  t.regex(remarks.at(-1) ?? "", /no such service: none\nmuster: task a\.1\.t1 is over/);
+});
+
 test("--quiet waits in silence", async (t) => {
   const { muster, manager } = await served(t);
   const waiting = muster("service", "create", "--quiet", "--name", "web", "--update-monitor", "10ms", "bb:1");

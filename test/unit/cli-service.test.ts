@@ -289,6 +289,16 @@ test("service scale and rm take several services", async (t) => {
   for (const name of ["a", "b"]) await muster("service", "create", "-d", "--name", name, "bb:1");
   t.deepEqual((await muster("service", "scale", "-d", "a=3", "b=0")).lines, ["a scaled to 3", "b scaled to 0"]);
   t.is(serviceNamed(manager.store, "a").spec?.replicated?.replicas, 3);
+  await muster("service", "create", "-d", "--name", "everywhere", "--mode", "global", "bb:1");
+  const some = await muster("service", "scale", "-d", "none=2", "a=4", "everywhere=2", "b=1");
+  t.deepEqual(some.lines, ["a scaled to 4", "b scaled to 1"], "one that fails does not keep the others from it");
+  t.is(some.status, 1);
+  t.is(some.remarks.length, 1);
+  t.regex(some.remarks[0] ?? "", /no such service: none\nmuster: scale can only be used with replicated/);
+  t.is(serviceNamed(manager.store, "a").spec?.replicated?.replicas, 4);
+  const none = await muster("service", "scale", "-d", "a=1", "b=many");
+  t.deepEqual([none.status, none.lines], [125, []], "what cannot be read changes nothing");
+  await muster("service", "rm", "everywhere");
   t.deepEqual((await muster("service", "rm", "a", "b")).lines, ["a", "b"]);
   t.is(manager.store.count("service"), 0);
 });
