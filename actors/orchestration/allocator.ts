@@ -147,6 +147,7 @@ class AllocatorActor implements AllocatorPart {
     if (this.#queues.node.writing.has(id)) return;
     if (node === null) {
       this.#queues.node.waiting.delete(id);
+      this.#allocation.nodeGone();
     } else if (old !== null && old.attachments === node.attachments) return;
     this.#allocation.followNode(id, node);
     if (node !== null) this.#arrive("node", id);

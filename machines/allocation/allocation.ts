@@ -73,7 +73,12 @@ export class Allocation {
     this.#view = view;
     this.#networks = new Networks((idOrName) => view.network(idOrName), this.#opened);
     this.#holders = new Holders(this.#networks, this.#opened);
-    this.#spaces = { ports: new PortSpace(), networks: this.#networks, holders: this.#holders };
+    this.#spaces = {
+      ports: new PortSpace(),
+      networks: this.#networks,
+      holders: this.#holders,
+      kept: (networkId) => this.#holders.keptFor(networkId, view.nodeCount(), 0),
+    };
   }
 
   /** How much is held. */
@@ -93,6 +98,11 @@ export class Allocation {
   /** What has been freed or added since it was asked last. */
   takeOpened(): readonly Cause[] {
     return this.#opened.take();
+  }
+
+  /** A node is no more: addresses may have been kept for it, in any network. */
+  nodeGone(): void {
+    for (const id of this.#networks.ids()) this.#opened.add(causes.addresses(id));
   }
 
   /** There may be room left for it. */
@@ -183,7 +193,7 @@ export class Allocation {
     let plan = plans.get(task.spec);
     if (plan === undefined || plan.serviceId !== task.serviceId) plans.set(task.spec, (plan = this.#planFor(task)));
     if (plan.problem !== null) return plan.problem;
-    const networks = attach(plan.attach, (id) => this.#holders.keptFor(id, this.#view.nodeCount()));
+    const networks = attach(plan.attach, (id) => this.#holders.keptFor(id, this.#view.nodeCount(), 1));
     if ("kind" in networks) {
       // Somebody who frees it must know that it is waited for.
       if (addressedNetwork(networks.cause) === null) this.#opened.await(networks.cause);

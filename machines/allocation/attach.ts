@@ -1,7 +1,7 @@
 /** Attachments: what a task has in each of its networks, and what a node has in those of its tasks. */
 import { NetworkAttachment, type NetworkAttachmentConfig, type Node } from "../../proto/gen/messages.ts";
 import type { Holders } from "./holders.ts";
-import { exhausted, nameOf, type FoundNetwork, type Networks } from "./networks.ts";
+import { nameOf, takeBeside, type FoundNetwork, type Networks } from "./networks.ts";
 import { blocked, causes, withoutLength, type Blocked } from "./waiting.ts";
 
 export interface PlannedAttachment extends FoundNetwork {
@@ -56,10 +56,7 @@ function addressFor(planned: PlannedAttachment, kept: (networkId: string) => num
   const { network, space, config } = planned;
   if (space === null) return "";
   const [exact = ""] = config.addresses;
-  if (exact === "") {
-    if (space.room > kept(network.id)) return space.take() ?? exhausted(planned);
-    return exhausted(planned);
-  }
+  if (exact === "") return takeBeside(planned, kept(network.id));
   const taken = space.takeExactly(exact);
   if ("address" in taken) return taken.address;
   return blocked(causes.address(network.id, withoutLength(exact)), `network ${nameOf(network)}: ${taken.problem}`);
@@ -86,8 +83,8 @@ export function decideNode(node: Node, networks: Networks, holders: Holders): No
   for (const id of wanted) {
     const entry = networks.live(id);
     if (entry === undefined || entry.space === null) continue;
-    const address = entry.space.take();
-    if (address === null) problems.push(exhausted(entry));
+    const address = takeBeside(entry, 0);
+    if (typeof address !== "string") problems.push(address);
     else attachments.push(NetworkAttachment.create({ network: entry.network, addresses: [address] }));
   }
   if (kept === node.attachments.length && attachments.length === kept) return { attachments: null, blocked: problems };

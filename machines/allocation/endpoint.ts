@@ -11,7 +11,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
 import type { Holders } from "./holders.ts";
-import { exhausted, type Networks } from "./networks.ts";
+import { takeBeside, type Networks } from "./networks.ts";
 import { decidePorts, holdsPorts, isIngressPort, type PortSpace } from "./ports.ts";
 import { blocked, causes, type Blocked } from "./waiting.ts";
 
@@ -19,6 +19,8 @@ export interface EndpointSpaces {
   readonly ports: PortSpace;
   readonly networks: Networks;
   readonly holders: Holders;
+  /** Addresses of the network to leave for nodes. */
+  readonly kept: (networkId: string) => number;
 }
 
 export type EndpointDecision =
@@ -79,7 +81,7 @@ export function isEndpointAllocated(service: Service, { ports, networks, holders
 /** What the service's endpoint has to be. What it gives is taken; when it is blocked, nothing is. */
 export function decideEndpoint(service: Service, spaces: EndpointSpaces): EndpointDecision {
   if (isEndpointAllocated(service, spaces)) return { kind: "allocated" };
-  const { holders, networks, ports } = spaces;
+  const { holders, kept, networks, ports } = spaces;
   const decided = decidePorts(service, ports);
   if ("problem" in decided) return blocked(causes.ports, decided.problem);
   const had = service.endpoint?.virtualIps ?? nothing;
@@ -99,8 +101,8 @@ export function decideEndpoint(service: Service, spaces: EndpointSpaces): Endpoi
       continue;
     }
     // Networks of single nodes are listed without an address.
-    const addr = found.space === null ? "" : found.space.take();
-    if (addr === null) return undo(exhausted(found));
+    const addr = found.space === null ? "" : takeBeside(found, kept(id));
+    if (typeof addr !== "string") return undo(addr);
     const vip = Endpoint_VirtualIP.create({ networkId: id, addr });
     vips.push(vip);
     taken.push(vip);

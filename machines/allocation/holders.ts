@@ -1,8 +1,8 @@
 /**
  * Who holds which address: services their virtual IPs, tasks their own, nodes those of their load balancers.
  *
- * Without the node's address its tasks of a network are rejected, so tasks do not get the last ones: as many are kept as
- * tasks without a node may yet need on nodes that are not in the network (Swarm gives them away).
+ * Without the node's address its tasks of a network are rejected, so tasks do not get the last ones (Swarm gives them away):
+ * `keptForNodes` says how many are kept.
  *
  * N1: an address is held by one service, task or node.
  * N2: what belongs to nothing that exists is free again.
@@ -16,6 +16,26 @@ import { causes, type Opened } from "./waiting.ts";
 export interface TaskHold {
   readonly nodeId: string;
   readonly networks: readonly NetworkAttachment[];
+}
+
+/** The nodes of one network. */
+export interface NodesOfNetwork {
+  /** All that there are, in the network or not. */
+  readonly nodes: number;
+  /** Those with an address in it. */
+  readonly joined: number;
+  /** Those with tasks of it, and without an address. */
+  readonly expecting: number;
+  /** Tasks of it that have an address and no node yet. */
+  readonly unplaced: number;
+}
+
+/**
+ * Addresses to keep for nodes: one for each that has tasks and no address, and for each task without a node one more, as
+ * long as there are nodes outside.
+ */
+export function keptForNodes({ nodes, joined, expecting, unplaced }: NodesOfNetwork): number {
+  return expecting + Math.max(0, Math.min(nodes - joined - expecting, unplaced));
 }
 
 const nothing: readonly never[] = Object.freeze([]);
@@ -32,6 +52,8 @@ export class Holders {
   /** By network: tasks that have an address and no node yet, and nodes that have one. */
   readonly #unplaced = new Map<string, number>();
   readonly #joined = new Map<string, number>();
+  /** By network: nodes that have tasks of it and no address there yet. */
+  readonly #expecting = new Map<string, Set<string>>();
   /** Addresses that objects have in the store but do not hold, for they are another's (N1): `<owner> <network> <address>`. */
   readonly #foreign = new Set<string>();
 
@@ -45,10 +67,17 @@ export class Holders {
     return this.#foreign.size === 0 || !this.#foreign.has(foreignKey(owner, networkId, address));
   }
 
-  /** Addresses to keep for nodes once one more task has one. `nodes`: how many there are. */
-  keptFor(networkId: string, nodes: number): number {
-    const outside = nodes - (this.#joined.get(networkId) ?? 0);
-    return Math.max(0, Math.min(outside, (this.#unplaced.get(networkId) ?? 0) + 1));
+  /**
+   * Addresses to keep for nodes. `nodes`: how many there are; `more`: tasks that are about to have an address. Whether such
+   * a task has a node already is not asked: then of those who wait none is in the way of another.
+   */
+  keptFor(networkId: string, nodes: number, more: 0 | 1): number {
+    return keptForNodes({
+      nodes,
+      joined: this.#joined.get(networkId) ?? 0,
+      expecting: this.#expecting.get(networkId)?.size ?? 0,
+      unplaced: (this.#unplaced.get(networkId) ?? 0) + more,
+    });
   }
 
   /** Networks of the tasks on a node. */
@@ -129,9 +158,27 @@ export class Holders {
   }
 
   #setNode(id: string, attachments: readonly NetworkAttachment[]): void {
-    for (const { network } of this.#nodes.get(id) ?? nothing) count(this.#joined, network?.id ?? "", -1);
+    const before = this.#nodes.get(id) ?? nothing;
+    for (const { network } of before) count(this.#joined, network?.id ?? "", -1);
     for (const { network } of attachments) count(this.#joined, network?.id ?? "", 1);
     setOrDelete(this.#nodes, id, attachments);
+    for (const { network } of before) this.#expect(id, network?.id ?? "");
+    for (const { network } of attachments) this.#expect(id, network?.id ?? "");
+  }
+
+  /** After the node's tasks or addresses in the network have changed. */
+  #expect(nodeId: string, networkId: string): void {
+    const isJoined = (this.#nodes.get(nodeId) ?? nothing).some(({ network }) => network?.id === networkId);
+    const isExpecting = !isJoined && this.#needs.get(nodeId)?.has(networkId) === true;
+    let expecting = this.#expecting.get(networkId);
+    if (isExpecting) {
+      if (expecting === undefined) this.#expecting.set(networkId, (expecting = new Set()));
+      expecting.add(nodeId);
+    } else if (expecting?.delete(nodeId) === true) {
+      if (expecting.size === 0) this.#expecting.delete(networkId);
+      // What was kept for it may be another's.
+      this.#opened.add(causes.addresses(networkId));
+    }
   }
 
   #need({ nodeId, networks }: TaskHold, change: 1 | -1): void {
@@ -149,7 +196,9 @@ export class Holders {
       if (network === null || addresses.length === 0) continue;
       const left = count(needs, network.id, change);
       const isFirst = change === 1 && left === 1;
-      if (isFirst || left === 0) this.#needsChanged.add(nodeId);
+      if (!isFirst && left !== 0) continue;
+      this.#needsChanged.add(nodeId);
+      this.#expect(nodeId, network.id);
     }
     if (needs.size === 0) this.#needs.delete(nodeId);
   }

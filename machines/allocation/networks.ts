@@ -60,6 +60,10 @@ export class Networks {
     return this.#entries.has(target) ? target : (this.#lookUp(target)?.id ?? target);
   }
 
+  ids(): Iterable<string> {
+    return this.#entries.keys();
+  }
+
   space(id: string): AddressSpace | null {
     return this.#entries.get(id)?.space ?? null;
   }
@@ -168,7 +172,12 @@ export function nameOf(network: Network): string {
   return network.spec?.annotations?.name || network.id;
 }
 
-export function exhausted({ network, space }: FoundNetwork): Blocked {
-  const reason = `network ${nameOf(network)} has no free address left in ${space?.name ?? ""}`;
+/** Takes an address and leaves so many, or says why not. */
+export function takeBeside({ network, space }: FoundNetwork, kept: number): string | Blocked {
+  // Room is counted only where it may be short of what is kept.
+  const address = kept === 0 || (space?.room ?? 0) > kept ? (space?.take() ?? null) : null;
+  if (address !== null) return address;
+  const beside = kept > 0 ? " beside what nodes need" : "";
+  const reason = `network ${nameOf(network)} has no free address left in ${space?.name ?? ""}${beside}`;
   return blocked(causes.addresses(network.id), reason);
 }

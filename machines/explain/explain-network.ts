@@ -20,6 +20,7 @@ import {
   isNodeLocal,
   vxlanIdsOf,
 } from "../allocation/network.ts";
+import { keptForNodes, type NodesOfNetwork } from "../allocation/holders.ts";
 import { isEnded, observedState } from "../task.ts";
 
 export interface NetworkView {
@@ -60,15 +61,21 @@ export function explainNetwork(network: Network, view: NetworkView): readonly Re
     ];
   const subnets = (network.ipam?.configs ?? []).map(({ subnet }) => subnet).join(", ");
   const ids = vxlanIdsOf(network.driverState).join(", ");
-  const { held, stopping } = addressesHeld(network, view);
+  // Each is read twice.
+  const [tasks, nodes] = [[...view.tasks], [...view.nodes]];
+  const { held, stopping } = addressesHeld(network, view.services, tasks, nodes);
   const room = roomOf(network, held);
+  const kept = keptForNodes(nodesOf(network, tasks, nodes));
   const leaving = stopping === 0 ? "" : `, ${stopping} of them of tasks that are to stop`;
   const facts = `subnet ${subnets}, VXLAN id ${ids}, ${held.length} addresses in use${leaving}`;
-  if (room > 0) return [Reason.create({ since, waitingFor: `nothing: it is allocated (${facts}, ${room} free)` })];
+  if (room > kept) return [Reason.create({ since, waitingFor: `nothing: it is allocated (${facts}, ${room} free)` })];
   return [
     Reason.create({
       since,
-      waitingFor: `a free address: all are in use (${facts})`,
+      waitingFor:
+        room > 0
+          ? `a free address: what is left is kept for nodes on which tasks of it are or may come to be (${facts}, ${room} free)`
+          : `a free address: all are in use (${facts})`,
       wokenBy: "the end of a task, or the removal of a service that uses it",
     }),
   ];
@@ -76,7 +83,9 @@ export function explainNetwork(network: Network, view: NetworkView): readonly Re
 
 function addressesHeld(
   network: Network,
-  { services, tasks, nodes }: NetworkView,
+  services: Iterable<Service>,
+  tasks: readonly Task[],
+  nodes: readonly Node[],
 ): { readonly held: readonly string[]; readonly stopping: number } {
   const held: string[] = [];
   let stopping = 0;
@@ -93,6 +102,25 @@ function addressesHeld(
   for (const { attachments } of nodes)
     for (const attachment of attachments) if (attachment.network?.id === network.id) held.push(...attachment.addresses);
   return { held, stopping };
+}
+
+/** `unplaced` counts one task more: whether another could have an address is what is asked. */
+function nodesOf({ id }: Network, tasks: readonly Task[], nodes: readonly Node[]): NodesOfNetwork {
+  const expecting = new Set<string>();
+  let unplaced = 1;
+  for (const { networks, nodeId, status } of tasks) {
+    if (isEnded(status?.state ?? TaskState.NEW)) continue;
+    if (!networks.some(({ addresses, network }) => network?.id === id && addresses.length > 0)) continue;
+    if (nodeId === "") unplaced += 1;
+    else expecting.add(nodeId);
+  }
+  let joined = 0;
+  for (const { attachments, id: nodeId } of nodes) {
+    if (!attachments.some(({ network }) => network?.id === id)) continue;
+    joined += 1;
+    expecting.delete(nodeId);
+  }
+  return { nodes: nodes.length, joined, expecting: expecting.size, unplaced };
 }
 
 function roomOf(network: Network, held: readonly string[]): number {

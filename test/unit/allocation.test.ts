@@ -291,3 +291,76 @@ test("whatever happens in whatever order, nothing is held twice, and what is giv
     { numRuns: 200 },
   );
 });
+
+/** Nodes on which a task of the network runs, and which have no address in it. */
+function strandedNodes(world: World): readonly string[] {
+  const stranded = new Set<string>();
+  for (const { networks, nodeId, status } of world.tasks.values()) {
+    if ((status?.state ?? TaskState.NEW) < TaskState.ASSIGNED || (status?.state ?? 0) > TaskState.RUNNING) continue;
+    const has = new Set(world.nodes.get(nodeId)?.attachments.map(({ network }) => network?.id));
+    if (networks.some(({ network }) => !has.has(network?.id))) stranded.add(nodeId);
+  }
+  return [...stranded];
+}
+
+const nodeNumber = fc.nat(5);
+const crowding = fc.oneof(
+  fc.record({ kind: fc.constant("made" as const), isVip: fc.boolean(), node: fc.option(nodeNumber) }),
+  fc.record({ kind: fc.constant("placed" as const), task: fc.nat(30), node: nodeNumber }),
+  fc.record({ kind: fc.constant("ended" as const), task: fc.nat(30) }),
+  fc.record({ kind: fc.constant("leader" as const) }),
+  fc.record({ kind: fc.constant("round" as const), losses: fc.array(fc.boolean(), { minLength: 1, maxLength: 8 }) }),
+);
+
+test("however full a network is, each node to which a task comes has an address left there", (t) => {
+  const crowd = fc.array(crowding, { minLength: 20, maxLength: 100, size: "max" });
+  fc.assert(
+    fc.property(fc.constantFrom(28, 29), fc.integer({ min: 1, max: 6 }), crowd, (length, nodes, steps) => {
+      const world = new World();
+      world.network("net", netOf("net", `10.9.0.0/${length}`, 0));
+      for (let number = 0; number < nodes; number += 1) world.node(`n${number}`, Node.create({ id: `n${number}` }));
+      world.settle();
+      const nodeId = (node: number): string => `n${node % nodes}`;
+      for (const [at, each] of steps.entries()) {
+        const [id, task] = [...world.tasks][("task" in each ? each.task : 0) % Math.max(1, world.tasks.size)] ?? [];
+        switch (each.kind) {
+          case "made": {
+            const made = serviceOf(`s${at}`, ["net"], [], !each.isVip);
+            world.service(made.id, made);
+            const spec = made.spec?.task ?? null;
+            const status = TaskStatus.create({ state: TaskState.NEW });
+            const node = each.node === null ? "" : nodeId(each.node);
+            const fields = { id: `t${at}`, serviceId: made.id, nodeId: node, desiredState: TaskState.RUNNING };
+            world.task(fields.id, Task.create({ ...fields, spec, status }));
+            break;
+          }
+          case "placed":
+            if (id === undefined || task?.status?.state !== TaskState.PENDING) break;
+            world.task(
+              id,
+              Task.patch(task, {
+                nodeId: task.nodeId === "" ? nodeId(each.node) : task.nodeId,
+                status: TaskStatus.create({ state: TaskState.ASSIGNED }),
+              }),
+            );
+            break;
+          case "ended":
+            if (id !== undefined && task !== undefined)
+              world.task(id, Task.patch(task, { status: TaskStatus.create({ state: TaskState.SHUTDOWN }) }));
+            break;
+          case "leader":
+            world.changeLeader();
+            break;
+          case "round": {
+            let write = 0;
+            world.round(() => each.losses[(write += 1) % each.losses.length] ?? false);
+          }
+        }
+        t.is(world.fault(), null);
+      }
+      world.settle();
+      t.deepEqual(strandedNodes(world), []);
+    }),
+    { numRuns: 200 },
+  );
+});

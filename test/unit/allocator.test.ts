@@ -4,6 +4,7 @@ import { Allocation } from "../../machines/allocation/allocation.ts";
 import { dynamicPorts } from "../../machines/allocation/ports.ts";
 import { explainNetwork, explainNodeNetworks } from "../../machines/explain/explain-network.ts";
 import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
+import { isHeld } from "../../machines/task.ts";
 import {
   Annotations,
   ContainerSpec,
@@ -12,6 +13,7 @@ import {
   EndpointSpec,
   EndpointSpec_ResolutionMode,
   EngineDescription,
+  GlobalService,
   IPAMConfig,
   IPAMOptions,
   Kind,
@@ -21,6 +23,7 @@ import {
   type Node,
   NodeDescription,
   Operation,
+  Placement,
   PluginDescription,
   PortConfig,
   PortConfig_Protocol,
@@ -138,6 +141,8 @@ async function networkedCluster(nodes: readonly string[], ...networks: Network[]
   for (const id of nodes) await cluster.addNode(id, { description: engine });
   return cluster;
 }
+
+const onlySsd = Placement.create({ constraints: ["node.labels.disk==ssd"] });
 
 const engine = NodeDescription.create({
   hostname: "engine",
@@ -294,7 +299,7 @@ test("a full network says so on each task and in why, and gives what is freed to
   await cluster.run(1_000);
   const waiting = (): readonly Task[] => cluster.tasks().filter((task) => task.status?.state === TaskState.NEW);
   t.is(waiting().length, 2);
-  t.is(waiting()[0]?.status?.err, "network net has no free address left in 10.7.0.0/29");
+  t.is(waiting()[0]?.status?.err, "network net has no free address left in 10.7.0.0/29 beside what nodes need");
   t.is(waiting()[0]?.status?.message, "waiting for the allocator");
   t.is(cluster.orchestration.explainTask(waiting()[0]!)[0]?.waitingFor, waiting()[0]?.status?.err);
   const version = cluster.store.version;
@@ -305,6 +310,79 @@ test("a full network says so on each task and in why, and gives what is freed to
   await cluster.report(running, TaskState.FAILED);
   await cluster.run(100);
   t.true((cluster.store.get("task", first!.id)?.status?.state ?? 0) > TaskState.NEW);
+});
+
+/** Tasks on nodes that have no address in a network of theirs: an engine rejects them. */
+function stranded(cluster: TestCluster): readonly string[] {
+  const stranded: string[] = [];
+  for (const { id, networks, nodeId, status } of cluster.store.all("task")) {
+    if (!isHeld(status?.state ?? TaskState.NEW)) continue;
+    const has = new Set(cluster.store.get("node", nodeId)?.attachments.map(({ network }) => network?.id));
+    for (const { network } of networks) if (!has.has(network?.id)) stranded.push(`${id} on ${nodeId}`);
+  }
+  return stranded;
+}
+
+const dnsrr = { endpoint: EndpointSpec.create({ mode: EndpointSpec_ResolutionMode.DNSRR }) };
+const global = { replicated: null, global: GlobalService.create({}), ...dnsrr };
+
+function narrow(subnet: string): Network {
+  return network("net", { ipam: IPAMOptions.create({ configs: [IPAMConfig.create({ subnet })] }) });
+}
+
+/** How many tasks run, and what the others say. */
+function told(cluster: TestCluster, serviceId = "web"): readonly [number, readonly string[]] {
+  const tasks = cluster.tasks(serviceId).filter((task) => task.desiredState <= TaskState.RUNNING);
+  const waiting = tasks.filter(({ status }) => status?.state !== TaskState.RUNNING);
+  return [tasks.length - waiting.length, waiting.map(({ status }) => status?.err ?? "")];
+}
+
+test("no task comes to a node for which its network has no address left: replicas", async (t) => {
+  const cluster = await networkedCluster(["n1", "n2", "n3"], narrow("10.7.0.0/29"));
+  await cluster.addService("web", 3, on("net"), dnsrr);
+  await cluster.run(5_000);
+  t.deepEqual(stranded(cluster), []);
+  t.deepEqual(told(cluster), [2, ["network net has no free address left in 10.7.0.0/29 beside what nodes need"]]);
+});
+
+test("no task comes to a node for which its network has no address left: a global service", async (t) => {
+  const ids = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
+  const cluster = await networkedCluster(ids, narrow("10.7.0.0/28"));
+  await cluster.addService("web", 0, on("net"), global);
+  await cluster.run(5_000);
+  t.deepEqual(stranded(cluster), []);
+  const full = "network net has no free address left in 10.7.0.0/28 beside what nodes need";
+  t.deepEqual(told(cluster), [6, [full, full]]);
+});
+
+test("a virtual IP leaves nodes the addresses that they need", async (t) => {
+  const cluster = await networkedCluster(["n1", "n2"], narrow("10.7.0.0/29"));
+  // Five addresses: two for tasks without a node, and two that they would need on nodes.
+  await cluster.addService("stuck", 2, { ...on("net"), placement: onlySsd }, dnsrr);
+  for (const id of ["web", "api"]) await cluster.addService(id, 0, on("net"));
+  const vips = (id: string) => cluster.store.get("service", id)?.endpoint?.virtualIps.length ?? 0;
+  t.deepEqual([vips("web"), vips("api")], [1, 0]);
+  await cluster.removeService("stuck");
+  t.is(vips("api"), 1);
+});
+
+test("a task goes on when a node is removed for which its address was kept", async (t) => {
+  const cluster = await networkedCluster(["n1", "n2", "n3"], narrow("10.7.0.0/29"));
+  await cluster.addService("stuck", 2, { ...on("net"), placement: onlySsd }, dnsrr);
+  await cluster.addService("web", 1, on("net"), dnsrr);
+  await cluster.run(1_000);
+  t.deepEqual(told(cluster), [0, ["network net has no free address left in 10.7.0.0/29 beside what nodes need"]]);
+  const why = () => {
+    const { store } = cluster;
+    const all = { networks: store.all("network"), services: store.all("service"), tasks: store.all("task") };
+    const net = store.get("network", "net")!;
+    return explainNetwork(net, { ...all, nodes: store.all("node"), cluster: undefined })[0]?.waitingFor ?? "";
+  };
+  t.regex(why(), /^a free address: what is left is kept for nodes .* 2 addresses in use, 3 free\)$/);
+  const remove = (id: string) => Operation.create({ remove: Removal.create({ kind: Kind.KIND_NODE, id }) });
+  await cluster.propose(remove("n2"), remove("n3"));
+  await cluster.run(1_000);
+  t.deepEqual(told(cluster), [1, []]);
 });
 
 test("the next leader finds everything as it was given and goes on from there", async (t) => {
