@@ -12,7 +12,7 @@ import {
   scheduleResource,
 } from "../../machines/orchestration/jobs/runs.ts";
 import { scheduleMachine, type ScheduleEvent } from "../../machines/orchestration/schedule.ts";
-import { isEnded, observedState } from "../../machines/task.ts";
+import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import {
   Kind,
   Operation,
@@ -224,9 +224,10 @@ export function startSchedules(env: Environment): Part {
 
   return {
     taskChanged(old, task) {
-      // Only how a run ends matters here: that tasks end, and that no other follows them.
-      if (task === null || !isEnded(observedState(task))) return;
-      if (old !== null && isEnded(observedState(old)) && old.desiredState === task.desiredState) return;
+      // Only how a run ends matters here: that tasks end or are given up, and that no other follows them.
+      if (task === null || (isWanted(task) && !isEnded(observedState(task)))) return;
+      const wasEnded = old !== null && isEnded(observedState(old));
+      if (old?.desiredState === task.desiredState && wasEnded === isEnded(observedState(task))) return;
       const service = store.get("service", task.serviceId);
       if (service !== undefined) touch(scheduleOf(service));
     },

@@ -22,6 +22,7 @@ import {
   TaskSpec,
   TaskState,
   type Service,
+  type Task,
 } from "../../proto/gen/messages.ts";
 import { testCluster, type TestCluster } from "../support/cluster.ts";
 import { addJob, jobPicture, jobSpec, updateJob, withLabels } from "../support/jobs.ts";
@@ -301,6 +302,43 @@ test("a global job's task waits on a node that is silent, leaves one that is dra
       .filter((task) => task.status?.state === TaskState.RUNNING)
       .map((task) => task.jobIteration?.index),
     [1, 1],
+  );
+});
+
+test("a global job is done without a node that stays silent, and what the node did meanwhile counts when it is back", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  const explanation = (): string => cluster.orchestration.explainService("job")[0]?.waitingFor ?? "";
+  await addJob(cluster, everywhere);
+  const [one, two] = ["n1", "n2"].map((id) => cluster.tasks("job").find(({ nodeId }) => nodeId === id) as Task);
+  await cluster.killNode("n1");
+  await cluster.report(two as Task, TaskState.COMPLETE);
+  await cluster.run(30_000);
+  t.regex(explanation(), /its tasks: 1 of 2 done/, "J7: it may come back with its task");
+  cluster.changeLeader();
+  await cluster.run(60_000);
+  t.is(explanation(), "nothing: the job has succeeded, 1 of 1 done");
+  await cluster.changeNode("n1", { status: NodeStatus.create({ state: NodeStatus_State.READY }) });
+  t.is(cluster.tasks("job").at(-1)?.desiredState, TaskState.READY, "not beside what the node may still run");
+  await cluster.report(one as Task, TaskState.COMPLETE);
+  await cluster.run(1_000);
+  t.is(explanation(), "nothing: the job has succeeded, 2 of 2 done");
+  t.deepEqual(jobPicture(cluster), ["0:COMPLETE@n2"]);
+  t.is(cluster.store.get("task", one?.id ?? "")?.status?.state, TaskState.COMPLETE);
+  t.is(cluster.tasks("job").filter(({ status }) => status?.state === TaskState.RUNNING).length, 0);
+});
+
+test("a global job's task that a silent node did not finish is stopped when it is back, and done again there", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  await addJob(cluster, everywhere);
+  await cluster.killNode("n1");
+  await cluster.run(70_000);
+  cluster.alive.add("n1");
+  await cluster.changeNode("n1", { status: NodeStatus.create({ state: NodeStatus_State.READY }) });
+  await cluster.report(cluster.tasks("job")[0] as Task, TaskState.SHUTDOWN);
+  await cluster.run(1_000);
+  t.deepEqual(
+    cluster.tasks("job").map(({ status }) => status?.state),
+    [TaskState.SHUTDOWN, TaskState.RUNNING],
   );
 });
 

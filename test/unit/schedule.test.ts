@@ -9,6 +9,7 @@ import { timeMs } from "../../proto/time.ts";
 import {
   ContainerSpec,
   EndpointSpec,
+  GlobalJob,
   Kind,
   Operation,
   PortConfig,
@@ -330,6 +331,30 @@ test.serial("forbid skips a due time while a run has not finished, and says why"
   await cluster.run(10_000);
   t.deepEqual(history(cluster), ["10:SUCCEEDED", "20:SKIPPED", "30:SKIPPED", "40:SUCCEEDED"]);
 });
+
+test.serial(
+  "a node that is gone for good holds up no later run, neither of a global job nor of one that was stopped",
+  async (t) => {
+    const global = await scheduled();
+    await global.addNode("n2");
+    await updateJob(global, (spec) => ServiceSpec.patch(spec, { replicatedJob: null, globalJob: GlobalJob.create() }));
+    global.outcome = ({ nodeId }) => (nodeId === "n2" ? undefined : TaskState.COMPLETE);
+    await global.run(12_000);
+    await global.killNode("n2");
+    await global.run(80_000);
+    t.deepEqual(history(global).slice(0, 2), ["10:SUCCEEDED", "20:SKIPPED"]);
+    t.is(history(global).at(-1), "90:SUCCEEDED");
+
+    const stopped = await scheduled();
+    stopped.outcome = () => undefined;
+    await stopped.run(12_000);
+    await stopped.killNode("n1");
+    const [run] = runsOf(stopped);
+    await updateJob(stopped, withLabels({ ...run?.spec?.annotations?.labels, [jobLabel.state]: "stopped" }), run?.id);
+    await stopped.run(10_000);
+    t.deepEqual(history(stopped), ["10:STOPPED", "20:ACTIVE"]);
+  },
+);
 
 test.serial("allow runs them side by side, replace stops the earlier one", async (t) => {
   const side = await scheduled({ [jobLabel.overlap]: "allow" });

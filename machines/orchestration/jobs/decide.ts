@@ -8,9 +8,10 @@
  * J5: what an earlier iteration left is removed where it runs or waits; what has ended stays as history (R2).
  * J6: a paused job starts nothing new, a stopped one also ends what runs; neither forgets what is done.
  * J7: a global job has one task on each eligible node, also on one that joins later. A node that is silent keeps its task,
- *     which nobody else could do; on one that is drained, or no longer asked for, it is stopped.
+ *     which nobody else could do, for as long as a successor would wait for it (Q4): then the job is done without the node,
+ *     until it is back. On one that is drained, or no longer asked for, it is stopped.
  */
-import { TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
+import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.ts";
 import { creationsMax } from "../slots.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
@@ -168,12 +169,19 @@ class JobPlan {
       }
       if (!mayStay(this.#service, node)) continue;
       const standing = standingOf(tasks, nodeOf);
-      // J7: lost with its node, it waits there.
-      if (standing.kind === "faulty" && !isEnded(observedState(standing.task))) continue;
+      if (standing.kind === "faulty" && node.status?.state === NodeStatus_State.DOWN)
+        this.#giveUpOn(node, standing.task);
       if (!isOpen && standing.kind !== "done") continue;
       const tended = this.#tend({ slot: 0, nodeId: node.id }, tasks);
       if (tended === "open" && !this.#create({ slot: 0, nodeId: node.id }, tasks, tasks.at(-1) ?? null)) return;
     }
+  }
+
+  /** J7. What has ended on the silent node need not be waited for. Its record changes when it falls silent. */
+  #giveUpOn(node: Node, task: Task): void {
+    const untilMs = timeMs(node.meta?.updatedAt ?? null) + stopWaitMs(task);
+    if (isEnded(observedState(task)) || untilMs <= this.#world.nowMs) this.#desire(task, TaskState.SHUTDOWN);
+    else this.lookAt(untilMs);
   }
 
   /** Leaves one task wanted there at most (J4), and makes the successor of one that cannot go on. */

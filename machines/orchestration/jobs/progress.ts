@@ -1,7 +1,7 @@
 /** How far a job's present iteration has come: what orchestrator, schedule, `why` and the command line all go by. */
 import type { Node, Service, Task } from "../../../proto/gen/messages.ts";
-import type { NodeOf } from "../restart.ts";
-import { isHeld, isWanted, observedState } from "../../task.ts";
+import { isStopping, type NodeOf } from "../restart.ts";
+import { isWanted } from "../../task.ts";
 import { timeMs } from "../../../proto/time.ts";
 import { jobSettings, scheduleSettings } from "./labels.ts";
 import { endedMs, groupByPlace, isEligible, isOfIteration, iterationOf, standingOf } from "./places.ts";
@@ -16,7 +16,7 @@ export interface JobProgress {
   readonly done: number;
   readonly failed: number;
   readonly busy: number;
-  /** Tasks of any iteration that nodes still hold. */
+  /** Tasks of any iteration that nodes still hold, but those that are DOWN: nobody waits for these (Q4). */
   readonly held: number;
   /** When the last of its tasks ended, in milliseconds since the epoch; null while it has not finished. */
   readonly finishedMs: number | null;
@@ -32,7 +32,7 @@ export function progressOf(service: Service, tasks: Iterable<Task>, view: Cluste
   const own: Task[] = [];
   let held = 0;
   for (const task of tasks) {
-    if (isHeld(observedState(task))) held += 1;
+    if (isStopping(task, view.nodeOf)) held += 1;
     if (isOfIteration(task, iteration)) own.push(task);
   }
   const counts = { total: 0, done: 0, failed: 0, busy: 0, held };
