@@ -18,7 +18,7 @@ import { rotationProgress } from "./root-rotation.ts";
 import { withSettings } from "./swarm/swarm-settings.ts";
 import { printListing } from "./table.ts";
 import { UserError } from "./user-error.ts";
-import { ago, durationText, parseLabels } from "./values.ts";
+import { ago, durationText, parsePairs } from "./values.ts";
 
 const nameOf = ({ spec }: Cluster): string => spec?.annotations?.name ?? "";
 
@@ -116,7 +116,7 @@ function logDriver(spec: ClusterSpec, name: string | undefined, options: readonl
   if (name === undefined && options.length > 0) throw new UsageError("--log-opt goes with --log-driver");
   if (name === undefined) return spec;
   const taskDefaults = TaskDefaults.patch(spec.taskDefaults ?? TaskDefaults.create({}), {
-    logDriver: name === "" ? null : Driver.create({ name, options: parseLabels(options) }),
+    logDriver: name === "" ? null : Driver.create({ name, options: parsePairs(options) }),
   });
   return ClusterSpec.patch(spec, { taskDefaults });
 }

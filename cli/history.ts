@@ -6,11 +6,11 @@ import { entryLines } from "./history-lines.ts";
 import { withManager } from "./manager-client.ts";
 import { parsePast } from "./moment.ts";
 import { UserError } from "./user-error.ts";
-import { millisecondsOf, parseCount } from "./values.ts";
+import { anyNumber, millisecondsOf, parseCount } from "./values.ts";
 
 function lastOf(text: string | undefined): number {
   if (text === undefined || text === "all") return 0;
-  const last = parseCount(text, "last");
+  const last = parseCount(text, "last", anyNumber);
   if (last < 1) throw new UsageError(`--last takes a number above 0, or 'all', not '${text}'`);
   return last;
 }

@@ -3,7 +3,7 @@ import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } 
 import { Annotations, Driver, IPAMConfig, IPAMOptions, NetworkSpec } from "../proto/gen/messages.ts";
 import { UsageError, type FlagHelp } from "./command.ts";
 import type { FlagValues } from "./service/service-flags.ts";
-import { parseLabels } from "./values.ts";
+import { parseLabels, parsePairs } from "./values.ts";
 
 type Help = Required<Pick<FlagHelp, "group" | "help">> & Pick<FlagHelp, "value"> & { readonly short?: string };
 
@@ -103,7 +103,7 @@ function ipamConfigs(flags: NetworkFlags): readonly IPAMConfig[] {
       throw new UsageError(`--subnet ${plan.text} has two --gateway: ${plan.gateway} and ${text}`);
     plan.gateway = text;
   }
-  for (const [name, text] of Object.entries(parseLabels(flags["aux-address"] ?? []))) {
+  for (const [name, text] of Object.entries(parsePairs(flags["aux-address"] ?? []))) {
     const at = address(text, "aux-address");
     home(plans, "aux-address", text, (subnet) => containsAddress(subnet, at)).reserved[name] = text;
   }
@@ -123,7 +123,7 @@ export function networkSpec(name: string, flags: NetworkFlags): NetworkSpec {
   if (flags.ipv4 === false) throw new UsageError("--ipv4=false: every network of a cluster has addresses of version 4");
   return NetworkSpec.create({
     annotations: Annotations.create({ name, labels: parseLabels(flags.label ?? []) }),
-    driverConfig: Driver.create({ name: flags.driver ?? defaultDriver, options: parseLabels(flags.opt ?? []) }),
+    driverConfig: Driver.create({ name: flags.driver ?? defaultDriver, options: parsePairs(flags.opt ?? []) }),
     ipv6Enabled: flags.ipv6 ?? false,
     internal: flags.internal ?? false,
     attachable: flags.attachable ?? false,
@@ -131,7 +131,7 @@ export function networkSpec(name: string, flags: NetworkFlags): NetworkSpec {
     ipam: IPAMOptions.create({
       driver: Driver.create({
         name: flags["ipam-driver"] ?? defaultIpamDriver,
-        options: parseLabels(flags["ipam-opt"] ?? []),
+        options: parsePairs(flags["ipam-opt"] ?? []),
       }),
       configs: ipamConfigs(flags),
     }),

@@ -141,7 +141,7 @@ const update = command({
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const change = (spec: NodeSpec): NodeSpec => {
-        const labels = { ...spec.annotations?.labels, ...parseLabels(values["label-add"] ?? []) };
+        const labels = { ...spec.annotations?.labels, ...parseLabels(values["label-add"] ?? [], "label-add") };
         for (const label of values["label-rm"] ?? []) delete labels[label];
         return NodeSpec.patch(spec, {
           annotations: Annotations.patch(spec.annotations ?? Annotations.create({}), { labels }),

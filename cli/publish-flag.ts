@@ -1,13 +1,13 @@
 /** `--publish`, whose value is a small language of its own (Docker's), and how added and removed ports change those there are. */
 import { PortConfig, PortConfig_Protocol, PortConfig_PublishMode } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
-import { csvFields, parseChoice, parseCount } from "./values.ts";
+import { anyNumber, csvFields, parseChoice, parseCount } from "./values.ts";
 
 const protocols = { tcp: PortConfig_Protocol.TCP, udp: PortConfig_Protocol.UDP, sctp: PortConfig_Protocol.SCTP };
 const publishModes = { ingress: PortConfig_PublishMode.INGRESS, host: PortConfig_PublishMode.HOST };
 
 function portNumber(text: string, flag: string): number {
-  const port = parseCount(text, flag);
+  const port = parseCount(text, flag, anyNumber);
   if (port < 0 || port > 65_535) throw new UsageError(`--${flag}: ${text} is not a port`);
   return port;
 }
@@ -20,9 +20,9 @@ function portRange(text: string, flag: string): { readonly first: number; readon
   return { first, size: last - first + 1 };
 }
 
-/** `8080:80[/tcp]`, `80`, ranges of the same length on both sides, or a range in front of one port. */
+/** `8080:80[/tcp]`, `80` or `:80`, ranges of the same length on both sides, or a range in front of one port. */
 function shortForm(value: string, flag: string): readonly PortConfig[] {
-  const match = /^(?:(\d+(?:-\d+)?):)?(\d+(?:-\d+)?)(?:\/(\w+))?$/.exec(value);
+  const match = /^(?:(\d+(?:-\d+)?)?:)?(\d+(?:-\d+)?)(?:\/(\w+))?$/.exec(value);
   if (match === null) {
     const isAddress = /^\[?[\d.:a-fA-F]+\]?:\d*:\d+/.test(value);
     throw new UsageError(

@@ -129,7 +129,7 @@ const update = command({
       const { id, meta, annotations, payload } = findNamed("resource", name, await listResources(client));
       const removed = new Set(values["label-rm"] ?? []);
       const kept = Object.entries(annotations?.labels ?? {}).filter(([key]) => !removed.has(key));
-      const labels = { ...Object.fromEntries(kept), ...parseLabels(values["label-add"] ?? []) };
+      const labels = { ...Object.fromEntries(kept), ...parseLabels(values["label-add"] ?? [], "label-add") };
       const before = payload ?? Any.create({});
       const request = UpdateResourceRequest.create({
         resourceId: id,

@@ -2,7 +2,7 @@
 import { ReplicatedJob, ReplicatedService, ServiceSpec } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
 import { UserError } from "./user-error.ts";
-import { parseCount } from "./values.ts";
+import { anyNumber, parseCount } from "./values.ts";
 
 export function scaledTo(spec: ServiceSpec, count: number): ServiceSpec {
   if (spec.replicated !== null) {
@@ -18,5 +18,5 @@ export function scaledTo(spec: ServiceSpec, count: number): ServiceSpec {
 export function parseScale(operand: string): { readonly name: string; readonly count: number } {
   const at = operand.lastIndexOf("=");
   if (at < 1) throw new UsageError(`'${operand}' is not SERVICE=REPLICAS`);
-  return { name: operand.slice(0, at), count: parseCount(operand.slice(at + 1), "replicas") };
+  return { name: operand.slice(0, at), count: parseCount(operand.slice(at + 1), "replicas", anyNumber) };
 }

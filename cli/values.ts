@@ -13,14 +13,18 @@ const unitNanos: Readonly<Record<string, number>> = {
   h: 3_600e9,
 };
 
-/** `1m30s`, `500ms`, `0`: as Go writes durations. */
+/** The longest time that Go knows, some 292 years, in nanoseconds: 2^63-1. */
+const durationNanosMax = Number(2n ** 63n - 1n);
+
+/** `1m30s`, `500ms`, `.5s`, `0`: as Go writes durations. */
 export function parseDuration(text: string, flag: string): Duration {
-  const match = /^(-)?((?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+|0)$/.exec(text);
+  const match = /^([-+])?((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+|0)$/.exec(text);
   if (match === null) throw new UsageError(`--${flag} takes a duration such as 10s or 1m30s, not '${text}'`);
   let nanos = 0;
-  for (const [, amount, unit] of (match[2] as string).matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/g)) {
+  for (const [, amount, unit] of (match[2] as string).matchAll(/(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)/g)) {
     nanos += Number(amount) * (unitNanos[unit as string] as number);
   }
+  if (nanos >= durationNanosMax) throw new UsageError(`--${flag}: ${text} is longer than 292 years`);
   const signed = match[1] === "-" ? -nanos : nanos;
   const seconds = Math.trunc(signed / 1e9);
   return Duration.create({ seconds, nanos: Math.round(signed - seconds * 1e9) });
@@ -34,29 +38,46 @@ export function parsePositiveDuration(text: string, flag: string): Duration {
 
 /** `512m`, `1.5GiB`, `4096`: bytes, by powers of 1024. */
 export function parseBytes(text: string, flag: string): number {
-  const match = /^(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?$/i.exec(text);
+  const match = /^(\d+\.?\d*|\.\d+)\s*([kmgtp]?)(?:i?b)?$/i.exec(text);
   if (match === null) throw new UsageError(`--${flag} takes a size such as 512m or 2g, not '${text}'`);
   // The empty unit is found at 0, k at 1, …
   const power = ["", "k", "m", "g", "t", "p"].indexOf((match[2] as string).toLowerCase());
-  return Math.round(Number(match[1]) * 1024 ** power);
+  return inRange(Math.round(Number(match[1]) * 1024 ** power), text, flag);
 }
 
-/** `0.5`: cores, as 10^-9 parts. */
+/** `0.5`, `1/2`, `5e-1`: cores, as 10^-9 parts. */
 export function parseCpus(text: string, flag: string): number {
-  if (!/^\d*\.?\d+$/.test(text)) throw new UsageError(`--${flag} takes a number of cores such as 0.5, not '${text}'`);
-  if (/\.\d{10,}$/.test(text)) throw new UsageError(`--${flag}: ${text} is finer than a billionth of a core`);
-  return Math.round(Number(text) * 1e9);
+  const match = /^((?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(?:\/(\d*[1-9]\d*))?$/i.exec(text);
+  if (match === null) throw new UsageError(`--${flag} takes a number of cores such as 0.5, not '${text}'`);
+  const nanos = (Number(match[1]) * 1e9) / Number(match[2] ?? 1);
+  const whole = Math.round(nanos);
+  // A hundredth is more than the arithmetic errs by, and less than a digit more would be.
+  if (Math.abs(nanos - whole) > 0.01 || (whole === 0 && nanos > 0))
+    throw new UsageError(`--${flag}: ${text} is finer than a billionth of a core`);
+  return inRange(whole, text, flag);
 }
 
-/** A whole number; below zero only where the server is to say what it thinks of that. */
-export function parseCount(text: string, flag: string): number {
+/** Of more, not each is told from its neighbours, and messages would hold another. */
+function inRange(count: number, text: string, flag: string): number {
+  if (!Number.isSafeInteger(count)) throw new UsageError(`--${flag}: ${text} is out of range`);
+  return count;
+}
+
+/** `least` of a count of which the server is to say what it thinks. */
+export const anyNumber = Number.NEGATIVE_INFINITY;
+
+/** A whole number from `least` on. */
+export function parseCount(text: string, flag: string, least = 0): number {
   if (!/^-?\d+$/.test(text)) throw new UsageError(`--${flag} takes a whole number, not '${text}'`);
-  return Number(text);
+  const count = inRange(Number(text), text, flag);
+  if (count < least) throw new UsageError(`--${flag} cannot be negative`);
+  return count;
 }
 
 /** A share from 0 to 1; whether it is one, the server says. */
 export function parseRatio(text: string, flag: string): number {
-  if (!/^-?\d*\.?\d+$/.test(text)) throw new UsageError(`--${flag} takes a number such as 0.25, not '${text}'`);
+  if (!/^[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?$/i.test(text))
+    throw new UsageError(`--${flag} takes a number such as 0.25, not '${text}'`);
   // The field is a single-precision float: what is compared and shown later is that.
   return Math.fround(Number(text));
 }
@@ -121,8 +142,18 @@ function quoted(text: string, from: number, flag: string): readonly [string, num
   throw new UsageError(`--${flag}: a quote in '${text}' has no end`);
 }
 
+/** Labels, `k=v` each, or `k` for an empty value: a key has no blanks in it, as in Docker. */
+export function parseLabels(texts: readonly string[], flag = "label"): Record<string, string> {
+  for (const text of texts) {
+    const key = (text.split("=")[0] as string).trimStart();
+    if (key === "") throw new UsageError(`--${flag} takes KEY=VALUE, not '${text}'`);
+    if (/\s/.test(key)) throw new UsageError(`--${flag}: there are blanks in the key of '${text}'`);
+  }
+  return parsePairs(texts);
+}
+
 /** `k=v` each, or `k` for an empty value. */
-export function parseLabels(texts: readonly string[]): Record<string, string> {
+export function parsePairs(texts: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     texts.map((text) => {
       const at = text.indexOf("=");

@@ -30,7 +30,7 @@ import { withManager, type ManagerClient } from "./manager-client.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import type { FlagValues } from "./service/service-flags.ts";
 import { labelFields, printListing } from "./table.ts";
-import { csvFields, parseBytes, parseChoice, parseLabels } from "./values.ts";
+import { csvFields, parseBytes, parseChoice, parseLabels, parsePairs } from "./values.ts";
 
 const methods = ControlService.methods;
 const availabilities = { active: Availability.ACTIVE, pause: Availability.PAUSE, drain: Availability.DRAIN } as const;
@@ -111,7 +111,7 @@ function specOf(name: string, values: FlagValues<typeof createOptions>, secrets:
   return VolumeSpec.create({
     annotations: Annotations.create({ name, labels: parseLabels(values.label ?? []) }),
     group: values.group ?? "",
-    driver: Driver.create({ name: values.driver ?? "", options: parseLabels(values.opt ?? []) }),
+    driver: Driver.create({ name: values.driver ?? "", options: parsePairs(values.opt ?? []) }),
     accessMode: accessModeOf(values),
     secrets: secretsOf(values.secret ?? [], secrets),
     AccessibilityRequirements:
@@ -256,7 +256,7 @@ const update = command({
       const { availability: wanted } = values;
       const availability =
         wanted === undefined ? before.availability : parseChoice(wanted, "availability", availabilities);
-      const labels = { ...before.annotations?.labels, ...parseLabels(values["label-add"] ?? []) };
+      const labels = { ...before.annotations?.labels, ...parseLabels(values["label-add"] ?? [], "label-add") };
       for (const key of values["label-rm"] ?? []) delete labels[key];
       const annotations = Annotations.patch(before.annotations ?? Annotations.create(), { labels });
       const next = VolumeSpec.patch(before, { annotations, availability });

@@ -17,7 +17,16 @@ import type { CreateValues, SettingValues, UpdateValues } from "./service-flags.
 import { secretReferences, type Lookups } from "./service-references.ts";
 import { mountsAfter, parseMount } from "./service-mount-flag.ts";
 import { UserError } from "../user-error.ts";
-import { parseChoice, parseCount, parseDuration, parseLabels, parsePositiveDuration, shellWords } from "../values.ts";
+import {
+  anyNumber,
+  parseChoice,
+  parseCount,
+  parseDuration,
+  parseLabels,
+  parsePairs,
+  parsePositiveDuration,
+  shellWords,
+} from "../values.ts";
 
 const isolations = {
   default: ContainerSpec_Isolation.ISOLATION_DEFAULT,
@@ -105,12 +114,12 @@ function hostsAfter(
 /** Removes, then sets. */
 export function pairsAfter(
   before: Readonly<Record<string, string>>,
-  added: readonly string[] | undefined,
+  added: Readonly<Record<string, string>>,
   removed: readonly string[] | undefined,
 ): Readonly<Record<string, string>> {
   const gone = new Set((removed ?? []).map((text) => text.split("=", 1)[0]));
   const kept = Object.entries(before).filter(([key]) => !gone.has(key));
-  return { ...Object.fromEntries(kept), ...parseLabels(added ?? []) };
+  return { ...Object.fromEntries(kept), ...added };
 }
 
 const noCheck = "NONE";
@@ -153,12 +162,12 @@ function healthAfter(before: HealthConfig | null, flags: SettingValues): HealthC
     timeout: duration("timeout") ?? base.timeout,
     startPeriod: duration("start-period") ?? base.startPeriod,
     startInterval: duration("start-interval") ?? base.startInterval,
-    retries: retries === undefined ? base.retries : parseCount(retries, "health-retries"),
+    retries: retries === undefined ? base.retries : parseCount(retries, "health-retries", anyNumber),
   });
 }
 
 function oomScore(text: string): number {
-  const score = parseCount(text, "oom-score-adj");
+  const score = parseCount(text, "oom-score-adj", anyNumber);
   if (Math.abs(score) > oomScoreMax) throw new UsageError(`--oom-score-adj takes -1000 to 1000, not '${text}'`);
   return score;
 }
@@ -180,7 +189,7 @@ function withSharedFlags(before: ContainerSpec, flags: SettingValues): Container
     readOnly: flags["read-only"] ?? before.readOnly,
     init: init === undefined ? before.init : BoolValue.create({ value: init }),
     isolation: isolation === undefined ? before.isolation : parseChoice(isolation, "isolation", isolations),
-    pidsLimit: pids === undefined ? before.pidsLimit : parseCount(pids, "limit-pids"),
+    pidsLimit: pids === undefined ? before.pidsLimit : parseCount(pids, "limit-pids", anyNumber),
     oomScoreAdj: score === undefined ? before.oomScoreAdj : oomScore(score),
     healthcheck: healthAfter(before.healthcheck, flags),
   });
@@ -197,14 +206,14 @@ export function newContainer(
     image,
     args,
     env: newEnvironment(flags),
-    labels: parseLabels(flags["container-label"] ?? []),
+    labels: parseLabels(flags["container-label"] ?? [], "container-label"),
     groups: flags.group ?? [],
     mounts,
     hosts: (flags.host ?? []).map((text) => hostLine(text, "host")),
     dnsConfig: newDns(flags),
     // Docker's client always says so; whoever wants the engine's own default cannot have it.
     init: BoolValue.create({ value: false }),
-    sysctls: parseLabels(flags.sysctl ?? []),
+    sysctls: parsePairs(flags.sysctl ?? []),
     ulimits: ulimitsAfter(
       [],
       (flags.ulimit ?? []).map((text) => parseUlimit(text, "ulimit")),
@@ -229,7 +238,11 @@ export function containerAfter(before: ContainerSpec, flags: UpdateValues, looku
     image: flags.image ?? before.image,
     args: flags.args === undefined ? before.args : shellWords(flags.args, "args"),
     env: environmentAfter(before.env, flags),
-    labels: pairsAfter(before.labels, flags["container-label-add"], flags["container-label-rm"]),
+    labels: pairsAfter(
+      before.labels,
+      parseLabels(flags["container-label-add"] ?? [], "container-label-add"),
+      flags["container-label-rm"],
+    ),
     mounts: areMountsChanged
       ? mountsAfter(before.mounts, flags["mount-add"] ?? [], flags["mount-rm"] ?? [])
       : before.mounts,
@@ -238,7 +251,7 @@ export function containerAfter(before: ContainerSpec, flags: UpdateValues, looku
       ? [...before.groups, ...(flags["group-add"] ?? [])].filter((group) => !removedGroups.includes(group)).toSorted()
       : before.groups,
     dnsConfig: dnsAfter(before.dnsConfig, flags),
-    sysctls: pairsAfter(before.sysctls, flags["sysctl-add"], flags["sysctl-rm"]),
+    sysctls: pairsAfter(before.sysctls, parsePairs(flags["sysctl-add"] ?? []), flags["sysctl-rm"]),
     ulimits: ulimitsAfter(
       before.ulimits,
       (flags["ulimit-add"] ?? []).map((text) => parseUlimit(text, "ulimit-add")),

@@ -80,12 +80,6 @@ export function healthCheckAfter(before: HealthCheck | null, flags: SettingValue
     timeout: time("health-timeout", base.timeout),
     startPeriod: time("health-start-period", base.startPeriod),
     startInterval: time("health-start-interval", base.startInterval),
-    retries: retries === undefined ? base.retries : retriesOf(retries),
+    retries: retries === undefined ? base.retries : parseCount(retries, "health-retries"),
   });
-}
-
-function retriesOf(text: string): number {
-  const count = parseCount(text, "health-retries");
-  if (count < 0) throw new UsageError("--health-retries cannot be negative");
-  return count;
 }

@@ -31,7 +31,16 @@ import { driverPayload, driverSettings } from "./service-driver.ts";
 import type { SettingValues } from "./service-flags.ts";
 import { healthCheckAfter } from "./service-health.ts";
 import { UserError } from "../user-error.ts";
-import { parseBytes, parseChoice, parseCount, parseCpus, parseDuration, parseLabels, parseRatio } from "../values.ts";
+import {
+  anyNumber,
+  parseBytes,
+  parseChoice,
+  parseCount,
+  parseCpus,
+  parseDuration,
+  parsePairs,
+  parseRatio,
+} from "../values.ts";
 
 /** How the payload of a process task is named. */
 const execTypeUrl = "type.googleapis.com/muster.v1.ExecSpec";
@@ -138,7 +147,9 @@ function rolloutAfter(
 /** Options without a driver say nothing, and a driver comes with just the options given: Docker's way. */
 function logDriverAfter(before: Driver | null, flags: SettingValues): Driver | null {
   const name = flags["log-driver"] ?? "";
-  return name === "" ? before : Driver.create({ name, options: parseLabels(flags["log-opt"] ?? []) });
+  const options = parsePairs(flags["log-opt"] ?? []);
+  if (Object.hasOwn(options, "")) throw new UsageError("--log-opt takes KEY=VALUE: an option has a name");
+  return name === "" ? before : Driver.create({ name, options });
 }
 
 function execAfter(before: ExecSpec, flags: SettingValues): ExecSpec {
@@ -198,7 +209,7 @@ export function genericResources(texts: readonly string[], flag: string): readon
     if (kinds.has(kind)) throw new UsageError(`--${flag} names ${kind} twice`);
     kinds.add(kind);
     return GenericResource.create({
-      discreteResourceSpec: DiscreteGenericResource.create({ kind, value: Number(count) }),
+      discreteResourceSpec: DiscreteGenericResource.create({ kind, value: parseCount(count, flag) }),
     });
   });
 }
@@ -217,12 +228,12 @@ function scaled(spec: ServiceSpec, flags: SettingValues): Partial<ServiceSpec> {
   if (flags["replicas-max-per-node"] !== undefined && !isReplicated) {
     throw new UserError("replicas-max-per-node can only be used with replicated or replicated-job mode");
   }
-  const total = replicas === undefined ? null : parseCount(replicas, "replicas");
+  const total = replicas === undefined ? null : parseCount(replicas, "replicas", anyNumber);
   const job = spec.replicatedJob;
   if (job !== null) {
     const fields = {
       totalCompletions: total ?? job.totalCompletions,
-      maxConcurrent: concurrent === undefined ? job.maxConcurrent : parseCount(concurrent, "max-concurrent"),
+      maxConcurrent: concurrent === undefined ? job.maxConcurrent : parseCount(concurrent, "max-concurrent", anyNumber),
     };
     return { replicatedJob: ReplicatedJob.patch(job, fields) };
   }

@@ -39,7 +39,7 @@ import {
 import { mountsAfter, parseMount } from "./service-mount-flag.ts";
 import { execOf, execTask, genericResources, withSettings } from "./service-settings.ts";
 import { UserError } from "../user-error.ts";
-import { parseCount, parseLabels, shellWords } from "../values.ts";
+import { anyNumber, parseCount, parseLabels, shellWords } from "../values.ts";
 
 function modeFields(flags: CreateValues): Partial<ServiceSpec> {
   const mode = flags.mode ?? "replicated";
@@ -53,7 +53,7 @@ function modeFields(flags: CreateValues): Partial<ServiceSpec> {
     case "replicated-job": {
       const count = (flag: "replicas" | "max-concurrent"): number | null => {
         const text = flags[flag];
-        return text === undefined ? null : parseCount(text, flag);
+        return text === undefined ? null : parseCount(text, flag, anyNumber);
       };
       // Docker's: all at once unless told otherwise, and as many as may run at once when only that is told.
       const concurrent = count("max-concurrent") ?? count("replicas") ?? 1;
@@ -247,7 +247,7 @@ export function changedSpec(before: ServiceSpec, flags: UpdateValues, lookups = 
   const endpoint = before.endpoint ?? EndpointSpec.create({});
   const spec = ServiceSpec.patch(before, {
     annotations: Annotations.patch(annotations, {
-      labels: pairsAfter(annotations.labels, flags["label-add"], flags["label-rm"]),
+      labels: pairsAfter(annotations.labels, parseLabels(flags["label-add"] ?? [], "label-add"), flags["label-rm"]),
     }),
     task: TaskSpec.patch(task, {
       ...runtimeAfter(task, flags, lookups),

@@ -19,14 +19,9 @@ import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
 import { checkRolloutLabels } from "../orchestration/rollout/settings.ts";
 import { isSameMessage } from "../same-message.ts";
 import { isJob, modeOf } from "../orchestration/service-mode.ts";
-import { checkTaskSpec, isNegative } from "./task-spec.ts";
+import { checkTaskSpec, isNegative, wasNegative } from "./task-spec.ts";
 
 const portMax = 65_535;
-
-/** A count that was negative before it was written as an unsigned number. */
-function wasNegative(count: number): boolean {
-  return count >= 2 ** 63 || count < 0;
-}
 
 function checkMode(spec: ServiceSpec): Refusal | null {
   if (modeOf(spec) === null) return invalid("Unrecognized service mode");
@@ -41,6 +36,8 @@ function checkMode(spec: ServiceSpec): Refusal | null {
 
 function checkUpdateConfig(config: UpdateConfig | null, prefix: "update" | "rollback"): Refusal | null {
   if (config === null) return null;
+  // SwarmKit takes it for a large number; written again it would be 0 here, which is all at once.
+  if (wasNegative(config.parallelism)) return invalid(`TaskSpec: ${prefix}-parallelism cannot be negative`);
   if (isNegative(config.delay)) return invalid(`TaskSpec: ${prefix}-delay cannot be negative`);
   if (isNegative(config.monitor)) return invalid(`TaskSpec: ${prefix}-monitor cannot be negative`);
   if (!(config.maxFailureRatio >= 0 && config.maxFailureRatio <= 1)) {

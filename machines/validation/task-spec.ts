@@ -31,6 +31,11 @@ const memoryBytesMin = 4 * 1024 * 1024;
 const healthMsMin = 1;
 const genericKindLengthMin = 3;
 
+/** A count that was negative before it was written as an unsigned number. */
+export function wasNegative(count: number): boolean {
+  return count >= 2 ** 63 || count < 0;
+}
+
 export function isNegative(duration: Duration | null): boolean {
   return duration !== null && (duration.seconds < 0 || duration.nanos < 0);
 }
@@ -69,6 +74,8 @@ function checkResources(resources: ResourceRequirements | null): Refusal | null 
 function checkRestart(restart: RestartPolicy | null): Refusal | null {
   if (isNegative(restart?.delay ?? null)) return invalid("TaskSpec: restart-delay cannot be negative");
   if (isNegative(restart?.window ?? null)) return invalid("TaskSpec: restart-window cannot be negative");
+  // SwarmKit takes it for a large number; written again it would be 0 here, which is no limit. So are the replicas of a node.
+  if (wasNegative(restart?.maxAttempts ?? 0)) return invalid("TaskSpec: restart-max-attempts cannot be negative");
   return null;
 }
 
@@ -223,6 +230,10 @@ export function checkTaskSpec(task: TaskSpec): Refusal | null {
     () => checkResources(task.resources),
     () => checkRestart(task.restart),
     () => checkPlacement(task.placement),
+    () =>
+      wasNegative(task.placement?.maxReplicas ?? 0)
+        ? invalid("TaskSpec: replicas-max-per-node cannot be negative")
+        : null,
     () => checkSecretReferences(task.container),
     () => checkConfigReferences(task.container),
     () => checkRuntime(task),

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import test from "ava";
 import { allCharts } from "../../cli/charts.ts";
 import { toMermaid } from "../../cli/chart-mermaid.ts";
-import { humanDuration, parseBytes, parseCpus, parseDuration } from "../../cli/values.ts";
+import { humanDuration, parseBytes, parseCount, parseCpus, parseDuration, parseRatio } from "../../cli/values.ts";
 import { formatTable } from "../../cli/table.ts";
 import { UsageError } from "../../cli/command.ts";
 import { NodeRole, Manager, NodeSpec_Availability, TaskState, type Node } from "../../proto/gen/messages.ts";
@@ -232,7 +232,23 @@ test("durations, sizes and cores are read as Docker reads them", (t) => {
   t.is(parseBytes("1.5GiB", "x"), 1.5 * 1024 ** 3);
   t.is(parseBytes("4096", "x"), 4096);
   t.is(parseCpus("0.25", "x"), 250_000_000);
-  for (const bad of ["5", "s", "5 s", ""]) t.throws(() => parseDuration(bad, "x"), { instanceOf: UsageError }, bad);
+  t.like(parseDuration(".5s", "x"), { seconds: 0, nanos: 500_000_000 });
+  t.like(parseDuration("+1.m", "x"), { seconds: 60 });
+  t.is(parseBytes(".5g", "x"), 1024 ** 3 / 2);
+  t.deepEqual(
+    ["1.", "1/2", "1e-1", ".5", "1000.1"].map((text) => parseCpus(text, "x")),
+    [1e9, 5e8, 1e8, 5e8, 1_000_100_000_000],
+  );
+  t.is(parseRatio("1e-1", "x"), Math.fround(0.1));
+  t.is(parseRatio("1.", "x"), 1);
+  t.throws(() => parseDuration("99999999999999h", "x"), { message: /longer than 292 years/ });
+  t.throws(() => parseBytes("99999999999t", "x"), { message: /out of range/ });
+  t.throws(() => parseCount("18446744073709551617", "x"), { message: /out of range/ });
+  t.throws(() => parseCount("-1", "x"), { message: "--x cannot be negative" });
+  for (const bad of ["1/0", "1/3", "0.0000000001", "1e-11", "x", "-1"])
+    t.throws(() => parseCpus(bad, "x"), { instanceOf: UsageError }, bad);
+  for (const bad of ["5", "s", "5 s", ".s", ""])
+    t.throws(() => parseDuration(bad, "x"), { instanceOf: UsageError }, bad);
   for (const bad of ["x", "1x", "-1"]) t.throws(() => parseBytes(bad, "x"), { instanceOf: UsageError }, bad);
 });
 

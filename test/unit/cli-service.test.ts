@@ -306,6 +306,7 @@ test("service scale and rm take several services", async (t) => {
 test("ports are read in both of Docker's forms", (t) => {
   const ports = (...publish: string[]) => newSpec({ name: "web", publish } as CreateValues, ["bb"]).endpoint?.ports;
   t.like(ports("8080:80/udp")?.[0], { publishedPort: 8080, targetPort: 80, protocol: PortConfig_Protocol.UDP });
+  t.like(ports(":80")?.[0], { publishedPort: 0, targetPort: 80 });
   t.like(ports("80")?.[0], { publishedPort: 0, targetPort: 80, publishMode: PortConfig_PublishMode.INGRESS });
   for (const bad of ["a:b", "70000:80", "mode=host", "target=80,mode=other", "target=80,colour=red"]) {
     t.throws(() => ports(bad), { instanceOf: UsageError }, bad);

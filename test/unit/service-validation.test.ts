@@ -84,6 +84,9 @@ const limits = (fields: Partial<Resources>) =>
 const secret = (fields: Partial<SecretReference>) => SecretReference.create(fields);
 const file = (name: string) => FileTarget.create({ name });
 
+/** As it arrives: counts have no sign on the wire. */
+const sent = (fields: Partial<ServiceSpec>) => ServiceSpec.decode(ServiceSpec.encode(ServiceSpec.patch(good, fields)));
+
 const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
   ["no spec", null, "invalid argument"],
   ["no name", named(""), "meta: name must be provided"],
@@ -166,6 +169,26 @@ const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
       ServiceSpec.encode(ServiceSpec.patch(good, { replicated: ReplicatedService.create({ replicas: -1 }) })),
     ),
     "Number of replicas must be non-negative",
+  ],
+  [
+    "parallelism below zero",
+    sent({ update: UpdateConfig.create({ parallelism: -1 }) }),
+    "TaskSpec: update-parallelism cannot be negative",
+  ],
+  [
+    "that of a rollback",
+    sent({ rollback: UpdateConfig.create({ parallelism: -1 }) }),
+    "TaskSpec: rollback-parallelism cannot be negative",
+  ],
+  [
+    "attempts below zero",
+    sent(withTask({ restart: RestartPolicy.create({ maxAttempts: -1 }) })),
+    "TaskSpec: restart-max-attempts cannot be negative",
+  ],
+  [
+    "replicas of a node below zero",
+    sent(withTask({ placement: Placement.create({ maxReplicas: -1 }) })),
+    "TaskSpec: replicas-max-per-node cannot be negative",
   ],
   [
     "a job with an update config",
