@@ -10,7 +10,7 @@ import type { Node, ServiceSpec } from "../../proto/gen/messages.ts";
 import { Spec } from "../../proto/gen/nomad.ts";
 import { encodeConfig, environmentScope, problemText, type ConfigInput } from "../../runtime/hclspec/index.ts";
 
-/** Names that a node's agent puts into every task's environment (drivers/task-home), and those of the node itself. */
+/** Names that a node's agent puts into every task's environment (node/task-home/), and those of the node itself. */
 const known = [
   ..."ALLOC_DIR TASK_DIR SECRETS_DIR ALLOC_ID SHORT_ALLOC_ID ALLOC_NAME ALLOC_INDEX TASK_NAME GROUP_NAME JOB_ID JOB_NAME"
     .split(" ")

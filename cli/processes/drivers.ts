@@ -15,7 +15,7 @@ import { cpus } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { AgentPlugins, DriverBinary } from "../../actors/agent/agent-ports.ts";
-import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
+import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
 import { portRange } from "../../edges/plugin/handshake.ts";
 import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
 import { ClientTopology, ClientTopologyCore, NomadDriverConfig } from "../../proto/gen/nomad.ts";

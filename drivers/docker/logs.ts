@@ -12,7 +12,7 @@ import { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import type { TaskConfig } from "../../proto/gen/nomad.ts";
 import type { Logger } from "../../runtime/ports.ts";
-import { openOutput } from "../exec/output-files.ts";
+import { openOutput } from "../../node/output/output-files.ts";
 import { EngineError, type Engine } from "./engine.ts";
 import { Frames, Lines, type OutputName } from "./frames.ts";
 

@@ -6,7 +6,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TaskRequest } from "../../edges/plugin/server/index.ts";
 import { NetworkIsolationSpec_NetworkIsolationMode as Isolation, type TaskConfig } from "../../proto/gen/nomad.ts";
-import { nodeResolver, resolvConf, resolvConfPath } from "../task-network/resolv-conf.ts";
+import { nodeResolver, resolvConf, resolvConfPath } from "../../node/task-network/resolv-conf.ts";
 import type { DockerConfig } from "./fields.ts";
 
 /** An address of the engine's own, which it puts in itself. */

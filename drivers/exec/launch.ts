@@ -5,10 +5,10 @@ import type { TaskRequest } from "../../edges/plugin/server/index.ts";
 import { NetworkIsolationSpec_NetworkIsolationMode as Isolation, type TaskConfig } from "../../proto/gen/nomad.ts";
 import type { Limits } from "./cgroups.ts";
 import type { ExecConfig } from "./fields.ts";
-import { askedDns } from "../task-network/resolv-conf.ts";
+import { askedDns } from "../../node/task-network/resolv-conf.ts";
 import { inMountsOf, ownResolver } from "./resolver.ts";
-import { findOnPath, isExecutable, type Tools } from "./tools.ts";
-import { userNamed, type User } from "./user.ts";
+import { findOnPath, isExecutable, type Tools } from "../../node/system-tools.ts";
+import { userNamed, type User } from "../../node/user.ts";
 import { relativeTarget } from "./volumes.ts";
 
 const pathDefault = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

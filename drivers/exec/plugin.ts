@@ -20,11 +20,11 @@ import { makeCgroup, namedCgroup, probeCgroups, removeCgroup, type Cgroups, type
 import { Ends } from "./ends.ts";
 import { driverFields, taskFields, type DriverConfig, type ExecConfig } from "./fields.ts";
 import { launchOf, limitsOf, type Launch } from "./launch.ts";
-import { closeOutput, openOutput } from "./output-files.ts";
+import { closeOutput, openOutput } from "../../node/output/output-files.ts";
 import { bootId, isAlive, type ProcessName } from "./process.ts";
 import { shell, taskArguments, type FileWrite, type RunFacts } from "./run-file.ts";
 import { clearCgroup, ExecRun, joining, readRunFile, type RunState } from "./run.ts";
-import { findTools, type Tools } from "./tools.ts";
+import { findTools, type Tools } from "../../node/system-tools.ts";
 
 /** On a busy machine; the shell needs some milliseconds. */
 const startMsMax = 10_000;

@@ -15,7 +15,7 @@ import type { Surroundings } from "./launch.ts";
 import { bootId, isAlive, signal, type ProcessName } from "./process.ts";
 import { parseRunFacts, signalNamed, signalNumberOf, type FileWrite, type RunFacts } from "./run-file.ts";
 import { openSession } from "./session.ts";
-import type { Tools } from "./tools.ts";
+import type { Tools } from "../../node/system-tools.ts";
 import { UsageMeter } from "./usage.ts";
 
 /** As Docker's; hosts mostly name one. */

@@ -7,7 +7,7 @@ import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { running, tasksOf } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
 
-/** Where agents keep files in memory (drivers/exec/memory-files.ts), as far as this user's may be there. */
+/** Where agents keep files in memory (node/task-home/memory-files.ts), as far as this user's may be there. */
 const roots = ["/run/muster-files", `/dev/shm/muster-files-${process.getuid?.() ?? 0}`];
 
 /** None of a directory that is not there: others' come and go meanwhile. */

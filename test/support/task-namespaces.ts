@@ -6,7 +6,7 @@ import type { ExecutionContext } from "ava";
 
 const folder = "/run/netns";
 
-/** Of an agent's data dir: what the names of its interfaces, tables and namespaces have in them (drivers/task-network/tools.ts). */
+/** Of an agent's data dir: what the names of its interfaces, tables and namespaces have in them (node/task-network/tools.ts). */
 export function tagOf(dataDir: string): string {
   return createHash("sha256").update(realpathSync(dataDir)).digest("hex").slice(0, 8);
 }

@@ -127,7 +127,7 @@ test("each link to a file of the tree leads to one, and to a heading that it has
 
 test("docs/observability.md lists every metric that is written, and no other", (t) => {
   const written = new Map<string, string>();
-  for (const folder of ["actors", "cli", "drivers", "edges", "machines", "runtime"]) {
+  for (const folder of ["actors", "cli", "drivers", "edges", "machines", "node", "runtime"]) {
     for (const file of readdirSync(join(top, folder), { recursive: true, encoding: "utf8" })) {
       if (!file.endsWith(".ts")) continue;
       const path = join(folder, file);

@@ -6,7 +6,7 @@ import test, { type ExecutionContext } from "ava";
 import type { AgentPlugins, DriverTask } from "../../actors/agent/agent-ports.ts";
 import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
 import { PluginDriver } from "../../actors/agent/plugin-driver.ts";
-import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
+import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
 import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
 import { execAsDriver } from "../../machines/driver/driver-spec.ts";
 import { Any, Duration, ExecSpec } from "../../proto/gen/messages.ts";

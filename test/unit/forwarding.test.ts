@@ -1,6 +1,6 @@
 // Which rules an agent adds to a packet filter that drops what is forwarded, by what `iptables -S FORWARD` prints.
 import test from "ava";
-import { missingRules } from "../../drivers/task-network/forwarding.ts";
+import { missingRules } from "../../node/task-network/forwarding.ts";
 
 const engine = "-A FORWARD -j DOCKER-USER\n-A FORWARD -o docker0 -j DOCKER\n";
 const words = (listed: string): readonly string[] => missingRules(listed).map((rule) => rule.join(" "));

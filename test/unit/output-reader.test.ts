@@ -6,8 +6,8 @@ import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import fc from "fast-check";
 import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/agent-ports.ts";
-import { OutputMarks } from "../../drivers/exec/output-marks.ts";
-import { OutputFiles } from "../../drivers/exec/output-reader.ts";
+import { OutputMarks } from "../../node/output/output-marks.ts";
+import { OutputFiles } from "../../node/output/output-reader.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { until } from "../fixtures/until.ts";
 

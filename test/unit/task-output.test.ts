@@ -16,8 +16,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import type { DriverTask, OutputRequest } from "../../actors/agent/agent-ports.ts";
-import { OutputClient } from "../../drivers/output/client.ts";
-import { TaskHomeDirectories } from "../../drivers/task-home/homes.ts";
+import { OutputClient } from "../../node/output/client.ts";
+import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
 import { DriverSpec, FileTarget, SecretReference } from "../../proto/gen/messages.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { commandOf, kill, processesOf } from "../fixtures/processes.ts";
@@ -38,7 +38,7 @@ function folderOf(t: ExecutionContext): string {
 }
 
 function collector(folder: string): number {
-  const pid = processesOf(folder).find((each) => commandOf(each).includes("drivers/output/main.ts"));
+  const pid = processesOf(folder).find((each) => commandOf(each).includes("node/output/main.ts"));
   if (pid === undefined) throw new Error("no collector runs");
   return pid;
 }

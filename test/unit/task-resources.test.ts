@@ -4,7 +4,7 @@ import { taskConfigOf, wantsOf } from "../../actors/agent/driver-task-config.ts"
 import type { DriverTask, TaskResources } from "../../actors/agent/agent-ports.ts";
 import { UsageError } from "../../cli/command.ts";
 import { offeredResources } from "../../cli/processes/generic-resources.ts";
-import { environmentOf } from "../../drivers/task-home/environment.ts";
+import { environmentOf } from "../../node/task-home/environment.ts";
 import {
   Any,
   DiscreteGenericResource,

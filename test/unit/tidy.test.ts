@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import test from "ava";
 
 const top = fileURLToPath(new URL("../..", import.meta.url));
-const folders = ["proto", "machines", "runtime", "actors", "edges", "drivers", "cli", "test", "bench"];
+const folders = ["proto", "machines", "runtime", "actors", "edges", "node", "drivers", "cli", "test", "bench"];
 
 interface Source {
   readonly path: string;
@@ -97,11 +97,12 @@ test("docs/design.md names the folders that there are", (t) => {
     "each folder of the sources has a row",
   );
   for (const { folder, parts } of layers.filter((layer) =>
-    /^(?:machines|runtime|actors|edges|drivers)/.test(layer.folder),
+    /^(?:machines|runtime|actors|edges|node|drivers)/.test(layer.folder),
   )) {
-    const there = readdirSync(join(top, folder), { withFileTypes: true })
-      .filter((entry) => entry.isDirectory())
-      .map(({ name }) => `${name}/`);
+    const within = sources.flatMap(({ path }) =>
+      path.startsWith(folder) ? [path.slice(folder.length).split("/")] : [],
+    );
+    const there = [...new Set(within.flatMap(([part, ...rest]) => (rest.length > 0 ? [`${part}/`] : [])))];
     const missing = there.filter((name) => !parts.includes(name));
     const gone = parts.filter(
       (name) => /^[a-z-]+\/$/.test(name) && !there.includes(name) && !folders.includes(name.slice(0, -1)),
@@ -135,7 +136,7 @@ test("every source file is used by another", (t) => {
   const isOfTests = (path: string): boolean => /^(?:test|bench)\//.test(path);
   const imported = new Set(sources.filter(({ path }) => !isOfTests(path)).flatMap((source) => source.imports));
   const entries =
-    /^(cli\/(main|setup|write-charts|write-reference)\.|test\/|bench\/|proto\/generate\.ts|drivers\/[^/]+\/main\.ts|runtime\/sim\/)/;
+    /^(cli\/(main|setup|write-charts|write-reference)\.|test\/|bench\/|proto\/generate\.ts|(?:drivers|node)\/[^/]+\/main\.ts|runtime\/sim\/)/;
   for (const { path } of sources) {
     t.true(imported.has(path) || entries.test(path), `${path} is imported by nobody but tests: delete it or use it`);
   }

@@ -1,5 +1,5 @@
 /**
- * The files that a task's output is kept in (the process of drivers/output writes them), and their ends, which a failed task
+ * The files that a task's output is kept in (the collector's process writes them), and their ends, which a failed task
  * tells.
  *
  * O1: a file that has grown beyond the limit is copied to `<name>.1` and emptied.

@@ -26,13 +26,13 @@ import type {
 } from "../../actors/agent/agent-ports.ts";
 import type { DriverSpec } from "../../proto/gen/messages.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
-import { filesOf } from "../exec/contents.ts";
-import { MemoryFiles, memoryRoots, type FileOwner } from "../exec/memory-files.ts";
-import { lastOutput, outputBytesMax } from "../exec/output.ts";
-import { OutputFiles } from "../exec/output-reader.ts";
+import { filesOf } from "./contents.ts";
+import { MemoryFiles, memoryRoots, type FileOwner } from "./memory-files.ts";
+import { lastOutput, outputBytesMax } from "../output/kept-files.ts";
+import { OutputFiles } from "../output/output-reader.ts";
 import { OutputClient } from "../output/client.ts";
 import type { TaskOutput } from "../output/collector.ts";
-import { userNamed } from "../exec/user.ts";
+import { userNamed } from "../user.ts";
 import { environmentOf, type AgentEnvironment, type TaskDirectories } from "./environment.ts";
 import { placeMounts, unplaceMounts } from "./mounts.ts";
 import { PipeMaker } from "./pipes.ts";

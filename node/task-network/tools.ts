@@ -5,8 +5,8 @@ import { readdir, realpath, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { NetworkTools } from "../../actors/agent/agent-ports.ts";
-import { findOnPath } from "../exec/tools.ts";
-import { NftKernel } from "../nftables/kernel.ts";
+import { findOnPath } from "../system-tools.ts";
+import { Nft } from "../nft.ts";
 import { letThrough } from "./forwarding.ts";
 import { findTunnel, smallestMtu, usualMtu } from "./look.ts";
 
@@ -40,7 +40,7 @@ async function look(searchPath: string): Promise<Programs | string> {
   } catch (error) {
     return `the kernel does not let the agent make namespaces and links: ${complaintOf(error)}`;
   }
-  const tables = await new NftKernel().apply("");
+  const tables = await new Nft().apply("");
   if (tables.kind === "failed") return `nftables cannot be used: ${tables.reason}`;
   return { bridge, ip, nsenter };
 }
@@ -57,7 +57,7 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
     .digest("hex")
     .slice(0, 8);
   const found = await look(searchPath);
-  const nft = new NftKernel();
+  const nft = new Nft();
   const filters = ["iptables", "ip6tables"].map((name) => findOnPath(name, `${searchPath}:${systemPath}`));
 
   function batch(

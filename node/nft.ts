@@ -1,0 +1,100 @@
+/**
+ * The way into the kernel: the `nft` executable, one run for each transaction.
+ *
+ * K1: nft reads a script from a file that was complete before it began, so a driver that is killed leaves either nothing or
+ *     a whole transaction. Through a pipe it would take what had been written so far for the whole.
+ * K2: only nftables' own executable is believed: other things are called nft, and one that ends well without having done
+ *     anything would leave the node open.
+ */
+import { spawn, type ChildProcessByStdio } from "node:child_process";
+import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+
+export type Outcome =
+  | { readonly kind: "done"; readonly output: string }
+  | { readonly kind: "failed"; readonly reason: string };
+
+/** Far longer than the largest script takes (100,000 elements: half a second): nft that hangs must not stop the driver. */
+const timeoutMs = 60_000;
+/** The first lines say what is wrong; of a script that is wrong throughout, nft complains of each line. */
+const complaintBytesMax = 2_000;
+
+/** Before PATH, on which a tool of another kind may come first (K2). */
+const places = ["/usr/sbin/nft", "/sbin/nft", "/usr/local/sbin/nft", "/usr/bin/nft"];
+
+export class Nft {
+  readonly #command: string;
+  #isBelieved = false;
+
+  /** `command`: null for the system's. */
+  constructor(command: string | null = null) {
+    this.#command = command ?? places.find((place) => existsSync(place)) ?? "nft";
+  }
+
+  /** All of the script, or nothing of it: one transaction. */
+  async apply(script: string): Promise<Outcome> {
+    if (!this.#isBelieved) {
+      const version = await this.#run(["--version"], "ignore");
+      if (version.kind === "failed") return version;
+      if (!version.output.startsWith("nftables "))
+        return { kind: "failed", reason: `${this.#command} is not the executable of nftables` };
+      this.#isBelieved = true;
+    }
+    return this.#apply(script);
+  }
+
+  #apply(script: string): Promise<Outcome> {
+    let file: number | null = null;
+    try {
+      const folder = mkdtempSync(join(tmpdir(), "muster-nft-"));
+      try {
+        file = openSync(join(folder, "script"), "wx+", 0o600);
+      } finally {
+        // Without a name from here on: a driver that is killed leaves no files.
+        rmSync(folder, { recursive: true, force: true });
+      }
+      const bytes = Buffer.from(script);
+      // At positions, so that nft begins to read where the file begins.
+      for (let at = 0; at < bytes.length;) at += writeSync(file, bytes, at, bytes.length - at, at);
+      return this.#run(["-f", "-"], file);
+    } catch (error) {
+      return Promise.resolve({ kind: "failed", reason: error instanceof Error ? error.message : "no temporary file" });
+    } finally {
+      // The child has its own descriptor of it by now. K1
+      if (file !== null) closeSync(file);
+    }
+  }
+
+  /** The chains, sets and maps of a table of the family `inet`, as nft's JSON; without their elements. */
+  list(table: string): Promise<Outcome> {
+    return this.#run(["-t", "-j", "list", "table", "inet", table], "ignore");
+  }
+
+  #run(args: readonly string[], input: number | "ignore"): Promise<Outcome> {
+    return new Promise((resolve) => {
+      const child = spawn(this.#command, args, { stdio: [input, "pipe", "pipe"] }) as ChildProcessByStdio<
+        null,
+        Readable,
+        Readable
+      >;
+      let output = "";
+      let complaint = "";
+      const timer = setTimeout(() => child.kill("SIGKILL"), timeoutMs);
+      const finish = (outcome: Outcome): void => {
+        clearTimeout(timer);
+        resolve(outcome);
+      };
+      child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
+      child.stderr.setEncoding("utf8").on("data", (text: string) => {
+        if (complaint.length < complaintBytesMax) complaint += text.slice(0, complaintBytesMax);
+      });
+      child.on("error", (error) => finish({ kind: "failed", reason: `${this.#command}: ${error.message}` }));
+      child.on("close", (code, signal) => {
+        if (code === 0) finish({ kind: "done", output });
+        else finish({ kind: "failed", reason: complaint.trim() || `${this.#command} ended with ${signal ?? code}` });
+      });
+    });
+  }
+}
