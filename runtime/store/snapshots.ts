@@ -64,6 +64,7 @@ export function firstRecordToKeep(kept: readonly number[], newest: number, optio
 
 const namePattern = /^snapshot-(\d+)$/;
 
+/** `sequence`: of the log's last record that the snapshot holds. */
 export function snapshotName(sequence: number): string {
   return `snapshot-${sequence}`;
 }

@@ -36,6 +36,7 @@ export type Standing =
   /** Nothing is there that counts; `last`: what was, and did not use up its attempts. */
   | { readonly kind: "open"; readonly last: Task | null };
 
+/** Which time the job is done: 0 for a new one, one more with each update that has it done again. */
 export function iterationOf(service: Service): number {
   return service.jobStatus?.jobIteration?.index ?? 0;
 }

@@ -43,6 +43,7 @@ const rolledBackPrefix = "update rolled back";
 /** Longest text of a task's error that a message repeats. */
 const wordsMax = 300;
 
+/** Whether the service is on its way to the spec before it, waits on that way, or has come there. */
 export function isWayBack(service: Service): boolean {
   const state = service.updateStatus?.state;
   return state === ROLLBACK_STARTED || state === ROLLBACK_PAUSED || state === ROLLBACK_COMPLETED;
@@ -62,6 +63,7 @@ export function recordOf(service: Service, stored: Rollout | undefined): Rollout
   return isOurs ? stored : null;
 }
 
+/** `record`: from `recordOf`, which alone tells steps from an update that goes on by itself. */
 export function phaseOf(service: Service, record: Rollout | null): RolloutPhase {
   const isStepping = record !== null && record.step !== RolloutStep.ROLLOUT_STEP_NONE;
   switch (service.updateStatus?.state) {
@@ -87,10 +89,12 @@ export function isMoving(phase: RolloutPhase): boolean {
   return phase === "updating" || phase === "stepping" || phase === "rolling back" || phase === "rollback stepping";
 }
 
+/** Also before there ever was one: another may begin. */
 export function isOver(phase: RolloutPhase): boolean {
   return phase === "none" || phase === "completed" || phase === "rollback completed";
 }
 
+/** Waits for an operator. */
 export function isPaused(phase: RolloutPhase): boolean {
   return phase === "paused" || phase === "rollback paused";
 }

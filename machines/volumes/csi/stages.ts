@@ -28,6 +28,7 @@ export type VolumeStage =
   /** The object is gone. */
   | "gone";
 
+/** `volume`: as the store has it, undefined once it is removed; `hasUsers`: a task was given it. */
 export function volumeStage(volume: Volume | undefined, hasUsers: boolean): VolumeStage {
   if (volume === undefined) return "gone";
   const { pendingDelete, publishStatus, volumeInfo } = volume;
@@ -50,10 +51,12 @@ export type PublicationStage =
   | "left"
   | "gone";
 
+/** What the store says of the volume on that node; null when it was not promised to it. */
 export function publicationOf(volume: Volume | undefined, nodeId: string): VolumePublishStatus | null {
   return volume?.publishStatus.find((status) => status.nodeId === nodeId) ?? null;
 }
 
+/** `hasNode`: the node is still one of the cluster. */
 export function publicationStage(volume: Volume | undefined, nodeId: string, hasNode: boolean): PublicationStage {
   const status = publicationOf(volume, nodeId);
   if (volume === undefined || status === null) return "gone";
