@@ -60,8 +60,8 @@ const settingFlags = {
   "stop-grace-period": text({ group: runs, value: "DURATION", help: "from that signal to the kill (10s)" }),
   tty: yes({ group: runs, help: "gives it a terminal", short: "t", containers: true }),
   init: yes({ group: runs, help: "an init passes signals on and reaps", containers: true }),
-  "log-driver": text({ group: runs, value: "NAME", help: "where output goes" }),
-  "log-opt": texts({ group: runs, value: "KEY=VALUE", help: "option of the log driver" }),
+  "log-driver": text({ group: runs, value: "NAME", help: "where a container's output goes", containers: true }),
+  "log-opt": texts({ group: runs, value: "KEY=VALUE", help: "option of the log driver", containers: true }),
 
   "read-only": yes({ group: system, help: "root file system cannot be written", containers: true }),
   "cap-add": texts({ group: system, value: "CAPABILITY", help: "a Linux capability more", containers: true }),

@@ -261,6 +261,11 @@ test("a process has only variables that have values, and takes settings of its o
   t.like(exec(after), { args: ["2 3"], env: ["A=1", "B=2"], stopSignal: "INT" });
   t.is(after.replicated?.replicas, 4);
   t.throws(() => changedSpec(before, { "mount-add": ["target=/x"] }), { message: /--mount-add fits containers only/ });
+  const unread: CreateValues = { "log-driver": "syslog", "log-opt": ["a=b"] };
+  const message = "--log-driver fits containers only";
+  t.throws(() => newSpec({ ...unread, driver: "exec" }, ["true"]), { message, instanceOf: UsageError });
+  t.throws(() => newSpec({ ...unread, driver: "docker", "driver-config": "{}" }, []), { message });
+  t.throws(() => changedSpec(before, unread), { message });
 });
 
 test("processes and tasks of drivers are told their name servers by the flags of containers", (t) => {
