@@ -1,0 +1,203 @@
+// Every way through a chart, with any event at any moment: each of its states is reached, its invariants hold on each step, and
+// from everywhere its end can be reached.
+import test, { type ExecutionContext } from "ava";
+import type { AnyStateMachine } from "xstate";
+import {
+  agentTaskMachine,
+  type AgentTaskEvent,
+  type AgentTaskInput,
+  type TaskReport,
+} from "../../machines/agent/agent-task.ts";
+import { driverTaskMachine, type DriverTaskEvent, type DriverTaskNews } from "../../machines/driver/driver-task.ts";
+import type { RolloutPhase } from "../../machines/orchestration/rollout/status.ts";
+import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
+import { TaskState } from "../../proto/gen/messages.ts";
+import { allPlaces, allStates, stuck, type Asked, type Place } from "../support/paths.ts";
+
+function claim(condition: boolean, text: string): void {
+  if (!condition) throw new Error(text);
+}
+
+function isAsked(asked: readonly Asked[], type: string): boolean {
+  return asked.some((each) => each.type === type);
+}
+
+function paramsOf<Params>(asked: readonly Asked[], type: string): readonly Params[] {
+  return asked.filter((each) => each.type === type).map(({ params }) => params as Params);
+}
+
+/** `passing`: states that a chart leaves before anything else can happen. */
+function looksAtAll<Memory>(
+  t: ExecutionContext,
+  machine: AnyStateMachine,
+  places: readonly Place<Memory>[],
+  passing: readonly string[],
+): void {
+  const reached = new Set(places.flatMap(({ states }) => states));
+  const missed = allStates(machine).filter((state) => !reached.has(state));
+  t.deepEqual(missed, passing, "each state is reached");
+  const lost = stuck(places, ({ snapshot }) => snapshot.status === "done");
+  t.deepEqual(lost[0]?.events, undefined, "its end can be reached from everywhere");
+  t.log(`${places.length} places`);
+}
+
+test("a task on a driver is started once at most, and its end is told once, whatever driver and agent do", (t) => {
+  const events: readonly DriverTaskEvent[] = [
+    { type: "task.started" },
+    { type: "start.refused", reason: "no", isRecoverable: true },
+    { type: "task.recovered" },
+    { type: "recover.refused", reason: "unknown" },
+    { type: "task.exited", exit: { code: 0, signal: 0, oomKilled: false, err: "" } },
+    { type: "stop.wanted", signal: "SIGTERM", timeoutMs: 1_000 },
+    { type: "stop.done" },
+    { type: "stop.refused", reason: "no" },
+    { type: "destroy.wanted" },
+    { type: "task.destroyed" },
+    { type: "destroy.refused", reason: "no" },
+    { type: "call.lost", reason: "died" },
+    { type: "plugin.ready" },
+  ];
+  const places = allPlaces(driverTaskMachine, {
+    inputs: (["new", "started", "doubtful"] as const).map((before) => ({ taskId: "t", before })),
+    events,
+    // So often it is asked to destroy; more makes no difference.
+    matters: (context: { destroys: number }) => ({ ...context, destroys: Math.min(context.destroys, 5) }),
+    memory: { isStarted: false, isOver: false, isForgotten: false },
+    remember: (memory, { asked, from }) => {
+      const news = paramsOf<DriverTaskNews>(asked, "announce").map(({ kind }) => kind);
+      const ends = news.filter((kind) => kind === "exited" || kind === "failed").length;
+      const isStarting = isAsked(asked, "startTask");
+      claim(!isStarting || !memory.isStarted, "T1: it is started again");
+      claim(!isStarting || from?.snapshot.context.before === "new", "T1: what an earlier agent started is started");
+      claim(ends + (memory.isOver ? 1 : 0) <= 1, "T2: its end is told twice");
+      claim(!memory.isOver || !news.includes("running"), "T2: it runs after its end");
+      claim(!memory.isForgotten || asked.length === 0, "something happens after all is over");
+      const isOver = memory.isOver || ends > 0;
+      const isForgotten = news.includes("destroyed");
+      claim(!isForgotten || isOver, "T2: it is forgotten without an end");
+      return { isStarted: memory.isStarted || isStarting, isOver, isForgotten };
+    },
+  });
+  looksAtAll(t, driverTaskMachine, places, ["looking"]);
+});
+
+test("a task on its node reports one end, is not started twice over two lives of its agent, and leaves nothing", (t) => {
+  const { COMPLETE, FAILED, PREPARING, READY, REJECTED, RUNNING, SHUTDOWN, STARTING } = TaskState;
+  const exit = (code: number) => ({ code, signal: "", reason: "", lastOutput: "" });
+  const events: readonly AgentTaskEvent[] = [
+    { type: "run.absent" },
+    { type: "run.found", pid: 7 },
+    { type: "run.refused", reason: "no" },
+    { type: "run.prepared" },
+    { type: "run.started", pid: 7 },
+    { type: "run.exited", pid: 7, exit: exit(0) },
+    { type: "run.exited", pid: 7, exit: exit(1) },
+    { type: "run.stopped", code: 143 },
+    { type: "run.forgotten" },
+    { type: "health.passed" },
+    { type: "health.missed", reason: "slow" },
+    { type: "health.lost", reason: "sick" },
+    { type: "desired.raised", desired: RUNNING },
+    { type: "desired.raised", desired: SHUTDOWN },
+    { type: "removal.wanted" },
+  ];
+  const inputs: AgentTaskInput[] = [];
+  for (const before of [PREPARING, READY, STARTING, RUNNING, COMPLETE] as const)
+    for (const desired of [READY, RUNNING, SHUTDOWN] as const)
+      for (const isChecked of [false, true])
+        for (const flaw of isChecked ? ["", "sick"] : [""])
+          inputs.push({ taskId: "t", before, desired, isChecked, flaw });
+  const places = allPlaces(agentTaskMachine, {
+    inputs,
+    events,
+    memory: { isStarted: false, isRun: false, isOver: false, isProven: false, isUnhealthy: false, isStopped: false },
+    remember: (memory, { asked, event, from, states }) => {
+      const context = from?.snapshot.context as AgentTaskInput | undefined;
+      const wasRemoving = from?.states.includes("removing") ?? false;
+      const isStarting = isAsked(asked, "start");
+      claim(!isStarting || !memory.isStarted, "K3: it is started again");
+      claim(!isStarting || (context?.before ?? 0) < STARTING, "K3: what an earlier agent started is started");
+      const isProven = memory.isProven || event?.type === "health.passed" || (context?.before ?? 0) >= RUNNING;
+      const isUnhealthy = memory.isUnhealthy || states.includes("failing") || (context?.flaw ?? "") !== "";
+      // By this life of the agent or an earlier one.
+      const isRun =
+        memory.isRun ||
+        isStarting ||
+        (context?.before ?? 0) >= STARTING ||
+        (from?.states[0] === "looking" && (event?.type === "run.found" || event?.type === "run.exited"));
+      const reports = paramsOf<TaskReport>(asked, "report");
+      for (const { state } of reports) {
+        claim(!memory.isOver, "K1: it reports after its end");
+        claim(!wasRemoving, "K1: it reports while it is removed");
+        claim(state !== REJECTED || !isRun, "K4: what was started is rejected");
+        claim(state !== FAILED || isRun || isUnhealthy, "K4: what never ran fails");
+        claim(state !== RUNNING || context?.isChecked !== true || isProven, "K6: it runs unproven");
+        claim(state !== COMPLETE || !memory.isUnhealthy, "K6: it was unhealthy and completes");
+      }
+      claim(
+        !isAsked(asked, "forget") || memory.isStopped || event?.type === "run.stopped",
+        "K5: forgotten while it runs",
+      );
+      return {
+        isStarted: memory.isStarted || isStarting,
+        isRun,
+        isOver: memory.isOver || reports.some(({ state }) => state >= COMPLETE),
+        isProven,
+        isUnhealthy,
+        isStopped: states.includes("removing.halting") && event?.type === "run.stopped",
+      };
+    },
+  });
+  looksAtAll(t, agentTaskMachine, places, ["accepted", "removing.removed"]);
+});
+
+test("a rollout is in the phase that the store says, whatever happens meanwhile", (t) => {
+  const phases: Readonly<Partial<Record<RolloutPhase, string>>> = {
+    updating: "updating",
+    stepping: "stepping",
+    paused: "paused",
+    "rolling back": "rollingBack",
+    "rollback stepping": "rollbackStepping",
+    "rollback paused": "rollbackPaused",
+  };
+  const events: readonly RolloutEvent[] = [
+    ...Object.keys(phases).flatMap((phase) =>
+      [-1, 5_000].map((remainingMs) => ({
+        type: "phase.is" as const,
+        phase: phase as RolloutPhase,
+        mustBegin: false,
+        remainingMs,
+      })),
+    ),
+    { type: "phase.is", phase: "updating", mustBegin: true, remainingMs: -1 },
+    { type: "rollout.over" },
+    { type: "slots.touched" },
+    { type: "round.due" },
+    ...[-1, 100].flatMap((nextMs) => [
+      { type: "look.busy" as const, nextMs },
+      { type: "look.delayed" as const, nextMs },
+      { type: "look.watching" as const, nextMs },
+    ]),
+    { type: "look.finished" },
+    { type: "look.stepped" },
+    { type: "look.choose" },
+    { type: "look.failed", isWayBack: true },
+    { type: "look.failed", isWayBack: false },
+  ];
+  const writes = ["begin", "pause", "turnBack", "complete", "chooseBatch"];
+  const places = allPlaces(rolloutMachine, {
+    inputs: [{ serviceId: "s" }],
+    events,
+    memory: null,
+    remember: (_, { asked, event, from, states }) => {
+      const top = states[0] ?? "";
+      const isPhase = Object.values(phases).includes(top);
+      const isSaid = event?.type === "phase.is" && !event.mustBegin && phases[event.phase] === top;
+      claim(!isPhase || from?.states[0] === top || isSaid, `R1: ${top} without a word of the store`);
+      claim(writes.filter((write) => isAsked(asked, write)).length <= 1, "R1: two phases are written at once");
+      claim(!isAsked(asked, "look") || isPhase, "slots get their turn outside any phase");
+      return null;
+    },
+  });
+  looksAtAll(t, rolloutMachine, places, []);
+});
