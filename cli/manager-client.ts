@@ -19,7 +19,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
 import type { Shell } from "./shell.ts";
-import { UserError } from "./user-error.ts";
+import { NotThereError, UserError } from "./user-error.ts";
 
 /** Longer than a manager looks for a leader (15 s). */
 const callTimeoutMs = 25_000;
@@ -104,7 +104,7 @@ function pick<Item extends { readonly id: string }>(
     if (matches.length > 1) throw new UserError(`${noun} ${text} is ambiguous (${matches.length} matches found)`);
     if (matches[0] !== undefined) return matches[0];
   }
-  throw new UserError(`no such ${noun}: ${text}`);
+  throw new NotThereError(`no such ${noun}: ${text}`);
 }
 
 export function nodeName(node: Node): string {

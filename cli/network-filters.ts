@@ -1,18 +1,20 @@
 /** `--filter` of `muster network ls` and `muster network prune`: Docker's keys. */
 import type { Network, Timestamp } from "../proto/gen/messages.ts";
-import { UsageError } from "./command.ts";
+import { truthOf, UsageError } from "./command.ts";
 import { networkName } from "./manager-client.ts";
 import { parsePast } from "./moment.ts";
 
-export const networkFilterKeys = ["driver", "id", "label", "name", "scope", "type"] as const;
+export const networkFilterKeys = ["dangling", "driver", "id", "label", "name", "scope", "type"] as const;
 
 /** Marks networks that stand for each engine's own of that name; Docker does not list them either. */
 export const predefinedLabel = "com.docker.swarm.predefined";
 
 type Key = (typeof networkFilterKeys)[number];
 
-function meets(network: Network, key: Key, value: string): boolean {
+function meets(network: Network, key: Key, value: string, isUnused: (network: Network) => boolean): boolean {
   switch (key) {
+    case "dangling":
+      return isUnused(network) === truthOf(value);
     case "driver":
       return (network.driverState?.name || network.spec?.driverConfig?.name) === value;
     case "id":
@@ -36,22 +38,36 @@ function hasLabel(network: Network, wanted: string): boolean {
   return held !== undefined && (at < 0 || held === wanted.slice(at + 1));
 }
 
-/** Values of one key are alternatives, but labels are demands, as in Docker. Throws UsageError. */
-export function matchingNetworks(texts: readonly string[]): (network: Network) => boolean {
+/** Whether a filter needs to know what uses the networks. */
+export function asksForUse(texts: readonly string[]): boolean {
+  return texts.some((text) => text.startsWith("dangling="));
+}
+
+/**
+ * Values of one key are alternatives, but labels are demands, as in Docker. `isUnused` says for `dangling=` whether nothing
+ * uses a network. Throws UsageError.
+ */
+export function matchingNetworks(
+  texts: readonly string[],
+  isUnused: (network: Network) => boolean,
+): (network: Network) => boolean {
   const wanted = texts.map((text) => {
     const at = text.indexOf("=");
     const key = networkFilterKeys.find((known) => known === text.slice(0, at));
     if (key === undefined) {
       throw new UsageError(`--filter takes ${networkFilterKeys.map((known) => `${known}=`).join(", ")}, not '${text}'`);
     }
-    return { key, value: text.slice(at + 1) };
+    const value = text.slice(at + 1);
+    if (key === "dangling" && truthOf(value) === null)
+      throw new UsageError(`--filter dangling= takes true or false, not '${value}'`);
+    return { key, value };
   });
   const byKey = Map.groupBy(wanted, ({ key }) => key);
   return (network) =>
     [...byKey].every(([key, pairs]) =>
       key === "label"
-        ? pairs.every(({ value }) => meets(network, key, value))
-        : pairs.some(({ value }) => meets(network, key, value)),
+        ? pairs.every(({ value }) => meets(network, key, value, isUnused))
+        : pairs.some(({ value }) => meets(network, key, value, isUnused)),
     );
 }
 

@@ -1,20 +1,38 @@
 /** `muster network`: create, ls, inspect, rm, prune. Networks of the cluster only; those of one engine are its own business. */
+import { checkNetworkRemoval, isIngress } from "../machines/validation/network.ts";
 import { networkObject, timeText } from "./docker-objects/index.ts";
 import {
   ControlService,
   CreateNetworkRequest,
   GetNetworkRequest,
   Network,
+  NodeStatus_State,
   RemoveNetworkRequest,
 } from "../proto/gen/messages.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
 import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
 import { isConfirmed } from "./confirm.ts";
-import { findNetwork, listNetworks, networkName, withManager } from "./manager-client.ts";
-import { matchingNetworks, networkFilterKeys, predefinedLabel, prunableNetworks } from "./network-filters.ts";
+import {
+  findNetwork,
+  listNetworks,
+  listNodes,
+  listServices,
+  listTasks,
+  networkName,
+  withManager,
+  type ManagerClient,
+} from "./manager-client.ts";
+import {
+  asksForUse,
+  matchingNetworks,
+  networkFilterKeys,
+  predefinedLabel,
+  prunableNetworks,
+} from "./network-filters.ts";
 import { networkFlags, networkSpec } from "./network-spec.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { labelFields, printListing } from "./table.ts";
+import { NotThereError } from "./user-error.ts";
 
 const methods = ControlService.methods;
 
@@ -41,6 +59,14 @@ const create = command({
   },
 });
 
+/** Tells those that nothing uses, as the manager does before it removes one; the ingress network is there to be used. */
+async function unusedIn(client: ManagerClient): Promise<(network: Network) => boolean> {
+  const [services, tasks, nodes] = await Promise.all([listServices(client), listTasks(client), listNodes(client)]);
+  const down = new Set(nodes.filter(({ status }) => status?.state === NodeStatus_State.DOWN).map(({ id }) => id));
+  return (network) =>
+    !isIngress(network) && checkNetworkRemoval(network, services, tasks, (id) => down.has(id)) === null;
+}
+
 const ls = command({
   summary: "Lists networks of the cluster.",
   options: {
@@ -57,7 +83,8 @@ const ls = command({
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const idOf = ({ id }: Network): string => (values["no-trunc"] === true ? id : id.slice(0, shortIdLength));
-      const isWanted = matchingNetworks(values.filter ?? []);
+      const texts = values.filter ?? [];
+      const isWanted = matchingNetworks(texts, asksForUse(texts) ? await unusedIn(client) : () => false);
       const networks = (await listNetworks(client))
         .filter(isWanted)
         .filter(({ spec }) => spec?.annotations?.labels[predefinedLabel] === undefined)
@@ -107,12 +134,18 @@ const rm = command({
   operands: "NETWORK [NETWORK...]",
   min: 1,
   summary: "Removes networks that nothing uses.",
-  options: {},
-  run: ({ operands, shell }) =>
+  options: { force: { type: "boolean", short: "f", help: "one that is not there is no error" } },
+  run: ({ values, operands, shell }) =>
     withManager(shell, (client) =>
       eachOperand(operands, async (operand) => {
-        const { id } = await findNetwork(client, operand);
-        await client.call(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: id }));
+        try {
+          const { id } = await findNetwork(client, operand);
+          await client.call(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: id }));
+        } catch (error) {
+          const isGone = error instanceof RpcError && error.code === Status.NOT_FOUND;
+          if (values.force !== true || !(isGone || error instanceof NotThereError)) throw error;
+          return;
+        }
         shell.print(operand);
       }),
     ),

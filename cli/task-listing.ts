@@ -43,7 +43,7 @@ async function tasksWanted(client: ManagerClient, texts: readonly string[]): Pro
   const labels: string[] = [];
   for (const text of texts) {
     const [key, value] = pairOf(text, "filter");
-    const state = desiredStates[value];
+    const state = desiredStates.get(value.toLowerCase());
     if (key === "node") nodes.add((await findNode(client, value)).id);
     else if (key === "desired-state" && state !== undefined) states.add(state);
     else if (key === "id" || key === "name") starts.push(value);

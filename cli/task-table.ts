@@ -16,14 +16,10 @@ import { ago } from "./values.ts";
 /** As Docker shows ids in listings of tasks. */
 const shortIdLength = 12;
 
-/** The desired states that a user may ask for. */
-export const desiredStates: Readonly<Record<string, TaskState>> = {
-  running: TaskState.RUNNING,
-  ready: TaskState.READY,
-  shutdown: TaskState.SHUTDOWN,
-  complete: TaskState.COMPLETE,
-  remove: TaskState.REMOVE,
-};
+/** The desired states that a user may ask for: Docker takes any of a task's, whether tasks are ever to be in it or not. */
+export const desiredStates: ReadonlyMap<string, TaskState> = new Map(
+  Object.entries(TaskState).map(([name, state]) => [name.toLowerCase(), state]),
+);
 
 const protocols: { readonly [Protocol in PortConfig_Protocol]: string } = {
   [PortConfig_Protocol.TCP]: "tcp",

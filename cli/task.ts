@@ -17,9 +17,10 @@ async function filtersFrom(client: ManagerClient, texts: readonly string[]): Pro
   const wanted: TaskState[] = [];
   for (const text of texts) {
     const [key, value = ""] = text.split("=");
+    const state = desiredStates.get(value.toLowerCase());
     if (key === "service") serviceIds.push((await findService(client, value)).id);
     else if (key === "node") nodeIds.push((await findNode(client, value)).id);
-    else if (key === "desired-state" && desiredStates[value] !== undefined) wanted.push(desiredStates[value]);
+    else if (key === "desired-state" && state !== undefined) wanted.push(state);
     else throw new UsageError(`--filter takes service=, node= or desired-state=, not '${text}'`);
   }
   return ListTasksRequest_Filters.create({ serviceIds, nodeIds, desiredStates: wanted });

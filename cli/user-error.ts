@@ -1,6 +1,11 @@
 /** What a user can mend: shown as its one sentence, exit status 1, no stack. */
 export class UserError extends Error {
-  override readonly name = "UserError";
+  override readonly name: string = "UserError";
+}
+
+/** There is none of that name or id; `rm --force` is content with that. */
+export class NotThereError extends UserError {
+  override readonly name = "NotThereError";
 }
 
 /** A command that ran elsewhere has ended with this status, and so does ours; it has said itself what there is to say. */

@@ -139,6 +139,10 @@ test("tasks are listed and found by slot", async (t) => {
     (await muster("task", "ls", "-q", "--filter", "desired-state=shutdown", "--filter", "node=alpha")).lines,
     ["t1"],
   );
+  t.deepEqual((await muster("task", "ls", "-q", "--filter", "desired-state=Accepted")).lines, []);
+  t.deepEqual((await muster("service", "ps", "-q", "--filter", "desired-state=accepted", "web")).lines, []);
+  t.deepEqual((await muster("service", "ps", "-q", "--filter", "desired-state=Shutdown", "web")).lines, ["t1"]);
+  t.is((await muster("service", "ps", "--filter", "desired-state=dead", "web")).status, 125);
   t.is((await muster("task", "ls", "--filter", "colour=red")).status, 125);
   t.regex((await muster("task", "inspect", "t1")).lines.join(""), /"ID": "t1"/);
   const why = (await muster("why", "web.1")).lines;

@@ -87,7 +87,8 @@ test("network ls hides what stands for each engine's own network, inspect and rm
   const [shown] = JSON.parse((await muster("network", "inspect", id.slice(0, 8))).lines.join("\n")) as [{ Id: string }];
   t.is(shown.Id, id);
   t.deepEqual((await muster("network", "rm", "nothing")).remarks, ["muster: no such network: nothing"]);
-  t.deepEqual((await muster("network", "rm", "back")).lines, ["back"]);
+  t.deepEqual(await muster("network", "rm", "-f", "nothing", "back"), { status: 0, lines: ["back"], remarks: [] });
+  t.is((await muster("network", "rm", "--force", "ingress", "host")).status, 1, "forced is only what is not there");
   t.is(manager.store.get("network", id), undefined);
 });
 
@@ -100,6 +101,14 @@ test("a network in use is not removed, and an invalid one is refused, in the clu
   t.deepEqual((await muster("network", "rm", "back")).remarks, [
     `muster: network ${id} is in use by service ${service}`,
   ]);
+  t.is((await muster("network", "rm", "--force", "back")).status, 1);
+  await muster("network", "create", "idle");
+  const named = async (...texts: string[]) =>
+    (await muster("network", "ls", ...texts.flatMap((text) => ["--filter", text]), "--format", "{{.Name}}")).lines;
+  t.deepEqual(await named("dangling=true"), ["idle"]);
+  t.deepEqual(await named("dangling=0"), ["back", "ingress"]);
+  t.deepEqual(await named("dangling=1", "dangling=false", "name=a"), ["back"], "values of one key are alternatives");
+  t.regex((await muster("network", "ls", "-f", "dangling=x")).remarks[0] ?? "", /dangling= takes true or false/);
   t.regex((await muster("network", "create", "back")).remarks[0] ?? "", /network back already exists/);
   t.regex((await muster("network", "create", "bad name")).remarks[0] ?? "", /must be valid as a DNS name component/);
 });
