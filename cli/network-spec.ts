@@ -1,5 +1,5 @@
 /** From the flags of `muster network create` to a network's spec: which range, gateway and reserved address go with which subnet. */
-import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../machines/ip-address.ts";
+import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../runtime/ip-address.ts";
 import { Annotations, Driver, IPAMConfig, IPAMOptions, NetworkSpec } from "../proto/gen/messages.ts";
 import { UsageError, type FlagHelp } from "./command.ts";
 import type { FlagValues } from "./service/service-flags.ts";

@@ -11,7 +11,7 @@ import {
   type VerdictReason,
 } from "../../machines/policy/evaluate.ts";
 import type { EndpointFact } from "../../machines/policy/facts.ts";
-import { parseAddress } from "../../machines/ip-address.ts";
+import { parseAddress } from "../../runtime/ip-address.ts";
 import type { Node } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
 import { byAge, nodeName, serviceName } from "../manager-client.ts";

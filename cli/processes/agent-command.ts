@@ -1,6 +1,6 @@
 /** `muster agent`. */
 import { hostname } from "node:os";
-import { parseAddress } from "../../machines/ip-address.ts";
+import { parseAddress } from "../../runtime/ip-address.ts";
 import { runAgent } from "../agent-process.ts";
 import { command, UsageError, type Command } from "../command.ts";
 import { parseLabels } from "../values.ts";

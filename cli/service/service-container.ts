@@ -7,7 +7,7 @@ import {
   Duration,
   HealthConfig,
 } from "../../proto/gen/messages.ts";
-import { parseAddress } from "../../machines/ip-address.ts";
+import { parseAddress } from "../../runtime/ip-address.ts";
 import { UsageError } from "../command.ts";
 import { capabilitiesAfter, newCapabilities } from "./service-capabilities.ts";
 import { credentialAfter, newCredential } from "./service-credential.ts";

@@ -1,5 +1,5 @@
 /** What the flags of `service create` and `service update` make of a task's resolver, field by field as Docker's client does. */
-import { parseAddress } from "../../machines/ip-address.ts";
+import { parseAddress } from "../../runtime/ip-address.ts";
 import { ContainerSpec_DNSConfig } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
 import type { CreateValues, UpdateValues } from "./service-flags.ts";

@@ -1,5 +1,5 @@
 /** A service of a Compose file as a container, field by field as Docker's client does. */
-import { parseAddress } from "../../machines/ip-address.ts";
+import { parseAddress } from "../../runtime/ip-address.ts";
 import {
   BoolValue,
   ConfigReference,

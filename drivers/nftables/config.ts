@@ -2,7 +2,7 @@
  * What main's raw settings mean here (docs/reference/felix-dataplane-protocol.md §9.3). Only what somebody set arrives; the
  * defaults are ours to know. A value that cannot be understood counts as not set, and is reported.
  */
-import { netText, parseAddress, parseNet } from "./addresses.ts";
+import { netText, parseHost, parseNet } from "./addresses.ts";
 import { portProtocols, protocolNumber } from "./protocols.ts";
 
 /** Traffic that no policy can cut off. */
@@ -118,7 +118,7 @@ function marksIn(text: string): Settings["marks"] | null {
 }
 
 function addressOf(text: string): string | null {
-  const address = parseAddress(text);
+  const address = parseHost(text);
   return address === null || address.family !== 4 ? null : netText(address);
 }
 

@@ -7,7 +7,8 @@
  * E3: failsafe traffic of a host endpoint is accepted before any policy.
  */
 import type { HostEndpoint, WorkloadEndpoint } from "../../proto/gen/felix.ts";
-import { netText, outermost, parseNet, type Net } from "./addresses.ts";
+import type { Prefix } from "../../runtime/ip-address.ts";
+import { netText, outermost, parseNet } from "./addresses.ts";
 import type { Settings } from "./config.ts";
 import { evaluate, evaluationChain, evaluationKey, marksOf, tiersOf, type Evaluation } from "./evaluation.ts";
 import { families } from "./ip-set.ts";
@@ -45,14 +46,14 @@ function addressesOf(
   const nets = [...endpoint.ipv4Nets, ...endpoint.ipv6Nets, ...more].map(parseNet);
   if (nets.includes(null)) return null;
   const texts = (family: 4 | 6): readonly string[] =>
-    outermost((nets as readonly Net[]).filter((net) => net.family === family)).map(netText);
+    outermost((nets as readonly Prefix[]).filter((net) => net.family === family)).map(netText);
   return { 4: texts(4), 6: texts(6) };
 }
 
 const notOneOf = (field: string, texts: readonly string[]): string => `${field} != { ${texts.join(", ")} }`;
 
 const withLink = (texts: readonly string[]): readonly string[] =>
-  outermost(["::", linkPrefix, ...texts].map((text) => parseNet(text) as Net)).map(netText);
+  outermost(["::", linkPrefix, ...texts].map((text) => parseNet(text) as Prefix)).map(netText);
 
 export function renderWorkload(endpoint: WorkloadEndpoint, settings: Settings): Output {
   const output = new OutputBuilder();

@@ -6,7 +6,7 @@
  */
 import { isIPv4 } from "node:net";
 import { IPSetUpdate_IPSetType as IpSetType } from "../../proto/gen/felix.ts";
-import { netText, parseAddress, parseNet, type Family } from "./addresses.ts";
+import { netText, parseHost, parseNet, type Family } from "./addresses.ts";
 import { nameOf } from "./names.ts";
 import { PrefixSet } from "./prefix-set.ts";
 import { protocolNumber } from "./protocols.ts";
@@ -140,7 +140,7 @@ function addressElement(member: string): Element | null {
 function portElement(member: string): Element | null {
   const [address = "", rest = ""] = member.split(",", 2);
   const [protocol = "", port = ""] = rest.split(":", 2);
-  const net = parseAddress(address);
+  const net = parseHost(address);
   const number = protocolNumber(protocol.toLowerCase());
   if (net === null || number === null || !/^\d{1,5}$/.test(port) || Number(port) > 65_535) return null;
   return { family: net.family, text: `${netText(net)} . ${number} . ${Number(port)}` };

@@ -4,7 +4,8 @@
  *
  * X1: at any time the visible prefixes are exactly those members that no other member contains.
  */
-import { contains, netText, shortened, type Net } from "./addresses.ts";
+import { containsRange, masked, type Prefix } from "../../runtime/ip-address.ts";
+import { netText } from "./addresses.ts";
 
 export interface VisibleChange {
   readonly added: readonly string[];
@@ -12,9 +13,9 @@ export interface VisibleChange {
 }
 
 export class PrefixSet {
-  #members = new Map<string, Net>();
+  #members = new Map<string, Prefix>();
   /** How many members have a length, by family and length: which containing prefixes are worth looking for. */
-  #lengths = new Map<string, { readonly net: Net; count: number }>();
+  #lengths = new Map<string, { readonly net: Prefix; count: number }>();
   #visible = new Set<string>();
 
   get visible(): ReadonlySet<string> {
@@ -28,7 +29,7 @@ export class PrefixSet {
     this.#visible = other.#visible;
   }
 
-  add(net: Net): VisibleChange {
+  add(net: Prefix): VisibleChange {
     const text = netText(net);
     if (this.#members.has(text)) return { added: [], removed: [] };
     this.#members.set(text, net);
@@ -36,14 +37,15 @@ export class PrefixSet {
     if (this.#isContained(net)) return { added: [], removed: [] };
     const removed: string[] = [];
     if (this.#hasLonger(net)) {
-      for (const other of this.#visible) if (contains(net, this.#members.get(other) as Net)) removed.push(other);
+      for (const other of this.#visible)
+        if (containsRange(net, this.#members.get(other) as Prefix)) removed.push(other);
       for (const other of removed) this.#visible.delete(other);
     }
     this.#visible.add(text);
     return { added: [text], removed };
   }
 
-  remove(net: Net): VisibleChange {
+  remove(net: Prefix): VisibleChange {
     const text = netText(net);
     if (!this.#members.delete(text)) return { added: [], removed: [] };
     this.#count(net, -1);
@@ -51,27 +53,27 @@ export class PrefixSet {
     const added: string[] = [];
     if (this.#hasLonger(net)) {
       for (const [other, inner] of this.#members)
-        if (contains(net, inner) && !this.#isContained(inner)) added.push(other);
+        if (containsRange(net, inner) && !this.#isContained(inner)) added.push(other);
       for (const other of added) this.#visible.add(other);
     }
     return { added, removed: [text] };
   }
 
-  #isContained(net: Net): boolean {
+  #isContained(net: Prefix): boolean {
     for (const { net: like } of this.#lengths.values()) {
       if (like.family !== net.family || like.length >= net.length) continue;
-      if (this.#members.has(netText(shortened(net, like.length)))) return true;
+      if (this.#members.has(netText(masked(net, like.length)))) return true;
     }
     return false;
   }
 
-  #hasLonger(net: Net): boolean {
+  #hasLonger(net: Prefix): boolean {
     for (const { net: like } of this.#lengths.values())
       if (like.family === net.family && like.length > net.length) return true;
     return false;
   }
 
-  #count(net: Net, by: 1 | -1): void {
+  #count(net: Prefix, by: 1 | -1): void {
     const key = `${net.family}/${net.length}`;
     const entry = this.#lengths.get(key) ?? { net, count: 0 };
     entry.count += by;

@@ -5,7 +5,8 @@
  *     what would close does so for more packets rather than fewer.
  */
 import { IPVersion, type IcmpTypeAndCode, type PortRange, type Protocol, type Rule } from "../../proto/gen/felix.ts";
-import { netText, outermost, parseNet, type Family, type Net } from "./addresses.ts";
+import type { Prefix } from "../../runtime/ip-address.ts";
+import { netText, outermost, parseNet, type Family } from "./addresses.ts";
 import type { Settings } from "./config.ts";
 import { families, IpSetType, setName } from "./ip-set.ts";
 import { logPrefix } from "./names.ts";
@@ -185,7 +186,7 @@ class RuleWriter {
   }
 
   /** Null: no criterion. Throws Never when all are of the other family: the rule is not for this one (§11.1). */
-  #nets(texts: readonly string[], family: Family): readonly Net[] | null {
+  #nets(texts: readonly string[], family: Family): readonly Prefix[] | null {
     if (texts.length === 0) return null;
     const nets = texts.map((text) => {
       const net = parseNet(text);

@@ -5,7 +5,15 @@
  * M2: the network's own address, its broadcast address, its gateway and what the user reserved are never given.
  */
 import type { IPAMConfig } from "../../proto/gen/messages.ts";
-import { addressAt, containsRange, offsetIn, parseAddress, parseCidr, prefixSize, type Prefix } from "../ip-address.ts";
+import {
+  addressAt,
+  containsRange,
+  offsetIn,
+  parseAddress,
+  parseCidr,
+  prefixSize,
+  type Prefix,
+} from "../../runtime/ip-address.ts";
 import { NumberSpace, numbersMax } from "./numbers.ts";
 
 /** How much is held in all spaces that share it. */

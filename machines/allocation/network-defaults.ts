@@ -1,5 +1,5 @@
 /** What a cluster is founded with for its networks, and stays with. */
-import { containsRange, parseCidr, type Prefix } from "../ip-address.ts";
+import { containsRange, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
 
 export interface NetworkDefaults {
   /** IPv4 prefixes that networks get their subnets from. */

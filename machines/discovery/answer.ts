@@ -5,7 +5,7 @@
  * DA1: a task learns of no network that it is not in.
  * DA2: of an internal network nothing goes out, questions included: a name could carry anything.
  */
-import { addressAt, parseAddress } from "../ip-address.ts";
+import { addressAt, parseAddress } from "../../runtime/ip-address.ts";
 import type { NetworkNames } from "./names.ts";
 
 export interface Question {

@@ -13,7 +13,7 @@
  * DN2: letters' case does not count.
  */
 import type { AttachedNetwork, NetworkTask } from "../../proto/gen/messages.ts";
-import { containsAddress, parseAddress, parseCidr, type Prefix } from "../ip-address.ts";
+import { containsAddress, parseAddress, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
 import type { NetworksState } from "../networks/networks-state.ts";
 import { isReached } from "./reached.ts";
 

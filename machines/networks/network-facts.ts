@@ -15,7 +15,7 @@ import {
   type Task,
 } from "../../proto/gen/messages.ts";
 import { tunnelAddressOf } from "../driver/driver-labels.ts";
-import { parseAddress } from "../ip-address.ts";
+import { parseAddress } from "../../runtime/ip-address.ts";
 import { taskName } from "../list-filters.ts";
 import { hasEndpoints } from "../policy/facts.ts";
 import { networkDefaults } from "../allocation/network-defaults.ts";

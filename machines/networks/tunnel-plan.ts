@@ -9,7 +9,7 @@
  * TU3: every pair of an inner and an outer address that may arrive is listed: who is at one node cannot speak for who is at another.
  */
 import type { NetworksState } from "./networks-state.ts";
-import { addressAt, parseAddress, type Address } from "../ip-address.ts";
+import { addressAt, parseAddress, type Address } from "../../runtime/ip-address.ts";
 import { macOf } from "../mac-address.ts";
 
 /**

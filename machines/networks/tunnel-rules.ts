@@ -7,7 +7,7 @@
  *      are neither reached by way of the tunnel nor spoken for, and no task makes packets of the tunnel itself.
  * TU7: a change is one transaction, and only of what changes.
  */
-import { parseAddress } from "../ip-address.ts";
+import { parseAddress } from "../../runtime/ip-address.ts";
 import { tunnelId, type TunnelPlan } from "./tunnel-plan.ts";
 
 /** Of the table of one agent's tunnel. */

@@ -12,7 +12,7 @@ import type {
   DataplaneRule,
   DataplaneTier,
 } from "../../proto/gen/messages.ts";
-import { containsAddress, parseAddress, parseCidr, type Address } from "../ip-address.ts";
+import { containsAddress, parseAddress, parseCidr, type Address } from "../../runtime/ip-address.ts";
 import { policyKey, type NodeState } from "./node-state.ts";
 
 /** The first packet of a connection. */

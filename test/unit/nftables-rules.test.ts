@@ -2,11 +2,12 @@
 // closed, where something is not known or not understood.
 import test from "ava";
 import { HTTPMatch, IcmpTypeAndCode, IPVersion, PortRange, Protocol, Rule } from "../../proto/gen/felix.ts";
-import { netText, outermost, parseNet, type Net } from "../../drivers/nftables/addresses.ts";
+import { netText, outermost, parseNet } from "../../drivers/nftables/addresses.ts";
 import { readSettings } from "../../drivers/nftables/config.ts";
 import { IpSet, IpSetType, setName } from "../../drivers/nftables/ip-set.ts";
 import { isInterfaceName, logPrefix, nameOf } from "../../drivers/nftables/names.ts";
 import { renderRule } from "../../drivers/nftables/rule.ts";
+import type { Prefix } from "../../runtime/ip-address.ts";
 
 const { settings } = readSettings({});
 const types: Readonly<Record<string, IpSetType>> = {
@@ -167,7 +168,7 @@ test("addresses have one spelling, whatever they were written like", (t) => {
     "010.0.0.1",
   ])
     t.is(spelled(text), null, text);
-  const nets = ["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/8", "fd00::/8"].map((text) => parseNet(text) as Net);
+  const nets = ["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/8", "fd00::/8"].map((text) => parseNet(text) as Prefix);
   t.deepEqual(outermost(nets).map(netText).toSorted(), ["10.0.0.0/8", "11.0.0.0/8", "fd00:0:0:0:0:0:0:0/8"]);
 });
 
@@ -221,7 +222,7 @@ test("X1: of networks that contain each other the outermost are seen, in any ord
       for (const element of removed) t.true(kernel.delete(element));
       for (const element of added) t.false(kernel.has(element) || !kernel.add(element));
     }
-    const expected = outermost([...members].map((member) => parseNet(member) as Net)).map(netText);
+    const expected = outermost([...members].map((member) => parseNet(member) as Prefix)).map(netText);
     t.deepEqual([...kernel].toSorted(), expected.toSorted());
   }
 });

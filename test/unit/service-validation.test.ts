@@ -7,7 +7,7 @@ import { checkReferencesExist } from "../../machines/validation/reference.ts";
 import { checkNotReferenced } from "../../machines/validation/secret.ts";
 import { checkRuntime } from "../../machines/validation/task-spec.ts";
 import { checkTemplate } from "../../machines/validation/template.ts";
-import { parseCidr, parseAddress, containsAddress } from "../../machines/ip-address.ts";
+import { parseCidr, parseAddress, containsAddress } from "../../runtime/ip-address.ts";
 import {
   Annotations,
   Any,

@@ -12,7 +12,7 @@ import {
   type NetworkAttachment,
   type Task,
 } from "../../../proto/gen/messages.ts";
-import { containsAddress, parseAddress, parseCidr } from "../../ip-address.ts";
+import { containsAddress, parseAddress, parseCidr } from "../../../runtime/ip-address.ts";
 import { macOf } from "../../mac-address.ts";
 import { isEncrypted } from "../../networks/network-facts.ts";
 import { interfaceOf } from "../../policy/facts.ts";

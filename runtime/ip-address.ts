@@ -1,4 +1,4 @@
-/** IP addresses and prefixes, both families, as numbers. */
+/** IP addresses and prefixes, both families, as numbers. Pure: machines use it too. */
 export interface Address {
   /** 4 or 6. */
   readonly family: 4 | 6;
@@ -10,7 +10,8 @@ export interface Prefix extends Address {
   readonly length: number;
 }
 
-function bitsOf(family: 4 | 6): number {
+/** How long its addresses are. */
+export function bitsOf(family: 4 | 6): number {
   return family === 4 ? 32 : 128;
 }
 
@@ -25,12 +26,13 @@ function parseV4(text: string): bigint | null {
   return value;
 }
 
-function parseGroups(text: string): readonly bigint[] | null {
+/** `isEnd`: an address may end with an IPv4 address, but not have one before its `::`. */
+function parseGroups(text: string, isEnd: boolean): readonly bigint[] | null {
   if (text === "") return [];
   const groups: bigint[] = [];
   const parts = text.split(":");
   for (const [at, part] of parts.entries()) {
-    if (at === parts.length - 1 && part.includes(".")) {
+    if (isEnd && at === parts.length - 1 && part.includes(".")) {
       const last = parseV4(part);
       if (last === null) return null;
       groups.push(last >> 16n, last & 0xffffn);
@@ -45,8 +47,8 @@ function parseGroups(text: string): readonly bigint[] | null {
 function parseV6(text: string): bigint | null {
   const halves = text.split("::");
   if (halves.length > 2) return null;
-  const head = parseGroups(halves[0] as string);
-  const tail = parseGroups(halves[1] ?? "");
+  const head = parseGroups(halves[0] as string, halves.length === 1);
+  const tail = parseGroups(halves[1] ?? "", true);
   if (head === null || tail === null) return null;
   const missing = 8 - head.length - tail.length;
   if (halves.length === 1 ? missing !== 0 : missing < 1) return null;
@@ -54,6 +56,7 @@ function parseV6(text: string): bigint | null {
   return groups.reduce((value, group) => (value << 16n) | group, 0n);
 }
 
+/** As RFC 4291 and everybody write them, without zones and leading zeros of IPv4 (octal to some); null for what is none. */
 export function parseAddress(text: string): Address | null {
   const family = text.includes(":") ? 6 : 4;
   const value = family === 6 ? parseV6(text) : parseV4(text);
@@ -69,7 +72,8 @@ export function parseCidr(text: string): Prefix | null {
   return masked(address, Number(length));
 }
 
-function masked({ family, value }: Address, length: number): Prefix {
+/** The prefix of that length that the address is in. */
+export function masked({ family, value }: Address, length: number): Prefix {
   const shift = BigInt(bitsOf(family) - length);
   return { family, value: (value >> shift) << shift, length };
 }
