@@ -1,6 +1,7 @@
 /** Answers PlanService on the leader: checks the request as Control does, has the plan made from the store, and shows it. */
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
 import { planService, type PlanStep, type ServicePlan } from "../../machines/orchestration/service-plan.ts";
+import { isIngress } from "../../machines/validation/network.ts";
 import { isWanted, observedState } from "../../machines/task.ts";
 import {
   PlannedNode,
@@ -43,6 +44,7 @@ export function answerPlan(
     nodes: () => store.all("node"),
     nodeOf: (id) => store.get("node", id),
     networkOf: (id) => store.get("network", id) ?? store.byName("network", id),
+    ingress: () => [...store.all("network")].find(isIngress),
     cluster,
     tasks,
   });

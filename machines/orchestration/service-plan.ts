@@ -28,6 +28,7 @@ export interface PlanWorld {
   readonly nodes: () => Iterable<Node>;
   readonly nodeOf: (id: string) => Node | undefined;
   readonly networkOf: (id: string) => Network | undefined;
+  readonly ingress: () => Network | undefined;
   readonly cluster: Cluster | undefined;
   /** Tasks of the service, in the order in which they were made. */
   readonly tasks: readonly Task[];
@@ -104,7 +105,7 @@ class Planner {
     this.#nowMs = world.nowMs;
     this.#stored = new Set(world.tasks.map(({ id }) => id));
     this.#template = taskTemplate(after, world.cluster, timestampOf(world.nowMs));
-    this.#sandbox = new Sandbox(world.tasks, world, (old, task) => void this.#tracker?.note(old, task));
+    this.#sandbox = new Sandbox(after, world.tasks, world, (old, task) => void this.#tracker?.note(old, task));
   }
 
   plan(): ServicePlan {

@@ -72,7 +72,8 @@ export class ServiceMoves {
     const promising: NodeInfo[] = [];
     for (const [nodeId, tasks] of this.#movable) {
       const info = tasks.length === 0 ? undefined : this.#whatIf.nodes.find(nodeId);
-      if (info !== undefined && this.#balance.mayGain(info)) promising.push(info);
+      // A paused node keeps its tasks: what leaves it could not come back.
+      if (info?.isReady === true && this.#balance.mayGain(info)) promising.push(info);
     }
     const { id } = this.#service;
     promising.sort(
@@ -102,14 +103,17 @@ export class ServiceMoves {
     });
     // Stop-first: it counts no more, and holds what it has reserved until it has stopped.
     if (!this.#isStartFirst) nodes.follow(Task.patch(task, { desiredState: TaskState.SHUTDOWN }));
-    const nodeId = this.#whatIf.placeOne(successor);
-    if (nodeId !== null) this.#whatIf.release(successor.id);
+    const placed = this.#whatIf.place([successor]).get(successor.id);
+    if (placed?.kind === "placed") this.#whatIf.release(successor.id);
     nodes.follow(task);
-    const to = nodeId === null ? undefined : nodes.find(nodeId);
+    if (placed?.kind !== "placed") return null;
+    const { generic, volumes } = placed;
+    const to = nodes.find(placed.nodeId);
     if (to === undefined || to === from) return null;
     const gain = this.#balance.gain(from, to);
     if (gain === null) return null;
-    nodes.follow(Task.patch(task, { nodeId: to.id }));
+    // With what the successor gets there, not what this one has here.
+    nodes.follow(Task.patch(task, { nodeId: to.id, assignedGenericResources: generic, volumes }));
     return { task, toNodeId: to.id, ...gain };
   }
 }

@@ -2,13 +2,18 @@
  * The scheduler's own choice for tasks that do not exist: its backlog over a copy of its bookkeeping, so that what is
  * shown beforehand is what would be decided. Nothing leaves it.
  */
-import { Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
+import { Task, TaskState, TaskStatus, type GenericResource, type VolumeAttachment } from "../../proto/gen/messages.ts";
 import type { NodeSet } from "./node-set.ts";
 import { Backlog } from "./place.ts";
 import type { RoundLimits } from "./round.ts";
 
 export type Placed =
-  | { readonly kind: "placed"; readonly nodeId: string }
+  | {
+      readonly kind: "placed";
+      readonly nodeId: string;
+      readonly generic: readonly GenericResource[];
+      readonly volumes: readonly VolumeAttachment[];
+    }
   /** `text`: as it would stand in the task's status. `nodes`: what single nodes say. */
   | { readonly kind: "waits"; readonly text: string; readonly nodes: readonly string[] };
 
@@ -39,7 +44,8 @@ export class WhatIf {
     const placed = new Map<string, Placed>();
     for (let hasMore = true; hasMore;) {
       const round = this.#backlog.round(this.#nowMs, unlimited);
-      for (const { task, nodeId } of round.assignments) placed.set(task.id, { kind: "placed", nodeId });
+      for (const { task, nodeId, generic, volumes } of round.assignments)
+        placed.set(task.id, { kind: "placed", nodeId, generic, volumes });
       hasMore = round.hasMore && round.assignments.length > 0;
     }
     for (const task of tasks) {
@@ -51,12 +57,7 @@ export class WhatIf {
     return placed;
   }
 
-  /** Where one task would go; null: nowhere. It holds what it asks for until `release`. */
-  placeOne(task: Task): string | null {
-    const placed = this.place([task]).get(task.id);
-    return placed?.kind === "placed" ? placed.nodeId : null;
-  }
-
+  /** What a task holds that was placed. */
   release(taskId: string): void {
     this.nodes.release(taskId);
   }

@@ -5,6 +5,10 @@ import { planRound, planRounds, type Candidate } from "../../machines/orchestrat
 import { NodeSet } from "../../machines/scheduling/node-set.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
 import {
+  DiscreteGenericResource,
+  GenericResource,
+  NamedGenericResource,
+  NodeSpec_Availability,
   Placement,
   PlacementPreference,
   ReplicatedService,
@@ -133,6 +137,27 @@ test("nothing goes to a node that would not take it", (t) => {
   t.deepEqual(shown(laid(small, { web: ["a", "a", "a", "a"] }, { resources })), ["1 web.4 b"]);
   const picky = Placement.create({ constraints: ["node.id != b"] });
   t.deepEqual(shown(laid(nodes("a", "b"), { web: ["a", "a", "a"] }, { placement: picky })), []);
+});
+
+test("no more tasks go to a node than it has units of what they want by name", (t) => {
+  const gpu = (value: string): GenericResource =>
+    GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind: "gpu", value }) });
+  const one = GenericResource.create({
+    discreteResourceSpec: DiscreteGenericResource.create({ kind: "gpu", value: 1 }),
+  });
+  const resources = ResourceRequirements.create({ reservations: Resources.create({ generic: [one] }) });
+  const many = [readyNode("a", { generic: ["1", "2", "3", "4"].map(gpu) }), readyNode("b", { generic: [gpu("5")] })];
+  const { candidates } = laid(many, { web: ["a", "a", "a", "a"] }, { resources }, { parallelism: 2 });
+  const holding = candidates.map(({ service, tasks }) => ({
+    service,
+    tasks: tasks.map((task, at) => Task.patch(task, { assignedGenericResources: [gpu(`${at + 1}`)] })),
+  }));
+  t.deepEqual(shown({ nodes: many, candidates: holding }), ["1 web.4 b"]);
+});
+
+test("a paused node keeps its tasks", (t) => {
+  const paused = [readyNode("a", { availability: NodeSpec_Availability.PAUSE }), ...nodes("b", "c")];
+  t.deepEqual(shown(laid(paused, { web: ["a", "a", "a", "a", "b", "b", "b"] })), ["1 web.7 c"]);
 });
 
 test("a round keeps to its budget and to each service's parallelism", (t) => {

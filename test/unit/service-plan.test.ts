@@ -5,15 +5,24 @@ import fc from "fast-check";
 import {
   Annotations,
   Any,
+  ContainerSpec,
+  DiscreteGenericResource,
+  EndpointSpec,
+  EngineDescription,
   ExecSpec,
+  GenericResource,
   GenericRuntimeSpec,
   GlobalService,
+  NamedGenericResource,
   NetworkAttachmentConfig,
+  NodeDescription,
   NodeSpec,
   NodeSpec_Availability,
   Placement,
   PlacementPreference,
   PlanServiceRequest,
+  PluginDescription,
+  PortConfig,
   ReplicatedJob,
   ReplicatedService,
   ResourceRequirements,
@@ -28,6 +37,7 @@ import {
   type Service,
   type Task,
 } from "../../proto/gen/messages.ts";
+import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { execSpec, testCluster, testNode, type TestCluster } from "../support/cluster.ts";
 
@@ -225,8 +235,16 @@ function foretold(plan: PlanServiceResponse): Readonly<Record<string, number>> {
 }
 
 const zone = (nodeId: string): string => (nodeId < "n3" ? "east" : "west");
+const described = (id: string, ...generic: readonly GenericResource[]): NodeDescription => {
+  const description = testNode(id).description ?? NodeDescription.create({});
+  return NodeDescription.patch(description, {
+    resources: Resources.patch(description.resources ?? Resources.create(), { generic }),
+  });
+};
+/** Some nodes count their GPUs, others name them. */
 const node = (id: string) =>
   testNode(id, {
+    description: described(id, ...(id < "n3" ? [gpus(2)] : [named(`${id}a`)])),
     spec: NodeSpec.create({
       annotations: Annotations.create({ labels: { zone: zone(id) } }),
       availability: NodeSpec_Availability.ACTIVE,
@@ -234,6 +252,46 @@ const node = (id: string) =>
   });
 const spread = Placement.create({
   preferences: [PlacementPreference.create({ spread: SpreadOver.create({ spreadDescriptor: "node.labels.zone" }) })],
+});
+
+const named = (value: string): GenericResource =>
+  GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind: "gpu", value }) });
+const gpus = (value: number): GenericResource =>
+  GenericResource.create({ discreteResourceSpec: DiscreteGenericResource.create({ kind: "gpu", value }) });
+const wantsGpu = {
+  resources: ResourceRequirements.create({ reservations: Resources.create({ generic: [gpus(1)] }) }),
+};
+
+test("a unit of a generic resource that one planned task is given is not there for the next", async (t) => {
+  const cluster = await testCluster([]);
+  await cluster.addNode("n1", { description: described("n1", named("a"), named("b")) });
+  const plan = planCreate(cluster, specOf("web", 3, wantsGpu));
+  t.deepEqual(foretold(plan), { n1: 2, "": 1 });
+  await add(cluster, "web", 3, wantsGpu);
+  await cluster.run(1_000);
+  t.deepEqual(laid(cluster, "web"), { n1: 2, "": 1 });
+});
+
+test("a service that publishes ports is in the ingress network, which agents are not: none is planned for", async (t) => {
+  const cluster = await testCluster([]);
+  cluster.seed("network", ingressNetwork("ingress"));
+  await cluster.run();
+  const plugin = (type: string, name: string) => PluginDescription.create({ type, name });
+  await cluster.addNode("n1", {
+    description: NodeDescription.patch(described("n1"), {
+      engine: EngineDescription.create({
+        labels: { "muster.driver.docker.health": "healthy" },
+        plugins: [plugin("Driver", "docker"), plugin("Volume", "local"), plugin("Network", "overlay")],
+      }),
+    }),
+  });
+  const endpoint = EndpointSpec.create({ ports: [PortConfig.create({ targetPort: 80, publishedPort: 8080 })] });
+  const container = { generic: null, container: ContainerSpec.create({ image: "web:1" }) };
+  const plan = planCreate(cluster, specOf("web", 1, container, { endpoint }));
+  t.deepEqual(foretold(plan), { "": 1 });
+  await cluster.addService("web", 1, container, { endpoint });
+  await cluster.run(1_000);
+  t.is(cluster.tasks("web")[0]?.status?.err, plan.waits[0]?.text);
 });
 
 const taskShapes: readonly Partial<TaskSpec>[] = [
@@ -244,6 +302,7 @@ const taskShapes: readonly Partial<TaskSpec>[] = [
   constrained("node.id != n1"),
   { placement: spread },
   { placement: Placement.create({ maxReplicas: 1 }) },
+  wantsGpu,
 ];
 
 test("what a plan shows is what then happens", async (t) => {

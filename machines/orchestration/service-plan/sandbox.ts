@@ -15,7 +15,9 @@ import {
   TaskStatus,
   type Network,
   type Node,
+  type Service,
 } from "../../../proto/gen/messages.ts";
+import { needsIngress, networksOf } from "../../allocation/endpoint.ts";
 import { slotName } from "../rollout/slot.ts";
 import { demandOf, judge, Verdict } from "../../scheduling/filters.ts";
 import type { Placed, WhatIf } from "../../scheduling/what-if.ts";
@@ -32,7 +34,10 @@ export interface SandboxWorld {
   readonly whatIf: WhatIf;
   readonly nodeOf: (id: string) => Node | undefined;
   readonly networkOf: (id: string) => Network | undefined;
+  readonly ingress: () => Network | undefined;
 }
+
+const nothing: readonly never[] = Object.freeze([]);
 
 export class Sandbox {
   /** By id, in the order in which they were made. */
@@ -41,17 +46,21 @@ export class Sandbox {
   readonly #places = new Map<string, string[]>();
   /** Ids of tasks that are not where they are to be. */
   readonly #unsettled = new Set<string>();
+  readonly #service: Service;
   readonly #world: SandboxWorld;
   readonly #choices = new Map<string, Choice>();
   readonly #onChange: (old: Task | null, task: Task | null) => void;
   #made = 0;
 
+  /** `tasks`: those of the service as they are; `service`: as it is to be. */
   constructor(
+    service: Service,
     tasks: Iterable<Task>,
     world: SandboxWorld,
     onChange: (old: Task | null, task: Task | null) => void = () => undefined,
   ) {
     for (const task of tasks) this.#keep(task);
+    this.#service = service;
     this.#world = world;
     this.#onChange = onChange;
   }
@@ -90,10 +99,13 @@ export class Sandbox {
   }
 
   add(task: Task): void {
-    const targets = task.spec?.networks ?? [];
+    const targets = networksOf(task.spec?.networks ?? nothing, this.#service);
     const networks = targets.map(({ target }) =>
       NetworkAttachment.create({ network: this.#world.networkOf(target) ?? null }),
     );
+    // As the allocator does.
+    if (needsIngress(this.#service))
+      networks.unshift(NetworkAttachment.create({ network: this.#world.ingress() ?? null }));
     this.#put(Task.patch(task, { networks, status: TaskStatus.create({ state: TaskState.PENDING }) }));
   }
 
@@ -116,7 +128,10 @@ export class Sandbox {
         continue;
       }
       this.#choices.set(id, { placed, why: reasons.of(task, placed.nodeId) });
-      this.#put(Task.patch(task, { nodeId: placed.nodeId, status: TaskStatus.create({ state: TaskState.ASSIGNED }) }));
+      // With what it was given: else that would be free again for the next.
+      const { generic, nodeId, volumes } = placed;
+      const status = TaskStatus.create({ state: TaskState.ASSIGNED });
+      this.#put(Task.patch(task, { nodeId, assignedGenericResources: generic, volumes, status }));
     }
   }
 
