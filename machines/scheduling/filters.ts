@@ -2,7 +2,14 @@
  * Whether a node can take a task. The filters are asked in SwarmKit's order (manager semantics §4.2) and the first that
  * says no is charged with the node: the texts of explanations rest on that.
  */
-import { Mount_Type, type Node, type Platform, type Task, type TaskSpec } from "../../proto/gen/messages.ts";
+import {
+  Mount_Type,
+  type GenericResource,
+  type Node,
+  type Platform,
+  type Task,
+  type TaskSpec,
+} from "../../proto/gen/messages.ts";
 import { driversOf } from "../driver/driver-labels.ts";
 import { isDriverSpec } from "../driver/driver-spec.ts";
 import { constraintsOf, meetsConstraint, type Constraint } from "./constraints.ts";
@@ -81,9 +88,7 @@ export function demandOf(task: Task): Demand {
     serviceId: task.serviceId,
     nanoCpus: reserved?.nanoCpus ?? 0,
     memoryBytes: reserved?.memoryBytes ?? 0,
-    generic: (reserved?.generic ?? []).flatMap(({ discreteResourceSpec: wanted }) =>
-      wanted === null || wanted.value <= 0 ? [] : [{ kind: wanted.kind, count: wanted.value }],
-    ),
+    generic: genericWants(reserved?.generic ?? []),
     plugins: [...plugins],
     logPlugin: log === "" || log === "none" ? "" : `Log/${log}`,
     isContainer: generic === null || engineKinds.has(generic.kind),
@@ -94,6 +99,17 @@ export function demandOf(task: Task): Demand {
     maxReplicas: spec?.placement?.maxReplicas ?? 0,
     volumes: volumeWantsOf(task),
   };
+}
+
+const nothing: readonly never[] = Object.freeze([]);
+
+/** A kind that is named twice is wanted twice. */
+function genericWants(reserved: readonly GenericResource[]): readonly GenericWant[] {
+  if (reserved.length === 0) return nothing;
+  const counts = new Map<string, number>();
+  for (const { discreteResourceSpec: wanted } of reserved)
+    if (wanted !== null && wanted.value > 0) counts.set(wanted.kind, (counts.get(wanted.kind) ?? 0) + wanted.value);
+  return Array.from(counts, ([kind, count]) => ({ kind, count }));
 }
 
 const specKeys = new WeakMap<TaskSpec, string>();

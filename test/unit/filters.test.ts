@@ -96,6 +96,10 @@ test("generic resources are counted, or given out by name", (t) => {
   const three = readyNode("n", { generic: ["a", "b", "c"].map((value) => named("gpu", value)) });
   t.is(verdict(wantsTwo, three, [uses]), Verdict.resources);
 
+  const wantsOneAndOne = withSpec(reserving({ generic: [discrete("gpu", 1), discrete("gpu", 1)] }));
+  t.is(verdict(wantsOneAndOne, readyNode("n", { generic: [named("gpu", "a")] })), Verdict.resources, "added up");
+  t.is(verdict(wantsOneAndOne, readyNode("n", { generic: [discrete("gpu", 2)] })), Verdict.fits);
+
   const set = new NodeSet();
   set.put(three);
   const stock = set.find("n")?.generic;
