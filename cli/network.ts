@@ -29,6 +29,7 @@ import {
   predefinedLabel,
   prunableNetworks,
 } from "./network-filters.ts";
+import { networkServices } from "./network-services.ts";
 import { networkFlags, networkSpec } from "./network-spec.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { labelFields, printListing } from "./table.ts";
@@ -116,15 +117,25 @@ const inspect = command({
   operands: "NETWORK [NETWORK...]",
   min: 1,
   summary: "Shows everything that the cluster knows about networks: addresses, driver state, options.",
-  options: inspectOptions,
+  options: {
+    ...inspectOptions,
+    verbose: { type: "boolean", short: "v", help: "services and running tasks on it, with their addresses" },
+  },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const find = async (operand: string): Promise<Network | null> => {
         const { id } = await findNetwork(client, operand);
         return (await client.call(methods.GetNetwork, GetNetworkRequest.create({ networkId: id }))).network;
       };
+      const [services, tasks, nodes] =
+        values.verbose === true
+          ? await Promise.all([listServices(client), listTasks(client), listNodes(client)])
+          : [[], [], []];
       await inspectEach({ shell, operands, format: values.format }, find, (network) => ({
-        docker: networkObject(network),
+        docker: {
+          ...networkObject(network),
+          ...(values.verbose === true ? { Services: networkServices(network, services, tasks, nodes) } : {}),
+        },
         wire: () => Network.toJson(network),
       }));
     }),

@@ -6,14 +6,19 @@ import { UsageError } from "../../cli/command.ts";
 import { networkSpec, type NetworkFlags } from "../../cli/network-spec.ts";
 import {
   Annotations,
+  Endpoint,
   Network,
   NetworkAttachment,
   NetworkSpec,
+  Node,
+  NodeStatus,
+  PortConfig,
+  Service,
   Task,
   TaskState,
   TaskStatus,
 } from "../../proto/gen/messages.ts";
-import { served } from "../support/served.ts";
+import { readyNode, served, taskOf } from "../support/served.ts";
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
@@ -111,6 +116,54 @@ test("a network in use is not removed, and an invalid one is refused, in the clu
   t.regex((await muster("network", "ls", "-f", "dangling=x")).remarks[0] ?? "", /dangling= takes true or false/);
   t.regex((await muster("network", "create", "back")).remarks[0] ?? "", /network back already exists/);
   t.regex((await muster("network", "create", "bad name")).remarks[0] ?? "", /must be valid as a DNS name component/);
+});
+
+test("network inspect --verbose shows who is on a network, with which addresses", async (t) => {
+  const { muster, manager } = await served(t);
+  const named = (name: string) => manager.store.byName("network", name) as Network;
+  await muster("network", "create", "back");
+  const node = readyNode("n1", "alpha");
+  manager.seed(
+    "node",
+    Node.patch(node, { status: NodeStatus.patch(node.status as NodeStatus, { addr: "192.0.2.7" }) }),
+  );
+  for (const name of ["web", "api", "other"]) await muster("service", "create", "-d", "--name", name, "bb:1");
+  const [web, api, other] = ["web", "api", "other"].map((name) => manager.store.byName("service", name) as Service);
+  const endpoint = Endpoint.create({
+    virtualIps: ["back", "ingress"].map((name) => ({ networkId: named(name).id, addr: "10.9.0.2/24" })),
+    ports: [PortConfig.create({ targetPort: 80, publishedPort: 8080 })],
+  });
+  manager.seed("service", Service.patch(web as Service, { endpoint }));
+  const on = (address: string) => ({
+    networks: [NetworkAttachment.create({ network: named("back"), addresses: [`${address}/24`] })],
+  });
+  manager.seed(
+    "task",
+    taskOf(web as Service, 10, "n1", TaskState.RUNNING, on("10.9.0.4")),
+    taskOf(web as Service, 2, "n1", TaskState.RUNNING, on("10.9.0.3")),
+    taskOf(web as Service, 3, "n1", TaskState.STARTING, on("10.9.0.5")),
+    taskOf(api as Service, 1, "gone", TaskState.RUNNING, on("10.9.0.6")),
+    taskOf(other as Service, 1, "n1", TaskState.RUNNING),
+  );
+  const shown = async (...args: string[]) =>
+    JSON.parse((await muster("network", "inspect", ...args)).lines.join("\n")) as [{ Services?: unknown }];
+  const task = (service: Service | undefined, name: string, slot: number, EndpointIP: string, host: string) => ({
+    Name: `${name}.${slot}.${service?.id.slice(0, 20)}t${slot}`,
+    EndpointIP,
+    Info: { "Host IP": host },
+  });
+  t.deepEqual((await shown("-v", "back"))[0].Services, {
+    api: { VIP: "", Ports: [], Tasks: [task(api, "api", 1, "10.9.0.6", "")] },
+    web: {
+      VIP: "10.9.0.2",
+      Ports: [],
+      Tasks: [task(web, "web", 2, "10.9.0.3", "192.0.2.7"), task(web, "web", 10, "10.9.0.4", "192.0.2.7")],
+    },
+  });
+  t.deepEqual((await shown("--verbose", "ingress"))[0].Services, {
+    web: { VIP: "10.9.0.2", Ports: ["Target: 80, Publish: 8080"], Tasks: [] },
+  });
+  t.false("Services" in (await shown("back"))[0]);
 });
 
 test("network prune removes what neither a service nor a task uses, and asks before", async (t) => {
