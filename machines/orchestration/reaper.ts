@@ -4,9 +4,10 @@
  *   idle ──▶ gathering ──▶ reaping ──▶ idle | gathering
  *
  * R1: a task that is desired REMOVE goes once nothing of it can run any more.
- * R2: of each slot the newest tasks stay, as many as the cluster's history limit says, the running one among them; with a
- *     limit on restart attempts at least as many as those, since they are counted from the tasks that are kept (Q3).
- *     Of a job's present iteration what is done, and what was tried last, always stays: without it the work would be done again.
+ * R2: of each slot the newest tasks stay, as many as the cluster's history limit says, the running one among them. Beside
+ *     them stays what says how often a policy with a limit on attempts has tried (Q3), whatever was lost or drained in
+ *     between, and what fills its slot without being wanted any more (V2): else that would be done again. Of a job's present
+ *     iteration what is done, and what was tried last, always stays.
  * R3: what a waiting successor follows stays until the successor runs, and so does the last task of an earlier spec: its
  *     delay and its part in a rollout are read from there.
  * R4: a task that may still run is never deleted to save space.
@@ -15,6 +16,7 @@
 import { setup } from "xstate";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { effect } from "../effect.ts";
+import { countedFor, shouldRestart } from "./restart.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
 
 /** SwarmKit's default number of tasks kept for each slot. */
@@ -100,18 +102,31 @@ export function reapable(facts: SlotFacts): readonly Task[] {
   const rest: Task[] = [];
   for (const task of tasks) (isForgotten(task, facts) ? gone : rest).push(task);
   const isJob = facts.jobIteration !== undefined;
-  const limit = isJob ? limitOfJob(rest, facts.historyLimit) : limitOf(rest, facts.historyLimit);
+  const limit = isJob && facts.historyLimit >= 0 ? Math.max(1, facts.historyLimit) : facts.historyLimit;
   if (limit < 0 || rest.length <= limit) return gone;
-  const kept = rest.findLastIndex((task) => isFollowed(task, rest));
+  const stays = staying(rest);
   const earlier = isJob ? -1 : lastOfEarlierSpec(rest);
   let surplus = rest.length - limit;
   for (const [at, task] of rest.entries()) {
     if (surplus === 0) break;
-    if (at === kept || at === earlier || !isOver(task) || (isJob && isDone(task, facts))) continue;
+    if (at === earlier || stays.has(task) || !isOver(task) || (isJob && isDone(task, facts))) continue;
     gone.push(task);
     surplus -= 1;
   }
   return gone;
+}
+
+/** R2 and R3: what others are decided by, whatever the history limit says. */
+function staying(rest: readonly Task[]): ReadonlySet<Task> {
+  const stays = new Set<Task>();
+  const followed = rest.findLast((task) => isFollowed(task, rest));
+  if (followed !== undefined) stays.add(followed);
+  const newest = rest.findLast((task) => task.desiredState < TaskState.REMOVE);
+  const wanted = rest.filter(isWanted);
+  if (newest !== undefined && wanted.length === 0 && !shouldRestart(newest, rest)) stays.add(newest);
+  for (const task of wanted) for (const counted of countedFor(task, rest)) stays.add(counted);
+  if (newest !== undefined) for (const counted of countedFor(newest, rest)) stays.add(counted);
+  return stays;
 }
 
 /** R1. Also what nobody would ever report on: its node is no more. */
@@ -144,18 +159,4 @@ function lastOfEarlierSpec(rest: readonly Task[]): number {
 /** R2: its work is done, in the job's present iteration. */
 function isDone(task: Task, { jobIteration }: SlotFacts): boolean {
   return observedState(task) === TaskState.COMPLETE && (task.jobIteration?.index ?? 0) === jobIteration;
-}
-
-/** R2: at least the newest. */
-function limitOfJob(tasks: readonly Task[], historyLimit: number): number {
-  const limit = limitOf(tasks, historyLimit);
-  return limit < 0 ? limit : Math.max(1, limit);
-}
-
-/** R2 */
-function limitOf(tasks: readonly Task[], historyLimit: number): number {
-  if (historyLimit < 0) return historyLimit;
-  let attemptsMax = 0;
-  for (const task of tasks) attemptsMax = Math.max(attemptsMax, task.spec?.restart?.maxAttempts ?? 0);
-  return attemptsMax > 0 ? Math.max(historyLimit, attemptsMax + 1) : historyLimit;
 }

@@ -83,6 +83,34 @@ export function spentAttempts(task: Task, slot: readonly Task[]): number {
   return spent;
 }
 
+/**
+ * What must stay in the slot for `spentAttempts` of `task`, or of what follows it, to come to the same: of the attempts
+ * before it no more than the policy allows, and of a window none that were over before it, since windows only move on. By
+ * what followed an attempt is known when it was over. `slot`: the slot's tasks, oldest first.
+ */
+export function countedFor(task: Task, slot: readonly Task[]): readonly Task[] {
+  const policy = task.spec?.restart ?? null;
+  const attemptsMax = policy?.maxAttempts ?? 0;
+  const windowMs = durationMs(policy?.window ?? null, 0);
+  const counted: Task[] = [];
+  if (attemptsMax === 0) return counted;
+  if (isAttempt(task)) counted.push(task);
+  let left = attemptsMax;
+  let successor = task;
+  for (let at = slot.indexOf(task) - 1; at >= 0 && left > 0; at -= 1) {
+    const earlier = slot[at] as Task;
+    if (versionOf(earlier) !== versionOf(task)) break;
+    if (windowMs > 0 && timeMs(successor.meta?.createdAt ?? null) <= endMs(task) - windowMs) break;
+    if (isAttempt(earlier)) {
+      counted.push(earlier);
+      if (windowMs > 0) counted.push(successor);
+      left -= 1;
+    }
+    successor = earlier;
+  }
+  return counted;
+}
+
 /** Whether the policy lets a task that is over be followed by another. */
 export function shouldRestart(task: Task, slot: readonly Task[]): boolean {
   const policy = task.spec?.restart ?? null;

@@ -1,11 +1,20 @@
 // Which tasks are forgotten, and which never are.
 import test from "ava";
 import { isAbandoned, reapable, type SlotFacts } from "../../machines/orchestration/reaper.ts";
+import { spentAttempts } from "../../machines/orchestration/restart.ts";
+import { timestampOf } from "../../proto/time.ts";
 import {
+  Annotations,
   Cluster,
   ClusterSpec,
+  Duration,
+  Meta,
+  NodeSpec,
+  NodeSpec_Availability,
   OrchestrationConfig,
   RestartPolicy,
+  RestartPolicy_RestartCondition,
+  ServiceSpec,
   Task,
   TaskSpec,
   TaskState,
@@ -46,6 +55,84 @@ test("enough tasks stay to count the attempts that the policy allows", (t) => {
   const spec = TaskSpec.create({ restart: RestartPolicy.create({ maxAttempts: 4 }) });
   const tasks = ["a", "b", "c", "d", "e", "f"].map((id) => Task.patch(failed(id), { spec }));
   t.deepEqual(reaped(tasks), ["a"]);
+});
+
+test("of attempts with a window those stay that still count, and when they were over", (t) => {
+  const spec = TaskSpec.create({
+    restart: RestartPolicy.create({ maxAttempts: 100_000, window: Duration.create({ seconds: 60 }) }),
+  });
+  const tasks = Array.from({ length: 600 }, (_, second) =>
+    Task.patch(failed(`t${second}`), {
+      spec,
+      meta: Meta.create({ createdAt: timestampOf(second * 1_000) }),
+      status: TaskStatus.create({ state: TaskState.FAILED, appliedAt: timestampOf(second * 1_000 + 1) }),
+    }),
+  );
+  const gone = new Set(reaped(tasks));
+  const left = tasks.filter(({ id }) => !gone.has(id));
+  t.is(left.length, 61);
+  const newest = tasks.at(-1) as Task;
+  t.is(spentAttempts(newest, left), spentAttempts(newest, tasks));
+});
+
+test("what was lost takes the place of no attempt", (t) => {
+  const spec = TaskSpec.create({ restart: RestartPolicy.create({ maxAttempts: 2 }) });
+  const lost = (id: string): Task => task(id, TaskState.ORPHANED, TaskState.SHUTDOWN, { spec });
+  const tried = (id: string): Task => Task.patch(failed(id), { spec });
+  const tasks = [tried("a"), tried("b"), lost("c"), tried("d"), lost("e"), Task.patch(running, { spec })];
+  t.deepEqual(reaped(tasks, { historyLimit: 2 }), ["a", "c", "e"]);
+});
+
+test("what fills its slot stays, whatever the limit, and nothing of what is not wanted besides", (t) => {
+  const onFailure = TaskSpec.create({
+    restart: RestartPolicy.create({ condition: RestartPolicy_RestartCondition.ON_FAILURE }),
+  });
+  const done = task("done", TaskState.COMPLETE, TaskState.SHUTDOWN, { spec: onFailure });
+  const stopping = task("stopping", TaskState.RUNNING, TaskState.SHUTDOWN, { spec: onFailure });
+  t.deepEqual(reaped([failed("a"), stopping, done], { historyLimit: 0 }), ["a"]);
+  t.deepEqual(reaped([failed("a"), failed("b")], { historyLimit: 0 }), ["a", "b"], "nothing says that it is filled");
+});
+
+test("with no history at all what is done is not done again, neither by an update nor by the next leader", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  const orchestration = OrchestrationConfig.create({ taskHistoryRetentionLimit: 0 });
+  cluster.seed("cluster", Cluster.create({ id: "c", spec: ClusterSpec.create({ orchestration }) }));
+  const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.ON_FAILURE });
+  await cluster.addService("web", 2, { restart });
+  const [first] = cluster.tasks();
+  await cluster.report(first as Task, TaskState.COMPLETE);
+  await cluster.run(20_000);
+  const rest = cluster.picture();
+  t.is(rest.length, 1);
+  await cluster.updateService("web", (spec) =>
+    ServiceSpec.patch(spec, { annotations: Annotations.create({ name: "web", labels: { a: "b" } }) }),
+  );
+  await cluster.run(20_000);
+  cluster.changeLeader();
+  await cluster.run(20_000);
+  t.deepEqual(cluster.picture(), rest);
+});
+
+test("a drain in between gives no attempts back", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  const failures = new Set<string>();
+  cluster.store.watch(({ changes }) => {
+    for (const { table, object } of changes)
+      if (table === "task" && object.status?.state === TaskState.FAILED) failures.add(object.id);
+  });
+  cluster.outcome = () => TaskState.FAILED;
+  const restart = RestartPolicy.create({ maxAttempts: 6, condition: RestartPolicy_RestartCondition.ANY });
+  await cluster.addService("web", 1, { restart });
+  await cluster.run(12_000);
+  cluster.outcome = () => undefined;
+  await cluster.run(6_000);
+  const running = cluster.tasks().at(-1) as Task;
+  t.is(running.status?.state, TaskState.RUNNING);
+  cluster.outcome = () => TaskState.FAILED;
+  await cluster.changeNode(running.nodeId, { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) });
+  await cluster.run(60_000);
+  t.is(failures.size, 7);
+  t.deepEqual(cluster.picture(), [], "and then it is given up");
 });
 
 test("a task that is to be removed goes when nothing of it can run", (t) => {
