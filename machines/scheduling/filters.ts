@@ -65,6 +65,7 @@ export const enginePlugin = "an engine for containers";
 /** What no agent has: the routing mesh is the engines'. */
 export const meshPlugin = "Network/ingress of an agent";
 
+/** What the filters ask of a node for this task. CPU in 10^-9 cores, memory in bytes, as reserved; 0: nothing is. */
 export function demandOf(task: Task): Demand {
   const spec = task.spec;
   const reserved = spec?.resources?.reservations ?? null;
@@ -152,6 +153,7 @@ function looseKey(task: Task): string {
   return `${serviceId}/${key}`;
 }
 
+/** The first filter in SwarmKit's order that says no, or `fits`. */
 export function judge(demand: Demand, info: NodeInfo): Verdict {
   const { node } = info;
   if (node === null || !info.isReady) return Verdict.notReady;
