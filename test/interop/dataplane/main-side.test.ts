@@ -99,7 +99,7 @@ test("a driver that dies in the middle is started anew, and told everything from
   const { actor, told, starts, news } = begin(t, { diesAfter: 2 });
   for (const object of [setOf("s", ["10.0.0.1"]), large]) actor.apply({ kind: "put", object });
   actor.ready();
-  await until("another start", () => starts() === 2 && told().length >= 4);
+  await until("another start", () => starts() >= 2 && told().length >= 4);
   t.deepEqual(kinds(told()).slice(0, 4), ["configUpdate", "ipsetUpdate", "configUpdate", "ipsetUpdate"]);
   t.true(news.includes("restarting: it ended: signal SIGKILL"));
 });
@@ -119,7 +119,7 @@ for (const [title, habits, reason] of [
   test(`a driver that ${title} is ended, and another one begins`, async (t) => {
     const { actor, starts, news } = begin(t, habits);
     actor.ready();
-    await until("another start", () => starts() === 2);
+    await until("another start", () => starts() >= 2);
     t.true(
       news.some((line) => line.startsWith("restarting") && reason.test(line)),
       news.join("\n"),
