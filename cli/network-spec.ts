@@ -33,7 +33,7 @@ export const networkFlags = {
   "ipam-driver": text({ group: addresses, value: "NAME", help: "who gives addresses (default)" }),
   "ipam-opt": texts({ group: addresses, value: "KEY=VALUE", help: "option of that driver" }),
   ipv4: yes({ group: addresses, help: "always so" }),
-  ipv6: yes({ group: addresses, help: "addresses of version 6 too" }),
+  ipv6: yes({ group: addresses, help: "subnets of version 6 too; a task has one address" }),
 } as const;
 
 /** Docker's default for its own command is `bridge`, which no cluster can allocate; here every network spans the cluster. */

@@ -161,8 +161,13 @@ export function parseMount(value: string, flag = "mount"): Mount {
   if (draft.type === Mount_Type.BIND && (draft.source ?? "") === "") {
     throw new UsageError(`--${flag}: a bind mount needs source=PATH`);
   }
-  if (draft.bindOptions?.readonlyforcerecursive === true && draft.readonly !== true) {
-    throw new UsageError(`--${flag}: bind-recursive=readonly needs readonly`);
+  const { propagation, readonlyforcerecursive, readonlynonrecursive } = draft.bindOptions ?? {};
+  if (readonlyforcerecursive === true || readonlynonrecursive === true) {
+    const said = `bind-recursive=${readonlyforcerecursive === true ? "readonly" : "writable"}`;
+    if (draft.readonly !== true) throw new UsageError(`--${flag}: ${said} needs readonly`);
+    // An engine would reject each task. Docker's client wants it said; it is so where nothing else is.
+    if (readonlyforcerecursive === true && (propagation ?? propagations.rprivate) !== propagations.rprivate)
+      throw new UsageError(`--${flag}: ${said} needs bind-propagation=rprivate`);
   }
   return Mount.create(draft);
 }

@@ -112,6 +112,11 @@ const refusals: readonly (readonly [CreateValues, RegExp, (typeof UsageError | t
   [{ mount: ["type=bind,target=/x"] }, /a bind mount needs source/],
   [{ mount: ["type=bind,source=/a,target=/x,volume-nocopy"] }, /volume-… options do not fit/],
   [{ mount: ["type=volume,target=/x,tmpfs-size=1m"] }, /tmpfs-… options do not fit/],
+  [{ mount: ["type=bind,source=/a,target=/x,bind-recursive=writable"] }, /=writable needs readonly/],
+  [
+    { mount: ["type=bind,source=/a,target=/x,ro,bind-recursive=readonly,bind-propagation=rshared"] },
+    /needs bind-propagation=rprivate/,
+  ],
   [{ mount: ["type=tape,target=/x"] }, /takes one of bind, volume/],
   [{ mount: ["source=x"] }, /needs target=PATH/],
   [{ mount: ["target=/x,colour=red"] }, /does not know 'colour'/],
