@@ -7,8 +7,3 @@ export class InvariantError extends Error {
 export function assert(condition: boolean, claim: string): asserts condition {
   if (!condition) throw new InvariantError(claim);
 }
-
-/** For the `default` of a switch that handles every kind: fails to compile when a kind is added. */
-export function unreachable(value: never): never {
-  throw new InvariantError(`unreachable: ${JSON.stringify(value)}`);
-}
