@@ -3,6 +3,8 @@
  *
  * A1: a published port belongs to one service for each protocol.
  * A2: a port given once stays while the service asks for it by the same name, protocol and target.
+ * A3: a port that some service publishes on its nodes is not given to one that asks for any: on a node both would want it,
+ *     and neither could be changed afterwards.
  */
 import {
   PortConfig,
@@ -16,13 +18,23 @@ export const dynamicPorts = { first: 30_000, last: 32_767 } as const;
 
 const nothing: readonly never[] = [];
 
-/** Which service holds which ingress port (A1). */
+interface HeldPorts {
+  readonly ingress: readonly string[];
+  /** On nodes: others may have these too. */
+  readonly host: readonly string[];
+}
+
+const noPorts: HeldPorts = { ingress: nothing, host: nothing };
+
+/** Which service holds which ingress port (A1), and which ports are held on nodes (A3). */
 export class PortSpace {
   readonly #owners = new Map<string, string>();
-  readonly #held = new Map<string, readonly string[]>();
+  readonly #held = new Map<string, HeldPorts>();
+  /** How many services publish a port on their nodes. */
+  readonly #hosts = new Map<string, number>();
   readonly #next = new Map<PortConfig_Protocol, number>();
 
-  /** How many ports are held. */
+  /** How many ingress ports are held. */
   get count(): number {
     return this.#owners.size;
   }
@@ -36,28 +48,39 @@ export class PortSpace {
    * service stays there.
    */
   claim(serviceId: string, ports: readonly PortConfig[]): boolean {
-    const before = this.#held.get(serviceId) ?? nothing;
-    if (before.length === 0 && ports.length === 0) return false;
+    const before = this.#held.get(serviceId) ?? noPorts;
+    if (before === noPorts && ports.length === 0) return false;
     this.release(serviceId);
-    const keys: string[] = [];
+    const ingress: string[] = [];
+    const host: string[] = [];
     for (const port of ports) {
-      if (!isIngressPort(port) || port.publishedPort === 0) continue;
+      if (port.publishedPort === 0) continue;
       const key = keyOf(port.protocol, port.publishedPort);
+      if (!isIngressPort(port)) {
+        host.push(key);
+        this.#hosts.set(key, (this.#hosts.get(key) ?? 0) + 1);
+        continue;
+      }
       if (this.#owners.has(key)) continue;
       this.#owners.set(key, serviceId);
-      keys.push(key);
+      ingress.push(key);
       const isDynamic = port.publishedPort >= dynamicPorts.first && port.publishedPort <= dynamicPorts.last;
-      if (isDynamic && !before.includes(key)) this.#next.set(port.protocol, port.publishedPort + 1);
+      if (isDynamic && !before.ingress.includes(key)) this.#next.set(port.protocol, port.publishedPort + 1);
     }
-    if (keys.length > 0) this.#held.set(serviceId, keys);
-    return before.some((key) => !this.#owners.has(key));
+    if (ingress.length + host.length > 0) this.#held.set(serviceId, { ingress, host });
+    return [...before.ingress, ...before.host].some((key) => !this.#owners.has(key) && !this.#hosts.has(key));
   }
 
   /** True when something was freed. */
   release(serviceId: string): boolean {
-    const keys = this.#held.get(serviceId);
-    if (keys === undefined) return false;
-    for (const key of keys) this.#owners.delete(key);
+    const held = this.#held.get(serviceId);
+    if (held === undefined) return false;
+    for (const key of held.ingress) this.#owners.delete(key);
+    for (const key of held.host) {
+      const others = (this.#hosts.get(key) ?? 0) - 1;
+      if (others > 0) this.#hosts.set(key, others);
+      else this.#hosts.delete(key);
+    }
     return this.#held.delete(serviceId);
   }
 
@@ -68,7 +91,7 @@ export class PortSpace {
     for (let step = 0; step < count; step += 1) {
       const port = dynamicPorts.first + ((from - dynamicPorts.first + step) % count);
       const key = keyOf(protocol, port);
-      if (!this.#owners.has(key) && !taken.has(key)) return port;
+      if (!this.#owners.has(key) && !this.#hosts.has(key) && !taken.has(key)) return port;
     }
     return null;
   }
@@ -89,8 +112,7 @@ export function decidePorts(
 ): { readonly ports: readonly PortConfig[] } | { readonly problem: string } {
   const asked = service.spec?.endpoint?.ports ?? [];
   const taken = new Set<string>();
-  for (const port of asked)
-    if (isIngressPort(port) && port.publishedPort !== 0) taken.add(keyOf(port.protocol, port.publishedPort));
+  for (const port of asked) if (port.publishedPort !== 0) taken.add(keyOf(port.protocol, port.publishedPort));
   const given: PortConfig[] = [];
   for (const port of asked) {
     const published = publishedFor(service, port, ports, taken);

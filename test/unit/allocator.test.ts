@@ -1,6 +1,7 @@
 // What networks, services, nodes and tasks are given by a leader.
 import test from "ava";
 import { Allocation } from "../../machines/allocation/allocation.ts";
+import { causes } from "../../machines/allocation/waiting.ts";
 import { dynamicPorts } from "../../machines/allocation/ports.ts";
 import { explainNetwork, explainNodeNetworks } from "../../machines/explain/explain-network.ts";
 import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
@@ -113,6 +114,21 @@ test("when the range is used up the reason says so", (t) => {
   const all = Array.from({ length: dynamicPorts.last - dynamicPorts.first + 1 }, (_, at) => port(at + 1));
   allocate(ports, service("all", all));
   t.is(published(ports.decideEndpoint(service("web", [port(80)]))), "no port between 30000 and 32767 is free");
+});
+
+test("a port that some service publishes on its nodes is given to none that asks for any, until it is free", (t) => {
+  const ports = emptyAllocation();
+  const host = { publishMode: PortConfig_PublishMode.HOST };
+  allocate(ports, service("a", [port(80, 30_000, host)]));
+  allocate(ports, service("b", [port(80, 30_000, host)]));
+  t.deepEqual(published(ports.decideEndpoint(service("c", [port(80, 30_001, host), port(81)]))), [30_001, 30_002]);
+  const isOther = { protocol: PortConfig_Protocol.UDP };
+  t.deepEqual(published(ports.decideEndpoint(service("d", [port(80, 0, isOther)]))), [30_000]);
+  t.is(ports.held.ports, 2, "those of the mesh");
+  ports.followService("a", null);
+  ports.takeOpened();
+  ports.followService("b", null);
+  t.true(ports.takeOpened().includes(causes.ports));
 });
 
 test("ports on the node itself are nobody else's business", (t) => {
