@@ -18,12 +18,13 @@ export function bitsOf(family: 4 | 6): number {
 function parseV4(text: string): bigint | null {
   const parts = text.split(".");
   if (parts.length !== 4) return null;
-  let value = 0n;
+  let value = 0;
   for (const part of parts) {
-    if (!/^(?:0|[1-9]\d{0,2})$/.test(part) || Number(part) > 255) return null;
-    value = (value << 8n) | BigInt(part);
+    const byte = Number(part);
+    if (byte > 255 || !/^(?:0|[1-9]\d{0,2})$/.test(part)) return null;
+    value = value * 256 + byte;
   }
-  return value;
+  return BigInt(value);
 }
 
 /** `isEnd`: an address may end with an IPv4 address, but not have one before its `::`. */
