@@ -1,5 +1,5 @@
 /** `muster network`: create, ls, inspect, rm, prune. Networks of the cluster only; those of one engine are its own business. */
-import { checkNetworkRemoval, isIngress } from "../machines/validation/network.ts";
+import { checkNetworkLeft, checkNetworkRemoval, isIngress } from "../machines/validation/network.ts";
 import { networkObject, timeText } from "./docker-objects/index.ts";
 import {
   ControlService,
@@ -7,6 +7,7 @@ import {
   GetNetworkRequest,
   Network,
   NodeStatus_State,
+  type Task,
   RemoveNetworkRequest,
 } from "../proto/gen/messages.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
@@ -64,8 +65,11 @@ const create = command({
 async function unusedIn(client: ManagerClient): Promise<(network: Network) => boolean> {
   const [services, tasks, nodes] = await Promise.all([listServices(client), listTasks(client), listNodes(client)]);
   const down = new Set(nodes.filter(({ status }) => status?.state === NodeStatus_State.DOWN).map(({ id }) => id));
+  const tasksOf = (id: string): readonly Task[] => tasks.filter(({ serviceId }) => serviceId === id);
   return (network) =>
-    !isIngress(network) && checkNetworkRemoval(network, services, tasks, (id) => down.has(id)) === null;
+    !isIngress(network) &&
+    checkNetworkRemoval(network, services, tasksOf) === null &&
+    checkNetworkLeft(network, tasks, (id) => down.has(id)) === null;
 }
 
 const ls = command({

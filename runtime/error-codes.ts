@@ -16,5 +16,6 @@ export const ErrorCode = {
   referenceMissing: 112,
   inUse: 113,
   referenced: 114,
+  ingressMissing: 115,
 } as const;
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];

@@ -31,6 +31,7 @@ const statusOfCode: { readonly [Code in ErrorCode]: Status } = {
   [ErrorCode.referenceMissing]: Status.INVALID_ARGUMENT,
   [ErrorCode.inUse]: Status.FAILED_PRECONDITION,
   [ErrorCode.referenced]: Status.INVALID_ARGUMENT,
+  [ErrorCode.ingressMissing]: Status.FAILED_PRECONDITION,
 };
 
 export function rejection({ kind, message }: Refusal): RpcError {

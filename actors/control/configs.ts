@@ -79,7 +79,7 @@ export function configHandlers(env: Environment): ConfigHandlers {
     async RemoveConfig({ configId }, call) {
       const config = configOf(configId);
       if (config === undefined) throw new RpcError(Status.NOT_FOUND, `could not find config ${configId}`);
-      demand(checkNotReferenced("config", config, store.all("service")));
+      demand(checkNotReferenced("config", config, store.all("service"), (id) => store.tasksByService(id)));
       await commit(env, call, removal("config", configId));
       return RemoveConfigResponse.create({});
     },

@@ -5,10 +5,11 @@
  */
 import { matchesCommon } from "../../machines/list-filters.ts";
 import {
+  checkIngressRoom,
+  checkNetworkLeft,
   checkNetworkRemoval,
   checkNetworkRoom,
   checkNetworkSpec,
-  isIngress,
 } from "../../machines/validation/network.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
 import {
@@ -64,12 +65,7 @@ export function networkHandlers(env: Environment): NetworkHandlers {
     async CreateNetwork({ spec }, call) {
       demand(checkNetworkSpec(spec));
       if (spec === null) throw rejection(invalid("invalid argument"));
-      if (spec.ingress) {
-        for (const network of store.all("network")) {
-          if (!isIngress(network)) continue;
-          throw rejection(refuse("already-exists", `ingress network (${network.id}) is already present`));
-        }
-      }
+      demand(checkIngressRoom(spec, store.all("network")));
       const name = spec.annotations?.name ?? "";
       if (store.byName("network", name) !== undefined) {
         throw rejection(
@@ -86,7 +82,8 @@ export function networkHandlers(env: Environment): NetworkHandlers {
     async RemoveNetwork({ name, networkId }, call) {
       const network = networkOf(name, networkId);
       const isLost = (id: string): boolean => store.get("node", id)?.status?.state === NodeStatus_State.DOWN;
-      demand(checkNetworkRemoval(network, store.all("service"), store.all("task"), isLost));
+      demand(checkNetworkRemoval(network, store.all("service"), (serviceId) => store.tasksByService(serviceId)));
+      demand(checkNetworkLeft(network, store.all("task"), isLost));
       await commit(env, call, removal("network", network.id));
       return RemoveNetworkResponse.create({});
     },

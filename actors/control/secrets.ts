@@ -80,7 +80,7 @@ export function secretHandlers(env: Environment): SecretHandlers {
     async RemoveSecret({ secretId }, call) {
       const secret = secretOf(secretId);
       if (secret === undefined) throw new RpcError(Status.NOT_FOUND, `could not find secret ${secretId}`);
-      demand(checkNotReferenced("secret", secret, store.all("service")));
+      demand(checkNotReferenced("secret", secret, store.all("service"), (id) => store.tasksByService(id)));
       await commit(env, call, removal("secret", secretId));
       return RemoveSecretResponse.create({});
     },

@@ -5,7 +5,6 @@
 import { firstRefusal, invalid, refuse } from "../../machines/refusal.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { newService, rolledBackService, updatedService } from "../../machines/orchestration/service-update.ts";
-import { isIngress } from "../../machines/validation/network.ts";
 import { checkNetworksExist, checkReferencesExist } from "../../machines/validation/reference.ts";
 import {
   checkIngressExists,
@@ -13,7 +12,6 @@ import {
   checkServiceSpec,
   checkServiceUpdate,
   checkTaskNetworks,
-  type IngressLookup,
 } from "../../machines/validation/service.ts";
 import type { Network, Service, ServiceSpec, Version } from "../../proto/gen/messages.ts";
 import type { RpcError } from "../../runtime/rpc.ts";
@@ -64,7 +62,6 @@ export function restoredService({ clock, store }: RequestEnvironment, before: Se
 
 /** Checks 10 to 13 of SwarmKit's order: everything that depends on what else exists. What an update keeps is not looked at. */
 function checkSurroundings(store: Store, spec: ServiceSpec, id: string, before: ServiceSpec | null): void {
-  const lookup = ingressOf(store);
   const nameIn = (table: "secret" | "config") => (object: string) => store.get(table, object)?.spec?.annotations?.name;
   const arePortsKept = before !== null && isSameMessage(spec.endpoint, before.endpoint);
   const areNetworksKept =
@@ -73,26 +70,14 @@ function checkSurroundings(store: Store, spec: ServiceSpec, id: string, before: 
     isSameMessage(spec.networks, before.networks);
   demand(
     firstRefusal(
-      () => checkTaskNetworks(spec, lookup),
+      () => checkTaskNetworks(spec, (target) => networkOf(store, target)),
       () => (areNetworksKept ? null : checkNetworksExist(spec, (target) => networkOf(store, target) !== undefined)),
       () => (arePortsKept ? null : checkPortConflicts(spec, id, store.all("service"))),
-      () => checkIngressExists(spec, lookup),
+      () => checkIngressExists(spec, () => store.all("network")),
       () => checkReferencesExist(spec, nameIn("secret"), nameIn("config")),
       () => checkDriverConfig(spec, before, () => store.all("node")),
     ),
   );
-}
-
-function ingressOf(store: Store): IngressLookup {
-  const networks = [...store.all("network")].filter(isIngress);
-  const name = (network: Network): string => network.spec?.annotations?.name ?? "";
-  return {
-    hasIngress: networks.length > 0,
-    ingressNameFor: (target) => {
-      const found = networks.find((network) => network.id === target || name(network) === target);
-      return found === undefined ? null : name(found);
-    },
-  };
 }
 
 /** By id, else by name. */

@@ -7,6 +7,7 @@
  */
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
 import {
+  barred,
   begun,
   completed,
   isMoving,
@@ -34,6 +35,7 @@ import {
   type Operation,
   type Task,
 } from "../../proto/gen/messages.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { ProposeOutcome } from "../../runtime/store/store.ts";
@@ -43,6 +45,12 @@ import { admissionOf, basisOf, trackerOf, writeOperations } from "./rollout-view
 
 /** How long a proposal looks for the ledger, in milliseconds; it is this process's own, so only the log can hold it up. */
 export const proposalTimeoutMs = 10_000;
+/** The ledger's words for what a spec asks for and cannot have: of a rollout's writes the way back alone asks for anything. */
+const barring: ReadonlySet<ErrorCode> = new Set([
+  ErrorCode.portTaken,
+  ErrorCode.referenceMissing,
+  ErrorCode.ingressMissing,
+]);
 /** Before what was refused or got no answer is looked at anew, in milliseconds. */
 const retryMs = 100;
 /** Between two changes of the message about what holds a rollout up, in milliseconds: each is a new version of the service. */
@@ -292,7 +300,11 @@ export class ServiceRollout {
     }
     void this.#proposed(operations).then((outcome) => {
       // What was written has come back through the store, and been told from there.
-      if (!this.#isEnded && outcome.kind !== "committed") this.#tellPhaseLater();
+      if (this.#isEnded || outcome.kind === "committed") return;
+      if (outcome.kind === "refused" && barring.has(outcome.code)) {
+        this.#why = barred(this.#why, outcome.message);
+        this.#send({ type: "wayBack.barred" });
+      } else this.#tellPhaseLater();
     });
   }
 

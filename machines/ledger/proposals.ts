@@ -11,7 +11,9 @@
  * P6: a change that would change nothing is not written.
  * P7: of the tasks that a service has made for one node, at most one of each spec version is wanted.
  * P8: a decision that names what it rests on is carried out only while that is as it was.
- * P9: no two services want one port of all nodes, and no service names a network, secret or config that is not there.
+ * P9: no two services want one port of all nodes, and no service names a network, secret or config that is not there, nor
+ *     loses one that an update of it may be rolled back to. There is one ingress network at most, and while services publish
+ *     ports there is one.
  * P10: each resource is of a kind that is registered.
  */
 import type { Codec } from "../../proto/codec.ts";
@@ -37,6 +39,7 @@ import {
   type NodeStatus,
   type Operation,
   type Extension,
+  type Network,
   type Resource,
   type Service,
   type Task,
@@ -46,9 +49,11 @@ import { meetsPlacement } from "../scheduling/constraints.ts";
 import { isVolumeReady } from "../scheduling/volumes.ts";
 import { extensionRemovalConflict, resourceConflict, type ResourceView } from "./resource-conflicts.ts";
 import {
+  networkConflict,
   removalConflict,
   serviceConflict,
   type RemovedObject,
+  type ServiceConflict,
   type ServiceView,
 } from "../orchestration/service-conflicts.ts";
 
@@ -77,6 +82,7 @@ export type RefusalCode =
   | "sessionChanged"
   | "portTaken"
   | "referenceMissing"
+  | "ingressMissing"
   | "inUse"
   | "referenced";
 
@@ -244,12 +250,21 @@ function refuseConflict(
   { table, object }: Wrapped,
   stored: TableObject<TableName> | undefined,
 ): Refused | null {
-  if (table !== "service" && table !== "resource") return null;
-  const conflict =
-    table === "resource"
-      ? resourceConflict(view, object as Resource)
-      : serviceConflict(view, object as Service, (stored as Service | undefined) ?? null);
+  const conflict = conflictOf();
   return conflict === null ? null : refused(conflict.code, conflict.message);
+
+  function conflictOf(): ServiceConflict | null {
+    switch (table) {
+      case "service":
+        return serviceConflict(view, object as Service, (stored as Service | undefined) ?? null);
+      case "network":
+        return stored === undefined ? networkConflict(view, object as Network) : null;
+      case "resource":
+        return resourceConflict(view, object as Resource);
+      default:
+        return null;
+    }
+  }
 }
 
 /** P3 for whole tasks: their writer saw the version that it replaces, so this is a fault of the writer. */

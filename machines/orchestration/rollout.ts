@@ -45,7 +45,9 @@ export type RolloutEvent =
   | { readonly type: "look.stepped" }
   | { readonly type: "look.choose" }
   /** More failed than may, or the deadline has passed. `isWayBack`: the settings ask for a rollback. */
-  | { readonly type: "look.failed"; readonly isWayBack: boolean };
+  | { readonly type: "look.failed"; readonly isWayBack: boolean }
+  /** What the previous spec asks for is another's by now, or gone. */
+  | { readonly type: "wayBack.barred" };
 
 export interface RolloutContext {
   readonly serviceId: string;
@@ -170,6 +172,7 @@ export const rolloutMachine = machine.createMachine({
     "rollout.over": ".over",
     "slots.touched": {},
     "round.due": {},
+    "wayBack.barred": {},
     "*": { actions: "reportUnexpected" },
   },
   states: {
@@ -190,8 +193,9 @@ export const rolloutMachine = machine.createMachine({
         "No further slot changes, and each keeps the spec that it has. Ended by an operator's resume, step or abort, or by an update.",
     },
     turningBack: {
-      description: "Too much failed: the service is given its previous spec, or pauses where it has none. D2",
+      description: "Too much failed: the service is given its previous spec, or pauses where it cannot have it. D2",
       entry: "turnBack",
+      on: { "wayBack.barred": "pausing" },
     },
     rollingBack: { ...moving, description: "Slots change back to the previous spec, by the rollback settings." },
     rollbackStepping: { ...moving, description: "As rollingBack, for the slots of one batch; then it pauses." },

@@ -1,24 +1,20 @@
 /**
  * What two writers could each have found free and both take, looked at once more where writes stand in one line (the
- * ledger): ports that services publish, and the networks, secrets and configs that they name. SwarmKit looks only before it writes, so that two
- * creates at once both pass, and the loser is never allocated.
+ * ledger): ports that services publish, the networks, secrets and configs that they name, and the one ingress network.
+ * SwarmKit looks only before it writes, so that two creates at once both pass, and the loser is never allocated.
  */
-import {
-  UpdateStatus_UpdateState,
-  type Config,
-  type Network,
-  type Secret,
-  type Service,
-} from "../../proto/gen/messages.ts";
+import type { Config, Network, Secret, Service, Task } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
-import { checkNetworkRemoval } from "../validation/network.ts";
+import { checkIngressRoom, checkNetworkRemoval } from "../validation/network.ts";
 import { checkNetworksExist, checkReferencesExist, mentionsSame } from "../validation/reference.ts";
 import { checkNotReferenced } from "../validation/secret.ts";
-import { checkPortConflicts } from "../validation/service.ts";
+import { checkChosenPorts, checkIngressExists, checkPortConflicts, checkTaskNetworks } from "../validation/service.ts";
 
 /** What is there when the write has its turn. */
 export interface ServiceView {
   services(): Iterable<Service>;
+  tasksOf(serviceId: string): Iterable<Task>;
+  networks(): Iterable<Network>;
   /** The network with this id, else the one with this name. */
   network(target: string): Network | undefined;
   get(table: "secret", id: string): Secret | undefined;
@@ -26,7 +22,7 @@ export interface ServiceView {
 }
 
 export interface ServiceConflict {
-  readonly code: "portTaken" | "referenceMissing" | "inUse" | "referenced";
+  readonly code: "exists" | "portTaken" | "referenceMissing" | "ingressMissing" | "inUse" | "referenced";
   readonly message: string;
 }
 
@@ -36,22 +32,28 @@ export type RemovedObject =
   | { readonly table: "config"; readonly object: Config };
 
 /**
- * `before`: null for a service that is created. Only what changes is looked at; and the way back to a spec that was
- * accepted once is left to the rollout, which would otherwise be stuck half-way.
+ * `before`: null for a service that is created. Only what changes is looked at. A way back is looked at as any other
+ * change: a rollout that cannot go back pauses and says why, where it would otherwise be stuck half-way.
  */
 export function serviceConflict(view: ServiceView, next: Service, before: Service | null): ServiceConflict | null {
   const { spec } = next;
-  if (spec === null || next.updateStatus?.state === UpdateStatus_UpdateState.ROLLBACK_STARTED) return null;
+  if (spec === null) return null;
   const old = before?.spec ?? null;
-  if (old === null || !isSameMessage(spec.endpoint, old.endpoint)) {
-    const taken = checkPortConflicts(spec, next.id, view.services());
-    if (taken !== null) return { code: "portTaken", message: taken.message };
-  }
+  const arePortsKept = old !== null && isSameMessage(spec.endpoint, old.endpoint);
+  const taken =
+    (arePortsKept ? null : checkPortConflicts(spec, next.id, view.services())) ??
+    checkChosenPorts(next, before, view.services());
+  if (taken !== null) return { code: "portTaken", message: taken.message };
+  const unserved = arePortsKept ? null : checkIngressExists(spec, () => view.networks());
+  if (unserved !== null) return { code: "ingressMissing", message: unserved.message };
   const isSameNetworks =
     old !== null &&
     isSameMessage(spec.task?.networks, old.task?.networks) &&
     isSameMessage(spec.networks, old.networks);
-  const missing = isSameNetworks ? null : checkNetworksExist(spec, (target) => view.network(target) !== undefined);
+  const networkOf = (target: string): Network | undefined => view.network(target);
+  const missing = isSameNetworks
+    ? null
+    : (checkTaskNetworks(spec, networkOf) ?? checkNetworksExist(spec, (target) => networkOf(target) !== undefined));
   if (missing !== null) return { code: "referenceMissing", message: missing.message };
   const lost =
     old !== null && mentionsSame(spec, old)
@@ -64,12 +66,19 @@ export function serviceConflict(view: ServiceView, next: Service, before: Servic
   return lost === null ? null : { code: "referenceMissing", message: lost.message };
 }
 
-/** The other side: what a service names meanwhile is not removed. */
+/** Of two ingress networks that are created at once the second is refused. */
+export function networkConflict(view: ServiceView, { spec }: Network): ServiceConflict | null {
+  const refusal = spec === null ? null : checkIngressRoom(spec, view.networks());
+  return refusal === null ? null : { code: "exists", message: refusal.message };
+}
+
+/** The other side: what a service names meanwhile, or may be rolled back to, is not removed. */
 export function removalConflict(view: ServiceView, removed: RemovedObject): ServiceConflict | null {
+  const tasksOf = (serviceId: string): Iterable<Task> => view.tasksOf(serviceId);
   if (removed.table === "network") {
-    const refusal = checkNetworkRemoval(removed.object, view.services(), []);
+    const refusal = checkNetworkRemoval(removed.object, view.services(), tasksOf);
     return refusal === null ? null : { code: "inUse", message: refusal.message };
   }
-  const refusal = checkNotReferenced(removed.table, removed.object, view.services());
+  const refusal = checkNotReferenced(removed.table, removed.object, view.services(), tasksOf);
   return refusal === null ? null : { code: "referenced", message: refusal.message };
 }

@@ -15,7 +15,9 @@ import { containsAddress, containsRange, parseAddress, parseCidr } from "../../r
 import { checkDnsName } from "../names.ts";
 import { isPredefined, predefinedLabel } from "../allocation/new-networks.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
+import { useBy, type TasksOf, type Use } from "../orchestration/rollout/way-back.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
+import { needsIngress } from "./service.ts";
 
 function checkIpam(ipam: IPAMOptions | null): Refusal | null {
   for (const { subnet, range, gateway } of ipam?.configs ?? []) {
@@ -106,17 +108,16 @@ export function checkNetworkRoom(
   return problem === "" ? null : refuse("failed-precondition", `network cannot be created: ${problem}`);
 }
 
-/**
- * `services` and `tasks`: all that there are; `isLost`: whether the node is DOWN. A task that is still stopping uses its network until it has stopped: an
- * address given to another meanwhile would be in use twice. One that is to stop on a lost node does not hold it, as nobody
- * will hear of its end: its addresses stay taken until it is given up (N3 of networks.ts).
- */
-export function checkNetworkRemoval(
-  network: Network,
-  services: Iterable<Service>,
-  tasks: Iterable<Task>,
-  isLost: (nodeId: string) => boolean = () => false,
-): Refusal | null {
+/** There is one ingress network at most. */
+export function checkIngressRoom(spec: NetworkSpec, networks: Iterable<Network>): Refusal | null {
+  if (!spec.ingress) return null;
+  for (const network of networks)
+    if (isIngress(network)) return refuse("already-exists", `ingress network (${network.id}) is already present`);
+  return null;
+}
+
+/** `services`: all that there are. One that may be rolled back to the network uses it, too. */
+export function checkNetworkRemoval(network: Network, services: Iterable<Service>, tasksOf: TasksOf): Refusal | null {
   const name = network.spec?.annotations?.name ?? "";
   if (isPredefined(network)) {
     return refuse(
@@ -124,14 +125,33 @@ export function checkNetworkRemoval(
       `network ${network.id} (${name}) is a swarm predefined network and cannot be removed`,
     );
   }
-  for (const { id, spec } of services) {
-    if (isIngress(network) && (spec?.endpoint?.ports ?? []).some(({ publishMode }) => publishMode === 0)) {
-      return refuse("failed-precondition", `ingress network cannot be removed because service ${id} depends on it`);
+  const why = (use: Use): string => (use === "now" ? "" : ": its update may be rolled back");
+  for (const service of services) {
+    const { id } = service;
+    const asIngress = isIngress(network) ? useBy(service, tasksOf, needsIngress) : null;
+    if (asIngress !== null) {
+      const reason = `ingress network cannot be removed because service ${id} depends on it${why(asIngress)}`;
+      return refuse("failed-precondition", reason);
     }
-    if (attachesTo(spec?.task?.networks ?? [], network) || attachesTo(spec?.networks ?? [], network)) {
-      return refuse("failed-precondition", `network ${network.id} is in use by service ${id}`);
-    }
+    const use = useBy(service, tasksOf, (spec) =>
+      attachesTo([...(spec.task?.networks ?? []), ...spec.networks], network),
+    );
+    if (use !== null)
+      return refuse("failed-precondition", `network ${network.id} is in use by service ${id}${why(use)}`);
   }
+  return null;
+}
+
+/**
+ * `tasks`: all that there are; `isLost`: whether the node is DOWN. A task that is still stopping uses its network until it
+ * has stopped: an address given to another meanwhile would be in use twice. One that is to stop on a lost node does not
+ * hold it, as nobody will hear of its end: its addresses stay taken until it is given up (N3 of networks.ts).
+ */
+export function checkNetworkLeft(
+  network: Network,
+  tasks: Iterable<Task>,
+  isLost: (nodeId: string) => boolean,
+): Refusal | null {
   for (const task of tasks) {
     if (isEnded(observedState(task))) continue;
     if (!isWanted(task) && isLost(task.nodeId)) continue;

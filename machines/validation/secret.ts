@@ -9,6 +9,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { checkSecretName } from "../names.ts";
 import { invalid, type Refusal } from "../refusal.ts";
+import { useBy, type TasksOf } from "../orchestration/rollout/way-back.ts";
 import { mentions } from "./reference.ts";
 
 /** SwarmKit's: below these, in bytes. */
@@ -55,15 +56,18 @@ export function relabelled(before: Annotations | null | undefined, spec: SecretS
   return Annotations.patch(before ?? Annotations.create({}), { labels: spec.annotations?.labels ?? {} });
 }
 
-/** The names of the services whose spec mentions it, in order of name. */
+/** The names of the services whose spec mentions it, in order of name; one that may be rolled back to it is a user, too. */
 export function checkNotReferenced(
   noun: "secret" | "config",
   object: Secret | Config,
   services: Iterable<Service>,
+  tasksOf: TasksOf,
 ): Refusal | null {
   const names: string[] = [];
-  for (const { spec } of services) {
-    if (mentions(spec?.task ?? null, noun, object.id)) names.push(spec?.annotations?.name ?? "");
+  for (const service of services) {
+    const use = useBy(service, tasksOf, ({ task }) => mentions(task, noun, object.id));
+    const name = service.spec?.annotations?.name ?? "";
+    if (use !== null) names.push(use === "now" ? name : `${name} (its update may be rolled back)`);
   }
   if (names.length === 0) return null;
   const plural = names.length > 1 ? "services" : "service";

@@ -8,6 +8,7 @@ import {
   EndpointSpec_ResolutionMode,
   PortConfig_PublishMode,
   type EndpointSpec,
+  type Network,
   type PortConfig,
   type Service,
   type ServiceSpec,
@@ -83,17 +84,16 @@ export function checkServiceSpec(spec: ServiceSpec | null): Refusal | null {
   );
 }
 
-/** A network as a service's checks see it. */
-export interface IngressLookup {
-  /** Name of the network that `target` (id or name) means, when that is the ingress network; else null. */
-  ingressNameFor(target: string): string | null;
-  readonly hasIngress: boolean;
-}
-
-export function checkTaskNetworks(spec: ServiceSpec, lookup: IngressLookup): Refusal | null {
+/** `networkOf`: the network that a target, an id or a name in whatever case, means. */
+export function checkTaskNetworks(
+  spec: ServiceSpec,
+  networkOf: (target: string) => Network | undefined,
+): Refusal | null {
   for (const { target } of [...(spec.task?.networks ?? []), ...spec.networks]) {
-    const name = lookup.ingressNameFor(target);
-    if (name !== null) return invalid(`Service cannot be explicitly attached to the ingress network "${name}"`);
+    const found = networkOf(target)?.spec;
+    if (found?.ingress !== true) continue;
+    const name = found.annotations?.name ?? "";
+    return invalid(`Service cannot be explicitly attached to the ingress network "${name}"`);
   }
   return null;
 }
@@ -102,16 +102,34 @@ function publishedPorts(endpoint: Pick<EndpointSpec, "ports"> | null): readonly 
   return (endpoint?.ports ?? []).filter(({ publishedPort }) => publishedPort !== 0);
 }
 
-/** Two services clash over a port when either of them publishes it on every node; host ports clash on a node only. */
 export function checkPortConflicts(spec: ServiceSpec, id: string, services: Iterable<Service>): Refusal | null {
-  const wanted = publishedPorts(spec.endpoint);
+  return portConflict(publishedPorts(spec.endpoint), id, services);
+}
+
+/** Of the ports that the allocator has chosen since `before`: somebody may have asked for one of them by its number meanwhile. */
+export function checkChosenPorts(
+  { endpoint, id, spec }: Service,
+  before: Service | null,
+  services: Iterable<Service>,
+): Refusal | null {
+  const known = [...publishedPorts(spec?.endpoint ?? null), ...publishedPorts(before?.endpoint ?? null)];
+  const chosen = publishedPorts(endpoint).filter((port) => !known.some((other) => isSamePublished(port, other)));
+  return portConflict(chosen, id, services);
+}
+
+function isSamePublished(a: PortConfig, b: PortConfig): boolean {
+  return a.publishedPort === b.publishedPort && a.protocol === b.protocol;
+}
+
+/** Two services clash over a port when either of them publishes it on every node; host ports clash on a node only. */
+function portConflict(wanted: readonly PortConfig[], id: string, services: Iterable<Service>): Refusal | null {
   if (wanted.length === 0) return null;
   for (const other of services) {
     if (other.id === id) continue;
     // Those asked for, and those that the allocator has chosen.
     for (const theirs of [...publishedPorts(other.spec?.endpoint ?? null), ...publishedPorts(other.endpoint)]) {
       for (const ours of wanted) {
-        if (ours.publishedPort !== theirs.publishedPort || ours.protocol !== theirs.protocol) continue;
+        if (!isSamePublished(ours, theirs)) continue;
         const isTheirsIngress = theirs.publishMode === PortConfig_PublishMode.INGRESS;
         if (!isTheirsIngress && ours.publishMode !== PortConfig_PublishMode.INGRESS) continue;
         const how = isTheirsIngress ? "as an ingress port" : "as a host-published port";
@@ -123,11 +141,14 @@ export function checkPortConflicts(spec: ServiceSpec, id: string, services: Iter
   return null;
 }
 
-export function checkIngressExists(spec: ServiceSpec, lookup: IngressLookup): Refusal | null {
-  const isIngressNeeded = (spec.endpoint?.ports ?? []).some(
-    ({ publishMode }) => publishMode === PortConfig_PublishMode.INGRESS,
-  );
-  if (!isIngressNeeded || lookup.hasIngress) return null;
+/** Whether it publishes ports on every node. */
+export function needsIngress({ endpoint }: ServiceSpec): boolean {
+  return (endpoint?.ports ?? []).some(({ publishMode }) => publishMode === PortConfig_PublishMode.INGRESS);
+}
+
+export function checkIngressExists(spec: ServiceSpec, networks: () => Iterable<Network>): Refusal | null {
+  if (!needsIngress(spec)) return null;
+  for (const network of networks()) if (network.spec?.ingress === true) return null;
   return refuse("failed-precondition", "service needs ingress network, but no ingress network is present");
 }
 

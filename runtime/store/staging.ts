@@ -86,6 +86,22 @@ export class Staging {
     return this.#all("service");
   }
 
+  networks(): Iterable<Tables["network"]> {
+    return this.#all("network");
+  }
+
+  /** Goes through all that is staged: for rare questions. */
+  *tasksOf(serviceId: string): Generator<Task> {
+    for (const { id } of this.#base.tasksByService(serviceId)) {
+      const task = this.get("task", id);
+      if (task !== undefined) yield task;
+    }
+    for (const [id, staged] of this.#tasks) {
+      const task = staged as Task | null;
+      if (task?.serviceId === serviceId && this.#base.get("task", id) === undefined) yield task;
+    }
+  }
+
   resources(): Iterable<Tables["resource"]> {
     return this.#all("resource");
   }

@@ -183,6 +183,7 @@ test("a rollout is in the phase that the store says, whatever happens meanwhile"
     { type: "look.choose" },
     { type: "look.failed", isWayBack: true },
     { type: "look.failed", isWayBack: false },
+    { type: "wayBack.barred" },
   ];
   const writes = ["begin", "pause", "turnBack", "complete", "chooseBatch"];
   const places = allPlaces(rolloutMachine, {

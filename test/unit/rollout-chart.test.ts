@@ -63,12 +63,19 @@ for (const [name, state] of moving) {
   test(leads, [phase(name), round, { type: "look.failed", isWayBack: true }], "turningBack", "turnBack");
 }
 
+const failed: RolloutEvent = { type: "look.failed", isWayBack: true };
+test(leads, [phase("updating"), round, failed, { type: "wayBack.barred" }], "pausing", "pause");
+
 test("what the store says is followed from every phase", (t) => {
   const phases = [...moving, ["paused", "paused"], ["rollback paused", "rollbackPaused"]] as const;
   for (const [from] of phases) {
     for (const [to, state] of phases) t.true(after(phase(from), phase(to)).state.startsWith(state), `${from} ▶ ${to}`);
     t.is(after(phase(from), { type: "rollout.over" }).state, "over");
   }
+});
+
+test("that the way back was barred says nothing of a phase that came after", (t) => {
+  for (const [name, state] of moving) t.is(after(phase(name), { type: "wayBack.barred" }).state, `${state}:gathering`);
 });
 
 test("while it is paused nothing is looked at", (t) => {

@@ -1,12 +1,16 @@
 // Rollouts that go on by themselves: their order, their failures and what comes of those, their deadlines.
 import test from "ava";
 import { deadlineLabel, progressDeadlineLabel } from "../../machines/orchestration/rollout/settings.ts";
+import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
 import { updatedService } from "../../machines/orchestration/service-update.ts";
 import {
   Annotations,
   Duration,
+  EndpointSpec,
   Operation,
   Placement,
+  PortConfig,
+  PortConfig_PublishMode,
   ReplicatedService,
   RestartPolicy,
   RestartPolicy_RestartCondition,
@@ -17,6 +21,7 @@ import {
   Version,
 } from "../../proto/gen/messages.ts";
 import {
+  ABORT,
   PAUSE,
   RESUME,
   LOOK,
@@ -156,6 +161,42 @@ test("without a previous spec an update that fails pauses and says so", async (t
   await cluster.propose(Operation.create({ update }));
   await cluster.run(1_000);
   t.regex(status(cluster), /^PAUSED: update paused due to .*; it cannot be rolled back: there is no previous spec$/);
+});
+
+test("a way back that is barred pauses the update and says by what; it is taken once it is free", async (t) => {
+  const ports = (published: number, publishMode: PortConfig_PublishMode) => ({
+    endpoint: EndpointSpec.create({
+      ports: [PortConfig.create({ targetPort: 80, publishedPort: published, publishMode })],
+    }),
+  });
+  const { HOST, INGRESS } = PortConfig_PublishMode;
+  const cluster = await started({
+    nodes: ["n1", "n2"],
+    replicas: 2,
+    update: { parallelism: 1, failureAction: ROLLBACK },
+  });
+  await cluster.propose(Operation.create({ create: StoreObject.create({ network: ingressNetwork("ingress") }) }));
+  await cluster.updateService("web", (spec) => ServiceSpec.patch(spec, ports(80, HOST)));
+  await cluster.run(20_000);
+  t.regex(status(cluster), /^COMPLETED/);
+  await cluster.updateService("web", (spec) => ServiceSpec.patch(forced(1)(spec), { endpoint: null }));
+  await cluster.addService("other", 0, {}, ports(80, INGRESS));
+  await fail(
+    cluster,
+    wanted(cluster).find(({ spec }) => spec?.forceUpdate === 1)!,
+    "boom",
+  );
+  t.regex(
+    status(cluster),
+    /^PAUSED: update paused due to .*; it cannot be rolled back: port '80' is already in use by service 'other' \(other\) as an ingress port$/,
+  );
+  const refused = await act(cluster, ABORT).then(() => "done", String);
+  t.regex(refused, /port '80' is already in use by service 'other'/);
+  await cluster.removeService("other");
+  await act(cluster, ABORT);
+  await cluster.run(60_000);
+  t.regex(status(cluster), /^ROLLBACK_COMPLETED/);
+  t.is(versions(cluster), "0 0");
 });
 
 test("with the action continue it goes through all slots and tells how many failed", async (t) => {

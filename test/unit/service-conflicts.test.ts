@@ -2,7 +2,8 @@
 import test from "ava";
 import fc from "fast-check";
 import { createControl } from "../../actors/control.ts";
-import { checkPortConflicts, checkServiceSpec } from "../../machines/validation/service.ts";
+import { commit, replacement } from "../../actors/control/write.ts";
+import { checkPortConflicts, checkServiceSpec, needsIngress } from "../../machines/validation/service.ts";
 import {
   Annotations,
   ConfigReference,
@@ -30,9 +31,14 @@ import {
   Service,
   ServiceSpec,
   TaskSpec,
+  Task,
+  TaskState,
+  TaskStatus,
   UpdateConfig,
   UpdateServiceRequest,
   UpdateServiceRequest_Rollback,
+  UpdateStatus,
+  UpdateStatus_UpdateState,
   type Network,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
@@ -78,10 +84,11 @@ type Step =
   | { readonly kind: "rollback"; readonly target: number }
   | { readonly kind: "remove"; readonly target: number }
   | { readonly kind: "makeNetwork" | "dropNetwork"; readonly name: string }
+  | { readonly kind: "makeIngress"; readonly name: string }
   | { readonly kind: "makeFiles" | "dropSecret" | "dropConfig" };
 
 const target = fc.nat(5);
-const network = fc.constantFrom("blue", "green");
+const network = fc.constantFrom("blue", "green", "ingress");
 const steps: fc.Arbitrary<Step> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ kind: fc.constant("create" as const), wish: wishes }) },
   {
@@ -91,6 +98,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ kind: fc.constant("rollback" as const), target }),
   fc.record({ kind: fc.constant("remove" as const), target }),
   fc.record({ kind: fc.constantFrom("makeNetwork" as const, "dropNetwork" as const), name: network }),
+  fc.record({ kind: fc.constant("makeIngress" as const), name: fc.constantFrom("ingress", "other") }),
   fc.record({ kind: fc.constantFrom("makeFiles" as const, "dropSecret" as const, "dropConfig" as const) }),
 );
 
@@ -162,6 +170,11 @@ function cluster() {
         await control.CreateNetwork(CreateNetworkRequest.create({ spec }), call());
         return;
       }
+      case "makeIngress": {
+        const spec = NetworkSpec.create({ annotations: named(step.name), driverConfig: overlay, ingress: true });
+        await control.CreateNetwork(CreateNetworkRequest.create({ spec }), call());
+        return;
+      }
       case "dropNetwork":
         await control.RemoveNetwork(RemoveNetworkRequest.create({ networkId: idOf("network", step.name) }), call());
         return;
@@ -205,6 +218,8 @@ function refusal(error: unknown): RpcError {
 function wrongs({ store, services }: ReturnType<typeof cluster>): string[] {
   const found: string[] = [];
   const names = new Set<string>();
+  const ingress = [...store.all("network")].filter(({ spec }) => spec?.ingress === true);
+  if (ingress.length > 1) found.push(`there are ${ingress.length} ingress networks`);
   for (const service of services()) {
     const { spec, id } = service;
     if (spec === null) return [`${id} has no spec`];
@@ -213,8 +228,11 @@ function wrongs({ store, services }: ReturnType<typeof cluster>): string[] {
     names.add(name);
     const flaw = checkServiceSpec(spec) ?? checkPortConflicts(spec, id, services());
     if (flaw !== null) found.push(flaw.message);
+    if (needsIngress(spec) && ingress.length === 0)
+      found.push(`${name} publishes ports, and there is no ingress network`);
     for (const { target: of } of spec.task?.networks ?? []) {
       if (store.get("network", of) === undefined) found.push(`${name} is on network ${of}, which is gone`);
+      if (ingress.some(({ id: each }) => each === of)) found.push(`${name} is on the ingress network`);
     }
     for (const { secretId } of spec.task?.container?.secrets ?? []) {
       if (store.get("secret", secretId) === undefined) found.push(`${name} has secret ${secretId}, which is gone`);
@@ -229,8 +247,7 @@ function wrongs({ store, services }: ReturnType<typeof cluster>): string[] {
 /** An ingress network and what the wishes name, so that not everything is refused. */
 async function furnished(): Promise<ReturnType<typeof cluster>> {
   const made = cluster();
-  const ingress = NetworkSpec.create({ annotations: named("ingress"), driverConfig: overlay, ingress: true });
-  await made.control.CreateNetwork(CreateNetworkRequest.create({ spec: ingress }), call());
+  await made.run({ kind: "makeIngress", name: "ingress" });
   await made.run({ kind: "makeNetwork", name: "blue" });
   await made.run({ kind: "makeFiles" });
   return made;
@@ -326,4 +343,162 @@ test("a rollback to a spec whose port has gone to another service is refused", a
   const first = made.services().findIndex(({ spec }) => spec?.annotations?.name === "a");
   const refused = await made.run({ kind: "rollback", target: first }).then(() => null, refusal);
   t.regex(refused?.message ?? "", /^port '80' is already in use by service 'b'/);
+});
+
+/** The refusals of steps that are asked for at once; null for one that was done. */
+function atOnce(made: ReturnType<typeof cluster>, ...asked: readonly Step[]): Promise<(RpcError | null)[]> {
+  return Promise.all(asked.map((step) => made.run(step).then(() => null, refusal)));
+}
+
+const bare = { kind: "update", target: 0, wish, isStale: false } as const;
+const back = { kind: "rollback", target: 0 } as const;
+
+test("a rollback that is asked for is looked at in its turn: what it leads to may be another's, or gone, by then", async (t) => {
+  const whole = { ...wish, port: ingressPort, network: "blue", secret: "key", config: "settings" };
+  const rivals: readonly Step[] = [
+    { kind: "create", wish: { ...wish, name: "b", port: ingressPort } },
+    { kind: "dropNetwork", name: "blue" },
+    { kind: "dropNetwork", name: "ingress" },
+    { kind: "dropSecret" },
+    { kind: "dropConfig" },
+  ];
+  for (const rival of rivals) {
+    for (const pair of [
+      [rival, back],
+      [back, rival],
+    ]) {
+      const made = await furnished();
+      await made.run({ kind: "create", wish: whole });
+      await made.run(bare);
+      const [first, second] = await atOnce(made, ...pair);
+      t.is(first, null);
+      t.not(second, null, JSON.stringify(pair));
+      t.deepEqual(wrongs(made), []);
+    }
+  }
+});
+
+test("of two ingress networks that are created at once, one is made and the other is told so", async (t) => {
+  const made = cluster();
+  const [first, second] = await atOnce(
+    made,
+    { kind: "makeIngress", name: "one" },
+    { kind: "makeIngress", name: "two" },
+  );
+  t.is(first, null);
+  t.is(second?.code, Status.ALREADY_EXISTS);
+  t.regex(second?.message ?? "", /^ingress network \(.+\) is already present$/);
+});
+
+test("the ingress network and a service that publishes ports: one of the two stays", async (t) => {
+  const create = { kind: "create", wish: { ...wish, port: ingressPort } } as const;
+  const drop = { kind: "dropNetwork", name: "ingress" } as const;
+  const first = await furnished();
+  const [, late] = await atOnce(first, drop, create);
+  t.is(late?.code, Status.FAILED_PRECONDITION);
+  t.is(late?.message, "service needs ingress network, but no ingress network is present");
+  const second = await furnished();
+  const [, kept] = await atOnce(second, create, drop);
+  t.is(kept?.code, Status.FAILED_PRECONDITION);
+  t.regex(kept?.message ?? "", /^ingress network cannot be removed because service .+ depends on it$/);
+});
+
+test("a port that somebody asks for while the allocator chooses it is not chosen", async (t) => {
+  const made = await furnished();
+  await made.run({ kind: "create", wish: { ...wish, port: { ...ingressPort, published: 0 } } });
+  const [service] = made.services() as [Service];
+  const ports = [PortConfig.create({ targetPort: 80, publishedPort: 30_000 })];
+  const chosen = Service.patch(service, { endpoint: Endpoint.create({ spec: service.spec?.endpoint ?? null, ports }) });
+  const write = () => commit(made.manager.env, call(), replacement("service", chosen)).then(() => null, refusal);
+  const asked = { kind: "create", wish: { ...wish, name: "b", port: { ...ingressPort, published: 30_000 } } } as const;
+  const [first, second] = await Promise.all([made.run(asked).then(() => null, refusal), write()]);
+  t.is(first, null);
+  t.regex(second?.message ?? "", /^port '30000' is already in use by service 'b'/);
+  await made.run({ kind: "remove", target: 1 });
+  t.is(await write(), null, "it is free again");
+  const [other] = made.services() as [Service];
+  const moved = Service.patch(other, { pendingDelete: true });
+  t.is(await commit(made.manager.env, call(), replacement("service", moved)).then(() => null, refusal), null);
+});
+
+test("the ingress network is nobody's to join, by its id or by its name in whatever case", async (t) => {
+  const made = await furnished();
+  const { id } = made.store.byName("network", "ingress") as Network;
+  for (const target of [id, "ingress", "INGRESS"]) {
+    const task = TaskSpec.patch(made.specFor(wish).task ?? TaskSpec.create(), {
+      networks: [NetworkAttachmentConfig.create({ target })],
+    });
+    const spec = ServiceSpec.patch(made.specFor(wish), { task });
+    const create = async () => made.control.CreateService(CreateServiceRequest.create({ spec }), call());
+    const refused = await create().then(() => null, refusal);
+    t.is(refused?.message, 'Service cannot be explicitly attached to the ingress network "ingress"', target);
+  }
+});
+
+/** A service on everything, updated to use none of it, with a task of the spec before. */
+async function leaving(state: UpdateStatus_UpdateState | null): Promise<ReturnType<typeof cluster>> {
+  const made = await furnished();
+  const whole = { ...wish, port: ingressPort, network: "blue", secret: "key", config: "settings" };
+  await made.run({ kind: "create", wish: whole });
+  const [before] = made.services() as [Service];
+  const old = Task.create({
+    id: "t1",
+    serviceId: before.id,
+    slot: 1,
+    spec: before.spec?.task ?? null,
+    specVersion: before.specVersion,
+    desiredState: TaskState.RUNNING,
+    status: TaskStatus.create({ state: TaskState.RUNNING }),
+  });
+  made.manager.seed("task", old);
+  await made.run(bare);
+  if (state === null) return made;
+  const [service] = made.services() as [Service];
+  made.manager.seed("service", Service.patch(service, { updateStatus: UpdateStatus.create({ state }) }));
+  return made;
+}
+
+const drops: readonly Step[] = [
+  { kind: "dropNetwork", name: "ingress" },
+  { kind: "dropNetwork", name: "blue" },
+  { kind: "dropSecret" },
+  { kind: "dropConfig" },
+];
+
+test("what an update may be rolled back to is kept until the update is over", async (t) => {
+  const { COMPLETED, PAUSED, UPDATING } = UpdateStatus_UpdateState;
+  // Null: the leader has not begun with it yet.
+  for (const state of [null, UPDATING, PAUSED]) {
+    const made = await leaving(state);
+    const messages: string[] = [];
+    for (const step of drops) {
+      const [refused] = await atOnce(made, step);
+      messages.push((refused?.message ?? "done").replaceAll(/[0-9a-z]{25}/g, "ID"));
+    }
+    t.deepEqual(messages, [
+      "ingress network cannot be removed because service ID depends on it: its update may be rolled back",
+      "network ID is in use by service ID: its update may be rolled back",
+      "secret 'key' is in use by the following service: a (its update may be rolled back)",
+      "config 'settings' is in use by the following service: a (its update may be rolled back)",
+    ]);
+  }
+  const made = await leaving(COMPLETED);
+  made.manager.seed("task", Task.patch(made.store.get("task", "t1") as Task, { desiredState: TaskState.SHUTDOWN }));
+  for (const step of drops) t.deepEqual(await atOnce(made, step), [null]);
+});
+
+test("an update that no task waits for holds nothing", async (t) => {
+  const made = await leaving(null);
+  made.manager.seed("task", Task.patch(made.store.get("task", "t1") as Task, { desiredState: TaskState.SHUTDOWN }));
+  for (const step of drops) t.deepEqual(await atOnce(made, step), [null]);
+});
+
+test("an update and the removal of what it leaves, at once: the way back stays", async (t) => {
+  for (const drop of drops) {
+    const made = await leaving(UpdateStatus_UpdateState.COMPLETED);
+    await made.run(back);
+    const [first, second] = await atOnce(made, bare, drop);
+    t.is(first, null);
+    t.not(second, null, JSON.stringify(drop));
+  }
 });

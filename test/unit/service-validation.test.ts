@@ -503,8 +503,14 @@ test("a process may ask for secrets and configs that its nodes are sent, and eac
   t.is(checkReferencesExist(bare, () => undefined, names)?.message, "secret not found: 1");
   const user = Service.create({ spec: ServiceSpec.patch(spec, { annotations: Annotations.create({ name: "web" }) }) });
   const used = Secret.create({ id: "1", spec: SecretSpec.create({ annotations: Annotations.create({ name: "a" }) }) });
-  t.is(checkNotReferenced("secret", used, [user])?.message, "secret 'a' is in use by the following service: web");
-  t.is(checkNotReferenced("secret", Secret.patch(used, { id: "2" }), [user]), null);
+  t.is(
+    checkNotReferenced("secret", used, [user], () => [])?.message,
+    "secret 'a' is in use by the following service: web",
+  );
+  t.is(
+    checkNotReferenced("secret", Secret.patch(used, { id: "2" }), [user], () => []),
+    null,
+  );
 });
 
 test("templates that no task could expand are refused", (t) => {

@@ -3,7 +3,7 @@
  * left. Pure; whoever writes them writes both in one transaction.
  *
  * D1: the record belongs to the UpdateStatus that began with it; one of an earlier rollout says nothing.
- * D2: a rollback leads to the spec before; where there is none the rollout pauses and says so.
+ * D2: a rollback leads to the spec before; where there is none, or it cannot be had any more, the rollout pauses and says so.
  * D3: what failed on the way back, or was stopped by hand there, stays `rollback paused`.
  */
 import {
@@ -147,11 +147,14 @@ export function paused(service: Service, record: Rollout | null, why: string): R
 
 const noStep = { step: RolloutStep.ROLLOUT_STEP_NONE, batch: [] } as const;
 
+/** D2. What follows `update paused` when it was to be rolled back, and `reason` speaks against that. */
+export function barred(why: string, reason: string): string {
+  return `${why}; it cannot be rolled back: ${reason}`;
+}
+
 /** D2. The record of the way back is made when that has been looked at. */
 export function rolledBack(service: Service, record: Rollout | null, why: string): RolloutWrite {
-  if (service.previousSpec === null) {
-    return paused(service, record, `${why}; it cannot be rolled back: there is no previous spec`);
-  }
+  if (service.previousSpec === null) return paused(service, record, barred(why, "there is no previous spec"));
   const back = Service.patch(service, {
     spec: service.previousSpec,
     specVersion: service.previousSpecVersion,
