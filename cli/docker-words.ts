@@ -57,6 +57,12 @@ const instead: Readonly<Record<string, string>> = {
     "a task has its networks for its whole life: 'muster service update --network-add NETWORK SERVICE' replaces the tasks of a service",
   "network disconnect":
     "a task has its networks for its whole life: 'muster service update --network-rm NETWORK SERVICE' replaces the tasks of a service",
+  "swarm init":
+    "a cluster is founded by its first manager: 'muster up' with all that it needs, or 'muster manager --data-dir DIR'",
+  "swarm join":
+    "'muster agent --join ADDR:PORT --token TOKEN' joins this machine as a node, 'muster manager --join ADDR:PORT --token TOKEN --nats URL' as a manager, and 'docker swarm join' a Docker Engine",
+  "swarm leave":
+    "a node leaves when its agent ends ('docker swarm leave' at a Docker Engine), and 'muster node rm NODE' forgets it; 'muster node demote NODE' ends a manager",
   "volume prune":
     "volumes of the cluster are never removed unasked, as in Docker: 'muster volume ls' shows those that no node has, 'muster volume rm' removes them",
   "secret update":

@@ -21,6 +21,12 @@ test("commands of one engine, and those that make no sense in a cluster, say wha
     (await told("volume", "prune", "--force"))[1],
     /^muster: there is no 'muster volume prune': volumes .* never/,
   );
+  t.regex((await told("swarm", "init"))[1], /a cluster is founded by its first manager: 'muster up'/);
+  t.regex(
+    (await told("swarm", "join", "--token", "x", "a:2377"))[1],
+    /'muster agent --join ADDR:PORT --token TOKEN' joins/,
+  );
+  t.regex((await told("swarm", "leave", "--force"))[1], /'muster node rm NODE' forgets it/);
   t.regex((await told("ps"))[1], /'muster task ls' lists tasks/);
   t.regex((await told("pull", "bb"))[1], /its engine's business: 'docker pull' on that node$/);
   t.deepEqual(await told("frobnicate"), [125, "muster: 'frobnicate' is not a muster command: see 'muster --help'"]);
@@ -35,7 +41,21 @@ test("what is said to be no command is none, and what is to be done instead is o
   const dockers =
     "attach build compose container create exec image images inspect kill login logs ps rm run search start";
   const nounless = `${dockers} stats stop system top update wait`.split(" ");
-  const words = ["connect", "disconnect", "prune", "update", "start", "stop", "restart", "exec", "stats", "logs"];
+  const words = [
+    "init",
+    "join",
+    "leave",
+    "connect",
+    "disconnect",
+    "prune",
+    "update",
+    "start",
+    "stop",
+    "restart",
+    "exec",
+    "stats",
+    "logs",
+  ];
   const tried = [...nounless, ...nouns.flatMap((noun) => words.map((word) => `${noun} ${word}`))];
   let advised = 0;
   for (const each of tried) {
