@@ -112,6 +112,14 @@ async function flagValue(shell: Shell, { completes, help = "", name, value }: Fl
   return value === "FILE" || value === "PATH" || value === "SOCKET" ? files : none;
 }
 
+/** The flag of `--publish`, or the last of short ones that stand together: `-dp`. */
+function lastFlag(word: string, flags: readonly FlagDescription[]): FlagDescription | undefined {
+  if (word.startsWith("--")) return flags.find(({ name }) => word === `--${name}`);
+  const shorts = Array.from(word.slice(1), (char) => flags.find(({ short }) => short === char));
+  // What stands behind one that takes a value is its value.
+  return shorts.slice(0, -1).every((flag) => flag?.takesValue === false) ? shorts.at(-1) : undefined;
+}
+
 /** The operands among `words`, and the flag that waits for its value at their end. */
 function walk(
   words: readonly string[],
@@ -126,7 +134,7 @@ function walk(
       continue;
     }
     if (word === "--") isEnded = true;
-    const flag = flags.find(({ name, short }) => word === `--${name}` || (short !== null && word === `-${short}`));
+    const flag = lastFlag(word, flags);
     if (flag?.takesValue !== true) continue;
     if (at === words.length - 1) return { operands, waiting: flag, isEnded };
     at += 1;

@@ -56,6 +56,8 @@ test("names of objects come from the manager", async (t) => {
 test("files are left to the shell", async (t) => {
   const { complete } = await stage(t);
   t.deepEqual(await complete("stack", "deploy", "-c", ""), [":files"]);
+  t.deepEqual(await complete("service", "create", "-dp", "80:80", "-te", "A=1", "--network", "b"), ["back"]);
+  t.deepEqual(await complete("service", "create", "-dp80:80", "-eA=p", "--network", "b"), ["back"]);
   t.deepEqual(await complete("secret", "create", "key", ""), [":files"]);
   t.deepEqual(await complete("service", "create", "bb:1", "sh", ""), [":files"], "somebody else's command line");
 });
