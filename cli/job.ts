@@ -197,7 +197,7 @@ const steering =
 
 const pause = changing("Starts nothing new of jobs; what runs goes on.", steering("paused"));
 const resume = changing("Goes on with jobs that were paused or stopped; what is done stays done.", steering("running"));
-const stop = changing("Stops what jobs run; what is done stays done.", steering("stopped"));
+const stop = changing("Stops what jobs, or the runs of schedules, run; what is done stays done.", steering("stopped"));
 
 const rerun = changing("Does all the work of jobs again, in a new iteration.", (service) => {
   if (scheduleSettings(service.spec) !== null) {

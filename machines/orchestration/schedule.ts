@@ -89,7 +89,7 @@ export const scheduleMachine = setup({
       on: { "schedule.touched": {}, "round.due": "deciding" },
     },
     deciding: {
-      description: "Looks at what is due and at what became of the runs. O1, C1 to C5",
+      description: "Looks at what is due and at what became of the runs. O1, C1 to C6",
       entry: ["forgetTouch", "decide"],
       on: {
         "decision.empty": { target: "judged", actions: { type: "remember", params: ({ event }) => event } },
@@ -125,7 +125,7 @@ export const scheduleMachine = setup({
       on: { "schedule.touched": "gathering" },
     },
     paused: {
-      description: "Nothing becomes due until somebody resumes it. C3",
+      description: "Nothing becomes due until somebody resumes it; stopped, it has its runs stopped too. C3, C6",
       on: { "schedule.touched": "gathering" },
     },
     invalid: {

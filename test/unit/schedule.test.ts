@@ -27,7 +27,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
 import { testCluster, type TestCluster } from "../support/cluster.ts";
-import { addJob, jobSpec, updateJob, withLabels } from "../support/jobs.ts";
+import { addJob, jobPicture, jobSpec, updateJob, withLabels } from "../support/jobs.ts";
 
 const one: Partial<ServiceSpec> = { replicatedJob: ReplicatedJob.create({ maxConcurrent: 1, totalCompletions: 1 }) };
 
@@ -406,6 +406,25 @@ test.serial("nothing is due while it is paused, and nothing is made up for after
   await updateJob(cluster, withLabels({ [jobLabel.cron]: "*/10 * * * * *" }));
   await cluster.run(10_000);
   t.deepEqual(history(cluster), ["10:SUCCEEDED", "40:SUCCEEDED"]);
+});
+
+test.serial("a schedule that is stopped stops its runs, once, and a paused one lets them go on", async (t) => {
+  const labels = { [jobLabel.cron]: "*/10 * * * * *" };
+  const cluster = await scheduled();
+  cluster.outcome = () => undefined;
+  await cluster.run(12_000);
+  await updateJob(cluster, withLabels({ ...labels, [jobLabel.state]: "paused" }));
+  await cluster.run(10_000);
+  const [run] = runsOf(cluster);
+  t.deepEqual(jobPicture(cluster, run?.id), ["0:RUNNING@n1"]);
+  await updateJob(cluster, withLabels({ ...labels, [jobLabel.state]: "stopped" }));
+  await cluster.run(10_000);
+  t.deepEqual(jobPicture(cluster, run?.id), []);
+  t.deepEqual(history(cluster), ["10:STOPPED"]);
+  t.is(records(cluster)[0]?.reason, "its schedule was stopped");
+  await updateJob(cluster, withLabels({ ...run?.spec?.annotations?.labels }), run?.id);
+  await cluster.run(10_000);
+  t.deepEqual(jobPicture(cluster, run?.id), ["0:RUNNING@n1"], "resumed by name it goes on");
 });
 
 test.serial("what was due before a change of the expression, and nobody started, is recorded", async (t) => {

@@ -9,6 +9,7 @@
  *     ones, and nobody had started, is recorded as missed.
  * C4: history: the newest finished runs stay, as many as asked for; of due times the newest hundred are remembered.
  * C5: a due time whose run the log will not take, since a port of it is another's, say, is skipped, with what the log said.
+ * C6: to stop a schedule stops its runs, once: what somebody resumes by name goes on.
  */
 import {
   ScheduledRun,
@@ -70,7 +71,8 @@ export function decideSchedule(
 ): ScheduleDecision {
   const ledger = new Runs(service, record, world);
   ledger.settleRuns();
-  const { cron, timeZone, isPaused } = settings;
+  const { cron, timeZone, isPaused, isStopped } = settings;
+  if (isStopped) ledger.stopRuns();
   const isSame = record !== null && record.cron === cron && record.timeZone === timeZone && record.paused === isPaused;
   let isPartial = false;
   let consideredMs = timeMs(record?.considered ?? null);
@@ -183,7 +185,7 @@ class Runs {
     const refusal = this.#world.refusalOf(run.id);
     if (refusal !== null) return skip(`its run could not be made: ${refusal}`);
     const name = run.spec?.annotations?.name ?? "";
-    if (overlap === "replace") this.#replace(active, name);
+    if (overlap === "replace") this.#end(active, `replaced by ${name}`);
     this.#note(dueMs, { outcome: Outcome.OUTCOME_ACTIVE, runId: run.id, runName: name });
     // It is there already when the record of it was lost, by somebody who deleted it.
     if (!this.#world.runs.has(run.id)) this.#create = run;
@@ -197,12 +199,21 @@ class Runs {
     return newService(id, runSpec(this.#service, dueMs, this.#world.isNameTaken(name) ? id : name), this.#world.nowMs);
   }
 
-  #replace(active: readonly ScheduledRun[], by: string): void {
+  /** C6. What has a reason has been told to stop before. */
+  stopRuns(): void {
+    this.#end(
+      this.#records.filter((record) => isActive(record) && record.reason === ""),
+      "its schedule was stopped",
+    );
+  }
+
+  #end(active: readonly ScheduledRun[], reason: string): void {
     for (const record of active) {
+      this.#hasChanged = true;
       const run = this.#world.runs.get(record.runId)?.service;
       if (run !== undefined) this.#stop.push(Service.patch(run, { spec: stoppedSpec(run) as ServiceSpec }));
       const at = this.#records.indexOf(record);
-      this.#records[at] = ScheduledRun.patch(record, { reason: `replaced by ${by}` });
+      this.#records[at] = ScheduledRun.patch(record, { reason });
     }
   }
 

@@ -70,6 +70,8 @@ export interface ScheduleSettings {
   readonly cron: string;
   readonly timeZone: string;
   readonly isPaused: boolean;
+  /** Paused, and what runs is to be stopped too. */
+  readonly isStopped: boolean;
   readonly overlap: Overlap;
   /** Null: no limit. */
   readonly windowMs: number | null;
@@ -96,11 +98,13 @@ export function scheduleSettings(spec: ServiceSpec | null): ScheduleSettings | n
   const labels = labelsOf(spec);
   const cron = labels[jobLabel.cron] ?? "";
   if (cron === "") return null;
+  const { state } = jobSettings(spec);
   const overlap = labels[jobLabel.overlap] ?? "";
   return {
     cron,
     timeZone: labels[jobLabel.timeZone] ?? "UTC",
-    isPaused: jobSettings(spec).state !== "running",
+    isPaused: state !== "running",
+    isStopped: state === "stopped",
     overlap: overlaps.includes(overlap) ? (overlap as Overlap) : "forbid",
     windowMs: readDurationMs(labels[jobLabel.missedRunWindow] ?? ""),
     history: readCount(labels[jobLabel.history] ?? "") ?? historyDefault,
