@@ -184,8 +184,11 @@ export function startRebalance(env: Environment): Rebalance {
     const { spent, untilMs } = spentMoves(madeMs.values(), settings, view.nowMs);
     const budget = Math.min(settings.roundMovesMax, settings.windowMovesMax - spent);
     if (budget <= 0) {
-      hold = { reason: `the budget of ${settings.windowMovesMax} moves is spent`, untilMs };
-      return { type: "look.balanced", nextMs: nextMs(untilMs), pauseMs: pauseMs() };
+      hold =
+        settings.roundMovesMax === 0
+          ? { reason: `a round may have no moves (the cluster's label ${rebalanceLabels.round})`, untilMs: null }
+          : { reason: `the budget of ${settings.windowMovesMax} moves is spent`, untilMs };
+      return { type: "look.balanced", nextMs: nextMs(hold.untilMs), pauseMs: pauseMs() };
     }
     const againMs = lookAtServices(view.nowMs, budget);
     if (found.length > 0) return { type: "look.unbalanced", pauseMs: pauseMs() };

@@ -129,6 +129,18 @@ test("no round and no window has more moves than its budget", async (t) => {
   t.is(moved(cluster).length, 6);
 });
 
+test("a round without moves says so, and not that the budget is spent", async (t) => {
+  const cluster = await testCluster(["n1"]);
+  cluster.seed("cluster", on({ "muster.rebalance.round": "0" }));
+  await cluster.addService("web", 4);
+  await cluster.addNode("n2");
+  await cluster.run(10 * minute);
+  t.regex(
+    cluster.orchestration.explainService("web").at(-1)?.waitingFor ?? "",
+    /a round may have no moves \(the cluster's label muster.rebalance.round\)/,
+  );
+});
+
 test("nothing moves while a node is missing, nor for a while afterwards", async (t) => {
   const cluster = await lopsided();
   await cluster.addNode("n3");

@@ -4,7 +4,8 @@
  * R4: a round begins when the last one is over: all that moved run, were watched for as long as the update config says,
  *     and its delay has passed.
  * R5: no round has more moves than the budget of a round, and no span of the window's length more than that of the window.
- *     Moves are known by a label of the tasks that they made, so the budget outlives a leader.
+ *     Moves are known by a label of the tasks that they made, so the budget outlives a leader as far as these are kept: of
+ *     moves to a node where all fails the reaper deletes them sooner (R2 of reaper.ts).
  */
 import { TaskState, UpdateConfig_UpdateOrder, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
