@@ -5,7 +5,7 @@ import { decide, type Decision } from "../../machines/ledger/proposals.ts";
 import {
   Annotations,
   Basis,
-  type Change,
+  Change,
   Kind,
   NodePatch,
   NodeSpec,
@@ -19,7 +19,7 @@ import {
   Resource,
   Session,
   StoreObject,
-  type TaskPatch,
+  TaskPatch,
   TaskState,
   Transaction,
 } from "../../proto/gen/messages.ts";
@@ -494,4 +494,14 @@ test("an atomic proposal too large for any transaction is refused, one operation
   t.like(atomic.settlements[0], { kind: "refused", code: "tooLarge" });
   const each = assemble(stateOf(), [request("p1", [operation], ProposeRequest_Mode.EACH)], small);
   t.deepEqual(each.settlements, [{ kind: "done", skipped: 1 }]);
+});
+
+test("the tasks of a service are those stored and those of the same append, each as the append leaves it", (t) => {
+  const staging = stateOf(put({ task: task("t1") }), put({ task: task("t2") }));
+  const found = () => [...staging.tasksOf("web")].map(({ desiredState, id }) => `${id} ${desiredState}`);
+  staging.stage(put({ task: task("t3") }));
+  staging.stage(put({ task: task("t4", { serviceId: "other" }) }));
+  staging.stage(Change.create({ task: TaskPatch.create({ id: "t1", desiredState: TaskState.SHUTDOWN }) }));
+  staging.stage(Change.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: "t2" }) }));
+  t.deepEqual(found(), [`t1 ${TaskState.SHUTDOWN}`, `t3 ${TaskState.RUNNING}`]);
 });
