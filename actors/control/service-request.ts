@@ -4,6 +4,7 @@
  */
 import { firstRefusal, invalid, refuse } from "../../machines/refusal.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
+import { recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { newService, rolledBackService, updatedService } from "../../machines/orchestration/service-update.ts";
 import { checkNetworksExist, checkReferencesExist } from "../../machines/validation/reference.ts";
 import {
@@ -49,7 +50,8 @@ export function changedService(
 ): Service {
   demand(checkServiceUpdate(before, spec));
   checkSurroundings(store, spec, before.id, before.spec);
-  return updatedService(before, spec, version, clock.now());
+  const record = recordOf(before, store.get("rollout", before.id));
+  return updatedService(before, spec, version, clock.now(), record);
 }
 
 export function restoredService({ clock, store }: RequestEnvironment, before: Service): Service {

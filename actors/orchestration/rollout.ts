@@ -14,6 +14,7 @@ import {
   isOver,
   isPaused,
   isWayBack,
+  lateRemark,
   progressMessage,
   paused,
   phaseOf,
@@ -253,9 +254,10 @@ export class ServiceRollout {
         break;
       case "failed":
       case "expired": {
-        this.#why = verdict.why;
-        const isWanted = settingsNow(service).action === UpdateConfig_FailureAction.ROLLBACK;
-        this.#send({ type: "look.failed", isWayBack: isWanted && !record.isRollback });
+        const isWanted = !record.isRollback && settingsNow(service).action === UpdateConfig_FailureAction.ROLLBACK;
+        // D4
+        this.#why = isWanted && record.late ? `${verdict.why}${lateRemark}` : verdict.why;
+        this.#send({ type: "look.failed", isWayBack: isWanted && !record.late });
       }
     }
   }

@@ -2,6 +2,7 @@
 import {
   JobStatus,
   Service,
+  type Rollout,
   type ServiceSpec,
   UpdateStatus,
   UpdateStatus_UpdateState,
@@ -39,7 +40,13 @@ function nextJobStatus(service: Service, nowMs: number): JobStatus | null {
 }
 
 /** In the middle of an update that is not done: scaling, say, is no reason to take the unfinished spec for a good one. */
-function keepsUnfinished({ previousSpec, spec, updateStatus }: Service, next: ServiceSpec): boolean {
+function keepsUnfinished(
+  { previousSpec, spec, updateStatus }: Service,
+  next: ServiceSpec,
+  record: Rollout | null,
+): boolean {
+  // The spec was done before that one began.
+  if (record?.late === true) return false;
   const state = updateStatus?.state;
   const isUnfinished = state === UpdateStatus_UpdateState.UPDATING || state === UpdateStatus_UpdateState.PAUSED;
   return (
@@ -53,10 +60,16 @@ function keepsUnfinished({ previousSpec, spec, updateStatus }: Service, next: Se
 /**
  * `version` is what the caller read: it becomes the spec's version. Unlike in SwarmKit, an update that changes nothing, or
  * nothing of the tasks while an update of them is not done, keeps the previous spec: a rollback still leads to the last
- * spec that was different.
+ * spec that was different. `record`: of the rollout that the service's UpdateStatus speaks of.
  */
-export function updatedService(stored: Service, spec: ServiceSpec, version: Version, nowMs: number): Service {
-  const isKept = isSameMessage(stored.spec, spec) || keepsUnfinished(stored, spec);
+export function updatedService(
+  stored: Service,
+  spec: ServiceSpec,
+  version: Version,
+  nowMs: number,
+  record: Rollout | null = null,
+): Service {
+  const isKept = isSameMessage(stored.spec, spec) || keepsUnfinished(stored, spec, record);
   const previous = isKept ? {} : { previousSpec: stored.spec, previousSpecVersion: stored.specVersion };
   // Pausing a job, or changing its schedule, is no other work: its tasks stay what they are, and so does what is done.
   if (isJob(stored.spec) && isSteering(stored.spec, spec)) return Service.patch(stored, { spec });

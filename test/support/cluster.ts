@@ -33,6 +33,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { updatedService } from "../../machines/orchestration/service-update.ts";
 import { timestampOf } from "../../proto/time.ts";
+import { recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { testManager, type TestManager } from "./manager.ts";
 
@@ -128,7 +129,9 @@ export async function testCluster(nodes: readonly string[]): Promise<TestCluster
     async updateService(id: string, change: (spec: ServiceSpec) => ServiceSpec) {
       const stored = store.get("service", id) as Service;
       const spec = change(stored.spec as ServiceSpec);
-      const service = updatedService(stored, spec, stored.meta?.version ?? Version.create(), clock.now());
+      const record = recordOf(stored, store.get("rollout", id));
+      const version = stored.meta?.version ?? Version.create();
+      const service = updatedService(stored, spec, version, clock.now(), record);
       await cluster.propose(Operation.create({ update: StoreObject.create({ service }) }));
     },
     async removeService(id: string) {

@@ -5,6 +5,8 @@
  * D1: the record belongs to the UpdateStatus that began with it; one of an earlier rollout says nothing.
  * D2: a rollback leads to the spec before; where there is none, or it cannot be had any more, the rollout pauses and says so.
  * D3: what failed on the way back, or was stopped by hand there, stays `rollback paused`.
+ * D4: only the failure of an update that somebody asked for turns a service back. What begins late, when a node changes
+ *     long after the last update was over, is no such update.
  */
 import {
   Rollout,
@@ -15,7 +17,7 @@ import {
   type Timestamp,
 } from "../../../proto/gen/messages.ts";
 import { refuse, type Refusal } from "../../refusal.ts";
-import { timestampOf } from "../../../proto/time.ts";
+import { timeMs, timestampOf } from "../../../proto/time.ts";
 import { deadlineMsOf, settingsOf } from "./settings.ts";
 
 export type RolloutPhase =
@@ -39,6 +41,12 @@ const { UPDATING, PAUSED, COMPLETED, ROLLBACK_STARTED, ROLLBACK_PAUSED, ROLLBACK
 
 const inProgress = (isRollback: boolean): string => `${isRollback ? "rollback" : "update"} in progress`;
 const rolledBackPrefix = "update rolled back";
+
+/**
+ * How long after a change of the service a rollout still begins because of it, in milliseconds: a leader sees it at once,
+ * and the next one within seconds.
+ */
+const promptMsMax = 60_000;
 
 /** Longest text of a task's error that a message repeats. */
 const wordsMax = 300;
@@ -109,6 +117,14 @@ function deadlineOf(service: Service, isRollback: boolean, slots: number, nowMs:
   return timestampOf(nowMs + deadlineMsOf(settingsOf(service, isRollback), slots));
 }
 
+/** D4 */
+function beginsLate({ meta, updateStatus }: Service, nowMs: number): boolean {
+  return updateStatus !== null || nowMs - timeMs(meta?.updatedAt ?? null) > promptMsMax;
+}
+
+/** Why what failed is to be paused although the settings ask for a rollback. D4 */
+export const lateRemark = "; it is not rolled back: nobody asked for an update";
+
 /** The beginning of a rollout of `total` slots; one that the service says has begun keeps its status. */
 export function begun(service: Service, total: number, nowMs: number): RolloutWrite {
   const state = service.updateStatus?.state;
@@ -131,6 +147,7 @@ export function begun(service: Service, total: number, nowMs: number): RolloutWr
     countedSince: timestampOf(nowMs),
     deadline: deadlineOf(service, isRollback, total, nowMs),
     total,
+    late: !isBegun && beginsLate(service, nowMs),
   });
   return { service: isBegun ? null : after, rollout };
 }
