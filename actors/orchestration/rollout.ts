@@ -102,6 +102,8 @@ export class ServiceRollout {
   /** Why it is to be paused or turned back. */
   #why = "";
   #isNoting = false;
+  /** Something more was to be noted meanwhile. */
+  #isNoteDue = false;
   #notedAtMs = Number.NEGATIVE_INFINITY;
   #isEnded = false;
 
@@ -319,7 +321,9 @@ export class ServiceRollout {
   #note(): void {
     const stored = this.#stored();
     const tracker = this.#tracker;
-    if (stored === null || stored.record === null || tracker === null || this.#isNoting) return;
+    if (stored === null || stored.record === null || tracker === null) return;
+    this.#isNoteDue = this.#isNoting;
+    if (this.#isNoting) return;
     const { record, service } = stored;
     const nowMs = this.#env.clock.now();
     const held = tracker.blocker(nowMs);
@@ -334,6 +338,12 @@ export class ServiceRollout {
     });
     this.#isNoting = true;
     const operations = writeOperations(this.#env.store, isNews ? told : null, next, service);
-    void this.#proposed(operations).then(() => (this.#isNoting = false));
+    void this.#proposed(operations).then((outcome) => {
+      this.#isNoting = false;
+      if (this.#isEnded) return;
+      // A count that is lost is a failure that the next leader does not know of.
+      if (outcome.kind !== "committed") this.#tellPhaseLater();
+      else if (this.#isNoteDue) this.#note();
+    });
   }
 }

@@ -38,10 +38,10 @@ export type RolloutEvent =
   | { readonly type: "look.busy"; readonly nextMs: number }
   /** All that waits is the delay between slots. */
   | { readonly type: "look.delayed"; readonly nextMs: number }
-  /** Every slot has what it should; the last are still being watched. */
+  /** Every slot, or every one of a step's batch, has what it should; the last are still being watched. */
   | { readonly type: "look.watching"; readonly nextMs: number }
   | { readonly type: "look.finished" }
-  /** The batch of a step is done. */
+  /** The batch of a step is done, and has been watched. */
   | { readonly type: "look.stepped" }
   | { readonly type: "look.choose" }
   /** More failed than may, or the deadline has passed. `isWayBack`: the settings ask for a rollback. */
@@ -132,7 +132,8 @@ const moving = machine.createStateConfig({
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
     watching: {
-      description: "Every slot has its new task; those that came last are watched for as long as the settings say.",
+      description:
+        "Every slot, or every one of a step's batch, has its new task; those that came last are watched for as long as the settings say.",
       entry: "note",
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
@@ -182,7 +183,7 @@ export const rolloutMachine = machine.createMachine({
       entry: "begin",
     },
     updating: { ...moving, description: "Slots change to the new spec, some at a time." },
-    stepping: { ...moving, description: "As updating, for the slots of one batch; then it pauses." },
+    stepping: { ...moving, description: "As updating, for the slots of one batch; once those have been watched it pauses." },
     choosing: {
       description: "An operator asked for one step: its slots are named in the record, so that no leader takes others.",
       entry: "chooseBatch",
@@ -198,7 +199,7 @@ export const rolloutMachine = machine.createMachine({
       on: { "wayBack.barred": "pausing" },
     },
     rollingBack: { ...moving, description: "Slots change back to the previous spec, by the rollback settings." },
-    rollbackStepping: { ...moving, description: "As rollingBack, for the slots of one batch; then it pauses." },
+    rollbackStepping: { ...moving, description: "As rollingBack, for the slots of one batch; once those have been watched it pauses." },
     rollbackPaused: {
       description: "The way back failed too, or was stopped by hand. Ended as `paused` is. R3",
     },

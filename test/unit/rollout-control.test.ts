@@ -15,11 +15,14 @@ import {
   STEP,
   ABORT,
   LOOK,
+  ROLLBACK,
   started,
   forced,
   status,
   versions,
+  wanted,
   act,
+  fail,
   rollBackByHand,
 } from "../support/rollout-cluster.ts";
 
@@ -56,13 +59,13 @@ test("a step lets exactly one more batch through, under any leader", async (t) =
     if (task.desiredState === TaskState.SHUTDOWN && task.status?.state === TaskState.RUNNING)
       await cluster.report(task, TaskState.SHUTDOWN);
   }
-  await cluster.run(1_000);
+  await cluster.run(6_000);
   t.is(status(cluster), "PAUSED: update paused after one step");
   t.is(versions(cluster), "1 1 1 1 0 0 0");
   await cluster.run(100_000);
   t.is(versions(cluster), "1 1 1 1 0 0 0");
   await act(cluster, STEP);
-  await cluster.run(1_000);
+  await cluster.run(6_000);
   await act(cluster, STEP);
   await cluster.run(10_000);
   t.is(versions(cluster), "1 1 1 1 1 1 1");
@@ -208,5 +211,22 @@ test("scaling while an update is paused resumes it, and the way back still leads
   await cluster.run(20_000);
   t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
   t.is(cluster.store.get("service", "web")?.spec?.task?.forceUpdate, 0);
+  t.is(versions(cluster), "0 0 0 0");
+});
+
+test("a step watches its batch: one whose task ends early fails as the update would", async (t) => {
+  const monitor = Duration.create({ seconds: 20 });
+  const update = { parallelism: 1, monitor, delay: Duration.create({ seconds: 60 }), failureAction: ROLLBACK };
+  const cluster = await started({ update });
+  await cluster.updateService("web", forced(1));
+  await act(cluster, PAUSE);
+  await act(cluster, STEP);
+  await cluster.run(1_000);
+  t.is(versions(cluster), "1 1 0 0");
+  t.is(status(cluster), "UPDATING: update takes one step", "it is being watched");
+  const canary = wanted(cluster).find(({ slot }) => slot === 2)!;
+  await fail(cluster, canary, "no such table");
+  t.regex(status(cluster), /^ROLLBACK_STARTED: update rolled back due to .* of task T: no such table$/);
+  await cluster.run(60_000);
   t.is(versions(cluster), "0 0 0 0");
 });

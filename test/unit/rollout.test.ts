@@ -277,6 +277,24 @@ test("a failure that no leader saw is counted by the next", async (t) => {
   t.is(status(cluster), "PAUSED: update paused due to failure or early termination of task T: no such file");
 });
 
+test("a task that ran for long enough before it crashed is no failure to the next leader either", async (t) => {
+  const delay = Duration.create({ seconds: 60 });
+  const cluster = await started({ update: { parallelism: 1, delay, failureAction: ROLLBACK } });
+  await cluster.updateService("web", forced(1));
+  await cluster.run(50_000);
+  await fail(
+    cluster,
+    wanted(cluster).find(({ slot }) => slot === 1)!,
+    "crash after 50 s",
+  );
+  await cluster.run(8_000);
+  t.is(versions(cluster), "1 0 0 0", "it was restarted");
+  cluster.changeLeader();
+  await cluster.run(1_000);
+  t.is((await act(cluster, LOOK)).rollout?.failures, 0);
+  t.is(status(cluster), "UPDATING: update in progress");
+});
+
 test("a task that ends within the monitor time is a failure, one that ends later is not", async (t) => {
   const update = { parallelism: 1, monitor: Duration.create({ seconds: 20 }) };
   const cluster = await started({ update, replicas: 1 });

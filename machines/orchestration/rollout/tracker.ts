@@ -8,7 +8,8 @@
  * U2: each task of the target that ends by itself before it ran for `monitor`, or does not run within the progress
  *     deadline, is one failure; successors that the restart supervisor makes count as well, and none counts twice.
  * U3: only slots that had a task of another spec are the rollout's: what scaling adds neither holds it up nor fails it.
- * U4: of what ended while nobody led, what may have ended early counts as failed.
+ * U4: of what ended while nobody led, what may have ended early counts as failed. What is followed by another task did
+ *     not: who made that one had seen the end, and counted it if it was early.
  */
 import { TaskState, type Rollout, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { assert } from "../../../runtime/assert.ts";
@@ -131,10 +132,9 @@ export class RolloutTracker {
     if (admission.kind === "choose" && this.#outdated > 0)
       return { kind: "choose", batch: this.#queue.first(settings.parallelism) };
     this.#admit(admission.kind === "batch" ? admission.slots : null);
-    if (admission.kind === "batch" && this.#outdated > 0 && this.#isBatchOver(admission.slots))
-      return { kind: "stepped" };
-    if (this.#outdated === 0 && this.#underWay.size === 0) {
-      if (this.#watchedUntilMs <= nowMs) return { kind: "finished" };
+    const isStepped = admission.kind === "batch" && this.#outdated > 0 && this.#isBatchOver(admission.slots);
+    if (isStepped || (this.#outdated === 0 && this.#underWay.size === 0)) {
+      if (this.#watchedUntilMs <= nowMs) return { kind: isStepped ? "stepped" : "finished" };
       return { kind: "watching", nextMs: Math.ceil(this.#watchedUntilMs - nowMs) };
     }
     const isDelayed = this.#underWay.size + this.#queue.admitted === 0 && this.#queue.resting > 0;
@@ -170,7 +170,7 @@ export class RolloutTracker {
     // U3
     if (!facts.isPart || any === undefined) return;
     const entry = this.#enter(name, any);
-    if (this.#options.record !== null) for (const task of tasks) this.#countMissed(entry, task);
+    if (this.#options.record !== null) for (const task of tasks) this.#countMissed(entry, task, task === tasks.at(-1));
     if (facts.isGivenUp && this.#failures.has(tasks.at(-1)?.id ?? "") && this.#failures.count > 0)
       entry.hasFailed = true;
     this.#place(entry, facts, tasks, nowMs, true);
@@ -183,13 +183,14 @@ export class RolloutTracker {
   }
 
   /** U4 */
-  #countMissed(entry: TrackedSlot, task: Task): void {
+  #countMissed(entry: TrackedSlot, task: Task, isNewest: boolean): void {
     const { record, service, settings } = this.#options;
     if (this.#failures.has(task.id)) {
       entry.hasFailed = (record?.failures ?? 0) > 0;
       return;
     }
-    if (!isFailure(task) || this.#world.currency.isOutdated(task, service, this.#world.nodeOf)) return;
+    if (!isNewest || !isFailure(task)) return;
+    if (this.#world.currency.isOutdated(task, service, this.#world.nodeOf)) return;
     const madeMs = timeMs(task.meta?.createdAt ?? null);
     if (reachedMs(task) < timeMs(record?.countedSince ?? null)) return;
     // After that it had either run for long enough, or had been counted by its deadline.
