@@ -3,6 +3,7 @@ import { command, UsageError, type Command } from "../command.ts";
 import { formatHostPort, parseHostPort } from "./addresses.ts";
 import type { ManagerInvitation } from "./manager-join.ts";
 import { startManagerProcess } from "./manager.ts";
+import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
 import { runUntilEnd } from "./run-until-end.ts";
 import { defaultPort, serving, servingOf, telemetryFor } from "./serving-flags.ts";
 
@@ -10,18 +11,23 @@ export const manager: Command = command({
   summary: "Runs one manager; without --nats with a nats-server of its own under the data dir.",
   options: {
     ...serving,
-    nats: { type: "string", value: "URL", help: "a NATS that is there; several managers share one" },
+    ...natsFlags,
     join: { type: "string", value: "ADDR:PORT", help: "a manager of the cluster that this one is to join" },
     token: { type: "string", value: "TOKEN", help: "the token with which managers join: 'muster token manager'" },
   },
   run: async ({ values }) => {
     if (values["data-dir"] === undefined)
       throw new UsageError("--data-dir is missing: where the manager keeps its state");
+    const nats = sharedNatsOf(values);
+    if (values.join !== undefined && nats === null)
+      throw new UsageError(
+        "--join needs --nats: a manager joins a cluster by sharing its NATS (a worker by 'muster agent')",
+      );
     const telemetry = await telemetryFor("muster-manager", values["log-level"]);
     const options = {
       dataDir: values["data-dir"],
       ...servingOf(values),
-      nats: values.nats ?? null,
+      nats,
       join: invitation(values),
       telemetry,
     };

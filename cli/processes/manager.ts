@@ -2,6 +2,7 @@
  * One manager process: its data dir, its nats-server (unless it is given one), the manager itself, its edges and its
  * certificate. Everything is ended in the opposite order.
  */
+import { existsSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import {
@@ -45,6 +46,7 @@ import { NatsServerProblem } from "../../runtime/nats/server.ts";
 import { Host } from "../../runtime/host.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import type { Passwords } from "../../runtime/passwords.ts";
+import type { Log } from "../../runtime/ports.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
@@ -62,6 +64,8 @@ import { joinAsManager, keyFetcher, type ManagerInvitation } from "./manager-joi
 import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import { serveMetrics } from "./metrics-server.ts";
+import { moveOwnNats, ownNatsFolder, ownNatsServer } from "./move-own-nats.ts";
+import { replicasOn, type SharedNats } from "./nats-flags.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
 export interface ManagerProcessOptions {
@@ -69,8 +73,8 @@ export interface ManagerProcessOptions {
   readonly listen: HostPort;
   /** Host, or host:port, that workers reach this manager at; absent: made from `listen`. */
   readonly advertise: HostPort | null;
-  /** An outside NATS; null: one of its own under the data dir. */
-  readonly nats: string | null;
+  /** The NATS that it shares with other managers; null: one of its own under the data dir. */
+  readonly nats: SharedNats | null;
   readonly metrics: HostPort | null;
   /** How it joins a cluster that is there; null: it founds one, or has joined before. */
   readonly join: ManagerInvitation | null;
@@ -95,6 +99,10 @@ export interface ManagerProcess {
 
 /** For streams to be told goodbye and unary calls to end. */
 const closeGraceMs = 2_000;
+/** One question of what the log holds, and how often it is asked: a stream whose leader was killed has another within seconds. */
+const boundsTimeoutMs = 5_000;
+const boundsAttemptsMax = 6;
+const boundsRetryMs = 1_000;
 /** A second manager on the same NATS may have to wait for the first one's bootstrap. */
 const readyTimeoutMs = 60_000;
 
@@ -143,17 +151,14 @@ export async function startManagerProcess(
 
     let natsServer: NatsServer | null = null;
     if (options.nats === null) {
-      natsServer = await startNatsServer({
-        dataDir: join(dataDir.path, "nats"),
-        logFile: join(dataDir.path, "nats", "nats.log"),
-        telemetry,
-        ...(process.env["MUSTER_NATS_SERVER"] ? { binary: process.env["MUSTER_NATS_SERVER"] } : {}),
-      });
+      natsServer = await startNatsServer(ownNatsServer(dataDir.path, telemetry));
       const server = natsServer;
       undo.push(() => server.stop());
-    }
+    } else if (options.nats.moves) await moveOwnNats(dataDir.path, options.nats, telemetry);
     const connecting: Promise<NatsLink> = connectNats({
-      servers: [natsServer?.url ?? (options.nats as string)],
+      servers: natsServer === null ? (options.nats?.servers ?? []) : [natsServer.url],
+      ...(options.nats === null ? {} : { replicas: replicasOn(options.nats) }),
+      ...(options.nats === null || options.nats.tls === null ? {} : { tls: options.nats.tls }),
       ...(natsServer === null
         ? {}
         : { user: natsServer.user, pass: natsServer.pass, flushesEveryWrite: natsServer.flushesEveryWrite }),
@@ -172,6 +177,7 @@ export async function startManagerProcess(
     const stepsOfNats = undo.length;
     undo.push(() => link.drain());
     for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
+    await unlessEnding(refuseEmptyLog(link.log, vault, ownNatsFolder(dataDir.path), natsServer === null), ending);
 
     const csi = openCsi(dataDir.path, options.csiPlugins ?? new Map());
     undo.push(() => csi.close());
@@ -278,6 +284,32 @@ function demotedSentence(managerId: string): string {
 function identityIn({ fields }: Vault): ManagerIdentity | null {
   const { nodeKey: keyPem, nodeCertificate: certificatePem } = fields;
   return keyPem === "" || certificatePem === "" ? null : { keyPem, certificatePem };
+}
+
+/**
+ * Rejects when this manager is one of a cluster and the log has never had a record: who leads an empty log founds a cluster,
+ * and its nodes would find another one under their managers' addresses. `ownNats`: the folder of
+ * a NATS of its own, which is there or is not.
+ */
+async function refuseEmptyLog(log: Log, vault: Vault, ownNats: string, isShared: boolean): Promise<void> {
+  if (vault.fields.nodeCertificate === "") return;
+  for (let attempt = 1; ; attempt += 1) {
+    const bounds = await log.bounds(boundsTimeoutMs);
+    if (bounds !== null && bounds.last > 0) return;
+    if (bounds !== null) {
+      const remedy = !isShared
+        ? `bring ${ownNats} back from a copy`
+        : existsSync(ownNats)
+          ? "name the NATS of its cluster with --nats, or take there what its own NATS holds with --nats-move"
+          : "name the NATS of its cluster with --nats, or bring that one's storage back";
+      throw new UserError(
+        `this manager is one of a cluster, and this NATS holds none: ${remedy}; with another --data-dir a new cluster is founded`,
+      );
+    }
+    if (attempt === boundsAttemptsMax)
+      throw new UserError("NATS does not tell what the log holds: does JetStream have a leader for it?");
+    await new Promise((resolve) => setTimeout(resolve, boundsRetryMs));
+  }
 }
 
 /** Rejects when the log is sealed under keys that nobody will give to this manager: it has no certificate to ask with. */

@@ -5,7 +5,10 @@ export interface ServerFacts {
   readonly version: string;
   /** Bytes of one message. */
   readonly maxPayload: number;
-  readonly replicas: 1 | 3;
+  /** Of the log, as it stands. */
+  readonly replicas: number;
+  /** Why there are no more although more were asked for; empty when none were. */
+  readonly notRaised?: string;
   /** True or false when this process configured the server itself; null when another did, since a client cannot see it. */
   readonly flushesEveryWrite: boolean | null;
 }
@@ -44,8 +47,11 @@ export function abilities(facts: ServerFacts): readonly string[] {
     );
   }
   if (facts.replicas === 1) {
+    const why = facts.notRaised ?? "";
     sentences.push(
-      "The log has one replica: while its nats-server is down nothing can change, and losing its disk loses the cluster's state.",
+      `The log has one replica: while its nats-server is down nothing can change, and losing its disk loses the cluster's state${
+        why === "" ? "" : ` (three were asked for, and come when a manager starts while all nats-servers run: ${why})`
+      }.`,
     );
   }
   if (facts.maxPayload < maxPayloadWanted) {

@@ -17,17 +17,17 @@ const leaseTtlMsDefault = 3_000;
 const firstConnectMsDefault = 10_000;
 
 export interface NatsOptions {
-  /** `nats://[user:pass@]host:port`; any of them will do. */
+  /** `nats://[user:pass@]host:port`; any of them will do, and several are servers of one cluster. */
   readonly servers: readonly string[];
   readonly user?: string;
   readonly pass?: string;
   readonly token?: string;
-  /** For servers that want TLS with a CA or a client certificate of their own. */
+  /** For servers that want TLS with a CA or a client certificate of their own; files are read anew at each connection. */
   readonly tls?: TlsOptions;
   /** Of this process, as the server's tools show it. */
   readonly name: string;
   readonly telemetry: Telemetry;
-  /** Copies of the log, leases and blobs; 3 needs three nats-servers in one cluster. Default 1. Existing streams are only raised. */
+  /** Copies of the log, leases and blobs; 3 needs three nats-servers in one cluster. Default 1. Those of existing streams are raised, never lowered. */
   readonly replicas?: 1 | 3;
   /** Default 3,000; at least 100. */
   readonly leaseTtlMs?: number;
@@ -70,7 +70,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
         "unusable",
         "The nats-server runs without JetStream: start it with -js or a jetstream block in its configuration.",
       );
-    const { logMessageBytesMax } = await setUpStreams(link, { replicas, leaseTtlMs, maxPayload });
+    const { logMessageBytesMax, ...streams } = await setUpStreams(link, { replicas, leaseTtlMs, maxPayload });
     return {
       bus: new NatsBus(link),
       log: new NatsLog(link, { telemetry, random, messageBytesMax: logMessageBytesMax }),
@@ -79,7 +79,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       abilities: abilities({
         version: serverVersion,
         maxPayload,
-        replicas,
+        ...streams,
         flushesEveryWrite: options.flushesEveryWrite ?? null,
       }),
       serverVersion,

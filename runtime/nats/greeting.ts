@@ -11,6 +11,9 @@ export interface Greeting {
   /** Bytes of headers and payload of one message. */
   readonly maxPayload: number;
   readonly jetstream: boolean;
+  readonly tlsRequired: boolean;
+  /** Name of the cluster that it is of; empty: it is alone. */
+  readonly cluster: string;
 }
 
 export type GreetingOutcome =
@@ -53,7 +56,7 @@ export function parseGreeting(line: string): GreetingOutcome {
     return alien;
   }
   if (typeof info !== "object" || info === null) return alien;
-  const { version, server_name: serverName, max_payload: maxPayload, jetstream } = info as Record<string, unknown>;
+  const { version, server_name: serverName, max_payload: maxPayload, ...rest } = info as Record<string, unknown>;
   if (typeof version !== "string" || typeof maxPayload !== "number") return alien;
   return {
     kind: "greeted",
@@ -61,7 +64,9 @@ export function parseGreeting(line: string): GreetingOutcome {
       version,
       serverName: typeof serverName === "string" ? serverName : "",
       maxPayload,
-      jetstream: jetstream === true,
+      jetstream: rest["jetstream"] === true,
+      tlsRequired: rest["tls_required"] === true,
+      cluster: typeof rest["cluster"] === "string" ? rest["cluster"] : "",
     },
   };
 }

@@ -20,6 +20,8 @@ export type Stored =
 
 /** The err_code values that decide something here, from the server's published list of errors. */
 export const JetStreamError = {
+  /** Fewer servers run than there are to be copies. */
+  noPeers: 10005,
   consumerNotFound: 10014,
   noMessageFound: 10037,
   streamNameInUse: 10058,

@@ -195,14 +195,21 @@ export class Link {
         `No nats-server answers at ${showAddress(address)} (${outcome.reason}): start it, or name another.`,
       );
     }
-    const tls = this.#options.tls ?? (address.tls ? {} : undefined);
+    // Servers that share nothing would each carry a log of its own, and which one is read would be chance.
+    if (this.#addresses.length > 1 && outcome.greeting.cluster === "") {
+      throw new NatsProblem(
+        "unusable",
+        `Several nats-servers were named, but the one at ${showAddress(address)} is of no cluster: name one, or those of one cluster.`,
+      );
+    }
+    const tls = this.#options.tls ?? (address.tls || outcome.greeting.tlsRequired ? {} : undefined);
     let connection: NatsConnection;
     try {
       connection = await connect({
         servers: showAddress(address),
         name: this.#options.name,
         ...(token !== undefined ? { token } : user !== undefined ? { user, pass: pass ?? "" } : {}),
-        ...(tls !== undefined ? { tls } : {}),
+        ...(tls !== undefined ? { tls: identifying(tls, address) } : {}),
         reconnect: false,
         ignoreClusterUpdates: true,
         noAsyncTraces: true,
@@ -335,6 +342,15 @@ export class Link {
         );
     }
   }
+}
+
+/**
+ * The library tells Node no name that the certificate is to have, and Node takes `localhost` then. TLS is 1.2: in 1.3 a server
+ * refuses a client's certificate, or that there is none, after the handshake, in a moment in which nobody listens to the
+ * library's socket, so that the refusal would end the process.
+ */
+function identifying(tls: TlsOptions, { host }: NatsAddress): TlsOptions {
+  return { ...tls, host, maxVersion: "TLSv1.2" } as TlsOptions;
 }
 
 /** What a listener throws is its own broken invariant: here it would look like a failure to connect. */

@@ -37,7 +37,7 @@ export interface StreamOptions {
 
 interface StreamPlan {
   readonly config: Fields;
-  /** Fields that an existing stream is brought to; `num_replicas` is only ever raised. Others are left as they are. */
+  /** Fields that an existing stream is brought to. `num_replicas` is raised, and never lowered; others are left as they are. */
   readonly updatable: readonly string[];
   /** Fields without which the stream is not ours. */
   readonly fixed: readonly string[];
@@ -64,7 +64,7 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
         max_age: 0,
         max_msg_size: Math.min(logMessageBytesMax, options.maxPayload),
       },
-      updatable: ["num_replicas", "max_age"],
+      updatable: ["max_age"],
       fixed,
     },
     {
@@ -78,7 +78,7 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
         duplicate_window: Math.min(duplicateWindow, nanos(options.leaseTtlMs)),
         allow_rollup_hdrs: true,
       },
-      updatable: ["num_replicas", "max_age"],
+      updatable: ["max_age"],
       fixed,
     },
     {
@@ -90,7 +90,7 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
         allow_rollup_hdrs: true,
         allow_direct: true,
       },
-      updatable: ["num_replicas"],
+      updatable: [],
       fixed,
     },
   ];
@@ -98,30 +98,52 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
 
 /** A cluster that has just started elects its leaders within seconds; a loaded one takes longer. */
 const setUpMs = 30_000;
+/** How long a manager that could start on the copies that there are waits for more of them. */
+const raiseMs = 10_000;
 const callTimeoutMs = 5_000;
 const retryDelayMs = 250;
 
-/** Makes what is missing; returns the largest message that the log stream takes. Throws NatsProblem `unusable` or `unavailable`. */
-export async function setUpStreams(
-  link: Link,
-  options: StreamOptions,
-): Promise<{ readonly logMessageBytesMax: number }> {
-  const deadline = performance.now() + setUpMs;
-  let logConfig: Fields = {};
-  for (const plan of plans(options)) {
-    const config = await setUpStream(link, plan, deadline);
-    if (config["name"] === logStream) logConfig = config;
-  }
-  const limit = numberField(logConfig, "max_msg_size");
-  return { logMessageBytesMax: limit > 0 ? Math.min(limit, options.maxPayload) : options.maxPayload };
+export interface StreamsSetUp {
+  /** The largest message that the log stream takes, in bytes, headers included. */
+  readonly logMessageBytesMax: number;
+  /** Copies that every stream has; fewer than were asked for when those of before cannot be raised now. */
+  readonly replicas: number;
+  /** Why they were not raised; empty when they have what was asked for. */
+  readonly notRaised: string;
 }
 
-async function setUpStream(link: Link, plan: StreamPlan, deadline: number): Promise<Fields> {
+/**
+ * Makes what is missing, and raises the copies of what is there: where a server that this needs is down, what is there is
+ * taken as it is. Throws NatsProblem `unusable` or `unavailable`.
+ */
+export async function setUpStreams(link: Link, options: StreamOptions): Promise<StreamsSetUp> {
+  const startedAt = performance.now();
+  let logConfig: Fields = {};
+  let replicas: number = options.replicas;
+  let notRaised = "";
+  for (const plan of plans(options)) {
+    const outcome = await setUpStream(link, plan, startedAt);
+    if (textField(plan.config, "name") === logStream) logConfig = outcome.config;
+    // JetStream leaves out what is not a matter of a cluster.
+    replicas = Math.min(replicas, Math.max(1, numberField(outcome.config, "num_replicas")));
+    if (outcome.kind === "not raised") notRaised = outcome.reason;
+  }
+  const limit = numberField(logConfig, "max_msg_size");
+  const logMessageBytesMax = limit > 0 ? Math.min(limit, options.maxPayload) : options.maxPayload;
+  return { logMessageBytesMax, replicas, notRaised };
+}
+
+async function setUpStream(
+  link: Link,
+  plan: StreamPlan,
+  startedAt: number,
+): Promise<Exclude<SetUp, { readonly kind: "again" }>> {
   const name = textField(plan.config, "name");
   for (;;) {
     const outcome = await trySetUp(link, name, plan);
-    if (outcome.kind === "ready") return outcome.config;
-    if (performance.now() >= deadline) {
+    const passedMs = performance.now() - startedAt;
+    if (outcome.kind === "ready" || (outcome.kind === "not raised" && passedMs >= raiseMs)) return outcome;
+    if (passedMs >= setUpMs) {
       throw new NatsProblem(
         "unavailable",
         `JetStream did not set up the stream ${name} within ${setUpMs / 1_000} s (${outcome.reason}).`,
@@ -131,7 +153,10 @@ async function setUpStream(link: Link, plan: StreamPlan, deadline: number): Prom
   }
 }
 
-type SetUp = { readonly kind: "ready"; readonly config: Fields } | { readonly kind: "again"; readonly reason: string };
+type SetUp =
+  | { readonly kind: "ready"; readonly config: Fields }
+  | { readonly kind: "not raised"; readonly config: Fields; readonly reason: string }
+  | { readonly kind: "again"; readonly reason: string };
 
 async function trySetUp(link: Link, name: string, plan: StreamPlan): Promise<SetUp> {
   const found = await callJetStream(link, `STREAM.INFO.${name}`, null, callTimeoutMs);
@@ -140,34 +165,41 @@ async function trySetUp(link: Link, name: string, plan: StreamPlan): Promise<Set
     if (found.errCode !== JetStreamError.streamNotFound) throw unusable(name, found.reason);
     const made = await callJetStream(link, `STREAM.CREATE.${name}`, plan.config, callTimeoutMs);
     if (made.kind === "ok") return { kind: "ready", config: fieldsField(made.body, "config") };
-    if (made.errCode === JetStreamError.replicasWithoutCluster)
-      throw unusable(name, "its replicas need a cluster of nats-servers");
+    if (made.errCode === JetStreamError.replicasWithoutCluster) throw unusable(name, needsCluster);
+    if (made.errCode === JetStreamError.noPeers) return { kind: "again", reason: `${made.reason}: ${needsServers}` };
     // Another manager made it in the same moment: look at what it made.
     if (made.kind === "unavailable" || made.errCode === JetStreamError.streamNameInUse)
       return { kind: "again", reason: made.reason };
     throw unusable(name, made.reason);
   }
-  const config = fieldsField(found.body, "config");
+  let config = fieldsField(found.body, "config");
   for (const field of plan.fixed) {
     if (JSON.stringify(config[field]) !== JSON.stringify(plan.config[field]))
       throw unusable(name, `its ${field} is ${JSON.stringify(config[field])}`);
   }
-  const changes = Object.fromEntries(
-    plan.updatable
-      .filter((field) => {
-        const [has, wants] = [numberField(config, field), numberField(plan.config, field)];
-        return field === "num_replicas" ? has < wants : has !== wants;
-      })
-      .map((field) => [field, plan.config[field]]),
+  const changed = plan.updatable.filter((field) => numberField(config, field) !== numberField(plan.config, field));
+  if (changed.length > 0) {
+    const changes = Object.fromEntries(changed.map((field) => [field, plan.config[field]]));
+    const updated = await callJetStream(link, `STREAM.UPDATE.${name}`, { ...config, ...changes }, callTimeoutMs);
+    if (updated.kind === "unavailable") return { kind: "again", reason: updated.reason };
+    if (updated.kind === "refused") throw unusable(name, updated.reason);
+    config = fieldsField(updated.body, "config");
+  }
+  const replicas = numberField(plan.config, "num_replicas");
+  if (Math.max(1, numberField(config, "num_replicas")) >= replicas) return { kind: "ready", config };
+  const raised = await callJetStream(
+    link,
+    `STREAM.UPDATE.${name}`,
+    { ...config, num_replicas: replicas },
+    callTimeoutMs,
   );
-  if (Object.keys(changes).length === 0) return { kind: "ready", config };
-  const updated = await callJetStream(link, `STREAM.UPDATE.${name}`, { ...config, ...changes }, callTimeoutMs);
-  if (updated.kind === "ok") return { kind: "ready", config: fieldsField(updated.body, "config") };
-  if (updated.errCode === JetStreamError.replicasWithoutCluster)
-    throw unusable(name, "its replicas need a cluster of nats-servers");
-  if (updated.kind === "unavailable") return { kind: "again", reason: updated.reason };
-  throw unusable(name, updated.reason);
+  if (raised.kind === "ok") return { kind: "ready", config: fieldsField(raised.body, "config") };
+  if (raised.errCode === JetStreamError.replicasWithoutCluster) throw unusable(name, needsCluster);
+  return { kind: "not raised", config, reason: raised.reason };
 }
+
+const needsServers = "three replicas need three nats-servers of one cluster that run";
+const needsCluster = "its replicas need a cluster of nats-servers, and this one is alone";
 
 function unusable(stream: string, reason: string): NatsProblem {
   return new NatsProblem("unusable", `The NATS server cannot carry Muster's stream ${stream}: ${reason}.`);

@@ -126,6 +126,9 @@ test.serial("a command line that cannot be understood has status 125", async (t)
     ["manager"],
     ["service", "create", "--nonsense"],
     ["start", "--port", "x"],
+    ["manager", "--data-dir", "/nowhere", "--join", "192.0.2.1:2377", "--token", "x"],
+    ["manager", "--data-dir", "/nowhere", "--nats", "http://192.0.2.1"],
+    ["swarm", "init"],
   ]) {
     const { code, stderr } = await runMuster(args);
     t.is(code, 125, args.join(" "));

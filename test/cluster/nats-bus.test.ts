@@ -181,7 +181,7 @@ test("a server that is not there, or refuses the password, is a sentence and not
   t.regex(absent?.message ?? "", /^No nats-server answers at 127\.0\.0\.1:1 .*\.$/);
   const [, port] = /:(\d+)$/.exec(server.url) ?? [];
   const link = await connect({
-    servers: ["127.0.0.1:1", `nats://${server.user}:${server.pass}@localhost:${port}`],
+    servers: [`nats://${server.user}:${server.pass}@localhost:${port}`],
     user: "",
     pass: "",
   });

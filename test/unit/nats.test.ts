@@ -27,8 +27,17 @@ test("what greets otherwise than a nats-server is taken for none", (t) => {
   );
   t.deepEqual(greeted, {
     kind: "greeted",
-    greeting: { version: "2.9.10", serverName: "n1", maxPayload: 1_048_576, jetstream: true },
+    greeting: {
+      version: "2.9.10",
+      serverName: "n1",
+      maxPayload: 1_048_576,
+      jetstream: true,
+      tlsRequired: false,
+      cluster: "",
+    },
   });
+  const clustered = parseGreeting('INFO {"version":"2.9.10","max_payload":1,"cluster":"c","tls_required":true}');
+  t.like(clustered, { greeting: { cluster: "c", tlsRequired: true, jetstream: false } });
   for (const line of ["", "HTTP/1.1 400 Bad Request", "INFO", "INFO {", "INFO null", "INFO {}", 'INFO {"version":2}'])
     t.is(parseGreeting(line).kind, "silent", line);
 });
@@ -46,7 +55,11 @@ test("the operator is told what the server cannot promise, and nothing when it c
   t.deepEqual(abilities(good), []);
   t.regex(abilities({ ...good, version: "2.9.10" }).join(), /power failure/);
   t.regex(abilities({ ...good, flushesEveryWrite: null }).join(), /sync_interval: always/);
-  t.regex(abilities({ ...good, replicas: 1 }).join(), /one replica/);
+  t.regex(abilities({ ...good, replicas: 1 }).join(), /one replica.* loses the cluster's state\.$/);
+  t.regex(
+    abilities({ ...good, replicas: 1, notRaised: "no peers" }).join(),
+    /one replica.*three were asked for.*no peers/,
+  );
   t.regex(abilities({ ...good, maxPayload: 1_048_576 }).join(), /max_payload/);
   t.deepEqual(["2.8.4", "1.9.0", "", "x"].map(isSupported), [false, false, false, false]);
   t.deepEqual(["2.9.0", "v2.10.3", "3.0.0-beta"].map(isSupported), [true, true, true]);

@@ -1,0 +1,103 @@
+/** The flags that name a NATS which the managers of a cluster share, and how it is spoken to. */
+import { X509Certificate } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { createSecureContext } from "node:tls";
+import { parseAddress, showAddress } from "../../runtime/nats/address.ts";
+import { NatsProblem } from "../../runtime/nats/errors.ts";
+import { UsageError } from "../command.ts";
+import { UserError } from "../user-error.ts";
+
+export const natsFlags = {
+  nats: {
+    type: "string",
+    multiple: true,
+    value: "URL",
+    help: "the servers of a NATS that managers share, once for each or with commas; with three or more the log has three copies",
+  },
+  "nats-ca": {
+    type: "string",
+    value: "FILE",
+    help: "certificates of the CAs that these servers' certificates are of (the machine's)",
+    completes: "file",
+  },
+  "nats-cert": {
+    type: "string",
+    value: "FILE",
+    help: "certificate to show to servers that ask for one",
+    completes: "file",
+  },
+  "nats-key": { type: "string", value: "FILE", help: "its private key", completes: "file" },
+  "nats-move": { type: "boolean", help: "takes there first what this manager's own NATS holds" },
+} as const;
+
+export interface SharedNats {
+  /** Each once. */
+  readonly servers: readonly string[];
+  /** Whether what the manager's own NATS holds is taken there first. */
+  readonly moves: boolean;
+  /** Paths, which are read anew for each connection, so that renewed files are taken up; null: TLS only where servers want it. */
+  readonly tls: { readonly caFile?: string; readonly certFile?: string; readonly keyFile?: string } | null;
+}
+
+/** How many copies streams have on these servers: the most that JetStream gains by, where there are so many. */
+export function replicasOn({ servers }: Pick<SharedNats, "servers">): 1 | 3 {
+  return servers.length >= 3 ? 3 : 1;
+}
+
+/** Null when none is named. Throws UsageError, and UserError for files that cannot be used. */
+export function sharedNatsOf(values: {
+  readonly nats?: readonly string[] | undefined;
+  readonly "nats-ca"?: string | undefined;
+  readonly "nats-cert"?: string | undefined;
+  readonly "nats-key"?: string | undefined;
+  readonly "nats-move"?: boolean | undefined;
+}): SharedNats | null {
+  const { "nats-ca": ca, "nats-cert": cert, "nats-key": key, "nats-move": moves = false } = values;
+  if (values.nats === undefined) {
+    const others = { "nats-ca": ca, "nats-cert": cert, "nats-key": key, "nats-move": moves };
+    const flag = Object.entries(others).find(([, given]) => given);
+    if (flag !== undefined) throw new UsageError(`--${flag[0]} needs --nats: it is for the servers named there`);
+    return null;
+  }
+  if ((cert === undefined) !== (key === undefined))
+    throw new UsageError("--nats-cert and --nats-key belong together: a certificate and its private key");
+  const named = new Map(values.nats.flatMap((list) => list.split(",")).map((url) => [addressOf(url), url.trim()]));
+  const servers = [...named.values()];
+  if (ca === undefined && cert === undefined) return { servers, moves, tls: null };
+  check(ca, cert, key);
+  return {
+    servers,
+    moves,
+    tls: {
+      ...(ca === undefined ? {} : { caFile: resolve(ca) }),
+      ...(cert === undefined || key === undefined ? {} : { certFile: resolve(cert), keyFile: resolve(key) }),
+    },
+  };
+}
+
+/** A server that is named twice is one. */
+function addressOf(url: string): string {
+  try {
+    return showAddress(parseAddress(url.trim()));
+  } catch (error) {
+    if (error instanceof NatsProblem) throw new UsageError(`--nats: ${error.message}`);
+    throw error;
+  }
+}
+
+/** At start, where somebody reads what is wrong with them. */
+function check(ca: string | undefined, cert: string | undefined, key: string | undefined): void {
+  if (ca !== undefined) usable(`--nats-ca ${ca}`, () => void new X509Certificate(readFileSync(ca)));
+  if (cert === undefined || key === undefined) return;
+  usable(`--nats-cert ${cert}`, () => void new X509Certificate(readFileSync(cert)));
+  usable(`--nats-key ${key}`, () => void createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) }));
+}
+
+function usable(flag: string, use: () => void): void {
+  try {
+    use();
+  } catch (error) {
+    throw new UserError(`${flag} cannot be used: ${(error as Error).message}`, { cause: error });
+  }
+}

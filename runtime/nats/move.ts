@@ -1,0 +1,184 @@
+/**
+ * Takes a cluster's streams from one NATS to another, whole: records keep their sequences, under which they are sealed, and
+ * leases go on counting, so that epochs grow on. By JetStream's own snapshots, which `nats stream backup` and `restore` use.
+ *
+ * V1: the log is moved last: whoever finds it at the new place finds the rest there, too.
+ * V2: what stands at the new place already is only replaced where no record of a log was ever written.
+ */
+import { createInbox, type Msg } from "nats";
+import { SystemRandom } from "../system/random.ts";
+import type { NatsOptions } from "./connection.ts";
+import { NatsProblem } from "./errors.ts";
+import {
+  callJetStream,
+  type Fields,
+  fieldsField,
+  JetStreamError,
+  numberField,
+  parseFields,
+  textField,
+} from "./jetstream.ts";
+import { Link } from "./link.ts";
+import { blobStream, leaseStream, logStream, streamBounds } from "./streams.ts";
+
+const streams = [blobStream, leaseStream, logStream];
+const callTimeoutMs = 10_000;
+/** A part is written to the disk before it is acknowledged; the last answer comes when the stream is there. */
+const partTimeoutMs = 30_000;
+/** A sender that is not heard for this long has failed: its server waits for acknowledgements for 5 s. */
+const silenceMs = 15_000;
+/** A cluster of nats-servers that has just started elects its leaders within seconds. */
+const restoreMs = 30_000;
+const retryDelayMs = 500;
+/** NATS's customary size, which every server lets pass. */
+const partBytes = 128 * 1024;
+const firstConnectMs = 10_000;
+
+export type Moved =
+  /** It is there now, up to the sequence of the last record. */
+  | { readonly kind: "moved"; readonly last: number }
+  /** It was there already: an earlier move was not told of its end. */
+  | { readonly kind: "was moved" }
+  /** There is no record to move. */
+  | { readonly kind: "nothing" };
+
+/** Nobody may write at the old place meanwhile. Throws NatsProblem; then the old place is as it was, and a further try is right. */
+export async function moveStreams(from: NatsOptions, to: NatsOptions): Promise<Moved> {
+  const source = await open(from);
+  try {
+    const target = await open(to);
+    try {
+      return await move(source, target, to.replicas ?? 1);
+    } finally {
+      target.close();
+    }
+  } finally {
+    source.close();
+  }
+}
+
+function open(options: NatsOptions): Promise<Link> {
+  const random = (options.random ?? new SystemRandom()).fork("nats-move");
+  return Link.open({ firstConnectMs, ...options, random });
+}
+
+async function move(source: Link, target: Link, replicas: number): Promise<Moved> {
+  const own = await streamBounds(source, logStream, callTimeoutMs);
+  if (own === null || own.last === 0) return { kind: "nothing" };
+  const there = await infoOf(target, logStream);
+  if (there !== null && numberField(fieldsField(there, "state"), "last_seq") > 0) {
+    const [ours, theirs] = [await recordAt(source, own.last), await recordAt(target, own.last)];
+    if (ours !== "" && ours === theirs) return { kind: "was moved" };
+    throw new NatsProblem("unusable", "The NATS to move to holds the log of another cluster: nothing was moved.");
+  }
+  for (const stream of streams) {
+    // V2
+    if ((await infoOf(target, stream)) !== null) await called(target, `STREAM.DELETE.${stream}`, null);
+  }
+  // V1
+  for (const stream of streams)
+    if ((await infoOf(source, stream)) !== null) await moveStream(source, target, stream, replicas);
+  return { kind: "moved", last: own.last };
+}
+
+async function moveStream(source: Link, target: Link, stream: string, replicas: number): Promise<void> {
+  const parts = new Parts(source);
+  try {
+    const snapshot = await called(source, `STREAM.SNAPSHOT.${stream}`, {
+      deliver_subject: parts.subject,
+      no_consumers: true,
+      chunk_size: partBytes,
+    });
+    const state = fieldsField(snapshot, "state");
+    const config = { ...fieldsField(snapshot, "config"), num_replicas: replicas };
+    const deliverTo = textField(await beginRestore(target, stream, { config, state }), "deliver_subject");
+    for (;;) {
+      const part = await parts.next();
+      const answer = await target.request(deliverTo, part.data, { timeoutMs: partTimeoutMs });
+      if (answer.kind !== "reply") throw unmoved(stream, "no answer to a part of it");
+      const error = fieldsField(parseFields(answer.message.data) ?? {}, "error");
+      if (textField(error, "description") !== "") throw unmoved(stream, textField(error, "description"));
+      if (part.reply !== undefined && part.reply !== "") source.publish(part.reply, new Uint8Array());
+      // An empty part is the last one.
+      if (part.data.length === 0) break;
+    }
+    const bounds = await streamBounds(target, stream, callTimeoutMs);
+    if (bounds === null || bounds.last !== numberField(state, "last_seq"))
+      throw unmoved(stream, `it ends at ${bounds?.last ?? "nothing"}, not at ${numberField(state, "last_seq")}`);
+  } finally {
+    parts.end();
+  }
+}
+
+/** The parts of a snapshot as they come. */
+class Parts {
+  readonly subject = createInbox();
+  readonly #waiting: Msg[] = [];
+  readonly #subscription: { unsubscribe(): void };
+  #wake: () => void = () => {};
+
+  constructor(link: Link) {
+    this.#subscription = link.subscribe(this.subject, (message) => {
+      this.#waiting.push(message);
+      this.#wake();
+    });
+  }
+
+  async next(): Promise<Msg> {
+    if (this.#waiting.length === 0) {
+      let timer: NodeJS.Timeout | undefined;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+        timer = setTimeout(resolve, silenceMs);
+      });
+      clearTimeout(timer);
+    }
+    const part = this.#waiting.shift();
+    if (part === undefined)
+      throw new NatsProblem("unavailable", "The old NATS stopped sending in the middle: nothing was moved.");
+    return part;
+  }
+
+  end(): void {
+    this.#subscription.unsubscribe();
+  }
+}
+
+async function beginRestore(target: Link, stream: string, request: object): Promise<Fields> {
+  const deadline = performance.now() + restoreMs;
+  for (;;) {
+    const begun = await callJetStream(target, `STREAM.RESTORE.${stream}`, request, callTimeoutMs);
+    if (begun.kind === "ok") return begun.body;
+    const mayCome = begun.kind === "unavailable" || begun.errCode === JetStreamError.noPeers;
+    if (!mayCome || performance.now() >= deadline) throw unmoved(stream, begun.reason);
+    await new Promise((resolve) => setTimeout(resolve, retryDelayMs));
+  }
+}
+
+/** Null when there is no such stream. */
+async function infoOf(link: Link, stream: string): Promise<Fields | null> {
+  const deadline = performance.now() + restoreMs;
+  for (;;) {
+    const found = await callJetStream(link, `STREAM.INFO.${stream}`, null, callTimeoutMs);
+    if (found.kind === "ok") return found.body;
+    if (found.errCode === JetStreamError.streamNotFound) return null;
+    if (found.kind === "refused" || performance.now() >= deadline) throw unmoved(stream, found.reason);
+    await new Promise((resolve) => setTimeout(resolve, retryDelayMs));
+  }
+}
+
+/** In base64, as JetStream tells it; empty when it keeps no such record. */
+async function recordAt(link: Link, sequence: number): Promise<string> {
+  const found = await callJetStream(link, `STREAM.MSG.GET.${logStream}`, { seq: sequence }, callTimeoutMs);
+  return found.kind === "ok" ? textField(fieldsField(found.body, "message"), "data") : "";
+}
+
+async function called(link: Link, verb: string, body: object | null): Promise<Fields> {
+  const outcome = await callJetStream(link, verb, body, callTimeoutMs);
+  if (outcome.kind !== "ok") throw new NatsProblem(outcome.kind, `JetStream did not do ${verb}: ${outcome.reason}.`);
+  return outcome.body;
+}
+
+function unmoved(stream: string, reason: string): NatsProblem {
+  return new NatsProblem("unavailable", `The stream ${stream} was not moved: ${reason}.`);
+}

@@ -1,0 +1,79 @@
+// A cluster is founded once: whoever is told to join, or has been one of a cluster, never founds another one beside it.
+import { readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { createService, serviceNames, sleepers } from "../fixtures/control-client.ts";
+import { runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
+import { natsServer } from "../fixtures/nats-server.ts";
+
+/** Starts it once more, which is to fail; `more` stands after what it was started with. */
+function startedAgain(manager: TestManager, ...more: readonly string[]): Promise<Ran> {
+  return runMuster([...manager.process.args, ...more]);
+}
+
+function refused(t: ExecutionContext, ran: Ran, sentence: RegExp): void {
+  t.is(ran.code, 1, ran.stderr);
+  t.regex(ran.stderr.trimEnd().split("\n").at(-1) ?? "", sentence);
+}
+
+test.serial(
+  "a manager whose own NATS has lost its storage, or that is given another's, founds no second cluster",
+  async (t) => {
+    t.timeout(300_000);
+    const manager = await startManager(t);
+    await createService(manager, sleepers("web", 0));
+    const [ca, keys] = [await manager.muster("ca"), readFileSync(join(manager.dataDir, "keys"), "utf8")];
+    await manager.process.end();
+    const { server } = await natsServer(t);
+    const empty = server.url.replace("//", `//${server.user}:${server.pass}@`);
+    refused(
+      t,
+      await startedAgain(manager, "--nats", empty),
+      /^muster: this manager is one of a cluster, and this NATS holds none: name the NATS of its cluster with --nats, or take there .* with --nats-move;/,
+    );
+
+    // Nothing of what it has is touched: with its own it goes on.
+    t.is(readFileSync(join(manager.dataDir, "keys"), "utf8"), keys);
+    manager.process.start();
+    await manager.ready();
+    t.is(await manager.muster("ca"), ca);
+    t.deepEqual(await serviceNames(manager), ["web"]);
+    await manager.process.end();
+
+    const storage = join(manager.dataDir, "nats", "nats", "jetstream");
+    rmSync(storage, { recursive: true });
+    for (let time = 0; time < 2; time += 1)
+      refused(
+        t,
+        await startedAgain(manager),
+        /^muster: this manager is one of a cluster, and this NATS holds none: bring .*\/nats back from a copy/,
+      );
+    t.is(readFileSync(join(manager.dataDir, "keys"), "utf8"), keys);
+  },
+);
+
+test.serial("a manager that is to join founds nothing in a NATS that is not its cluster's", async (t) => {
+  t.timeout(300_000);
+  const manager = await startManager(t);
+  const { server } = await natsServer(t);
+  const nats = server.url.replace("//", `//${server.user}:${server.pass}@`);
+  const joining = [
+    "manager",
+    "--data-dir",
+    tempDir(t, "joining"),
+    "--listen",
+    "127.0.0.1:1",
+    "--join",
+    manager.address,
+    "--token",
+    await manager.muster("token", "manager"),
+  ];
+  const alone = await runMuster(joining);
+  t.is(alone.code, 125, alone.stderr);
+  t.regex(alone.stderr, /^muster: --join needs --nats: [^\n]+\n$/);
+  refused(
+    t,
+    await runMuster([...joining, "--nats", nats]),
+    /^muster: this manager is one of a cluster, and this NATS holds none/,
+  );
+});

@@ -1,0 +1,279 @@
+// Managers that share three nats-servers, set up by the files of deploy/ as docs/managers.md says: the log has three copies,
+// and any one nats-server and any one manager may die.
+import test, { type ExecutionContext } from "ava";
+import { callJetStream, fieldsField, numberField, textField, type Fields } from "../../runtime/nats/jetstream.ts";
+import { Link } from "../../runtime/nats/link.ts";
+import { blobStream, leaseStream, logStream } from "../../runtime/nats/streams.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
+import { SystemRandom } from "../../runtime/system/random.ts";
+import {
+  createService,
+  runningTasks,
+  serviceNames,
+  sleepers,
+  status,
+  tasks,
+  writeSteadily,
+} from "../fixtures/control-client.ts";
+import { freePort, runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { natsCluster, securedNatsCluster } from "../fixtures/nats-cluster.ts";
+import { natsBinaries, natsServer, testTelemetry } from "../fixtures/nats-server.ts";
+import { until } from "../fixtures/until.ts";
+
+const streams = [logStream, leaseStream, blobStream];
+
+interface Observer {
+  readonly link: Link;
+  /** What JetStream says of a stream; empty fields while nobody leads it. */
+  of(stream: string): Promise<Fields>;
+  /** Resolves with the name of the server that leads a stream whose copies are all there and current. */
+  whole(stream: string, replicas: number): Promise<string>;
+}
+
+async function observe(
+  t: ExecutionContext,
+  servers: readonly string[],
+  tls?: { readonly caFile: string; readonly certFile: string; readonly keyFile: string },
+): Promise<Observer> {
+  const link = await Link.open({
+    servers,
+    ...(tls === undefined ? {} : { tls }),
+    name: "observer",
+    telemetry: await testTelemetry(),
+    random: new SystemRandom(),
+    firstConnectMs: 60_000,
+  });
+  t.teardown(() => link.close());
+  const of = async (stream: string): Promise<Fields> => {
+    const called = await callJetStream(link, `STREAM.INFO.${stream}`, null, 5_000);
+    return called.kind === "ok" ? called.body : {};
+  };
+  return {
+    link,
+    of,
+    whole: (stream, replicas) =>
+      until(`${replicas} current copies of ${stream}`, async () => {
+        const info = await of(stream);
+        const cluster = fieldsField(info, "cluster");
+        const leader = textField(cluster, "leader");
+        const others = (cluster["replicas"] ?? []) as readonly { name: string; current: boolean; offline?: boolean }[];
+        const current = others.filter((one) => one.name !== leader && one.current && one.offline !== true);
+        return numberField(fieldsField(info, "config"), "num_replicas") === replicas && current.length === replicas - 1
+          ? leader
+          : "";
+      }),
+  };
+}
+
+/** Creates it, trying again for as long as the manager refuses. One that timed out may have been written all the same. */
+async function accepted(manager: TestManager, name: string): Promise<number> {
+  const startedAt = performance.now();
+  await until("an accepted write", async () => {
+    await createService(manager, sleepers(name, 0), 5_000).catch((error: unknown) => {
+      if (!(error instanceof RpcError && error.code === Status.ALREADY_EXISTS)) throw error;
+    });
+    return true;
+  });
+  return performance.now() - startedAt;
+}
+
+const warnings = async (manager: TestManager): Promise<string> => (await status(manager)).warnings.join("\n");
+
+const replicasOf = async (observer: Observer): Promise<number[]> =>
+  Promise.all(
+    streams.map(async (stream) => numberField(fieldsField(await observer.of(stream), "config"), "num_replicas")),
+  );
+
+for (const binary of natsBinaries) {
+  test.serial(
+    `three nats-servers and three managers: a killed server that leads the log, then a killed leader, lose nothing (${binary})`,
+    async (t) => {
+      t.timeout(600_000);
+      const cluster = await securedNatsCluster(t, binary);
+      const { ca: caFile, certificate: certFile, key: keyFile } = cluster;
+      const first = await startManager(t, { args: cluster.flags });
+      const second = await startManager(t, { args: cluster.flags, join: first });
+      const third = await startManager(t, { args: cluster.flags, join: second });
+      const managers = [first, second, third];
+      await first.patience();
+      const agent = await startAgent(t, third);
+      t.notRegex(await warnings(first), /one replica/);
+      const observer = await observe(t, cluster.urls, { caFile, certFile, keyFile });
+      for (const stream of streams) await observer.whole(stream, 3);
+      await createService(first, sleepers("web", 3));
+      await until("three running tasks", async () => (await runningTasks(second)).length === 3);
+      const before = (await tasks(third)).map(({ id }) => id).toSorted();
+
+      const writing = managers.map((manager, at) => writeSteadily(manager, `m${at}-`));
+      await until("writes of all", async () => (await serviceNames(first)).length > 30);
+      const leads = await observer.whole(logStream, 3);
+      await cluster.kill(leads);
+      const ms = await accepted(first, "without-a-server");
+      t.log(`next write ${(ms / 1_000).toFixed(2)} s after the kill of the server that led the log`);
+      await accepted(third, "without-a-server-either");
+      cluster.start(leads);
+      for (const stream of streams) await observer.whole(stream, 3);
+
+      // The leader of the managers, too.
+      const { leaderId } = await until("a leader that is known", async () => {
+        const said = await status(second);
+        return said.leaderId === "" ? null : said;
+      });
+      const ids = await Promise.all(managers.map(async (manager) => (await status(manager)).managerId));
+      const lead = managers[ids.indexOf(leaderId)] as TestManager;
+      const rest = managers.filter((manager) => manager !== lead) as [TestManager, TestManager];
+      const acknowledged: string[] = [];
+      await lead.process.end("SIGKILL");
+      await accepted(rest[0], "without-a-manager");
+      for (const each of writing) acknowledged.push(...(await each.stop()));
+      acknowledged.push("web", "without-a-server", "without-a-server-either", "without-a-manager");
+      t.true(acknowledged.length > 30);
+      lead.process.start();
+      await lead.ready();
+      for (const manager of managers) {
+        await until("what was acknowledged", async () => {
+          const names = new Set(await serviceNames(manager));
+          return acknowledged.every((name) => names.has(name));
+        });
+      }
+      await until("three running tasks", async () => (await runningTasks(lead)).length === 3);
+      t.deepEqual((await tasks(lead)).map(({ id }) => id).toSorted(), before, "no task was replaced");
+      t.true(agent.process.isRunning);
+    },
+  );
+
+  test.serial(`a cluster moves from its manager's own NATS to three nats-servers (${binary})`, async (t) => {
+    t.timeout(300_000);
+    const first = await startManager(t);
+    await first.patience();
+    const agent = await startAgent(t, first);
+    await createService(first, sleepers("web", 2));
+    await until("two running tasks", async () => (await runningTasks(first)).length === 2);
+    const [ca, token] = [await first.muster("ca"), await first.muster("token", "worker")];
+    const before = (await tasks(first)).map(({ id }) => id).toSorted();
+    await first.process.end();
+
+    const cluster = await securedNatsCluster(t, binary);
+    // Without the flag it says so, and leaves empty streams behind.
+    const { dataDir, port } = first;
+    const refused = await runMuster([...first.process.args, ...cluster.flags]);
+    t.regex(refused.stderr, /take there what its own NATS holds with --nats-move\b/);
+    const flags = [...cluster.flags, "--nats-move"];
+    const moved = await startManager(t, { dataDir, port, args: flags });
+    t.deepEqual([await moved.muster("ca"), await moved.muster("token", "worker")], [ca, token]);
+    t.notRegex(await warnings(moved), /one replica/);
+    await accepted(moved, "next");
+    t.deepEqual(await serviceNames(moved), ["next", "web"]);
+    await until("two running tasks", async () => (await runningTasks(moved)).length === 2);
+    t.deepEqual((await tasks(moved)).map(({ id }) => id).toSorted(), before, "no task was replaced");
+    t.true(agent.process.isRunning);
+    // Another joins it there.
+    const second = await startManager(t, { args: cluster.flags, join: moved });
+    t.deepEqual(await serviceNames(second), ["next", "web"]);
+    await moved.process.end();
+
+    // What was left behind is no cluster that it would go on with; the flag may stay.
+    const alone = await runMuster(first.process.args);
+    t.regex(alone.stderr, /this NATS holds none: bring .*\/nats back from a copy/);
+    moved.process.start();
+    await moved.ready();
+    t.deepEqual(await serviceNames(moved), ["next", "web"]);
+  });
+
+  test.serial(`streams of one copy get three when three servers are named (${binary})`, async (t) => {
+    t.timeout(300_000);
+    const cluster = await natsCluster(t, binary);
+    const [alone = ""] = cluster.urls;
+    const observer = await observe(t, cluster.urls);
+    const manager = await startManager(t, { nats: alone });
+    await createService(manager, sleepers("web", 0));
+    t.deepEqual(await replicasOf(observer), [1, 1, 1]);
+    t.regex(await warnings(manager), /one replica/);
+    await manager.process.end();
+
+    const all = cluster.urls.join(",");
+    const again = await startManager(t, { nats: all, dataDir: manager.dataDir });
+    for (const stream of streams) await observer.whole(stream, 3);
+    t.notRegex(await warnings(again), /one replica/);
+    t.deepEqual(await serviceNames(again), ["web"]);
+    const leads = await observer.whole(logStream, 3);
+    await cluster.kill(leads);
+    await accepted(again, "next");
+    t.deepEqual(await serviceNames(again), ["next", "web"]);
+  });
+}
+
+test.serial("where fewer nats-servers run than are named, a manager says so, or starts on what there is", async (t) => {
+  t.timeout(300_000);
+  const cluster = await natsCluster(t, "nats-server", 2);
+  const nats = [...cluster.urls, `nats://127.0.0.1:${await freePort()}`].join(",");
+  const args = ["manager", "--data-dir", tempDir(t, "few"), "--listen", `127.0.0.1:${await freePort()}`, "--nats"];
+  const refused = await runMuster([...args, nats], { timeoutMs: 120_000 });
+  t.is(refused.code, 1, refused.stderr);
+  t.regex(
+    refused.stderr,
+    /muster: JetStream did not set up the stream muster-log within 30 s \(.+three replicas need.+\)\.\n$/,
+  );
+
+  const manager = await startManager(t, { nats: cluster.urls.join(",") });
+  await createService(manager, sleepers("web", 0));
+  await manager.process.end();
+  const again = await startManager(t, { nats, dataDir: manager.dataDir });
+  t.regex(await warnings(again), /one replica.+three were asked for/);
+  t.deepEqual(await serviceNames(again), ["web"]);
+});
+
+test.serial("nats-servers that are of no cluster are not taken for one", async (t) => {
+  const servers = [await natsServer(t), await natsServer(t)].map(({ server }) => server);
+  const urls = servers.map(({ url, user, pass }) => url.replace("//", `//${user}:${pass}@`));
+  const args = ["manager", "--data-dir", tempDir(t, "two"), "--listen", `127.0.0.1:${await freePort()}`];
+  const ran = await runMuster([...args, "--nats", urls[0] as string, "--nats", urls[1] as string]);
+  t.is(ran.code, 1, ran.stderr);
+  t.regex(ran.stderr, /muster: Several nats-servers were named, but the one at 127\.0\.0\.1:\d+ is of no cluster/);
+});
+
+test.serial("TLS to NATS: what is wrong with it is said in a sentence", async (t) => {
+  t.timeout(300_000);
+  const { urls, ca, certificate, key } = await securedNatsCluster(t, "nats-server");
+  const [url = ""] = urls;
+  const plain = await natsServer(t);
+  const other = await securedNatsCluster(t, "nats-server");
+  const listen = `127.0.0.1:${await freePort()}`;
+  // None of them gets as far as to listen.
+  const run = async (...args: readonly string[]): Promise<[number | null, string]> => {
+    const ran = await runMuster(["manager", "--data-dir", tempDir(t, "tls"), "--listen", listen, ...args]);
+    return [ran.code, ran.stderr.trimEnd().split("\n").at(-1) ?? ""];
+  };
+  const shown = ["--nats-cert", certificate, "--nats-key", key];
+  // A server that refuses a certificate closes at once, and what it says may be lost with that.
+  const cases: readonly [RegExp, number, readonly string[]][] = [
+    [/its certificate leads to no CA that is known here/, 1, ["--nats", url, ...shown]],
+    [/its certificate leads to no CA that is known here/, 1, ["--nats", url, "--nats-ca", other.ca, ...shown]],
+    [/wants a client's certificate of its CA|ECONNRESET/, 1, ["--nats", url, "--nats-ca", ca]],
+    [
+      /wants a client's certificate of its CA|ECONNRESET/,
+      1,
+      ["--nats", url, "--nats-ca", ca, "--nats-cert", other.certificate, "--nats-key", other.key],
+    ],
+    [/it speaks no TLS/, 1, ["--nats", plain.server.url, "--nats-ca", ca]],
+    [/--nats-ca \/nowhere cannot be used: ENOENT/, 1, ["--nats", url, "--nats-ca", "/nowhere"]],
+    [/--nats-ca .* cannot be used/, 1, ["--nats", url, "--nats-ca", key]],
+    [
+      /--nats-key .* cannot be used/,
+      1,
+      ["--nats", url, "--nats-ca", ca, "--nats-cert", certificate, "--nats-key", other.key],
+    ],
+    [/--nats-cert and --nats-key belong together/, 125, ["--nats", url, "--nats-cert", certificate]],
+    [/--nats-ca needs --nats/, 125, ["--nats-ca", ca]],
+  ];
+  // Three at a time: most of them look for another server for a while.
+  const rest = cases.values();
+  const work = async (): Promise<void> => {
+    for (const [sentence, code, args] of rest) {
+      const [had, said] = await run(...args);
+      t.regex(said, sentence);
+      t.is(had, code, said);
+    }
+  };
+  await Promise.all([work(), work(), work()]);
+});

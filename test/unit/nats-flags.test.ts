@@ -1,0 +1,34 @@
+import test from "ava";
+import { UsageError } from "../../cli/command.ts";
+import { replicasOn, sharedNatsOf } from "../../cli/processes/nats-flags.ts";
+import { UserError } from "../../cli/user-error.ts";
+
+test("servers are named once for each, or with commas; one that is named twice is one", (t) => {
+  t.is(sharedNatsOf({}), null);
+  const of = (...nats: readonly string[]): readonly string[] => sharedNatsOf({ nats })?.servers ?? [];
+  t.deepEqual(of("nats://a", "nats://b:1"), ["nats://a", "nats://b:1"]);
+  t.deepEqual(of("nats://u:p%2C@a, b:1,tls://c"), ["nats://u:p%2C@a", "b:1", "tls://c"]);
+  t.deepEqual(of("nats://a:4222", "a"), ["a"]);
+  for (const list of ["", "a,", "http://a", "nats://a,,nats://b"])
+    t.regex(t.throws(() => of(list), { instanceOf: UsageError })?.message ?? "", /^--nats: '.*' is no address/, list);
+});
+
+test("three servers have three copies, fewer have one", (t) => {
+  const replicas = (...nats: readonly string[]): number =>
+    replicasOn({ servers: sharedNatsOf({ nats })?.servers ?? [] });
+  t.deepEqual([replicas("a"), replicas("a,b"), replicas("a,b,c"), replicas("a,b,c,d,e")], [1, 1, 3, 3]);
+  t.is(replicas("a,a:4222,nats://a"), 1);
+});
+
+test("files for TLS belong to servers, and to each other, and are looked at before anything is started", (t) => {
+  const usage = (values: Parameters<typeof sharedNatsOf>[0], sentence: RegExp): void => {
+    t.regex(t.throws(() => sharedNatsOf(values), { instanceOf: UsageError })?.message ?? "", sentence);
+  };
+  usage({ "nats-ca": "ca.crt" }, /^--nats-ca needs --nats/);
+  usage({ "nats-key": "k" }, /^--nats-key needs --nats/);
+  usage({ "nats-move": true }, /^--nats-move needs --nats/);
+  usage({ nats: ["a"], "nats-cert": "c" }, /--nats-cert and --nats-key belong together/);
+  usage({ nats: ["a"], "nats-key": "k" }, /--nats-cert and --nats-key belong together/);
+  const missing = t.throws(() => sharedNatsOf({ nats: ["a"], "nats-ca": "/nowhere/ca" }), { instanceOf: UserError });
+  t.regex(missing?.message ?? "", /^--nats-ca \/nowhere\/ca cannot be used: ENOENT/);
+});
