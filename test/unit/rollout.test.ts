@@ -342,6 +342,38 @@ test("no more slots than the parallelism are on their way, and they are taken in
   );
 });
 
+test("a slot that is down is repaired before one that runs is taken", async (t) => {
+  const cluster = await started({ replicas: 2 });
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && task.slot === 2 ? TaskState.FAILED : undefined);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(20_000);
+  t.regex(status(cluster), /^PAUSED/);
+  t.is(versions(cluster), "1");
+  let fewest = 2;
+  const watch = cluster.store.watch(
+    () => (fewest = Math.min(fewest, versions(cluster).split(" ").filter(Boolean).length)),
+  );
+  t.teardown(() => watch.unsubscribe());
+  await cluster.updateService("web", forced(2));
+  await cluster.run(30_000);
+  t.is(versions(cluster), "2 2");
+  t.is(fewest, 1);
+});
+
+test("a rollback begins with the slot that the update broke", async (t) => {
+  const monitor = Duration.create({ seconds: 1 });
+  const delay = Duration.create({ seconds: 30 });
+  const cluster = await started({
+    update: { parallelism: 1, monitor, failureAction: ROLLBACK },
+    rollback: { parallelism: 1, delay },
+  });
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && task.slot === 4 ? TaskState.FAILED : undefined);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(5_000);
+  t.regex(status(cluster), /^ROLLBACK_STARTED/);
+  t.is(versions(cluster), "1 1 1 0");
+});
+
 test("start-first never has fewer tasks running, and stops the old one when the new one runs", async (t) => {
   const cluster = await started({ update: { parallelism: 2, order: START_FIRST } });
   let fewest = 4;

@@ -15,12 +15,14 @@ export interface TrackedSlot {
   sinceMs: number;
   /** A task of the target has failed here and was tolerated. */
   hasFailed: boolean;
+  /** While it waits for its turn: its task runs, so that the turn takes something away. */
+  isUp: boolean;
 }
 
 /** Nothing is known of it yet. `some`: any task of it. */
 export function trackedSlot(name: string, some: Task): TrackedSlot {
   const nodeId = some.slot === 0 ? some.nodeId : "";
-  return { name, slot: some.slot, nodeId, state: "empty", taskId: "", sinceMs: 0, hasFailed: false };
+  return { name, slot: some.slot, nodeId, state: "empty", taskId: "", sinceMs: 0, hasFailed: false, isUp: false };
 }
 
 export interface Due {

@@ -3,8 +3,8 @@
  * a report costs the same in a service of twenty tasks and of twenty thousand. All of it can be made anew from the stored
  * tasks and the record, which is what a new leader does.
  *
- * U1: at most `parallelism` slots are on their way at once, and slots are taken in ascending order. A slot whose new task
- *     has failed, which the failure ratio allows, no longer counts.
+ * U1: at most `parallelism` slots are on their way at once. Slots in which nothing runs are taken before those that run,
+ *     and these in ascending order. A slot whose new task has failed, which the failure ratio allows, no longer counts.
  * U2: each task of the target that ends by itself before it ran for `monitor`, or does not run within the progress
  *     deadline, is one failure; successors that the restart supervisor makes count as well, and none counts twice.
  * U3: only slots that had a task of another spec are the rollout's: what scaling adds neither holds it up nor fails it.
@@ -256,11 +256,15 @@ export class RolloutTracker {
     // Given up unless the restart supervisor goes on with it; then a new task is on its way, and the slot is not outdated.
     if (facts.state === "outdated" && before !== "outdated" && !facts.isGivenUp) entry.hasFailed &&= isLoading;
     switch (facts.state) {
-      case "outdated":
+      case "outdated": {
         if (entry.hasFailed) break;
         this.#outdated += 1;
-        if (before !== "outdated") this.#queue.enter(entry);
+        const isUp = observedState(facts.task as Task) === TaskState.RUNNING;
+        const isMoved = entry.isUp !== isUp;
+        entry.isUp = isUp;
+        if (before !== "outdated" || isMoved) this.#queue.enter(entry);
         break;
+      }
       case "changing":
         this.#setOut(entry, facts.task as Task, tasks, nowMs, isLoading, isSame);
         break;

@@ -1,13 +1,14 @@
 /**
- * Whose turn it is in a rollout: slots that wait, in ascending order (U1 of the tracker), those whose turn has come and
- * which have not been tended yet, and those that rest for the delay after their change.
+ * Whose turn it is in a rollout: slots that wait, in their order (U1 of the tracker), those whose turn has come and which
+ * have not been tended yet, and those that rest for the delay after their change.
  */
 import { Heap } from "./heap.ts";
 import { isEarlier, isWaiting, type Due, type TrackedSlot } from "./tracked-slot.ts";
 
 export class TurnQueue {
-  /** Slots that waited when they were put in. */
-  readonly #waiting = new Heap<TrackedSlot>((a, b) => (a.slot === b.slot ? a.nodeId < b.nodeId : a.slot < b.slot));
+  /** Slots that waited when they were put in, without a task that ran and with one. */
+  readonly #down = new Heap<TrackedSlot>(isLower);
+  readonly #up = new Heap<TrackedSlot>(isLower);
   readonly #admitted = new Set<string>();
   readonly #resting = new Map<TrackedSlot, number>();
   readonly #rests = new Heap<Due>(isEarlier);
@@ -26,7 +27,7 @@ export class TurnQueue {
   }
 
   enter(slot: TrackedSlot): void {
-    this.#waiting.push(slot);
+    (slot.isUp ? this.#up : this.#down).push(slot);
   }
 
   /** It waits no longer. */
@@ -70,7 +71,7 @@ export class TurnQueue {
       this.#admitted.add(slot.name);
       admitted.push(slot.name);
     }
-    for (const slot of passed) this.#waiting.push(slot);
+    for (const slot of passed) this.enter(slot);
     return admitted;
   }
 
@@ -82,17 +83,22 @@ export class TurnQueue {
       if (slot === undefined) break;
       taken.add(slot);
     }
-    for (const slot of taken) this.#waiting.push(slot);
+    for (const slot of taken) this.enter(slot);
     return [...taken].map(({ name }) => name);
   }
 
   /** The first that still waits. */
   #take(): TrackedSlot | undefined {
-    for (;;) {
-      const slot = this.#waiting.first();
-      if (slot === undefined) return undefined;
-      this.#waiting.dropFirst();
-      if (isWaiting(slot)) return slot;
+    for (const waiting of [this.#down, this.#up]) {
+      for (let slot = waiting.first(); slot !== undefined; slot = waiting.first()) {
+        waiting.dropFirst();
+        if (isWaiting(slot) && slot.isUp === (waiting === this.#up)) return slot;
+      }
     }
+    return undefined;
   }
+}
+
+function isLower(a: TrackedSlot, b: TrackedSlot): boolean {
+  return a.slot === b.slot ? a.nodeId < b.nodeId : a.slot < b.slot;
 }
