@@ -268,7 +268,8 @@ export class ServiceRollout {
   #counted(record: Rollout | null): Rollout | null {
     if (record === null || this.#tracker === null) return record;
     const failedTasks = this.#tracker.failedTasks((id) => this.#env.store.get("task", id) !== undefined);
-    return Rollout.patch(record, { failures: this.#tracker.failures, failedTasks });
+    const { failedSlots, failures } = this.#tracker;
+    return Rollout.patch(record, { failures, failedSlots, failedTasks });
   }
 
   #begin(): void {

@@ -29,7 +29,7 @@ function lines(answer: ControlRolloutResponse, now: number): readonly string[] {
   return [
     head,
     `  slots:    ${done} done, ${changing} changing, ${waiting} waiting, ${failed} failed`,
-    `  failures: ${rollout.failures} of ${rollout.total} slots`,
+    `  failures: ${rollout.failures} tasks, in ${rollout.failedSlots} of ${rollout.total} slots`,
     `  started:  ${ago(rollout.startedAt, now)}`,
     ...(deadline === null || isOver ? [] : [`  deadline: ${new Date(deadline).toISOString()}`]),
     ...blockers.map(({ reason, since }) => `  waits for ${reason} (since ${ago(since, now)})`),

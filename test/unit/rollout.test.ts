@@ -227,18 +227,31 @@ test("as many may fail as the ratio says", async (t) => {
   t.regex(status(cluster), /^PAUSED/);
 });
 
-test("tasks that the restart supervisor makes in place of failed ones count against the budget", async (t) => {
-  const update = { parallelism: 1, maxFailureRatio: 0.5 };
+test("tasks that the restart supervisor makes in place of failed ones count, and their slot is one failed slot", async (t) => {
+  const update = { parallelism: 1, maxFailureRatio: 0.25, delay: Duration.create({ seconds: 10 }) };
   const restart = RestartPolicy.create({
     condition: RestartPolicy_RestartCondition.ANY,
     delay: Duration.create({ seconds: 1 }),
   });
   const cluster = await started({ update, task: { restart }, replicas: 4 });
-  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && task.slot === 1 ? TaskState.FAILED : undefined);
+  const failing = new Set([1]);
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && failing.has(task.slot) ? TaskState.FAILED : undefined);
   await cluster.updateService("web", forced(1));
-  await cluster.run(10_000);
-  t.regex(status(cluster), /^PAUSED/);
-  t.is((await act(cluster, LOOK)).rollout?.failures, 3);
+  await cluster.run(5_000);
+  t.is((await act(cluster, LOOK)).rollout?.failedSlots, 1);
+  cluster.changeLeader();
+  await cluster.run(12_000);
+  const { rollout } = await act(cluster, LOOK);
+  t.true((rollout?.failures ?? 0) > 10);
+  t.is(rollout?.failedSlots, 1, "another leader knows the slot");
+  t.regex(status(cluster), /^UPDATING/, "one slot of four may fail");
+  failing.add(4);
+  await cluster.run(30_000);
+  t.regex(status(cluster), /^PAUSED/, "the second is one too many");
+  t.is((await act(cluster, LOOK)).rollout?.failedSlots, 2);
+  failing.clear();
+  await act(cluster, RESUME);
+  t.like((await act(cluster, LOOK)).rollout, { failures: 0, failedSlots: 0 });
 });
 
 test("the failures counted so far stay counted under another leader", async (t) => {

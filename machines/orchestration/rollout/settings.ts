@@ -30,7 +30,7 @@ export interface RolloutSettings {
   readonly delayMs: number;
   readonly monitorMs: number;
   readonly action: UpdateConfig_FailureAction;
-  /** 0 to 1: share of the rollout's slots whose tasks may fail. */
+  /** 0 to 1: share of the rollout's slots whose tasks may fail, each of them as often as it likes. */
   readonly failureRatio: number;
   readonly isStartFirst: boolean;
   readonly progressMs: number;

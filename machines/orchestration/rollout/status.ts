@@ -284,6 +284,7 @@ function resumed(service: Service, record: Rollout | null, nowMs: number): Rollo
 function renewed(service: Service, record: Rollout, nowMs: number): Partial<Rollout> {
   return {
     failures: 0,
+    failedSlots: 0,
     countedSince: timestampOf(nowMs),
     deadline: deadlineOf(service, record.isRollback, record.total, nowMs),
   };

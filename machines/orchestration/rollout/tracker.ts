@@ -73,6 +73,10 @@ export class RolloutTracker {
     return this.#failures.count;
   }
 
+  get failedSlots(): number {
+    return this.#failures.slots;
+  }
+
   /** Slots whose turn has not come or has just come, without those that were given up. */
   get outdated(): number {
     return this.#outdated;
@@ -186,6 +190,9 @@ export class RolloutTracker {
   #countMissed(entry: TrackedSlot, task: Task, isNewest: boolean): void {
     const { record, service, settings } = this.#options;
     if (this.#failures.has(task.id)) {
+      // Since it was resumed the slot has a clean slate.
+      const isSince = !isEnded(observedState(task)) || reachedMs(task) >= timeMs(record?.countedSince ?? null);
+      if (isSince && this.#failures.slots > 0) this.#failures.knowSlot(entry.name);
       entry.hasFailed = (record?.failures ?? 0) > 0;
       return;
     }
@@ -227,7 +234,7 @@ export class RolloutTracker {
     if (!entry.hasFailed) {
       this.#watchedUntilMs = Math.max(this.#watchedUntilMs, atMs + this.#options.settings.monitorMs);
     }
-    this.#failures.add(task, reason);
+    this.#failures.add(task, entry.name, reason);
     if (entry.state === "outdated" && !entry.hasFailed) this.#outdated -= 1;
     entry.hasFailed = true;
     this.#underWay.delete(entry);
