@@ -277,9 +277,9 @@ export class ServiceRollout {
     if (stored === null) return;
     const { record, service } = stored;
     const isBegun = record !== null && isMoving(phaseOf(service, record));
-    const total = this.#tracker?.outdated ?? 0;
+    const work = this.#tracker?.work() ?? { slots: 0, waitMsMax: 0 };
     if (isBegun || !this.#isFor(service)) this.#tellPhaseLater();
-    else this.#propose(begun(service, total, this.#env.clock.now()), service);
+    else this.#propose(begun(service, work, this.#env.clock.now()), service);
   }
 
   /** Writes what is decided of a rollout that moves; any other is looked at anew. */

@@ -129,6 +129,11 @@ export function delayAfterMs(task: Task, nodeOf: NodeOf): number {
   if (!isSpent(observedState(task))) return 0;
   // The successor goes elsewhere anyhow.
   if (nodeOf(task.nodeId)?.spec?.availability === NodeSpec_Availability.DRAIN) return 0;
+  return restartDelayMsOf(task);
+}
+
+/** By the task's policy, in milliseconds: after it came to its end by itself. */
+export function restartDelayMsOf(task: Task): number {
   return Math.max(0, durationMs(task.spec?.restart?.delay ?? null, restartDelayMs));
 }
 

@@ -5,13 +5,17 @@ import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
 import { updatedService } from "../../machines/orchestration/service-update.ts";
 import {
   Annotations,
+  ContainerSpec,
   Duration,
   EndpointSpec,
+  EngineDescription,
+  NodeDescription,
   Operation,
   Placement,
   PortConfig,
   PortConfig_PublishMode,
   ReplicatedService,
+  Resources,
   RestartPolicy,
   RestartPolicy_RestartCondition,
   ServiceSpec,
@@ -19,6 +23,7 @@ import {
   TaskSpec,
   TaskState,
   Version,
+  type Task,
 } from "../../proto/gen/messages.ts";
 import {
   ABORT,
@@ -501,6 +506,28 @@ test("the deadline of the whole rollout pauses it, or takes it back", async (t) 
   await other.run(120_000);
   t.regex(status(other), /^ROLLBACK_COMPLETED/);
   t.is(versions(other), "0 0 0 0");
+});
+
+test("tasks that stop slowly, within their grace, are no reason for the deadline to turn a rollout back", async (t) => {
+  const container = ContainerSpec.create({ image: "x", stopGracePeriod: Duration.create({ seconds: 3_600 }) });
+  const update = { parallelism: 1, failureAction: ROLLBACK };
+  const cluster = await started({ replicas: 3, update, task: { generic: null, container } });
+  const resources = Resources.create({ nanoCpus: 4e9, memoryBytes: 8e9 });
+  await cluster.changeNode("n1", {
+    description: NodeDescription.create({ hostname: "n1", resources, engine: EngineDescription.create({}) }),
+  });
+  await cluster.run(2_000);
+  t.is(versions(cluster), "0 0 0");
+  const isStopping = (task: Task): boolean =>
+    task.desiredState === TaskState.SHUTDOWN && task.status?.state === TaskState.RUNNING;
+  cluster.stops = () => false;
+  await cluster.updateService("web", forced(1));
+  for (let at = 0; at < 3; at += 1) {
+    await cluster.run(25 * 60_000);
+    for (const task of cluster.tasks().filter(isStopping)) await cluster.report(task, TaskState.SHUTDOWN);
+  }
+  await cluster.run(20_000);
+  t.is(status(cluster), "COMPLETED: update completed");
 });
 
 test("a slot that fails for long keeps its last task of the earlier spec, so that a new leader knows its part", async (t) => {

@@ -54,14 +54,22 @@ export function settingsOf(service: Service, isRollback: boolean): RolloutSettin
   };
 }
 
+/** How much there is to do when a rollout begins. */
+export interface RolloutWork {
+  readonly slots: number;
+  /** Longest wait of a new task for the one before it, in milliseconds. */
+  readonly waitMsMax: number;
+}
+
 /**
- * Milliseconds that a rollout of so many slots may take. Where nobody set it: what it takes if every batch uses all the
- * time that its tasks have, so that only a rollout that no longer moves exceeds it.
+ * Milliseconds that a rollout may take. Where nobody set it: what it takes if every batch uses all the time that its tasks
+ * have, those that stop included, so that only a rollout that no longer moves exceeds it.
  */
-export function deadlineMsOf(settings: RolloutSettings, slots: number): number {
+export function deadlineMsOf(settings: RolloutSettings, { slots, waitMsMax }: RolloutWork): number {
   if (settings.deadlineMs !== null) return settings.deadlineMs;
   const batches = Math.max(1, Math.ceil(slots / Math.min(settings.parallelism, Math.max(1, slots))));
-  return batches * (stopWaitMsMin + settings.progressMs + settings.delayMs) + settings.monitorMs;
+  const waitMs = Math.max(stopWaitMsMin, waitMsMax);
+  return batches * (waitMs + settings.progressMs + settings.delayMs) + settings.monitorMs;
 }
 
 const unitsMs: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 };

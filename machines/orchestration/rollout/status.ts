@@ -17,8 +17,8 @@ import {
   type Timestamp,
 } from "../../../proto/gen/messages.ts";
 import { refuse, type Refusal } from "../../refusal.ts";
-import { timeMs, timestampOf } from "../../../proto/time.ts";
-import { deadlineMsOf, settingsOf } from "./settings.ts";
+import { durationMs, durationOf, timeMs, timestampOf } from "../../../proto/time.ts";
+import { deadlineMsOf, settingsOf, type RolloutWork } from "./settings.ts";
 
 export type RolloutPhase =
   | "none"
@@ -113,8 +113,8 @@ function withStatus(service: Service, fields: Partial<UpdateStatus>): Service {
   });
 }
 
-function deadlineOf(service: Service, isRollback: boolean, slots: number, nowMs: number): Timestamp {
-  return timestampOf(nowMs + deadlineMsOf(settingsOf(service, isRollback), slots));
+function deadlineOf(service: Service, isRollback: boolean, work: RolloutWork, nowMs: number): Timestamp {
+  return timestampOf(nowMs + deadlineMsOf(settingsOf(service, isRollback), work));
 }
 
 /** D4 */
@@ -125,8 +125,8 @@ function beginsLate({ meta, updateStatus }: Service, nowMs: number): boolean {
 /** Why what failed is to be paused although the settings ask for a rollback. D4 */
 export const lateRemark = "; it is not rolled back: nobody asked for an update";
 
-/** The beginning of a rollout of `total` slots; one that the service says has begun keeps its status. */
-export function begun(service: Service, total: number, nowMs: number): RolloutWrite {
+/** The beginning of a rollout; one that the service says has begun keeps its status. */
+export function begun(service: Service, work: RolloutWork, nowMs: number): RolloutWrite {
   const state = service.updateStatus?.state;
   const isBegun = state === UPDATING || state === ROLLBACK_STARTED || state === PAUSED || state === ROLLBACK_PAUSED;
   const after = isBegun
@@ -145,8 +145,9 @@ export function begun(service: Service, total: number, nowMs: number): RolloutWr
     isRollback,
     startedAt: after.updateStatus?.startedAt ?? null,
     countedSince: timestampOf(nowMs),
-    deadline: deadlineOf(service, isRollback, total, nowMs),
-    total,
+    deadline: deadlineOf(service, isRollback, work, nowMs),
+    total: work.slots,
+    longestWait: durationOf(work.waitMsMax),
     late: !isBegun && beginsLate(service, nowMs),
   });
   return { service: isBegun ? null : after, rollout };
@@ -282,17 +283,18 @@ function resumed(service: Service, record: Rollout | null, nowMs: number): Rollo
 }
 
 function renewed(service: Service, record: Rollout, nowMs: number): Partial<Rollout> {
+  const work = { slots: record.total, waitMsMax: durationMs(record.longestWait, 0) };
   return {
     failures: 0,
     failedSlots: 0,
     countedSince: timestampOf(nowMs),
-    deadline: deadlineOf(service, record.isRollback, record.total, nowMs),
+    deadline: deadlineOf(service, record.isRollback, work, nowMs),
   };
 }
 
 function stepped(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
   const isRollback = isWayBack(service);
-  const from = record ?? (begun(service, 0, nowMs).rollout as Rollout);
+  const from = record ?? (begun(service, { slots: 0, waitMsMax: 0 }, nowMs).rollout as Rollout);
   return {
     service: withStatus(service, {
       state: isRollback ? ROLLBACK_STARTED : UPDATING,

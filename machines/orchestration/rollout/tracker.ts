@@ -16,10 +16,10 @@ import { assert } from "../../../runtime/assert.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import type { Currency } from "../task-currency.ts";
 import { timeMs } from "../../../proto/time.ts";
-import type { NodeOf } from "../restart.ts";
+import { restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.ts";
 import type { RolloutDescription } from "./explain.ts";
 import { Failures } from "./failures.ts";
-import { shownMs, type RolloutSettings } from "./settings.ts";
+import { shownMs, type RolloutSettings, type RolloutWork } from "./settings.ts";
 import { factsOf, freeSinceMs, isFailure, reachedMs, slotName, type SlotFacts, type SlotWorld } from "./slot.ts";
 import { SlotsUnderWay } from "./slots-under-way.ts";
 import { isWaiting, trackedSlot, type TrackedSlot } from "./tracked-slot.ts";
@@ -80,6 +80,16 @@ export class RolloutTracker {
   /** Slots whose turn has not come or has just come, without those that were given up. */
   get outdated(): number {
     return this.#outdated;
+  }
+
+  /** What there is to do, when the rollout begins. */
+  work(): RolloutWork {
+    let waitMsMax = 0;
+    for (const { nodeId, slot } of this.#slots.values()) {
+      for (const task of this.#options.tasksAt(slot, nodeId))
+        if (!isEnded(observedState(task))) waitMsMax = Math.max(waitMsMax, stopWaitMs(task), restartDelayMsOf(task));
+    }
+    return { slots: this.#outdated, waitMsMax };
   }
 
   /** Slots whose new task is on its way. */
