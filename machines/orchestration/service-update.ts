@@ -3,7 +3,7 @@ import {
   JobStatus,
   Service,
   type Rollout,
-  type ServiceSpec,
+  ServiceSpec,
   UpdateStatus,
   UpdateStatus_UpdateState,
   Version,
@@ -57,10 +57,20 @@ function keepsUnfinished(
   );
 }
 
+/** What a rollback leads to once the service has the spec `next`. */
+function previousOf(stored: Service, next: ServiceSpec, record: Rollout | null): Partial<Service> {
+  const { previousSpec, spec, specVersion } = stored;
+  if (isSameMessage(spec, next)) return {};
+  if (!keepsUnfinished(stored, next, record)) return { previousSpec: spec, previousSpecVersion: specVersion };
+  const isScaled = !isSameMessage(spec?.replicated ?? null, next.replicated);
+  if (previousSpec === null || !isScaled || previousSpec.replicated === null || next.replicated === null) return {};
+  return { previousSpec: ServiceSpec.patch(previousSpec, { replicated: next.replicated }) };
+}
+
 /**
  * `version` is what the caller read: it becomes the spec's version. Unlike in SwarmKit, an update that changes nothing, or
  * nothing of the tasks while an update of them is not done, keeps the previous spec: a rollback still leads to the last
- * spec that was different. `record`: of the rollout that the service's UpdateStatus speaks of.
+ * spec that was different, with as many replicas as were asked for since. `record`: of the rollout that the service's UpdateStatus speaks of.
  */
 export function updatedService(
   stored: Service,
@@ -69,8 +79,7 @@ export function updatedService(
   nowMs: number,
   record: Rollout | null = null,
 ): Service {
-  const isKept = isSameMessage(stored.spec, spec) || keepsUnfinished(stored, spec, record);
-  const previous = isKept ? {} : { previousSpec: stored.spec, previousSpecVersion: stored.specVersion };
+  const previous = previousOf(stored, spec, record);
   // Pausing a job, or changing its schedule, is no other work: its tasks stay what they are, and so does what is done.
   if (isJob(stored.spec) && isSteering(stored.spec, spec)) return Service.patch(stored, { spec });
   return Service.patch(stored, {
