@@ -183,7 +183,10 @@ export const rolloutMachine = machine.createMachine({
       entry: "begin",
     },
     updating: { ...moving, description: "Slots change to the new spec, some at a time." },
-    stepping: { ...moving, description: "As updating, for the slots of one batch; once those have been watched it pauses." },
+    stepping: {
+      ...moving,
+      description: "As updating, for the slots of one batch; once those have been watched it pauses.",
+    },
     choosing: {
       description: "An operator asked for one step: its slots are named in the record, so that no leader takes others.",
       entry: "chooseBatch",
@@ -199,7 +202,10 @@ export const rolloutMachine = machine.createMachine({
       on: { "wayBack.barred": "pausing" },
     },
     rollingBack: { ...moving, description: "Slots change back to the previous spec, by the rollback settings." },
-    rollbackStepping: { ...moving, description: "As rollingBack, for the slots of one batch; once those have been watched it pauses." },
+    rollbackStepping: {
+      ...moving,
+      description: "As rollingBack, for the slots of one batch; once those have been watched it pauses.",
+    },
     rollbackPaused: {
       description: "The way back failed too, or was stopped by hand. Ended as `paused` is. R3",
     },

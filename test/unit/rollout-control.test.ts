@@ -226,3 +226,20 @@ test("a rollback by itself keeps the scale that was asked for while the update w
   t.regex(status(cluster), /^ROLLBACK_COMPLETED/);
   t.is(versions(cluster), "0 0 0 0 0 0");
 });
+
+test("a step watches its batch: one whose task ends early fails as the update would", async (t) => {
+  const monitor = Duration.create({ seconds: 20 });
+  const update = { parallelism: 1, monitor, delay: Duration.create({ seconds: 60 }), failureAction: ROLLBACK };
+  const cluster = await started({ update });
+  await cluster.updateService("web", forced(1));
+  await act(cluster, PAUSE);
+  await act(cluster, STEP);
+  await cluster.run(1_000);
+  t.is(versions(cluster), "1 1 0 0");
+  t.is(status(cluster), "UPDATING: update takes one step", "it is being watched");
+  const canary = wanted(cluster).find(({ slot }) => slot === 2)!;
+  await fail(cluster, canary, "no such table");
+  t.regex(status(cluster), /^ROLLBACK_STARTED: update rolled back due to .* of task T: no such table$/);
+  await cluster.run(60_000);
+  t.is(versions(cluster), "0 0 0 0");
+});

@@ -10,6 +10,8 @@ import {
   EndpointSpec,
   EngineDescription,
   NodeDescription,
+  NodeSpec,
+  NodeSpec_Availability,
   Operation,
   Placement,
   PortConfig,
@@ -480,6 +482,27 @@ test("a task without a node is named while it holds the update up, and counts as
     `PAUSED: update paused due to failure or early termination of task T: it did not run within 2m: ${reason}`,
   );
   t.is(versions(cluster), "0 0 0");
+});
+
+test("what an update waits for is told anew while it waits, and an old task that does not stop is named", async (t) => {
+  const cluster = await started({ replicas: 2 });
+  const available = (availability: NodeSpec_Availability) =>
+    cluster.changeNode("n1", { spec: NodeSpec.create({ annotations: Annotations.create({}), availability }) });
+  cluster.stops = () => false;
+  await available(NodeSpec_Availability.PAUSE);
+  await cluster.updateService("web", forced(1));
+  await cluster.run(12_000);
+  const waits = "UPDATING: update in progress: waits for task T (slot 1)";
+  t.is(status(cluster), `${waits}, which has not stopped: RUNNING on node n1`);
+  t.is((await act(cluster, LOOK)).blockers[0]?.state, "RUNNING");
+  const old = cluster.tasks().find(({ desiredState, slot }) => slot === 1 && desiredState === TaskState.SHUTDOWN)!;
+  await cluster.report(old, TaskState.SHUTDOWN);
+  await cluster.run(45_000);
+  t.true(status(cluster).startsWith(`${waits} is PENDING: no suitable node`));
+  cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.PREPARING : undefined);
+  await available(NodeSpec_Availability.ACTIVE);
+  await cluster.run(45_000);
+  t.true(status(cluster).startsWith(`${waits} is PREPARING`));
 });
 
 test("the progress deadline goes on under another leader", async (t) => {

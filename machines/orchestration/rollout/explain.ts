@@ -42,7 +42,7 @@ export function explainRollout(service: Service, record: Rollout | null, state: 
   return Reason.create({
     since: first === undefined ? startedAt : timestampOf(first.sinceMs),
     waitingFor: `${left} (${phase}${counted})${held}${watched}`,
-    wokenBy: first === undefined ? "the end of the pause between tasks" : "that task, when it runs or fails",
+    wokenBy: first === undefined ? "the end of the pause between tasks" : "that task, when it runs, fails or stops",
     deadline: first?.deadlineMs == null ? (record?.deadline ?? null) : timestampOf(first.deadlineMs),
     tried: message === "" ? [] : [message],
   });

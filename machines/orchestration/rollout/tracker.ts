@@ -16,7 +16,7 @@ import { assert } from "../../../runtime/assert.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import type { Currency } from "../task-currency.ts";
 import { timeMs } from "../../../proto/time.ts";
-import { restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.ts";
+import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.ts";
 import type { RolloutDescription } from "./explain.ts";
 import { Failures } from "./failures.ts";
 import { shownMs, type RolloutSettings, type RolloutWork } from "./settings.ts";
@@ -28,6 +28,8 @@ import { blockerText, words, type Admission, type Blocker, type Verdict } from "
 
 /** A task holds the rollout up when it has not run so long after it could, in milliseconds: most do within seconds. */
 const noticeMs = 10_000;
+/** While a task holds it up, how often is looked what it waits for now, in milliseconds: as often as that may be told. */
+const noticeAgainMs = 30_000;
 
 export interface TrackerOptions {
   readonly service: Service;
@@ -142,7 +144,8 @@ export class RolloutTracker {
     const { record, settings } = this.#options;
     if (this.#failures.areTooMany(settings, record?.total ?? 0)) return { kind: "failed", why: this.#failures.last };
     const remainingMs = record === null ? Number.POSITIVE_INFINITY : timeMs(record.deadline) - nowMs;
-    if (remainingMs <= 0 && this.#outdated + this.#underWay.size > 0) return { kind: "expired", why: this.#expiry() };
+    if (remainingMs <= 0 && this.#outdated + this.#underWay.size > 0)
+      return { kind: "expired", why: this.#expiry(nowMs) };
     if (admission.kind === "choose" && this.#outdated > 0)
       return { kind: "choose", batch: this.#queue.first(settings.parallelism) };
     this.#admit(admission.kind === "batch" ? admission.slots : null);
@@ -157,9 +160,15 @@ export class RolloutTracker {
 
   /** The task that has held the rollout up for longest, once it has for a while. */
   blocker(nowMs: number): Blocker | null {
-    const due = this.#underWay.firstDeadline();
-    if (due === undefined || nowMs - due.slot.sinceMs < noticeMs) return null;
-    return this.#blockerOf(due.slot);
+    const [first] = this.#holding(nowMs);
+    return first === undefined || nowMs - first.sinceMs < noticeMs ? null : first;
+  }
+
+  /** Of the slots under way the one whose deadline is next, and the one that set out first: longest first. */
+  #holding(nowMs: number): readonly Blocker[] {
+    const slots = new Set([this.#underWay.firstDeadline()?.slot, this.#underWay.first()]);
+    const blockers = [...slots].map((slot) => (slot === undefined ? null : this.#blockerOf(slot, nowMs)));
+    return blockers.filter((one) => one !== null).sort((a, b) => a.sinceMs - b.sinceMs);
   }
 
   describe(nowMs: number): RolloutDescription {
@@ -172,7 +181,7 @@ export class RolloutTracker {
       if (entry.state === "changing") blocking.push(entry);
     }
     const blockers = blocking
-      .map((entry) => this.#blockerOf(entry))
+      .map((entry) => this.#blockerOf(entry, nowMs))
       .filter((one) => one !== null)
       .sort((a, b) => a.sinceMs - b.sinceMs);
     return { waiting: this.#outdated, changing: this.#underWay.size, done, failed, blockers };
@@ -220,7 +229,7 @@ export class RolloutTracker {
     for (const [name, task] of this.#dirty) this.#refresh(name, task, nowMs);
     this.#dirty.clear();
     for (let due = this.#underWay.takeDue(nowMs); due !== undefined; due = this.#underWay.takeDue(nowMs)) {
-      const task = this.#blockerOf(due.slot)?.task;
+      const task = this.#blockerOf(due.slot, nowMs)?.task;
       if (task === undefined) continue;
       const reason = words(task);
       const late = `it did not run within ${shownMs(this.#options.settings.progressMs)}`;
@@ -351,18 +360,26 @@ export class RolloutTracker {
     const due = this.#underWay.firstDeadline();
     if (due !== undefined) {
       nextMs = Math.min(nextMs, due.atMs - nowMs);
-      const noticeInMs = due.slot.sinceMs + noticeMs - nowMs;
-      if (noticeInMs > 0) nextMs = Math.min(nextMs, noticeInMs);
+    }
+    for (const { sinceMs } of this.#holding(nowMs)) {
+      const noticeInMs = sinceMs + noticeMs - nowMs;
+      nextMs = Math.min(nextMs, noticeInMs > 0 ? noticeInMs : noticeAgainMs);
     }
     const restMs = this.#queue.firstRestMs();
     if (restMs !== null) nextMs = Math.min(nextMs, restMs - nowMs);
     return Number.isFinite(nextMs) ? Math.max(0, Math.ceil(nextMs)) : -1;
   }
 
-  #blockerOf(entry: TrackedSlot): Blocker | null {
-    const task = this.#options.tasksAt(entry.slot, entry.nodeId).find(({ id }) => id === entry.taskId);
+  #blockerOf(entry: TrackedSlot, nowMs: number): Blocker | null {
+    const tasks = this.#options.tasksAt(entry.slot, entry.nodeId);
+    const task = tasks.find(({ id }) => id === entry.taskId);
     if (task === undefined) return null;
     const isFree = entry.sinceMs > 0;
+    const release = isFree ? null : releaseOf(task, tasks, nowMs, this.#world.nodeOf);
+    if (release?.kind === "wait" && release.cause === "predecessor") {
+      const sinceMs = timeMs(task.meta?.createdAt ?? null);
+      return { task: release.task, slot: entry.name, sinceMs, deadlineMs: release.untilMs };
+    }
     return {
       task,
       slot: entry.name,
@@ -371,9 +388,9 @@ export class RolloutTracker {
     };
   }
 
-  #expiry(): string {
+  #expiry(nowMs: number): string {
     const first = this.#underWay.first();
-    const blocker = first === undefined ? null : this.#blockerOf(first);
+    const blocker = first === undefined ? null : this.#blockerOf(first, nowMs);
     const held = blocker === null ? "" : `; ${blockerText(blocker)}`;
     return `: its deadline has passed with ${this.#outdated} slots to go${held}`;
   }

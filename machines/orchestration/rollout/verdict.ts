@@ -1,12 +1,13 @@
 /** What a look at a rollout's slots comes to, and how what holds it up is told. */
 import { TaskState, type Task } from "../../../proto/gen/messages.ts";
-import { observedState } from "../../task.ts";
+import { isWanted, observedState } from "../../task.ts";
 
 export interface Blocker {
+  /** The new task, or the one before it that has not stopped. */
   readonly task: Task;
   readonly slot: string;
   readonly sinceMs: number;
-  /** When it counts as failed; null while it waits for its predecessor. */
+  /** When it counts as failed, or when its successor waits for it no longer; null while neither is known. */
   readonly deadlineMs: number | null;
 }
 
@@ -35,9 +36,11 @@ export function stateNameOf(task: Task): string {
   return stateNames.get(observedState(task)) ?? "";
 }
 
-/** `task x (slot 3) is PENDING: no suitable node (…)` */
+/** `task x (slot 3) is PENDING: no suitable node (…)`, or `task x (slot 3), which has not stopped: RUNNING on node y` */
 export function blockerText({ slot, task }: Blocker): string {
   const where = task.slot === 0 ? `node ${slot}` : `slot ${slot}`;
+  if (!isWanted(task))
+    return `task ${task.id} (${where}), which has not stopped: ${stateNameOf(task)} on node ${task.nodeId}`;
   const said = words(task);
   return `task ${task.id} (${where}) is ${stateNameOf(task)}${said === "" ? "" : `: ${said}`}`;
 }
