@@ -15,6 +15,9 @@ import {
   NodeStatus_State,
   OrchestrationConfig,
   Placement,
+  Kind,
+  Operation,
+  Removal,
   ReplicatedJob,
   RestartPolicy,
   RestartPolicy_RestartCondition,
@@ -144,6 +147,23 @@ test("an update does the work again, and waits for what the last iteration still
     2,
     "what does not stop is waited for no longer than a minute",
   );
+});
+
+test("of earlier iterations nothing stays in slots and on nodes that are no more", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  cluster.outcome = () => TaskState.COMPLETE;
+  await addJob(cluster, slots(5, 5));
+  await addJob(cluster, everywhere, {}, "all");
+  await cluster.run(1_000);
+  await cluster.propose(Operation.create({ remove: Removal.create({ kind: Kind.KIND_NODE, id: "n2" }) }));
+  await updateJob(cluster, (spec) => ServiceSpec.patch(spec, slots(1, 1)));
+  await updateJob(cluster, (spec) => spec, "all");
+  await cluster.run(1_000);
+  for (const name of ["job", "all"])
+    t.deepEqual(
+      cluster.tasks(name).map(({ jobIteration }) => jobIteration?.index),
+      [0, 1],
+    );
 });
 
 test("a lost node's slot is done elsewhere, and a success that comes late counts once", async (t) => {

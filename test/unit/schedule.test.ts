@@ -143,6 +143,8 @@ for (const [what, spec, message] of [
     /takes one of forbid, allow, replace, not 'queue'/,
   ],
   ["a window without a unit", withSchedule({ [jobLabel.missedRunWindow]: "90" }), /takes a duration/],
+  ["a window that is always over", withSchedule({ [jobLabel.missedRunWindow]: "0" }), /of a second or more, not '0'/],
+  ["a time to live that no run survives", withSchedule({ [jobLabel.ttl]: "0" }), /cannot be 0 for a schedule/],
   ["a negative history", withSchedule({ [jobLabel.history]: "-1" }), /takes a number up to 1000/],
   ["a misspelt label", withSchedule({ "muster.schedule.crom": "x" }), /there is no label muster.schedule.crom/],
   [

@@ -2,7 +2,8 @@
  * Cron expressions as times. The only place that knows croner, which reads no clock when it is told from where to go on.
  *
  * Fields: minute, hour, day of month, month, day of week, with an optional field of seconds in front; `@hourly`, `@daily`,
- * `@weekly`, `@monthly`, `@yearly`. A day matches when day of month or day of week does, if both are restricted (Vixie).
+ * `@weekly`, `@monthly`, `@yearly`. A day matches when day of month or day of week does, if both are restricted (Vixie). A
+ * step restricts as well: every second day beside `MON` is also every Monday, in Vixie's own only Mondays of those days.
  *
  * Where clocks are put forward or back, by Vixie's rule:
  * D1: an expression of one time of day (single second, minute and hour) is due once a day: if that wall time does not

@@ -5,7 +5,8 @@
  * J1, J2: see places.ts.
  * J3: at most MaxConcurrent tasks of a replicated job are wanted, and what an earlier iteration still runs counts.
  * J4: of a place at most one task is wanted.
- * J5: what an earlier iteration left is removed where it runs or waits; what has ended stays as history (R2).
+ * J5: what an earlier iteration left is removed where it runs or waits; what has ended stays as history (R2), but in a slot
+ *     or on a node that is no more.
  * J6: a paused job starts nothing new, a stopped one also ends what runs; neither forgets what is done.
  * J7: a global job has one task on each eligible node, also on one that joins later. A node that is silent keeps its task,
  *     which nobody else could do, for as long as a successor would wait for it (Q4): then the job is done without the node,
@@ -95,7 +96,7 @@ class JobPlan {
 
   /** J5 */
   clear(task: Task): void {
-    if (isEnded(observedState(task))) return;
+    if (isEnded(observedState(task)) && this.#hasPlace(task)) return;
     this.#desire(task, TaskState.REMOVE);
     if (!isStopping(task, this.#world.nodeOf)) return;
     // As a successor in its slot would wait for it: for a bounded time (Q4).
@@ -104,6 +105,12 @@ class JobPlan {
     this.#leaving += 1;
     this.#leavingFrom.add(task.nodeId);
     this.lookAt(untilMs);
+  }
+
+  /** Whether its slot, or node, is still there. */
+  #hasPlace({ nodeId, slot }: Task): boolean {
+    const { replicatedJob = null } = this.#service.spec ?? {};
+    return replicatedJob === null ? this.#world.nodeOf(nodeId) !== undefined : slot < replicatedJob.totalCompletions;
   }
 
   /** J6. What has not started goes without a trace: nothing was tried. `isAll`: what runs is stopped too. */

@@ -56,6 +56,12 @@ function readDurationMs(text: string): number | null {
   return sum;
 }
 
+/** Timers fire after their time, so that less than a second would be over whenever a run is due. */
+function readWindowMs(text: string): number | null {
+  const ms = readDurationMs(text);
+  return ms === null || ms < 1_000 ? null : ms;
+}
+
 function readCount(text: string): number | null {
   return /^\d{1,4}$/.test(text) && Number(text) <= historyMax ? Number(text) : null;
 }
@@ -106,7 +112,7 @@ export function scheduleSettings(spec: ServiceSpec | null): ScheduleSettings | n
     isPaused: state !== "running",
     isStopped: state === "stopped",
     overlap: overlaps.includes(overlap) ? (overlap as Overlap) : "forbid",
-    windowMs: readDurationMs(labels[jobLabel.missedRunWindow] ?? ""),
+    windowMs: readWindowMs(labels[jobLabel.missedRunWindow] ?? ""),
     history: readCount(labels[jobLabel.history] ?? "") ?? historyDefault,
     failedHistory: readCount(labels[jobLabel.failedHistory] ?? "") ?? failedHistoryDefault,
   };
@@ -154,7 +160,7 @@ export function checkJobLabels(spec: ServiceSpec): Refusal | null {
     given(jobLabel.ttl, (value) => readDurationMs(value) !== null, aDuration) ??
     checkSchedule(spec, labels) ??
     given(jobLabel.overlap, (value) => overlaps.includes(value), `one of ${overlaps.join(", ")}`) ??
-    given(jobLabel.missedRunWindow, (value) => readDurationMs(value) !== null, aDuration) ??
+    given(jobLabel.missedRunWindow, (value) => readWindowMs(value) !== null, `${aDuration}, of a second or more`) ??
     given(jobLabel.history, (value) => readCount(value) !== null, `a number up to ${historyMax}`) ??
     given(jobLabel.failedHistory, (value) => readCount(value) !== null, `a number up to ${historyMax}`)
   );
@@ -169,6 +175,8 @@ function checkSchedule(spec: ServiceSpec, labels: Readonly<Record<string, string
   if (labels[jobLabel.schedule] !== undefined) return invalid("a run of a schedule cannot have a schedule of its own");
   const reading = readCron(cron, labels[jobLabel.timeZone] ?? "UTC");
   if (reading.kind === "invalid") return invalid(`label ${jobLabel.cron}: ${reading.reason}`);
+  if (readDurationMs(labels[jobLabel.ttl] ?? "") === 0)
+    return invalid(`label ${jobLabel.ttl} cannot be 0 for a schedule: it is to see how its runs end before they go`);
   // A port of every node is one service's alone, and the schedule, each run and each run kept as history is a service.
   const port = (spec.endpoint?.ports ?? []).find(
     ({ publishMode, publishedPort }) => publishMode === PortConfig_PublishMode.INGRESS && publishedPort !== 0,
