@@ -13,15 +13,7 @@ import { RebalanceChecks } from "./invariants-rebalance.ts";
 import { checkRoles } from "./invariants-roles.ts";
 import { RolloutChecks } from "./invariants-rollout.ts";
 import { checkStorage } from "./invariants-volumes.ts";
-import {
-  checkAcknowledged,
-  checkSameState,
-  checkSlots,
-  checkStatesGrow,
-  checkVersionGrows,
-  noteAssignments,
-  type AssignmentEpochs,
-} from "./invariants.ts";
+import { checkAcknowledged, checkSameState, checkSlots, checkStatesGrow, checkVersionGrows } from "./invariants.ts";
 import type { SimNodes } from "./nodes.ts";
 import type { Scene } from "./scene.ts";
 import type { SimStorage } from "./storage.ts";
@@ -39,7 +31,6 @@ export interface CheckedParts {
 export class CommitChecks {
   readonly #scene: Scene;
   readonly #parts: CheckedParts;
-  readonly #epochs: AssignmentEpochs = new Map();
   readonly #hashes = new Map<number, string>();
   readonly #runs: RunCreations = new Map();
   #newest = 0;
@@ -72,7 +63,6 @@ export class CommitChecks {
       version = commit.version;
       // A loaded snapshot is no transaction: what led to it was seen by another replica, or never.
       if (commit.epoch === undefined) return;
-      noteAssignments(commit, commit.epoch, this.#epochs);
       this.#check(name, commit, replica);
       if (this.#scene.isTailLost) return;
       this.#checkHistory(name, commit, replica, rollouts, rebalance);
@@ -84,8 +74,8 @@ export class CommitChecks {
     const { nats, trace } = this.#scene.simulation;
     const demand = (claim: string | null): void => this.#scene.demand(name, claim);
     this.#parts.workloads.observe(commit, replica);
-    demand(checkSlots(commit, replica, this.#epochs));
-    demand(checkNodes(commit, replica, this.#epochs));
+    demand(checkSlots(commit, replica));
+    demand(checkNodes(commit, replica));
     demand(checkEvictions(commit, replica));
     demand(checkStatesGrow(commit));
     demand(checkNetworks(commit, replica));

@@ -1,7 +1,7 @@
 /**
  * What must hold of global services and of the enforcers, beside `invariants.ts`.
  *
- * S7: no node has two tasks of one global service with desired state RUNNING that were both assigned in one epoch.
+ * S7: no node has two tasks of one global service with desired state RUNNING, whichever leaders made them.
  * S8: no enforcer evicts a task whose node meets its placement.
  * S9: at rest, each node that is open to a global service has exactly one wanted task of it, a paused one at most one, and
  *     any other none.
@@ -13,22 +13,18 @@ import { meetsPlacement } from "../../machines/scheduling/constraints.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
-import type { AssignmentEpochs } from "./invariants.ts";
 
-/** S7, for the nodes that the commit touched; call `noteAssignments` before. */
-export function checkNodes(commit: Commit, store: Store, epochs: AssignmentEpochs): string | null {
+/** S7, for the nodes that the commit touched. */
+export function checkNodes(commit: Commit, store: Store): string | null {
   for (const change of commit.changes) {
     if (change.table !== "task" || change.action === "remove" || change.object.nodeId === "") continue;
     const { serviceId, nodeId, slot } = change.object;
     if (slot !== 0 || store.get("service", serviceId)?.spec?.global == null) continue;
-    const holders = new Map<number, Task>();
+    let other: Task | null = null;
     for (const task of store.tasksAt(serviceId, slot, nodeId)) {
-      const epoch = epochs.get(task.id);
-      if (task.desiredState !== TaskState.RUNNING || isEnded(observedState(task)) || epoch === undefined) continue;
-      const other = holders.get(epoch);
-      if (other !== undefined)
-        return `S7: node ${nodeId} has ${other.id} and ${task.id} of ${serviceId}, both assigned in epoch ${epoch}`;
-      holders.set(epoch, task);
+      if (task.desiredState !== TaskState.RUNNING || isEnded(observedState(task))) continue;
+      if (other !== null) return `S7: node ${nodeId} has ${other.id} and ${task.id} of ${serviceId}, both wanted`;
+      other = task;
     }
   }
   return null;

@@ -6,12 +6,13 @@
  * S13: each due time of a schedule is dealt with once: it has one record, as started, skipped or missed, and `considered`
  *      never falls.
  * S14: a run is created once, in the transaction that records it.
- * S15: at rest a job has finished, is halted, or waits for nodes that somebody paused; and a schedule that is gone has
- *      left nothing.
+ * S15: at rest a job has finished, is halted, or waits for nodes that somebody paused; one that has failed has a task that
+ *      did; and a schedule that is gone has left nothing.
  */
 import { groupByPlace, isOfIteration, iterationOf, standingOf } from "../../machines/orchestration/jobs/places.ts";
 import { progressOf } from "../../machines/orchestration/jobs/progress.ts";
 import { readScheduleStatus, scheduleKind, scheduleOf } from "../../machines/orchestration/jobs/runs.ts";
+import { isAttempt } from "../../machines/orchestration/restart.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
@@ -133,6 +134,9 @@ export function findUnfinished(service: Service, store: Store): string | null {
     nodes: () => store.all("node"),
   });
   if (held > 0) return `job ${service.id} (${phase}) has ${held} tasks that nodes hold`;
+  const hasFailed = (task: Task): boolean => isAttempt(task) && observedState(task) !== TaskState.COMPLETE;
+  if (phase === "failed" && ![...store.tasksByService(service.id)].some(hasFailed))
+    return `job ${service.id} has failed, and none of its tasks has`;
   if (phase !== "working" || done + failed + waitingForNodes(service, store) >= total) return null;
   return `job ${service.id} has done ${done} of ${total}`;
 }

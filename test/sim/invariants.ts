@@ -2,7 +2,7 @@
  * What must hold whatever fails, each as a plain function that returns what is wrong, or null. They are looked at after
  * every commit of every replica; a unit test may call them too.
  *
- * S1: no slot has two tasks with desired state RUNNING that were both assigned in one epoch.
+ * S1: no slot has two assigned tasks with desired state RUNNING, whichever leaders made them.
  * S2: the observed state of a task never falls.
  * S3: what was acknowledged survives.
  * S4: every replica of one version is identical.
@@ -18,41 +18,22 @@ import { findMisplaced } from "./invariants-global.ts";
 import { isChoosy } from "./workload-placement.ts";
 import { findLeftovers, findUnfinished } from "./invariants-jobs.ts";
 
-/** In which epoch each task was assigned, as the log tells it. */
-export type AssignmentEpochs = Map<string, number>;
-
-/** Call before `checkSlots`; `epoch` is that of the commit's transaction. */
-export function noteAssignments(commit: Commit, epoch: number, epochs: AssignmentEpochs): void {
-  for (const change of commit.changes) {
-    if (change.table !== "task" || change.action === "remove") continue;
-    if (
-      change.object.nodeId !== "" &&
-      (change.old === null || change.old.nodeId === "") &&
-      !epochs.has(change.object.id)
-    ) {
-      epochs.set(change.object.id, epoch);
-    }
-  }
-}
-
 /** S1, for the slots that the commit touched. */
-export function checkSlots(commit: Commit, store: Store, epochs: AssignmentEpochs): string | null {
+export function checkSlots(commit: Commit, store: Store): string | null {
   for (const change of commit.changes) {
     if (change.table !== "task" || change.action === "remove" || change.object.slot === 0) continue;
     const { serviceId, slot } = change.object;
     // There a slot has its old task and its new one for a while.
     const isStartFirst = startsFirst(store.get("service", serviceId));
-    const holders = new Map<number, Task>();
+    let other: Task | null = null;
     for (const task of store.tasksBySlot(serviceId, slot)) {
-      if (!isMeantToRun(task)) continue;
-      const epoch = epochs.get(task.id);
-      if (epoch === undefined) continue;
-      const other = holders.get(epoch);
-      const isMoved = other !== undefined && (movedFrom(task) === other.id || movedFrom(other) === task.id);
-      const isPair = isStartFirst && (isMoved || other?.specVersion?.index !== task.specVersion?.index);
-      if (other !== undefined && !isPair)
-        return `S1: slot ${slot} of ${serviceId} has ${other.id} and ${task.id}, both assigned in epoch ${epoch}`;
-      holders.set(epoch, task);
+      if (!isMeantToRun(task) || task.nodeId === "") continue;
+      if (other !== null) {
+        const isMoved = movedFrom(task) === other.id || movedFrom(other) === task.id;
+        const isPair = isStartFirst && (isMoved || other.specVersion?.index !== task.specVersion?.index);
+        if (!isPair) return `S1: slot ${slot} of ${serviceId} has ${other.id} and ${task.id}, both assigned`;
+      }
+      other = task;
     }
   }
   return null;
@@ -121,11 +102,11 @@ export function checkAcknowledged(store: Store, writes: Iterable<Acknowledged>):
 export function findUnconverged(store: Store, isReady: (nodeId: string) => boolean): string | null {
   for (const service of store.all("service")) {
     if (service.pendingDelete) return `service ${service.id} is still being removed`;
+    const unfinished = isJob(service.spec) ? findUnfinished(service, store) : null;
+    if (unfinished !== null) return unfinished;
     if (isHopeless(service) || isChoosy(service)) continue;
     const misplaced = service.spec?.global == null ? null : findMisplaced(service, store);
     if (misplaced !== null) return misplaced;
-    const unfinished = isJob(service.spec) ? findUnfinished(service, store) : null;
-    if (unfinished !== null) return unfinished;
     const wanted = service.spec?.replicated?.replicas ?? 0;
     let running = 0;
     for (const task of store.tasksByService(service.id)) {

@@ -33,6 +33,9 @@ export interface JobWorkloadOptions extends ClientOptions, OperationsOptions {}
 const totalMax = 6;
 /** Seconds between two due times; each divides a minute. */
 const periods = [1, 2, 3, 5] as const;
+/** Of which most jobs try again. */
+const { ANY, NONE, ON_FAILURE } = RestartPolicy_RestartCondition;
+const conditions = [ON_FAILURE, ON_FAILURE, ANY, NONE] as const;
 /** Between looks for schedules that came late. */
 const lookAgainMs = 20_000;
 const retryMs = 1_000;
@@ -112,7 +115,7 @@ export class JobWorkload {
           payload: Any.create({ type_url: "sim", value: jobPayload }),
         }),
         restart: RestartPolicy.create({
-          condition: RestartPolicy_RestartCondition.ON_FAILURE,
+          condition: this.#random.pick(conditions),
           delay: Duration.create({ nanos: 2e8 }),
           maxAttempts: this.#random.below(4),
         }),
