@@ -28,8 +28,11 @@ const driverTaskTimes = {
   exitGraceMs: 5_000,
   /** Between two destroys of which the first was refused. */
   destroyRetryMs: 5_000,
-  /** After so many the task is forgotten here, and that is said: nothing more can be done from outside. */
-  destroysMax: 5,
+  /**
+   * After so many the task is forgotten here, and that is said: nothing more can be done from outside. A driver that died
+   * meanwhile has refused nothing.
+   */
+  refusalsMax: 5,
 } as const;
 
 export interface DriverTaskExit {
@@ -73,7 +76,7 @@ export interface DriverTaskContext {
   readonly stop: { readonly signal: string; readonly timeoutMs: number } | null;
   readonly reason: string;
   readonly isRecoverable: boolean;
-  readonly destroys: number;
+  readonly refusals: number;
 }
 
 export interface DriverTaskInput {
@@ -110,13 +113,13 @@ export const driverTaskMachine = setup({
       reason,
       isRecoverable,
     })),
-    countDestroy: assign({ destroys: ({ context }) => context.destroys + 1 }),
+    countRefusal: assign({ refusals: ({ context }) => context.refusals + 1 }),
   },
   guards: {
     isStarted: ({ context }) => context.before === "started",
     isDoubtful: ({ context }) => context.before === "doubtful",
     mustStop: ({ context }) => context.stop !== null,
-    isGivenUp: ({ context }) => context.destroys >= driverTaskTimes.destroysMax,
+    isGivenUp: ({ context }) => context.refusals >= driverTaskTimes.refusalsMax,
   },
   delays: {
     stopTimeout: ({ context }) => (context.stop?.timeoutMs ?? 0) + driverTaskTimes.stopSlackMs,
@@ -132,7 +135,7 @@ export const driverTaskMachine = setup({
     stop: null,
     reason: "",
     isRecoverable: false,
-    destroys: 0,
+    refusals: 0,
   }),
   initial: "looking",
   options: { maxIterations: 1_000 },
@@ -371,13 +374,13 @@ export const driverTaskMachine = setup({
     },
     destroying: {
       description: "The driver forgets the task, and frees what it held.",
-      entry: ["countDestroy", "destroyTask"],
+      entry: "destroyTask",
       on: {
         "task.destroyed": {
           target: "destroyed",
           actions: { type: "announce", params: { kind: "destroyed", reason: "" } },
         },
-        "destroy.refused": "refused",
+        "destroy.refused": { target: "refused", actions: "countRefusal" },
         "call.lost": "unreachable",
         "task.exited": {},
         "task.started": {},

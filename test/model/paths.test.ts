@@ -60,11 +60,10 @@ test("a task on a driver is started once at most, and its end is told once, what
   const places = allPlaces(driverTaskMachine, {
     inputs: (["new", "started", "doubtful"] as const).map((before) => ({ taskId: "t", before })),
     events,
-    // So often it is asked to destroy; more makes no difference.
-    matters: (context: { destroys: number }) => ({ ...context, destroys: Math.min(context.destroys, 5) }),
-    memory: { isStarted: false, isOver: false, isForgotten: false },
-    remember: (memory, { asked, from }) => {
-      const news = paramsOf<DriverTaskNews>(asked, "announce").map(({ kind }) => kind);
+    memory: { isStarted: false, isOver: false, isForgotten: false, refusals: 0 },
+    remember: (memory, { asked, event, from }) => {
+      const told = paramsOf<DriverTaskNews>(asked, "announce");
+      const news = told.map(({ kind }) => kind);
       const ends = news.filter((kind) => kind === "exited" || kind === "failed").length;
       const isStarting = isAsked(asked, "startTask");
       claim(!isStarting || !memory.isStarted, "T1: it is started again");
@@ -74,8 +73,12 @@ test("a task on a driver is started once at most, and its end is told once, what
       claim(!memory.isForgotten || asked.length === 0, "something happens after all is over");
       const isOver = memory.isOver || ends > 0;
       const isForgotten = news.includes("destroyed");
+      const isRefused = from?.states[0] === "destroying" && event?.type === "destroy.refused";
+      const refusals = memory.refusals + (isRefused ? 1 : 0);
+      const isGivenUp = told.some((each) => each.kind === "destroyed" && each.reason !== "");
+      claim(!isGivenUp || refusals === 5, "it is given up though its driver was only away");
       claim(!isForgotten || isOver, "T2: it is forgotten without an end");
-      return { isStarted: memory.isStarted || isStarting, isOver, isForgotten };
+      return { isStarted: memory.isStarted || isStarting, isOver, isForgotten, refusals };
     },
   });
   looksAtAll(t, driverTaskMachine, places, ["looking"]);
