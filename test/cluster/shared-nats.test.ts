@@ -210,10 +210,7 @@ test.serial("where fewer nats-servers run than are named, a manager says so, or 
   const args = ["manager", "--data-dir", tempDir(t, "few"), "--listen", `127.0.0.1:${await freePort()}`, "--nats"];
   const refused = await runMuster([...args, nats], { timeoutMs: 120_000 });
   t.is(refused.code, 1, refused.stderr);
-  t.regex(
-    refused.stderr,
-    /muster: JetStream did not set up the stream muster-log within 30 s \(.+three replicas need.+\)\.\n$/,
-  );
+  t.regex(refused.stderr, /muster: JetStream did not set up the stream muster-log within 30 s \(.+\)\.\n$/);
 
   const manager = await startManager(t, { nats: cluster.urls.join(",") });
   await createService(manager, sleepers("web", 0));
