@@ -3,6 +3,7 @@ import type { Replica } from "../../runtime/store/replica.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { areExact } from "./clocks.ts";
 import { checkRoot } from "./invariants-certificates.ts";
+import { checkContention } from "./invariants-contention.ts";
 import { checkEvictions, checkNodes } from "./invariants-global.ts";
 import { checkProven } from "./invariants-health.ts";
 import { checkJobs, checkSchedules, type RunCreations } from "./invariants-jobs.ts";
@@ -79,6 +80,7 @@ export class CommitChecks {
     demand(checkEvictions(commit, replica));
     demand(checkStatesGrow(commit));
     demand(checkNetworks(commit, replica));
+    demand(checkContention(commit, replica));
     const [before, record] = [commit.version - 1, commit.version].map((each) => nats.record(each));
     if (before != null && record != null) demand(checkHeld(record, before, commit, replica));
     demand(checkPlacements(commit, replica));

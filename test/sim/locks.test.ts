@@ -19,6 +19,7 @@ test("managers that are killed while the unlock key changes open again, and all 
         globalOperations: 0,
         jobOperations: 0,
         networkOperations: 0,
+        contentionOperations: 0,
         rolloutOperations: 0,
         placementOperations: 0,
         rebalanceOperations: 0,

@@ -73,7 +73,7 @@ export class SimNodes {
     });
     storage?.serveNode(name);
     const network =
-      options.driverOperations + options.networkOperations === 0
+      options.driverOperations + options.networkOperations + options.contentionOperations === 0
         ? null
         : new NetworkMachine(random.fork(`network.${name}`), { failure: options.drivers.networkFailure });
     const drivers =

@@ -36,6 +36,8 @@ export interface SimOptions {
   readonly globalOperations: number;
   /** Operations with networks and with services that use them; 0: there are none. */
   readonly networkOperations: number;
+  /** Operations of several clients who want the same at once; 0: there are none. */
+  readonly contentionOperations: number;
   /** Operations with jobs and schedules; 0: there are none. */
   readonly jobOperations: number;
   /** Operations with updates and what an operator does with them; 0: there are none. */
@@ -126,6 +128,7 @@ export function drawOptions(seed: number): SimOptions {
     jobOperations: drawGlobalOperations(new SimRandom(`${seed}/options.jobs`)),
     networkOperations: drawGlobalOperations(new SimRandom(`${seed}/options.networks`)),
     rolloutOperations: drawRolloutOperations(new SimRandom(`${seed}/options.rollouts`)),
+    contentionOperations: drawGlobalOperations(new SimRandom(`${seed}/options.contention`)),
     placementOperations: drawGlobalOperations(new SimRandom(`${seed}/options.placement`)),
     lockOperations: drawLockOperations(new SimRandom(`${seed}/options.locks`)),
     watchers: drawWatchers(new SimRandom(`${seed}/options.watchers`)),
@@ -240,6 +243,7 @@ export function describeOptions(options: SimOptions): string {
     `globalOperations=${options.globalOperations}`,
     `jobOperations=${options.jobOperations}`,
     `networkOperations=${options.networkOperations}`,
+    `contentionOperations=${options.contentionOperations}`,
     `rolloutOperations=${options.rolloutOperations}`,
     `placementOperations=${options.placementOperations}`,
     `volumeOperations=${options.volumeOperations}`,

@@ -19,6 +19,7 @@ test("of managers that are demoted and promoted one always stays, and each that 
         globalOperations: 0,
         jobOperations: 0,
         networkOperations: 0,
+        contentionOperations: 0,
         rolloutOperations: 0,
         placementOperations: 0,
         rebalanceOperations: 0,

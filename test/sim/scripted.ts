@@ -34,6 +34,7 @@ export class ScriptedWorld {
         healthOperations: 0,
         jsonClients: 0,
         networkOperations: 0,
+        contentionOperations: 0,
         policyOperations: 0,
         volumeOperations: 0,
       },

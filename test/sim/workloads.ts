@@ -4,6 +4,7 @@ import type { Acknowledged } from "./invariants.ts";
 import { addressOf, type SimManagers } from "./managers.ts";
 import type { Scene } from "./scene.ts";
 import { CertificateWorkload } from "./workload-certificates.ts";
+import { ContentionWorkload } from "./workload-contention.ts";
 import { DriverWorkload } from "./workload-drivers.ts";
 import { GlobalWorkload } from "./workload-global.ts";
 import { HealthWorkload } from "./workload-health.ts";
@@ -96,6 +97,7 @@ export class Workloads {
     this.#add("the client of network policy", new PolicyWorkload(of(options.policyOperations)));
     this.#add("the client of driver plugins", new DriverWorkload(of(options.driverOperations)));
     this.#add("the client of health checks", new HealthWorkload(of(options.healthOperations)));
+    this.#add("those who want the same", new ContentionWorkload(of(options.contentionOperations)));
     // Its first operation switches rebalancing on.
     if (options.rebalanceOperations > 0)
       this.#add("the client of rebalancing", new RebalanceWorkload(of(options.rebalanceOperations)));

@@ -1,0 +1,251 @@
+/**
+ * Several people who want the same at the same moment, each at some manager: ports, networks, a secret, a config and the
+ * ingress network are few, and every operation asks for some of them while others take them away, give them up, or go
+ * back to a spec that had them.
+ */
+import {
+  Annotations,
+  Any,
+  ConfigSpec,
+  ControlService,
+  CreateConfigRequest,
+  CreateNetworkRequest,
+  CreateSecretRequest,
+  CreateServiceRequest,
+  Driver,
+  Duration,
+  EndpointSpec,
+  GenericRuntimeSpec,
+  GetServiceRequest,
+  NetworkAttachmentConfig,
+  NetworkSpec,
+  PortConfig,
+  RemoveConfigRequest,
+  RemoveNetworkRequest,
+  RemoveSecretRequest,
+  RemoveServiceRequest,
+  ReplicatedService,
+  ResourceReference,
+  ResourceType,
+  RestartPolicy,
+  RestartPolicy_RestartCondition,
+  SecretSpec,
+  ServiceSpec,
+  TaskSpec,
+  UpdateConfig,
+  UpdateConfig_FailureAction,
+  UpdateServiceRequest,
+  UpdateServiceRequest_Rollback,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import { dynamicPorts } from "../../machines/allocation/ports.ts";
+import { deadlineLabel, progressDeadlineLabel } from "../../machines/orchestration/rollout/settings.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import { SimClient, type ClientOptions } from "./client.ts";
+import { Operations, type OperationsOptions } from "./operations.ts";
+import { refusedPayload } from "./workload-rollout.ts";
+import { taskKind } from "./workload.ts";
+
+export interface ContentionOptions extends ClientOptions, OperationsOptions {}
+
+/** Requests of one operation, all sent at once. */
+const atOnceMax = 4;
+const servicesMax = 3;
+/** 0: any; the first of those that the allocator chooses are asked for by their number, too. */
+const ports = [0, 0, 9_001, 9_002, dynamicPorts.first, dynamicPorts.first + 1, dynamicPorts.first + 2] as const;
+const labels = { [progressDeadlineLabel]: "10s", [deadlineLabel]: "120s" };
+const goodPayload = 1;
+
+/** What there is one of at most, by its name; ids change as it comes and goes. */
+type Shared = "net" | "in" | "key" | "settings";
+
+export class ContentionWorkload {
+  readonly #options: ContentionOptions;
+  readonly #random: SimRandom;
+  readonly #people: readonly SimClient[];
+  readonly #operations: Operations;
+  readonly #services: string[] = [];
+  readonly #shared = new Map<Shared, string>();
+  #names = 0;
+
+  constructor(options: ContentionOptions) {
+    this.#options = options;
+    this.#random = options.ports.random.fork("workload.contention");
+    this.#people = Array.from({ length: atOnceMax }, () => new SimClient(options, this.#random));
+    this.#operations = new Operations(options, this.#random, this.#people[0] as SimClient);
+  }
+
+  get isDone(): boolean {
+    return this.#operations.areDone;
+  }
+
+  start(): void {
+    this.#operations.start(() => this.#operate(), true);
+  }
+
+  async #operate(): Promise<void> {
+    const wishes = this.#people.slice(0, 2 + this.#random.below(atOnceMax - 1)).map((person) => {
+      const wish = this.#wish();
+      return person.attempt(() => wish(person));
+    });
+    await Promise.all(wishes);
+  }
+
+  /** Drawn before anything is sent, so that answers do not shift what is drawn. */
+  #wish(): (person: SimClient) => Promise<void> {
+    const service = this.#services.length === 0 ? null : this.#random.pick(this.#services);
+    const kind = this.#random.next();
+    const change = this.#change();
+    if (kind < 0.2 && this.#services.length < servicesMax) return (person) => this.#create(person, change);
+    if (kind < 0.4 && service !== null) return (person) => this.#update(person, service, change);
+    if (kind < 0.5 && service !== null) return (person) => this.#rollBack(person, service);
+    if (kind < 0.55 && service !== null) return (person) => this.#remove(person, service);
+    const what = this.#random.pick(["net", "in", "in", "key", "settings"] as const);
+    const isDrop = this.#random.chance(what === "in" ? 0.5 : 0.3);
+    return (person) => (isDrop ? this.#drop(person, what) : this.#make(person, what));
+  }
+
+  #change(): (spec: ServiceSpec) => ServiceSpec {
+    const one = () => this.#random.chance(0.5);
+    const [isOnNetwork, hasKey, hasSettings] = [one(), one(), one()];
+    // Where many do, the ingress network never goes.
+    const publishes = this.#random.chance(0.35);
+    const publishedPort = this.#random.pick(ports);
+    const payload = this.#random.chance(0.3) ? refusedPayload : goodPayload;
+    const reference = (what: Shared, resourceType: ResourceType) => {
+      const resourceId = this.#shared.get(what);
+      return resourceId === undefined ? [] : [ResourceReference.create({ resourceId, resourceType })];
+    };
+    const network = isOnNetwork ? this.#shared.get("net") : undefined;
+    const task = {
+      generic: GenericRuntimeSpec.create({
+        kind: taskKind,
+        payload: Any.create({ type_url: "sim", value: new Uint8Array([payload]) }),
+      }),
+      networks: network === undefined ? [] : [NetworkAttachmentConfig.create({ target: network })],
+      resourceReferences: [
+        ...(hasKey ? reference("key", ResourceType.SECRET) : []),
+        ...(hasSettings ? reference("settings", ResourceType.CONFIG) : []),
+      ],
+    };
+    const endpoint = EndpointSpec.create({
+      ports: publishes ? [PortConfig.create({ targetPort: 80, publishedPort })] : [],
+    });
+    return (spec) => ServiceSpec.patch(spec, { task: TaskSpec.patch(spec.task ?? TaskSpec.create(), task), endpoint });
+  }
+
+  async #create(person: SimClient, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
+    const name = `c${(this.#names += 1)}`;
+    const plain = ServiceSpec.create({
+      annotations: Annotations.create({ name, labels }),
+      task: TaskSpec.create({
+        restart: RestartPolicy.create({
+          condition: RestartPolicy_RestartCondition.ANY,
+          delay: Duration.create({ seconds: 1 }),
+          // A cluster in which something fails for ever never comes to rest.
+          maxAttempts: 3,
+        }),
+      }),
+      replicated: ReplicatedService.create({ replicas: 1 + this.#random.below(2) }),
+      update: UpdateConfig.create({
+        parallelism: 1,
+        monitor: Duration.create({ seconds: 2 }),
+        failureAction: UpdateConfig_FailureAction.ROLLBACK,
+      }),
+    });
+    const request = CreateServiceRequest.create({ spec: change(plain) });
+    const { service } = await person.call(ControlService.methods.CreateService, request, `create contending ${name}`);
+    if (service === null) return;
+    this.#services.push(service.id);
+    this.#options.trace.mark("contending.created");
+  }
+
+  async #get(person: SimClient, serviceId: string): Promise<Service | null> {
+    const request = GetServiceRequest.create({ serviceId });
+    const { service } = await person.call(ControlService.methods.GetService, request, `get ${serviceId}`);
+    return service;
+  }
+
+  async #update(person: SimClient, serviceId: string, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
+    const service = await this.#get(person, serviceId);
+    if (service?.spec == null) return;
+    const serviceVersion = service.meta?.version ?? null;
+    const request = UpdateServiceRequest.create({ serviceId, serviceVersion, spec: change(service.spec) });
+    await person.call(ControlService.methods.UpdateService, request, `update contending ${serviceId}`);
+    this.#options.trace.mark("contending.updated");
+  }
+
+  async #rollBack(person: SimClient, serviceId: string): Promise<void> {
+    const service = await this.#get(person, serviceId);
+    if (service?.spec == null) return;
+    const request = UpdateServiceRequest.create({
+      serviceId,
+      serviceVersion: service.meta?.version ?? null,
+      spec: service.spec,
+      rollback: UpdateServiceRequest_Rollback.PREVIOUS,
+    });
+    await person.call(ControlService.methods.UpdateService, request, `roll contending ${serviceId} back`);
+    this.#options.trace.mark("contending.back");
+  }
+
+  async #remove(person: SimClient, serviceId: string): Promise<void> {
+    const request = RemoveServiceRequest.create({ serviceId });
+    await person.call(ControlService.methods.RemoveService, request, `remove contending ${serviceId}`);
+    this.#services.splice(this.#services.indexOf(serviceId), 1);
+  }
+
+  async #make(person: SimClient, what: Shared): Promise<void> {
+    const id = await this.#made(person, what);
+    if (id === undefined) return;
+    this.#shared.set(what, id);
+    this.#options.trace.mark(`contended.made.${what}`);
+  }
+
+  async #made(person: SimClient, what: Shared): Promise<string | undefined> {
+    const data = new Uint8Array([1]);
+    const said = `make ${what}`;
+    const { methods } = ControlService;
+    switch (what) {
+      case "net":
+      case "in": {
+        const ingress = what === "in";
+        // Two ingress networks need not have one name.
+        const annotations = Annotations.create({ name: ingress ? `in${this.#random.below(2)}` : what });
+        const spec = NetworkSpec.create({ annotations, driverConfig: Driver.create({ name: "overlay" }), ingress });
+        const request = CreateNetworkRequest.create({ spec });
+        return (await person.call(methods.CreateNetwork, request, said)).network?.id;
+      }
+      case "key": {
+        const spec = SecretSpec.create({ annotations: Annotations.create({ name: what }), data });
+        return (await person.call(methods.CreateSecret, CreateSecretRequest.create({ spec }), said)).secret?.id;
+      }
+      case "settings": {
+        const spec = ConfigSpec.create({ annotations: Annotations.create({ name: what }), data });
+        return (await person.call(methods.CreateConfig, CreateConfigRequest.create({ spec }), said)).config?.id;
+      }
+    }
+  }
+
+  /** Often refused: somebody uses it, or may go back to it. The cluster's own ingress network goes by its name. */
+  async #drop(person: SimClient, what: Shared): Promise<void> {
+    const id = this.#shared.get(what) ?? "";
+    const { methods } = ControlService;
+    const said = `drop ${what}`;
+    if (id === "" && what !== "in") return;
+    switch (what) {
+      case "net":
+      case "in": {
+        const name = id === "" ? "ingress" : "";
+        await person.call(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: id, name }), said);
+        break;
+      }
+      case "key":
+        await person.call(methods.RemoveSecret, RemoveSecretRequest.create({ secretId: id }), said);
+        break;
+      case "settings":
+        await person.call(methods.RemoveConfig, RemoveConfigRequest.create({ configId: id }), said);
+    }
+    if (this.#shared.get(what) === id) this.#shared.delete(what);
+    this.#options.trace.mark(`contended.dropped.${what}`);
+  }
+}
