@@ -46,6 +46,7 @@ interface Entry {
 const finalCodes: ReadonlySet<number> = new Set([
   ErrorCode.portTaken,
   ErrorCode.referenceMissing,
+  ErrorCode.ingressMissing,
   ErrorCode.tooLarge,
   ErrorCode.malformed,
 ]);

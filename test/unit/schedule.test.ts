@@ -11,6 +11,8 @@ import {
   EndpointSpec,
   GlobalJob,
   Kind,
+  Network,
+  NetworkSpec,
   Operation,
   PortConfig,
   PortConfig_PublishMode,
@@ -512,6 +514,7 @@ test.serial(
   "a run that the log will not take is skipped with what the log says, and the next due time comes",
   async (t) => {
     const cluster = await scheduled();
+    cluster.seed("network", Network.create({ id: "ingress", spec: NetworkSpec.create({ ingress: true }) }));
     // As one that an earlier version let through.
     await updateJob(cluster, (spec) => publishing(spec, 8080));
     await cluster.run(12_000);
