@@ -2,7 +2,7 @@
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { areExact } from "./clocks.ts";
-import { checkRoot } from "./invariants-certificates.ts";
+import { RootChecks } from "./invariants-certificates.ts";
 import { checkContention } from "./invariants-contention.ts";
 import { checkEvictions, checkNodes } from "./invariants-global.ts";
 import { checkProven } from "./invariants-health.ts";
@@ -34,6 +34,7 @@ export class CommitChecks {
   readonly #parts: CheckedParts;
   readonly #hashes = new Map<number, string>();
   readonly #runs: RunCreations = new Map();
+  readonly #roots = new RootChecks();
   #newest = 0;
 
   constructor(scene: Scene, parts: CheckedParts) {
@@ -85,7 +86,7 @@ export class CommitChecks {
     if (before != null && record != null) demand(checkHeld(record, before, commit, replica));
     demand(checkPlacements(commit, replica));
     demand(checkRoles(commit, replica));
-    demand(checkRoot(commit, replica, (mark) => trace.mark(mark)));
+    demand(this.#roots.check(commit, replica, (mark) => trace.mark(mark)));
     demand(checkJobs(commit, replica));
     for (const { drivers } of this.#parts.nodes.all) demand(drivers?.flaw() ?? null);
     demand(checkProven(commit, this.#parts.nodes.drivers, (mark) => trace.mark(mark)));

@@ -1,7 +1,7 @@
 /**
  * What must hold of the root certificate while it is replaced, beside `invariants.ts`.
  *
- * S20: another root becomes the cluster's only when each node that has ever registered has said that its certificate is
+ * S20: another root becomes the cluster's only when each node that has ever registered has said, once, that its certificate is
  *      of that root.
  * S21: both join tokens pin the root that nodes are told to trust, at every version.
  * S22: no handshake between a node and a manager fails because one does not trust the other.
@@ -9,7 +9,7 @@
  */
 import { isIssuedBy } from "../../machines/certificates/issuer.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
-import type { Cluster } from "../../proto/gen/messages.ts";
+import type { Cluster, Node } from "../../proto/gen/messages.ts";
 import { parseJoinToken, rootMatches } from "../../runtime/pki/index.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Credentials, TlsMaterial } from "../../actors/agent/agent-ports.ts";
@@ -18,11 +18,29 @@ import { isTrusted } from "./authority.ts";
 
 const text = new TextEncoder();
 
-/** S20 and S21, for a commit that touched the cluster object. */
-export function checkRoot(commit: Commit, store: Store, mark: (name: string) => void): string | null {
-  for (const change of commit.changes) {
-    if (change.table !== "cluster" || change.action === "remove") continue;
-    const { object, old } = change;
+/** S20 and S21, of one history. */
+export class RootChecks {
+  /** By node and key of an issuer: the first version at which the node said that its certificate is of that one. */
+  readonly #said = new Map<string, number>();
+
+  check(commit: Commit, store: Store, mark: (name: string) => void): string | null {
+    let wrong: string | null = null;
+    for (const change of commit.changes) {
+      if (change.action === "remove") continue;
+      if (change.table === "node") this.#note(change.object, commit.version);
+      if (change.table === "cluster")
+        wrong ??= this.#checkCluster(change.object, change.old, commit.version, store, mark);
+    }
+    return wrong;
+  }
+
+  #checkCluster(
+    object: Cluster,
+    old: Cluster | null,
+    version: number,
+    store: Store,
+    mark: (name: string) => void,
+  ): string | null {
     const wrong = checkTokens(object);
     if (wrong !== null) return wrong;
     const rotation = object.rootCa?.rootRotation ?? null;
@@ -33,14 +51,27 @@ export function checkRoot(commit: Commit, store: Store, mark: (name: string) => 
     const root = object.rootCa?.caCert ?? new Uint8Array();
     const isSwitched = old !== null && !isSameBytes(root, old.rootCa?.caCert ?? new Uint8Array());
     if (rotation === null && before !== null) mark(isSwitched ? "root.rotation.done" : "root.rotation.called.off");
-    if (!isSwitched) continue;
+    if (!isSwitched) return null;
     const issuer = { subjectDer: text.encode("swarm-ca"), publicKeyDer: root };
-    for (const node of store.all("node")) {
-      if (node.description !== null && !isIssuedBy(node.description.tlsInfo, issuer))
-        return `S20: the root was switched while node ${node.id} had a certificate of another one`;
+    for (const { description, id } of store.all("node")) {
+      if (description === null || isIssuedBy(description.tlsInfo, issuer)) continue;
+      // A registration that was long on its way tells of a certificate that the node has replaced since.
+      if ((this.#said.get(statement(id, root)) ?? version) < version) continue;
+      return `S20: the root was switched while node ${id} had a certificate of another one`;
     }
+    return null;
   }
-  return null;
+
+  #note({ description, id }: Node, version: number): void {
+    const key = description?.tlsInfo?.certIssuerPublicKey;
+    if (key === undefined) return;
+    const said = statement(id, key);
+    this.#said.set(said, Math.min(version, this.#said.get(said) ?? version));
+  }
+}
+
+function statement(nodeId: string, publicKeyDer: Uint8Array): string {
+  return `${nodeId} ${Buffer.from(publicKeyDer).toString("base64")}`;
 }
 
 function checkTokens({ rootCa }: Cluster): string | null {
