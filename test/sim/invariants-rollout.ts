@@ -1,6 +1,8 @@
 /**
  * What must hold of rollouts, beside `invariants.ts`.
  *
+ * A slot is also a global service's node.
+ *
  * R1: a stop-first service never has a task of a slot RUNNING while another of that slot may run, but for one on a node
  *     that was lost, or that did not stop within the minute that it has.
  * R2: no more slots are between two specs than the parallelism, where no failure is tolerated.
@@ -8,6 +10,7 @@
  * R4: a rollback leads to the spec before, and is completed when every task has it, but those that were being made when it
  *     began.
  * R5: once nothing fails any more, each rollout ends, within its deadline: completed, paused or rolled back.
+ * R6: nothing but the failure of an update that somebody asked for turns a service back by itself.
  */
 import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { faultOf } from "../../machines/orchestration/restart.ts";
@@ -16,6 +19,7 @@ import { isUpToDate } from "../../machines/orchestration/task-currency.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import {
+  NodeSpec_Availability,
   NodeStatus_State,
   TaskState,
   UpdateConfig_FailureAction,
@@ -39,6 +43,8 @@ export class RolloutChecks {
   readonly #made = new Map<string, number>();
   /** Version at which each task was first seen RUNNING. */
   readonly #running = new Map<string, number>();
+  /** Services whose last update that somebody asked for is over. */
+  readonly #over = new Set<string>();
 
   check(commit: Commit, store: Store): string | null {
     for (const change of commit.changes) {
@@ -56,13 +62,14 @@ export class RolloutChecks {
     for (const change of commit.changes) {
       if (change.table === "service" && change.action === "update" && change.old !== null) {
         const isNew = (task: Task): boolean => (this.#made.get(task.id) ?? 0) > commit.version - lag;
-        const claim = checkWayBack(change.old, change.object, store, isNew);
+        const claim =
+          checkWayBack(change.old, change.object, store, isNew) ?? this.#checkAsked(change.old, change.object);
         if (claim !== null) return claim;
       }
       if (change.table !== "task" || change.action === "remove") continue;
       const { object: task, old } = change;
       const service = store.get("service", task.serviceId);
-      if (service?.spec?.replicated == null) continue;
+      if (service?.spec?.replicated == null && service?.spec?.global == null) continue;
       const claim =
         change.action === "create"
           ? checkParallelism(service, task, store)
@@ -78,14 +85,14 @@ export class RolloutChecks {
     if (orderOf(service) !== UpdateConfig_UpdateOrder.STOP_FIRST) return null;
     if (observedState(task) !== TaskState.RUNNING || old === null || observedState(old) === TaskState.RUNNING)
       return null;
-    for (const other of store.tasksBySlot(task.serviceId, task.slot)) {
+    for (const other of fellows(task, store)) {
       if (other.id === task.id || !isHeld(observedState(other)) || observedState(other) < TaskState.STARTING) continue;
       // Both wanted: that is S1's.
       if (isWanted(other)) continue;
       const madeMs = timeMs(task.meta?.createdAt ?? null);
       if (timeMs(task.meta?.updatedAt ?? null) - madeMs > stopWaitMs - skewMs) continue;
       if (this.#mayBeLost(other) || this.#mayBeLost(task)) continue;
-      return `R1: slot ${task.slot} of ${task.serviceId} runs ${task.id} while ${other.id} has not stopped`;
+      return `R1: slot ${slotOf(task)} of ${task.serviceId} runs ${task.id} while ${other.id} has not stopped`;
     }
     return null;
   }
@@ -96,6 +103,19 @@ export class RolloutChecks {
     return made === undefined || (this.#lost.get(nodeId) ?? -1) >= made;
   }
 
+  /** R6. A rollback that begins by itself leaves nothing to be rolled back to. */
+  #checkAsked(old: Service, service: Service): string | null {
+    const { COMPLETED, ROLLBACK_COMPLETED, ROLLBACK_STARTED } = UpdateStatus_UpdateState;
+    const [before, state] = [old.updateStatus?.state, service.updateStatus?.state];
+    if (state === COMPLETED || state === ROLLBACK_COMPLETED) this.#over.add(service.id);
+    if (isSameMessage(service.spec, old.spec)) return null;
+    const isByItself = state === ROLLBACK_STARTED && before !== ROLLBACK_STARTED && service.previousSpec === null;
+    if (isByItself && this.#over.has(service.id))
+      return `R6: service ${service.id} is rolled back, and nobody had asked for an update since the last was over`;
+    if (!isByItself) this.#over.delete(service.id);
+    return null;
+  }
+
   /** R3 */
   #checkStartFirst(commit: Commit, service: Service, task: Task, old: Task | null, store: Store): string | null {
     if (orderOf(service) !== UpdateConfig_UpdateOrder.START_FIRST || old === null) return null;
@@ -104,14 +124,14 @@ export class RolloutChecks {
     // One that does not run yet need not wait for another: that it does by now was on its way.
     if (commit.version - (this.#running.get(task.id) ?? commit.version) < lag) return null;
     if (faultOf(task, (id) => store.get("node", id)) !== null) return null;
-    for (const other of store.tasksBySlot(task.serviceId, task.slot)) {
+    for (const other of fellows(task, store)) {
       if (other.id === task.id) continue;
       if (observedState(other) === TaskState.RUNNING) return null;
       // It ended, or was lost, while the decision was on its way.
       const isRecent = commit.version - (other.meta?.version?.index ?? 0) < lag;
       if (isEnded(observedState(other)) && isRecent) return null;
     }
-    return `R3: ${task.id} in slot ${task.slot} of ${task.serviceId} is stopped before another runs`;
+    return `R3: ${task.id} in slot ${slotOf(task)} of ${task.serviceId} is stopped before another runs`;
   }
 }
 
@@ -141,12 +161,31 @@ function checkParallelism(service: Service, made: Task, store: Store): string | 
   const isTolerant =
     (config?.maxFailureRatio ?? 0) > 0 || config?.failureAction === UpdateConfig_FailureAction.CONTINUE;
   if (record === null || parallelism === 0 || isTolerant) return null;
-  const slots = new Map<number, Task[]>();
-  for (const task of store.tasksByService(service.id)) slots.set(task.slot, [...(slots.get(task.slot) ?? []), task]);
-  if (!isChanging(service, slots.get(made.slot) ?? [])) return null;
-  const changing = [...slots].filter(([, tasks]) => isChanging(service, tasks)).map(([slot]) => slot);
+  const slots = Map.groupBy(store.tasksByService(service.id), slotOf);
+  const isTurn = (tasks: readonly Task[]): boolean => isOpenTo(tasks, store) && isChanging(service, tasks);
+  if (!isTurn(slots.get(slotOf(made)) ?? [])) return null;
+  const changing = [...slots].filter(([, tasks]) => isTurn(tasks)).map(([slot]) => slot);
   if (changing.length <= parallelism) return null;
   return `R2: slots ${changing.join()} of ${service.id} change at once, ${parallelism} may`;
+}
+
+/** Not a global service's node that has lost its task, or was closed to it: what it gets when it is open again is no turn. */
+function isOpenTo(tasks: readonly Task[], store: Store): boolean {
+  const [some] = tasks;
+  if (some === undefined || some.slot !== 0) return true;
+  const node = store.get("node", some.nodeId);
+  if (node === undefined || node.status?.state === NodeStatus_State.DOWN) return false;
+  if (node.spec?.availability !== NodeSpec_Availability.ACTIVE) return false;
+  return tasks.some((task) => task.desiredState < TaskState.REMOVE && observedState(task) >= TaskState.ASSIGNED);
+}
+
+/** Those of one slot; of a global service, of one node. */
+function fellows(task: Task, store: Store): Iterable<Task> {
+  return task.slot === 0 ? store.tasksAt(task.serviceId, 0, task.nodeId) : store.tasksBySlot(task.serviceId, task.slot);
+}
+
+function slotOf({ nodeId, slot }: Task): number | string {
+  return slot === 0 ? nodeId : slot;
 }
 
 /** Its only task of the present spec is on its way, and it had one of another before. */
