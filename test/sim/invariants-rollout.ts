@@ -1,7 +1,7 @@
 /**
  * What must hold of rollouts, beside `invariants.ts`.
  *
- * A slot is also a global service's node.
+ * A slot is also a global service's node, but for R2.
  *
  * R1: a stop-first service never has a task of a slot RUNNING while another of that slot may run, but for one on a node
  *     that was lost, or that did not stop within the minute that it has.
@@ -19,7 +19,6 @@ import { isUpToDate } from "../../machines/orchestration/task-currency.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import {
-  NodeSpec_Availability,
   NodeStatus_State,
   TaskState,
   UpdateConfig_FailureAction,
@@ -154,6 +153,8 @@ function versionOf(object: { readonly specVersion: { readonly index: number } | 
 
 /** R2, when a slot is taken. */
 function checkParallelism(service: Service, made: Task, store: Store): string | null {
+  // A node that joins or comes back takes its task at once, whosever turn it is.
+  if (service.spec?.global != null) return null;
   const record = recordOf(service, store.get("rollout", service.id));
   if (!isMoving(phaseOf(service, record)) || versionOf(made) !== versionOf(service)) return null;
   const config = record?.isRollback === true ? service.spec?.rollback : service.spec?.update;
@@ -161,22 +162,11 @@ function checkParallelism(service: Service, made: Task, store: Store): string | 
   const isTolerant =
     (config?.maxFailureRatio ?? 0) > 0 || config?.failureAction === UpdateConfig_FailureAction.CONTINUE;
   if (record === null || parallelism === 0 || isTolerant) return null;
-  const slots = Map.groupBy(store.tasksByService(service.id), slotOf);
-  const isTurn = (tasks: readonly Task[]): boolean => isOpenTo(tasks, store) && isChanging(service, tasks);
-  if (!isTurn(slots.get(slotOf(made)) ?? [])) return null;
-  const changing = [...slots].filter(([, tasks]) => isTurn(tasks)).map(([slot]) => slot);
+  const slots = Map.groupBy(store.tasksByService(service.id), ({ slot }) => slot);
+  if (!isChanging(service, slots.get(made.slot) ?? [])) return null;
+  const changing = [...slots].filter(([, tasks]) => isChanging(service, tasks)).map(([slot]) => slot);
   if (changing.length <= parallelism) return null;
   return `R2: slots ${changing.join()} of ${service.id} change at once, ${parallelism} may`;
-}
-
-/** Not a global service's node that has lost its task, or was closed to it: what it gets when it is open again is no turn. */
-function isOpenTo(tasks: readonly Task[], store: Store): boolean {
-  const [some] = tasks;
-  if (some === undefined || some.slot !== 0) return true;
-  const node = store.get("node", some.nodeId);
-  if (node === undefined || node.status?.state === NodeStatus_State.DOWN) return false;
-  if (node.spec?.availability !== NodeSpec_Availability.ACTIVE) return false;
-  return tasks.some((task) => task.desiredState < TaskState.REMOVE && observedState(task) >= TaskState.ASSIGNED);
 }
 
 /** Those of one slot; of a global service, of one node. */
