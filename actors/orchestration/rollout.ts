@@ -7,6 +7,7 @@
  */
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
 import {
+  afterFailure,
   barred,
   begun,
   completed,
@@ -14,7 +15,6 @@ import {
   isOver,
   isPaused,
   isWayBack,
-  lateRemark,
   progressMessage,
   paused,
   phaseOf,
@@ -31,7 +31,6 @@ import {
   ProposeRequest_Mode,
   Rollout,
   Service,
-  UpdateConfig_FailureAction,
   UpdateStatus,
   type Operation,
   type Task,
@@ -256,10 +255,9 @@ export class ServiceRollout {
         break;
       case "failed":
       case "expired": {
-        const isWanted = !record.isRollback && settingsNow(service).action === UpdateConfig_FailureAction.ROLLBACK;
-        // D4
-        this.#why = isWanted && record.late ? `${verdict.why}${lateRemark}` : verdict.why;
-        this.#send({ type: "look.failed", isWayBack: isWanted && !record.late });
+        const after = afterFailure(record, settingsNow(service).action, verdict.why);
+        this.#why = after.why;
+        this.#send({ type: "look.failed", isWayBack: after.isWayBack });
       }
     }
   }

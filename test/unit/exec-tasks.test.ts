@@ -9,11 +9,12 @@ import { PluginDriver } from "../../actors/agent/plugin-driver.ts";
 import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
 import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
 import { execAsDriver } from "../../machines/driver/driver-spec.ts";
-import { Any, Duration, ExecSpec } from "../../proto/gen/messages.ts";
+import { Duration, ExecSpec } from "../../proto/gen/messages.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import { Host } from "../../runtime/host.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { FileDisk } from "../../runtime/system/file-disk.ts";
+import { driverTask } from "../support/driver-task.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
@@ -85,26 +86,6 @@ async function node(t: ExecutionContext): Promise<Node> {
   };
 }
 
-function task(id: string, spec: Partial<ExecSpec>, more: Partial<DriverTask> = {}): DriverTask {
-  const value = ExecSpec.encode(ExecSpec.create(spec));
-  return {
-    id,
-    name: `web.2.${id}`,
-    slot: 2,
-    serviceId: "svc",
-    serviceName: "web",
-    serviceLabels: { tier: "front" },
-    nodeId: "node1",
-    nodeHostname: "host1",
-    nodePlatform: { architecture: "x86_64", os: "linux" },
-    payload: Any.create({ type_url: "type.muster.dev/muster.v1.ExecSpec", value }),
-    secrets: new Map(),
-    configs: new Map(),
-    traceparent: "",
-    ...more,
-  };
-}
-
 const sh = (script: string): Partial<ExecSpec> => ({ command: "/bin/sh", args: ["-c", script] });
 
 async function run(driver: PluginDriver, of: DriverTask): Promise<number> {
@@ -119,7 +100,7 @@ test("words of a command and values of its environment are what they are, though
   const world = await node(t);
   const { driver } = await world.life();
   const volumes = [{ source: "v", target: "/data", path: world.folder }];
-  const of = task(
+  const of = driverTask(
     "t1",
     {
       ...sh('A=shell; echo "${A} $${A} %{x}"; echo "$B $C"; env; ls "$MUSTER_VOLUMES/data"; pwd; exit 3'),
@@ -142,7 +123,10 @@ test("a process is found again with its pid by an agent that comes after one tha
   const world = await node(t);
   const before = await world.life();
   const spec = { ...sh("trap 'echo bye; exit 7' INT; echo up; while :; do sleep 0.1; done"), stopSignal: "INT" };
-  const pid = await run(before.driver, task("t1", { ...spec, stopGracePeriod: Duration.create({ seconds: 60 }) }));
+  const pid = await run(
+    before.driver,
+    driverTask("t1", { ...spec, stopGracePeriod: Duration.create({ seconds: 60 }) }),
+  );
   t.true(isAlive(pid));
   await until("it is up", () => world.output("t1") === "up\n");
   before.driver.close();
@@ -172,7 +156,7 @@ test("what is wrong with a process is said by its driver's name, and nothing of 
     [{ command: "true", env: ["A"] }, /is not NAME=value/],
   ];
   for (const [at, [spec, reason]] of refusals.entries()) {
-    const error = await t.throwsAsync(run(driver, task(`t${at}`, spec)));
+    const error = await t.throwsAsync(run(driver, driverTask(`t${at}`, spec)));
     t.regex(error?.message ?? "", reason);
     await driver.remove(`t${at}`);
   }

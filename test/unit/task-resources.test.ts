@@ -1,45 +1,25 @@
 // What of a node's resources a task on a driver plugin is given, and is told of: processors and generic resources.
 import test from "ava";
 import { taskConfigOf, wantsOf } from "../../actors/agent/driver-task-config.ts";
-import type { DriverTask, TaskResources } from "../../actors/agent/agent-ports.ts";
+import type { TaskResources } from "../../actors/agent/agent-ports.ts";
 import { UsageError } from "../../cli/command.ts";
 import { offeredResources } from "../../cli/processes/generic-resources.ts";
 import { environmentOf } from "../../node/task-home/environment.ts";
 import {
-  Any,
   DiscreteGenericResource,
   DriverSpec,
-  ExecSpec,
   GenericResource,
   NamedGenericResource,
 } from "../../proto/gen/messages.ts";
+import { driverTask } from "../support/driver-task.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 
 const facts = { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 2 ** 32, engineVersion: "1" };
+const program = { command: "/bin/true" };
 const home = { allocDir: "/alloc", stdoutPath: "/out", stderrPath: "/err", env: {} };
 
-function task(more: Partial<DriverTask>): DriverTask {
-  const value = ExecSpec.encode(ExecSpec.create({ command: "/bin/true" }));
-  return {
-    id: "task1",
-    name: "web.1.task1",
-    slot: 1,
-    serviceId: "svc",
-    serviceName: "web",
-    serviceLabels: {},
-    nodeId: "node1",
-    nodeHostname: "host1",
-    nodePlatform: { architecture: "x86_64", os: "linux" },
-    payload: Any.create({ type_url: "type.muster.dev/muster.v1.ExecSpec", value }),
-    secrets: new Map(),
-    configs: new Map(),
-    traceparent: "",
-    ...more,
-  };
-}
-
 function linuxResources(resources: Partial<TaskResources>) {
-  const of = task({
+  const of = driverTask("task1", program, {
     resources: { nanoCpus: 0, nanoCpusLimit: 0, memoryBytes: 0, memoryLimitBytes: 0, ...resources },
   });
   const wants = wantsOf(of);
@@ -67,7 +47,9 @@ const named = (kind: string, value: string): GenericResource =>
   GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind, value }) });
 
 test("a task is told which units it was given, also one that gets nothing else, and whatever its service says", (t) => {
-  const of = task({ genericResources: [named("gpu", "a1"), counted("ssd", 2), named("gpu", "b2")] });
+  const of = driverTask("task1", program, {
+    genericResources: [named("gpu", "a1"), counted("ssd", 2), named("gpu", "b2")],
+  });
   const directories = { alloc: "", local: "", secrets: "", configs: "", volumes: "" };
   const options = { agent: {}, name: "web", isImage: true, isBare: true, directories };
   const outcome = environmentOf(of, DriverSpec.create({ env: ["DOCKER_RESOURCE_SSD=9", "A=b"] }), options);

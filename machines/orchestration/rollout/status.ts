@@ -12,6 +12,7 @@ import {
   Rollout,
   RolloutStep,
   Service,
+  UpdateConfig_FailureAction,
   UpdateStatus,
   UpdateStatus_UpdateState,
   type Timestamp,
@@ -122,8 +123,17 @@ function beginsLate({ meta, updateStatus }: Service, nowMs: number): boolean {
   return updateStatus !== null || nowMs - timeMs(meta?.updatedAt ?? null) > promptMsMax;
 }
 
-/** Why what failed is to be paused although the settings ask for a rollback. D4 */
-export const lateRemark = "; it is not rolled back: nobody asked for an update";
+export interface AfterFailure {
+  readonly isWayBack: boolean;
+  readonly why: string;
+}
+
+/** What becomes of a rollout that has failed: it is turned back, or paused. `why`: as the tracker says it. D4 */
+export function afterFailure(record: Rollout, action: UpdateConfig_FailureAction, why: string): AfterFailure {
+  const isWanted = !record.isRollback && action === UpdateConfig_FailureAction.ROLLBACK;
+  if (!isWanted || !record.late) return { isWayBack: isWanted, why };
+  return { isWayBack: false, why: `${why}; it is not rolled back: nobody asked for an update` };
+}
 
 /** The beginning of a rollout; one that the service says has begun keeps its status. */
 export function begun(service: Service, work: RolloutWork, nowMs: number): RolloutWrite {
