@@ -21,7 +21,7 @@ import { checkHealthCheck } from "./health.ts";
 import { checkPlacement } from "./placement.ts";
 import { checkConfigReferences, checkProcessFiles, checkSecretReferences } from "./reference.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
-import { checkTemplate } from "./template.ts";
+import { checkTemplates } from "./template.ts";
 
 /** A thousandth of a core, in units of 10^-9 cores: the finest share that the kernel's CPU quota resolves well. */
 const nanoCpusMin = 1_000_000;
@@ -96,8 +96,8 @@ function checkHealth(health: HealthConfig | null): Refusal | null {
   return null;
 }
 
-function checkTemplates(container: ContainerSpec): Refusal | null {
-  const texts = [
+function checkContainerTemplates(container: ContainerSpec): Refusal | null {
+  return checkTemplates([
     ...container.env,
     ...container.mounts.flatMap(({ source, target, volumeOptions }) => [
       source,
@@ -106,12 +106,7 @@ function checkTemplates(container: ContainerSpec): Refusal | null {
       ...Object.values(volumeOptions?.driverConfig?.options ?? {}),
     ]),
     container.hostname,
-  ];
-  for (const text of texts) {
-    const refusal = checkTemplate(text);
-    if (refusal !== null) return refusal;
-  }
-  return null;
+  ]);
 }
 
 function checkContainer(container: ContainerSpec): Refusal | null {
@@ -124,7 +119,7 @@ function checkContainer(container: ContainerSpec): Refusal | null {
     if (targets.has(target)) return invalid(`ContainerSpec: duplicate mount point: ${target}`);
     targets.add(target);
   }
-  return checkHealth(container.healthcheck) ?? checkTemplates(container);
+  return checkHealth(container.healthcheck) ?? checkContainerTemplates(container);
 }
 
 /** A process sees the node's own files anyhow; what can be mounted for it is cluster volumes. */
@@ -167,7 +162,7 @@ function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
     checkHealthCheck(spec.health) ??
     checkDns(spec) ??
     checkProcessFiles(spec, task) ??
-    firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)))
+    checkTemplates(spec.env)
   );
 }
 
@@ -194,7 +189,7 @@ function checkDriver(payload: Uint8Array, task: TaskSpec): Refusal | null {
     checkDriverMounts(spec) ??
     checkDns(spec) ??
     checkProcessFiles(spec, task) ??
-    firstRefusal(...spec.env.map((entry) => () => checkTemplate(entry)))
+    checkTemplates(spec.env)
   );
 }
 

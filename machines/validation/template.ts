@@ -2,7 +2,9 @@
  * Whether a text with templates (`{{.Task.Slot}}`) can be expanded: a service is refused at once rather than each of
  * its tasks rejected on some node. It is tried on a task that nobody has.
  */
-import { parseTemplate, TemplateError, type TemplateFunctions } from "../../runtime/template/template.ts";
+import { TemplateBudget } from "../../runtime/template/budget.ts";
+import { taskFunctions } from "../../runtime/template/task-context.ts";
+import { parseTemplate, TemplateError } from "../../runtime/template/template.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 
 /** Which labels a service has is no matter of its texts: they may change without them. */
@@ -21,18 +23,26 @@ const sample = {
   Task: { ID: "task", Name: "service.1.task", Slot: "1" },
 };
 
-/** SwarmKit's one function, beside Go's own. */
-const functions: TemplateFunctions = {
-  join: (separator, ...texts) => texts.map(String).join(String(separator)),
-};
+/**
+ * What trying all templates of one spec may cost the manager: about 20 ms, no more than its longest turn elsewhere. 100 kB of
+ * templates fit in; more output than any engine takes as an environment.
+ */
+const trialBudget = { steps: 100_000, output: 1_024_000 };
+/** Characters of a refused template that its error quotes. */
+const quotedMax = 200;
 
-export function checkTemplate(text: string): Refusal | null {
-  if (!text.includes("{{")) return null;
-  try {
-    parseTemplate(text, functions, { missingKey: "error" }).execute(sample);
-    return null;
-  } catch (error) {
-    if (error instanceof TemplateError) return invalid(`expanding template "${text}" failed: ${error.message}`);
-    throw error;
+/** Refuses the first text that is a template and cannot be expanded. All texts share one budget. */
+export function checkTemplates(texts: Iterable<string>): Refusal | null {
+  const budget = new TemplateBudget(trialBudget);
+  for (const text of texts) {
+    if (!text.includes("{{")) continue;
+    try {
+      parseTemplate(text, taskFunctions, { budget, missingKey: "error" }).execute(sample);
+    } catch (error) {
+      if (!(error instanceof TemplateError)) throw error;
+      const quoted = text.length > quotedMax ? `${text.slice(0, quotedMax)}…` : text;
+      return invalid(`expanding template "${quoted}" failed: ${error.message}`);
+    }
   }
+  return null;
 }

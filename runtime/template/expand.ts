@@ -8,9 +8,9 @@ export type Expansion =
   | { readonly kind: "failed"; readonly reason: string };
 
 /** A label that the service lacks is an error, as in SwarmKit, unless it is asked for with `index`. */
-export function expand(text: string, { data, functions }: TemplateContext): Expansion {
+export function expand(text: string, { budget, data, functions }: TemplateContext): Expansion {
   try {
-    return { kind: "text", text: parseTemplate(text, functions, { missingKey: "error" }).execute(data) };
+    return { kind: "text", text: parseTemplate(text, functions, { budget, missingKey: "error" }).execute(data) };
   } catch (error) {
     if (error instanceof TemplateError) return { kind: "failed", reason: error.message };
     throw error;

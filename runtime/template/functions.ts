@@ -1,4 +1,5 @@
 /** The functions that every Go template has, and those that Docker adds to its `--format`. */
+import { valueMax } from "./budget.ts";
 import { isMap, isTrue, jsonText, kindOf, sprint, textOf } from "./print.ts";
 import { sprintf } from "./printf.ts";
 
@@ -141,6 +142,14 @@ function hexEscape(char: string): string {
   return `\\u${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
+/** Throws Error rather than make a text of more than `valueMax` characters. */
+export function joined(texts: readonly string[], separator: string): string {
+  let size = separator.length * Math.max(0, texts.length - 1);
+  for (const each of texts) size += each.length;
+  if (size > valueMax) throw new Error(`a value of more than ${valueMax} characters`);
+  return texts.join(separator);
+}
+
 /** Wider than this no column is. */
 const padMax = 10_000;
 
@@ -157,7 +166,7 @@ export const dockerFunctions: TemplateFunctions = {
     wanted(values, 2);
     const [items, between] = values;
     if (!Array.isArray(items)) throw new Error(`wrong type: expected a list, got ${kindOf(items)}`);
-    return items.map(textOf).join(text(between));
+    return joined(items.map(textOf), text(between));
   },
   title: (...values) => {
     wanted(values, 1);

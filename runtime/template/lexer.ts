@@ -37,9 +37,15 @@ export interface Token {
 }
 
 const blank = /[ \t\r\n]/;
-/** What Go takes for white space at a trim marker, at the end and at the start of a text. */
-const blanksAtEnd = /[ \t\r\n]+$/;
+/** What Go takes for white space at a trim marker. */
 const blanksAtStart = /^[ \t\r\n]+/;
+
+/** By hand: a pattern that ends with `$` would try every blank of a text as a start, which is quadratic. */
+function trimmedAtEnd(text: string): string {
+  let end = text.length;
+  while (end > 0 && blank.test(text[end - 1] as string)) end -= 1;
+  return text.slice(0, end);
+}
 
 /** Each pattern is tried where the last token ended. */
 const patterns: readonly (readonly [TokenKind, RegExp])[] = [
@@ -93,7 +99,7 @@ class Lexer {
     const end = open < 0 ? this.#template.length : open;
     let text = this.#template.slice(this.#at, end);
     if (this.#isTrimmed) text = text.replace(blanksAtStart, "");
-    if (open >= 0 && this.#isTrimMarker(open + 2)) text = text.replace(blanksAtEnd, "");
+    if (open >= 0 && this.#isTrimMarker(open + 2)) text = trimmedAtEnd(text);
     if (text !== "") this.#add("text", text, this.#at);
     this.#isTrimmed = false;
     this.#at = end;

@@ -3,6 +3,7 @@
  * `continue`, and comments. `define`, `template` and `block` are not: without them no template calls itself, so that each
  * comes to its end, whoever wrote it.
  */
+import { variablesMax as variablesInScopeMax } from "./budget.ts";
 import { TemplateError } from "./error.ts";
 import { tokens, type Token, type TokenKind } from "./lexer.ts";
 import type { Command, Operand, Part, Pipeline } from "./tree.ts";
@@ -180,6 +181,8 @@ class Parser {
     }
     // A variable cannot be used in what it is declared by.
     if (!isAssignment) this.#variables.push(...variables);
+    if (this.#variables.length > variablesInScopeMax)
+      throw this.#error(at, `more than ${variablesInScopeMax} variables`);
     return { variables, isAssignment, commands, at };
   }
 

@@ -1,5 +1,6 @@
 /** Go's `Sprintf`, for texts, whole and other numbers, truths, lists and maps. */
 import { kindOf, textOf } from "./print.ts";
+import { valueMax } from "./budget.ts";
 
 /** Wider than this no column is; it bounds what `%1000000000d` costs. */
 const widthMax = 10_000;
@@ -14,9 +15,18 @@ interface Form {
   readonly precision: number | null;
 }
 
-/** Never throws: what does not fit is said in the text, as in Go (`%!d(string=hi)`). */
+/**
+ * A value that does not fit its verb is named in the text, as in Go (`%!d(string=hi)`). Throws Error only for a text that would
+ * exceed `valueMax`.
+ */
 export function sprintf(format: string, values: readonly unknown[]): string {
   let next = 0;
+  let made = format.length;
+  const bounded = (part: string): string => {
+    made += part.length;
+    if (made > valueMax) throw new Error(`a value of more than ${valueMax} characters`);
+    return part;
+  };
   const amount = (text: string | undefined): number => {
     const asked = text === "*" ? Number(values[next++] ?? 0) : Number(text ?? 0);
     return Number.isFinite(asked) ? Math.min(Math.max(Math.trunc(asked), -widthMax), widthMax) : 0;
@@ -31,20 +41,21 @@ export function sprintf(format: string, values: readonly unknown[]): string {
       precision: hasPrecision.test(whole) ? Math.max(0, amount(precision)) : null,
     };
     if (next >= values.length) return `%!${verb}(MISSING)`;
-    return formatted(verb, values[next++], form);
+    return formatted(verb, values[next++], form, bounded);
   });
   if (next >= values.length) return text;
   const extra = values.slice(next).map((value) => `${kindOf(value)}=${textOf(value)}`);
   return `${text}%!(EXTRA ${extra.join(", ")})`;
 }
 
-function formatted(verb: string, value: unknown, form: Form): string {
-  if (verb === "T") return padded(kindOf(value), form);
+function formatted(verb: string, value: unknown, form: Form, bounded: (part: string) => string): string {
+  if (verb === "T") return bounded(padded(kindOf(value), form));
   // Go applies a verb to each item of a list.
-  if (Array.isArray(value) && verb !== "v") return `[${value.map((item) => formatted(verb, item, form)).join(" ")}]`;
+  if (Array.isArray(value) && verb !== "v")
+    return `[${value.map((item) => formatted(verb, item, form, bounded)).join(" ")}]`;
   const text = plain(verb, value, form);
-  if (text === null) return `%!${verb}(${kindOf(value)}=${textOf(value)})`;
-  return padded(text, form, typeof value === "number");
+  if (text === null) return bounded(`%!${verb}(${kindOf(value)}=${textOf(value)})`);
+  return bounded(padded(text, form, typeof value === "number"));
 }
 
 /** Null: the verb does not fit the value. */
@@ -113,10 +124,15 @@ function signed(text: string, { flags }: Form): string {
 }
 
 function cut(text: string, { precision }: Form): string {
-  return precision === null ? text : Array.from(text).slice(0, precision).join("");
+  if (precision === null || text.length <= precision) return text;
+  // A character takes at most two of JavaScript's.
+  return Array.from(text.slice(0, 2 * precision))
+    .slice(0, precision)
+    .join("");
 }
 
 function padded(text: string, { flags, width }: Form, isNumber = false): string {
+  if (width === 0 || text.length >= 2 * width) return text;
   const missing = width - Array.from(text).length;
   if (missing <= 0) return text;
   if (flags.includes("-")) return text + " ".repeat(missing);

@@ -2,6 +2,8 @@
  * What templates of a task may name: SwarmKit's contexts. In the environment that is the service, the node and the task; in
  * the content of secrets and configs also the task's environment and its other files.
  */
+import { TemplateBudget } from "./budget.ts";
+import { joined } from "./functions.ts";
 import type { TemplateFunctions } from "./template.ts";
 
 /** What of a task its templates can name. */
@@ -21,7 +23,15 @@ export interface TemplateContext {
   /** What `.` is: fields by Go's names. */
   readonly data: unknown;
   readonly functions: TemplateFunctions;
+  /** All templates of the task that are expanded in this context share it. */
+  readonly budget: TemplateBudget;
 }
+
+/**
+ * What expanding a task's templates may cost the node: about 0.1 s, and as much text as two of the largest configs. Five times
+ * the steps that the manager allows when it tries them, so that what it accepted is not refused later.
+ */
+const taskBudget = { steps: 500_000, output: 2 * 1_024_000 };
 
 function text(value: unknown, what: string): string {
   if (typeof value !== "string") throw new Error(`${what} must be a text`);
@@ -29,8 +39,12 @@ function text(value: unknown, what: string): string {
 }
 
 /** `join` takes the separator first, as SwarmKit's does. */
-const functions: TemplateFunctions = {
-  join: (separator, ...texts) => texts.map((each) => text(each, "each value")).join(text(separator, "the separator")),
+export const taskFunctions: TemplateFunctions = {
+  join: (separator, ...texts) =>
+    joined(
+      texts.map((each) => text(each, "each value")),
+      text(separator, "the separator"),
+    ),
 };
 
 /** For the environment. */
@@ -44,7 +58,7 @@ export function taskContext(task: TemplatedTask): TemplateContext {
     },
     Task: { ID: task.id, Name: task.name, Slot: slotOf(task) },
   };
-  return { data, functions };
+  return { data, functions: taskFunctions, budget: new TemplateBudget(taskBudget) };
 }
 
 /** A global service's task has no slot; its node stands for it, as in SwarmKit. The first slot of a job is told by its name. */
@@ -66,7 +80,7 @@ export interface PayloadSources {
  * here they are told.
  */
 export function payloadContext(task: TemplatedTask, { config, env, secret }: PayloadSources): TemplateContext {
-  const { data } = taskContext(task);
+  const { budget, data } = taskContext(task);
   const target = (noun: string, of: (target: string) => string | null) => (name: unknown) => {
     const content = of(text(name, "the target"));
     if (content === null) throw new Error(`the task has no ${noun} with the target '${String(name)}'`);
@@ -79,6 +93,7 @@ export function payloadContext(task: TemplatedTask, { config, env, secret }: Pay
   };
   return {
     data,
-    functions: { ...functions, env: variable, secret: target("secret", secret), config: target("config", config) },
+    budget,
+    functions: { ...taskFunctions, env: variable, secret: target("secret", secret), config: target("config", config) },
   };
 }

@@ -1,8 +1,9 @@
 /**
  * Go's template language, as the `--format` of commands and the templates of tasks use it. Nothing of the process can be
  * reached from a template but the data and the functions that it is given, and each comes to its end: nothing calls itself,
- * and steps and output are bounded.
+ * and steps, output and the size of each value are bounded (`budget.ts`).
  */
+import { checkedSize, TemplateBudget, valueMax } from "./budget.ts";
 import { fieldValue } from "./empty.ts";
 import { TemplateError } from "./error.ts";
 import { goFunctions, type TemplateFunctions } from "./functions.ts";
@@ -20,14 +21,14 @@ export interface Template {
   execute(data: unknown): string;
 }
 
-/** More output than any listing's row, and less than would hurt. In characters. */
-const outputMax = 16 * 1024 * 1024;
-/** Operands evaluated; ranges within ranges multiply. About a second. */
-const stepsMax = 5_000_000;
+/** For whoever executes their own templates, such as `--format`: about a second, and more output than any listing's row. */
+const ownBudget = { steps: 5_000_000, output: 16 * 1024 * 1024 };
 
 export interface TemplateOptions {
   /** What a field of a map that lacks it is: `<no value>`, or an error as SwarmKit's templates of tasks have it. */
   readonly missingKey?: "no value" | "error";
+  /** Shared with other templates; else each execution has one of its own. */
+  readonly budget?: TemplateBudget;
 }
 
 /**
@@ -37,9 +38,20 @@ export interface TemplateOptions {
 export function parseTemplate(text: string, added: TemplateFunctions = {}, options: TemplateOptions = {}): Template {
   const functions: TemplateFunctions = { ...goFunctions, ...added };
   const isFunction = (name: string): boolean => name === "and" || name === "or" || Object.hasOwn(functions, name);
+  try {
+    options.budget?.spend(0, text.length * parsingFactor);
+  } catch (error) {
+    throw new TemplateError(text, 0, (error as Error).message);
+  }
   const parts = parse(text, isFunction);
   return { execute: (data) => new Run(text, functions, data, options).text(parts) };
 }
+
+/** Reading a character costs about as much as copying eight. */
+const parsingFactor = 8;
+
+/** Characters of all arguments of one call. */
+const argumentsMax = 2 * valueMax;
 
 type Flow = "on" | "break" | "continue";
 
@@ -57,10 +69,12 @@ class Run {
   readonly #variables: Variable[];
   readonly #data: unknown;
   readonly #isMissingFatal: boolean;
+  readonly #budget: TemplateBudget;
   #output = "";
-  #steps = 0;
 
-  constructor(template: string, functions: TemplateFunctions, data: unknown, { missingKey }: TemplateOptions) {
+  constructor(template: string, functions: TemplateFunctions, data: unknown, options: TemplateOptions) {
+    const { budget = new TemplateBudget(ownBudget), missingKey } = options;
+    this.#budget = budget;
     this.#isMissingFatal = missingKey === "error";
     this.#template = template;
     this.#functions = functions;
@@ -77,19 +91,26 @@ class Run {
     return new TemplateError(this.#template, at, reason, { cause });
   }
 
-  #step(at: number): void {
-    this.#steps += 1;
-    if (this.#steps > stepsMax) throw this.#error(at, `more than ${stepsMax} steps`);
+  #bounded<Result>(at: number, work: () => Result): Result {
+    try {
+      return work();
+    } catch (error) {
+      throw this.#error(at, (error as Error).message);
+    }
+  }
+
+  #step(at: number, steps = 1): void {
+    this.#bounded(at, () => this.#budget.spend(steps));
   }
 
   #write(text: string, at: number): void {
-    if (this.#output.length + text.length > outputMax)
-      throw this.#error(at, `more than ${outputMax} characters of output`);
+    this.#bounded(at, () => this.#budget.write(text.length));
     this.#output += text;
   }
 
   #parts(parts: readonly Part[], dot: unknown): Flow {
     for (const part of parts) {
+      this.#step(0);
       if (part.kind === "text") {
         this.#write(part.text, 0);
         continue;
@@ -99,7 +120,11 @@ class Run {
         const { commands, variables } = part.pipeline;
         const value = this.#pipeline(part.pipeline, dot);
         // A declaration prints nothing.
-        if (variables.length === 0) this.#write(printed(value), commands[0]?.at ?? 0);
+        if (variables.length === 0) {
+          const at = commands[0]?.at ?? 0;
+          this.#bounded(at, () => this.#budget.spend(0, checkedSize(value)));
+          this.#write(printed(value), at);
+        }
         continue;
       }
       const held = this.#variables.length;
@@ -119,10 +144,10 @@ class Run {
   #range(part: Block, dot: unknown): Flow {
     const { pipeline } = part;
     const value = this.#value(pipeline.commands, dot);
-    const entries = this.#entries(value, pipeline.at);
-    if (entries.length === 0) return this.#parts(part.otherwise, dot);
     const held = this.#variables.length;
-    for (const [key, item] of entries) {
+    let isEmpty = true;
+    for (const [key, item] of this.#entries(value, pipeline.at)) {
+      isEmpty = false;
       this.#step(pipeline.at);
       const { variables, isAssignment } = pipeline;
       const values = variables.length === 2 ? [key, item] : [item];
@@ -131,24 +156,28 @@ class Run {
       this.#variables.length = held;
       if (flow === "break") break;
     }
-    return "on";
+    return isEmpty ? this.#parts(part.otherwise, dot) : "on";
   }
 
-  #entries(value: unknown, at: number): readonly (readonly [unknown, unknown])[] {
-    if (Array.isArray(value)) return value.map((item: unknown, key) => [key, item]);
-    if (isMap(value)) return sortedEntries(value);
-    if (value === null || value === undefined || value === missing) return [];
-    if (typeof value === "number" && Number.isInteger(value)) {
-      if (value > stepsMax) throw this.#error(at, `more than ${stepsMax} steps`);
-      return Array.from({ length: Math.max(0, value) }, (_, key) => [key, key]);
+  #entries(value: unknown, at: number): Iterable<readonly [unknown, unknown]> {
+    if (Array.isArray(value)) return value.entries();
+    if (isMap(value)) {
+      this.#step(at, value.size);
+      return sortedEntries(value);
     }
+    if (value === null || value === undefined || value === missing) return [];
+    if (typeof value === "number" && Number.isInteger(value)) return numbersBelow(value);
     throw this.#error(at, `range can't iterate over ${kindOf(value)}`);
   }
 
   #bind(name: string, value: unknown, isAssignment: boolean): void {
-    const found = isAssignment ? this.#variables.findLast((variable) => variable.name === name) : undefined;
+    const found = isAssignment ? this.#variable(name) : undefined;
     if (found === undefined) this.#variables.push({ name, value });
     else found.value = value;
+  }
+
+  #variable(name: string): Variable | undefined {
+    return this.#variables.findLast((variable) => variable.name === name);
   }
 
   #pipeline({ commands, isAssignment, variables }: Pipeline, dot: unknown): unknown {
@@ -206,7 +235,14 @@ class Run {
     values: readonly unknown[],
   ): unknown {
     try {
-      return call?.(...values);
+      let read = 0;
+      for (const value of values) read += checkedSize(value);
+      if (read > argumentsMax) throw new Error(`more than ${argumentsMax} characters of arguments`);
+      this.#budget.spend(0, read);
+      const result = call?.(...values);
+      // Fields of data that are computed hand out what the caller's own data holds: only what is made here can grow.
+      if (typeof result !== "function") this.#budget.spend(0, checkedSize(result));
+      return result;
     } catch (error) {
       throw this.#error(at, `error calling ${name}: ${(error as Error).message}`, error);
     }
@@ -224,7 +260,7 @@ class Run {
       case "fields":
         return this.#fields(dot, operand.names, operand.at);
       case "variable": {
-        const found = this.#variables.findLast(({ name }) => name === operand.name);
+        const found = this.#variable(operand.name);
         return this.#fields(found?.value, operand.names, operand.at);
       }
       case "group": {
@@ -264,6 +300,10 @@ class Run {
     if (!Object.hasOwn(value, name)) throw this.#error(at, `can't evaluate field ${name}: there is no such field`);
     return fieldValue(value[name]);
   }
+}
+
+function* numbersBelow(end: number): Generator<readonly [number, number]> {
+  for (let at = 0; at < end; at += 1) yield [at, at];
 }
 
 function printed(value: unknown): string {

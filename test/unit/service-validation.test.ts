@@ -6,7 +6,7 @@ import { isImageReference } from "../../machines/image-reference.ts";
 import { checkReferencesExist } from "../../machines/validation/reference.ts";
 import { checkNotReferenced } from "../../machines/validation/secret.ts";
 import { checkRuntime } from "../../machines/validation/task-spec.ts";
-import { checkTemplate } from "../../machines/validation/template.ts";
+import { checkTemplates } from "../../machines/validation/template.ts";
 import { parseCidr, parseAddress, containsAddress } from "../../runtime/ip-address.ts";
 import {
   Annotations,
@@ -514,12 +514,15 @@ test("a process may ask for secrets and configs that its nodes are sent, and eac
 });
 
 test("templates that no task could expand are refused", (t) => {
-  t.is(checkTemplate("x-{{.Task.Slot}}-{{ .Node.Hostname }}"), null);
-  t.is(checkTemplate('{{index .Service.Labels "a.b"}}'), null);
-  t.regex(checkTemplate("{{.Task.Slot")?.message ?? "", /unclosed/);
-  t.regex(checkTemplate("{{.Task.Color}}")?.message ?? "", /no such field/);
-  t.is(checkTemplate('{{if eq .Task.Slot "1"}}{{.Service.Labels.anything}}{{else}}{{join "-" "a" "b"}}{{end}}'), null);
-  t.regex(checkTemplate('{{secret "s"}}')?.message ?? "", /function "secret" not defined/);
+  t.is(checkTemplates(["x-{{.Task.Slot}}-{{ .Node.Hostname }}"]), null);
+  t.is(checkTemplates(['{{index .Service.Labels "a.b"}}']), null);
+  t.regex(checkTemplates(["{{.Task.Slot"])?.message ?? "", /unclosed/);
+  t.regex(checkTemplates(["{{.Task.Color}}"])?.message ?? "", /no such field/);
+  t.is(
+    checkTemplates(['{{if eq .Task.Slot "1"}}{{.Service.Labels.anything}}{{else}}{{join "-" "a" "b"}}{{end}}']),
+    null,
+  );
+  t.regex(checkTemplates(['{{secret "s"}}'])?.message ?? "", /function "secret" not defined/);
 });
 
 test("addresses of both families are read, and nothing else", (t) => {
