@@ -1,7 +1,8 @@
 /** Which control socket a command uses when it is not told: that of the last `muster up` on this machine. */
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
+import { replaceFileSync } from "../runtime/system/whole-file.ts";
 
 /** The user's own record first; root's is readable by all, so that whoever may open the socket also finds it. */
 function places(): readonly string[] {
@@ -30,8 +31,7 @@ export function rememberHost(host: string): void {
   for (const place of places()) {
     try {
       mkdirSync(dirname(place), { recursive: true });
-      writeFileSync(`${place}.next`, `${host}\n`);
-      renameSync(`${place}.next`, place);
+      replaceFileSync(place, `${host}\n`, { mode: 0o644 });
       return;
     } catch {
       // Read-only or not ours.

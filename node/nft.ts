@@ -11,6 +11,7 @@ import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeSync } from 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
+import { writeAllSync } from "../runtime/system/whole-file.ts";
 
 export type Outcome =
   | { readonly kind: "done"; readonly output: string }
@@ -55,9 +56,9 @@ export class Nft {
         // Without a name from here on: a driver that is killed leaves no files.
         rmSync(folder, { recursive: true, force: true });
       }
-      const bytes = Buffer.from(script);
+      const to = file;
       // At positions, so that nft begins to read where the file begins.
-      for (let at = 0; at < bytes.length;) at += writeSync(file, bytes, at, bytes.length - at, at);
+      writeAllSync(to, Buffer.from(script), (_, bytes, at, length) => writeSync(to, bytes, at, length, at));
       return this.#run(["-f", "-"], file);
     } catch (error) {
       return Promise.resolve({ kind: "failed", reason: error instanceof Error ? error.message : "no temporary file" });

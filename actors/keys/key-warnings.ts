@@ -15,6 +15,11 @@ export function keyWarnings(
       `The log is read no further: its data key ${keyring.lacking.join(", ")} is lacking, and no manager that answers has it.`,
     );
   }
+  if (vault.failure !== null) {
+    warnings.push(
+      `This manager's key file cannot be written (${vault.failure}): it is as it was, and what was to change in it waits.`,
+    );
+  }
   const managers = [...store.all("manager")];
   const key = newest(keyring.keys);
   const waitingFor = managers.filter(({ alive, heldKeys }) => alive && !heldKeys.some(({ id }) => id === key?.id));

@@ -5,14 +5,16 @@
  * D2: everything in it is readable by its owner only.
  * D3: a file is either its old or its new content, whatever dies when.
  */
-import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
+import { replaceFileSync } from "../../runtime/system/whole-file.ts";
 import { UserError } from "../user-error.ts";
 
 export interface DataDir {
   readonly path: string;
   read(name: string): string | null;
+  /** On the disk when this returns. Throws the file system's error, with the old content in place. D3 */
   write(name: string, text: string): void;
   /** Nothing happens where there is no such file. */
   remove(name: string): void;
@@ -55,7 +57,7 @@ export function openDataDir(path: string): DataDir {
         `the data dir ${path} is in use by process ${pid}: stop that one, or choose another with --data-dir`,
       );
     }
-    writeWhole(owner, `${process.pid} ${startTicks(process.pid)}`);
+    replaceFileSync(owner, `${process.pid} ${startTicks(process.pid)}`);
   } catch (error) {
     if (error instanceof UserError) throw error;
     throw cannotWrite(path, error);
@@ -63,7 +65,7 @@ export function openDataDir(path: string): DataDir {
   return {
     path,
     read: (name) => readOr(join(path, name), null),
-    write: (name, text) => writeWhole(join(path, name), text),
+    write: (name, text) => replaceFileSync(join(path, name), text),
     remove: (name) => rmSync(join(path, name), { force: true }),
     release: () => rmSync(owner, { force: true }),
   };
@@ -75,24 +77,5 @@ function readOr<Else>(path: string, otherwise: Else): string | Else {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return otherwise;
     throw error;
-  }
-}
-
-function writeWhole(path: string, text: string): void {
-  const next = `${path}.next`;
-  const file = openSync(next, "w", 0o600);
-  try {
-    writeSync(file, text);
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
-  }
-  renameSync(next, path);
-  // The new name survives a power failure only when the folder is on the disk, too.
-  const folder = openSync(dirname(path), "r");
-  try {
-    fsyncSync(folder);
-  } finally {
-    closeSync(folder);
   }
 }

@@ -6,12 +6,13 @@
  * L2: after the driver was killed, what was handed over since the last note (`noteMs`) comes a second time; nothing is lost that
  *     the engine still has.
  */
-import { createWriteStream, closeSync, fstatSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { createWriteStream, closeSync, fstatSync, readFileSync, rmSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import type { TaskConfig } from "../../proto/gen/nomad.ts";
 import type { Logger } from "../../runtime/ports.ts";
+import { replaceFileSync } from "../../runtime/system/whole-file.ts";
 import { openOutput } from "../../node/output/output-files.ts";
 import { EngineError, type Engine } from "./engine.ts";
 import { Frames, Lines, type OutputName } from "./frames.ts";
@@ -148,8 +149,7 @@ export class ContainerLogs {
     const { noteFile, log } = this.#options;
     if (this.#last === "" || this.#isClosed) return;
     try {
-      writeFileSync(`${noteFile}.new`, this.#last, { mode: 0o600 });
-      renameSync(`${noteFile}.new`, noteFile);
+      replaceFileSync(noteFile, this.#last);
     } catch (error) {
       log.debug({ error }, "cannot note how far a container's output was read");
     }

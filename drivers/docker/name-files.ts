@@ -2,11 +2,12 @@
  * /etc/hosts and /etc/resolv.conf of a container in a network that others share: its engine would give it those of the container
  * that holds the network, so files of its own lie over them. Elsewhere its engine makes them.
  */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { TaskRequest } from "../../edges/plugin/server/index.ts";
 import { NetworkIsolationSpec_NetworkIsolationMode as Isolation, type TaskConfig } from "../../proto/gen/nomad.ts";
 import { nodeResolver, resolvConf, resolvConfPath } from "../../node/task-network/resolv-conf.ts";
+import { replaceFileSync } from "../../runtime/system/whole-file.ts";
 import type { DockerConfig } from "./fields.ts";
 
 /** An address of the engine's own, which it puts in itself. */
@@ -66,7 +67,7 @@ export function writeNameFiles({ config, task }: TaskRequest<DockerConfig>): rea
   mkdirSync(folder, { recursive: true });
   return texts.map(([target, text]) => {
     const path = join(task.allocDir, task.name, target);
-    writeFileSync(path, text, { mode: 0o644 });
+    replaceFileSync(path, text, { mode: 0o644 });
     return { path, target };
   });
 }

@@ -11,9 +11,10 @@
  * OC3: a disk that is full loses output; it never blocks a task.
  * OC4: while a task is not drained, its pipe has a writer here: one that closes and opens it again loses nothing.
  */
-import { closeSync, constants, copyFileSync, fstatSync, ftruncateSync, openSync, renameSync, writeSync } from "node:fs";
+import { closeSync, constants, copyFileSync, fstatSync, ftruncateSync, openSync, renameSync } from "node:fs";
 import { Socket, type SocketConstructorOpts } from "node:net";
 import { join } from "node:path";
+import { appendAllSync } from "../../runtime/system/whole-file.ts";
 
 /** Linux's default size of a pipe: more than that cannot be read at once. */
 const bufferBytes = 64 * 1024;
@@ -58,8 +59,7 @@ class OutputFile {
     try {
       // Marked before it grows as well: what came after a silence is not spread over it.
       if (now - this.#markedAt >= markMs) this.#mark(now);
-      let at = 0;
-      while (at < length) at += writeSync(this.#file, bytes, at, length - at);
+      appendAllSync(this.#file, bytes.subarray(0, length));
       this.#size += length;
       if (this.#size >= this.#bytesMax) this.#rotate(now);
     } catch {
@@ -85,7 +85,8 @@ class OutputFile {
   #mark(now: number): void {
     this.#markedAt = now;
     this.#markedSize = this.#size;
-    writeSync(this.#marks, `${now} ${this.#size}\n`);
+    // A half-written mark would spoil the next one.
+    appendAllSync(this.#marks, Buffer.from(`${now} ${this.#size}\n`));
   }
 
   /** OC2 */

@@ -12,7 +12,7 @@
  * TH1: what a task can write to, it shares with no file of the agent's: output and records are out of its reach.
  * TH2: a task's secrets are in memory, for its user alone to enter, and gone once nothing of it runs.
  */
-import { chmod, mkdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, rm, stat, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import type {
   DriverTask,
@@ -26,6 +26,7 @@ import type {
 } from "../../actors/agent/agent-ports.ts";
 import type { DriverSpec } from "../../proto/gen/messages.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
+import { replaceFile } from "../../runtime/system/whole-file.ts";
 import { filesOf } from "./contents.ts";
 import { MemoryFiles, memoryRoots, type FileOwner } from "./memory-files.ts";
 import { lastOutput, outputBytesMax } from "../output/kept-files.ts";
@@ -165,7 +166,7 @@ export class TaskHomeDirectories implements TaskHomes {
     await this.#pipes.make(Object.values(pipes));
     const bytesMax = this.#options.outputBytesMax ?? outputBytesMax;
     const output: TaskOutput = { taskId, directory: join(home, "output"), pipes, bytesMax };
-    await writeFile(join(home, ".output"), JSON.stringify(output), { mode: 0o600 });
+    await replaceFile(join(home, ".output"), JSON.stringify(output));
     return output;
   }
 

@@ -4,8 +4,9 @@
  * that clients find the server again after a restart), `owner.json` (which process runs it), `jetstream/` (its storage).
  */
 import { randomBytes } from "node:crypto";
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { replaceFile } from "../system/whole-file.ts";
 import { hasSyncInterval } from "./abilities.ts";
 import type { ProcessIdentity } from "./process-identity.ts";
 
@@ -26,9 +27,6 @@ export interface ServerFiles {
   readonly owner: string;
   readonly storage: string;
 }
-
-/** Other users of this machine may reach the port, so what opens it is readable for its owner only. */
-const secretMode = 0o600;
 
 export async function prepareFiles(dataDir: string): Promise<ServerFiles> {
   const folder = join(dataDir, "nats");
@@ -53,7 +51,7 @@ export async function readAccess(files: ServerFiles): Promise<ServerAccess | nul
 }
 
 export async function writeAccess(files: ServerFiles, access: ServerAccess): Promise<void> {
-  await writeWhole(files.access, JSON.stringify(access));
+  await replaceFile(files.access, JSON.stringify(access));
 }
 
 export async function readOwner(files: ServerFiles): Promise<ServerOwner | null> {
@@ -63,7 +61,7 @@ export async function readOwner(files: ServerFiles): Promise<ServerOwner | null>
 }
 
 export async function writeOwner(files: ServerFiles, owner: ServerOwner): Promise<void> {
-  await writeWhole(files.owner, JSON.stringify(owner));
+  await replaceFile(files.owner, JSON.stringify(owner));
 }
 
 /** Loopback only: managers elsewhere need a NATS cluster with mutual TLS, which its operator configures. */
@@ -92,15 +90,8 @@ export async function writeConfig(
     "}",
     "",
   ];
-  await writeWhole(files.config, lines.join("\n"));
+  await replaceFile(files.config, lines.join("\n"));
   return { flushesEveryWrite };
-}
-
-/** By way of a new file, so that a crash leaves the old or the new one. */
-async function writeWhole(path: string, text: string): Promise<void> {
-  const temporary = `${path}.new`;
-  await writeFile(temporary, text, { mode: secretMode });
-  await rename(temporary, path);
 }
 
 async function readJson(path: string): Promise<Readonly<Record<string, unknown>>> {

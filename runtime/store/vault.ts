@@ -76,6 +76,7 @@ export class Vault implements KeyStore {
   #contents: KeyFileContents;
   /** What locks it on the disk; null: nothing does. */
   #unlockKey: Uint8Array | null;
+  #failure: string | null = null;
 
   constructor(disk: KeyFileDisk, random: Random, contents: KeyFileContents, unlockKey: Uint8Array | null) {
     this.#disk = disk;
@@ -94,6 +95,11 @@ export class Vault implements KeyStore {
 
   get fields(): VaultFields {
     return this.#contents;
+  }
+
+  /** Why the newest write failed, after which the file still is as it was; null when it did not. */
+  get failure(): string | null {
+    return this.#failure;
   }
 
   /** Fingerprint of what locks it on the disk; empty: nothing does. */
@@ -121,7 +127,13 @@ export class Vault implements KeyStore {
   }
 
   #write(contents: KeyFileContents, unlockKey: Uint8Array | null): void {
-    this.#disk.write(KeyFile.encode(fileOf(contents, unlockKey, this.#random)));
+    try {
+      this.#disk.write(KeyFile.encode(fileOf(contents, unlockKey, this.#random)));
+    } catch (error) {
+      this.#failure = error instanceof Error ? error.message : String(error);
+      throw error;
+    }
+    this.#failure = null;
     this.#contents = contents;
     this.#unlockKey = unlockKey;
   }

@@ -5,9 +5,10 @@
  * D2: once `save` or `remove` has resolved, the change survives a crash of the machine.
  * D3: changes of one name happen in the order in which they were asked for.
  */
-import { mkdir, open, readFile, readdir, rename, rm } from "node:fs/promises";
+import { mkdir, readFile, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { assert } from "../assert.ts";
+import { putInPlace, syncFolder } from "./whole-file.ts";
 
 const namePattern = /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/;
 /** What a crash may leave; never listed, and removed when the directory is opened. */
@@ -44,15 +45,7 @@ export class FileDisk {
   save(name: string, data: Uint8Array): Promise<void> {
     const path = this.#path(name);
     return this.#inTurn(name, async () => {
-      const beside = join(this.#directory, unfinished + name);
-      const file = await open(beside, "w", 0o600);
-      try {
-        await file.writeFile(data);
-        await file.datasync();
-      } finally {
-        await file.close();
-      }
-      await rename(beside, path);
+      await putInPlace(path, data, { beside: join(this.#directory, unfinished + name) });
       await this.#flushDirectory();
     });
   }
@@ -94,11 +87,9 @@ export class FileDisk {
       hasBegun: false,
       promise: before.then(async () => {
         flush.hasBegun = true;
-        const directory = await open(this.#directory, "r");
         try {
-          await directory.sync();
+          await syncFolder(this.#directory);
         } finally {
-          await directory.close();
           if (this.#flush === flush) this.#flush = null;
         }
       }),

@@ -311,4 +311,6 @@ test("after the lock has changed the leader makes a key, waits for the others an
   t.regex(told(), /Nobody has been given the unlock key yet/);
   keyring.lack("elsewhere");
   t.regex(told(), /data key elsewhere is lacking/);
+  Object.defineProperty(vault, "failure", { value: "ENOSPC: no space left on device" });
+  t.regex(told(), /key file cannot be written \(ENOSPC/);
 });

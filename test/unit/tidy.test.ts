@@ -122,6 +122,36 @@ test("each wrapped package is imported in its own folder only", (t) => {
   }
 });
 
+/** Calls that write or rename files themselves, and why they may. */
+const fileWriters: Record<string, string> = {
+  "runtime/system/whole-file.ts": "the one place",
+  "cli/write-charts.ts": "generates pages of this tree",
+  "cli/write-reference.ts": "generates pages of this tree",
+  "cli/processes/move-own-nats.ts": "renames a folder",
+  "drivers/exec/cgroups.ts": "files of the kernel",
+  "node/task-network/tools.ts": "files of the kernel",
+  "edges/plugin/server/log.ts": "standard error",
+  "node/nft.ts": "a file without a name, which nft reads",
+  "node/output/collector.ts": "rotates what it has appended",
+  "node/task-home/memory-files.ts": "new files in memory, in a directory that a task sees once all are whole",
+  "proto/generate.ts": "generates code of this tree",
+};
+
+test("files are written by runtime/system/whole-file.ts only", (t) => {
+  const calls =
+    /\b(?:writeFileSync|writeFile|writeSync|renameSync|rename|appendFileSync|appendFile)\b[^;]*?from "node:fs/;
+  const direct = /\bfile\.writeFile\(/;
+  for (const { path, text } of sources.filter((source) => !/^(?:test|bench)\//.test(source.path))) {
+    const imports = text.split("\n\n", 3).join("\n");
+    const isWriter = calls.test(imports) || direct.test(text);
+    t.is(
+      isWriter,
+      fileWriters[path] !== undefined,
+      `${path}: replace files with replaceFile and append with appendAllSync, which a full disk cannot cut; or say here why not`,
+    );
+  }
+});
+
 test("subjects are written in runtime/subjects.ts only", (t) => {
   for (const { path, text } of sources.filter(({ path }) => !path.startsWith("test/"))) {
     if (path === "runtime/subjects.ts") continue;

@@ -120,3 +120,19 @@ test("killed at any write of switching and rotating, it opens with the old or th
     }
   }
 });
+
+test("a write that fails throws, changes nothing and is remembered until one succeeds", (t) => {
+  const disk = new Disk();
+  const vault = opened(disk) as Vault;
+  vault.update(contents);
+  disk.write = () => {
+    throw new Error("ENOSPC: no space left on device");
+  };
+  t.throws(() => vault.update({ nodeKey: "new" }), { message: /ENOSPC/ });
+  t.is(vault.fields.nodeKey, "canary key");
+  t.regex(vault.failure ?? "", /ENOSPC/);
+  disk.write = Disk.prototype.write;
+  vault.update({ nodeKey: "new" });
+  t.is(vault.failure, null);
+  t.is(opened(disk)?.fields.nodeKey, "new");
+});
