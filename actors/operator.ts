@@ -14,14 +14,17 @@ import {
   RotateCertificateResponse,
   StatusResponse,
   WhyRequest,
+  WhyResponse,
   type LeaderQuestion,
   type Node,
   type OperatorService,
   type Service,
   type Task,
+  type Trouble,
   type Volume,
 } from "../proto/gen/messages.ts";
 import type { Log } from "../runtime/ports.ts";
+import { explainTroubles } from "../machines/explain/explain-troubles.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
 import { transact } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
@@ -44,6 +47,8 @@ export interface OperatorSources {
   readonly addr: string;
   /** What this NATS server cannot promise, in sentences. */
   warnings(): readonly string[];
+  /** What is wrong with this manager, causes first. */
+  troubles(): readonly Trouble[];
   /** Whether a no-op went through log and replica lately, and how many milliseconds ago (-1: never). */
   health(): { readonly healthy: boolean; readonly progressAgeMs: number };
   /** Sessions of nodes that this manager holds. */
@@ -80,13 +85,17 @@ export function createOperator(
 
   return {
     handlers: {
-      Why: ({ subject }) =>
-        explainSubject(store, subject, {
+      // What keeps this manager from its work is told first: whatever else is waited for waits for its end.
+      async Why({ subject }) {
+        const found = await explainSubject(store, subject, {
           explainNode: (node) => sources.explainNode(node),
           explainTask: (task) => askAbout("task", task),
           explainService: (service) => askAbout("service", service),
           explainVolume: (volume) => askAbout("volume", volume),
-        }),
+        });
+        const reasons = [...explainTroubles(sources.troubles()), ...found.reasons];
+        return WhyResponse.patch(found, { reasons });
+      },
 
       async PlanService(request) {
         return demandAnswer(await sources.ask({ planService: request }), "planService");
@@ -144,6 +153,7 @@ export function createOperator(
           sessions: sources.sessions(),
           progressAgeMs,
           healthy,
+          troubles: sources.troubles(),
           managers: [...store.all("manager")].map(({ addr, addresses, id }) =>
             ManagerPlace.create({ id, addr, addresses }),
           ),

@@ -7,6 +7,7 @@ import {
   StatusRequest,
   StatusResponse,
   TaskState,
+  Trouble_Kind,
   type Node,
   type Task,
 } from "../proto/gen/messages.ts";
@@ -24,6 +25,10 @@ interface Found {
   readonly tasks: readonly Task[];
   readonly services: number;
   readonly networks: number;
+}
+
+function troubleName(kind: Trouble_Kind): string {
+  return Object.entries(Trouble_Kind).find(([, number]) => number === kind)?.[0] ?? String(kind);
 }
 
 function isManager(node: Node): boolean {
@@ -53,6 +58,12 @@ function dockerObject({ createdAt, networks, nodes, services, status, tasks }: F
     Applied: status.applied,
     Sessions: status.sessions,
     Healthy: status.healthy,
+    Troubles: status.troubles.map(({ blocking, kind, sentence, since }) => ({
+      Kind: troubleName(kind),
+      Sentence: sentence,
+      Since: timeText(since),
+      Blocking: blocking,
+    })),
     ProgressAgeMs: status.progressAgeMs,
     NodesReady: inState(NodeStatus_State.READY),
     NodesDown: inState(NodeStatus_State.DOWN),
@@ -82,6 +93,10 @@ function text(found: Found): string {
       status.leaderId === "" ? "none" : `${leader === undefined ? "" : nodeName(leader)} ${status.leaderId}`.trim(),
     ],
     ["Healthy", `${status.healthy ? "yes" : "no"} (last progress ${age})`],
+    ...status.troubles.map(({ sentence, since }): readonly [string, string] => [
+      "Trouble",
+      `${sentence} (since ${timeText(since)})`,
+    ]),
     ["Log", `version ${status.applied}, epoch ${status.epoch}`],
     ["Managers", String(nodes.filter(isManager).length)],
     [

@@ -38,6 +38,8 @@ export interface LeadershipParts {
   mayLead?(): boolean;
   /** The log does not fit the replica: the process must end. */
   onBroken(error: Error): void;
+  /** Why nothing can be written now, as far as this process knows; null when it knows of nothing. */
+  cause?(): string | null;
   readonly snapshots?: Partial<SnapshotOptions>;
   readonly batchLimits?: Partial<BatchLimits>;
   /** See ProposerParts. */
@@ -197,6 +199,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
 
   const proposer = startProposer(env, {
     ledger,
+    cause: () => parts.cause?.() ?? null,
     ...(parts.encodesAlways === undefined ? {} : { encodesAlways: parts.encodesAlways }),
   });
 

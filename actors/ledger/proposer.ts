@@ -33,6 +33,8 @@ const requestBytesMax = 768 * 1024;
 export interface ProposerParts {
   /** This process's ledger; asked only while it leads. */
   readonly ledger: Pick<Ledger, "isLeading" | "propose">;
+  /** Why nothing can be written now, as far as this process knows: what a write that failed for want of a leader or a log answers. */
+  readonly cause?: () => string | null;
   /** Encodes even what stays in this process, so that a simulation finds what cannot be encoded. */
   readonly encodesAlways?: boolean;
 }
@@ -105,7 +107,8 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
       const boundMs = Math.min(backoffMsMax, backoffMsMin * 2 ** tries);
       await sleep(clock, Math.min(random.next() * boundMs, Math.max(0, deadline - clock.now())));
     }
-    return { kind: "unavailable", maybe, message: isStopped ? "this manager is stopping" : message };
+    const why = parts.cause?.() ?? message;
+    return { kind: "unavailable", maybe, message: isStopped ? "this manager is stopping" : why };
   };
 
   /** What does not fit into one request goes in several, one after the other; only mode EACH allows that. */

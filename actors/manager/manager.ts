@@ -26,6 +26,7 @@ import { explainCertificate, type CertificateView } from "../../machines/explain
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import type { Blobs, LeaseBucket, Log } from "../../runtime/ports.ts";
 import type { ServiceHandlers } from "../../runtime/rpc.ts";
+import type { Troubles } from "../../runtime/troubles.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
 import { readersLeases } from "../../runtime/store/readers-leases.ts";
 import { Replica } from "../../runtime/store/replica.ts";
@@ -91,6 +92,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly networks?: NetworkDefaults;
   /** What the NATS server cannot promise, in sentences for the operator. */
   readonly warnings: readonly string[];
+  /** Where every part of this process reports what is wrong. */
+  readonly troubles: Troubles;
   /** Controllers of storage plugins that this manager reaches; none when absent. */
   readonly csi?: CsiSockets;
   /** When snapshots are written and what is kept of them; the store's own bounds when absent. */
@@ -132,11 +135,12 @@ export interface Manager extends Running {
   readonly services: ManagerServices;
   /** Resolves when the replica has caught up and there is a cluster: from then on it can serve. */
   ready(): Promise<void>;
-  isHealthy(): boolean;
+  /** Why this manager gets nothing done; null while it does. */
+  unhealthy(): string | null;
 }
 
 export function startManager(parts: ManagerParts): Manager {
-  const { authority, advertise, onBroken, vault } = parts;
+  const { authority, advertise, onBroken, troubles, vault } = parts;
   const keyring = new Keyring(vault, parts.random.fork("keyring"));
   const leases = readersLeases(parts.leases, keyring);
   // Whoever reads or writes the log or a snapshot does it through these, and never sees a sealed byte.
@@ -154,6 +158,7 @@ export function startManager(parts: ManagerParts): Manager {
       replica,
       blobs,
       onBroken,
+      cause: () => troubles.cause(),
       startDuties: (epoch) => startDuties(epoch),
       // It may have been demoted while it did not run.
       mayLead: () => {
@@ -232,8 +237,9 @@ export function startManager(parts: ManagerParts): Manager {
   }
 
   const progress = startProgress(environment, log);
+  const unhealthy = (): string | null => troubles.cause() ?? progress.stuckBecause();
   const dispatcher = createDispatcher(environment, {
-    settled: () => parts.bus.isUp() && progress.isHealthy(),
+    settled: () => parts.bus.isUp() && unhealthy() === null,
     addr: advertise,
   });
   let handedLock = "";
@@ -281,7 +287,8 @@ export function startManager(parts: ManagerParts): Manager {
     history,
     addr: advertise,
     warnings: () => [...parts.warnings, ...keyWarnings(environment, keys)],
-    health: () => ({ healthy: progress.isHealthy(), progressAgeMs: progress.ageMs() }),
+    troubles: () => troubles.all(),
+    health: () => ({ healthy: unhealthy() === null, progressAgeMs: progress.ageMs() }),
     sessions: () => [...dispatcher.sessions()].length,
   });
   const running: readonly Running[] = [
@@ -312,7 +319,7 @@ export function startManager(parts: ManagerParts): Manager {
       logs: logBroker.logs,
       taskAccess: taskCalls.access,
       taskCalls: taskCalls.handlers,
-      health: createHealth(environment, () => progress.isHealthy()).handlers,
+      health: createHealth(environment, () => unhealthy() === null).handlers,
       control: createControl(environment, controlSources).handlers,
       watch: watch.handlers,
       operator: operator.handlers,
@@ -325,7 +332,7 @@ export function startManager(parts: ManagerParts): Manager {
       // What the past says, as that this manager was demoted, may hold no more.
       await leadership.follower.caughtUp();
     },
-    isHealthy: () => progress.isHealthy(),
+    unhealthy,
     stop: () => {
       for (const part of [...running].reverse()) part.stop();
     },

@@ -11,7 +11,8 @@ const probeTimeoutMs = 2_500;
 const staleMs = 3 * (probeIntervalMs + probeTimeoutMs);
 
 export interface Progress extends Running {
-  isHealthy(): boolean;
+  /** Why nothing has come back lately; null while it does. */
+  stuckBecause(): string | null;
   /** Milliseconds since a probe last came back; -1: none has. */
   ageMs(): number;
 }
@@ -49,7 +50,10 @@ export function startProgress(env: Environment, log: Log): Progress {
     { intervalMs: probeIntervalMs, staleMs },
   );
   return {
-    isHealthy: () => hosted.actor.getSnapshot().hasTag("healthy"),
+    stuckBecause: () => {
+      const snapshot = hosted.actor.getSnapshot();
+      return snapshot.hasTag("healthy") ? null : snapshot.context.reason;
+    },
     ageMs: () => {
       const { answeredAt } = hosted.actor.getSnapshot().context;
       return answeredAt < 0 ? -1 : env.clock.now() - answeredAt;

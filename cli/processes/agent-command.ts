@@ -73,7 +73,9 @@ export const agent: Command = command({
         const stop = (): Promise<void> => agent.shutdown(false);
         if (metrics === null) return { agent, stop };
         try {
-          const server = await serveMetrics(metrics, telemetry.metrics, () => agent.state().kind === "serving");
+          const server = await serveMetrics(metrics, telemetry.metrics, () =>
+            agent.state().kind === "serving" ? null : "the agent has no session with a manager",
+          );
           return { agent, stop: () => stop().finally(() => server.close()) };
         } catch (error) {
           await stop();

@@ -13,6 +13,7 @@ import {
 import { startManager, type Manager } from "../../actors/manager/manager.ts";
 import { startManagerLock, type ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { startStateGauges } from "../../actors/manager/state-gauges.ts";
+import { createTroubles } from "../../actors/manager/troubles.ts";
 import { raftMembership } from "../../actors/manager/raft-membership.ts";
 import { createUsers } from "../../actors/json/users.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
@@ -127,6 +128,7 @@ export async function startManagerProcess(
     });
     undo.push(() => host.stopAll());
     const controlSocket = join(dataDir.path, "control.sock");
+    const troubles = createTroubles({ clock, telemetry });
     const lock = startManagerLock({ host, random, telemetry, disk: keyFileDisk(dataDir) });
     undo.push(() => lock.stop());
     if (lock.isLocked()) {
@@ -200,6 +202,7 @@ export async function startManagerProcess(
       addresses,
       networks: options.networks,
       warnings: link.abilities,
+      troubles,
       csi,
       onBroken,
     });
@@ -255,7 +258,7 @@ export async function startManagerProcess(
     if (options.metrics !== null) {
       const gauges = startStateGauges(manager.replica, telemetry.metrics);
       undo.push(() => gauges.stop());
-      const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.isHealthy());
+      const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.unhealthy());
       undo.push(() => void metrics.close());
     }
     telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager serves");

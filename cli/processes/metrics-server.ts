@@ -4,10 +4,11 @@ import type { PrometheusMetrics } from "../../runtime/telemetry/metrics.ts";
 import { UserError } from "../user-error.ts";
 import { formatHostPort, type HostPort } from "./addresses.ts";
 
+/** `unhealthy`: why `/healthz` answers 503, in one sentence; null while it answers 200. */
 export async function serveMetrics(
   listen: HostPort,
   metrics: PrometheusMetrics,
-  isHealthy: () => boolean,
+  unhealthy: () => string | null,
 ): Promise<Server> {
   metrics.watchProcess();
   const server = createServer((request, response) => {
@@ -17,10 +18,8 @@ export async function serveMetrics(
         (error: Error) => response.writeHead(500).end(error.message),
       );
     } else if (request.url === "/healthz") {
-      const healthy = isHealthy();
-      response
-        .writeHead(healthy ? 200 : 503, { "content-type": "text/plain" })
-        .end(healthy ? "ok\n" : "nothing gets done\n");
+      const reason = unhealthy();
+      response.writeHead(reason === null ? 200 : 503, { "content-type": "text/plain" }).end(`${reason ?? "ok"}\n`);
     } else {
       response.writeHead(404).end();
     }

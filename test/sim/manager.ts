@@ -5,6 +5,7 @@ import {
   type ManagerIdentity,
 } from "../../actors/certificates/manager-certificate.ts";
 import { startManager } from "../../actors/manager/manager.ts";
+import { createTroubles } from "../../actors/manager/troubles.ts";
 import { startManagerLock, type ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
 import {
@@ -153,6 +154,7 @@ function runManager(
     seeds: peers,
     advertise: address,
     warnings: [],
+    troubles: createTroubles({ clock, telemetry }),
     encodesAlways: true,
     snapshots: { everyRecords: snapshotEvery },
     // So little that those who resume need the log.

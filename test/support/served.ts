@@ -99,6 +99,7 @@ export async function served(t: ExecutionContext): Promise<Served> {
       leader: () => ({ id: "manager1", epoch: 1 }),
       addr: "192.0.2.1:2377",
       warnings: () => [],
+      troubles: () => [],
       health: () => ({ healthy: true, progressAgeMs: 0 }),
       sessions: () => 0,
     }).handlers,

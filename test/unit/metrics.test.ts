@@ -12,7 +12,9 @@ test("the process watches itself only where its metrics are served", async (t) =
   t.notRegex(text, /muster_process_cpu/);
 
   let isHealthy = true;
-  const server = await serveMetrics({ host: "127.0.0.1", port: 0 }, metrics, () => isHealthy);
+  const server = await serveMetrics({ host: "127.0.0.1", port: 0 }, metrics, () =>
+    isHealthy ? null : "no manager leads",
+  );
   t.teardown(() => server.close());
   const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const scraped = await (await fetch(`${at}/metrics`)).text();
@@ -21,5 +23,7 @@ test("the process watches itself only where its metrics are served", async (t) =
   t.regex(scraped, /^muster_nodejs_eventloop_lag_seconds /m);
   t.is((await fetch(`${at}/healthz`)).status, 200);
   isHealthy = false;
-  t.is((await fetch(`${at}/healthz`)).status, 503);
+  const refused = await fetch(`${at}/healthz`);
+  t.is(refused.status, 503);
+  t.is(await refused.text(), "no manager leads\n");
 });

@@ -31,6 +31,7 @@ test("why finds a task by slot, a service by name and a node by id prefix", asyn
     leader: () => ({ id: "manager1", epoch: 4 }),
     addr: "192.0.2.1:2377",
     warnings: () => [],
+    troubles: () => [],
     health: () => ({ healthy: true, progressAgeMs: 5 }),
     sessions: () => 2,
   }).handlers;

@@ -1,0 +1,91 @@
+// Named causes: what a manager says when it gets nothing done.
+import test from "ava";
+import { createTroubles } from "../../actors/manager/troubles.ts";
+import { explainTroubles } from "../../machines/explain/explain-troubles.ts";
+import { causeOf, cleared, kindName, raised } from "../../machines/manager/troubles.ts";
+import { Trouble_Kind } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
+import { Simulation } from "../../runtime/sim/simulation.ts";
+import { Replica } from "../../runtime/store/replica.ts";
+import { startProposer } from "../../actors/ledger/proposer.ts";
+import { Host } from "../../runtime/host.ts";
+import { create, proposal, service } from "./store-kit.ts";
+
+const leaderless = { kind: Trouble_Kind.NO_LEADER, sentence: "no manager leads", blocking: true };
+const noMajority = {
+  kind: Trouble_Kind.NO_MAJORITY,
+  sentence: "NATS has no majority: 1 of 3 servers answers",
+  blocking: true,
+};
+const jumped = { kind: Trouble_Kind.CLOCK_JUMPED, sentence: "the clock was set forward by 3,600 s", blocking: false };
+
+test("the cause is the blocking trouble that precedes its consequences, whichever was reported first (H2)", (t) => {
+  const at = timestampOf(1_000);
+  let troubles = raised([], { ...leaderless, at });
+  t.is(causeOf(troubles), "no manager leads");
+  troubles = raised(troubles, { ...noMajority, at });
+  t.is(causeOf(troubles), noMajority.sentence);
+  troubles = cleared(troubles, Trouble_Kind.NO_MAJORITY);
+  t.is(causeOf(troubles), "no manager leads");
+});
+
+test("a warning is told but is no cause, and nothing waits for its end", (t) => {
+  const troubles = raised([], { ...jumped, at: timestampOf(1_000) });
+  t.is(causeOf(troubles), null);
+  t.deepEqual(explainTroubles(troubles), []);
+  const both = raised(troubles, { ...leaderless, at: timestampOf(2_000) });
+  t.deepEqual(
+    explainTroubles(both).map(({ since, waitingFor }) => ({ since, waitingFor })),
+    [{ since: timestampOf(2_000), waitingFor: "this manager to write again: no manager leads" }],
+  );
+});
+
+test("a trouble that is reported again keeps the time of its beginning and takes the newest sentence (H1)", (t) => {
+  const first = raised([], { ...noMajority, at: timestampOf(1_000) });
+  const second = raised(first, {
+    ...noMajority,
+    sentence: "NATS has no majority: 0 of 3 servers answer",
+    at: timestampOf(9_000),
+  });
+  t.is(second.length, 1);
+  t.is(second[0]?.sentence, "NATS has no majority: 0 of 3 servers answer");
+  t.deepEqual(second[0]?.since, timestampOf(1_000));
+});
+
+test("the registry shows each trouble as a metric while it lasts", (t) => {
+  const { clock, telemetry } = new Simulation({ seed: 1 }).ports("m1");
+  const troubles = createTroubles({ clock, telemetry });
+  t.is(troubles.cause(), null);
+  troubles.raise(noMajority);
+  troubles.raise(noMajority);
+  t.is(troubles.cause(), noMajority.sentence);
+  t.is(kindName(Trouble_Kind.NO_MAJORITY), "no-majority");
+  t.is(telemetry.reading("muster_trouble", { kind: "no-majority" }), 1);
+  troubles.clear(Trouble_Kind.NO_MAJORITY);
+  troubles.clear(Trouble_Kind.DISK_FULL);
+  t.is(troubles.cause(), null);
+  t.is(telemetry.reading("muster_trouble", { kind: "no-majority" }), 0);
+});
+
+test("a write that nobody takes names the cause", async (t) => {
+  const simulation = new Simulation({ seed: 1 });
+  const { bus, clock, random, telemetry } = simulation.ports("m1");
+  const troubles = createTroubles({ clock, telemetry });
+  const host = new Host({ clock, telemetry, onCrash: () => {} });
+  const ledger = { isLeading: () => false, propose: () => Promise.reject(new Error("does not lead")) };
+  const proposer = startProposer(
+    { managerId: "m1", clock, random, bus, telemetry, host, store: new Replica() },
+    { ledger, cause: () => troubles.cause() },
+  );
+  const write = async () => {
+    let message = "";
+    void proposer.propose(proposal([create({ service: service("s1", "web") })])).then((outcome) => {
+      message = outcome.kind === "unavailable" ? outcome.message : outcome.kind;
+    });
+    await simulation.clock.run({ until: () => message !== "", untilMs: simulation.clock.now() + 120_000 });
+    return message;
+  };
+  t.is(await write(), "no manager leads");
+  troubles.raise(noMajority);
+  t.is(await write(), noMajority.sentence);
+});
