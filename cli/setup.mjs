@@ -3,9 +3,10 @@
 // the Node that starts it may not read TypeScript. Does nothing, in a few milliseconds, when all is there.
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { accessSync, constants, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { delimiter, dirname, join } from "node:path";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { bringNatsServer } from "./setup-nats.mjs";
 
 const top = dirname(dirname(fileURLToPath(import.meta.url)));
 const modules = join(top, "node_modules");
@@ -21,17 +22,6 @@ function say(text) {
 function fail(text) {
   say(text);
   process.exit(1);
-}
-
-function isOnPath(name) {
-  return (process.env.PATH ?? "").split(delimiter).some((folder) => {
-    try {
-      accessSync(join(folder, name), constants.X_OK);
-      return folder !== "";
-    } catch {
-      return false;
-    }
-  });
 }
 
 function installPackages() {
@@ -68,19 +58,13 @@ function generate() {
   if (run.status !== 0) fail("the protobuf code could not be generated: see the messages above");
 }
 
-function installNats() {
-  if (process.env.MUSTER_NATS_SERVER || isOnPath("nats-server") || existsSync("/usr/sbin/nats-server")) return;
-  const manual = "install nats-server (Debian: apt-get install nats-server), or put its path into MUSTER_NATS_SERVER";
-  if (process.getuid?.() !== 0 || !isOnPath("apt-get")) fail(`nats-server is missing: ${manual}`);
-  say("installing nats-server (apt-get)");
-  const options = { stdio: ["ignore", 2, 2], env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" } };
-  spawnSync("apt-get", ["update", "-qq"], options);
-  if (spawnSync("apt-get", ["install", "-y", "-qq", "--no-install-recommends", "nats-server"], options).status !== 0) {
-    fail(`apt-get could not install nats-server: ${manual}`);
-  }
+async function bringNats() {
+  const pinned = JSON.parse(readFileSync(join(top, "runtime", "nats", "pinned-server.json"), "utf8"));
+  const failure = await bringNatsServer(say, pinned);
+  if (failure !== null) fail(failure);
 }
 
 installPackages();
 checkNode();
 generate();
-installNats();
+await bringNats();

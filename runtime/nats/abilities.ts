@@ -16,6 +16,8 @@ export interface ServerFacts {
 /** Below this there is no in-memory consumer and no direct get. */
 const versionMin: Version = [2, 9];
 const versionWithSyncInterval: Version = [2, 10];
+/** Older ones answer no more after a full disk (2.9.10, tried), and are maintained no longer. */
+const versionCurrent: Version = [2, 11];
 /** What our own server is set to; SwarmKit's largest objects (1,000 kB configs) fit several times. */
 const maxPayloadWanted = 8 * 1024 * 1024;
 
@@ -31,12 +33,22 @@ export function isSupported(version: string): boolean {
   return isAtLeast(version, versionMin);
 }
 
+/** Whether it is one that Muster chooses by itself; older ones are run when there is no other, or when they are named. */
+export function isCurrent(version: string): boolean {
+  return isAtLeast(version, versionCurrent);
+}
+
 export function hasSyncInterval(version: string): boolean {
   return isAtLeast(version, versionWithSyncInterval);
 }
 
 export function abilities(facts: ServerFacts): readonly string[] {
   const sentences: string[] = [];
+  if (!isCurrent(facts.version)) {
+    sentences.push(
+      `nats-server ${facts.version} is old: a disk that fills up can leave it running but deaf, and it is repaired no more. Run 2.11 or newer ('npm run setup' brings one without root; MUSTER_NATS_SERVER names one).`,
+    );
+  }
   if (!hasSyncInterval(facts.version)) {
     sentences.push(
       `nats-server ${facts.version} cannot write every acknowledged change through to the disk (sync_interval came with 2.10): a power failure or a crash of the operating system can lose the last two minutes of them; a crash of nats-server or Muster loses none.`,

@@ -1,28 +1,76 @@
 /** Finds the nats-server to run. */
 import { execFile } from "node:child_process";
+import { stat } from "node:fs/promises";
+import { homedir } from "node:os";
+import { isAbsolute, join } from "node:path";
 import { promisify } from "node:util";
+import { isCurrent } from "./abilities.ts";
 import { textOf } from "./errors.ts";
+import pinned from "./pinned-server.json" with { type: "json" };
 import { NatsServerProblem } from "./server-problem.ts";
 
 const versionMsMax = 10_000;
 
 /** Where distributions put it, for a user whose PATH lacks the system folders. */
-const binariesByDefault = ["nats-server", "/usr/sbin/nats-server", "/usr/local/sbin/nats-server"];
+const systemBinaries = ["/usr/sbin/nats-server", "/usr/local/sbin/nats-server"];
 
-/** Finds the binary by running it: a name without a slash is looked up on PATH. */
-export async function findBinary(
-  named: string | undefined,
-): Promise<{ readonly binary: string; readonly version: string }> {
-  for (const binary of named === undefined ? binariesByDefault : [named]) {
-    const found = await versionOf(binary);
-    if (found !== null) return { binary, version: found };
+export interface FoundBinary {
+  readonly binary: string;
+  readonly version: string;
+}
+
+/**
+ * Finds the binary by running it: a name without a slash is looked up on PATH. The one that is named is taken however old it
+ * is; otherwise the first current one (2.11 or newer) of PATH, the user's cache (where `npm start` puts the pinned one) and
+ * the system's folders; otherwise the first at all. Throws NatsServerProblem `missing`.
+ */
+export async function findBinary(named: string | undefined): Promise<FoundBinary> {
+  if (named !== undefined) {
+    const version = await versionOf(named);
+    if (version !== null) return { binary: named, version };
+    throw new NatsServerProblem(
+      "missing",
+      `There is no nats-server at ${named}: correct MUSTER_NATS_SERVER, or unset it to use the one on PATH.`,
+    );
   }
-  throw new NatsServerProblem(
-    "missing",
-    named === undefined
-      ? "nats-server was not found: install it (on Debian: apt-get install nats-server), or name it in MUSTER_NATS_SERVER."
-      : `There is no nats-server at ${named}: correct MUSTER_NATS_SERVER, or unset it to use the one on PATH.`,
+  let old: FoundBinary | null = null;
+  let broken: unknown = null;
+  for (const binary of ["nats-server", cachedBinary(), ...systemBinaries]) {
+    if (binary === cachedBinary() && !(await isOwn(binary))) continue;
+    try {
+      const version = await versionOf(binary);
+      if (version === null) continue;
+      if (isCurrent(version)) return { binary, version };
+      old ??= { binary, version };
+    } catch (error) {
+      broken ??= error;
+    }
+  }
+  if (old !== null) return old;
+  throw (
+    broken ??
+    new NatsServerProblem(
+      "missing",
+      "nats-server was not found: run 'npm run setup' where Muster's package.json is, which brings one without root, or name one in MUSTER_NATS_SERVER.",
+    )
   );
+}
+
+/** Where `npm start` and `npm test` keep the pinned one: as `cacheFolder` in cli/setup-nats.mjs. */
+export function cachedBinary(): string {
+  const named = process.env["XDG_CACHE_HOME"] ?? "";
+  const base = isAbsolute(named) ? named : join(process.env["HOME"] || homedir(), ".cache");
+  return join(base, "muster", `nats-server-${pinned.version}`, "nats-server");
+}
+
+/** Whether nobody but this user put the file there: root with another's HOME does not run what that one left. */
+async function isOwn(path: string): Promise<boolean> {
+  try {
+    const { uid, mode } = await stat(path);
+    return uid === process.getuid?.() && (mode & 0o022) === 0;
+  } catch {
+    return false;
+  }
 }
 
 /** Null when there is no such file. */

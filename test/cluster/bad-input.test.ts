@@ -113,9 +113,10 @@ test.serial("a command that cannot do what it is told says why in one sentence, 
     // The places where it may be are covered by an empty folder, for this one command.
     const cover = `for place in /usr/sbin /usr/local/sbin; do mount --bind ${empty} $place; done; exec "$@"`;
     const ran = await runMuster(["up", "--data-dir", tempDir(t, "up"), "--listen", `127.0.0.1:${await freePort()}`], {
+      env: { XDG_CACHE_HOME: empty },
       wrap: ["unshare", "-m", "sh", "-c", cover, "sh", "env", "PATH=/nonexistent"],
     });
-    saysInOneSentence(t, ran, /nats-server was not found: install it \(on Debian: apt-get install nats-server\)/);
+    saysInOneSentence(t, ran, /nats-server was not found: run 'npm run setup' where/);
   },
 );
 

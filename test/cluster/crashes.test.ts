@@ -40,7 +40,7 @@ async function cluster(t: ExecutionContext): Promise<Cluster> {
     manager,
     agent,
     natsPid: () => {
-      const pid = processesOf(manager.dataDir).find((each) => commandOf(each).startsWith("nats-server"));
+      const pid = processesOf(manager.dataDir).find((each) => /^\S*nats-server /.test(commandOf(each)));
       if (pid === undefined) throw new Error("no nats-server runs");
       return pid;
     },

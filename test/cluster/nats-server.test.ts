@@ -2,17 +2,63 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import test from "ava";
 import { identify } from "../../runtime/nats/process-identity.ts";
+import pinned from "../../runtime/nats/pinned-server.json" with { type: "json" };
+import { cachedBinary, findBinary } from "../../runtime/nats/server-binary.ts";
 import { NatsServerProblem, startNatsServer } from "../../runtime/nats/server.ts";
 import { natsBinaries, natsServer, signal, temporaryFolder, testTelemetry, until } from "../fixtures/nats-server.ts";
+
+(process.env["MUSTER_CI"] === undefined ? test.skip : test)(
+  "tests run on Debian's nats-server and on the pinned one",
+  async (t) => {
+    const versions = await Promise.all(natsBinaries.map(async (binary) => (await findBinary(binary)).version));
+    t.true(
+      versions.some((version) => version.startsWith("2.9.")),
+      versions.join(),
+    );
+    t.true(versions.includes(pinned.version), versions.join());
+  },
+);
+
+test.serial(
+  "of several nats-servers the first current one is taken: PATH's, else the cache's, else whatever there is",
+  async (t) => {
+    const folder = await temporaryFolder(t);
+    const [cache, path] = [process.env["XDG_CACHE_HOME"], process.env["PATH"]];
+    t.teardown(() => {
+      if (cache === undefined) delete process.env["XDG_CACHE_HOME"];
+      else process.env["XDG_CACHE_HOME"] = cache;
+      process.env["PATH"] = path;
+    });
+    process.env["XDG_CACHE_HOME"] = folder;
+    process.env["PATH"] = `${folder}:/usr/bin:/bin`;
+    const put = async (at: string, version: string, mode = 0o755): Promise<void> => {
+      await mkdir(dirname(at), { recursive: true });
+      await writeFile(at, `#!/bin/sh\necho nats-server: v${version}\n`);
+      await chmod(at, mode);
+    };
+    await put(join(folder, "nats-server"), "2.10.1");
+    t.is((await findBinary(undefined)).version, "2.10.1");
+    await put(cachedBinary(), pinned.version, 0o777);
+    t.is((await findBinary(undefined)).version, "2.10.1", "what others may write to is not run");
+    await chmod(cachedBinary(), 0o755);
+    t.deepEqual(await findBinary(undefined), { binary: cachedBinary(), version: pinned.version });
+    await put(join(folder, "nats-server"), "2.11.4");
+    t.is((await findBinary(undefined)).version, "2.11.4");
+  },
+);
 
 for (const binary of natsBinaries) {
   test(`our server says what it lacks, keeps its password to its user (${binary})`, async (t) => {
     const { server, dataDir, connect } = await natsServer(t, binary);
     const { abilities, serverVersion } = await connect();
     t.is(serverVersion, server.version);
+    t.is(
+      abilities.some((sentence) => sentence.includes("is old: a disk that fills up")),
+      serverVersion.startsWith("2.9."),
+    );
     t.is(
       abilities.some((sentence) => sentence.includes("sync_interval")),
       !server.flushesEveryWrite,

@@ -17,7 +17,7 @@ import {
 } from "../fixtures/control-client.ts";
 import { freePort, runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { natsCluster, securedNatsCluster } from "../fixtures/nats-cluster.ts";
-import { natsBinaries, natsServer, testTelemetry } from "../fixtures/nats-server.ts";
+import { currentNats, natsBinaries, natsServer, testTelemetry } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
 
 const streams = [logStream, leaseStream, blobStream];
@@ -205,7 +205,7 @@ for (const binary of natsBinaries) {
 
 test.serial("where fewer nats-servers run than are named, a manager says so, or starts on what there is", async (t) => {
   t.timeout(300_000);
-  const cluster = await natsCluster(t, "nats-server", 2);
+  const cluster = await natsCluster(t, currentNats, 2);
   const nats = [...cluster.urls, `nats://127.0.0.1:${await freePort()}`].join(",");
   const args = ["manager", "--data-dir", tempDir(t, "few"), "--listen", `127.0.0.1:${await freePort()}`, "--nats"];
   const refused = await runMuster([...args, nats], { timeoutMs: 120_000 });
@@ -231,10 +231,10 @@ test.serial("nats-servers that are of no cluster are not taken for one", async (
 
 test.serial("TLS to NATS: what is wrong with it is said in a sentence", async (t) => {
   t.timeout(300_000);
-  const { urls, ca, certificate, key } = await securedNatsCluster(t, "nats-server");
+  const { urls, ca, certificate, key } = await securedNatsCluster(t, currentNats);
   const [url = ""] = urls;
   const plain = await natsServer(t);
-  const other = await securedNatsCluster(t, "nats-server");
+  const other = await securedNatsCluster(t, currentNats);
   const listen = `127.0.0.1:${await freePort()}`;
   // None of them gets as far as to listen.
   const run = async (...args: readonly string[]): Promise<[number | null, string]> => {
