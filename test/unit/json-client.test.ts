@@ -417,8 +417,8 @@ test("F4: the first answer and all deltas after it, folded, are what is there: o
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
       const manager = testManager();
       const feed = new Feed(manager);
-      const news = allNews(feed, "V1");
-      const slow = allNews(feed, "V1");
+      const news = allNews(feed, "V1", () => true);
+      const slow = allNews(feed, "V1", () => true);
       const [fold, slowFold] = [new Fold(), new Fold()];
       for (const each of steps) {
         take(manager, each);
@@ -432,7 +432,7 @@ test("F4: the first answer and all deltas after it, folded, are what is there: o
       slowFold.apply((slow.take() as Encoded).text);
       const fresh = new Feed(manager);
       const whole = new Fold();
-      whole.apply((allNews(fresh, "V1").take() as Encoded).text);
+      whole.apply((allNews(fresh, "V1", () => true).take() as Encoded).text);
       const sorted = ({ entities }: Fold) => [...entities].toSorted(([left], [right]) => (left < right ? -1 : 1));
       t.deepEqual(sorted(fold), sorted(whole));
       t.deepEqual(sorted(slowFold), sorted(whole));
@@ -460,7 +460,7 @@ test("however much changes while a client does not ask, it is told each entity o
   const manager = testManager();
   seeded(manager);
   const feed = new Feed(manager);
-  const news = allNews(feed, "V1");
+  const news = allNews(feed, "V1", () => true);
   news.take();
   const before = feed.entities.size;
   for (let round = 0; round < 10_000; round += 1) {

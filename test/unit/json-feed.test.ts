@@ -63,7 +63,7 @@ test("F1: what changed ten thousand times between two answers is told once", (t)
   entities.put(view("a"), "a");
   const cursor = entities.revision;
   for (let at = 0; at < 10_000; at += 1) entities.put(view("a", `h${at}`), "a");
-  t.deepEqual(ids(entities.answer(cursor, "V1").result.text), ["change a"]);
+  t.deepEqual(ids(entities.answer(cursor, "V1", true).result.text), ["change a"]);
   t.is(entities.size, 1);
 });
 
@@ -84,7 +84,7 @@ test("F2: what came and went between two answers is not told, what went is", (t)
   t.false(entities.hasNews(cursor, "V1"));
   entities.remove("machine", view("a").id, "a");
   t.true(entities.hasNews(cursor, "V1"));
-  t.deepEqual(ids(entities.answer(cursor, "V1").result.text), ["remove a"]);
+  t.deepEqual(ids(entities.answer(cursor, "V1", true).result.text), ["remove a"]);
 });
 
 test("what was removed and made again is told as a change", (t) => {
@@ -93,7 +93,7 @@ test("what was removed and made again is told as a change", (t) => {
   const cursor = entities.revision;
   entities.remove("machine", view("a").id, "a");
   entities.put(view("a", "new"), "a2");
-  t.deepEqual(ids(entities.answer(cursor, "V1").result.text), ["change a"]);
+  t.deepEqual(ids(entities.answer(cursor, "V1", true).result.text), ["change a"]);
   t.false(entities.remove("machine", view("a").id, "a"), "it is another's by now");
 });
 
@@ -108,14 +108,14 @@ test("F3: what is gone is kept for those that knew it, and for nobody else", (t)
     entities.sweep(() => [slow, entities.revision]);
   }
   t.true(entities.size < 2_500, `${entities.size} are kept`);
-  t.is(ids(entities.answer(slow, "V1").result.text).length, 100);
+  t.is(ids(entities.answer(slow, "V1", true).result.text).length, 100);
 });
 
 test("the first answer tells models, machines, applications and units in this order", (t) => {
   const entities = new Entities(model);
   entities.put(view("a"), "a");
   entities.put({ kind: "model", id: "m", name: "m", controllerUuid: "c", labels: {} }, "m");
-  const { deltas } = JSON.parse(entities.answer(0, "V1").result.text) as { deltas: [string][] };
+  const { deltas } = JSON.parse(entities.answer(0, "V1", true).result.text) as { deltas: [string][] };
   t.deepEqual(
     deltas.map(([kind]) => kind),
     ["model", "machine"],
@@ -127,7 +127,7 @@ test("the old shape has no models, and its own keys", (t) => {
   entities.put({ kind: "model", id: "m", name: "m", controllerUuid: "c", labels: {} }, "m");
   t.false(entities.hasNews(0, "V0"));
   entities.put(view("a"), "a");
-  const { Deltas } = JSON.parse(entities.answer(0, "V0").result.text) as {
+  const { Deltas } = JSON.parse(entities.answer(0, "V0", true).result.text) as {
     Deltas: [string, string, { InstanceId: string }][];
   };
   t.deepEqual([Deltas[0]?.[0], Deltas[0]?.[2].InstanceId], ["machine", "a"]);

@@ -72,12 +72,12 @@ function reading({ subjects }: ClientParts): Record<string, Method> {
     },
     Get: {
       needs: "read-only",
-      run({ params }) {
-        const view = subjects.application(params.text("application"));
+      run(call) {
+        const view = subjects.application(call.params.text("application"));
         return {
           application: view.id,
           charm: view.charmUrl,
-          config: configOf(view),
+          config: configOf(view, call),
           constraints: verbatim(constraintsOf(view) as Json),
           base: { name: baseName, channel: baseChannel },
           series,
@@ -89,9 +89,9 @@ function reading({ subjects }: ClientParts): Record<string, Method> {
     },
     GetConfig: {
       needs: "read-only",
-      run: ({ params }) =>
-        bulk(params.objects("entities"), (entity) => ({
-          config: configOf(subjects.application(applicationOfTag(entity.text("tag")))),
+      run: (call) =>
+        bulk(call.params.objects("entities"), (entity) => ({
+          config: configOf(subjects.application(applicationOfTag(entity.text("tag"))), call),
         })),
     },
     GetConstraints: {

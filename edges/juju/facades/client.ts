@@ -4,6 +4,7 @@
  */
 import type { Call, Facade, Method } from "../facade.ts";
 import { allNews } from "../feed/news.ts";
+import { seesValues } from "../redaction.ts";
 import { modelName, modelUuid } from "../model.ts";
 import type { Params } from "../params.ts";
 import { verbatim, type Json } from "../results.ts";
@@ -44,7 +45,12 @@ export function clientFacades(parts: ClientParts): readonly Facade[] {
     WatchAll: {
       needs: "read-only",
       run(call) {
-        const id = standWatcher(sources, call, "AllWatcher", allNews(sources.feed, call.shape));
+        const id = standWatcher(
+          sources,
+          call,
+          "AllWatcher",
+          allNews(sources.feed, call.shape, () => seesValues(call.session)),
+        );
         return call.shape === "V0" ? { AllWatcherId: id } : { "watcher-id": id };
       },
     },
@@ -158,7 +164,7 @@ function doing(parts: ClientParts): Record<string, Method> {
         return verbatim({
           Service: view.id,
           Charm: view.charmUrl,
-          Config: configOf(view),
+          Config: configOf(view, call),
           Constraints: constraintsOf(view) as Json,
         });
       },

@@ -9,6 +9,7 @@ import type { MethodDescriptor } from "../../../proto/codec.ts";
 import { ControlService } from "../../../proto/gen/messages.ts";
 import type { CallContext } from "../../../runtime/rpc.ts";
 import { isAtLeast, type Call, type FacadeSources, type Method, type Role } from "../facade.ts";
+import { redacted, seesValues } from "../redaction.ts";
 import { permissionDenied, RequestError } from "../request-error.ts";
 import { verbatim, type Json } from "../results.ts";
 
@@ -44,7 +45,8 @@ async function ask({ control }: FacadeSources, call: Call): Promise<Json> {
     if (Array.isArray(value) && value.length > objectsMax)
       throw new RequestError(`more than ${objectsMax} objects: name fewer by filters`, "quota limit exceeded");
   }
-  return verbatim(method.response.toJson(response) as Json);
+  const shown = method.response.toJson(response) as Json;
+  return verbatim(seesValues(session) ? shown : redacted(shown));
 }
 
 /** MC1: what has been read is written again, and has to be the same. */

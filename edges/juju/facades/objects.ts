@@ -198,8 +198,8 @@ function serviceFacade({ services, sources, subjects }: ClientParts): Facade {
     methods: {
       Get: {
         needs: "read-only",
-        run({ id }) {
-          const view = subjects.application(id);
+        run(call) {
+          const view = subjects.application(call.id);
           return verbatim({
             Name: view.id,
             Life: view.life,
@@ -207,7 +207,7 @@ function serviceFacade({ services, sources, subjects }: ClientParts): Facade {
             CharmURL: view.charmUrl,
             MinUnits: 0,
             Constraints: constraintsOf(view) as Json,
-            Config: configOf(view),
+            Config: configOf(view, call),
           });
         },
       },

@@ -1,6 +1,7 @@
 /** What the facades share: their work on the cluster, options as they are shown, and what is not offered. */
 import type { ApplicationView } from "../entities/views.ts";
-import type { FacadeSources, Method, Role } from "../facade.ts";
+import type { Call, FacadeSources, Method, Role } from "../facade.ts";
+import { namesAlone, seesValues } from "../redaction.ts";
 import { keyed, verbatim, type Json } from "../results.ts";
 import type { Actions } from "./actions.ts";
 import type { AnnotationWork } from "./annotations.ts";
@@ -31,8 +32,10 @@ export function refusing(reasons: Readonly<Record<string, string>>, needs: Role 
 }
 
 /** Options as clients show them: name, value and type. */
-export function configOf({ env }: ApplicationView): Json {
+export function configOf({ env }: ApplicationView, { session }: Pick<Call, "session">): Json {
   return keyed(
-    Object.entries(env).map(([name, value]) => [name, verbatim({ value, type: "string", default: false })] as const),
+    Object.entries(seesValues(session) ? env : namesAlone(env)).map(
+      ([name, value]) => [name, verbatim({ value, type: "string", default: false })] as const,
+    ),
   );
 }

@@ -13,6 +13,7 @@
  * a watcher has not been told the last of them, it may be told that something went which it was not told of.
  */
 import { entityIn, isToldIn, kindIn } from "../entities/deltas.ts";
+import { namesAlone } from "../redaction.ts";
 import type { Kind, View } from "../entities/views.ts";
 import type { Shape } from "../facade.ts";
 import { Shared } from "../wire/shared.ts";
@@ -45,6 +46,11 @@ const goneMin = 1_000;
 const pageCharactersMax = 1_000_000;
 /** Of the answers that are kept at a time: watchers that stand at many different places do not keep one each. */
 const keptCharactersMax = 16 * pageCharactersMax;
+
+interface Reader {
+  readonly shape: Shape;
+  readonly seesValues: boolean;
+}
 
 /** The result of Next, and the cursor after it. */
 export interface Page {
@@ -156,11 +162,12 @@ export class Entities {
     return false;
   }
 
-  answer(cursor: number, shape: Shape): Page {
-    const name = `${shape}${cursor}`;
+  /** `seesValues` false: names of options without their values. */
+  answer(cursor: number, shape: Shape, seesValues: boolean): Page {
+    const name = `${shape}${seesValues ? "" : "-"}${cursor}`;
     const known = this.#answers.get(name);
     if (known !== undefined) return known;
-    const answer = this.#page(this.#since(cursor, shape), cursor, shape);
+    const answer = this.#page(this.#since(cursor, shape), cursor, { shape, seesValues });
     const characters = answer.result.text.length;
     if (this.#keptCharacters + characters > keptCharactersMax) this.#forgetAnswers();
     this.#keptCharacters += characters;
@@ -187,19 +194,20 @@ export class Entities {
     this.#goneAtSweep = Math.max(goneMin, 2 * this.#gone);
   }
 
-  #page(since: readonly Entry[], cursor: number, shape: Shape): Page {
+  #page(since: readonly Entry[], cursor: number, reader: Reader): Page {
+    const { shape } = reader;
     const deltas: string[] = [];
     let characters = 0;
     for (const entry of since) {
       if (characters > pageCharactersMax) break;
-      const delta = this.#deltaOf(entry, shape);
+      const delta = this.#deltaOf(entry, reader);
       deltas.push(delta);
       characters += delta.length;
     }
     const isLast = deltas.length === since.length;
     if (isLast && cursor === 0) {
       const ordered = since.toSorted((left, right) => kinds.indexOf(left.view.kind) - kinds.indexOf(right.view.kind));
-      for (const [at, entry] of ordered.entries()) deltas[at] = this.#deltaOf(entry, shape);
+      for (const [at, entry] of ordered.entries()) deltas[at] = this.#deltaOf(entry, reader);
     }
     return {
       result: new Shared(`{"${shape === "V0" ? "Deltas" : "deltas"}":[${deltas.join(",")}]}`),
@@ -216,8 +224,12 @@ export class Entities {
     return since.reverse();
   }
 
-  #deltaOf(entry: Entry, shape: Shape): string {
+  #deltaOf(entry: Entry, { seesValues, shape }: Reader): string {
     const action = entry.isGone ? "remove" : "change";
+    if (!seesValues && entry.view.kind === "application") {
+      const shown = { ...entry.view, env: namesAlone(entry.view.env) };
+      return `["${kindIn(shape, shown)}","${action}",${JSON.stringify(entityIn(shape, shown, this.#modelUuid()))}]`;
+    }
     if (shape === "V1") {
       if (entry.newDelta === "") entry.newDelta = `["${kindIn(shape, entry.view)}","${action}",${entry.text}]`;
       return entry.newDelta;

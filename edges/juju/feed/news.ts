@@ -23,14 +23,17 @@ function allRefusal(shape: Shape, reason: Reason): RequestError {
   return new RequestError(isServers ? "shared state watcher was stopped" : "watcher was stopped", "stopped");
 }
 
-/** Everything: the first answer is the whole state, and later ones what is different. */
-export function allNews(feed: Feed, shape: Shape): News<Json> {
+/**
+ * Everything: the first answer is the whole state, and later ones what is different. `seesValues` is asked at each answer,
+ * as a user may get another role meanwhile.
+ */
+export function allNews(feed: Feed, shape: Shape, seesValues: () => boolean): News<Json> {
   const holder = { cursor: 0 };
   const following = feed.follow(holder);
   return {
     has: () => feed.entities.hasNews(holder.cursor, shape),
     take() {
-      const { result, cursor } = feed.entities.answer(holder.cursor, shape);
+      const { result, cursor } = feed.entities.answer(holder.cursor, shape, seesValues());
       holder.cursor = cursor;
       return result;
     },
