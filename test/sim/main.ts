@@ -1,5 +1,5 @@
 /**
- * `npm run sim -- --seeds 200 [--from N]`, or `SEED=8471 npm run sim` for one seed with its trace.
+ * `npm run sim -- --seeds 200 [--from N] [--processes N] [--until-failed]`, or `SEED=8471 npm run sim` for one seed with its trace.
  * Ends with `N passed, N failed`; exit status 1 when any failed.
  */
 import { mkdtempSync, writeFileSync } from "node:fs";
@@ -20,6 +20,8 @@ const { values } = parseArgs({
     seeds: { type: "string", default: "20" },
     from: { type: "string", default: "1" },
     trace: { type: "boolean", default: false },
+    processes: { type: "string" },
+    "until-failed": { type: "boolean", default: false },
   },
 });
 
@@ -40,6 +42,7 @@ const tracesMax = 5;
 const marks = new Map<string, number>();
 let folder: string | null = null;
 let failed = 0;
+let ran = only === undefined ? 0 : 1;
 
 function saveTrace(seed: number, trace: string): string {
   folder ??= mkdtempSync(join(tmpdir(), "muster-sim-"));
@@ -63,9 +66,12 @@ function isPassed(seed: number, result: SeedResult): boolean {
 }
 
 if (only === undefined) {
-  await runSeeds(from, count, async (seed, result) => {
+  const processes = values.processes === undefined ? undefined : wholeNumber(values.processes, "--processes");
+  const untilFailed = values["until-failed"];
+  await runSeeds({ from, count, processes, untilFailed }, async (seed, result) => {
+    ran += 1;
     // Lines are not kept while many seeds run; the same seed gives the same run. The first few are enough to start with.
-    if (isPassed(seed, result) || failed > tracesMax) return;
+    if (isPassed(seed, result) || failed > tracesMax || untilFailed) return;
     const { trace } = await runSeed(drawOptions(seed), true);
     say(`  trace: ${saveTrace(seed, trace)}`);
   });
@@ -84,5 +90,5 @@ if (only === undefined) {
     say(`  ${String(times).padStart(7)}  ${mark}`);
   if (missed.length > 0) say(`never reached: ${missed.join(" ")}`);
 }
-say(`${count - failed} passed, ${failed} failed`);
+say(`${ran - failed} passed, ${failed} failed`);
 process.exitCode = failed === 0 ? 0 : 1;

@@ -15,12 +15,21 @@ export interface SeedResult extends Pick<SimResult, "failure" | "steps" | "versi
 
 const program = fileURLToPath(new URL("seed-process.ts", import.meta.url));
 
-/** Runs `count` seeds; each result is handed over in the order of the seeds, as soon as those before it are there. */
+export interface SeedRange {
+  readonly from: number;
+  readonly count: number;
+  /** Absent: as many as there are processors. */
+  readonly processes?: number | undefined;
+  /** No seed is begun after one that failed. */
+  readonly untilFailed: boolean;
+}
+
+/** Runs seeds; each result is handed over in the order of the seeds, as soon as those before it are there. */
 export async function runSeeds(
-  from: number,
-  count: number,
+  { from, count, processes, untilFailed }: SeedRange,
   onResult: (seed: number, result: SeedResult) => Promise<void>,
 ): Promise<void> {
+  let end = from + count;
   let next = from;
   let told = from;
   let telling = Promise.resolve();
@@ -33,24 +42,23 @@ export async function runSeeds(
     }
   };
   const work = async (): Promise<void> => {
-    while (next < from + count) {
+    while (next < end) {
       const child = fork(program);
       const exited = once(child, "exit").then(([code, signal]): SeedResult => {
         const failure = `the process of the simulation ended: ${String(signal ?? `exit code ${code}`)}`;
         return { failure, marks: [], steps: 0, versions: 0, virtualMs: 0 };
       });
-      while (next < from + count && child.connected) {
+      while (next < end && child.connected) {
         const seed = next++;
         child.send(seed);
-        results.set(
-          seed,
-          await Promise.race([once(child, "message").then(([result]) => result as SeedResult), exited]),
-        );
+        const result = await Promise.race([once(child, "message").then(([found]) => found as SeedResult), exited]);
+        if (untilFailed && result.failure !== null) end = Math.min(end, next);
+        results.set(seed, result);
         tell();
       }
       if (child.connected) child.disconnect();
     }
   };
-  await Promise.all(Array.from({ length: Math.min(count, availableParallelism()) }, work));
+  await Promise.all(Array.from({ length: Math.min(count, processes ?? availableParallelism()) }, work));
   await telling;
 }

@@ -1,0 +1,136 @@
+/**
+ * `npm run mutants [-- --only NAME[,NAME]] [--seeds 30] [-j 2] [--enough] [--half tests|seeds] [--out FILE]`
+ *
+ * Breaks one line after another in a copy of the tree, and runs the unit tests that concern it and so many seeds, each until
+ * it finds something. Prints a table and the survivors. Exit status 1 when a breakage survives both, or when seeds find fewer
+ * than two thirds of those that concern time, faults or order.
+ *
+ * Both halves are measured for themselves, since tests see what a line does and seeds what it is for. `--enough` leaves out
+ * the seeds of what is plain logic and was found by tests; `--half` leaves out the other half of all. With `--out` each result is added to that file as it comes.
+ */
+import { appendFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { mutants } from "./list.ts";
+import type { Mutant } from "./mutant.ts";
+import { reachedFrom } from "./reach.ts";
+import { Tree } from "./tree.ts";
+import { isSurvivor, meetsGoal, seedShare, type Finding, type Found } from "./verdict.ts";
+
+const top = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
+const program = "test/sim/main.ts";
+/** A breakage that makes tests or seeds go round in circles is found by that; on a busy machine a good run takes minutes. */
+const timeoutMs = 1_200_000;
+
+const { values } = parseArgs({
+  options: {
+    only: { type: "string", default: "" },
+    seeds: { type: "string", default: "30" },
+    jobs: { type: "string", short: "j", default: "1" },
+    enough: { type: "boolean", default: false },
+    half: { type: "string", default: "" },
+    out: { type: "string", default: "" },
+  },
+});
+
+function fail(message: string): never {
+  process.stderr.write(`${message}\n`);
+  process.exit(2);
+}
+
+function wholeNumber(text: string, name: string): number {
+  const number = Number(text);
+  if (!Number.isSafeInteger(number) || number < 1) fail(`${name} must be a positive whole number, not "${text}"`);
+  return number;
+}
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`);
+  if (values.out !== "") appendFileSync(values.out, `${line}\n`);
+}
+
+const seeds = wholeNumber(values.seeds, "--seeds");
+const jobs = wholeNumber(values.jobs, "-j");
+const names = values.only === "" ? null : values.only.split(",");
+const chosen = names === null ? mutants : mutants.filter(({ name }) => names.includes(name));
+for (const name of names ?? []) if (!mutants.some((mutant) => mutant.name === name)) fail(`no mutant is named ${name}`);
+if (!["", "tests", "seeds"].includes(values.half)) fail(`--half must be "tests" or "seeds", not "${values.half}"`);
+const simulated = reachedFrom(top, program);
+
+interface Tried {
+  readonly finding: Finding;
+  /** What found it, or nothing. */
+  readonly by: string;
+}
+
+const skipped: Tried = { finding: "skipped", by: "" };
+
+async function runTests(tree: Tree, files: readonly string[]): Promise<Tried> {
+  const paths = files.map((file) => `test/${file}.test.ts`);
+  const { isLate, output, status } = await tree.run(
+    "ava",
+    ["--tap", "--fail-fast", "--concurrency=1", ...paths],
+    timeoutMs,
+  );
+  if (status === 0) return { finding: "missed", by: "" };
+  const [, title = ""] = /^not ok \d+ - (.*)$/m.exec(output) ?? [];
+  return { finding: "found", by: isLate ? "they did not end" : title };
+}
+
+async function runSeeds(tree: Tree): Promise<Tried> {
+  const args = [program, "--seeds", String(seeds), "--processes", "1", "--until-failed"];
+  const { isLate, output, status } = await tree.run(process.execPath, args, timeoutMs);
+  if (status === 0) return { finding: "missed", by: "" };
+  const [, seed = "", claim = output.slice(-200)] =
+    /^seed (\d+): FAILED (.*?)(?: \(\d+ s virtual.*)?$/m.exec(output) ?? [];
+  return { finding: "found", by: isLate ? "they did not end" : `seed ${seed}: ${claim}` };
+}
+
+/** A test that fails anyway would find everything. */
+async function tryUnbroken(tree: Tree): Promise<void> {
+  const files = [...new Set(chosen.flatMap(({ tests }) => tests))];
+  const tests = values.half === "seeds" ? skipped : await runTests(tree, files);
+  if (tests.finding === "found") fail(`without any breakage a test fails: ${tests.by}`);
+  if (values.half === "tests" || !chosen.some(({ file }) => simulated.has(file))) return;
+  const sim = await runSeeds(tree);
+  if (sim.finding === "found") fail(`without any breakage ${sim.by}`);
+}
+
+async function tryMutant(tree: Tree, mutant: Mutant): Promise<Found> {
+  return tree.breaking(mutant, async () => {
+    const tests = values.half === "seeds" ? skipped : await runTests(tree, mutant.tests);
+    const isEnough = values.enough && mutant.kind === "logic" && tests.finding === "found";
+    const sim: Tried = !simulated.has(mutant.file)
+      ? { finding: "unreached", by: "" }
+      : isEnough || values.half === "tests"
+        ? skipped
+        : await runSeeds(tree);
+    const found = { mutant, tests: tests.finding, seeds: sim.finding };
+    const head = `${isSurvivor(found) ? "SURVIVES" : "found   "}  ${mutant.name.padEnd(30)} ${mutant.kind.padEnd(17)}`;
+    say(`${head} tests: ${tests.finding.padEnd(7)} seeds: ${sim.finding}`);
+    for (const { by } of [tests, sim]) if (by !== "") say(`            ${by.slice(0, 200)}`);
+    return found;
+  });
+}
+
+const results: Found[] = [];
+const left = [...chosen];
+const trees = Array.from({ length: Math.min(jobs, chosen.length) }, () => new Tree(top));
+try {
+  if (trees[0] !== undefined) await tryUnbroken(trees[0]);
+  await Promise.all(
+    trees.map(async (tree) => {
+      for (let mutant = left.shift(); mutant !== undefined; mutant = left.shift())
+        results.push(await tryMutant(tree, mutant));
+    }),
+  );
+} finally {
+  for (const tree of trees) tree.remove();
+}
+
+const survivors = results.filter(isSurvivor);
+const { found, of } = seedShare(results);
+say(`${results.length} breakages: ${results.filter(({ tests }) => tests === "found").length} found by tests`);
+say(`${found} of ${of} that concern time, faults or order found by ${seeds} seeds`);
+for (const { mutant } of survivors) say(`survivor: ${mutant.name} (${mutant.file}): ${mutant.breaks}`);
+process.exitCode = meetsGoal(results) ? 0 : 1;

@@ -1,0 +1,61 @@
+// The list of breakages for `npm run mutants`, which itself takes too long for every run of the tests.
+import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { mutants } from "../mutants/list.ts";
+import { broken, type Mutant } from "../mutants/mutant.ts";
+import { meetsGoal, type Found } from "../mutants/verdict.ts";
+
+const top = fileURLToPath(new URL("../../", import.meta.url));
+
+test("every breakage still applies to the tree, and its tests are there", (t) => {
+  const problems: string[] = [];
+  for (const mutant of mutants) {
+    try {
+      broken(mutant, readFileSync(top + mutant.file, "utf8"));
+    } catch (error) {
+      problems.push(String(error));
+    }
+    if (mutant.original === mutant.replacement) problems.push(`${mutant.name} changes nothing`);
+    if (mutant.tests.length === 0) problems.push(`${mutant.name} names no tests`);
+    for (const file of mutant.tests)
+      if (!existsSync(`${top}test/${file}.test.ts`))
+        problems.push(`${mutant.name} names test/${file}.test.ts, which is not there`);
+  }
+  t.deepEqual(problems, []);
+});
+
+test("there are at least 60 breakages, each with a name of its own", (t) => {
+  t.true(mutants.length >= 60);
+  t.is(new Set(mutants.map(({ name }) => name)).size, mutants.length);
+});
+
+const mutant: Mutant = {
+  name: "m",
+  file: "f.ts",
+  original: "a + b",
+  replacement: "a - b",
+  breaks: "sums",
+  kind: "logic",
+  tests: ["unit/mutants"],
+};
+
+test("a breakage replaces its line, and says so when the line is gone or stands twice", (t) => {
+  t.is(broken(mutant, "return a + b;"), "return a - b;");
+  t.throws(() => broken(mutant, "return a;"), { message: /does not contain the original text/ });
+  t.throws(() => broken(mutant, "a + b; a + b;"), { message: /more than once/ });
+});
+
+const found = (kind: Mutant["kind"], byTests: boolean, bySeeds: boolean): Found => ({
+  mutant: { ...mutant, kind },
+  tests: byTests ? "found" : "missed",
+  seeds: bySeeds ? "found" : "missed",
+});
+
+test("the goal is missed when a breakage survives both, or seeds find fewer than two thirds of what is theirs", (t) => {
+  const timed = "time-fault-order";
+  t.true(meetsGoal([found("logic", true, false), found(timed, false, true), found(timed, false, true)]));
+  t.false(meetsGoal([found("logic", false, false)]));
+  t.true(meetsGoal([found(timed, true, false), found(timed, true, true), found(timed, true, true)]));
+  t.false(meetsGoal([found(timed, true, false), found(timed, true, false), found(timed, true, true)]));
+});
