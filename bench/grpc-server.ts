@@ -15,6 +15,7 @@ import {
   UpdateVolumeStatusResponse,
 } from "../proto/gen/messages.ts";
 import { createKeyAndCsr, createRoot, issue, type NodeRoleName } from "../runtime/pki/index.ts";
+import { SystemClock } from "../runtime/system/clock.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
 
 const organization = "bench";
@@ -51,6 +52,8 @@ const { port } = await server.listenTls({
   credentials: await identity("m1", "swarm-manager"),
   organization: () => organization,
   isRemoved: () => false,
+  onChange: () => ({ unsubscribe: () => {} }),
+  clock: new SystemClock(),
 });
 process.stdout.write(`${JSON.stringify({ port, worker: await identity("w1", "swarm-worker") })}\n`);
 createInterface({ input: process.stdin })

@@ -66,6 +66,7 @@ import { startOrchestration, type Orchestration } from "../orchestration/orchest
 import { traceOrchestration } from "../orchestration/orchestration-tracing.ts";
 import { writingAs } from "../origin.ts";
 import { startProgress } from "./progress.ts";
+import { watchStandings, type Standings } from "./standings.ts";
 import { startRootRotation } from "../certificates/root-rotation.ts";
 import type { ExternalCa } from "../../runtime/external-ca.ts";
 import { createResourceAllocator } from "../resource-allocator.ts";
@@ -133,6 +134,8 @@ export interface Manager extends Running {
   readonly keyring: Keyring;
   readonly leadership: Leadership;
   readonly services: ManagerServices;
+  /** Whom its edges serve. */
+  readonly standings: Standings;
   /** Resolves when the replica has caught up and there is a cluster: from then on it can serve. */
   ready(): Promise<void>;
   /** Why this manager gets nothing done; null while it does. */
@@ -149,6 +152,8 @@ export function startManager(parts: ManagerParts): Manager {
   const blobs = new SealedBlobs(parts.blobs, keyring, { random: sealing, clock: parts.clock });
   const bus = new SealedBus({ bus: parts.bus, keyring, random: sealing, subjects: sealedSubjects });
   const replica = new Replica();
+  // Before all others who watch: whoever is removed by a commit is shown nothing of it, or of what follows.
+  const standings = watchStandings(replica);
   let knowledge: LeaderKnowledge | null = null;
   const leadership: Leadership = startLeadership(
     { ...parts, bus, store: replica },
@@ -292,6 +297,7 @@ export function startManager(parts: ManagerParts): Manager {
     sessions: () => [...dispatcher.sessions()].length,
   });
   const running: readonly Running[] = [
+    standings,
     leadership,
     progress,
     keyFetch,
@@ -310,6 +316,7 @@ export function startManager(parts: ManagerParts): Manager {
     replica,
     keyring,
     leadership,
+    standings,
     services: {
       ca: ca.ca,
       nodeCa: ca.nodeCa,

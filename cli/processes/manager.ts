@@ -27,7 +27,6 @@ import {
   HealthService,
   LockService,
   NodeCAService,
-  NodeRole,
   OperatorService,
   NetworksService,
   PolicyService,
@@ -355,7 +354,7 @@ function serve(manager: Manager, lock: ManagerLock, passwords: Passwords, teleme
 
 /** Opens the TLS port with this manager's certificate, and keeps that for as long as the process lives. */
 async function keepCertificate(
-  { environment: env, replica }: Manager,
+  { environment: env, standings }: Manager,
   identity: {
     readonly load: () => ManagerIdentity | null;
     readonly save: (identity: ManagerIdentity) => void;
@@ -390,14 +389,8 @@ async function keepCertificate(
   await server.listenTls({
     ...listen,
     credentials: credentialsOf(current ?? first),
-    organization: () => first.organization,
-    // Asked for each call.
-    isRemoved: (nodeId) => {
-      for (const { blacklistedCertificates } of replica.all("cluster"))
-        if (Object.hasOwn(blacklistedCertificates, nodeId)) return true;
-      return false;
-    },
-    isDemoted: (nodeId) => replica.get("node", nodeId)?.role === NodeRole.WORKER,
+    clock: env.clock,
+    ...standings,
   });
 }
 

@@ -1,13 +1,19 @@
 /** Works out who is at the other end of a socket. */
 import type { TLSSocket } from "node:tls";
 import type { Peer } from "../../runtime/rpc.ts";
-import { isCrossSigned } from "./cross-signed.ts";
+import { chainOf, isCrossSigned } from "./cross-signed.ts";
 import type { Caller } from "./roles.ts";
 
 const localPeer: Peer = { identity: null, local: true, address: "" };
 
 /** Whoever may open the control socket may do what a manager may. */
-export const localCaller: Caller = { peer: localPeer, anonymous: localPeer, rejection: null, isCertified: false };
+export const localCaller: Caller = {
+  peer: localPeer,
+  anonymous: localPeer,
+  rejection: null,
+  isCertified: false,
+  notAfterMs: null,
+};
 
 function first(value: string | readonly string[] | undefined): string {
   return (typeof value === "string" ? value : value?.[0]) ?? "";
@@ -26,18 +32,20 @@ export function callerOf(socket: TLSSocket, rootPem: string): Caller {
     | Readonly<Record<"CN" | "OU" | "O", string | readonly string[] | undefined>>
     | undefined;
   if (subject === undefined && socket.getPeerX509Certificate() === undefined) {
-    return { peer: anonymous, anonymous, rejection: null, isCertified: false };
+    return { peer: anonymous, anonymous, rejection: null, isCertified: false, notAfterMs: null };
   }
   // A node keeps the certificate of a root that was to follow when that rotation is called off.
   if (!socket.authorized && !isCrossSigned(socket, rootPem, null)) {
     // Typed as an Error; what Node really sets on a server's socket is OpenSSL's code, such as CERT_HAS_EXPIRED.
     const problem = socket.authorizationError as Error | string | null;
     const rejection = typeof problem === "string" ? problem : (problem?.message ?? "unknown reason");
-    return { peer: anonymous, anonymous, rejection, isCertified: false };
+    return { peer: anonymous, anonymous, rejection, isCertified: false, notAfterMs: null };
   }
+  const notAfterMs = Math.min(...chainOf(socket).map(({ validToDate }) => validToDate.getTime()));
   const nodeId = first(subject?.CN);
   const role = first(subject?.OU);
-  if (nodeId === "" || !isRole(role)) return { peer: anonymous, anonymous, rejection: null, isCertified: true };
+  if (nodeId === "" || !isRole(role))
+    return { peer: anonymous, anonymous, rejection: null, isCertified: true, notAfterMs };
   const peer: Peer = { identity: { nodeId, role, organization: first(subject?.O) }, local: false, address };
-  return { peer, anonymous, rejection: null, isCertified: true };
+  return { peer, anonymous, rejection: null, isCertified: true, notAfterMs };
 }

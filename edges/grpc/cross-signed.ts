@@ -12,7 +12,7 @@ import { describeCertificate } from "../../runtime/pki/index.ts";
 const chainLengthMax = 8;
 
 /** The peer's chain as it came, its own certificate first. */
-function chainOf(socket: TLSSocket): readonly X509Certificate[] {
+export function chainOf(socket: TLSSocket): readonly X509Certificate[] {
   const chain: X509Certificate[] = [];
   let at = socket.getPeerX509Certificate();
   while (at !== undefined && chain.length < chainLengthMax) {
@@ -30,6 +30,15 @@ export function isCrossSigned(socket: TLSSocket, rootPem: string, serverName: st
   if (String(socket.authorizationError) !== "SELF_SIGNED_CERT_IN_CHAIN") return false;
   const chain = chainOf(socket);
   if (serverName !== null && chain[0]?.checkHost(serverName) === undefined) return false;
+  return leadsToRoot(chain, rootPem, Date.now());
+}
+
+function leadsToRoot(chain: readonly X509Certificate[], rootPem: string, nowMs: number): boolean {
   const facts = describeCertificate(chain.map(String).join(""), rootPem);
-  return facts.kind === "certificate" && facts.verify(rootPem, Date.now());
+  return facts.kind === "certificate" && facts.verify(rootPem, nowMs);
+}
+
+/** Whether the certificate that the peer showed when it connected leads to one of these roots, and is valid at that time. */
+export function isVouchedFor(socket: TLSSocket, rootPem: string, nowMs: number): boolean {
+  return leadsToRoot(chainOf(socket), rootPem, nowMs);
 }

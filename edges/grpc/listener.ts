@@ -44,7 +44,7 @@ export interface UnixListener {
 }
 
 /** Time for a TLS handshake. An engine gives up sooner; Node's default of 2 minutes lets strangers pile up. */
-const handshakeTimeoutMs = 10_000;
+export const handshakeTimeoutMs = 10_000;
 /** After this idle time the kernel probes a TCP connection, so that one whose peer lost its power ends some time. */
 const keepAliveMs = 30_000;
 

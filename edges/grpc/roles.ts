@@ -4,6 +4,7 @@
  *
  * R1: a handler is given an identity only if it is a current one of this cluster: its certificate was signed by our CA,
  *     names this organization and a node that was not removed. A removed node that asks for a certificate is nobody.
+ * R2: what a call was admitted for lasts no longer than the reason: see `Standing`, and server.ts G3.
  */
 import {
   CAService,
@@ -25,6 +26,7 @@ import {
   UsersService,
   WatchService,
 } from "../../proto/gen/messages.ts";
+import type { Subscription } from "../../runtime/ports.ts";
 import type { Peer } from "../../runtime/rpc.ts";
 
 /**
@@ -118,16 +120,23 @@ export interface Caller {
   readonly rejection: string | null;
   /** True when it showed a certificate of ours, of whatever role. */
   readonly isCertified: boolean;
+  /** When the first certificate of the chain that it showed expires, in milliseconds since the epoch; null without one. */
+  readonly notAfterMs: number | null;
 }
 
-/** What decides whether an identity is current; asked at each call. */
+/** What decides whether an identity is current. Asked at each call, and again when it tells of a change. */
 export interface Membership {
   /** The cluster's id. */
   organization(): string;
   isRemoved(nodeId: string): boolean;
   /** Whether the node is a worker by now, whatever its certificate says; nobody is when absent. */
   isDemoted?(nodeId: string): boolean;
+  /** Calls back with the ids of nodes that were removed or whose role changed, in the turn in which this becomes known. */
+  onChange(listener: (nodeIds: readonly string[]) => void): Subscription;
 }
+
+/** What a caller's certificate is worth at the moment: `nobody` without one, and when its node was removed. */
+export type Standing = "nobody" | "worker" | "manager";
 
 function refusal(text: string): string {
   return `Permission denied: unauthorized peer role: rpc error: code = PermissionDenied desc = ${text}`;
@@ -152,6 +161,13 @@ function objection(caller: Caller, roles: readonly string[], membership: Members
     return `Permission denied: remote certificate not part of organization: ${organization}`;
   if (membership.isRemoved(identity.nodeId)) return `Permission denied: node ${identity.nodeId} was removed from swarm`;
   return null;
+}
+
+/** A connection lives as long as this stays what it was when it was made. R2 */
+export function standingOf(caller: Caller, membership: Membership): Standing {
+  if (caller.rejection !== null || objection(caller, rolesOf["worker-or-manager"], membership) !== null)
+    return "nobody";
+  return objection(caller, rolesOf.manager, membership) === null ? "manager" : "worker";
 }
 
 /** The peer to hand to the handler, or the text of the PERMISSION_DENIED that refuses the call. */

@@ -305,6 +305,14 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     return this.#stream.queuedBytes;
   }
 
+  /** Ends a call whose caller is not to be served any longer. What it has not taken yet is not kept for it. */
+  revoke(code: Status, message: string): void {
+    if (this.#status !== null) return;
+    this.#stream.dropQueued();
+    this.#finishWithError(code, message);
+    this.#abort();
+  }
+
   /** Ends a call because the server stops: streams at once, and what has not answered when the grace is over. */
   shutDown(onlyStreams: boolean): void {
     if (this.#status !== null || (onlyStreams && this.#method.handler.kind === "unary")) return;

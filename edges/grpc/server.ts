@@ -4,22 +4,35 @@
  * Node's secure HTTP/2 server refuses, and because the answer to a heartbeat has to be cheap.
  *
  * G1: no handler runs for a caller that `roles.ts` does not admit.
- * G2: replaced credentials are used from the next handshake on; no connection ends because of it.
+ * G2: replaced credentials are used from the next handshake on; no connection ends because of it, unless the roots have
+ *     changed and the new ones do not vouch for its caller.
+ * G3: a call goes on only while `roles.ts` would admit it: when its caller's standing changes, its certificate expires or is
+ *     of a root that is trusted no more, the connection ends (certified-connections.ts), and each call with what it would
+ *     be answered if it began now.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { TLSSocket } from "node:tls";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { assert } from "../../runtime/assert.ts";
-import type { Telemetry } from "../../runtime/ports.ts";
+import type { Clock, Telemetry } from "../../runtime/ports.ts";
 import { Status, type ServiceHandlers } from "../../runtime/rpc.ts";
 import { localCaller } from "./caller.ts";
 import { parseCaller } from "./calling-process.ts";
+import { CertifiedConnections, type EndReason } from "./certified-connections.ts";
 import { erase } from "./erase.ts";
 import { framedOnce } from "./framing.ts";
 import { ServerConnection } from "./http2/server-connection.ts";
 import type { RequestHeaders } from "./http2/request-headers.ts";
 import type { Http2Stream } from "./http2/stream.ts";
-import { listenTls, listenUnix, type Credentials, type TlsListener, type UnixListener } from "./listener.ts";
+import {
+  handshakeTimeoutMs,
+  listenTls,
+  listenUnix,
+  type Credentials,
+  type TlsListener,
+  type UnixListener,
+} from "./listener.ts";
 import { MethodMetrics, ServerMetrics } from "./method-metrics.ts";
 import { accessByPath, authorize, type Access, type Caller, type Membership } from "./roles.ts";
 import { ServerCall, refuse, refusesForeign, type ServedMethod } from "./server-call.ts";
@@ -31,6 +44,15 @@ export type { Credentials } from "./listener.ts";
 const defaultMessageBytesMax = 4 * 1024 * 1024;
 /** How often connections of callers without certificate are looked at; one with no call between two looks is closed. */
 const idleSweepMs = 60_000;
+/** What a peer whose connection ends has for reading why, in milliseconds; then it is cut. */
+const endGraceMs = 1_000;
+
+/** What stands in the answer to who shows a certificate that is not taken, as where OpenSSL refuses it. */
+const rejections: Readonly<Record<EndReason, string | null>> = {
+  standing: null,
+  expired: "CERT_HAS_EXPIRED",
+  root: "no root of the cluster vouches for it any more",
+};
 
 export interface GrpcServerOptions {
   readonly telemetry: Telemetry;
@@ -43,12 +65,16 @@ export interface ListenTlsOptions extends Membership {
   /** 0 chooses a free one. */
   readonly port: number;
   readonly credentials: Credentials;
+  /** By which certificates expire. */
+  readonly clock: Clock;
 }
 
 interface Connection {
   readonly http2: ServerConnection;
-  readonly caller: Caller;
+  caller: Caller;
   readonly membership: Membership;
+  /** Null on the control socket. */
+  readonly certified: CertifiedConnections<Connection> | null;
   /** Those whose handler runs, or will. */
   readonly calls: Set<ServerCall>;
   /** True when a call came since the last sweep. */
@@ -60,7 +86,11 @@ interface TableEntry extends ServedMethod {
 }
 
 /** The control socket belongs to no organization, and nobody on it has an identity that could be removed. */
-const localMembership: Membership = { organization: () => "", isRemoved: () => false };
+const localMembership: Membership = {
+  organization: () => "",
+  isRemoved: () => false,
+  onChange: () => ({ unsubscribe: () => {} }),
+};
 
 export class GrpcServer {
   readonly #telemetry: Telemetry;
@@ -70,6 +100,7 @@ export class GrpcServer {
   readonly #connections = new Set<Connection>();
   readonly #tlsListeners: TlsListener[] = [];
   readonly #unixListeners: UnixListener[] = [];
+  readonly #certified: CertifiedConnections<Connection>[] = [];
   readonly #sweep: NodeJS.Timeout;
   /** Whoever waits for the last connection to be gone. */
   readonly #emptied = Promise.withResolvers<void>();
@@ -109,7 +140,15 @@ export class GrpcServer {
   /** Resolves with the port when it accepts connections. Rejects with ListenError. */
   async listenTls(options: ListenTlsOptions): Promise<{ readonly port: number }> {
     this.#credentials = options.credentials;
-    const listener = await listenTls(options, (socket, caller) => this.#serve(socket, caller, options));
+    const certified = new CertifiedConnections<Connection>({
+      clock: options.clock,
+      membership: options,
+      rootPem: options.credentials.rootPem,
+      handshakeTimeoutMs,
+      end: (connection, reason) => this.#endConnection(connection, reason),
+    });
+    this.#certified.push(certified);
+    const listener = await listenTls(options, (socket, caller) => this.#serve(socket, caller, options, certified));
     this.#tlsListeners.push(listener);
     return { port: listener.port };
   }
@@ -119,7 +158,9 @@ export class GrpcServer {
    * last `listenTls` or `setCredentials`. Rejects with ListenError.
    */
   async listenUnix(path: string): Promise<void> {
-    const listener = await listenUnix(path, (socket: Socket) => this.#serve(socket, localCaller, localMembership));
+    const listener = await listenUnix(path, (socket: Socket) =>
+      this.#serve(socket, localCaller, localMembership, null),
+    );
     if (this.#credentials !== null) listener.setCredentials(this.#credentials);
     this.#unixListeners.push(listener);
   }
@@ -128,6 +169,7 @@ export class GrpcServer {
   setCredentials(credentials: Credentials): void {
     this.#credentials = credentials;
     for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.setCredentials(credentials);
+    for (const certified of this.#certified) certified.setRoots(credentials.rootPem);
   }
 
   /** How many connections there are. */
@@ -141,6 +183,7 @@ export class GrpcServer {
     this.#isClosing = true;
     clearInterval(this.#sweep);
     for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.close();
+    for (const certified of this.#certified) certified.close();
     if (this.#connections.size === 0) this.#emptied.resolve();
     this.#shutDownCalls(true);
     for (const { http2 } of this.#connections) http2.close();
@@ -160,18 +203,20 @@ export class GrpcServer {
     for (const { calls } of this.#connections) for (const call of calls) call.shutDown(onlyStreams);
   }
 
-  #serve(socket: Duplex, caller: Caller, membership: Membership): void {
+  #serve(socket: Duplex, caller: Caller, membership: Membership, certified: Connection["certified"]): void {
     const http2 = new ServerConnection(socket, {
       onRequest: (stream, headers) => this.#onRequest(connection, stream, headers),
       onClose: (error) => {
         this.#connections.delete(connection);
+        certified?.remove(connection);
         // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
         if (error !== null) this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed");
         if (this.#isClosing && this.#connections.size === 0) this.#emptied.resolve();
       },
     });
-    const connection: Connection = { http2, caller, membership, calls: new Set(), isActive: true };
+    const connection: Connection = { http2, caller, membership, certified, calls: new Set(), isActive: true };
     this.#connections.add(connection);
+    if (socket instanceof TLSSocket) certified?.add(connection, socket);
     // A handshake that was under way when the listener closed.
     if (this.#isClosing) http2.destroy();
   }
@@ -184,6 +229,7 @@ export class GrpcServer {
       refuse(stream, Status.UNIMPLEMENTED, `unknown method ${headers.path}`);
       return;
     }
+    connection.certified?.lookAtClock(connection);
     const admitted = authorize(method.access, connection.caller, connection.membership);
     if (typeof admitted === "string") {
       method.metrics.ended(Status.PERMISSION_DENIED, 0);
@@ -200,6 +246,27 @@ export class GrpcServer {
     const call = new ServerCall(stream, method, peer, headers.traceparent, connection.calls);
     if (timeoutMs !== null) call.startDeadline(timeoutMs);
     call.startClientStream();
+  }
+
+  /** G3 */
+  #endConnection(connection: Connection, reason: EndReason): void {
+    const { http2, membership } = connection;
+    const rejection = rejections[reason];
+    if (rejection !== null) connection.caller = { ...connection.caller, rejection };
+    const { caller } = connection;
+    for (const call of connection.calls) {
+      const { access } = this.#methods.get(call.method) as TableEntry;
+      const admitted = authorize(access, caller, membership);
+      if (typeof admitted === "string") call.revoke(Status.PERMISSION_DENIED, admitted);
+      else call.revoke(Status.UNAVAILABLE, "the caller's role has changed: connect again");
+    }
+    const { identity, address: peer } = caller.peer;
+    this.#telemetry.log.info(
+      { peer, node: identity?.nodeId, reason },
+      "connection ended: its caller is not what it was",
+    );
+    http2.close();
+    setTimeout(() => http2.destroy(), endGraceMs).unref();
   }
 
   /** Callers without certificate come to fetch the root or to join, and go: those that stay would add up. */

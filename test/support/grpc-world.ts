@@ -31,6 +31,7 @@ import {
   type ServiceHandlers,
   type Sink,
 } from "../../runtime/rpc.ts";
+import { SystemClock } from "../../runtime/system/clock.ts";
 
 export const { Heartbeat, Session, Assignments, Tasks, UpdateTaskStatus } = DispatcherService.methods;
 export const { GetRootCACertificate, GetUnlockKey } = CAService.methods;
@@ -180,6 +181,8 @@ export async function world(t: ExecutionContext, options: WorldOptions = {}) {
     credentials,
     organization: () => organization,
     isRemoved: (nodeId) => options.removed?.has(nodeId) ?? false,
+    onChange: () => ({ unsubscribe: () => {} }),
+    clock: new SystemClock(),
   });
   t.teardown(() => server.close(0));
   async function channel(

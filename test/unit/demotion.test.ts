@@ -195,8 +195,14 @@ test("the certificate of a demoted manager opens what workers may use, and nothi
     local: false,
     address: "",
   } as const;
-  const caller: Caller = { peer, anonymous: { ...peer, identity: null }, rejection: null, isCertified: true };
-  const membership = { organization: () => "o", isRemoved: () => false, isDemoted: (id: string) => id === "m1" };
+  const anonymous = { ...peer, identity: null };
+  const caller: Caller = { peer, anonymous, rejection: null, isCertified: true, notAfterMs: null };
+  const membership = {
+    organization: () => "o",
+    isRemoved: () => false,
+    isDemoted: (id: string) => id === "m1",
+    onChange: () => ({ unsubscribe: () => {} }),
+  };
   const refused = authorize("manager", caller, membership);
   t.regex(typeof refused === "string" ? refused : "", /not part of OUs: \[swarm-manager\]/);
   t.is(authorize("worker-or-manager", caller, membership), peer);

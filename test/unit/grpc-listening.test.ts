@@ -19,6 +19,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { createRoot } from "../../runtime/pki/index.ts";
 import { Status, type Sink } from "../../runtime/rpc.ts";
+import { SystemClock } from "../../runtime/system/clock.ts";
 import {
   Heartbeat,
   Session,
@@ -49,14 +50,14 @@ test("a closing server lets a unary call finish within the grace, and ends strea
 });
 
 test("G2: new credentials serve new connections while old ones go on", async (t) => {
-  const { worker, channel, server, handlers } = await world(t);
+  const { worker, channel, server, handlers, root } = await world(t);
   const old = await worker();
   const { messages, receiver } = collect<SessionMessage>();
   old.serverStream(Session, SessionRequest.create(), receiver);
   await until(() => messages.length === 1);
   const nextRoot = await createRoot();
   const next = await identityOf({ root: nextRoot, nodeId: "m1", role: "swarm-manager" });
-  server.setCredentials({ ...next, rootPem: nextRoot.certificatePem });
+  server.setCredentials({ ...next, rootPem: root.certificatePem + nextRoot.certificatePem });
   await old.unary(Heartbeat, HeartbeatRequest.create());
   (handlers.sinks[0] as Sink<unknown>).write(SessionMessage.create({ sessionId: "s2" }));
   await until(() => messages.length === 2);
@@ -115,6 +116,8 @@ test("a port in use is told in one sentence", async (t) => {
     credentials,
     organization: () => "",
     isRemoved: () => false,
+    onChange: () => ({ unsubscribe: () => {} }),
+    clock: new SystemClock(),
   });
   await t.throwsAsync(listening, {
     name: "ListenError",

@@ -1,0 +1,59 @@
+/**
+ * What nodes are to the cluster, as this manager's replica has it: whose certificates are refused, and who is a worker
+ * whatever its certificate says. Each manager decides by its own replica, in the turn in which that has a commit.
+ */
+import { NodeRole } from "../../proto/gen/messages.ts";
+import type { Subscription } from "../../runtime/ports.ts";
+import type { ObjectChange, Store } from "../../runtime/store/store.ts";
+import type { Running } from "../environment.ts";
+
+export interface Standings extends Running {
+  /** The cluster's id; empty while there is none. */
+  organization(): string;
+  /** Whether its certificate is refused: the node was removed. */
+  isRemoved(nodeId: string): boolean;
+  /** Whether the node is a worker. One that is not known is what its certificate says: its record may be on the way. */
+  isDemoted(nodeId: string): boolean;
+  /** Calls back with the ids of nodes that were removed, or whose role is another one. */
+  onChange(listener: (nodeIds: readonly string[]) => void): Subscription;
+}
+
+/** Whose standing a change may have changed. */
+function concerned(change: ObjectChange): readonly string[] {
+  if (change.table === "node")
+    return change.action === "remove" || change.old?.role !== change.object.role ? [change.object.id] : [];
+  if (change.table !== "cluster") return [];
+  const before = change.old?.blacklistedCertificates ?? {};
+  const after = change.object.blacklistedCertificates;
+  if (before === after) return [];
+  return [
+    ...Object.keys(after).filter((id) => !Object.hasOwn(before, id)),
+    ...Object.keys(before).filter((id) => !Object.hasOwn(after, id)),
+  ];
+}
+
+export function watchStandings(store: Store): Standings {
+  const listeners = new Set<(nodeIds: readonly string[]) => void>();
+  const watching = store.watch(({ changes }) => {
+    const ids = new Set<string>();
+    for (const change of changes) for (const id of concerned(change)) ids.add(id);
+    if (ids.size > 0) for (const listener of listeners) listener([...ids]);
+  });
+  return {
+    organization: () => {
+      for (const { id } of store.all("cluster")) return id;
+      return "";
+    },
+    isRemoved: (nodeId) => {
+      for (const { blacklistedCertificates } of store.all("cluster"))
+        if (Object.hasOwn(blacklistedCertificates, nodeId)) return true;
+      return false;
+    },
+    isDemoted: (nodeId) => store.get("node", nodeId)?.role === NodeRole.WORKER,
+    onChange: (listener) => {
+      listeners.add(listener);
+      return { unsubscribe: () => listeners.delete(listener) };
+    },
+    stop: () => watching.unsubscribe(),
+  };
+}

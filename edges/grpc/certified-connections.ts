@@ -1,0 +1,122 @@
+/**
+ * The connections whose callers showed a certificate, and what ends them though nobody hung up.
+ *
+ * K1: a connection ends in the turn in which its caller's standing changes: its node was removed, or has another role. It ends
+ *     for those who are worth more as well, which lets nobody act on what he was.
+ * K2: it ends when the certificate that it was made with expires. How long that is, is worked out once: a clock that is set
+ *     back later prolongs nothing. One that is set forward counts from the next call on.
+ * K3: it ends when the roots change and none of them vouches for that certificate any more; a handshake that was under way
+ *     when they changed is looked at again.
+ */
+import type { TLSSocket } from "node:tls";
+import type { Clock, Subscription, TimerHandle } from "../../runtime/ports.ts";
+import { soon } from "../../runtime/system/turns.ts";
+import { isVouchedFor } from "./cross-signed.ts";
+import { standingOf, type Caller, type Membership, type Standing } from "./roles.ts";
+
+export interface Certified {
+  readonly caller: Caller;
+}
+
+/** Why a connection ends. For K1 its calls say more: `authorize` is asked for each. */
+export type EndReason = "standing" | "expired" | "root";
+
+interface Kept {
+  readonly socket: TLSSocket;
+  readonly standing: Standing;
+  readonly expiry: TimerHandle | null;
+}
+
+export interface CertifiedOptions<Connection extends Certified> {
+  readonly clock: Clock;
+  readonly membership: Membership;
+  readonly rootPem: string;
+  /** How long a handshake may take, in milliseconds. */
+  readonly handshakeTimeoutMs: number;
+  readonly end: (connection: Connection, reason: EndReason) => void;
+}
+
+export class CertifiedConnections<Connection extends Certified> {
+  readonly #options: CertifiedOptions<Connection>;
+  readonly #watching: Subscription;
+  readonly #kept = new Map<Connection, Kept>();
+  readonly #byNode = new Map<string, Set<Connection>>();
+  #rootPem: string;
+  /** Of `performance.now`; null before the first change. */
+  #rootsChangedAt: number | null = null;
+
+  constructor(options: CertifiedOptions<Connection>) {
+    this.#options = options;
+    this.#rootPem = options.rootPem;
+    this.#watching = options.membership.onChange((nodeIds) => {
+      for (const id of nodeIds) for (const each of this.#byNode.get(id) ?? []) this.#lookAtStanding(each);
+    });
+  }
+
+  /** Does nothing for a caller without certificate. */
+  add(connection: Connection, socket: TLSSocket): void {
+    const { clock, handshakeTimeoutMs, membership } = this.#options;
+    const { caller } = connection;
+    if (!caller.isCertified) return;
+    // A certificate is good at the very moment that it names.
+    const leftMs = caller.notAfterMs === null ? null : Math.max(0, caller.notAfterMs - clock.now() + 1);
+    const expiry = leftMs === null ? null : clock.setTimeout(() => this.#end(connection, "expired"), leftMs);
+    this.#kept.set(connection, { socket, standing: standingOf(caller, membership), expiry });
+    const nodeId = caller.peer.identity?.nodeId;
+    if (nodeId !== undefined) {
+      const others = this.#byNode.get(nodeId);
+      if (others === undefined) this.#byNode.set(nodeId, new Set([connection]));
+      else others.add(connection);
+    }
+    const sinceRoots = this.#rootsChangedAt === null ? Infinity : performance.now() - this.#rootsChangedAt;
+    if (sinceRoots <= handshakeTimeoutMs) this.#lookAtRoot(connection);
+  }
+
+  /** It has ended, or is about to. */
+  remove(connection: Connection): void {
+    const kept = this.#kept.get(connection);
+    if (kept === undefined) return;
+    this.#kept.delete(connection);
+    if (kept.expiry !== null) this.#options.clock.clearTimeout(kept.expiry);
+    const nodeId = connection.caller.peer.identity?.nodeId ?? "";
+    const others = this.#byNode.get(nodeId);
+    others?.delete(connection);
+    if (others?.size === 0) this.#byNode.delete(nodeId);
+  }
+
+  /** For what is asked at each call: ends a connection whose certificate the clock says is over. K2 */
+  lookAtClock(connection: Connection): void {
+    const { notAfterMs } = connection.caller;
+    if (notAfterMs !== null && this.#options.clock.now() > notAfterMs) this.#end(connection, "expired");
+  }
+
+  /** K3. A check takes some 0.3 ms: with thousands of them, what comes meanwhile is heard in between. */
+  setRoots(rootPem: string): void {
+    if (rootPem === this.#rootPem) return;
+    this.#rootPem = rootPem;
+    this.#rootsChangedAt = performance.now();
+    for (const connection of this.#kept.keys()) soon(() => this.#lookAtRoot(connection));
+  }
+
+  close(): void {
+    this.#watching.unsubscribe();
+  }
+
+  #lookAtRoot(connection: Connection): void {
+    const kept = this.#kept.get(connection);
+    if (kept === undefined || isVouchedFor(kept.socket, this.#rootPem, this.#options.clock.now())) return;
+    this.#end(connection, "root");
+  }
+
+  #lookAtStanding(connection: Connection): void {
+    const kept = this.#kept.get(connection);
+    if (kept !== undefined && standingOf(connection.caller, this.#options.membership) !== kept.standing)
+      this.#end(connection, "standing");
+  }
+
+  #end(connection: Connection, reason: EndReason): void {
+    if (!this.#kept.has(connection)) return;
+    this.remove(connection);
+    this.#options.end(connection, reason);
+  }
+}

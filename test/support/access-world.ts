@@ -1,0 +1,191 @@
+/**
+ * A gRPC server with every method of the table of who may call what, each of which answers only when it is ended, and callers
+ * of every kind. What a caller is can be changed while its calls are under way.
+ */
+import type { ExecutionContext } from "ava";
+import { connectTls, connectUnix } from "../../edges/grpc/client.ts";
+import { accessByPath, type Access } from "../../edges/grpc/roles.ts";
+import { createGrpcServer } from "../../edges/grpc/server.ts";
+import type { MethodDescriptor } from "../../proto/codec.ts";
+import * as messages from "../../proto/gen/messages.ts";
+import { createRoot } from "../../runtime/pki/index.ts";
+import type { Clock, TimerHandle } from "../../runtime/ports.ts";
+import type { RpcChannel, RpcError, ServiceHandlers, Sink } from "../../runtime/rpc.ts";
+import { identityOf, organization, telemetry, temporaryFolder } from "./grpc-world.ts";
+
+type AnyMethod = MethodDescriptor<unknown, unknown>;
+type AnyService = { readonly name: string; readonly methods: Readonly<Record<string, AnyMethod>> };
+
+/** Every service of which the table has a method, as `roles.ts` has it. */
+export const services: readonly AnyService[] = Object.entries(messages)
+  .filter(([name]) => name.endsWith("Service"))
+  .map(([, service]) => service as unknown as AnyService)
+  .filter((service) => Object.values(service.methods ?? {}).some(({ path }) => accessByPath.has(path)));
+
+export const methods: readonly (AnyMethod & { readonly access: Access })[] = services.flatMap((service) =>
+  Object.values(service.methods).map((method) => ({ ...method, access: accessByPath.get(method.path) as Access })),
+);
+
+/** The machine's time, moved on by hand: what is due by then is called. */
+export class SteppedClock implements Clock {
+  #aheadMs = 0;
+  #elapsedMs = 0;
+  readonly #timers = new Map<object, { readonly atMs: number; readonly callback: () => void }>();
+
+  now(): number {
+    return Date.now() + this.#aheadMs;
+  }
+
+  setTimeout(callback: () => void, ms: number): TimerHandle {
+    const handle = {} as TimerHandle;
+    this.#timers.set(handle, { atMs: this.#elapsedMs + ms, callback });
+    return handle;
+  }
+
+  clearTimeout(timer: TimerHandle): void {
+    this.#timers.delete(timer);
+  }
+
+  soon(callback: () => void): void {
+    setImmediate(callback);
+  }
+
+  /** Time goes by. */
+  pass(ms: number): void {
+    this.#elapsedMs += ms;
+    this.#aheadMs += ms;
+    for (const [handle, { atMs, callback }] of this.#timers) {
+      if (atMs > this.#elapsedMs) continue;
+      this.#timers.delete(handle);
+      callback();
+    }
+  }
+
+  /** Somebody sets the clock, by so much. */
+  set(ms: number): void {
+    this.#aheadMs += ms;
+  }
+
+  get waiting(): number {
+    return this.#timers.size;
+  }
+}
+
+/** How a call goes, as its caller sees it; `open` while it is not over. */
+export interface Call {
+  readonly path: string;
+  readonly access: Access;
+  readonly ended: Promise<RpcError | null>;
+  outcome: RpcError | null | "open";
+  /** Messages that came on a stream. */
+  received: number;
+}
+
+export function start(channel: RpcChannel, method: AnyMethod & { readonly access: Access }): Call {
+  const { promise, resolve } = Promise.withResolvers<RpcError | null>();
+  const call: Call = { path: method.path, access: method.access, ended: promise, outcome: "open", received: 0 };
+  const end = (error: RpcError | null): void => {
+    call.outcome = error;
+    resolve(error);
+  };
+  if (method.responseStream) {
+    channel.serverStream(method, method.request.create({}), { onMessage: () => (call.received += 1), onEnd: end });
+  } else if (method.requestStream) {
+    const sending = channel.clientStream(method);
+    sending.write(method.request.create({}));
+    sending.finish().then(() => end(null), end);
+  } else {
+    channel.unary(method, method.request.create({})).then(() => end(null), end);
+  }
+  return call;
+}
+
+export async function accessWorld(t: ExecutionContext) {
+  const root = await createRoot();
+  const { ports } = telemetry();
+  const clock = new SteppedClock();
+  const server = createGrpcServer({ telemetry: ports });
+  /** Calls whose handler runs, by path; and how many of them were told that their caller is gone. */
+  const begun: string[] = [];
+  const sinks = new Map<string, Sink<unknown>[]>();
+  let aborted = 0;
+  for (const service of services) {
+    const handlers = Object.entries(service.methods).map(([name, method]) => [
+      name,
+      (_request: unknown, second: unknown, third: unknown) => {
+        const call = (method.responseStream ? third : second) as { signal: AbortSignal };
+        begun.push(method.path);
+        call.signal.addEventListener("abort", () => (aborted += 1));
+        if (!method.responseStream) return new Promise(() => {});
+        const sink = second as Sink<unknown>;
+        sinks.set(method.path, [...(sinks.get(method.path) ?? []), sink]);
+        sink.write(method.response.create({}));
+        return undefined;
+      },
+    ]);
+    server.add(service, Object.fromEntries(handlers) as ServiceHandlers<AnyService>);
+  }
+  const removed = new Set<string>();
+  const workers = new Set<string>();
+  const listeners = new Set<(nodeIds: readonly string[]) => void>();
+  const credentials = {
+    ...(await identityOf({ root, nodeId: "own", role: "swarm-manager" })),
+    rootPem: root.certificatePem,
+  };
+  const { port } = await server.listenTls({
+    host: "127.0.0.1",
+    port: 0,
+    credentials,
+    clock,
+    organization: () => organization,
+    isRemoved: (id) => removed.has(id),
+    isDemoted: (id) => workers.has(id),
+    onChange: (listener) => {
+      listeners.add(listener);
+      return { unsubscribe: () => listeners.delete(listener) };
+    },
+  });
+  const path = `${temporaryFolder(t)}/control.sock`;
+  await server.listenUnix(path);
+  t.teardown(() => server.close(0));
+  const tell = (id: string): void => {
+    for (const listener of listeners) listener([id]);
+  };
+  const opened = (channel: RpcChannel): RpcChannel => {
+    t.teardown(() => channel.close());
+    return channel;
+  };
+  return {
+    root,
+    server,
+    clock,
+    begun,
+    sinks,
+    credentials,
+    aborted: () => aborted,
+    remove: (id: string) => {
+      removed.add(id);
+      tell(id);
+    },
+    demote: (id: string) => {
+      workers.add(id);
+      tell(id);
+    },
+    promote: (id: string) => {
+      workers.delete(id);
+      tell(id);
+    },
+    local: async () => opened(await connectUnix(path, { uid: 0, pid: 1, user: "" })),
+    channel: async (identity: { readonly certificatePem: string; readonly keyPem: string } | null) =>
+      opened(
+        await connectTls({
+          host: "127.0.0.1",
+          port,
+          rootPem: root.certificatePem,
+          serverName: "swarm-manager",
+          timeoutMs: 5_000,
+          ...identity,
+        }),
+      ),
+  };
+}

@@ -1,0 +1,70 @@
+// What nodes are to the cluster, as a manager's replica has it: who is told of a change, and when.
+import test from "ava";
+import { watchStandings } from "../../actors/manager/standings.ts";
+import {
+  Cluster,
+  Node,
+  NodeRole,
+  NodeSpec,
+  NodeStatus,
+  NodeStatus_State,
+  RemoveNodeRequest,
+} from "../../proto/gen/messages.ts";
+import { call } from "../support/manager.ts";
+import { world as controlWorld } from "../support/control.ts";
+
+function nodeOf(id: string, role: NodeRole): Node {
+  return Node.create({
+    id,
+    role,
+    spec: NodeSpec.create({ desiredRole: role }),
+    status: NodeStatus.create({ state: NodeStatus_State.DOWN }),
+  });
+}
+
+function world() {
+  const { control, seed, store } = controlWorld();
+  const standings = watchStandings(store);
+  const told: string[] = [];
+  standings.onChange((ids) => told.push(ids.toSorted().join(" ")));
+  seed("cluster", Cluster.create({ id: "c" }));
+  seed("node", nodeOf("w", NodeRole.WORKER), nodeOf("m", NodeRole.MANAGER));
+  const remove = async (nodeId: string): Promise<void> =>
+    void (await control.RemoveNode(RemoveNodeRequest.create({ nodeId }), call()));
+  return { remove, seed, standings, store, told };
+}
+
+test("a removal is told in the turn in which the replica has it, before anybody who began to watch later hears of it", async (t) => {
+  const { remove, standings, store, told } = world();
+  told.length = 0;
+  const order: string[] = [];
+  standings.onChange(() => order.push(`told: ${standings.isRemoved("w")}`));
+  store.watch(({ changes }) => {
+    if (changes.some(({ action, table }) => table === "node" && action === "remove")) order.push("watched");
+  });
+  await remove("w");
+  t.deepEqual(told, ["w"]);
+  t.deepEqual(order, ["told: true", "watched"]);
+  t.false(standings.isRemoved("m"));
+});
+
+test("another role is told, and nothing else that becomes of a node", (t) => {
+  const { seed, standings, told } = world();
+  told.length = 0;
+  const status = NodeStatus.create({ state: NodeStatus_State.READY });
+  seed("node", Node.patch(nodeOf("m", NodeRole.MANAGER), { status }));
+  t.deepEqual(told, []);
+  t.false(standings.isDemoted("m"));
+  seed("node", nodeOf("m", NodeRole.WORKER));
+  t.deepEqual(told, ["m"]);
+  t.true(standings.isDemoted("m"));
+  t.false(standings.isDemoted("unknown"), "its record may be on the way: its certificate says what it is");
+});
+
+test("who has stopped is told nothing more", (t) => {
+  const { seed, standings, told } = world();
+  told.length = 0;
+  standings.stop();
+  seed("node", nodeOf("m", NodeRole.WORKER));
+  t.deepEqual(told, []);
+});
