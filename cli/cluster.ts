@@ -10,6 +10,7 @@ import {
   ListClustersRequest,
   TaskDefaults,
 } from "../proto/gen/messages.ts";
+import { withoutJoinTokens } from "../machines/redaction.ts";
 import { updateCluster } from "./cluster-update.ts";
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
 import { cluster, listNodes, nodeName, withManager, type ManagerClient } from "./manager-client.ts";
@@ -49,7 +50,7 @@ const ls = command({
               each.spec?.encryptionConfig?.autoLockManagers === true ? "on" : "off",
               each.rootCa?.rootRotation == null ? "" : "in progress",
             ],
-            object: () => Cluster.toJson(each),
+            object: () => Cluster.toJson(withoutJoinTokens(each)),
           })),
         },
         values,
@@ -77,8 +78,6 @@ async function pretty(client: ManagerClient, found: Cluster): Promise<string> {
         ? "none"
         : `in progress: ${progress.renewed}/${progress.total} nodes have renewed${waits === "" ? "" : `, waits for ${waits}`}`,
     ],
-    ["Worker token", rootCa?.joinTokens?.worker ?? ""],
-    ["Manager token", rootCa?.joinTokens?.manager ?? ""],
   ];
   const width = Math.max(...lines.map(([label]) => label.length));
   return lines.map(([label, value]) => `${`${label}:`.padEnd(width + 2)}${value}`).join("\n");
@@ -88,7 +87,7 @@ const inspect = command({
   operands: "CLUSTER",
   min: 1,
   max: 1,
-  summary: "Shows everything that a manager tells about the cluster, its keys left out.",
+  summary: "Show the cluster without its keys and join tokens ('muster token' prints those).",
   options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -99,7 +98,7 @@ const inspect = command({
       await inspectEach(
         { shell, operands, format: values.format },
         (operand) => findCluster(client, operand),
-        (found) => ({ docker: clusterObject(found), wire: () => Cluster.toJson(found) }),
+        (found) => ({ docker: clusterObject(found), wire: () => Cluster.toJson(withoutJoinTokens(found)) }),
       );
     }),
 });

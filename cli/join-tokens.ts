@@ -21,6 +21,9 @@ export async function rotateJoinToken(client: ManagerClient, role: JoinRole): Pr
 
 export async function joinTokenOf(client: ManagerClient, role: JoinRole): Promise<string> {
   const token = (await cluster(client)).rootCa?.joinTokens?.[role] ?? "";
-  if (token === "") throw new UserError(`the cluster has no ${role} token: make one with --rotate`);
+  if (token === "")
+    throw new UserError(
+      `the manager shows no ${role} token: leave out --at, which never shows one; if there is none, make one with --rotate`,
+    );
   return token;
 }

@@ -1,4 +1,7 @@
-/** What never leaves a manager through Control and Watch: private keys, unlock keys, network keys and secret data. */
+/**
+ * What never leaves a manager through Control and Watch: private keys, unlock keys, network keys and secret data. Join tokens
+ * leave through Control's own answers about the cluster of now, and nowhere else: who may ask there may join nodes.
+ */
 import { CAConfig, Cluster, ClusterSpec, RootCA, RootRotation, Secret, SecretSpec } from "../proto/gen/messages.ts";
 import { networkDefaults } from "./allocation/network-defaults.ts";
 
@@ -39,6 +42,14 @@ export function redactedCluster(cluster: Cluster): Cluster {
     subnetSize: cluster.subnetSize || networkDefaults.subnetLength,
     VXLANUDPPort: cluster.VXLANUDPPort || networkDefaults.dataPathPort,
   });
+}
+
+/** For whoever did not ask for the tokens: watchers, readers of the past, and people who look at the cluster. */
+export function withoutJoinTokens(cluster: Cluster): Cluster {
+  const { rootCa } = cluster;
+  return rootCa === null || rootCa.joinTokens === null
+    ? cluster
+    : Cluster.patch(cluster, { rootCa: RootCA.patch(rootCa, { joinTokens: null }) });
 }
 
 export function redactedSecret(secret: Secret): Secret {

@@ -3,16 +3,20 @@
  * state and with a clock that stands still at that moment.
  *
  * A1: nothing is written: only methods that read are let through, and what they run on has no way to the ledger.
+ * A2: no join token of the past is shown: one that was not rotated since would let nodes join today.
  */
 import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "../../machines/volumes/csi/explain.ts";
 import { explainService, explainTask, type ExplainView } from "../../machines/explain/explain.ts";
 import { explainGlobal } from "../../machines/explain/explain-global.ts";
+import { withoutJoinTokens } from "../../machines/redaction.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
 import { timeMs } from "../../proto/time.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
   ControlRolloutRequest,
   ControlService,
+  GetClusterResponse,
+  ListClustersResponse,
   ListExtensionsResponse,
   NodeStatus_State,
   OperatorService,
@@ -53,7 +57,7 @@ interface Reading {
   readonly answer: Answerer;
 }
 
-/** By HTTP/2 path: what may be read at an earlier version (A1). */
+/** By HTTP/2 path: what may be read at an earlier version (A1). Join tokens are no matter of the past (A2). */
 const readings: ReadonlyMap<string, Reading> = new Map([
   ...Object.entries(ControlService.methods as unknown as Readonly<Record<string, AnyMethod>>)
     .filter(([name]) => /^(?:Get|List)/.test(name))
@@ -68,6 +72,14 @@ const readings: ReadonlyMap<string, Reading> = new Map([
           ),
       },
     ]),
+  reading(ControlService.methods.GetCluster, async ({ control }, request, call) => {
+    const { cluster } = await control.GetCluster(request, call);
+    return GetClusterResponse.create({ cluster: cluster === null ? null : withoutJoinTokens(cluster) });
+  }),
+  reading(ControlService.methods.ListClusters, async ({ control }, request, call) => {
+    const { clusters } = await control.ListClusters(request, call);
+    return ListClustersResponse.create({ clusters: clusters.map(withoutJoinTokens) });
+  }),
   reading(OperatorService.methods.Why, ({ env }, { subject }) =>
     explainSubject(env.store, subject, {
       explainNode: (node) => whyNode(node),

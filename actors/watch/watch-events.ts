@@ -1,5 +1,5 @@
 /** What a watcher is shown of a change: the objects of SwarmKit's kinds, without what never leaves a manager. */
-import { redactedCluster, redactedSecret } from "../../machines/redaction.ts";
+import { redactedCluster, redactedSecret, withoutJoinTokens } from "../../machines/redaction.ts";
 import { WatchActionKind, Object as WatchedUnion, WatchMessage_Event } from "../../proto/gen/messages.ts";
 import type { ObjectChange } from "../../runtime/store/store.ts";
 
@@ -14,7 +14,7 @@ function shown(change: ObjectChange, which: "object" | "old"): WatchedUnion | nu
   switch (change.table) {
     case "cluster": {
       const cluster = change[which];
-      return cluster === null ? null : WatchedUnion.create({ cluster: redactedCluster(cluster) });
+      return cluster === null ? null : WatchedUnion.create({ cluster: withoutJoinTokens(redactedCluster(cluster)) });
     }
     case "secret": {
       const secret = change[which];
