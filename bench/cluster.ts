@@ -11,6 +11,9 @@ import { startNatsServer } from "../runtime/nats/server.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { freePort, until } from "./peers.ts";
 
+/** Tasks of benchmarks write into folders of the user that runs them. */
+const asRoot = process.getuid?.() === 0 ? ["--allow-root", "--task-user", "root"] : [];
+
 const program = fileURLToPath(new URL("../bin/muster", import.meta.url));
 const run = promisify(execFile);
 
@@ -152,7 +155,7 @@ export class Cluster {
   async agent(manager: Manager, hostname: string): Promise<Agent> {
     const dir = this.#folder("agent");
     const token = await manager.muster("token", "worker");
-    const where = ["--join", manager.address, "--token", token, "--data-dir", dir, "--hostname", hostname];
+    const where = ["--join", manager.address, "--token", token, "--data-dir", dir, "--hostname", hostname, ...asRoot];
     const spawned = this.#spawn(dir, ["agent", ...where]);
     const sessions = (): string[] =>
       spawned.output

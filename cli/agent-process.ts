@@ -21,7 +21,7 @@ import { SystemRandom } from "../runtime/system/random.ts";
 import { formatHostPort, parseHostPort } from "./processes/addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./processes/csi.ts";
 import { openDataDir } from "./processes/data-dir.ts";
-import { openDrivers, type DriverChoice } from "./processes/drivers.ts";
+import { openDrivers, taskUsers, type DriverChoice } from "./processes/drivers.ts";
 import { UserError } from "./user-error.ts";
 import { version } from "./version.ts";
 
@@ -68,7 +68,7 @@ export async function runAgent(
 ): Promise<AgentProcess> {
   const { dataDir, hostname, labels, token } = options;
   const address = options.join === "" ? null : formatHostPort(parseHostPort(options.join, defaultPort));
-  const folder = openDataDir(dataDir);
+  const folder = openDataDir(dataDir, true);
   const csi = openCsi(dataDir, options.csiPlugins ?? new Map());
   const clock = new SystemClock();
   const drivers = openDrivers(options.drivers ?? noDrivers, { dataDir, clock, log: telemetry.log });
@@ -112,7 +112,7 @@ export async function runAgent(
   return { ...forward(agent), shutdown, stop: () => void shutdown(false), joined: () => joined(agent) };
 }
 
-const noDrivers: DriverChoice = { directories: [], named: new Map(), configs: new Map() };
+const noDrivers: DriverChoice = { directories: [], named: new Map(), configs: new Map(), users: taskUsers({}) };
 
 export const dialer: Dialer = {
   async dial(address, credentials, material) {

@@ -25,6 +25,19 @@ function groupNamed(text: string): number {
   throw new Error(`there is no group ${text} on this node`);
 }
 
+/** Null: the machine has no such user, and it is no number. An empty text is who this process is. */
+export function uidOf(text: string): number | null {
+  if (text === "") return process.getuid?.() ?? null;
+  const [name = ""] = text.split(":");
+  const found = userEntry(name);
+  return found === undefined && !isNumber(name) ? null : Number(found?.[2] ?? name);
+}
+
+function userEntry(name: string): readonly string[] | undefined {
+  const users = entries("/etc/passwd");
+  return users.find(([each]) => each === name) ?? users.find(([, , uid]) => uid === name);
+}
+
 /**
  * `name`, `uid`, or either with `:group`. Null for who the driver is anyway, and for an empty text. Throws for a user that
  * the machine does not have, and where the driver may not change users.
@@ -32,10 +45,9 @@ function groupNamed(text: string): number {
 export function userNamed(text: string): User | null {
   if (text === "") return null;
   const [name = "", group] = text.split(":");
-  const users = entries("/etc/passwd");
-  const found = users.find(([each]) => each === name) ?? users.find(([, , uid]) => uid === name);
-  if (found === undefined && !isNumber(name)) throw new Error(`there is no user ${name} on this node`);
-  const uid = Number(found?.[2] ?? name);
+  const found = userEntry(name);
+  const uid = uidOf(name);
+  if (uid === null) throw new Error(`there is no user ${name} on this node`);
   const gid = group === undefined ? Number(found?.[3] ?? uid) : groupNamed(group);
   if (process.getuid?.() === uid && process.getgid?.() === gid) return null;
   if (process.getuid?.() !== 0)

@@ -221,6 +221,8 @@ export interface TaskHome {
   readonly stdoutPath: string;
   readonly stderrPath: string;
   readonly env: Readonly<Record<string, string>>;
+  /** Whom the task runs as, by the node's rules; empty: whom the driver or the image says. */
+  readonly user: string;
 }
 
 export type HomeOutcome =

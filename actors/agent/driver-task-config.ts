@@ -160,7 +160,7 @@ export function taskConfigOf(
     devices: spec.devices.map(({ hostPath, permissions, taskPath }) =>
       Device.create({ hostPath, taskPath: taskPath || hostPath, cgroupPermissions: permissions || "rwm" }),
     ),
-    user: spec.user,
+    user: home.user,
     dns: dnsOf(spec),
     allocDir: home.allocDir,
     stdoutPath: home.stdoutPath,

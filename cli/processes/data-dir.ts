@@ -5,7 +5,7 @@
  * D2: everything in it is readable by its owner only.
  * D3: a file is either its old or its new content, whatever dies when.
  */
-import { mkdirSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { replaceFileSync } from "../../runtime/system/whole-file.ts";
@@ -39,6 +39,9 @@ function startTicks(pid: number): string | null {
   }
 }
 
+/** Permission to pass through a folder, of its group and of others. */
+const passable = 0o011;
+
 export function cannotWrite(path: string, error: unknown): UserError {
   const reason = (error as Error).message;
   return new UserError(`the data dir ${path} cannot be written (${reason}): choose another with --data-dir`, {
@@ -46,11 +49,15 @@ export function cannotWrite(path: string, error: unknown): UserError {
   });
 }
 
-/** Throws UserError when the folder cannot be written or another live process owns it. */
-export function openDataDir(path: string): DataDir {
+/**
+ * Throws UserError when the folder cannot be written or another live process owns it. `letsTasksThrough`: other users may pass
+ * through it to the directories of their tasks, without seeing what else is in it; each of those has permissions of its own.
+ */
+export function openDataDir(path: string, letsTasksThrough = false): DataDir {
   const owner = join(path, "owner");
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
+    if (letsTasksThrough) chmodSync(path, statSync(path).mode | passable);
     const [pid, ticks] = readOr(owner, "").split(" ");
     if (pid !== undefined && pid !== "" && Number(pid) !== process.pid && startTicks(Number(pid)) === ticks) {
       throw new UserError(

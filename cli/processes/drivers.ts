@@ -16,6 +16,7 @@ import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { AgentPlugins, DriverBinary } from "../../actors/agent/agent-ports.ts";
 import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
+import { taskUser, type TaskUserPolicy } from "../../node/task-users.ts";
 import { portRange } from "../../edges/plugin/handshake.ts";
 import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
 import { ClientTopology, ClientTopologyCore, NomadDriverConfig } from "../../proto/gen/nomad.ts";
@@ -43,6 +44,15 @@ export const driverFlags = {
     value: "NAME=JSON|NAME=@FILE",
     help: "what a task-driver plugin is configured with; NAME is its file's, or that of --driver",
   },
+  "task-user": {
+    type: "string",
+    value: "USER",
+    help: "User of process tasks that name none, when the agent runs as root (default nobody)",
+  },
+  "allow-root": {
+    type: "boolean",
+    help: "Allow process tasks to run as root. Whoever may create a service is then root of this node",
+  },
 } as const;
 
 export interface DriverChoice {
@@ -51,6 +61,25 @@ export interface DriverChoice {
   /** Paths by name; null: none of that name. */
   readonly named: ReadonlyMap<string, string | null>;
   readonly configs: ReadonlyMap<string, { readonly [key: string]: PlainValue } | null>;
+  readonly users: TaskUserPolicy;
+}
+
+const userDefault = "nobody";
+
+/**
+ * An agent without root runs every process task as its own user. Throws UsageError for a user that the machine lacks, and for root
+ * where it is not allowed.
+ */
+export function taskUsers(
+  values: { readonly "task-user"?: string | undefined; readonly "allow-root"?: boolean | undefined },
+  isRoot = process.getuid?.() === 0,
+): TaskUserPolicy {
+  const { "allow-root": allowsRoot = false, "task-user": named } = values;
+  const users = { fallback: named ?? (isRoot ? userDefault : ""), allowsRoot };
+  if (named === undefined) return users;
+  const found = taskUser(named, users);
+  if (found.kind === "refused") throw new UsageError(`cannot run tasks as ${named} (--task-user): ${found.reason}`);
+  return users;
 }
 
 /** Names records on the disk and lines of the log. */
@@ -61,6 +90,8 @@ export async function driverChoice(values: {
   readonly "plugin-dir"?: readonly string[] | undefined;
   readonly driver?: readonly string[] | undefined;
   readonly "driver-config"?: readonly string[] | undefined;
+  readonly "task-user"?: string | undefined;
+  readonly "allow-root"?: boolean | undefined;
 }): Promise<DriverChoice> {
   const named = new Map<string, string | null>();
   for (const text of values.driver ?? []) {
@@ -74,7 +105,12 @@ export async function driverChoice(values: {
     if (configs.has(name)) throw new UsageError(`--driver-config names ${name} twice`);
     configs.set(name, await driverConfigFrom(config, `--driver-config ${name}`));
   }
-  return { directories: (values["plugin-dir"] ?? []).map((path) => resolve(path)), named, configs };
+  return {
+    directories: (values["plugin-dir"] ?? []).map((path) => resolve(path)),
+    named,
+    configs,
+    users: taskUsers(values),
+  };
 }
 
 function pairOf(text: string, usage: string): readonly [string, string] {
@@ -114,6 +150,7 @@ export function openDrivers(choice: DriverChoice, { clock, dataDir, log }: Drive
       clock,
       log,
       environment: process.env,
+      users: choice.users,
     }),
     binaries,
     agent: nodeConfig(),

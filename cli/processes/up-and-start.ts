@@ -11,6 +11,9 @@ import { logFile, serving, servingOf, telemetryFor } from "./serving-flags.ts";
 import { startHello } from "./start.ts";
 import { startUp, workerToken } from "./up.ts";
 
+/** Whoever starts the sample cluster. */
+const ownUser = String(process.getuid?.() ?? 0);
+
 function tellLocked(shell: Shell): (controlSocket: string) => void {
   return (controlSocket) =>
     shell.remark(
@@ -71,6 +74,8 @@ export const start: Command = command({
       dataDir,
       ...servingOf(values),
       withAgent: true,
+      // The sample service runs this very program, which other users may be unable to read.
+      drivers: await driverChoice({ "task-user": ownUser, "allow-root": true }),
       onLocked: tellLocked(shell),
       telemetry,
     };

@@ -24,16 +24,16 @@ import type {
   TaskHome,
   TaskHomes,
 } from "../../actors/agent/agent-ports.ts";
-import type { DriverSpec } from "../../proto/gen/messages.ts";
+import { DriverSpec } from "../../proto/gen/messages.ts";
 import type { Clock, Logger } from "../../runtime/ports.ts";
 import { replaceFile } from "../../runtime/system/whole-file.ts";
 import { filesOf } from "./contents.ts";
-import { MemoryFiles, memoryRoots, type FileOwner } from "./memory-files.ts";
+import { MemoryFiles, memoryRoots } from "./memory-files.ts";
 import { lastOutput, outputBytesMax } from "../output/kept-files.ts";
 import { OutputFiles } from "../output/output-reader.ts";
 import { OutputClient } from "../output/client.ts";
 import type { TaskOutput } from "../output/collector.ts";
-import { userNamed } from "../user.ts";
+import { taskUser, type TaskUser, type TaskUserPolicy } from "../task-users.ts";
 import { environmentOf, type AgentEnvironment, type TaskDirectories } from "./environment.ts";
 import { placeMounts, unplaceMounts } from "./mounts.ts";
 import { PipeMaker } from "./pipes.ts";
@@ -50,6 +50,7 @@ export interface TaskHomesOptions {
   readonly log: Logger;
   /** What PATH, HOME and LANG of tasks are taken from. */
   readonly environment: AgentEnvironment;
+  readonly users: TaskUserPolicy;
   readonly outputBytesMax?: number;
   /** Where secrets and configs may be kept in memory, best first; absolute. */
   readonly memoryRoots?: readonly string[];
@@ -74,7 +75,9 @@ export class TaskHomeDirectories implements TaskHomes {
 
   async prepare(task: DriverTask, spec: DriverSpec, wants: HomeWants): Promise<HomeOutcome> {
     const home = this.#home(task.id);
-    const environment = environmentOf(task, spec, {
+    const user = this.#userOf(spec, wants);
+    if (user.kind === "refused") return user;
+    const environment = environmentOf(task, DriverSpec.patch(spec, { user: user.name }), {
       agent: this.#options.environment,
       name: wants.name,
       isImage: wants.isolation === "image",
@@ -84,15 +87,19 @@ export class TaskHomeDirectories implements TaskHomes {
     if (environment.kind === "refused") return environment;
     const contents = filesOf(task, spec, environment.env);
     if (contents.kind === "refused") return contents;
-    const owner = ownerOf(spec, wants);
-    if (typeof owner === "string") return { kind: "refused", reason: owner };
     try {
       const output = await this.#make(task.id, wants);
-      await this.#files.write(task.id, contents.files, owner);
+      await this.#files.write(task.id, contents.files, user.owner);
       await this.#linkFiles(task.id, join(home, wants.name));
       if (output !== null) await this.#client.open(output);
       const { stderr, stdout } = output?.pipes ?? { stdout: "/dev/null", stderr: "/dev/null" };
-      const ready: TaskHome = { allocDir: home, stdoutPath: stdout, stderrPath: stderr, env: environment.env };
+      const ready: TaskHome = {
+        allocDir: home,
+        stdoutPath: stdout,
+        stderrPath: stderr,
+        env: environment.env,
+        user: user.name,
+      };
       return { kind: "ready", home: ready };
     } catch (error) {
       await this.#removeFiles(task.id);
@@ -140,6 +147,11 @@ export class TaskHomeDirectories implements TaskHomes {
 
   close(): Promise<void> {
     return this.#client.close();
+  }
+
+  /** In an image, users are the image's, and its secrets are nobody's here. */
+  #userOf({ user }: DriverSpec, { isolation }: HomeWants): TaskUser {
+    return isolation === "image" ? { kind: "user", name: user, owner: null } : taskUser(user, this.#options.users);
   }
 
   #home(taskId: string): string {
@@ -218,16 +230,6 @@ function directoriesOf(home: string, { isolation, name }: HomeWants): TaskDirect
     configs: at("configs"),
     volumes: at("volumes"),
   };
-}
-
-/** Who may enter the task's secrets, null for who runs this; in an image that is nobody here. A text: why there is none. */
-function ownerOf({ user }: DriverSpec, { isolation }: HomeWants): FileOwner | null | string {
-  if (isolation === "image") return null;
-  try {
-    return userNamed(user);
-  } catch (error) {
-    return (error as Error).message;
-  }
 }
 
 /** The mode is as said, whatever the process masks. */

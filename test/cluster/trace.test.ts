@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
 import { startCollector, type CollectedSpan } from "../fixtures/collector.ts";
-import { freePort, MusterProcess, startManager, tempDir } from "../fixtures/muster.ts";
+import { asRoot, freePort, MusterProcess, startManager, tempDir } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
 
 test("a command, the manager, the agent and the process it starts share one trace", async (t) => {
@@ -26,6 +26,7 @@ test("a command, the manager, the agent and the process it starts share one trac
     agentDir,
     "--metrics",
     `127.0.0.1:${agentMetricsPort}`,
+    ...asRoot,
   ]);
   t.teardown(async () => void (await agent.end()));
 

@@ -155,7 +155,7 @@ const nothing: OutputReader = {
 const homes: TaskHomes = {
   prepare: async ({ id }) => ({
     kind: "ready",
-    home: { allocDir: `/${id}`, stdoutPath: "/dev/null", stderrPath: "/dev/null", env: {} },
+    home: { allocDir: `/${id}`, stdoutPath: "/dev/null", stderrPath: "/dev/null", env: {}, user: "" },
   }),
   mount: async (_taskId, mounts) => mounts.map(({ target }) => target),
   resume: async () => {},

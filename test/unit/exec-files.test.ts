@@ -49,6 +49,7 @@ function place(t: ExecutionContext): Place {
           error: (_, text) => void warnings.push(text),
         },
         environment: { PATH: process.env["PATH"] },
+        users: { fallback: "", allowsRoot: true },
         memoryRoots,
       }),
   };

@@ -44,6 +44,7 @@ async function node(t: ExecutionContext): Promise<Node> {
     clock,
     log,
     environment: { PATH: process.env["PATH"], HOME: "/nowhere", SECRET: "of the agent" },
+    users: { fallback: "", allowsRoot: true },
   });
   const launcher = createPluginLauncher({
     log,

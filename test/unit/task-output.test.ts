@@ -50,6 +50,7 @@ function homesIn(t: ExecutionContext, folder: string): TaskHomeDirectories {
     clock: new SystemClock(),
     log,
     environment: { PATH: "/usr/bin:/bin" },
+    users: { fallback: "", allowsRoot: true },
   });
   t.teardown(() => homes.close());
   return homes;

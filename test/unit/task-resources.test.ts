@@ -16,7 +16,7 @@ import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 
 const facts = { architecture: "x86_64", os: "linux", nanoCpus: 4e9, memoryBytes: 2 ** 32, engineVersion: "1" };
 const program = { command: "/bin/true" };
-const home = { allocDir: "/alloc", stdoutPath: "/out", stderrPath: "/err", env: {} };
+const home = { allocDir: "/alloc", stdoutPath: "/out", stderrPath: "/err", env: {}, user: "" };
 
 function linuxResources(resources: Partial<TaskResources>) {
   const of = driverTask("task1", program, {
