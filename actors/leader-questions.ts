@@ -2,7 +2,6 @@
  * What only the leader's orchestration knows, for callers of any manager: asked straight where this manager leads, else
  * over the bus of whoever does. Nothing is written by a question, so one without an answer is simply not answered.
  */
-import { decodedOrNull } from "../proto/codec.ts";
 import {
   Failure,
   LeaderAnswer,
@@ -16,6 +15,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
 import * as subjects from "../runtime/subjects.ts";
+import { busMessage } from "./bus-message.ts";
 import type { Environment, Running } from "./environment.ts";
 
 /** What the leader's duties can tell. Each may throw RpcError. */
@@ -89,13 +89,12 @@ export async function askLeader(
 
 /** A leader's duty: answers what the other managers ask. */
 export function answerQuestions(
-  env: Pick<Environment, "bus" | "managerId" | "telemetry">,
+  env: Pick<Environment, "bus" | "clock" | "managerId" | "telemetry">,
   knowledge: LeaderKnowledge,
 ): Running {
   const subscription = env.bus.subscribe(subjects.leaderAsk, (message) => {
-    const asked = decodedOrNull(LeaderQuestion, message.data);
+    const asked = busMessage(env, LeaderQuestion, message);
     if (asked === null) {
-      env.telemetry.log.warn({}, "a question to the leader cannot be decoded");
       const failure = Failure.create({ code: Status.INVALID_ARGUMENT, message: "the question cannot be decoded" });
       message.respond(LeaderAnswer.encode(LeaderAnswer.create({ leader: env.managerId, failure })));
       return;

@@ -25,6 +25,7 @@ import { isSubjectToken, newId } from "../runtime/ids.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../runtime/rpc.ts";
 import * as subjects from "../runtime/subjects.ts";
 import { replacement, transact } from "./control/write.ts";
+import { busMessage } from "./bus-message.ts";
 import type { Environment, Running } from "./environment.ts";
 import { TaskCall, type AnswerVerdict, type QuestionOutcome } from "./task-call.ts";
 
@@ -61,10 +62,12 @@ export function createTaskCalls(env: Environment): TaskCalls {
 
   async function ask(nodeId: string, question: TaskQuestion): Promise<QuestionOutcome> {
     const timeoutMs = taskCallTimes.askTimeoutMs;
-    const outcome = await bus.request(subjects.taskQuestion(nodeId), TaskQuestion.encode(question), { timeoutMs });
+    const subject = subjects.taskQuestion(nodeId);
+    const outcome = await bus.request(subject, TaskQuestion.encode(question), { timeoutMs });
     if (outcome.kind === "no-responders") return "unknown";
-    if (outcome.kind !== "reply") return "unsure";
-    return TaskQuestionReply.decode(outcome.data).known ? "known" : "unknown";
+    const reply = outcome.kind === "reply" ? busMessage(env, TaskQuestionReply, { ...outcome, subject }) : null;
+    if (reply === null) return "unsure";
+    return reply.known ? "known" : "unknown";
   }
 
   function nodeOf({ exec, signal, stats, taskId }: TaskCallRequest): string {
@@ -120,7 +123,9 @@ export function createTaskCalls(env: Environment): TaskCalls {
     const listener: Listener = { sink, calls: new Map() };
     listeners.set(nodeId, listener);
     const subscription = bus.subscribe(subjects.taskQuestion(nodeId), (message) => {
-      const known = passOn(listener, TaskQuestion.decode(message.data));
+      const question = busMessage(env, TaskQuestion, message);
+      if (question === null) return;
+      const known = passOn(listener, question);
       message.respond(TaskQuestionReply.encode(TaskQuestionReply.create({ known })));
     });
     const end = (): void => {
@@ -166,11 +171,13 @@ export function createTaskCalls(env: Environment): TaskCalls {
   }
 
   async function delivered(home: string, data: Uint8Array): Promise<AnswerVerdict> {
-    const outcome = await bus.request(subjects.taskAnswered(home), data, { timeoutMs: deliveryTimeoutMs });
+    const subject = subjects.taskAnswered(home);
+    const outcome = await bus.request(subject, data, { timeoutMs: deliveryTimeoutMs });
     if (outcome.kind === "no-responders") return "gone";
     // The same again does no harm: answers have numbers.
-    if (outcome.kind !== "reply") return "full";
-    const { verdict } = TaskAnswerDeliveryReply.decode(outcome.data);
+    const reply = outcome.kind === "reply" ? busMessage(env, TaskAnswerDeliveryReply, { ...outcome, subject }) : null;
+    if (reply === null) return "full";
+    const { verdict } = reply;
     if (verdict === Verdict.TASK_ANSWER_TAKEN) return "taken";
     return verdict === Verdict.TASK_ANSWER_FULL ? "full" : "gone";
   }
@@ -183,7 +190,9 @@ export function createTaskCalls(env: Environment): TaskCalls {
   }
 
   const answers = bus.subscribe(subjects.taskAnswered(managerId), (message) => {
-    const { answer: of, nodeId } = TaskAnswerDelivery.decode(message.data);
+    const delivery = busMessage(env, TaskAnswerDelivery, message);
+    if (delivery === null) return;
+    const { answer: of, nodeId } = delivery;
     const verdict = verdicts[take(nodeId, of)];
     message.respond(TaskAnswerDeliveryReply.encode(TaskAnswerDeliveryReply.create({ verdict })));
   });

@@ -67,6 +67,53 @@ export function parseTaskAnswered(subject: string): string | null {
   return parseBetween(subject, managerOutputPrefix, ".task");
 }
 
+// muster.v1.cmd.life.<life>.prove — LifeQuestion → LifeAnswer, to one run of one manager process
+const lifeCommandPrefix = "muster.v1.cmd.life.";
+export function lifeProof(life: string): string {
+  return `${lifeCommandPrefix}${token(life)}.prove`;
+}
+export function parseLifeProof(subject: string): string | null {
+  return parseBetween(subject, lifeCommandPrefix, ".prove");
+}
+
+/** One of the subjects that managers send each other messages on, all of them sealed (`runtime/store/sealed-bus.ts`). */
+export interface BusSubject {
+  /** In metrics, which have no room for ids. */
+  readonly kind: string;
+  /** With an id for those that have one. */
+  build(id: string): string;
+  /** Whether it is this subject, or the wildcard over its ids. */
+  is(subject: string): boolean;
+}
+
+function single(kind: string, subject: string): BusSubject {
+  return { kind, build: () => subject, is: (other) => other === subject };
+}
+
+function each(kind: string, build: (id: string) => string, parse: (subject: string) => string | null): BusSubject {
+  return { kind, build, is: (subject) => parse(subject) !== null };
+}
+
+/** B2: every subject of the bus; what is not here cannot be subscribed to. */
+export const busSubjects: readonly BusSubject[] = [
+  single("ledger.propose", ledgerPropose),
+  single("leader.ask", leaderAsk),
+  single("leader.beat", leaderBeat),
+  { ...each("manager.beat", managerBeat, parseManagerBeat), is: (subject) => subject.startsWith(managerBeatPrefix) },
+  single("session.registered", sessionRegistered),
+  single("logs.announced", logsAnnounced),
+  each("logs.held", logsHeld, parseLogsHeld),
+  each("logs.delivered", logsDelivered, parseLogsDelivered),
+  each("task.question", taskQuestion, parseTaskQuestion),
+  each("task.answered", taskAnswered, parseTaskAnswered),
+  each("life.prove", lifeProof, parseLifeProof),
+];
+
+/** Null for what is no subject of the bus. */
+export function subjectKind(subject: string): string | null {
+  return busSubjects.find((each) => each.is(subject))?.kind ?? null;
+}
+
 // muster.v1.log — LogRecord, in the log stream only
 export const log = "muster.v1.log";
 

@@ -21,11 +21,12 @@ import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
 import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.ts";
 import { newId } from "../../runtime/ids.ts";
-import type { Random } from "../../runtime/ports.ts";
+import type { BusMessage, Random } from "../../runtime/ports.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { sessionRegistered } from "../../runtime/subjects.ts";
 import { AssignmentRouter, type StreamTarget } from "./assignments.ts";
+import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 import { Judge, type NodeTrouble } from "./judge.ts";
 import { ProposalBatch } from "../ledger/proposal-batch.ts";
@@ -122,7 +123,7 @@ class DispatcherActor implements Dispatcher {
     });
     this.handlers = this.#makeHandlers();
     const watch = env.store.watch((commit) => this.#onCommit(commit));
-    const heard = env.bus.subscribe(sessionRegistered, ({ data }) => this.#onRegisteredElsewhere(data));
+    const heard = env.bus.subscribe(sessionRegistered, (message) => this.#onRegisteredElsewhere(message));
     this.#stops.push(
       () => watch.unsubscribe(),
       () => heard.unsubscribe(),
@@ -331,15 +332,9 @@ class DispatcherActor implements Dispatcher {
   }
 
   /** A hint that comes sooner than the log; the version tells whether it is newer than what is held here. */
-  #onRegisteredElsewhere(data: Uint8Array): void {
-    let message: SessionRegistered;
-    try {
-      message = SessionRegistered.decode(data);
-    } catch (error) {
-      this.#env.telemetry.log.warn({ error: String(error) }, "malformed SessionRegistered: ignored");
-      return;
-    }
-    if (message.managerId === this.#env.managerId) return;
+  #onRegisteredElsewhere(heard: BusMessage): void {
+    const message = busMessage(this.#env, SessionRegistered, heard);
+    if (message === null || message.managerId === this.#env.managerId) return;
     const held = this.#sessions.get(message.nodeId);
     if (held !== undefined && held.version > 0 && held.version < message.version) this.#supersede(held);
   }

@@ -1,7 +1,7 @@
 /** What the managers say in their beats of nodes that they miss: sentences, as long as they are said. */
-import { decodedOrNull } from "../../proto/codec.ts";
 import { ManagerBeat } from "../../proto/gen/messages.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
+import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 
 /** What a manager said counts for so many milliseconds: five of its beats. */
@@ -13,10 +13,13 @@ export interface NodeDoubts extends Running {
 }
 
 /** `onDoubt`: a manager has said that it misses nodes, or still does. */
-export function startNodeDoubts({ bus, clock }: Pick<Environment, "bus" | "clock">, onDoubt: () => void): NodeDoubts {
+export function startNodeDoubts(
+  { bus, clock, telemetry }: Pick<Environment, "bus" | "clock" | "telemetry">,
+  onDoubt: () => void,
+): NodeDoubts {
   const doubts = new Map<string, { readonly text: string; readonly atMs: number }>();
-  const beats = bus.subscribe(managerBeats, ({ data }) => {
-    const beat = decodedOrNull(ManagerBeat, data);
+  const beats = bus.subscribe(managerBeats, (message) => {
+    const beat = busMessage({ clock, telemetry }, ManagerBeat, message);
     if (beat === null || (beat.missingNodes === 0 && !beat.holdsVerdicts)) return;
     const text = beat.holdsVerdicts
       ? `manager ${beat.managerId} misses ${beat.missingNodes} nodes and distrusts its view of them`

@@ -6,7 +6,6 @@
  */
 import { leaseMachine } from "../../machines/ledger/lease.ts";
 import type { BatchLimits } from "../../machines/ledger/batch.ts";
-import { decodedOrNull } from "../../proto/codec.ts";
 import { LeaderBeat, Lease } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Blobs, LeaseBucket, Log, TimerHandle } from "../../runtime/ports.ts";
@@ -16,6 +15,7 @@ import { snapshotDefaults, startSnapshotWriter, type SnapshotOptions } from "../
 import type { Proposer } from "../../runtime/store/store.ts";
 import { sleep } from "../../runtime/store/wait.ts";
 import * as subjects from "../../runtime/subjects.ts";
+import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 import { startLedger, type Ledger } from "./ledger.ts";
 import { startProposer } from "./proposer.ts";
@@ -192,7 +192,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
   );
 
   const beats = bus.subscribe(subjects.leaderBeat, (message) => {
-    const beaten = decodedOrNull(LeaderBeat, message.data);
+    const beaten = busMessage(env, LeaderBeat, message);
     if (beaten === null || (heard !== null && beaten.epoch < heard.epoch)) return;
     heard = { managerId: beaten.managerId, epoch: beaten.epoch, at: clock.now() };
   });

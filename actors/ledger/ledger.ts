@@ -6,7 +6,6 @@ import type { Span } from "@opentelemetry/api";
 import { assemble, type BatchLimits, type Settlement } from "../../machines/ledger/batch.ts";
 import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.ts";
 import type { RefusalCode } from "../../machines/ledger/proposals.ts";
-import { decodedOrNull } from "../../proto/codec.ts";
 import { Failure, ProposeOk, ProposeReply, ProposeRequest } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
@@ -18,6 +17,7 @@ import { changeFramingBytes, recordOverheadBytes } from "../../runtime/store/rec
 import { LogBreak, type AppliedRecord, type Replica } from "../../runtime/store/replica.ts";
 import { Staging } from "../../runtime/store/staging.ts";
 import * as subjects from "../../runtime/subjects.ts";
+import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 import { causesOf, headerBytesMax, startAppendSpan, transactionRecord } from "./ledger-record.ts";
 import { endSpan, startSpan } from "../tracing.ts";
@@ -310,7 +310,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     ledEpoch = epoch;
     telemetry.log.info({ epoch, version: replica.version }, "leading");
     subscription = bus.subscribe(subjects.ledgerPropose, (message) => {
-      const request = decodedOrNull(ProposeRequest, message.data);
+      const request = busMessage(env, ProposeRequest, message);
       if (request === null) {
         message.respond(ProposeReply.encode(failure("malformed", "the proposal cannot be decoded")));
         return;

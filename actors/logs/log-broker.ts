@@ -28,6 +28,7 @@ import type { LogBrokerLines, LogLines, LogsLines, PublishedLines } from "../../
 import { newId } from "../../runtime/ids.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
 import * as subjects from "../../runtime/subjects.ts";
+import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 import { LogHolder } from "./log-holder.ts";
 import { LogHome } from "./log-home.ts";
@@ -95,16 +96,16 @@ class Broker implements LogBroker {
     };
     this.logs = { SubscribeLogs: (request, sink, call) => this.#subscribe(request, sink, call) };
     const subscriptions = [
-      bus.subscribe(subjects.logsAnnounced, ({ data }) => {
-        const announcement = this.#decoded(LogAnnouncement, data);
+      bus.subscribe(subjects.logsAnnounced, (message) => {
+        const announcement = busMessage(env, LogAnnouncement, message);
         if (announcement !== null && announcement.home !== managerId) this.#holder.hear(announcement);
       }),
-      bus.subscribe(subjects.logsHeld(managerId), ({ data }) => {
-        const holding = this.#decoded(LogHolding, data);
+      bus.subscribe(subjects.logsHeld(managerId), (message) => {
+        const holding = busMessage(env, LogHolding, message);
         if (holding !== null) this.#onHolding(holding);
       }),
       bus.subscribe(subjects.logsDelivered(managerId), (message) => {
-        const delivery = this.#decoded(LogDelivery, message.data);
+        const delivery = busMessage(env, LogDelivery, message);
         const fate = delivery === null ? "gone" : this.#take(delivery);
         message.respond(answers[fate]);
       }),
@@ -250,11 +251,12 @@ class Broker implements LogBroker {
 
   async #carry(home: string, delivery: LogDelivery): Promise<Fate> {
     if (!this.#holder.isKnown(delivery.subscriptionId)) return "gone";
-    const outcome = await this.#env.bus.request(subjects.logsDelivered(home), LogDelivery.encode(delivery), {
+    const subject = subjects.logsDelivered(home);
+    const outcome = await this.#env.bus.request(subject, LogDelivery.encode(delivery), {
       timeoutMs: deliveryTimeoutMs,
     });
     if (outcome.kind !== "reply") return "unsure";
-    const answer = this.#decoded(LogDeliveryAnswer, outcome.data);
+    const answer = busMessage(this.#env, LogDeliveryAnswer, { subject, data: outcome.data });
     return answer === null ? "unsure" : fateOf[answer.verdict];
   }
 
@@ -267,15 +269,6 @@ class Broker implements LogBroker {
     if (stalled.length <= stalledStreamsMax) return;
     const [longest] = stalled.toSorted((a, b) => (a.stalledSince ?? 0) - (b.stalledSince ?? 0));
     longest?.cut();
-  }
-
-  #decoded<Message>(codec: { decode(data: Uint8Array): Message; readonly typeName: string }, data: Uint8Array) {
-    try {
-      return codec.decode(data);
-    } catch (error) {
-      this.#env.telemetry.log.warn({ type: codec.typeName, error: String(error) }, "malformed message: ignored");
-      return null;
-    }
   }
 
   #checkRunning(): void {

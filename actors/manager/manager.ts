@@ -36,7 +36,6 @@ import { SealedBus } from "../../runtime/store/sealed-bus.ts";
 import { SealedLog } from "../../runtime/store/sealed-log.ts";
 import type { SnapshotOptions } from "../../runtime/store/snapshots.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
-import * as subjects from "../../runtime/subjects.ts";
 import { bootstrapCluster, whenCluster } from "./bootstrap.ts";
 import { createCa } from "../certificates/ca.ts";
 import type { CertificateAuthority } from "../certificates/ca-port.ts";
@@ -107,9 +106,6 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly onBroken: (error: unknown) => void;
 }
 
-/** On their way to the leader proposals carry what the log keeps, and questions the specs that are asked about. */
-const sealedSubjects: ReadonlySet<string> = new Set([subjects.ledgerPropose, subjects.leaderAsk]);
-
 export interface ManagerServices {
   readonly ca: ServiceHandlers<typeof CAService>;
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
@@ -150,7 +146,8 @@ export function startManager(parts: ManagerParts): Manager {
   const sealing = parts.random.fork("seal");
   const log = new SealedLog(parts.log, keyring, sealing);
   const blobs = new SealedBlobs(parts.blobs, keyring, { random: sealing, clock: parts.clock });
-  const bus = new SealedBus({ bus: parts.bus, keyring, random: sealing, subjects: sealedSubjects });
+  const { clock, telemetry } = parts;
+  const bus = new SealedBus({ bus: parts.bus, keyring, random: sealing, clock, telemetry });
   const replica = new Replica();
   // Before all others who watch: whoever is removed by a commit is shown nothing of it, or of what follows.
   const standings = watchStandings(replica);
@@ -342,6 +339,7 @@ export function startManager(parts: ManagerParts): Manager {
     unhealthy,
     stop: () => {
       for (const part of [...running].reverse()) part.stop();
+      bus.stop();
     },
   };
 }

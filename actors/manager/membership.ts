@@ -2,7 +2,6 @@
  * A manager's own membership: its beats, its record in the log, and a look at whether its replica agrees with those of
  * the others (which beat with the checksum of the record that they applied last).
  */
-import { decodedOrNull } from "../../proto/codec.ts";
 import { Manager, ManagerBeat, Operation, ProposeRequest_Mode, StoreObject } from "../../proto/gen/messages.ts";
 import { membershipMachine } from "../../machines/manager/membership.ts";
 import { isDemoted } from "../../machines/manager/manager-role.ts";
@@ -10,6 +9,7 @@ import { isSameBytes, isSameMessage } from "../../machines/same-message.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../../runtime/subjects.ts";
 import type { ObjectChange } from "../../runtime/store/store.ts";
+import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 
 export interface MembershipOptions {
@@ -103,8 +103,8 @@ export function startMembership(env: Environment, options: MembershipOptions): M
     if (commit.changes.some(isOwn)) tell();
   });
   const keys = options.keyring?.onChange(tell);
-  const heard = bus.subscribe(managerBeats, ({ data }) => {
-    const beat = decodedOrNull(ManagerBeat, data);
+  const heard = bus.subscribe(managerBeats, (message) => {
+    const beat = busMessage(env, ManagerBeat, message);
     if (beat === null || beat.managerId === managerId || beat.checksum.length === 0) return;
     const own = checksums.get(beat.applied);
     if (own === undefined || own.length === 0 || isSameBytes(own, beat.checksum)) return;

@@ -1,67 +1,158 @@
 /**
- * The bus with some subjects sealed: requests that carry what goes into the log are as unreadable to whoever listens on NATS
- * as the log itself. Everything else passes as it is.
+ * The bus between managers: every message on every subject is sealed under the cluster's data keys, so whoever is on NATS
+ * without them can neither read nor forge one, nor play one again. Nothing passes in clear, and actors are handed no other bus.
  *
- * X1: what cannot be sealed for want of a key is known not to have been sent. What does not open is not heard.
+ * A message names the run of the process that sent it (its life) and its number there. Who hears of a life for the first
+ * time, or has had no proof from it for some seconds, asks that life how far it has counted, and holds what came from it
+ * until then (sender-life.ts). An answer is sealed to the question that it is for, so it fits no other.
+ *
+ * SB1: a handler gets only what a holder of a data key in use sealed for this very subject.
+ * SB4: a question is resolved only by what a holder of a key sealed as the answer to it; anything else in its inbox ends
+ *      it as a timeout does.
+ * X1: what cannot be sealed for want of a key is known not to have been sent.
  */
-import { Sealed } from "../../proto/gen/messages.ts";
-import type { Bus, BusMessage, Headers, Random, RequestOutcome, Subscription } from "../ports.ts";
+import { decodedOrNull } from "../../proto/codec.ts";
+import { LifeAnswer, LifeQuestion, SealedMessage, type DataKey } from "../../proto/gen/messages.ts";
+import { assert } from "../assert.ts";
+import { BusRefusals } from "../bus-refusals.ts";
+import { isSubjectToken, newId } from "../ids.ts";
+import type { Bus, BusMessage, Clock, Random, RequestOutcome, Subscription, Telemetry } from "../ports.ts";
+import * as subjects from "../subjects.ts";
 import type { Keyring } from "./keyring.ts";
 import { open, seal, type SealedFor } from "./seal.ts";
+import { SenderLife } from "./sender-life.ts";
 
 export interface SealedBusOptions {
   readonly bus: Bus;
   readonly keyring: Keyring;
   readonly random: Random;
-  /** Subjects of which requests and replies are sealed. Nothing is published on them without being asked. */
-  readonly subjects: ReadonlySet<string>;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
 }
 
-const question = (subject: string): SealedFor => ({ purpose: "message", place: subject });
-const reply = (subject: string): SealedFor => ({ purpose: "message", place: `${subject} reply` });
+/** Bytes of the largest message that is looked at; our own nats-server lets 8 MiB pass. */
+const messageBytesMax = 8 * 1024 * 1024;
+/** Milliseconds in which a life answers, and how often it is asked, since questions get lost: questions wait 2 s for answers. */
+const proofTimeoutMs = 700;
+const proofTries = 3;
+/** Milliseconds for which a life that did not prove itself is not asked again. */
+const unprovenMs = 1_000;
+/** Lives that are remembered; of more, the one that was heard of first is forgotten. A restart of a manager makes one. */
+const livesMax = 256;
+/** Lives that are asked for their proof at once. Old messages of dead lives cost no more than that. */
+const proofsMax = 32;
+/** Messages and bytes held until their senders have proven themselves; further ones are dropped. */
+const heldMax = 1_024;
+const heldBytesMax = 32 * 1024 * 1024;
+/** Milliseconds for which messages under the key before the one in use are taken: managers learn of a change from the log. */
+const oldKeyMs = 60_000;
+/** Numbers of open questions in a proof; the newest count. */
+const openMax = 4_096;
+
+type Handler = (message: BusMessage) => void;
+
+interface Held {
+  readonly number: number;
+  readonly asked: boolean;
+  readonly bytes: number;
+  readonly subject: string;
+  readonly hear: () => void;
+}
+
+interface Life {
+  readonly sender: SenderLife;
+  /** Held until the question that is under way has been answered; null while none is. */
+  held: Held[] | null;
+  refusedAtMs: number | null;
+}
+
+const answerTo = (subject: string, life: string, number: number): SealedFor => ({
+  purpose: "message",
+  place: `${subject}\0answer\0${life}\0${number}`,
+});
+
+const messageOf = (subject: string, life: string, number: number, asked: boolean): SealedFor => ({
+  purpose: "message",
+  place: `${subject}\0${asked ? "question" : "news"}\0${life}\0${number}`,
+});
 
 export class SealedBus implements Bus {
   readonly #bus: Bus;
   readonly #keyring: Keyring;
   readonly #random: Random;
-  readonly #subjects: ReadonlySet<string>;
+  readonly #clock: Clock;
+  readonly #refusals: BusRefusals;
+  readonly #life: string;
+  #count = 0;
+  /** Numbers of own questions that wait for their answers. */
+  readonly #open = new Set<number>();
+  readonly #lives = new Map<string, Life>();
+  /** By subject and queue. */
+  readonly #handlers = new Map<string, { readonly handlers: Set<Handler>; readonly subscription: Subscription }>();
+  #proofs = 0;
+  #held = 0;
+  #heldBytes = 0;
+  #keyId = "";
+  #keySinceMs;
+  readonly #proving: Subscription;
 
-  constructor({ bus, keyring, random, subjects }: SealedBusOptions) {
+  constructor({ bus, keyring, random, clock, telemetry }: SealedBusOptions) {
     this.#bus = bus;
     this.#keyring = keyring;
     this.#random = random;
-    this.#subjects = subjects;
+    this.#clock = clock;
+    this.#refusals = BusRefusals.of(telemetry, clock);
+    this.#life = newId(random);
+    this.#keySinceMs = clock.now();
+    // Not asked for freshness in turn: who asks again learns nothing, and the answer fits only the question that it is for.
+    this.#proving = bus.subscribe(subjects.lifeProof(this.#life), (message) => {
+      const opened = this.#openMessage(message);
+      if (opened === null) return;
+      const numbers = [...this.#open].slice(-openMax);
+      const answer = LifeAnswer.encode(LifeAnswer.create({ number: this.#count, open: numbers }));
+      this.#respond(message, opened, answer);
+    });
   }
 
-  publish(subject: string, data: Uint8Array, headers?: Headers): void {
-    this.#bus.publish(subject, data, headers);
+  /** Headers are not sealed, and so not carried. */
+  publish(subject: string, data: Uint8Array): void {
+    const sealed = this.#seal(subject, data, this.#next(), false);
+    if (sealed !== null) this.#bus.publish(subject, sealed);
   }
 
+  /** All handlers of one subject share one subscription: a message is opened once, and heard once by each of them. */
   subscribe(subject: string, handler: (message: BusMessage) => void, queue?: string): Subscription {
-    if (!this.#subjects.has(subject)) return this.#bus.subscribe(subject, handler, queue);
-    const opening = (message: BusMessage): void => {
-      const data = this.#open(message.data, question(subject));
-      if (data === null) return;
-      const respond = (answer: Uint8Array): void => {
-        const sealed = this.#seal(answer, reply(subject));
-        if (sealed !== null) message.respond(sealed);
-      };
-      handler({ subject: message.subject, headers: message.headers, data, respond });
+    assert(subjects.subjectKind(subject) !== null, `B2: '${subject}' is in the table of subjects`);
+    const key = `${queue ?? ""} ${subject}`;
+    let shared = this.#handlers.get(key);
+    if (shared === undefined) {
+      const handlers = new Set<Handler>();
+      const subscription = this.#bus.subscribe(subject, (message) => this.#hear(message, handlers), queue);
+      shared = { handlers, subscription };
+      this.#handlers.set(key, shared);
+    }
+    const { handlers, subscription } = shared;
+    // One function may be handed in twice.
+    const own: Handler = (message) => handler(message);
+    handlers.add(own);
+    return {
+      unsubscribe: () => {
+        if (!handlers.delete(own) || handlers.size > 0) return;
+        subscription.unsubscribe();
+        this.#handlers.delete(key);
+      },
     };
-    return this.#bus.subscribe(subject, opening, queue);
   }
 
-  async request(
-    subject: string,
-    data: Uint8Array,
-    options: { timeoutMs: number; headers?: Headers },
-  ): Promise<RequestOutcome> {
-    if (!this.#subjects.has(subject)) return this.#bus.request(subject, data, options);
-    const sealed = this.#seal(data, question(subject));
+  async request(subject: string, data: Uint8Array, options: { timeoutMs: number }): Promise<RequestOutcome> {
+    const number = this.#next();
+    const sealed = this.#seal(subject, data, number, true);
     if (sealed === null) return { kind: "no-responders" };
-    const outcome = await this.#bus.request(subject, sealed, options);
+    this.#open.add(number);
+    const outcome = await this.#bus.request(subject, sealed, { timeoutMs: options.timeoutMs });
+    this.#open.delete(number);
     if (outcome.kind !== "reply") return outcome;
-    const answer = this.#open(outcome.data, reply(subject));
+    const answer = this.#openAnswer(subject, outcome.data, number);
     return answer === null ? { kind: "timeout" } : { kind: "reply", data: answer };
   }
 
@@ -73,19 +164,192 @@ export class SealedBus implements Bus {
     return this.#bus.onLink(listener);
   }
 
-  #seal(data: Uint8Array, sealedFor: SealedFor): Uint8Array | null {
-    const key = this.#keyring.current;
-    return key === null ? null : Sealed.encode(seal(key, data, this.#random, sealedFor));
+  stop(): void {
+    this.#proving.unsubscribe();
   }
 
-  #open(data: Uint8Array, sealedFor: SealedFor): Uint8Array | null {
-    let sealed: Sealed;
-    try {
-      sealed = Sealed.decode(data);
-    } catch {
+  #next(): number {
+    return (this.#count += 1);
+  }
+
+  #seal(subject: string, data: Uint8Array, number: number, asked: boolean): Uint8Array | null {
+    const key = this.#keyring.current;
+    if (key === null) return null;
+    const life = this.#life;
+    const sealed = seal(key, data, this.#random, messageOf(subject, life, number, asked));
+    return SealedMessage.encode(SealedMessage.create({ life, number, asked, sealed }));
+  }
+
+  #respond(message: BusMessage, { life, number }: SealedMessage, answer: Uint8Array): void {
+    const key = this.#keyring.current;
+    if (key === null) return;
+    const sealed = seal(key, answer, this.#random, answerTo(message.subject, life, number));
+    message.respond(SealedMessage.encode(SealedMessage.create({ sealed })));
+  }
+
+  /** SB4 */
+  #openAnswer(subject: string, data: Uint8Array, number: number): Uint8Array | null {
+    const answer = this.#decoded(subject, data);
+    if (answer === null) return null;
+    return this.#openWith(subject, answer, answerTo(subject, this.#life, number));
+  }
+
+  #hear(message: BusMessage, handlers: ReadonlySet<Handler>): void {
+    const opened = this.#openMessage(message);
+    if (opened === null) return;
+    const { asked, life: lifeId, number, data } = opened;
+    const respond = (answer: Uint8Array): void => this.#respond(message, opened, answer);
+    const hear = (): void => {
+      for (const handler of handlers) handler({ subject: message.subject, headers: {}, data, respond });
+    };
+    const held: Held = { number, asked, bytes: data.length, subject: message.subject, hear };
+    const life = this.#lifeOf(lifeId);
+    if (life.held !== null && !life.sender.isProven(this.#clock.now())) return this.#hold(life, held);
+    if (!life.sender.isProven(this.#clock.now())) return this.#askForProof(lifeId, life, held);
+    switch (life.sender.take(number, asked, false)) {
+      case "replayed":
+        this.#refusals.add(message.subject, "replayed");
+        return;
+      case "doubtful":
+        if (life.held !== null) this.#hold(life, held);
+        else this.#askForProof(lifeId, life, held);
+        return;
+      case "fresh":
+        if (life.held === null && life.sender.isAgeing(this.#clock.now())) this.#askForProof(lifeId, life, null);
+        hear();
+    }
+  }
+
+  #lifeOf(id: string): Life {
+    let life = this.#lives.get(id);
+    if (life === undefined) {
+      life = { sender: new SenderLife(), held: null, refusedAtMs: null };
+      this.#lives.set(id, life);
+      if (this.#lives.size > livesMax) this.#forgetOne();
+    }
+    return life;
+  }
+
+  /** A life that is forgotten has to prove itself again: nothing of before is taken then. */
+  #forgetOne(): void {
+    const nowMs = this.#clock.now();
+    let oldest: string | null = null;
+    for (const [id, { held, sender }] of this.#lives) {
+      if (held !== null) continue;
+      oldest ??= id;
+      if (sender.isProven(nowMs)) continue;
+      oldest = id;
+      break;
+    }
+    if (oldest !== null) this.#lives.delete(oldest);
+  }
+
+  #hold(life: Life, held: Held): void {
+    if (this.#held >= heldMax || this.#heldBytes + held.bytes > heldBytesMax) {
+      this.#refusals.add(held.subject, "unproven", "too many messages wait for their senders' proofs");
+      return;
+    }
+    this.#held += 1;
+    this.#heldBytes += held.bytes;
+    life.held?.push(held);
+  }
+
+  #askForProof(lifeId: string, life: Life, first: Held | null): void {
+    const nowMs = this.#clock.now();
+    const { refusedAtMs } = life;
+    const isRefused = refusedAtMs !== null && Math.abs(nowMs - refusedAtMs) < unprovenMs;
+    if (isRefused || this.#proofs >= proofsMax) {
+      if (first !== null) this.#refusals.add(first.subject, "unproven");
+      return;
+    }
+    life.held = [];
+    if (first !== null) this.#hold(life, first);
+    this.#proofs += 1;
+    void this.#proofOf(lifeId).then((answer) => {
+      this.#proofs -= 1;
+      // As of when it was asked: what its sender sent since then is newer than that.
+      if (answer !== null) life.sender.prove(answer.number, answer.open, nowMs);
+      life.refusedAtMs = answer === null ? nowMs : null;
+      const waiting = life.held ?? [];
+      life.held = null;
+      for (const held of waiting) this.#release(life, held, answer !== null);
+    });
+  }
+
+  #release(life: Life, { asked, bytes, hear, number, subject }: Held, isProven: boolean): void {
+    this.#held -= 1;
+    this.#heldBytes -= bytes;
+    if (!isProven) this.#refusals.add(subject, "unproven");
+    else if (life.sender.take(number, asked, true) === "fresh") hear();
+    // What a manager had published before it was first asked is passed over: it is news no more.
+    else if (asked) this.#refusals.add(subject, "replayed");
+  }
+
+  async #proofOf(life: string): Promise<LifeAnswer | null> {
+    const question = LifeQuestion.encode(LifeQuestion.create());
+    for (let tries = 0; tries < proofTries; tries += 1) {
+      const outcome = await this.request(subjects.lifeProof(life), question, { timeoutMs: proofTimeoutMs });
+      if (outcome.kind === "reply") return decodedOrNull(LifeAnswer, outcome.data);
+      // Nobody listens there: that process has ended.
+      if (outcome.kind !== "timeout") return null;
+    }
+    return null;
+  }
+
+  /** SB1 */
+  #openMessage({ data, subject }: BusMessage): (SealedMessage & { readonly data: Uint8Array }) | null {
+    const message = this.#decoded(subject, data);
+    if (message === null) return null;
+    const { asked, life, number } = message;
+    if (!isSubjectToken(life) || !Number.isSafeInteger(number) || number < 1) {
+      this.#refusals.add(subject, "unsealed");
       return null;
     }
+    const opened = this.#openWith(subject, message, messageOf(subject, life, number, asked));
+    return opened === null ? null : Object.assign(message, { data: opened });
+  }
+
+  #decoded(subject: string, data: Uint8Array): SealedMessage | null {
+    if (data.length > messageBytesMax) {
+      this.#refusals.add(subject, "too large", `${data.length} bytes`);
+      return null;
+    }
+    const message = decodedOrNull(SealedMessage, data);
+    if (message?.sealed === null || message === null) {
+      this.#refusals.add(subject, "unsealed");
+      return null;
+    }
+    return message;
+  }
+
+  #openWith(subject: string, { sealed }: SealedMessage, sealedFor: SealedFor): Uint8Array | null {
+    if (sealed === null) return null;
     const key = this.#keyring.find(sealed.keyId);
-    return key === undefined ? null : open(key.key, sealed, sealedFor);
+    if (key === undefined) {
+      this.#refusals.add(subject, "unknown key");
+      return null;
+    }
+    if (!this.#isInUse(key)) {
+      this.#refusals.add(subject, "old key", `generation ${key.generation}`);
+      return null;
+    }
+    const opened = open(key.key, sealed, sealedFor);
+    if (opened === null) this.#refusals.add(subject, "forged");
+    return opened;
+  }
+
+  /**
+   * Whoever was a manager once has the keys of that time, which stop counting soon after a newer one is in use. A manager that
+   * has just started reads the log first, and takes older keys for as long.
+   */
+  #isInUse({ generation }: DataKey): boolean {
+    const { current } = this.#keyring;
+    if (current === null) return true;
+    const nowMs = this.#clock.now();
+    if (current.id !== this.#keyId) {
+      this.#keyId = current.id;
+      this.#keySinceMs = nowMs;
+    }
+    return generation >= current.generation || Math.abs(nowMs - this.#keySinceMs) < oldKeyMs;
   }
 }

@@ -14,7 +14,11 @@ import {
   TaskState,
   TaskStatsWish,
   TaskStatus,
-  type TaskAnswer,
+  TaskAnswer,
+  TaskAnswerDelivery,
+  TaskAnswerDeliveryReply,
+  TaskAnswerVerdict,
+  TaskCallEnd,
   type TaskAnswerResponse,
   type TaskQuestion,
 } from "../../proto/gen/messages.ts";
@@ -26,6 +30,7 @@ import {
 } from "../../proto/gen/nomad.ts";
 import type { DriverClient, StreamReceiver } from "../../runtime/plugins.ts";
 import { RpcError, Status, type DuplexCall, type RpcChannel, type SendingCall } from "../../runtime/rpc.ts";
+import * as subjects from "../../runtime/subjects.ts";
 import { initialTransition, transition } from "xstate";
 import { call, collectedStream, refusalOf, testManager, type TestManager } from "../support/manager.ts";
 import { sharedBus } from "../support/shared-bus.ts";
@@ -122,6 +127,7 @@ function world() {
   return {
     bus,
     home,
+    holder,
     asked: managers[0].proposals,
     driver,
     calls,
@@ -260,6 +266,67 @@ test("TC2: who sends a signal or runs something is written down with the task, w
     ],
   );
 });
+
+test("what is no question, no answer and no reply ends nobody, and a call goes on", async (t) => {
+  const { ask, bus, driver, run } = world();
+  const { answers } = ask({ exec: TaskExec.create({ command: ["cat"] }) });
+  await run();
+  for (const garbage of [
+    new Uint8Array(),
+    Uint8Array.of(1, 2, 3),
+    Uint8Array.of(0x0a, 0xff),
+    new Uint8Array(100_000),
+  ]) {
+    for (const subject of [subjects.taskQuestion("n1"), subjects.taskAnswered("m1"), subjects.taskAnswered("m2")]) {
+      bus.publish(subject, garbage);
+      await bus.request(subject, garbage, { timeoutMs: 10 });
+    }
+  }
+  const replying = bus.request;
+  bus.request = async (subject, data, options) => {
+    const outcome = await replying(subject, data, options);
+    return outcome.kind === "reply" ? { kind: "reply", data: Uint8Array.of(0x0a, 0xff) } : outcome;
+  };
+  driver.says("lost at first");
+  await run();
+  bus.request = replying;
+  await run(1_000);
+  driver.exits(0);
+  await run(1_000);
+  t.is(textOf(answers.messages), "lost at first");
+  t.is(answers.ended, null);
+});
+
+test("a node answers its own calls alone", async (t) => {
+  const { ask, bus, driver, holder, run } = world();
+  const { answers } = ask({ exec: TaskExec.create({ command: ["cat"] }) });
+  await run();
+  const { callId } = answers.messages[0] as TaskAnswer;
+  const stdout = new TextEncoder().encode("not of this node");
+  const foreign = TaskAnswer.create({ callId, number: 1, stdout, end: TaskCallEnd.create({ exitCode: 9 }) });
+  // Another node, which listens at the same manager, and which does not.
+  const other = { identity: { nodeId: "n2", role: "swarm-worker", organization: "c" }, local: false } as const;
+  const send = () => holder.handlers.Answer(each(foreign), call(other));
+  t.is((await refusalOf(send))?.code, Status.NOT_FOUND);
+  holder.handlers.Listen(ListenTaskCallsRequest.create(), collectedStream<TaskQuestion>(), call(other));
+  t.is((await refusalOf(send))?.code, Status.NOT_FOUND);
+  // And by a manager that says so of it.
+  const delivery = TaskAnswerDelivery.encode(TaskAnswerDelivery.create({ nodeId: "n2", answer: foreign }));
+  const outcome = await bus.request(subjects.taskAnswered("m1"), delivery, { timeoutMs: 10 });
+  t.is(
+    outcome.kind === "reply" ? TaskAnswerDeliveryReply.decode(outcome.data).verdict : null,
+    TaskAnswerVerdict.TASK_ANSWER_GONE,
+  );
+  driver.says("of this node");
+  driver.exits(0);
+  await run();
+  t.is(textOf(answers.messages), "of this node");
+  t.is(answers.messages.at(-1)?.end?.exitCode, 0);
+});
+
+async function* each(answer: TaskAnswer): AsyncGenerator<TaskAnswer> {
+  yield answer;
+}
 
 test("a node that listens nowhere is said so at once", async (t) => {
   const { ask, listening, run } = world();

@@ -1,0 +1,16 @@
+/** What handlers of the bus read their messages with. Another version of Muster may send what this one cannot read. */
+import { decodedOrNull, type WireCodec } from "../proto/codec.ts";
+import { BusRefusals } from "../runtime/bus-refusals.ts";
+import type { BusMessage } from "../runtime/ports.ts";
+import type { Environment } from "./environment.ts";
+
+/** Null for bytes that are no such message; they are counted as `malformed`. */
+export function busMessage<Message>(
+  { clock, telemetry }: Pick<Environment, "clock" | "telemetry">,
+  codec: WireCodec<Message>,
+  { data, subject }: Pick<BusMessage, "data" | "subject">,
+): Message | null {
+  const message = decodedOrNull(codec, data);
+  if (message === null) BusRefusals.of(telemetry, clock).add(subject, "malformed");
+  return message;
+}

@@ -1,0 +1,63 @@
+/** Messages of the bus that were dropped: counted by subject and reason, and logged at a bounded rate. */
+import type { Clock, Telemetry } from "./ports.ts";
+import { subjectKind } from "./subjects.ts";
+
+/**
+ * `unsealed`: it is no sealed message at all. `unknown key`, `old key`: it is sealed, but not under a key in use here.
+ * `forged`: it does not open. `replayed`: it was heard before, or is older than its sender's proof of life. `unproven`: its
+ * sender does not prove that it is alive. `too large`: above the largest message. `malformed`: it opens, and is no message
+ * of its subject.
+ */
+export type BusRefusal =
+  | "unsealed"
+  | "unknown key"
+  | "old key"
+  | "forged"
+  | "replayed"
+  | "unproven"
+  | "too large"
+  | "malformed";
+
+/** Milliseconds between two lines of the log about one subject and one reason; what comes meanwhile is only counted. */
+const logEveryMs = 10_000;
+
+const known = new WeakMap<Telemetry, BusRefusals>();
+
+export class BusRefusals {
+  /** One for each process, so that its log has one rate. */
+  static of(telemetry: Telemetry, clock: Clock): BusRefusals {
+    let refusals = known.get(telemetry);
+    if (refusals === undefined) known.set(telemetry, (refusals = new BusRefusals(telemetry, clock)));
+    return refusals;
+  }
+
+  readonly #telemetry: Telemetry;
+  readonly #clock: Clock;
+  readonly #counter;
+  /** By subject's kind and reason, of which there are few. */
+  readonly #logged = new Map<string, { atMs: number; since: number }>();
+
+  private constructor(telemetry: Telemetry, clock: Clock) {
+    this.#telemetry = telemetry;
+    this.#clock = clock;
+    this.#counter = telemetry.metrics.counter(
+      "muster_bus_refused_total",
+      "Messages of other managers, or of strangers, that were dropped.",
+    );
+  }
+
+  add(subject: string, reason: BusRefusal, detail = ""): void {
+    const kind = subjectKind(subject) ?? "unknown";
+    this.#counter.add(1, { subject: kind, reason });
+    const nowMs = this.#clock.now();
+    const key = `${kind} ${reason}`;
+    const before = this.#logged.get(key);
+    if (before !== undefined && Math.abs(nowMs - before.atMs) < logEveryMs) {
+      before.since += 1;
+      return;
+    }
+    this.#logged.set(key, { atMs: nowMs, since: 0 });
+    const more = before?.since ?? 0;
+    this.#telemetry.log.warn({ subject, reason, detail, more }, "message on the bus dropped");
+  }
+}

@@ -1,0 +1,84 @@
+/**
+ * What a receiver knows of one run of a sender: how far it has counted, and which of its messages were heard. Decides
+ * whether a message is fresh without comparing clocks: a sender proves by answering a question that it is alive and how
+ * far it has counted, and everything up to there is old, unless it is a question that the sender still waits for.
+ *
+ * SB2: no message is heard twice.
+ * SB3: no message is heard that was sent more than `provenMs` before, except a question whose sender still waits for it.
+ */
+
+/** Numbers below the newest that are told apart; an older message is refused. A sender sends some thousand a second. */
+export const windowNumbers = 4_096;
+/** Milliseconds of the receiver's clock for which a proof counts. Beats come every second, so a living sender renews it. */
+export const provenMs = 10_000;
+/** A proof of this age, in milliseconds, is renewed while it still counts. */
+export const renewMs = 5_000;
+
+/** `doubtful`: only the sender can say whether it still waits for that question. */
+export type Freshness = "fresh" | "replayed" | "doubtful";
+
+export class SenderLife {
+  #newest = 0;
+  /** A bit for each number of the window, at its remainder. */
+  readonly #heard = new Uint32Array(windowNumbers / 32);
+  #open: ReadonlySet<number> = new Set();
+  #provenAtMs: number | null = null;
+
+  /** The last proof still counts. A clock that went backwards ends it. */
+  isProven(nowMs: number): boolean {
+    return this.#isYounger(nowMs, provenMs);
+  }
+
+  /** Time to ask for another proof. */
+  isAgeing(nowMs: number): boolean {
+    return !this.#isYounger(nowMs, renewMs);
+  }
+
+  /** The sender said that it has counted to `number` and still waits for answers to `open`; it was asked at `nowMs`. */
+  prove(number: number, open: readonly number[], nowMs: number): void {
+    this.#advance(number);
+    this.#open = new Set(open);
+    this.#provenAtMs = nowMs;
+  }
+
+  /** `isSettled`: the sender has just been asked, so what it does not wait for is old. SB2 */
+  take(number: number, asked: boolean, isSettled: boolean): Freshness {
+    if (number > this.#newest) {
+      this.#advance(number);
+      this.#mark(number);
+      return "fresh";
+    }
+    if (number <= this.#newest - windowNumbers || this.#isHeard(number) || !asked) return "replayed";
+    if (!this.#open.has(number)) return isSettled ? "replayed" : "doubtful";
+    this.#mark(number);
+    return "fresh";
+  }
+
+  #isYounger(nowMs: number, ms: number): boolean {
+    if (this.#provenAtMs === null) return false;
+    const ageMs = nowMs - this.#provenAtMs;
+    return ageMs >= 0 && ageMs < ms;
+  }
+
+  #advance(number: number): void {
+    if (number <= this.#newest) return;
+    if (number - this.#newest >= windowNumbers) this.#heard.fill(0);
+    else for (let at = this.#newest + 1; at <= number; at += 1) this.#set(at, false);
+    this.#newest = number;
+  }
+
+  #isHeard(number: number): boolean {
+    const at = number % windowNumbers;
+    return ((this.#heard[at >>> 5] as number) & (1 << (at & 31))) !== 0;
+  }
+
+  #mark(number: number): void {
+    this.#set(number, true);
+  }
+
+  #set(number: number, to: boolean): void {
+    const at = number % windowNumbers;
+    const word = this.#heard[at >>> 5] as number;
+    this.#heard[at >>> 5] = to ? word | (1 << (at & 31)) : word & ~(1 << (at & 31));
+  }
+}
