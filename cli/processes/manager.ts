@@ -65,7 +65,7 @@ import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { moveOwnNats, ownNatsFolder, ownNatsServer } from "./move-own-nats.ts";
-import { replicasOn, type SharedNats } from "./nats-flags.ts";
+import { natsAccess, replicasOn, type SharedNats } from "./nats-flags.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
 export interface ManagerProcessOptions {
@@ -158,8 +158,7 @@ export async function startManagerProcess(
     } else if (options.nats.moves) await moveOwnNats(dataDir.path, options.nats, telemetry);
     const connecting: Promise<NatsLink> = connectNats({
       servers: natsServer === null ? (options.nats?.servers ?? []) : [natsServer.url],
-      ...(options.nats === null ? {} : { replicas: replicasOn(options.nats) }),
-      ...(options.nats === null || options.nats.tls === null ? {} : { tls: options.nats.tls }),
+      ...(options.nats === null ? {} : { replicas: replicasOn(options.nats), ...natsAccess(options.nats) }),
       ...(natsServer === null
         ? {}
         : { user: natsServer.user, pass: natsServer.pass, flushesEveryWrite: natsServer.flushesEveryWrite }),

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { moveStreams } from "../../runtime/nats/move.ts";
 import { startNatsServer } from "../../runtime/nats/server.ts";
 import type { Telemetry } from "../../runtime/ports.ts";
-import { replicasOn, type SharedNats } from "./nats-flags.ts";
+import { natsAccess, replicasOn, type SharedNats } from "./nats-flags.ts";
 
 /** Where a manager of that data dir has its own NATS. */
 export function ownNatsFolder(dataDir: string): string {
@@ -32,7 +32,7 @@ export async function moveOwnNats(dataDir: string, nats: SharedNats, telemetry: 
     const { url, user, pass } = server;
     const moved = await moveStreams(
       { ...common, servers: [url], user, pass },
-      { ...common, servers: nats.servers, replicas: replicasOn(nats), ...(nats.tls === null ? {} : { tls: nats.tls }) },
+      { ...common, servers: nats.servers, replicas: replicasOn(nats), ...natsAccess(nats) },
     );
     if (moved.kind === "nothing") return;
     telemetry.log.info(moved, "the log of this manager's own NATS is at the shared one");

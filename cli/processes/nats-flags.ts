@@ -28,6 +28,10 @@ export const natsFlags = {
     completes: "file",
   },
   "nats-key": { type: "string", value: "FILE", help: "its private key", completes: "file" },
+  "nats-insecure": {
+    type: "boolean",
+    help: "accept servers beyond loopback without TLS or authentication",
+  },
   "nats-move": { type: "boolean", help: "takes there first what this manager's own NATS holds" },
 } as const;
 
@@ -36,8 +40,18 @@ export interface SharedNats {
   readonly servers: readonly string[];
   /** Whether what the manager's own NATS holds is taken there first. */
   readonly moves: boolean;
+  /** Whether servers beyond loopback are taken that have no TLS or let everybody in. */
+  readonly insecure: boolean;
   /** Paths, which are read anew for each connection, so that renewed files are taken up; null: TLS only where servers want it. */
   readonly tls: { readonly caFile?: string; readonly certFile?: string; readonly keyFile?: string } | null;
+}
+
+/** What of it goes into a connection's options, beside the number of copies. */
+export function natsAccess({ insecure, tls }: SharedNats): {
+  readonly insecure: boolean;
+  readonly tls?: NonNullable<SharedNats["tls"]>;
+} {
+  return { insecure, ...(tls === null ? {} : { tls }) };
 }
 
 /** How many copies streams have on these servers: the most that JetStream gains by, where there are so many. */
@@ -51,11 +65,13 @@ export function sharedNatsOf(values: {
   readonly "nats-ca"?: string | undefined;
   readonly "nats-cert"?: string | undefined;
   readonly "nats-key"?: string | undefined;
+  readonly "nats-insecure"?: boolean | undefined;
   readonly "nats-move"?: boolean | undefined;
 }): SharedNats | null {
-  const { "nats-ca": ca, "nats-cert": cert, "nats-key": key, "nats-move": moves = false } = values;
+  const { "nats-ca": ca, "nats-cert": cert, "nats-key": key } = values;
+  const { "nats-insecure": insecure = false, "nats-move": moves = false } = values;
   if (values.nats === undefined) {
-    const others = { "nats-ca": ca, "nats-cert": cert, "nats-key": key, "nats-move": moves };
+    const others = { "nats-ca": ca, "nats-cert": cert, "nats-key": key, "nats-insecure": insecure, "nats-move": moves };
     const flag = Object.entries(others).find(([, given]) => given);
     if (flag !== undefined) throw new UsageError(`--${flag[0]} needs --nats: it is for the servers named there`);
     return null;
@@ -64,11 +80,12 @@ export function sharedNatsOf(values: {
     throw new UsageError("--nats-cert and --nats-key belong together: a certificate and its private key");
   const named = new Map(values.nats.flatMap((list) => list.split(",")).map((url) => [addressOf(url), url.trim()]));
   const servers = [...named.values()];
-  if (ca === undefined && cert === undefined) return { servers, moves, tls: null };
+  if (ca === undefined && cert === undefined) return { servers, moves, insecure, tls: null };
   check(ca, cert, key);
   return {
     servers,
     moves,
+    insecure,
     tls: {
       ...(ca === undefined ? {} : { caFile: resolve(ca) }),
       ...(cert === undefined || key === undefined ? {} : { certFile: resolve(cert), keyFile: resolve(key) }),

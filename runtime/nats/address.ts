@@ -31,6 +31,11 @@ export function parseAddress(text: string): NatsAddress {
   };
 }
 
+/** Whether what is sent there stays on this machine. Names other than localhost may lead anywhere. */
+export function isLoopback({ host }: Pick<NatsAddress, "host">): boolean {
+  return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
+}
+
 /** Without credentials: for logs and errors. */
 export function showAddress(address: NatsAddress): string {
   return address.host.includes(":") ? `[${address.host}]:${address.port}` : `${address.host}:${address.port}`;

@@ -24,6 +24,8 @@ export interface NatsOptions {
   readonly token?: string;
   /** For servers that want TLS with a CA or a client certificate of their own; files are read anew at each connection. */
   readonly tls?: TlsOptions;
+  /** Take servers beyond loopback that have no TLS or let everybody in. Default false. */
+  readonly insecure?: boolean;
   /** Of this process, as the server's tools show it. */
   readonly name: string;
   readonly telemetry: Telemetry;

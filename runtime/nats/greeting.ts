@@ -12,6 +12,8 @@ export interface Greeting {
   readonly maxPayload: number;
   readonly jetstream: boolean;
   readonly tlsRequired: boolean;
+  /** Clients need credentials, or a certificate of the server's CA. */
+  readonly authRequired: boolean;
   /** Name of the cluster that it is of; empty: it is alone. */
   readonly cluster: string;
 }
@@ -66,6 +68,7 @@ export function parseGreeting(line: string): GreetingOutcome {
       maxPayload,
       jetstream: rest["jetstream"] === true,
       tlsRequired: rest["tls_required"] === true,
+      authRequired: rest["auth_required"] === true || rest["tls_verify"] === true,
       cluster: typeof rest["cluster"] === "string" ? rest["cluster"] : "",
     },
   };

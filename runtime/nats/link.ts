@@ -15,6 +15,7 @@ import { type NatsAddress, parseAddress, showAddress } from "./address.ts";
 import { asDialProblem, dialProblem } from "./dial-problem.ts";
 import { crash, NatsProblem, textOf } from "./errors.ts";
 import { type Greeting, greet } from "./greeting.ts";
+import { openServerProblem } from "./open-server.ts";
 import { silentTicksLost, silentTicksSuspect, startPinging } from "./pings.ts";
 import { type Answer, Requests } from "./requests.ts";
 
@@ -34,6 +35,8 @@ export interface LinkOptions {
   readonly pass?: string;
   readonly token?: string;
   readonly tls?: TlsOptions;
+  /** Take servers beyond loopback that have no TLS or let everybody in. Default false. */
+  readonly insecure?: boolean;
   /** Shown by the server's own tools. */
   readonly name: string;
   readonly telemetry: Telemetry;
@@ -203,6 +206,8 @@ export class Link {
       );
     }
     const tls = this.#options.tls ?? (address.tls || outcome.greeting.tlsRequired ? {} : undefined);
+    const open = openServerProblem(address, outcome.greeting, tls !== undefined);
+    if (open !== null && this.#options.insecure !== true) throw open;
     let connection: NatsConnection;
     try {
       connection = await connect({

@@ -234,6 +234,7 @@ test.serial("TLS to NATS: what is wrong with it is said in a sentence", async (t
   const { urls, ca, certificate, key } = await securedNatsCluster(t, currentNats);
   const [url = ""] = urls;
   const plain = await natsServer(t);
+  const anywhere = plain.server.url.replace("127.0.0.1", "0.0.0.0");
   const other = await securedNatsCluster(t, currentNats);
   const listen = `127.0.0.1:${await freePort()}`;
   // None of them gets as far as to listen.
@@ -253,6 +254,9 @@ test.serial("TLS to NATS: what is wrong with it is said in a sentence", async (t
       ["--nats", url, "--nats-ca", ca, "--nats-cert", other.certificate, "--nats-key", other.key],
     ],
     [/it speaks no TLS/, 1, ["--nats", plain.server.url, "--nats-ca", ca]],
+    // An address that leads to loopback and does not say so.
+    [/at 0\.0\.0\.0:\d+ has no TLS, .* --nats-insecure/, 1, ["--nats", anywhere]],
+    [/refuses these credentials/, 1, ["--nats", anywhere, "--nats-insecure"]],
     [/--nats-ca \/nowhere cannot be used: ENOENT/, 1, ["--nats", url, "--nats-ca", "/nowhere"]],
     [/--nats-ca .* cannot be used/, 1, ["--nats", url, "--nats-ca", key]],
     [

@@ -27,6 +27,7 @@ test("files for TLS belong to servers, and to each other, and are looked at befo
   usage({ "nats-ca": "ca.crt" }, /^--nats-ca needs --nats/);
   usage({ "nats-key": "k" }, /^--nats-key needs --nats/);
   usage({ "nats-move": true }, /^--nats-move needs --nats/);
+  usage({ "nats-insecure": true }, /^--nats-insecure needs --nats/);
   usage({ nats: ["a"], "nats-cert": "c" }, /--nats-cert and --nats-key belong together/);
   usage({ nats: ["a"], "nats-key": "k" }, /--nats-cert and --nats-key belong together/);
   const missing = t.throws(() => sharedNatsOf({ nats: ["a"], "nats-ca": "/nowhere/ca" }), { instanceOf: UserError });

@@ -3,6 +3,7 @@ import { abilities, isSupported } from "../../runtime/nats/abilities.ts";
 import { parseAddress, showAddress } from "../../runtime/nats/address.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { parseGreeting } from "../../runtime/nats/greeting.ts";
+import { openServerProblem } from "../../runtime/nats/open-server.ts";
 import { streamSequence } from "../../runtime/nats/log-reading.ts";
 
 test("an address is read as NATS's own tools read it", (t) => {
@@ -33,6 +34,7 @@ test("what greets otherwise than a nats-server is taken for none", (t) => {
       maxPayload: 1_048_576,
       jetstream: true,
       tlsRequired: false,
+      authRequired: false,
       cluster: "",
     },
   });
@@ -40,6 +42,34 @@ test("what greets otherwise than a nats-server is taken for none", (t) => {
   t.like(clustered, { greeting: { cluster: "c", tlsRequired: true, jetstream: false } });
   for (const line of ["", "HTTP/1.1 400 Bad Request", "INFO", "INFO {", "INFO null", "INFO {}", 'INFO {"version":2}'])
     t.is(parseGreeting(line).kind, "silent", line);
+});
+
+test("a nats-server beyond loopback that has no TLS or lets everybody in is refused, and the sentence says what to do", (t) => {
+  const greeted = (line: string) => {
+    const outcome = parseGreeting(`INFO {"version":"2.9.10","max_payload":1,${line}}`);
+    if (outcome.kind !== "greeted") throw new Error(line);
+    return outcome.greeting;
+  };
+  const [open, users, verifying] = [`"x":1`, `"auth_required":true`, `"tls_required":true,"tls_verify":true`].map(
+    greeted,
+  );
+  const problem = (url: string, greeting: typeof open, hasTls: boolean): string =>
+    openServerProblem(parseAddress(url), greeting as NonNullable<typeof open>, hasTls)?.message ?? "";
+  for (const url of ["127.0.0.1", "127.8.9.1:7", "localhost:4222", "nats://[::1]:4222"])
+    t.is(problem(url, open, false), "", url);
+  for (const url of [
+    "192.0.2.1",
+    "nats.example",
+    "0.0.0.0",
+    "[2001:db8::1]:4222",
+    "localhost.example",
+    "127.0.0.1.example",
+  ]) {
+    t.regex(problem(url, users, false), /has no TLS.*deploy\/nats-server\.conf.*--nats-insecure/, url);
+    t.regex(problem(url, open, true), /without credentials.*deploy\/nats-server\.conf.*--nats-insecure/, url);
+    t.is(problem(url, users, true), "", url);
+    t.is(problem(url, verifying, true), "", url);
+  }
 });
 
 test("a delivered record's sequence is found in both forms of the reply subject", (t) => {
