@@ -1,5 +1,8 @@
 /** The muster command. */
 import { enableCompileCache } from "node:module";
+import { hideSecretArguments } from "./own-arguments.ts";
+
+hideSecretArguments();
 
 // The generated protobuf code is large: without the cache each start would compile it anew (0.2 s on a slow machine).
 // bin/muster has named a folder for it before, which spares the compiler for this file as well.

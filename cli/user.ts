@@ -1,5 +1,4 @@
 /** `muster user`: add, ls, passwd, grant, disable, enable, rm. Who may log in to the JSON API; passwords go in and are never shown. */
-import { readFileSync } from "node:fs";
 import {
   AddUserRequest,
   DisableUserRequest,
@@ -15,7 +14,7 @@ import { command, listingOptions, UsageError, type Command } from "./command.ts"
 import { withManager } from "./manager-client.ts";
 import { eachOperand } from "./operands.ts";
 import { printListing } from "./table.ts";
-import { UserError } from "./user-error.ts";
+import { secretFrom } from "./secret-file.ts";
 import { ago } from "./values.ts";
 
 const methods = UsersService.methods;
@@ -25,7 +24,6 @@ const roles = {
   admin: UserRole.USER_ROLE_ADMIN,
 } as const;
 const roleHelp = "read-only, operator or admin";
-const standardInput = 0;
 
 function roleOf(text: string): UserRole {
   const role = Object.entries(roles).find(([name]) => name === text)?.[1];
@@ -41,19 +39,6 @@ const passwordOptions = {
   "password-file": { type: "string", value: "FILE", help: "where its first line is the password (standard input)" },
 } as const;
 
-/** The first line of the file, or of standard input. Never an argument: those are everybody's to see. Throws UserError. */
-function passwordFrom(path: string | undefined): string {
-  let text: string;
-  try {
-    text = readFileSync(path ?? standardInput, "utf8");
-  } catch (error) {
-    throw new UserError(`the password cannot be read from ${path ?? "standard input"}: ${(error as Error).message}`, {
-      cause: error,
-    });
-  }
-  return text.split(/\r?\n/)[0] ?? "";
-}
-
 const add = command({
   operands: "NAME",
   min: 1,
@@ -67,7 +52,7 @@ const add = command({
   completes: [],
   run: ({ values, operands: [name = ""], shell }) => {
     const role = roleOf(values.role ?? "read-only");
-    const password = passwordFrom(values["password-file"]);
+    const password = secretFrom(values["password-file"] ?? "-", "password");
     const request = AddUserRequest.create({ name, role, password, displayName: values["display-name"] ?? "" });
     return withManager(shell, async (client) => {
       await client.call(methods.AddUser, request);
@@ -114,7 +99,10 @@ const passwd = command({
   options: passwordOptions,
   completes: [],
   run: ({ values, operands: [name = ""], shell }) => {
-    const request = SetUserPasswordRequest.create({ name, password: passwordFrom(values["password-file"]) });
+    const request = SetUserPasswordRequest.create({
+      name,
+      password: secretFrom(values["password-file"] ?? "-", "password"),
+    });
     return withManager(shell, async (client) => {
       await client.call(methods.SetUserPassword, request);
       shell.print(name);

@@ -9,13 +9,14 @@ import { offeredResources } from "./generic-resources.ts";
 import { driverChoice, driverFlags } from "./drivers.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { runUntilEnd, staying } from "./run-until-end.ts";
+import { tokenFlags, tokenOf } from "./token-flags.ts";
 import { csiFlag, hostPortOf, logging, metricsFlag, telemetryFor } from "./serving-flags.ts";
 
 export const agent: Command = command({
   summary: "Runs one node: joins the cluster and runs the tasks that it is given.",
   options: {
     join: { type: "string", value: "ADDR:PORT", help: "any manager; needed once, then it knows them" },
-    token: { type: "string", value: "TOKEN", help: "the token with which workers join: 'muster token worker'" },
+    ...tokenFlags("worker"),
     "data-dir": { type: "string", value: "DIR", help: "where it keeps its identity and its tasks; always needed" },
     hostname: { type: "string", value: "NAME", help: "what the cluster calls it (this machine's name)" },
     "data-path-addr": {
@@ -54,7 +55,7 @@ export const agent: Command = command({
     const telemetry = await telemetryFor("muster-agent", values["log-level"]);
     const options = {
       join: values.join ?? "",
-      token: values.token ?? "",
+      token: tokenOf(values) ?? "",
       dataDir,
       hostname: values.hostname ?? hostname(),
       ...dataPathOf(values["data-path-addr"]),

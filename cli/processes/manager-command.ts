@@ -5,6 +5,7 @@ import type { ManagerInvitation } from "./manager-join.ts";
 import { startManagerProcess } from "./manager.ts";
 import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
 import { runUntilEnd } from "./run-until-end.ts";
+import { tokenFlags, tokenOf, type TokenValues } from "./token-flags.ts";
 import { defaultPort, serving, servingOf, telemetryFor } from "./serving-flags.ts";
 
 export const manager: Command = command({
@@ -13,7 +14,7 @@ export const manager: Command = command({
     ...serving,
     ...natsFlags,
     join: { type: "string", value: "ADDR:PORT", help: "a manager of the cluster that this one is to join" },
-    token: { type: "string", value: "TOKEN", help: "the token with which managers join: 'muster token manager'" },
+    ...tokenFlags("manager"),
   },
   run: async ({ values }) => {
     if (values["data-dir"] === undefined)
@@ -36,12 +37,11 @@ export const manager: Command = command({
 });
 
 /** Throws UsageError unless both or neither are given. */
-function invitation(values: {
-  readonly join?: string | undefined;
-  readonly token?: string | undefined;
-}): ManagerInvitation | null {
-  const { join: address, token } = values;
+function invitation(values: TokenValues & { readonly join?: string | undefined }): ManagerInvitation | null {
+  const { join: address } = values;
+  const token = tokenOf(values);
   if (address === undefined && token === undefined) return null;
-  if (address === undefined || token === undefined) throw new UsageError("--join and --token belong together");
+  if (address === undefined || token === undefined)
+    throw new UsageError("--join and a token (--token or --token-file) belong together");
   return { address: formatHostPort(parseHostPort(address, defaultPort)), token };
 }

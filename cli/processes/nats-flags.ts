@@ -6,6 +6,7 @@ import { createSecureContext } from "node:tls";
 import { parseAddress, showAddress } from "../../runtime/nats/address.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { UsageError } from "../command.ts";
+import { secretFrom } from "../secret-file.ts";
 import { UserError } from "../user-error.ts";
 
 export const natsFlags = {
@@ -31,6 +32,12 @@ export const natsFlags = {
   "nats-insecure": {
     type: "boolean",
     help: "accept servers beyond loopback without TLS or authentication",
+  },
+  "nats-password-file": {
+    type: "string",
+    value: "FILE",
+    help: "File whose first line is the password of the user that --nats names; - reads standard input",
+    completes: "file",
   },
   "nats-move": { type: "boolean", help: "takes there first what this manager's own NATS holds" },
 } as const;
@@ -66,12 +73,20 @@ export function sharedNatsOf(values: {
   readonly "nats-cert"?: string | undefined;
   readonly "nats-key"?: string | undefined;
   readonly "nats-insecure"?: boolean | undefined;
+  readonly "nats-password-file"?: string | undefined;
   readonly "nats-move"?: boolean | undefined;
 }): SharedNats | null {
   const { "nats-ca": ca, "nats-cert": cert, "nats-key": key } = values;
-  const { "nats-insecure": insecure = false, "nats-move": moves = false } = values;
+  const { "nats-insecure": insecure = false, "nats-move": moves = false, "nats-password-file": passwordFile } = values;
   if (values.nats === undefined) {
-    const others = { "nats-ca": ca, "nats-cert": cert, "nats-key": key, "nats-insecure": insecure, "nats-move": moves };
+    const others = {
+      "nats-ca": ca,
+      "nats-cert": cert,
+      "nats-key": key,
+      "nats-insecure": insecure,
+      "nats-password-file": passwordFile,
+      "nats-move": moves,
+    };
     const flag = Object.entries(others).find(([, given]) => given);
     if (flag !== undefined) throw new UsageError(`--${flag[0]} needs --nats: it is for the servers named there`);
     return null;
@@ -79,7 +94,10 @@ export function sharedNatsOf(values: {
   if ((cert === undefined) !== (key === undefined))
     throw new UsageError("--nats-cert and --nats-key belong together: a certificate and its private key");
   const named = new Map(values.nats.flatMap((list) => list.split(",")).map((url) => [addressOf(url), url.trim()]));
-  const servers = [...named.values()];
+  const servers =
+    passwordFile === undefined
+      ? [...named.values()]
+      : withPassword([...named.values()], secretFrom(passwordFile, "password"));
   if (ca === undefined && cert === undefined) return { servers, moves, insecure, tls: null };
   check(ca, cert, key);
   return {
@@ -91,6 +109,20 @@ export function sharedNatsOf(values: {
       ...(cert === undefined || key === undefined ? {} : { certFile: resolve(cert), keyFile: resolve(key) }),
     },
   };
+}
+
+/** Every address has to name its user, and no password: which of two counts nobody could tell. Throws UsageError. */
+function withPassword(servers: readonly string[], password: string): readonly string[] {
+  return servers.map((server) => {
+    const url = new URL(server.includes("://") ? server : `nats://${server}`);
+    if (url.username === "" || url.password !== "")
+      throw new UsageError(
+        `--nats-password-file is for addresses with a user and no password, such as nats://USER@${url.host}`,
+      );
+    // Not by the setter, which is for schemes that browsers know.
+    const user = url.username;
+    return `${url.protocol}//${user}:${encodeURIComponent(password)}@${url.host}`;
+  });
 }
 
 /** A server that is named twice is one. */
