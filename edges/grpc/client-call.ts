@@ -127,8 +127,9 @@ export class ClientCall implements ResponseReceiver {
     }
   }
 
-  receive(chunk: Uint8Array): void {
-    if (this.#isEnded) return;
+  /** An answer may be larger than the window, which reopens as it arrives: the caller chose whom to ask, and its limit. */
+  receive(chunk: Uint8Array): number {
+    if (this.#isEnded) return 0;
     let problem;
     try {
       problem = this.#reader.push(chunk);
@@ -136,12 +137,13 @@ export class ClientCall implements ResponseReceiver {
       // What the receiver itself got wrong is not the peer's fault, and not to be hidden.
       if (!(error instanceof RpcError)) throw error;
       this.fail(error);
-      return;
+      return 0;
     }
     if (problem === "compressed")
       this.fail(new RpcError(Status.UNIMPLEMENTED, "compressed messages are not supported"));
     else if (problem === "too-large")
       this.fail(new RpcError(Status.RESOURCE_EXHAUSTED, `response longer than ${this.#messageBytesMax} bytes`));
+    return 0;
   }
 
   /** The peer has sent everything. Trailers came before this. */

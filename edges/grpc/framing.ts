@@ -15,8 +15,9 @@ export interface FrameReceiver {
 }
 
 export const headerBytes = 5;
-/** First allocation for a message that arrives in parts; it doubles from there, so that a length alone costs no memory. */
-const bodyBytesMin = 64 * 1024;
+/** First allocation for a message that arrives in parts, or twice what has arrived; it doubles from there, so that a length
+ *  alone costs no memory. */
+const bodyBytesMin = 512;
 /** Up to here header and message are copied into one piece; beyond, two writes are cheaper than the copy. */
 const joinedBytesMax = 16 * 1024;
 
@@ -84,6 +85,11 @@ export class FrameReader {
     return this.#body === null && this.#headerAt === 0;
   }
 
+  /** Bytes of the message under way, with its header, that are here. */
+  get keptBytes(): number {
+    return this.#body === null ? this.#headerAt : headerBytes + this.#bodyAt;
+  }
+
   /** Takes the next bytes. After a problem the reader must not be used again. */
   push(chunk: Uint8Array): FrameProblem | null {
     let at = 0;
@@ -122,7 +128,7 @@ export class FrameReader {
       } else {
         this.#length = length;
         this.#bodyAt = 0;
-        this.#body = new Uint8Array(Math.min(length, bodyBytesMin));
+        this.#body = new Uint8Array(Math.min(length, Math.max(bodyBytesMin, 2 * (chunk.length - at))));
       }
     }
     return null;

@@ -10,8 +10,9 @@ import { rmSync, statSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type SecureContextOptions, type TLSSocket } from "node:tls";
 import { constants } from "node:crypto";
+import type { Admission } from "./admission/admission.ts";
+import { Entrance } from "./admission/entrance.ts";
 import { callerOf } from "./caller.ts";
-import { FirstBytes } from "./first-bytes.ts";
 import { LocalTls } from "./local-tls.ts";
 import { writeSmall } from "./small-writes.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
@@ -75,7 +76,12 @@ function explain(error: NodeJS.ErrnoException, where: string): ListenError {
 }
 
 export async function listenTls(
-  options: { readonly host: string; readonly port: number; readonly credentials: Credentials },
+  options: {
+    readonly host: string;
+    readonly port: number;
+    readonly credentials: Credentials;
+    readonly admission: Admission;
+  },
   onConnection: (socket: TLSSocket, caller: Caller) => void,
 ): Promise<TlsListener> {
   let { rootPem } = options.credentials;
@@ -92,14 +98,9 @@ export async function listenTls(
     writeSmall(socket);
     onConnection(socket, callerOf(socket, rootPem));
   });
-  // Whoever fails the handshake hears it from TLS.
-  handshakes.on("tlsClientError", (_error, socket) => socket.destroy());
-  // Node keeps a buffer for what TLS has not read yet, as large as the first piece that comes from elsewhere than the
-  // kernel (1 KiB at least), and 64 KiB where all comes from there.
-  const firstBytes = new FirstBytes(handshakeTimeoutMs, (socket) => void handshakes.emit("connection", socket));
-  const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveMs }, (socket) =>
-    firstBytes.await(socket),
-  );
+  const { admission } = options;
+  const entrance = new Entrance(handshakes, { port: "grpc", admission, handshakeTimeoutMs, keepAliveMs });
+  const { server } = entrance;
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(explain(error, `${options.host}:${options.port}`)));
     server.listen({ host: options.host, port: options.port }, resolve);
@@ -111,10 +112,7 @@ export async function listenTls(
       rootPem = credentials.rootPem;
       handshakes.setSecureContext(secureContext(credentials));
     },
-    close: () => {
-      firstBytes.close();
-      server.close();
-    },
+    close: () => entrance.close(),
   };
 }
 

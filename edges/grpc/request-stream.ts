@@ -9,6 +9,8 @@ const waitingBytesMax = 1024 * 1024;
 export interface FlowControl {
   pause(): void;
   resume(): void;
+  /** A handler took a message: fewer bytes wait. */
+  taken(): void;
 }
 
 export class RequestStream<Message> implements AsyncIterable<Message> {
@@ -21,6 +23,11 @@ export class RequestStream<Message> implements AsyncIterable<Message> {
 
   constructor(flow: FlowControl) {
     this.#flow = flow;
+  }
+
+  /** Bytes of the messages that wait. */
+  get waitingBytes(): number {
+    return this.#waitingBytes;
   }
 
   push(message: Message, bytes: number): void {
@@ -46,6 +53,7 @@ export class RequestStream<Message> implements AsyncIterable<Message> {
       const next = this.#waiting.shift();
       if (next !== undefined) {
         this.#waitingBytes -= next.bytes;
+        this.#flow.taken();
         if (this.#isPaused && this.#waiting.length <= waitingMax / 2 && this.#waitingBytes <= waitingBytesMax / 2) {
           this.#isPaused = false;
           this.#flow.resume();

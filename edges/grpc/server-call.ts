@@ -18,7 +18,7 @@ import type { RequestHeaders } from "./http2/request-headers.ts";
 import { httpError, okHeaders, trailers, trailersOnly } from "./http2/response-headers.ts";
 import type { Http2Stream, StreamReceiver } from "./http2/stream.ts";
 import type { MethodMetrics } from "./method-metrics.ts";
-import { RequestStream } from "./request-stream.ts";
+import { RequestStream, type FlowControl } from "./request-stream.ts";
 
 /** A method as the server keeps it: types are erased, the pairing of codec and handler was checked where it was added. */
 export interface ServedMethod {
@@ -45,9 +45,9 @@ export interface ServedMethod {
       };
 }
 
-/** What a sink holds for a peer that does not read, at most: beyond, the stream ends with RESOURCE_EXHAUSTED. One message
+/** What one sink holds for a peer that does not read, in bytes: beyond, the stream ends with RESOURCE_EXHAUSTED. One message
  *  may be larger, as the first assignments of a full node may be. */
-const sinkBytesMax = 64 * 1024 * 1024;
+export const sinkBytesMax = 64 * 1024 * 1024;
 
 const okTrailers = trailers(Status.OK, "");
 
@@ -69,16 +69,36 @@ export function refusesForeign(stream: Http2Stream, { method, contentType }: Req
 /** What a client stream's handler reads then: one for all, since an error is made with a stack each time. */
 const gone = new RpcError(Status.CANCELLED, "the caller went away");
 
-export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, StreamReceiver {
+const always = (): boolean => true;
+const ignore = (): void => undefined;
+const nothing = new Uint8Array(0);
+
+/** What the server adds to a call. */
+export interface CallOptions {
+  /** Whether the connection has room for another answer. */
+  readonly canQueue?: () => boolean;
+  /** Less than the method's for whoever may send less. */
+  readonly messageBytesMax?: number;
+  /** Called when the request is complete, before its handler. */
+  readonly onServed?: () => void;
+}
+
+export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, StreamReceiver, FlowControl {
   readonly peer: Peer;
   readonly traceparent: string;
   readonly #stream: Http2Stream;
   readonly #method: ServedMethod;
   readonly #startedAt: number;
   readonly #siblings: Set<ServerCall>;
+  readonly #canQueue: () => boolean;
+  readonly #onServed: () => void;
+  readonly #messageBytesMax: number;
+  /** Messages at the last check of `isStalled`; -1 before it. */
+  #checkedCount = -1;
   /** Null once the request is complete. */
   #reader: FrameReader | null;
-  #request: unknown = undefined;
+  /** A unary request, not decoded before it is complete: a few bytes can stand for many objects. */
+  #request: Uint8Array | null = null;
   #requestCount = 0;
   #requests: RequestStream<unknown> | null = null;
   #signal: CallerSignal | null = null;
@@ -88,13 +108,23 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   #isAborted = false;
 
   /** Stands in `siblings`, the calls of its connection, until its stream is gone. */
-  constructor(stream: Http2Stream, method: ServedMethod, peer: Peer, traceparent: string, siblings: Set<ServerCall>) {
+  constructor(
+    stream: Http2Stream,
+    method: ServedMethod,
+    peer: Peer,
+    traceparent: string,
+    siblings: Set<ServerCall>,
+    { canQueue = always, messageBytesMax = method.messageBytesMax, onServed = ignore }: CallOptions = {},
+  ) {
+    this.#onServed = onServed;
+    this.#canQueue = canQueue;
+    this.#messageBytesMax = messageBytesMax;
     this.peer = peer;
     this.traceparent = traceparent;
     this.#stream = stream;
     this.#method = method;
     this.#startedAt = method.metrics.started();
-    this.#reader = new FrameReader(method.messageBytesMax, this);
+    this.#reader = new FrameReader(messageBytesMax, this);
     this.#siblings = siblings;
     siblings.add(this);
     stream.receiver = this;
@@ -127,10 +157,10 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   startClientStream(): void {
     const { handler } = this.#method;
     if (handler.kind === "client-stream") {
-      this.#requests = new RequestStream<unknown>(this.#stream);
+      this.#requests = new RequestStream<unknown>(this);
       this.#settle(handler.run(this.#requests, this));
     } else if (handler.kind === "duplex-stream") {
-      this.#requests = new RequestStream<unknown>(this.#stream);
+      this.#requests = new RequestStream<unknown>(this);
       handler.run(this.#requests, this, this).then(
         () => this.end(),
         (error: unknown) => this.#fail(error),
@@ -139,32 +169,74 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     }
   }
 
-  receive(chunk: Uint8Array): void {
-    if (this.#reader === null || this.#status !== null) return;
+  /** True once its request is complete and its status is not decided: what it waits for is ours. */
+  get isServed(): boolean {
+    return this.#reader === null && this.#status === null;
+  }
+
+  /** Whether since the last time that this was asked no message of a request was completed that is under way. */
+  isStalled(): boolean {
+    const reader = this.#reader;
+    const isUnfinished =
+      reader !== null && this.#status === null && (this.#requests === null || !reader.isBetweenMessages);
+    const isStalled = isUnfinished && this.#checkedCount === this.#requestCount;
+    this.#checkedCount = isUnfinished ? this.#requestCount : -1;
+    return isStalled;
+  }
+
+  /** Ends a call whose request is not completed. */
+  expire(): void {
+    this.#finishWithError(Status.DEADLINE_EXCEEDED, "the request was not completed in time");
+    this.#abort();
+  }
+
+  pause(): void {
+    this.#stream.pause();
+  }
+
+  resume(): void {
+    this.#stream.resume();
+  }
+
+  taken(): void {
+    this.#stream.keeps(this.#keptBytes());
+  }
+
+  #keptBytes(): number {
+    return (this.#reader?.keptBytes ?? 0) + (this.#request?.length ?? 0) + (this.#requests?.waitingBytes ?? 0);
+  }
+
+  receive(chunk: Uint8Array): number {
+    if (this.#reader === null || this.#status !== null) return 0;
     let problem;
     try {
       problem = this.#reader.push(chunk);
     } catch (error) {
-      // Only decoding throws here. grpc-go answers INTERNAL; but the fault is the caller's, and INTERNAL reads as ours.
-      const detail = error instanceof Error ? error.message : String(error);
-      this.#finishWithError(Status.INVALID_ARGUMENT, `malformed request: ${detail}`);
-      return;
+      this.#malformed(error); // only decoding throws here
+      return 0;
     }
     if (problem === "compressed") {
       this.#finishWithError(Status.UNIMPLEMENTED, "compressed messages are not supported");
     } else if (problem === "too-large") {
       this.#finishWithError(
         Status.RESOURCE_EXHAUSTED,
-        `message larger than max (limit ${this.#method.messageBytesMax} bytes)`,
+        `message larger than max (limit ${this.#messageBytesMax} bytes)`,
       );
     }
+    return this.#keptBytes();
+  }
+
+  /** grpc-go answers INTERNAL; but the fault is the caller's, and INTERNAL reads as ours. */
+  #malformed(error: unknown): void {
+    const detail = error instanceof Error ? error.message : String(error);
+    this.#finishWithError(Status.INVALID_ARGUMENT, `malformed request: ${detail}`);
   }
 
   onFrame(message: Uint8Array): void {
-    const request = this.#method.decode(message);
     this.#requestCount += 1;
-    if (this.#requests === null) this.#request = request;
-    else this.#requests.push(request, message.length);
+    if (this.#requests !== null) this.#requests.push(this.#method.decode(message), message.length);
+    else if (this.#requestCount === 1) this.#request = message;
+    else this.#refuseCount();
   }
 
   received(): void {
@@ -176,17 +248,28 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     } else if (this.#requests !== null) {
       this.#requests.end(null);
     } else if (this.#requestCount !== 1) {
-      // The code that gRPC's list of status codes names for a wrong number of requests.
-      this.#finishWithError(Status.UNIMPLEMENTED, `one request expected, ${this.#requestCount} received`);
+      this.#refuseCount();
     } else {
+      this.#onServed();
       this.#handle();
     }
   }
 
+  /** The code that gRPC's list of status codes names for a wrong number of requests. */
+  #refuseCount(): void {
+    this.#finishWithError(Status.UNIMPLEMENTED, `one request expected, ${this.#requestCount} received`);
+  }
+
   #handle(): void {
     const { handler } = this.#method;
-    const request = this.#request;
-    this.#request = undefined;
+    let request;
+    try {
+      request = this.#method.decode(this.#request ?? nothing);
+    } catch (error) {
+      this.#malformed(error);
+      return;
+    }
+    this.#request = null;
     try {
       if (handler.kind === "unary") {
         const response = handler.run(request, this);
@@ -227,6 +310,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     if (this.#status !== null) return false;
     this.#status = code;
     this.#reader = null;
+    this.#request = null;
     if (this.#deadline !== null) clearTimeout(this.#deadline);
     this.#method.metrics.ended(code, this.#startedAt);
     return true;
@@ -280,7 +364,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
 
   write(message: unknown): void {
     if (this.#status !== null || !this.#sendHeaders()) return;
-    if (this.#stream.queuedBytes > sinkBytesMax) {
+    if (this.#stream.queuedBytes > sinkBytesMax || (this.#stream.queuedBytes > 0 && !this.#canQueue())) {
       this.end(new RpcError(Status.RESOURCE_EXHAUSTED, "the receiver of this stream is too slow"));
       // Its end waits behind what the peer does not read.
       this.#stream.reset(ErrorCode.ENHANCE_YOUR_CALM);

@@ -9,19 +9,24 @@
  * G3: a call goes on only while `roles.ts` would admit it: when its caller's standing changes, its certificate expires or is
  *     of a root that is trusted no more, the connection ends (certified-connections.ts), and each call with what it would
  *     be answered if it began now.
+ * G4: who has shown no valid certificate has budgets of its own, small ones, and never takes the place of who has
+ *     (`admission/limits.ts`).
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { assert } from "../../runtime/assert.ts";
-import type { Clock, Telemetry } from "../../runtime/ports.ts";
+import type { Clock, Gauge, Telemetry } from "../../runtime/ports.ts";
 import { Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { createAdmission, type Admission } from "./admission/admission.ts";
+import { Crowd, sourceOf, type Member } from "./admission/crowd.ts";
 import { localCaller } from "./caller.ts";
 import { parseCaller } from "./calling-process.ts";
 import { CertifiedConnections, type EndReason } from "./certified-connections.ts";
 import { erase } from "./erase.ts";
 import { framedOnce } from "./framing.ts";
+import { ConnectionError, anonymousLimits, knownLimits } from "./http2/protocol.ts";
 import { ServerConnection } from "./http2/server-connection.ts";
 import type { RequestHeaders } from "./http2/request-headers.ts";
 import type { Http2Stream } from "./http2/stream.ts";
@@ -33,17 +38,14 @@ import {
   type TlsListener,
   type UnixListener,
 } from "./listener.ts";
+import { messageBytesMaxDefault, requestBytesMax } from "./message-limits.ts";
 import { MethodMetrics, ServerMetrics } from "./method-metrics.ts";
-import { accessByPath, authorize, type Access, type Caller, type Membership } from "./roles.ts";
+import { accessByPath, authorize, standingOf, type Access, type Caller, type Membership } from "./roles.ts";
 import { ServerCall, refuse, refusesForeign, type ServedMethod } from "./server-call.ts";
 import { parseTimeout } from "./status.ts";
 
 export type { Credentials } from "./listener.ts";
 
-/** What real managers accept (docs/reference/swarm-worker-protocol.md §8.1), and grpc-go's default. */
-const defaultMessageBytesMax = 4 * 1024 * 1024;
-/** How often connections of callers without certificate are looked at; one with no call between two looks is closed. */
-const idleSweepMs = 60_000;
 /** What a peer whose connection ends has for reading why, in milliseconds; then it is cut. */
 const endGraceMs = 1_000;
 
@@ -58,6 +60,8 @@ export interface GrpcServerOptions {
   readonly telemetry: Telemetry;
   /** Largest request message in bytes. */
   readonly messageBytesMax?: number;
+  /** The limits that all ports of the process share; its own when absent. */
+  readonly admission?: Admission;
 }
 
 export interface ListenTlsOptions extends Membership {
@@ -69,16 +73,22 @@ export interface ListenTlsOptions extends Membership {
   readonly clock: Clock;
 }
 
-interface Connection {
+/** Whose limits a connection has: `local` is the control socket. */
+type Kind = "anonymous" | "known" | "local";
+
+interface Connection extends Member {
   readonly http2: ServerConnection;
+  readonly kind: Kind;
+  /** Whom it is counted with: a node's id, or an address. */
+  readonly source: string;
   caller: Caller;
   readonly membership: Membership;
   /** Null on the control socket. */
   readonly certified: CertifiedConnections<Connection> | null;
   /** Those whose handler runs, or will. */
   readonly calls: Set<ServerCall>;
-  /** True when a call came since the last sweep. */
-  isActive: boolean;
+  /** When it last had a complete request, or else came; from `performance.now`. */
+  usefulAt: number;
 }
 
 interface TableEntry extends ServedMethod {
@@ -96,12 +106,16 @@ export class GrpcServer {
   readonly #telemetry: Telemetry;
   readonly #messageBytesMax: number;
   readonly #metrics: ServerMetrics;
+  readonly #open: Gauge;
   readonly #methods = new Map<string, TableEntry>();
   readonly #connections = new Set<Connection>();
   readonly #tlsListeners: TlsListener[] = [];
   readonly #unixListeners: UnixListener[] = [];
   readonly #certified: CertifiedConnections<Connection>[] = [];
-  readonly #sweep: NodeJS.Timeout;
+  readonly #admission: Admission;
+  readonly #anonymous: Crowd<Connection>;
+  readonly #known: Crowd<Connection>;
+  readonly #sweeps: readonly NodeJS.Timeout[];
   /** Whoever waits for the last connection to be gone. */
   readonly #emptied = Promise.withResolvers<void>();
   #credentials: Credentials | null = null;
@@ -109,10 +123,17 @@ export class GrpcServer {
 
   constructor(options: GrpcServerOptions) {
     this.#telemetry = options.telemetry;
-    this.#messageBytesMax = options.messageBytesMax ?? defaultMessageBytesMax;
+    this.#messageBytesMax = options.messageBytesMax ?? messageBytesMaxDefault;
     this.#metrics = new ServerMetrics(options.telemetry.metrics);
-    this.#sweep = setInterval(() => this.#closeIdle(), idleSweepMs);
-    this.#sweep.unref();
+    this.#admission = options.admission ?? createAdmission(options.telemetry);
+    const { limits } = this.#admission;
+    this.#anonymous = new Crowd(limits.anonymousMax);
+    this.#known = new Crowd(limits.knownMax);
+    this.#open = options.telemetry.metrics.gauge("muster_grpc_connections", "Open gRPC connections, by kind.");
+    this.#sweeps = [
+      setInterval(() => this.#sweepAnonymous(), limits.anonymousSweepMs).unref(),
+      setInterval(() => this.#sweepCalls(), limits.knownSweepMs).unref(),
+    ];
   }
 
   /** Serves a generated service, such as `add(DispatcherService, { Session, Heartbeat, … })`. */
@@ -127,7 +148,7 @@ export class GrpcServer {
       this.#methods.set(method.path, {
         path: method.path,
         access,
-        messageBytesMax: this.#messageBytesMax,
+        messageBytesMax: Math.min(this.#messageBytesMax, requestBytesMax(method.path)),
         decode: (bytes) => method.request.decode(bytes),
         frame: framedOnce((message) => method.response.encode(message)),
         metrics: new MethodMetrics(this.#metrics, method.path),
@@ -148,7 +169,9 @@ export class GrpcServer {
       end: (connection, reason) => this.#endConnection(connection, reason),
     });
     this.#certified.push(certified);
-    const listener = await listenTls(options, (socket, caller) => this.#serve(socket, caller, options, certified));
+    const listener = await listenTls({ ...options, admission: this.#admission }, (socket, caller) =>
+      this.#serve(socket, caller, options, certified),
+    );
     this.#tlsListeners.push(listener);
     return { port: listener.port };
   }
@@ -181,7 +204,7 @@ export class GrpcServer {
   async close(graceMs: number): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
-    clearInterval(this.#sweep);
+    for (const sweep of this.#sweeps) clearInterval(sweep);
     for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.close();
     for (const certified of this.#certified) certified.close();
     if (this.#connections.size === 0) this.#emptied.resolve();
@@ -204,25 +227,78 @@ export class GrpcServer {
   }
 
   #serve(socket: Duplex, caller: Caller, membership: Membership, certified: Connection["certified"]): void {
-    const http2 = new ServerConnection(socket, {
-      onRequest: (stream, headers) => this.#onRequest(connection, stream, headers),
-      onClose: (error) => {
-        this.#connections.delete(connection);
-        certified?.remove(connection);
-        // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
-        if (error !== null) this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed");
-        if (this.#isClosing && this.#connections.size === 0) this.#emptied.resolve();
+    const kind = kindOf(caller, membership);
+    const { anonymousBytes, anonymousTime, knownBytes } = this.#admission;
+    const http2 = new ServerConnection(
+      socket,
+      {
+        onRequest: (stream, headers) => this.#onRequest(connection, stream, headers),
+        onClose: (error) => this.#onClose(connection, error),
       },
-    });
-    const connection: Connection = { http2, caller, membership, certified, calls: new Set(), isActive: true };
+      kind === "anonymous" ? anonymousLimits : knownLimits,
+      kind === "anonymous" ? { bytes: anonymousBytes, time: anonymousTime } : { bytes: knownBytes, time: null },
+    );
+    const calls = new Set<ServerCall>();
+    const { peer } = caller;
+    const connection: Connection = {
+      http2,
+      kind,
+      source: kind === "known" ? (peer.identity?.nodeId ?? "") : sourceOf(peer.address),
+      caller,
+      membership,
+      certified,
+      calls,
+      usefulAt: performance.now(),
+      get isServed() {
+        return isAnyServed(calls);
+      },
+    };
     this.#connections.add(connection);
+    this.#admit(connection);
     if (socket instanceof TLSSocket) certified?.add(connection, socket);
     // A handshake that was under way when the listener closed.
     if (this.#isClosing) http2.destroy();
   }
 
+  /** G4: makes room for it among its kind. */
+  #admit(connection: Connection): void {
+    const { kind, source, caller } = connection;
+    const { limits, refusals } = this.#admission;
+    let displaced: Connection | null = null;
+    if (kind === "anonymous") displaced = this.#anonymous.add(source, connection, limits.anonymousPerAddressMax);
+    else if (kind === "known") {
+      const isManager = caller.peer.identity?.role === "swarm-manager";
+      displaced = this.#known.add(
+        source,
+        connection,
+        isManager ? limits.managerConnectionsMax : limits.workerConnectionsMax,
+      );
+    }
+    this.#showOpen();
+    if (displaced === null) return;
+    refusals.count("grpc", kind === "anonymous" ? "anonymous-limit" : "known-limit", displaced.caller.peer.address);
+    displaced.http2.destroy();
+  }
+
+  #onClose(connection: Connection, error: Error | null): void {
+    const { kind, source, caller, certified } = connection;
+    this.#connections.delete(connection);
+    certified?.remove(connection);
+    if (kind === "anonymous") this.#anonymous.remove(source, connection);
+    else if (kind === "known") this.#known.remove(source, connection);
+    this.#showOpen();
+    if (error instanceof ConnectionError) this.#admission.refusals.count("grpc", "protocol", caller.peer.address);
+    // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
+    if (error !== null) this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed");
+    if (this.#isClosing && this.#connections.size === 0) this.#emptied.resolve();
+  }
+
+  #showOpen(): void {
+    this.#open.set(this.#anonymous.size, { kind: "anonymous" });
+    this.#open.set(this.#known.size, { kind: "known" });
+  }
+
   #onRequest(connection: Connection, stream: Http2Stream, headers: RequestHeaders): void {
-    connection.isActive = true;
     if (refusesForeign(stream, headers)) return;
     const method = this.#methods.get(headers.path);
     if (method === undefined) {
@@ -243,7 +319,17 @@ export class GrpcServer {
     }
     const peer =
       admitted.local && headers.caller !== "" ? { ...admitted, process: parseCaller(headers.caller) } : admitted;
-    const call = new ServerCall(stream, method, peer, headers.traceparent, connection.calls);
+    const { http2, kind } = connection;
+    const { anonymousMessageBytesMax } = this.#admission.limits;
+    const call = new ServerCall(stream, method, peer, headers.traceparent, connection.calls, {
+      canQueue: () => http2.canQueue,
+      ...(kind === "anonymous"
+        ? {
+            messageBytesMax: Math.min(method.messageBytesMax, anonymousMessageBytesMax),
+            onServed: () => (connection.usefulAt = performance.now()),
+          }
+        : {}),
+    });
     if (timeoutMs !== null) call.startDeadline(timeoutMs);
     call.startClientStream();
   }
@@ -270,13 +356,40 @@ export class GrpcServer {
   }
 
   /** Callers without certificate come to fetch the root or to join, and go: those that stay would add up. */
-  #closeIdle(): void {
-    for (const connection of this.#connections) {
-      const isKnown = connection.caller.isCertified || connection.caller.peer.local;
-      if (!isKnown && !connection.isActive && connection.calls.size === 0) connection.http2.close();
-      connection.isActive = false;
+  #sweepAnonymous(): void {
+    const { limits, refusals } = this.#admission;
+    const now = performance.now();
+    for (const connection of this.#anonymous) {
+      const { http2, calls, caller } = connection;
+      if (connection.isServed) connection.usefulAt = now;
+      if (now - connection.usefulAt < limits.anonymousIdleMs) continue;
+      if (calls.size > 0) refusals.count("grpc", "anonymous-idle", caller.peer.address);
+      // A goodbye for those that are only idle; whoever does not finish or does not read gets none.
+      if (calls.size === 0 && http2.isOpen) http2.close();
+      else http2.destroy();
     }
   }
+
+  #sweepCalls(): void {
+    for (const { calls, caller } of this.#connections) {
+      for (const call of calls) {
+        if (!call.isStalled()) continue;
+        this.#admission.refusals.count("grpc", "unfinished-request", caller.peer.address);
+        call.expire();
+      }
+    }
+  }
+}
+
+/** A certificate that is no current identity of this cluster counts for nothing. */
+function kindOf(caller: Caller, membership: Membership): Kind {
+  if (caller.peer.local) return "local";
+  return standingOf(caller, membership) === "nobody" ? "anonymous" : "known";
+}
+
+function isAnyServed(calls: ReadonlySet<ServerCall>): boolean {
+  for (const call of calls) if (call.isServed) return true;
+  return false;
 }
 
 export function createGrpcServer(options: GrpcServerOptions): GrpcServer {

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { trace } from "@opentelemetry/api";
 import type { ExecutionContext } from "ava";
+import { createAdmission, type AdmissionLimits } from "../../edges/grpc/admission/admission.ts";
 import { connectTls } from "../../edges/grpc/client.ts";
 import { createGrpcServer, type Credentials } from "../../edges/grpc/server.ts";
 import {
@@ -155,6 +156,8 @@ function servants() {
 interface WorldOptions {
   readonly removed?: ReadonlySet<string>;
   readonly messageBytesMax?: number;
+  /** Other limits on its peers. */
+  readonly limits?: Partial<AdmissionLimits>;
 }
 
 export async function world(t: ExecutionContext, options: WorldOptions = {}) {
@@ -163,6 +166,7 @@ export async function world(t: ExecutionContext, options: WorldOptions = {}) {
   const handlers = servants();
   const server = createGrpcServer({
     telemetry: ports,
+    admission: createAdmission(ports, options.limits),
     ...(options.messageBytesMax === undefined ? {} : { messageBytesMax: options.messageBytesMax }),
   });
   server.add(DispatcherService, handlers.dispatcher);

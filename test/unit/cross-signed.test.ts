@@ -7,8 +7,10 @@ import { join } from "node:path";
 import { connect as connectSocket, createServer } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { connectTls } from "../../edges/grpc/client.ts";
+import { createAdmission } from "../../edges/grpc/admission/admission.ts";
 import { listenTls } from "../../edges/grpc/listener.ts";
 import * as pki from "../../runtime/pki/index.ts";
+import { telemetry } from "../support/grpc-world.ts";
 
 interface Certificates {
   readonly oldRoot: string;
@@ -137,10 +139,13 @@ async function rejection(t: ExecutionContext, made: Certificates, rootPem: strin
   return new Promise((resolve, reject) => {
     // Trusts nobody at first: what it is told later counts.
     const credentials = { certificatePem, keyPem, rootPem: server.certificatePem };
-    void listenTls({ host: "127.0.0.1", port: 0, credentials }, (socket, caller) => {
-      socket.destroy();
-      resolve(caller.isCertified ? null : (caller.rejection ?? "no certificate"));
-    }).then((listener) => {
+    void listenTls(
+      { host: "127.0.0.1", port: 0, credentials, admission: createAdmission(telemetry().ports) },
+      (socket, caller) => {
+        socket.destroy();
+        resolve(caller.isCertified ? null : (caller.rejection ?? "no certificate"));
+      },
+    ).then((listener) => {
       t.teardown(() => listener.close());
       listener.setCredentials({ ...credentials, rootPem });
       const client = connectSocket({

@@ -162,6 +162,7 @@ test("a request queue pauses its stream when full and resumes it when half empty
   const queue = new RequestStream<number>({
     pause: () => void flow.push("pause"),
     resume: () => void flow.push("resume"),
+    taken: () => {},
   });
   for (let at = 0; at < 64; at += 1) {
     t.deepEqual(flow, []);
@@ -179,7 +180,7 @@ test("a request queue pauses its stream when full and resumes it when half empty
     Array.from({ length: 64 }, (_, at) => at),
   );
   t.deepEqual(flow, ["pause", "resume"]);
-  const large = new RequestStream<number>({ pause: () => void flow.push("large"), resume: () => {} });
+  const large = new RequestStream<number>({ pause: () => void flow.push("large"), resume: () => {}, taken: () => {} });
   large.push(1, 1024 * 1024);
   t.is(flow.at(-1), "large");
 });

@@ -4,11 +4,12 @@ import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTlsSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { frame } from "../../edges/grpc/framing.ts";
-import { HeartbeatRequest, HeartbeatResponse } from "../../proto/gen/messages.ts";
+import { HeartbeatRequest, HeartbeatResponse, UpdateTaskStatusRequest } from "../../proto/gen/messages.ts";
 import { Status } from "../../runtime/rpc.ts";
 import {
   Heartbeat,
   GetRootCACertificate,
+  UpdateTaskStatus,
   organization,
   identityOf,
   world,
@@ -123,7 +124,14 @@ test("F1: a message over the limit is refused without taking it in, and the conn
     Status.RESOURCE_EXHAUSTED,
   );
   t.is(handlers.calls.length, 0);
-  await t.notThrowsAsync(channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId: "x".repeat(3 * 1024 * 1024) })));
+  const report = UpdateTaskStatusRequest.create({ sessionId: "x".repeat(3 * 1024 * 1024) });
+  await t.notThrowsAsync(channel.unary(UpdateTaskStatus, report));
+  // A heartbeat has no use for as much.
+  await refused(
+    t,
+    channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId: "x".repeat(64 * 1024) })),
+    Status.RESOURCE_EXHAUSTED,
+  );
 });
 
 test("a deadline ends the call on both sides", async (t) => {

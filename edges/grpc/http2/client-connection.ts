@@ -9,7 +9,17 @@ import type { Duplex } from "node:stream";
 import { Http2Connection, require } from "./connection.ts";
 import { clientGreeting, headersFrame } from "./frame-writer.ts";
 import { HpackDecoder } from "./hpack-decoder.ts";
-import { ErrorCode, Flag, Setting, headerListBytesMax, headerTableBytesMax } from "./protocol.ts";
+import {
+  ErrorCode,
+  Flag,
+  Setting,
+  connectionWindowBytes,
+  headerListBytesMax,
+  headerTableBytesMax,
+  knownLimits,
+  streamWindowBytes,
+  type ConnectionLimits,
+} from "./protocol.ts";
 import { RequestEncoder } from "./request-encoder.ts";
 import { ResponseFields } from "./response-fields.ts";
 import { Http2Stream, type StreamReceiver } from "./stream.ts";
@@ -28,6 +38,7 @@ export interface ResponseReceiver extends StreamReceiver {
   takeHeaders(fields: ResponseFields): void;
 }
 
+const limits: ConnectionLimits = { ...knownLimits, streamWindowBytes, connectionWindowBytes };
 const streamIdMax = 0x7fffffff;
 /** Decoded within one call: shared by all connections. */
 const responseFields = new ResponseFields();
@@ -48,7 +59,7 @@ export class ClientConnection extends Http2Connection {
 
   /** `scheme` and `authority` of every request. `onGone` is called once. */
   constructor(socket: Duplex, target: { readonly scheme: string; readonly authority: string }, onGone: () => void) {
-    super(socket, clientGreeting, false);
+    super(socket, { greeting: clientGreeting, isServer: false, limits, budgets: null });
     this.#onGone = onGone;
     this.#encoder = new RequestEncoder(target.scheme, target.authority);
   }
@@ -56,7 +67,7 @@ export class ClientConnection extends Http2Connection {
   /** Null when the connection takes no more calls. */
   request(head: RequestHead, receiver: ResponseReceiver): Http2Stream<ResponseReceiver> | null {
     if (!this.isOpen || this.#nextStreamId > streamIdMax) return null;
-    const stream = new Http2Stream<ResponseReceiver>(0, this, this.initialWindow);
+    const stream = new Http2Stream<ResponseReceiver>(0, this, this.initialWindow, streamWindowBytes);
     stream.receiver = receiver;
     if (this.streams.size >= this.#streamsMax) this.#waiting.push({ stream, head });
     else this.#begin(stream, head);

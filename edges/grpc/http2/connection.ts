@@ -5,9 +5,13 @@
  *
  * N1: a peer that breaks the protocol or a limit of `protocol.ts` gets a GOAWAY that says so, and no more is read.
  * N2: every stream is told its end exactly once, also when the connection ends under it.
+ * N3: what the streams hold of their peer's bytes is bounded by the connection's receive window, and reported to a budget that
+ *     many connections share.
  */
 import type { Duplex } from "node:stream";
 import { InvariantError } from "../../../runtime/assert.ts";
+import type { ByteBudget, ByteHolder } from "../admission/byte-budget.ts";
+import type { TimeShare } from "../admission/time-share.ts";
 import { FrameParser, type FrameSink } from "./frame-parser.ts";
 import { controlFrame, goAwayFrame, numberFrame, settingsAck } from "./frame-writer.ts";
 import {
@@ -16,16 +20,14 @@ import {
   Flag,
   FrameType,
   Setting,
-  connectionWindowBytes,
   defaultWindowBytes,
   frameBytesMax,
   headerBlockBytesMax,
   headerBlockFramesMax,
   lingerMs,
   prefaceTimeoutMs,
-  rates,
-  streamWindowBytes,
   windowBytesMax,
+  type ConnectionLimits,
 } from "./protocol.ts";
 import { Sender } from "./sender.ts";
 import type { Http2Stream, StreamOwner } from "./stream.ts";
@@ -35,7 +37,14 @@ export function require(condition: boolean, code: ErrorCode, message: string): a
   if (!condition) throw new ConnectionError(code, message);
 }
 
-export abstract class Http2Connection implements FrameSink, StreamOwner {
+/** What a connection uses together with others. */
+export interface SharedBudgets {
+  readonly bytes: ByteBudget;
+  /** Null for peers whose time is not counted. */
+  readonly time: TimeShare | null;
+}
+
+export abstract class Http2Connection implements FrameSink, StreamOwner, ByteHolder {
   readonly streams = new Map<number, Http2Stream>();
   protected readonly sender: Sender;
   /** The peer's SETTINGS_INITIAL_WINDOW_SIZE. */
@@ -46,21 +55,40 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
   readonly #pings: TokenBucket;
   readonly #settings: TokenBucket;
   readonly #emptyData: TokenBucket;
+  readonly #others: TokenBucket;
+  readonly #budgets: SharedBudgets | null;
+  protected readonly limits: ConnectionLimits;
   #timer: NodeJS.Timeout | null;
   #hasSettings = false;
-  #receiveWindow = connectionWindowBytes;
+  #receiveWindow: number;
   #unacknowledged = 0;
+  /** As the budget knows it (N3). */
+  #heldBytes = 0;
   /** A header block under way: its stream, flags, and parts so far. */
   #block: { readonly streamId: number; readonly flags: number; readonly parts: Buffer[]; bytes: number } | null = null;
   #stage: "open" | "draining" | "ending" | "ended" = "open";
   #failure: Error | null = null;
 
   /** `greeting`: what our side begins with. `isServer`: the peer begins with a preface. */
-  constructor(socket: Duplex, greeting: Buffer, isServer: boolean) {
+  constructor(
+    socket: Duplex,
+    options: {
+      readonly greeting: Buffer;
+      readonly isServer: boolean;
+      readonly limits: ConnectionLimits;
+      readonly budgets: SharedBudgets | null;
+    },
+  ) {
+    const { greeting, isServer, limits, budgets } = options;
+    const { rates } = limits;
+    this.limits = limits;
+    this.#budgets = budgets;
+    this.#receiveWindow = limits.connectionWindowBytes;
     this.#socket = socket;
     this.#parser = new FrameParser(this, isServer);
     this.sender = new Sender(
       socket,
+      limits,
       (stream) => this.onSent(stream),
       () => this.#flushed(),
     );
@@ -69,8 +97,13 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
     this.#pings = new TokenBucket(rates.pings, now);
     this.#settings = new TokenBucket(rates.settings, now);
     this.#emptyData = new TokenBucket(rates.emptyData, now);
+    this.#others = new TokenBucket(rates.others, now);
     this.#timer = setTimeout(() => this.destroy(), prefaceTimeoutMs);
-    socket.on("data", (chunk: Buffer) => this.#receive(chunk));
+    const time = budgets?.time ?? null;
+    socket.on("data", (chunk: Buffer) => {
+      if (time === null) this.#receive(chunk);
+      else time.run(socket, () => this.#receive(chunk));
+    });
     socket.on("drain", () => this.sender.drained());
     socket.on("end", () => this.destroy());
     socket.on("error", (error: Error) => (this.#failure ??= error));
@@ -166,6 +199,7 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
     if (this.#stage === "ended") return;
     this.#stage = "ended";
     if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#budgets?.time?.release(this.#socket);
     this.#closeStreams();
     this.onGone(this.#failure);
   }
@@ -174,6 +208,7 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
     const streams = [...this.streams.values()];
     this.streams.clear();
     for (const stream of streams) stream.close();
+    if (this.#heldBytes > 0) this.#budgets?.bytes.set(this, (this.#heldBytes = 0));
   }
 
   protected control(frame: Uint8Array): void {
@@ -193,7 +228,7 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
   consumed(stream: Http2Stream, bytes: number): void {
     this.giveBack(bytes);
     stream.unacknowledged += bytes;
-    if (stream.unacknowledged < streamWindowBytes / 2 || stream.isRemoteEnded) return;
+    if (stream.isRemoteEnded || !isWorthUpdate(stream, this.limits.streamWindowBytes)) return;
     this.control(numberFrame(FrameType.WINDOW_UPDATE, stream.id, stream.unacknowledged));
     stream.receiveWindow += stream.unacknowledged;
     stream.unacknowledged = 0;
@@ -201,18 +236,57 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
 
   endTaken(_stream: Http2Stream): void {}
 
+  queued(bytes: number): void {
+    this.sender.queuedBytes += bytes;
+  }
+
+  /** Bytes of answers that wait for the peer, on all streams. */
+  get queuedBytes(): number {
+    return this.sender.queuedBytes;
+  }
+
   protected giveBack(bytes: number): void {
     this.#unacknowledged += bytes;
-    if (this.#unacknowledged < connectionWindowBytes / 2) return;
-    this.control(numberFrame(FrameType.WINDOW_UPDATE, 0, this.#unacknowledged));
-    this.#receiveWindow += this.#unacknowledged;
-    this.#unacknowledged = 0;
+    const window = { receiveWindow: this.#receiveWindow, unacknowledged: this.#unacknowledged };
+    if (isWorthUpdate(window, this.limits.connectionWindowBytes)) {
+      this.control(numberFrame(FrameType.WINDOW_UPDATE, 0, this.#unacknowledged));
+      this.#receiveWindow += this.#unacknowledged;
+      this.#unacknowledged = 0;
+    }
+    this.account();
+  }
+
+  /** N3 */
+  protected account(): void {
+    const { connectionWindowBytes, streamCostBytes } = this.limits;
+    const data = connectionWindowBytes - this.#receiveWindow - this.#unacknowledged;
+    const held = data + this.streams.size * streamCostBytes;
+    if (held === this.#heldBytes || this.#stage === "ending" || this.#stage === "ended") return;
+    this.#heldBytes = held;
+    this.#budgets?.bytes.set(this, held);
+  }
+
+  relieve(): void {
+    this.fail(new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "unfinished requests hold too many bytes"));
+  }
+
+  /** The peer can send nothing more while all it has sent is kept: the unfinished message that keeps the most goes. */
+  #unblock(): void {
+    if (this.#receiveWindow >= frameBytesMax || this.#stage === "ending" || this.#stage === "ended") return;
+    let largest: Http2Stream | null = null;
+    for (const stream of this.streams.values()) {
+      // A paused stream goes on with its handler.
+      if (stream.isPaused || stream.keptBytes <= (largest?.keptBytes ?? 0)) continue;
+      largest = stream;
+    }
+    if (largest !== null) this.resetByFault(largest, ErrorCode.ENHANCE_YOUR_CALM);
   }
 
   protected remove(stream: Http2Stream): void {
     if (!this.streams.delete(stream.id)) return;
     const held = stream.close();
     if (held > 0) this.giveBack(held);
+    else if (this.limits.streamCostBytes > 0) this.account();
     if (this.#stage === "draining" && this.streams.size === 0) this.sender.control(nothing);
     this.onRemoved();
   }
@@ -236,6 +310,7 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
       case FrameType.PRIORITY:
         require(streamId !== 0, ErrorCode.PROTOCOL_ERROR, "PRIORITY without stream");
         require(end - at === 5, ErrorCode.FRAME_SIZE_ERROR, "PRIORITY size");
+        this.#chargeOther();
         this.#checkDependency(streamId, bytes, at);
         return;
       case FrameType.RST_STREAM:
@@ -254,16 +329,19 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
       case FrameType.GOAWAY:
         require(streamId === 0, ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream");
         require(end - at >= 8, ErrorCode.FRAME_SIZE_ERROR, "GOAWAY size");
+        this.#chargeOther();
         this.onGoAway(bytes.readUInt32BE(at) & 0x7fffffff, bytes.readUInt32BE(at + 4));
         return;
       case FrameType.WINDOW_UPDATE:
+        this.#chargeOther();
         this.#onWindowUpdate(streamId, bytes, at, end);
         return;
       case FrameType.PUSH_PROMISE:
       case FrameType.CONTINUATION:
         throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "a frame that has no place here");
       default:
-      // Frames of unknown type are ignored (RFC 9113 §4.1).
+        // Frames of unknown type are ignored (RFC 9113 §4.1).
+        this.#chargeOther();
     }
   }
 
@@ -310,15 +388,21 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
     if (isEnd) stream.isRemoteEnded = true;
     if (size > 0) stream.take(bytes.subarray(contentAt, contentEnd), size);
     if (isEnd && !stream.isClosed) this.onRemoteEnd(stream);
+    this.account();
+    this.#unblock();
   }
 
-  /** Costs the peer one of the resets that it may bring about. */
-  protected chargeReset(): void {
-    require(this.#resets.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many streams reset");
+  #chargeOther(): void {
+    require(this.#others.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry nothing");
   }
 
-  protected resetByFault(stream: Http2Stream, code: ErrorCode): void {
-    this.chargeReset();
+  /** Costs the peer some of the resets that it may bring about. */
+  protected chargeReset(count = 1): void {
+    require(this.#resets.take(count), ErrorCode.ENHANCE_YOUR_CALM, "too many streams reset");
+  }
+
+  protected resetByFault(stream: Http2Stream, code: ErrorCode, resets = 1): void {
+    this.chargeReset(resets);
     this.reset(stream, code);
   }
 
@@ -432,3 +516,11 @@ export abstract class Http2Connection implements FrameSink, StreamOwner {
 }
 
 const nothing = new Uint8Array(0);
+
+/** Whether it is time to reopen a window: half of it has been used up, or as much as is left while the rest is kept. */
+function isWorthUpdate(
+  { receiveWindow, unacknowledged }: { readonly receiveWindow: number; readonly unacknowledged: number },
+  windowBytes: number,
+): boolean {
+  return unacknowledged > 0 && unacknowledged >= Math.min(windowBytes / 2, receiveWindow);
+}

@@ -3,13 +3,13 @@ import {
   Flag,
   FrameType,
   Setting,
-  concurrentStreamsMax,
   connectionWindowBytes,
   defaultWindowBytes,
   frameHeaderBytes,
   headerListBytesMax,
   preface,
   streamWindowBytes,
+  type ConnectionLimits,
   type ErrorCode,
 } from "./protocol.ts";
 
@@ -69,14 +69,17 @@ export function headersFrame(streamId: number, block: Uint8Array): Buffer {
 }
 
 /** What a server begins with: its settings, and its receive window. */
-export const serverGreeting: Buffer = Buffer.concat([
-  settings([
-    [Setting.MAX_CONCURRENT_STREAMS, concurrentStreamsMax],
-    [Setting.INITIAL_WINDOW_SIZE, streamWindowBytes],
-    [Setting.MAX_HEADER_LIST_SIZE, headerListBytesMax],
-  ]),
-  numberFrame(FrameType.WINDOW_UPDATE, 0, connectionWindowBytes - defaultWindowBytes),
-]);
+export function serverGreeting(limits: ConnectionLimits): Buffer {
+  const more = limits.connectionWindowBytes - defaultWindowBytes;
+  return Buffer.concat([
+    settings([
+      [Setting.MAX_CONCURRENT_STREAMS, limits.concurrentStreamsMax],
+      [Setting.INITIAL_WINDOW_SIZE, limits.streamWindowBytes],
+      [Setting.MAX_HEADER_LIST_SIZE, headerListBytesMax],
+    ]),
+    ...(more > 0 ? [numberFrame(FrameType.WINDOW_UPDATE, 0, more)] : []),
+  ]);
+}
 
 /** What a client begins with. */
 export const clientGreeting: Buffer = Buffer.concat([

@@ -59,13 +59,11 @@ export const frameBytesMax = 16_384;
 /** What every window is until somebody says otherwise. */
 export const defaultWindowBytes = 65_535;
 export const windowBytesMax = 0x7fffffff;
-/** A stream's receive window: a whole assignment or status report arrives without waiting for window updates. */
+/** A client's receive window for one stream, in bytes: a whole assignment or status report arrives without waiting for
+ *  window updates. */
 export const streamWindowBytes = 1024 * 1024;
-/** A connection's receive window, for all its streams together. */
+/** A client's receive window for all its streams together, in bytes. */
 export const connectionWindowBytes = 4 * 1024 * 1024;
-/** An engine needs 5 streams and one for each log subscription (reference §8.1); this leaves room for any. Beyond:
- *  REFUSED_STREAM. */
-export const concurrentStreamsMax = 1_000;
 /** Bytes of a request's header list, counted as HPACK counts. Beyond: the stream is reset with ENHANCE_YOUR_CALM. */
 export const headerListBytesMax = 16 * 1024;
 /** Bytes of one header block as it is sent, and the frames it may be cut into. Beyond: GOAWAY ENHANCE_YOUR_CALM, since a
@@ -78,20 +76,89 @@ export const headerTableBytesMax = 4_096;
 export const prefaceTimeoutMs = 10_000;
 /** Milliseconds a peer has to take our GOAWAY before the socket is cut. */
 export const lingerMs = 1_000;
-/** Bytes of acknowledgements and resets that may wait for a peer that does not read. Beyond: the connection is cut. */
-export const controlBytesMax = 256 * 1024;
-/** Bytes handed to the socket that it has not written; above, streams keep theirs. */
-export const socketBytesMax = 256 * 1024;
 
-/** Tokens: how many at once, and how many a second come back. Beyond: GOAWAY ENHANCE_YOUR_CALM. */
-export const rates = {
-  // Cancelling is a normal end of a stream here: an engine in trouble reopens Assignments about a thousand times within
-  // seconds (reference §0.7) and must be answered. A rapid-reset flood is far above this.
-  resets: { burst: 20_000, perSecond: 2_000 },
-  // grpc-go sends one after nearly every message, to estimate its bandwidth.
-  pings: { burst: 20_000, perSecond: 5_000 },
-  // A peer changes its settings once, grpc-go also when its estimate of the bandwidth grows.
-  settings: { burst: 200, perSecond: 20 },
-  // DATA that carries nothing and ends nothing.
-  emptyData: { burst: 1_000, perSecond: 100 },
-} as const;
+interface Rate {
+  /** Tokens at once. */
+  readonly burst: number;
+  /** Tokens that come back each second. */
+  readonly perSecond: number;
+}
+
+/** What one connection may use. */
+export interface ConnectionLimits {
+  /** A stream's receive window, in bytes. It reopens as messages are handed to their handlers, not as they arrive, so it is at
+   *  least as large as a message. Beyond: the stream is reset with FLOW_CONTROL_ERROR. */
+  readonly streamWindowBytes: number;
+  /** The receive window of all streams together, in bytes. When unfinished messages have used it up, the stream that holds
+   *  the most is reset with ENHANCE_YOUR_CALM. */
+  readonly connectionWindowBytes: number;
+  /** Streams at once. Beyond: REFUSED_STREAM. */
+  readonly concurrentStreamsMax: number;
+  /** What a stream counts for in the budget of bytes that connections share, beside what it holds. */
+  readonly streamCostBytes: number;
+  /** Bytes of acknowledgements and resets that may wait for a peer that does not read. Beyond: the connection is cut. */
+  readonly controlBytesMax: number;
+  /** Bytes handed to the socket that it has not written; above, streams keep theirs. */
+  readonly socketBytesMax: number;
+  /** Bytes of answers that may wait on all streams together for a peer that does not read. Beyond: the stream that is written
+   *  to ends with RESOURCE_EXHAUSTED. One message may be larger, as the first assignments of a full node may be. */
+  readonly queuedBytesMax: number;
+  /** Beyond each of them: GOAWAY ENHANCE_YOUR_CALM. */
+  readonly rates: {
+    readonly resets: Rate;
+    readonly pings: Rate;
+    readonly settings: Rate;
+    /** DATA that carries nothing and ends nothing. */
+    readonly emptyData: Rate;
+    /** WINDOW_UPDATE, PRIORITY and frames of unknown type. */
+    readonly others: Rate;
+  };
+}
+
+/** Of a peer with a certificate of ours, and on the control socket. */
+export const knownLimits: ConnectionLimits = {
+  // A message of 4 MiB (grpc-go's default) with its header and the next message's beginning.
+  streamWindowBytes: 4 * 1024 * 1024 + 64 * 1024,
+  connectionWindowBytes: 16 * 1024 * 1024,
+  // An engine needs 5 streams and one for each log subscription (reference §8.1); this leaves room for any.
+  concurrentStreamsMax: 1_000,
+  streamCostBytes: 0,
+  controlBytesMax: 256 * 1024,
+  socketBytesMax: 256 * 1024,
+  queuedBytesMax: 128 * 1024 * 1024,
+  rates: {
+    // Cancelling is a normal end of a stream here: an engine in trouble reopens Assignments about a thousand times within
+    // seconds (reference §0.7) and must be answered. A rapid-reset flood is far above this.
+    resets: { burst: 20_000, perSecond: 2_000 },
+    // grpc-go sends one after nearly every message, to estimate its bandwidth.
+    pings: { burst: 20_000, perSecond: 5_000 },
+    // A peer changes its settings once, grpc-go also when its estimate of the bandwidth grows.
+    settings: { burst: 200, perSecond: 20 },
+    emptyData: { burst: 1_000, perSecond: 100 },
+    // A peer that reads 100 MB/s and reports each frame of 16 KiB sends 6,000.
+    others: { burst: 100_000, perSecond: 20_000 },
+  },
+};
+
+/** Of a peer that has shown no certificate of ours: what a node needs to join (one small call at a time) and no more. */
+export const anonymousLimits: ConnectionLimits = {
+  // HTTP/2's defaults, below which a peer cannot be held before it has read our settings.
+  streamWindowBytes: defaultWindowBytes,
+  connectionWindowBytes: defaultWindowBytes,
+  // RFC 9113 §6.5.2 asks for 100 at least; a peer may begin them before it has read our settings.
+  concurrentStreamsMax: 128,
+  streamCostBytes: 2 * 1024,
+  controlBytesMax: 16 * 1024,
+  socketBytesMax: 16 * 1024,
+  queuedBytesMax: 256 * 1024,
+  rates: {
+    resets: { burst: 100, perSecond: 10 },
+    pings: { burst: 100, perSecond: 10 },
+    settings: { burst: 20, perSecond: 2 },
+    emptyData: { burst: 20, perSecond: 2 },
+    others: { burst: 200, perSecond: 20 },
+  },
+};
+
+/** Resets that a header list over its limit counts for: it costs its decoding. */
+export const headerListResets = 50;

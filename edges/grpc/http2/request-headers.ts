@@ -1,7 +1,13 @@
-/** Collects the fields of a request and judges them as RFC 9113 §8 does. One for each connection, used again and again. */
+/**
+ * Collects the fields of a request and judges them as RFC 9113 §8 does. One for all connections, used again and again.
+ *
+ * Q1: no more text is judged than a header list may have: beyond it, where a byte on the wire may stand for 4 KiB of the peer's
+ *     table, fields are only counted.
+ */
 import type { FieldReceiver } from "./hpack-decoder.ts";
 import { callerHeader } from "../calling-process.ts";
 import { fieldBytes, type HeaderField } from "./hpack-table.ts";
+import { headerListBytesMax } from "./protocol.ts";
 
 /** Header names are lower case tokens; values hold no control characters but tab, and no space at their ends. */
 const namePattern = /^[!#$%&'*+\-.^_`|~0-9a-z]+$/;
@@ -48,8 +54,9 @@ export class RequestHeaders implements FieldReceiver {
   }
 
   onField(field: HeaderField): void {
-    const { name, value } = field;
     this.bytes += fieldBytes(field);
+    if (this.bytes > headerListBytesMax || this.#isMalformed) return;
+    const { name, value } = field;
     if (name.charCodeAt(0) === 0x3a) {
       this.#onPseudo(name, value);
       return;

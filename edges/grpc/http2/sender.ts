@@ -11,11 +11,10 @@ import { writeFrameHeader } from "./frame-writer.ts";
 import {
   Flag,
   FrameType,
-  controlBytesMax,
   defaultWindowBytes,
   frameBytesMax,
   frameHeaderBytes,
-  socketBytesMax,
+  type ConnectionLimits,
 } from "./protocol.ts";
 import type { Http2Stream } from "./stream.ts";
 
@@ -42,6 +41,9 @@ export class Sender {
   readonly #socket: Duplex;
   readonly #onSent: (stream: Http2Stream) => void;
   readonly #onFlushed: () => void;
+  readonly #limits: Pick<ConnectionLimits, "controlBytesMax" | "socketBytesMax">;
+  /** Bytes that wait on all streams. */
+  queuedBytes = 0;
   #control: Uint8Array[] = [];
   #controlBytes = 0;
   #ready: Http2Stream[] = [];
@@ -50,8 +52,14 @@ export class Sender {
   #isDirty = false;
   #waitsForDrain = false;
 
-  constructor(socket: Duplex, onSent: (stream: Http2Stream) => void, onFlushed: () => void) {
+  constructor(
+    socket: Duplex,
+    limits: Pick<ConnectionLimits, "controlBytesMax" | "socketBytesMax">,
+    onSent: (stream: Http2Stream) => void,
+    onFlushed: () => void,
+  ) {
     this.#socket = socket;
+    this.#limits = limits;
     this.#onSent = onSent;
     this.#onFlushed = onFlushed;
   }
@@ -61,7 +69,7 @@ export class Sender {
     this.#control.push(frame);
     this.#controlBytes += frame.length;
     this.#schedule();
-    return this.#controlBytes <= controlBytesMax;
+    return this.#controlBytes <= this.#limits.controlBytesMax;
   }
 
   list(stream: Http2Stream): void {
@@ -98,7 +106,7 @@ export class Sender {
     const socket = this.#socket;
     if (socket.destroyed || socket.writableEnded) return;
     while (this.#control.length > 0 || this.#ready.length > 0) {
-      if (socket.writableLength > socketBytesMax) {
+      if (socket.writableLength > this.#limits.socketBytesMax) {
         this.#waitsForDrain = true;
         return;
       }
@@ -212,5 +220,5 @@ function takeQueued(stream: Http2Stream, from: number, length: number): void {
   }
   if (done === queue.length) queue.length = 0;
   else if (done > 0) queue.splice(0, done);
-  stream.queuedBytes -= length;
+  stream.addQueued(-length);
 }

@@ -1,6 +1,6 @@
 /** The server's half of HTTP/2: streams begin with a request's headers and end with our trailers. */
 import type { Duplex } from "node:stream";
-import { Http2Connection, require } from "./connection.ts";
+import { Http2Connection, require, type SharedBudgets } from "./connection.ts";
 import { numberFrame, serverGreeting } from "./frame-writer.ts";
 import { HpackDecoder } from "./hpack-decoder.ts";
 import {
@@ -8,9 +8,11 @@ import {
   ErrorCode,
   Flag,
   FrameType,
-  concurrentStreamsMax,
   headerListBytesMax,
+  headerListResets,
   headerTableBytesMax,
+  knownLimits,
+  type ConnectionLimits,
 } from "./protocol.ts";
 import { RequestHeaders } from "./request-headers.ts";
 import { Http2Stream } from "./stream.ts";
@@ -30,9 +32,19 @@ export class ServerConnection extends Http2Connection {
   readonly #decoder = new HpackDecoder(headerTableBytesMax);
   #lastStreamId = 0;
 
-  constructor(socket: Duplex, handler: ConnectionHandler) {
-    super(socket, serverGreeting, true);
+  constructor(
+    socket: Duplex,
+    handler: ConnectionHandler,
+    limits: ConnectionLimits = knownLimits,
+    budgets: SharedBudgets | null = null,
+  ) {
+    super(socket, { greeting: serverGreeting(limits), isServer: true, limits, budgets });
     this.#handler = handler;
+  }
+
+  /** Whether answers that wait leave room for another one. */
+  get canQueue(): boolean {
+    return this.queuedBytes <= this.limits.queuedBytesMax;
   }
 
   protected override hasBegun(streamId: number): boolean {
@@ -55,14 +67,16 @@ export class ServerConnection extends Http2Connection {
     }
     require(streamId > this.#lastStreamId, ErrorCode.STREAM_CLOSED, "HEADERS on a closed stream");
     this.#lastStreamId = streamId;
-    const stream = new Http2Stream(streamId, this, this.initialWindow);
+    const stream = new Http2Stream(streamId, this, this.initialWindow, this.limits.streamWindowBytes);
     this.streams.set(streamId, stream);
-    if (!this.isOpen || this.streams.size > concurrentStreamsMax) {
+    if (this.limits.streamCostBytes > 0) this.account();
+    if (stream.isClosed) return;
+    if (!this.isOpen || this.streams.size > this.limits.concurrentStreamsMax) {
       this.resetByFault(stream, ErrorCode.REFUSED_STREAM);
       return;
     }
     if (headers.bytes > headerListBytesMax) {
-      this.resetByFault(stream, ErrorCode.ENHANCE_YOUR_CALM);
+      this.resetByFault(stream, ErrorCode.ENHANCE_YOUR_CALM, headerListResets);
       return;
     }
     if (!headers.isRequest || (isEnd && (headers.contentLength ?? 0) !== 0)) {

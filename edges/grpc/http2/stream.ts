@@ -5,13 +5,15 @@
  * it is closed.
  *
  * S1: what arrives while the call does not read is bounded by the stream's receive window.
+ * S2: the window reopens for what the receiver has used up, never for what it keeps of an unfinished message.
  */
 import { framed, headerBytes } from "../framing.ts";
-import { streamWindowBytes, type ErrorCode } from "./protocol.ts";
+import type { ErrorCode } from "./protocol.ts";
 
 /** What a stream tells its call. */
 export interface StreamReceiver {
-  receive(chunk: Uint8Array): void;
+  /** Returns how many bytes of all that it was given it still keeps, such as those of an unfinished message. */
+  receive(chunk: Uint8Array): number;
   received(): void;
   /** The stream is gone: after its end, or because the peer or the connection is. Called once. */
   closed(): void;
@@ -22,10 +24,12 @@ export interface StreamOwner {
   /** The stream has something to send. */
   wantsToSend(stream: Http2Stream): void;
   reset(stream: Http2Stream, code: ErrorCode): void;
-  /** `bytes` of flow-controlled data were used up. */
+  /** `bytes` of flow-controlled data were used up; 0 when what came is kept. */
   consumed(stream: Http2Stream, bytes: number): void;
   /** The peer's end came while the stream was paused, and has now been taken. */
   endTaken(stream: Http2Stream): void;
+  /** So many bytes more, or fewer, wait to be sent. */
+  queued(bytes: number): void;
 }
 
 const heldBytesMin = 4_096;
@@ -45,7 +49,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
   /** How much the peer takes. */
   sendWindow: number;
   /** How much the peer may still send. */
-  receiveWindow = streamWindowBytes;
+  receiveWindow: number;
   /** Used up, and not yet given back to the peer. */
   unacknowledged = 0;
   /** In the connection's list of streams with something to send. */
@@ -66,9 +70,12 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
   #held: Buffer | null = null;
   #heldBytes = 0;
   #heldPadding = 0;
+  /** What the receiver keeps (S2). */
+  #kept = 0;
 
-  constructor(id: number, owner: StreamOwner, sendWindow: number) {
+  constructor(id: number, owner: StreamOwner, sendWindow: number, receiveWindow: number) {
     this.id = id;
+    this.receiveWindow = receiveWindow;
     this.#owner = owner;
     this.sendWindow = sendWindow;
   }
@@ -88,7 +95,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
   sendFramed(pieces: readonly Uint8Array[]): void {
     for (const piece of pieces) {
       this.queue.push(piece);
-      this.queuedBytes += piece.length;
+      this.addQueued(piece.length);
     }
     this.#owner.wantsToSend(this);
   }
@@ -99,8 +106,14 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     // A piece of five bytes is the header of the piece behind it, or a whole empty message: that costs one message more.
     const kept = queue[0]?.length === headerBytes ? 2 : 1;
     queue.length = Math.min(queue.length, kept);
-    this.queuedBytes = queue.reduce((sum, piece) => sum + piece.length, -this.queueAt);
-    if (queue.length === 0) this.queuedBytes = 0;
+    const left = queue.length === 0 ? 0 : queue.reduce((sum, piece) => sum + piece.length, -this.queueAt);
+    this.addQueued(left - this.queuedBytes);
+  }
+
+  /** Counts bytes that were queued, or with a minus have left the queue. */
+  addQueued(bytes: number): void {
+    this.queuedBytes += bytes;
+    this.#owner.queued(bytes);
   }
 
   /** Ends our half with what is queued; a client's requests have no trailers. */
@@ -131,8 +144,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     const payload = held?.subarray(0, this.#heldBytes);
     this.#held = null;
     this.#heldBytes = this.#heldPadding = 0;
-    if (bytes > 0 && !this.isClosed) this.#owner.consumed(this, bytes);
-    if (payload !== undefined) this.receiver?.receive(payload);
+    if (bytes > 0 && !this.isClosed) this.#give(payload ?? null, bytes);
     // It may have filled up again; then its end waits.
     if (this.isRemoteEnded && !this.#isPaused && !this.isClosed) {
       this.receiver?.received();
@@ -147,8 +159,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
   /** Takes a DATA frame; `bytes` is its payload with padding. */
   take(chunk: Buffer, bytes: number): void {
     if (!this.#isPaused) {
-      this.#owner.consumed(this, bytes);
-      this.receiver?.receive(chunk);
+      this.#give(chunk, bytes);
       return;
     }
     this.#heldPadding += bytes - chunk.length;
@@ -162,18 +173,39 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     this.#heldBytes = needed;
   }
 
+  #give(chunk: Buffer | null, bytes: number): void {
+    this.#kept += bytes;
+    const kept = chunk === null ? this.#kept - bytes : (this.receiver?.receive(chunk) ?? 0);
+    this.keeps(kept);
+  }
+
+  /** The receiver keeps so many bytes by now. */
+  keeps(bytes: number): void {
+    // What a closed stream kept was given back by its close.
+    if (this.isClosed) return;
+    const used = this.#kept - bytes;
+    this.#kept = bytes;
+    this.#owner.consumed(this, used);
+  }
+
+  /** Bytes that the receiver keeps. */
+  get keptBytes(): number {
+    return this.#kept;
+  }
+
   takeEnd(): void {
     this.isRemoteEnded = true;
     if (!this.#isPaused) this.receiver?.received();
   }
 
-  /** Called by the connection. Returns the bytes that were held and are given back to the connection's window. */
+  /** Called by the connection. Returns the bytes that were held or kept and are given back to the connection's window. */
   close(): number {
     this.isClosed = true;
     this.queue.length = 0;
-    this.queuedBytes = 0;
+    this.addQueued(-this.queuedBytes);
     this.headers = this.trailers = null;
-    const bytes = this.#heldBytes + this.#heldPadding;
+    const bytes = this.#heldBytes + this.#heldPadding + this.#kept;
+    this.#kept = 0;
     this.#held = null;
     this.#heldBytes = this.#heldPadding = 0;
     this.receiver?.closed();

@@ -12,15 +12,15 @@ export class TokenBucket {
     this.#filledAt = nowMs;
   }
 
-  /** False when there is none left. */
-  take(): boolean {
-    if (this.#tokens < 1) {
+  /** False when there are fewer than `count` left. */
+  take(count = 1): boolean {
+    if (this.#tokens < count) {
       const now = performance.now();
       this.#tokens = Math.min(this.#burst, this.#tokens + ((now - this.#filledAt) * this.#perSecond) / 1_000);
       this.#filledAt = now;
-      if (this.#tokens < 1) return false;
+      if (this.#tokens < count) return false;
     }
-    this.#tokens -= 1;
+    this.#tokens -= count;
     return true;
   }
 }

@@ -8,12 +8,20 @@ import type { Logger } from "../../../runtime/ports.ts";
 import { Status, type Peer, type ServiceHandlers } from "../../../runtime/rpc.ts";
 import { erase } from "../../grpc/erase.ts";
 import { framedOnce } from "../../grpc/framing.ts";
-import { ServerConnection } from "../../grpc/http2/server-connection.ts";
+import { knownLimits, type ConnectionLimits } from "../../grpc/http2/protocol.ts";
+import { ServerConnection, type ConnectionHandler } from "../../grpc/http2/server-connection.ts";
 import { ServerCall, refuse, refusesForeign, type ServedMethod } from "../../grpc/server-call.ts";
 import { parseTimeout } from "../../grpc/status.ts";
 
 /** The configuration of a task may hold whole files. Go's plugins take 4 MiB. */
 const requestBytesMax = 64 * 1024 * 1024;
+
+/** Windows that take such a request, and four of them at once. The host is trusted: it runs the plugin. */
+const limits: ConnectionLimits = {
+  ...knownLimits,
+  streamWindowBytes: requestBytesMax + 64 * 1024,
+  connectionWindowBytes: 4 * requestBytesMax,
+};
 
 const host: Peer = { identity: null, local: true, address: "" };
 const uncounted = { started: () => 0, ended: () => {} };
@@ -47,7 +55,7 @@ export class PluginConnections {
   /** Takes a connection whose handshake is done. */
   serve(socket: Duplex): void {
     const calls = new Set<ServerCall>();
-    const connection = new ServerConnection(socket, {
+    const handler: ConnectionHandler = {
       onRequest: (stream, headers) => {
         if (refusesForeign(stream, headers)) return;
         const method = this.#methods.get(headers.path);
@@ -61,7 +69,8 @@ export class PluginConnections {
         call.startClientStream();
       },
       onClose: () => this.#connections.delete(connection),
-    });
+    };
+    const connection: ServerConnection = new ServerConnection(socket, handler, limits);
     this.#connections.set(connection, calls);
   }
 

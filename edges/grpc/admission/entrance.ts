@@ -1,0 +1,166 @@
+/**
+ * The TCP side of a TLS port, up to the end of the handshake.
+ *
+ * Stages of a connection: silent (accepted) → waiting (its first bytes are there) → shaking hands → through, to the TLS server.
+ *
+ * E1: connections before the end of their handshake are bounded in number, bytes and time, and never keep others out.
+ */
+import { createServer, type Server, type Socket } from "node:net";
+import type { Server as TlsServer, TLSSocket } from "node:tls";
+import { FirstBytes } from "../first-bytes.ts";
+import type { Admission } from "./admission.ts";
+import { Crowd, sourceOf } from "./crowd.ts";
+import { Handshakes } from "./handshakes.ts";
+import type { RefusalReason } from "./refusals.ts";
+
+interface Arrival {
+  readonly socket: Socket;
+  readonly source: string;
+  readonly key: string;
+  readonly cameAt: number;
+  /** Waits for us to begin the handshake. */
+  isServed: boolean;
+  shakesSince: number;
+}
+
+export interface EntranceOptions {
+  readonly port: "grpc" | "json";
+  readonly admission: Admission;
+  /** Milliseconds for the first bytes, and for the handshake. */
+  readonly handshakeTimeoutMs: number;
+  /** After this idle time, in milliseconds, the kernel probes whether the peer is still there. */
+  readonly keepAliveMs: number;
+}
+
+type Ends = Pick<Socket, "remoteAddress" | "remotePort" | "localAddress">;
+
+const keyOf = ({ remoteAddress, remotePort, localAddress }: Ends): string =>
+  `${remoteAddress ?? ""} ${remotePort ?? 0} ${localAddress ?? ""}`;
+
+export class Entrance {
+  /** Listens where its owner says. */
+  readonly server: Server;
+  readonly #tls: TlsServer;
+  readonly #options: EntranceOptions;
+  readonly #pending: Crowd<Arrival>;
+  /** Handshakes under way, oldest first. */
+  readonly #shaking = new Map<string, Arrival>();
+  readonly #handshakes: Handshakes;
+  readonly #firstBytes: FirstBytes;
+  readonly #arrivals = new WeakMap<Socket, Arrival>();
+
+  /** `tls` is given each connection when its handshake may begin, and is not to listen itself. */
+  constructor(tls: TlsServer, options: EntranceOptions) {
+    this.#tls = tls;
+    this.#options = options;
+    const { limits } = options.admission;
+    this.#pending = new Crowd(limits.pendingMax);
+    this.#handshakes = new Handshakes(limits.handshakeTurnMs, () => this.#mayShake());
+    // Node keeps a buffer for what TLS has not read yet, as large as the first piece that comes from elsewhere than the
+    // kernel (1 KiB at least), and 64 KiB where all comes from there.
+    this.#firstBytes = new FirstBytes(options.handshakeTimeoutMs, (socket) => this.#onSpoken(socket));
+    tls.on("secureConnection", (socket: TLSSocket) => this.#through(keyOf(socket)));
+    // Whoever fails the handshake hears it from TLS.
+    tls.on("tlsClientError", (error: NodeJS.ErrnoException, socket: TLSSocket) => {
+      if (error.code === "ERR_TLS_HANDSHAKE_TIMEOUT") this.#count("handshake-time", socket.remoteAddress);
+      socket.destroy();
+    });
+    const { keepAliveMs } = options;
+    this.server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveMs }, (socket) =>
+      this.#onArrival(socket),
+    );
+  }
+
+  /** Connections whose handshake is not done. */
+  get pending(): number {
+    return this.#pending.size;
+  }
+
+  /** Accepts no more, and closes those that have said nothing. */
+  close(): void {
+    this.#firstBytes.close();
+    this.server.close();
+  }
+
+  #count(reason: RefusalReason, peer: string | undefined): void {
+    this.#options.admission.refusals.count(this.#options.port, reason, peer ?? "");
+  }
+
+  #onArrival(socket: Socket): void {
+    const { remoteAddress } = socket;
+    // Gone before it was accepted.
+    if (remoteAddress === undefined) return void socket.destroy();
+    const source = sourceOf(remoteAddress);
+    const arrival: Arrival = {
+      socket,
+      source,
+      key: keyOf(socket),
+      cameAt: performance.now(),
+      isServed: false,
+      shakesSince: 0,
+    };
+    this.#arrivals.set(socket, arrival);
+    const displaced = this.#pending.add(source, arrival, this.#options.admission.limits.pendingPerAddressMax);
+    if (displaced !== null) {
+      this.#count("pending-limit", displaced.socket.remoteAddress);
+      displaced.socket.destroy();
+    }
+    socket.once("close", () => this.#leave(arrival));
+    if (!socket.destroyed) this.#firstBytes.await(socket);
+  }
+
+  #onSpoken(socket: Socket): void {
+    const arrival = this.#arrivals.get(socket);
+    if (arrival === undefined) return void socket.destroy();
+    if (socket.readableLength > this.#options.admission.limits.firstBytesMax) {
+      this.#count("first-bytes", socket.remoteAddress);
+      return void socket.destroy();
+    }
+    arrival.isServed = true;
+    // It is read no further, and a failure must not be unheard.
+    socket.on("error", () => socket.destroy());
+    this.#handshakes.offer(
+      arrival.source,
+      () => this.#shake(arrival),
+      () => this.#isWanted(arrival),
+    );
+  }
+
+  #isWanted({ socket, cameAt }: Arrival): boolean {
+    if (socket.destroyed) return false;
+    if (performance.now() - cameAt < 2 * this.#options.handshakeTimeoutMs) return true;
+    this.#count("handshake-time", socket.remoteAddress);
+    socket.destroy();
+    return false;
+  }
+
+  #mayShake(): boolean {
+    const { limits } = this.#options.admission;
+    if (this.#shaking.size < limits.handshakesMax) return true;
+    const [oldest] = this.#shaking.values();
+    if (oldest === undefined || performance.now() - oldest.shakesSince < limits.handshakePatienceMs) return false;
+    this.#count("handshake-time", oldest.socket.remoteAddress);
+    oldest.socket.destroy();
+    this.#leave(oldest);
+    return true;
+  }
+
+  #shake(arrival: Arrival): void {
+    arrival.isServed = false;
+    arrival.shakesSince = performance.now();
+    this.#shaking.set(arrival.key, arrival);
+    this.#tls.emit("connection", arrival.socket);
+  }
+
+  #through(key: string): void {
+    const arrival = this.#shaking.get(key);
+    if (arrival !== undefined) this.#leave(arrival);
+  }
+
+  #leave(arrival: Arrival): void {
+    this.#pending.remove(arrival.source, arrival);
+    if (this.#shaking.get(arrival.key) !== arrival) return;
+    this.#shaking.delete(arrival.key);
+    this.#handshakes.next();
+  }
+}

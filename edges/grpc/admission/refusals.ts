@@ -1,0 +1,51 @@
+/** Counts what was refused, by reason, and logs each reason at a bounded rate. */
+import type { Counter, Logger, Metrics } from "../../../runtime/ports.ts";
+import { refusalLogMs } from "./limits.ts";
+
+/** Why a connection was closed, or one of its streams refused. */
+export type RefusalReason =
+  | "pending-limit"
+  | "first-bytes"
+  | "handshake-time"
+  | "anonymous-limit"
+  | "anonymous-idle"
+  | "anonymous-bytes"
+  | "anonymous-time"
+  | "known-limit"
+  | "known-bytes"
+  | "message-size"
+  | "unfinished-request"
+  | "login-bytes"
+  | "protocol";
+
+export class Refusals {
+  readonly #counter: Counter;
+  readonly #log: Logger;
+  readonly #now: () => number;
+  readonly #logged = new Map<string, { at: number; since: number }>();
+
+  constructor(
+    { metrics, log }: { readonly metrics: Metrics; readonly log: Logger },
+    now: () => number = () => performance.now(),
+  ) {
+    this.#counter = metrics.counter(
+      "muster_refused_total",
+      "Connections closed and requests refused at a limit, by port and reason.",
+    );
+    this.#log = log;
+    this.#now = now;
+  }
+
+  count(port: "grpc" | "json", reason: RefusalReason, peer: string): void {
+    this.#counter.add(1, { port, reason });
+    const key = `${port} ${reason}`;
+    const now = this.#now();
+    const logged = this.#logged.get(key);
+    if (logged !== undefined && now - logged.at < refusalLogMs) {
+      logged.since += 1;
+      return;
+    }
+    this.#log.warn({ port, reason, peer, refused: 1 + (logged?.since ?? 0) }, "a peer was refused at a limit");
+    this.#logged.set(key, { at: now, since: 0 });
+  }
+}

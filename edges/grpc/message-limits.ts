@@ -1,0 +1,36 @@
+/** How large a request may be, by its method. Beyond: RESOURCE_EXHAUSTED, as soon as its length is read. */
+import {
+  CAService,
+  DispatcherService,
+  LogBrokerService,
+  NetworksService,
+  NodeCAService,
+  PolicyService,
+  TaskCallsService,
+} from "../../proto/gen/messages.ts";
+
+/** What real managers accept (docs/reference/swarm-worker-protocol.md §8.1), and grpc-go's default; in bytes. */
+export const messageBytesMaxDefault = 4 * 1024 * 1024;
+/** Requests that are an id or two, or a certificate request; in bytes. */
+const smallRequestBytesMax = 64 * 1024;
+
+const { Heartbeat, Tasks, Assignments } = DispatcherService.methods;
+
+const small: ReadonlySet<string> = new Set(
+  [
+    Heartbeat,
+    Tasks,
+    Assignments,
+    LogBrokerService.methods.ListenSubscriptions,
+    NetworksService.methods.Follow,
+    PolicyService.methods.Follow,
+    TaskCallsService.methods.Listen,
+    ...Object.values(CAService.methods),
+    ...Object.values(NodeCAService.methods),
+  ].map(({ path }) => path),
+);
+
+/** In bytes. */
+export function requestBytesMax(path: string): number {
+  return small.has(path) ? smallRequestBytesMax : messageBytesMaxDefault;
+}

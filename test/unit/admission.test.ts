@@ -1,0 +1,229 @@
+// Who gets in while others try to keep them out: classes of connections, the pace of handshakes, what is told of refusals.
+import { connect as connectSocket, type Socket } from "node:net";
+import { connect as connectTlsSocket, type TLSSocket } from "node:tls";
+import test, { type ExecutionContext } from "ava";
+import { Crowd, sourceOf } from "../../edges/grpc/admission/crowd.ts";
+import { Handshakes } from "../../edges/grpc/admission/handshakes.ts";
+import { Refusals } from "../../edges/grpc/admission/refusals.ts";
+import { GetRootCACertificateRequest, HeartbeatRequest, PublishLogsMessage } from "../../proto/gen/messages.ts";
+import { type RpcError, Status } from "../../runtime/rpc.ts";
+import {
+  GetRootCACertificate,
+  Heartbeat,
+  ListNodes,
+  PublishLogs,
+  identityOf,
+  refused,
+  telemetry,
+  until,
+  world,
+} from "../support/grpc-world.ts";
+
+const member = (name: string, isServed = false) => ({ name, isServed });
+
+test("W1: in a full crowd the oldest of the most crowded source goes, whoever comes", (t) => {
+  const crowd = new Crowd<ReturnType<typeof member>>(4);
+  for (const name of ["a1", "a2", "a3"]) t.is(crowd.add("a", member(name), 10), null);
+  t.is(crowd.add("b", member("b1"), 10), null);
+  t.is(crowd.add("c", member("c1"), 10)?.name, "a1");
+  t.is(crowd.add("a", member("a4"), 10)?.name, "a2");
+  t.is(crowd.size, 4);
+});
+
+test("W1: a source has no more than its own share, and what is served goes last", (t) => {
+  const crowd = new Crowd<ReturnType<typeof member>>(10);
+  const served = member("a1", true);
+  crowd.add("a", served, 2);
+  crowd.add("a", member("a2"), 2);
+  t.is(crowd.add("a", member("a3"), 2)?.name, "a2");
+  t.is(crowd.add("b", member("b1"), 2), null);
+  t.true(crowd.remove("a", served));
+  t.false(crowd.remove("a", served));
+  t.is(crowd.size, 2);
+});
+
+test("addresses of one IPv6 network are one source, IPv4 addresses one each, however they are written", (t) => {
+  t.is(sourceOf("192.0.2.1"), "192.0.2.1");
+  t.is(sourceOf("::ffff:192.0.2.1"), "192.0.2.1");
+  t.is(sourceOf("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2");
+  t.is(sourceOf("2001:db8:1:2::9"), "2001:db8:1:2");
+  t.is(sourceOf("2001:db8::9"), "2001:db8:0:0");
+  t.is(sourceOf("fe80::1%eth0"), "fe80:0:0:0");
+  t.is(sourceOf("::1"), "0:0:0:0");
+});
+
+test("H1: handshakes begin in turns between their sources, a few in each turn of the event loop", async (t) => {
+  const begun: string[] = [];
+  const busy = (): void => {
+    const until_ = performance.now() + 5;
+    while (performance.now() < until_);
+  };
+  const handshakes = new Handshakes(8, () => true);
+  const offer = (source: string, isWanted = true): void =>
+    handshakes.offer(
+      source,
+      () => {
+        begun.push(source);
+        busy();
+      },
+      () => isWanted,
+    );
+  for (let n = 0; n < 6; n += 1) offer("crowd");
+  offer("gone", false);
+  offer("one");
+  t.true(begun.length === 1 || begun.length === 2, begun.join(" "));
+  await until(() => begun.length === 7);
+  t.true(begun.indexOf("one") <= 4, begun.join(" "));
+  t.false(begun.includes("gone"));
+});
+
+test("a reason is counted each time and logged once in a while, with how many there were", (t) => {
+  let now = 0;
+  const lines: object[] = [];
+  const { ports, counts } = telemetry();
+  const refusals = new Refusals(
+    { ...ports, log: { ...ports.log, warn: (fields) => void lines.push(fields) } },
+    () => now,
+  );
+  for (let n = 0; n < 100; n += 1) refusals.count("grpc", "anonymous-limit", "192.0.2.1");
+  now = 10_000;
+  refusals.count("grpc", "anonymous-limit", "192.0.2.1");
+  t.is(counts.get("muster_refused_total grpc anonymous-limit"), 101);
+  t.deepEqual(
+    lines.map((line) => (line as { refused: number }).refused),
+    [1, 100],
+  );
+});
+
+/** A connection without certificate, as a stranger has it. */
+async function stranger(t: ExecutionContext, port: number, family: { localAddress?: string } = {}): Promise<TLSSocket> {
+  const socket = connectTlsSocket({
+    host: "127.0.0.1",
+    port,
+    rejectUnauthorized: false,
+    ALPNProtocols: ["h2"],
+    ...family,
+  });
+  t.teardown(() => socket.destroy());
+  socket.on("error", () => {}).resume();
+  await new Promise<void>((resolve) => socket.once("secureConnect", resolve).once("close", () => resolve()));
+  return socket;
+}
+
+const greeting = Buffer.concat([
+  Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+  Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
+]);
+
+test("G4: strangers displace each other, and whoever has a certificate gets in and stays", async (t) => {
+  const { port, server, counts, worker } = await world(t, { limits: { anonymousMax: 5, anonymousPerAddressMax: 4 } });
+  const known = await worker();
+  const strangers: TLSSocket[] = [];
+  for (let n = 0; n < 12; n += 1) strangers.push(await stranger(t, port));
+  await until(() => strangers.filter(({ closed }) => closed).length === 8);
+  t.deepEqual(
+    strangers.map(({ closed }) => closed),
+    Array.from({ length: 12 }, (_, n) => n < 8),
+  );
+  await until(() => server.connectionCount === 5);
+  await t.notThrowsAsync(known.unary(Heartbeat, HeartbeatRequest.create()));
+  await t.notThrowsAsync((await worker()).unary(Heartbeat, HeartbeatRequest.create()));
+  t.is(counts.get("muster_refused_total grpc anonymous-limit"), 8);
+  // From another address there is room.
+  const other = await stranger(t, port, { localAddress: "127.0.0.2" });
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  t.false(other.closed);
+});
+
+test("G4: connections of one node have a bound too, and the newest is served", async (t) => {
+  const { channel, root, server } = await world(t, { limits: { workerConnectionsMax: 2 } });
+  const identity = await identityOf({ root });
+  for (let n = 0; n < 5; n += 1) {
+    const opened = await channel(identity);
+    await t.notThrowsAsync(opened.unary(Heartbeat, HeartbeatRequest.create()));
+  }
+  await until(() => server.connectionCount === 2);
+  t.is(server.connectionCount, 2);
+});
+
+test("a stranger without a complete request is closed in time, whatever it sends; one that is answered is not", async (t) => {
+  const limits = { anonymousIdleMs: 300, anonymousSweepMs: 20 };
+  const { port, server, counts, channel } = await world(t, { limits });
+  const idle = await stranger(t, port);
+  const silent = await stranger(t, port);
+  silent.write(greeting);
+  const busy = await channel(null);
+  await busy.unary(GetRootCACertificate, GetRootCACertificateRequest.create());
+  // Headers of a call that never ends, and then a ping now and again.
+  const unfinished = await stranger(t, port);
+  const literal = (name: string, value: string): Buffer =>
+    Buffer.concat([Buffer.of(0, name.length), Buffer.from(name), Buffer.of(value.length), Buffer.from(value)]);
+  const block = Buffer.concat([
+    literal(":method", "POST"),
+    literal(":scheme", "https"),
+    literal(":path", GetRootCACertificate.path),
+    literal("content-type", "application/grpc"),
+  ]);
+  unfinished.write(Buffer.concat([greeting, Buffer.from([0, 0, block.length, 1, 4, 0, 0, 0, 1]), block]));
+  const pings = setInterval(
+    () => unfinished.write(Buffer.from([0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
+    50,
+  );
+  t.teardown(() => clearInterval(pings));
+  await until(() => idle.closed && silent.closed && unfinished.closed);
+  clearInterval(pings);
+  await until(() => server.connectionCount <= 1);
+  t.is(counts.get("muster_refused_total grpc anonymous-idle"), 1);
+});
+
+test("a stranger's request is small, and its length alone refuses it", async (t) => {
+  const { channel, worker } = await world(t, { limits: { anonymousMessageBytesMax: 1_000 } });
+  const large = {
+    ...GetRootCACertificate,
+    request: { ...GetRootCACertificate.request, encode: () => new Uint8Array(2_000) },
+  };
+  const strange = await channel(null);
+  await refused(t, strange.unary(large as never, {}), Status.RESOURCE_EXHAUSTED, /limit 1000 bytes/);
+  await t.notThrowsAsync(
+    (await worker()).unary(large as never, {}).catch((error: RpcError) => t.not(error.code, Status.RESOURCE_EXHAUSTED)),
+  );
+  await refused(t, strange.unary(ListNodes, {} as never), Status.PERMISSION_DENIED);
+});
+
+test("a node's request that is not completed ends with DEADLINE_EXCEEDED, and a stream that is between messages goes on", async (t) => {
+  const { worker, handlers, counts } = await world(t, { limits: { knownSweepMs: 200 } });
+  const channel = await worker();
+  const open = channel.clientStream(PublishLogs);
+  open.write(PublishLogsMessage.create({ subscriptionId: "first" }));
+  await until(() => handlers.seen.length === 1);
+  // The same call as a heartbeat's, whose request never comes.
+  channel.clientStream({ ...PublishLogs, path: Heartbeat.path });
+  await until(() => counts.get("muster_refused_total grpc unfinished-request") === 1);
+  open.write(PublishLogsMessage.create({ subscriptionId: "second" }));
+  await until(() => handlers.seen.length === 2);
+  await t.notThrowsAsync(open.finish());
+});
+
+test("E1: connections that never shake hands leave room for those that do", async (t) => {
+  const limits = { pendingMax: 8, pendingPerAddressMax: 6, handshakesMax: 2, handshakePatienceMs: 50 };
+  const { port, worker, counts } = await world(t, { limits });
+  const silent: Socket[] = [];
+  const open = async (bytes: Buffer | null): Promise<void> => {
+    const socket = connectSocket({ host: "127.0.0.1", port });
+    t.teardown(() => socket.destroy());
+    socket.on("error", () => {});
+    await new Promise((resolve) => socket.once("connect", resolve));
+    if (bytes !== null) socket.write(bytes);
+    silent.push(socket);
+  };
+  for (let n = 0; n < 20; n += 1) await open(null);
+  // The beginning of a handshake that is never completed.
+  for (let n = 0; n < 5; n += 1) await open(Buffer.from([0x16, 3, 1, 0, 200, 1]));
+  const channel = await worker();
+  await t.notThrowsAsync(channel.unary(Heartbeat, HeartbeatRequest.create()));
+  await until(() => silent.filter(({ closed }) => closed).length >= 17);
+  t.true((counts.get("muster_refused_total grpc pending-limit") ?? 0) > 0);
+  // What no handshake begins with.
+  await open(Buffer.alloc(20_000));
+  await until(() => (counts.get("muster_refused_total grpc first-bytes") ?? 0) > 0);
+});
