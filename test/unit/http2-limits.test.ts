@@ -15,6 +15,7 @@ import {
 import { RequestHeaders } from "../../edges/grpc/http2/request-headers.ts";
 import { ServerConnection } from "../../edges/grpc/http2/server-connection.ts";
 import type { Http2Stream } from "../../edges/grpc/http2/stream.ts";
+import { ServerCall, type ServedMethod } from "../../edges/grpc/server-call.ts";
 
 const endHeaders = 4;
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -245,6 +246,47 @@ test("a peer that does not read its acknowledgements is cut off", async (t) => {
   const pings = Buffer.concat(Array.from({ length: 1_000 }, () => frame(FrameType.PING, 0, 0, Buffer.alloc(8))));
   for (let at = 0; at < 200 && !served.socket.destroyed; at += 1) await served.send(pings);
   t.true(served.socket.destroyed);
+});
+
+test("what a sink holds for a peer that does not read is bounded, for itself and with the connection's other streams", async (t) => {
+  const served = serve({ limits: { ...knownLimits, queuedBytesMax: 3 * 1024 * kib } });
+  await served.send(begin(1), begin(3), begin(5));
+  const piece = new Uint8Array(1024 * kib);
+  const method: ServedMethod = {
+    path: "/a.B/C",
+    messageBytesMax: 1_000,
+    decode: (bytes) => bytes,
+    frame: () => [piece],
+    metrics: { started: () => 0, ended: () => {} },
+    log: { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} },
+    handler: { kind: "unary", run: () => null },
+  };
+  const peer = { identity: null, local: true, address: "" };
+  const call = (at: number, canQueue: () => boolean): ServerCall =>
+    new ServerCall(served.streams[at] as Http2Stream, method, peer, "", new Set(), { canQueue });
+  const [alone, first, second] = [
+    call(0, () => true),
+    call(1, () => served.connection.canQueue),
+    call(2, () => served.connection.canQueue),
+  ];
+  for (let at = 0; at < 70 && served.streams[0]?.isClosed === false; at += 1) alone.write(null);
+  t.true(served.streams[0]?.isClosed);
+  t.is(served.connection.queuedBytes, 0);
+  first.write(null);
+  first.write(null);
+  second.write(null);
+  // Full, but nothing of its own waits behind it.
+  t.is(served.connection.queuedBytes, 3 * 1024 * kib);
+  first.write(null);
+  t.false(served.streams[1]?.isClosed);
+  first.write(null);
+  t.true(served.streams[1]?.isClosed);
+  t.false(served.streams[2]?.isClosed);
+  await turn();
+  t.deepEqual(
+    resets(served).map(([id]) => id),
+    [1, 3],
+  );
 });
 
 test("T1: a peer whose kind has used up its time is read again when time has come back", async (t) => {
