@@ -1,11 +1,9 @@
 // Managers that share three nats-servers, set up by the files of deploy/ as docs/managers.md says: the log has three copies,
 // and any one nats-server and any one manager may die.
-import test, { type ExecutionContext } from "ava";
-import { callJetStream, fieldsField, numberField, textField, type Fields } from "../../runtime/nats/jetstream.ts";
-import { Link } from "../../runtime/nats/link.ts";
+import test from "ava";
+import { fieldsField, numberField } from "../../runtime/nats/jetstream.ts";
 import { blobStream, leaseStream, logStream } from "../../runtime/nats/streams.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
-import { SystemRandom } from "../../runtime/system/random.ts";
 import {
   createService,
   runningTasks,
@@ -17,53 +15,11 @@ import {
 } from "../fixtures/control-client.ts";
 import { freePort, runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { natsCluster, securedNatsCluster } from "../fixtures/nats-cluster.ts";
-import { currentNats, natsBinaries, natsServer, testTelemetry } from "../fixtures/nats-server.ts";
+import { observe, type Observer } from "../fixtures/nats-observer.ts";
+import { currentNats, natsBinaries, natsServer } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
 
 const streams = [logStream, leaseStream, blobStream];
-
-interface Observer {
-  readonly link: Link;
-  /** What JetStream says of a stream; empty fields while nobody leads it. */
-  of(stream: string): Promise<Fields>;
-  /** Resolves with the name of the server that leads a stream whose copies are all there and current. */
-  whole(stream: string, replicas: number): Promise<string>;
-}
-
-async function observe(
-  t: ExecutionContext,
-  servers: readonly string[],
-  tls?: { readonly caFile: string; readonly certFile: string; readonly keyFile: string },
-): Promise<Observer> {
-  const link = await Link.open({
-    servers,
-    ...(tls === undefined ? {} : { tls }),
-    name: "observer",
-    telemetry: await testTelemetry(),
-    random: new SystemRandom(),
-    firstConnectMs: 60_000,
-  });
-  t.teardown(() => link.close());
-  const of = async (stream: string): Promise<Fields> => {
-    const called = await callJetStream(link, `STREAM.INFO.${stream}`, null, 5_000);
-    return called.kind === "ok" ? called.body : {};
-  };
-  return {
-    link,
-    of,
-    whole: (stream, replicas) =>
-      until(`${replicas} current copies of ${stream}`, async () => {
-        const info = await of(stream);
-        const cluster = fieldsField(info, "cluster");
-        const leader = textField(cluster, "leader");
-        const others = (cluster["replicas"] ?? []) as readonly { name: string; current: boolean; offline?: boolean }[];
-        const current = others.filter((one) => one.name !== leader && one.current && one.offline !== true);
-        return numberField(fieldsField(info, "config"), "num_replicas") === replicas && current.length === replicas - 1
-          ? leader
-          : "";
-      }),
-  };
-}
 
 /** Creates it, trying again for as long as the manager refuses. One that timed out may have been written all the same. */
 async function accepted(manager: TestManager, name: string): Promise<number> {

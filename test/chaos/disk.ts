@@ -1,0 +1,127 @@
+/**
+ * The disk of one machine: an ext4 file system of a fixed size in a file, so that it can be full, lost, put back to an
+ * earlier state, or lose its power.
+ *
+ * A power cut takes what the file holds at that moment: what was synced, and what the kernel had written back by itself.
+ * What is still in the page cache is lost, as are names that no journal commit has reached. A disk that loses its own
+ * cache, or reorders writes across a flush, is not imitated.
+ */
+import { execFileSync } from "node:child_process";
+import { closeSync, mkdirSync, openSync, readFileSync, rmSync, statfsSync, writeSync } from "node:fs";
+import { join } from "node:path";
+
+/** Seconds between two commits of ext4's journal that nobody asks for: a power cut loses up to as much. */
+const commitSeconds = 60;
+const filler = "filler";
+
+function run(file: string, ...args: readonly string[]): void {
+  execFileSync(file, args, { stdio: ["ignore", "ignore", "pipe"] });
+}
+
+export class Disk {
+  /** Where it is mounted. */
+  readonly path: string;
+  readonly #folder: string;
+  readonly #bytes: number;
+  #generation = 0;
+
+  /** `folder` keeps the images, and is on a file system in memory. */
+  constructor(folder: string, name: string, bytes: number) {
+    this.#folder = join(folder, `${name}.images`);
+    this.path = join(folder, name);
+    this.#bytes = bytes;
+    mkdirSync(this.#folder, { recursive: true });
+    mkdirSync(this.path);
+    this.#format();
+    this.#mount();
+  }
+
+  get #image(): string {
+    return join(this.#folder, String(this.#generation));
+  }
+
+  #format(): void {
+    run("truncate", "-s", String(this.#bytes), this.#image);
+    run("mkfs.ext4", "-q", "-m", "0", "-J", "size=4", this.#image);
+  }
+
+  #mount(): void {
+    run("mount", "-o", `loop,noatime,commit=${commitSeconds}`, this.#image, this.path);
+  }
+
+  /** Nobody may have a file open on it. */
+  #unmount(): void {
+    run("umount", this.path);
+  }
+
+  #copy(from: string, to: string): void {
+    run("cp", "--sparse=always", from, to);
+  }
+
+  /** Takes all space that is left. */
+  fill(): void {
+    const file = openSync(join(this.path, filler), "a");
+    try {
+      // Smaller and smaller pieces, until not one block is left.
+      for (let piece = 1 << 20; piece >= 512; piece >>= 1) {
+        const zeros = Buffer.alloc(piece);
+        try {
+          for (;;) if (writeSync(file, zeros) < piece) break;
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+        }
+      }
+    } finally {
+      closeSync(file);
+    }
+  }
+
+  free(): void {
+    rmSync(join(this.path, filler), { force: true });
+  }
+
+  bytesFree(): number {
+    const { bavail, bsize } = statfsSync(this.path);
+    return bavail * bsize;
+  }
+
+  /** Empties it. Nobody may have a file open on it, as for all that follow. */
+  wipe(): void {
+    this.#unmount();
+    rmSync(this.#image);
+    this.#format();
+    this.#mount();
+  }
+
+  /** Keeps a copy of its present state, synced. */
+  keep(): void {
+    this.#unmount();
+    this.#copy(this.#image, join(this.#folder, "kept"));
+    this.#mount();
+  }
+
+  putBack(): void {
+    this.#unmount();
+    this.#copy(join(this.#folder, "kept"), this.#image);
+    this.#mount();
+  }
+
+  /** To be taken while the processes still run, or right after their kill: the moment of the power cut. */
+  takeCrashImage(): void {
+    this.#copy(this.#image, join(this.#folder, String(this.#generation + 1)));
+  }
+
+  /** The machine is on again: the disk is as the crash image has it. */
+  useCrashImage(): void {
+    // What unmounting writes goes to the image that is given up.
+    this.#unmount();
+    rmSync(this.#image);
+    this.#generation += 1;
+    this.#mount();
+  }
+
+  /** Whether it is mounted where a process of this namespace sees it. */
+  isMounted(): boolean {
+    return readFileSync("/proc/self/mounts", "utf8").includes(` ${this.path} `);
+  }
+}

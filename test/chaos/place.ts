@@ -1,0 +1,115 @@
+/** A machine of the cluster: a network namespace, a disk, and the one process that it is for. */
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import type { Machine } from "../fixtures/lab.ts";
+import { isAlive, kill } from "../fixtures/processes.ts";
+import { until } from "../fixtures/until.ts";
+import { Disk } from "./disk.ts";
+import { MachineProcess } from "./machine-process.ts";
+
+export type Role = "nats" | "manager" | "agent";
+
+export interface Folders {
+  /** On a file system in memory. */
+  readonly disks: string;
+  readonly logs: string;
+  /** What a machine loses when it is off: `/run`. */
+  readonly run: string;
+}
+
+export class Place {
+  /** `n1`, `m1`, `a1`, … */
+  readonly name: string;
+  readonly role: Role;
+  readonly machine: Machine;
+  readonly disk: Disk;
+  readonly process: MachineProcess;
+  readonly #network: string;
+  readonly #run: string;
+
+  constructor(options: {
+    readonly name: string;
+    readonly role: Role;
+    readonly machine: Machine;
+    readonly folders: Folders;
+    readonly diskBytes: number;
+    /** What it runs; is given the place itself. */
+    readonly command: (place: Place) => readonly string[];
+  }) {
+    const { name, role, machine, folders } = options;
+    this.name = name;
+    this.role = role;
+    this.machine = machine;
+    this.disk = new Disk(folders.disks, name, options.diskBytes);
+    this.#run = join(folders.run, name);
+    this.#clearRun();
+    this.#network = networkOf(machine);
+    this.process = new MachineProcess({
+      name,
+      log: join(folders.logs, `${name}.log`),
+      command: () => [...machine.inside, ...options.command(this)],
+      env: { XDG_RUNTIME_DIR: this.#run, TMPDIR: this.#run },
+    });
+  }
+
+  /** Where its process keeps what it has; on its disk. */
+  get dataDir(): string {
+    return join(this.disk.path, "data");
+  }
+
+  /** All that runs on it, whoever started that. */
+  pids(): number[] {
+    return livingPids().filter((pid) => orNull(() => readlinkSync(`/proc/${pid}/ns/net`)) === this.#network);
+  }
+
+  /** kill -9 of all that runs on it, as when its power goes. */
+  async killAll(): Promise<void> {
+    const ended = this.process.end();
+    await until(`the end of what runs on ${this.name}`, () => {
+      const left = this.pids();
+      for (const pid of left) kill(pid);
+      return left.length === 0;
+    });
+    await ended;
+    this.#clearRun();
+  }
+
+  #clearRun(): void {
+    rmSync(this.#run, { recursive: true, force: true });
+    mkdirSync(this.#run, { recursive: true, mode: 0o700 });
+  }
+}
+
+function orNull<Result>(read: () => Result): Result | null {
+  try {
+    return read();
+  } catch {
+    return null;
+  }
+}
+
+/** As /proc names it. */
+function networkOf(machine: Machine): string {
+  const [file, ...args] = [...machine.inside, "readlink", "/proc/self/ns/net"];
+  return execFileSync(file, args, { encoding: "utf8" }).trim();
+}
+
+export function livingPids(): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => pid !== process.pid && isAlive(pid));
+}
+
+/** Words of the command line; empty for a process that has ended meanwhile. */
+export function wordsOf(pid: number): readonly string[] {
+  const text = orNull(() => readFileSync(`/proc/${pid}/cmdline`, "utf8")) ?? "";
+  return text.split("\0").filter((word) => word !== "");
+}
+
+/** Null for a process that has ended meanwhile. */
+export function parentOf(pid: number): number | null {
+  const stat = orNull(() => readFileSync(`/proc/${pid}/stat`, "utf8"));
+  return stat === null ? null : Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+}

@@ -1,0 +1,129 @@
+/**
+ * One run: fault after fault is drawn, done, held, healed; then the cluster has time to be whole again, and everything is
+ * checked. Kinds are drawn as cards are: each comes once before any comes again.
+ */
+import { SimRandom } from "../../runtime/sim/random.ts";
+import type { Fault, Kind } from "./fault.ts";
+import { HealthWatch } from "./health-watch.ts";
+import { kinds } from "./kinds.ts";
+import type { ChaosOptions } from "./options.ts";
+import { FaultTable } from "./table.ts";
+import { unwell, untrue } from "./wholeness.ts";
+import { startWorld, type World } from "./world.ts";
+import { Writers } from "./writers.ts";
+
+/** From the healing of a fault until the cluster is whole. Generous: the machine may do much else meanwhile. */
+const wholeMsMax = 300_000;
+/** From the moment at which nobody writes until all managers say the same, and what was acknowledged. */
+const settledMsMax = 120_000;
+/** Between a fault and the next one: what came with the last must not be taken for what comes with the next. */
+const restMs = 500;
+
+export function say(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+/** True when every check held after each fault. */
+export async function run(options: ChaosOptions, folder: string, ending: AbortSignal): Promise<boolean> {
+  const { faults, seed } = options;
+  say(`chaos: ${faults} faults, seed ${seed}`);
+  const startedAt = performance.now();
+  const world = await startWorld(folder, say);
+  say(`started in ${seconds(performance.now() - startedAt)}`);
+  const random = new SimRandom(`${seed}/chaos`);
+  const writers = new Writers(world.managers, random.fork("writers"));
+  const health = new HealthWatch(world.managers, world.healthUrl, writers);
+  const table = new FaultTable();
+  const possible = possibleKinds(options, world);
+  let deck: Kind[] = [];
+  let problem: string | null = null;
+  for (let n = 1; n <= faults && problem === null && !ending.aborted; n += 1) {
+    if (deck.length === 0) deck = shuffled(possible, random);
+    const kind = deck.pop() as Kind;
+    const fault = kind.draw(world, random.fork(`fault ${n}`));
+    problem = await oneFault(n, kind, fault, { world, writers, health, table, ending });
+    if (problem !== null) say(`FAILED: seed ${seed}, fault ${n} (${kind.name} ${fault.where}): ${problem}`);
+  }
+  await Promise.all([writers.stop(), health.stop()]);
+  const { acknowledged, refused, unknown } = writers.record.counts;
+  say(`\n${table.text()}\n`);
+  say(`writes: ${acknowledged} acknowledged, ${refused} refused, ${unknown} with an unknown outcome`);
+  for (const { process: each } of world.all) for (const end of each.ends) say(end);
+  if (problem === null) say(`${table.count} faults, all checks held (${seconds(performance.now() - startedAt)})`);
+  return problem === null;
+}
+
+function possibleKinds({ only }: ChaosOptions, world: World): readonly Kind[] {
+  const unknown = only.filter((name) => kinds.every((kind) => kind.name !== name));
+  if (unknown.length > 0)
+    throw new Error(`no kind is called ${unknown.join(", ")}: ${kinds.map(({ name }) => name).join(", ")}`);
+  return kinds.filter((kind) => {
+    if (only.length > 0 && !only.includes(kind.name)) return false;
+    const missing = kind.missing?.(world) ?? null;
+    if (missing !== null) say(`not drawn: ${kind.name} (${missing})`);
+    return missing === null;
+  });
+}
+
+function shuffled<Item>(items: readonly Item[], random: SimRandom): Item[] {
+  const left = [...items];
+  return items.map(() => left.splice(random.below(left.length), 1)[0] as Item);
+}
+
+interface Run {
+  readonly world: World;
+  readonly writers: Writers;
+  readonly health: HealthWatch;
+  readonly table: FaultTable;
+  readonly ending: AbortSignal;
+}
+
+/** The first check that failed; null when all held. */
+async function oneFault(n: number, kind: Kind, fault: Fault, run: Run): Promise<string | null> {
+  const { world, writers, health, table, ending } = run;
+  writers.measure();
+  const injectedAt = performance.now();
+  await fault.inject();
+  await sleep(fault.holdMs);
+  await fault.heal();
+  const healedAt = performance.now();
+  let problems = await settle(wholeMsMax, ending, () => unwell(world, writers, health, healedAt));
+  if (ending.aborted) return null;
+  const gaps = writers.gaps();
+  const wholeMs = performance.now() - healedAt;
+  if (problems.length > 0) return `not whole ${seconds(wholeMsMax)} after it was healed: ${problems.join("; ")}`;
+  await writers.pause();
+  problems = await settle(settledMsMax, ending, () => untrue(world, writers));
+  if (ending.aborted) return null;
+  if (problems.length > 0) return problems.join("; ");
+  const lies = health.lies();
+  if (lies.length > 0) return lies.join("; ");
+  table.add(kind.name, { ...gaps, wholeMs });
+  say(
+    `${n} ${kind.name} ${fault.where} for ${seconds(healedAt - injectedAt)}: no write for ${seconds(gaps.anywhereMs)}, ` +
+      `at ${gaps.worst} for ${seconds(gaps.worstMs)}; whole after ${seconds(wholeMs)}`,
+  );
+  writers.resume();
+  await sleep(restMs);
+  return null;
+}
+
+/** Asks for problems until there are none, or the time is over; returns what is left then. */
+async function settle(msMax: number, ending: AbortSignal, look: () => Promise<string[]>): Promise<string[]> {
+  const deadline = performance.now() + msMax;
+  for (;;) {
+    const lookedAt = performance.now();
+    const problems = await look().catch((error: unknown) => [`the cluster could not be looked at: ${String(error)}`]);
+    if (problems.length === 0 || performance.now() > deadline || ending.aborted) return problems;
+    // What waits leaves the processor to what it waits for.
+    await sleep(Math.max(200, 2 * (performance.now() - lookedAt)));
+  }
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(1)} s`;
+}
