@@ -1,21 +1,12 @@
 /** The driver plugins that an agent is told of: by its flags, and by what lies in `plugins/` under its data dir. */
 import { createHash } from "node:crypto";
-import {
-  accessSync,
-  chmodSync,
-  constants,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmdirSync,
-  statSync,
-} from "node:fs";
+import { accessSync, constants, readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
 import { cpus } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { AgentPlugins, DriverBinary } from "../../actors/agent/agent-ports.ts";
 import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
+import { ownFolder } from "../../node/own-folder.ts";
 import { taskUser, type TaskUserPolicy } from "../../node/task-users.ts";
 import { portRange } from "../../edges/plugin/handshake.ts";
 import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
@@ -222,13 +213,13 @@ function runDirectory(dataDir: string): string {
   const uid = process.getuid?.() ?? 0;
   const tag = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
   const path = own.length <= runDirectoryMax ? own : `/tmp/muster-run-${uid}-${tag}`;
-  mkdirSync(path, { recursive: true, mode: 0o700 });
-  const facts = lstatSync(path);
-  // In /tmp anybody may have made it before.
-  if (!facts.isDirectory() || facts.uid !== uid)
-    throw new UserError(`${path} is not this user's directory: driver plugins have no place for their sockets`);
-  chmodSync(path, 0o700);
-  return path;
+  try {
+    return ownFolder(path);
+  } catch (error) {
+    throw new UserError(`driver plugins have no place for their sockets: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
 }
 
 /** MHz of a processor that does not tell it: what Nomad's arithmetic needs is only that there is one. */

@@ -4,7 +4,6 @@
  * D1: a task has one container, whose name follows from the task: a start whose answer was lost finds that one.
  * D2: a container that could not be started is removed again.
  */
-import { mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
@@ -22,6 +21,7 @@ import {
   type DestroyNetworkRequest,
   type NomadDriverConfig,
 } from "../../proto/gen/nomad.ts";
+import { ownFolder } from "../../node/own-folder.ts";
 import { containerName, containerOf, taskLabel } from "./container.ts";
 import { Engine, EngineError, isAbsent, isConflict } from "./engine.ts";
 import { driverFields, taskFields, type DockerConfig, type DriverConfig } from "./fields.ts";
@@ -124,9 +124,7 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
   }
 
   #noteFile(name: string): string {
-    const folder = stateFolder(this.#parts.config);
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    return join(folder, name);
+    return join(ownFolder(stateFolder(this.#parts.config)), name);
   }
 
   async start(request: Request): Promise<DockerRun> {

@@ -8,7 +8,7 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";
-import { closeSync, constants, mkdirSync, openSync, readdirSync, rmSync, statSync } from "node:fs";
+import { closeSync, constants, openSync, readdirSync, rmSync, statSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { pluginLog, type Driver, type Fingerprint, type TaskRequest } from "../../edges/plugin/server/index.ts";
@@ -24,6 +24,7 @@ import { closeOutput, openOutput } from "../../node/output/output-files.ts";
 import { bootId, isAlive, type ProcessName } from "./process.ts";
 import { shell, taskArguments, type FileWrite, type RunFacts } from "./run-file.ts";
 import { clearCgroup, ExecRun, joining, readRunFile, type RunState } from "./run.ts";
+import { ownFolder } from "../../node/own-folder.ts";
 import { findTools, type Tools } from "../../node/system-tools.ts";
 
 /** On a busy machine; the shell needs some milliseconds. */
@@ -141,8 +142,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
   /** Made when first needed, since a plugin that is merely asked what it is must leave nothing behind. */
   #having(): Parts {
     if (this.#parts !== null) return this.#parts;
-    const folder = stateFolder(this.#config);
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    const folder = ownFolder(stateFolder(this.#config));
     const cgroups = probeCgroups();
     forgetOld(folder, cgroups);
     this.#parts = {
