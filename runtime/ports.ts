@@ -78,6 +78,8 @@ export interface LogReader {
   onCaughtUp(sequence: number): void;
   /** The next record wanted is older than what the log keeps: load a newer snapshot. Reading has stopped. */
   onGap(firstKept: number): void;
+  /** For a while now the log has ended before what was handed over: it lost its tail. Reading goes on should that come back. */
+  onShorter?(last: number): void;
 }
 
 /** The replicated, ordered list of records: one stream. */

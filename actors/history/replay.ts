@@ -6,7 +6,8 @@
  * R1: what waits is bounded: beyond it the log is not read, and later read on from there.
  */
 import type { Clock, Log, Subscription, TimerHandle } from "../../runtime/ports.ts";
-import { LogBreak, type Replica } from "../../runtime/store/replica.ts";
+import { LogBreak } from "../../runtime/store/log-break.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
 
 /** How long the log may hand over nothing, in milliseconds. */
 const silentMsMax = 5_000;

@@ -29,13 +29,13 @@ export function timeOf(log: Log, clock: Clock, sequence: number): Promise<Timest
     const reading = log.read(sequence, {
       onRecord: (_, data) => {
         const outcome = decodeRecord(data);
-        end(() =>
-          outcome.kind === "decoded"
-            ? resolve(outcome.record.transaction.time ?? Timestamp.create())
-            : reject(new RpcError(Status.DATA_LOSS, `the log's record ${sequence} has a wrong ${outcome.check}`)),
-        );
+        // A message of others has no time: the next record tells until when nothing changed.
+        if (outcome.kind === "decoded") end(() => resolve(outcome.record.transaction.time ?? Timestamp.create()));
       },
-      onCaughtUp: () => {},
+      onCaughtUp: (last) => {
+        // Nothing but such messages follows: nothing was written since.
+        if (last >= sequence) end(() => resolve(Timestamp.create({ seconds: Number.MAX_SAFE_INTEGER })));
+      },
       onGap: () => end(() => resolve(null)),
     });
   });

@@ -10,12 +10,14 @@ import { LeaderBeat, Lease } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Blobs, LeaseBucket, Log, TimerHandle } from "../../runtime/ports.ts";
 import { startFollowing, type Follower } from "../../runtime/store/follow.ts";
+import type { MarkKeeper } from "../../runtime/store/log-mark.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { snapshotDefaults, startSnapshotWriter, type SnapshotOptions } from "../../runtime/store/snapshots.ts";
 import type { Proposer } from "../../runtime/store/store.ts";
 import { sleep } from "../../runtime/store/wait.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
+import type { Troubles } from "../../runtime/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
 import { startLedger, type Ledger } from "./ledger.ts";
 import { startProposer } from "./proposer.ts";
@@ -38,6 +40,12 @@ export interface LeadershipParts {
   mayLead?(): boolean;
   /** The log does not fit the replica: the process must end. */
   onBroken(error: Error): void;
+  /** The mark of what this manager has seen of the log; absent for one that keeps none. */
+  readonly mark?: MarkKeeper | undefined;
+  /** The log is taken as it is, also where it lacks what the mark says. */
+  readonly acceptsLogLoss?: boolean | undefined;
+  /** Where this is told what is wrong with the log. */
+  readonly troubles?: Troubles | undefined;
   /** Why nothing can be written now, as far as this process knows; null when it knows of nothing. */
   cause?(): string | null;
   readonly snapshots?: Partial<SnapshotOptions>;
@@ -95,6 +103,9 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     replica,
     clock,
     telemetry,
+    mark: parts.mark,
+    acceptsLoss: parts.acceptsLogLoss,
+    troubles: parts.troubles,
     onBroken: (error) => parts.onBroken(error),
     onApplied: (record) => ledger.onApplied(record),
   });
@@ -129,7 +140,22 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     onBroken: (error) => parts.onBroken(error),
   });
 
+  // A log that lacks something, or holds what this version does not know, is found before its end: whoever meets that
+  // must not keep the lease from others.
+  let hasReached = false;
+  const reached = follower.caughtUp().then(() => {
+    hasReached = true;
+  });
+
   const look = async (attempt: number): Promise<void> => {
+    if (!hasReached) {
+      await Promise.race([reached, sleep(clock, leases.ttlMs / 3)]);
+      if (isStopped) return;
+      if (!hasReached) {
+        lease.actor.send({ type: "lease.unreadable", attempt, jitter: random.next() });
+        return;
+      }
+    }
     const found = await leases.get(leaseKey);
     if (isStopped) return;
     const jitter = random.next();
@@ -199,6 +225,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
 
   const proposer = startProposer(env, {
     ledger,
+    ...(parts.mark === undefined ? {} : { mark: parts.mark }),
     cause: () => parts.cause?.() ?? null,
     ...(parts.encodesAlways === undefined ? {} : { encodesAlways: parts.encodesAlways }),
   });

@@ -14,6 +14,7 @@ import {
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
+import type { MarkKeeper } from "../../runtime/store/log-mark.ts";
 import type { Proposal, ProposeOutcome, Proposer } from "../../runtime/store/store.ts";
 import { reachesVersion, sleep } from "../../runtime/store/wait.ts";
 import * as subjects from "../../runtime/subjects.ts";
@@ -35,6 +36,8 @@ export interface ProposerParts {
   readonly ledger: Pick<Ledger, "isLeading" | "propose">;
   /** Why nothing can be written now, as far as this process knows: what a write that failed for want of a leader or a log answers. */
   readonly cause?: () => string | null;
+  /** What this process acknowledges is on its disk first (K1); absent for one that keeps no mark. */
+  readonly mark?: Pick<MarkKeeper, "holds">;
   /** Encodes even what stays in this process, so that a simulation finds what cannot be encoded. */
   readonly encodesAlways?: boolean;
 }
@@ -97,6 +100,8 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
         const { ok, error } = result.reply;
         if (ok !== null) {
           await reachesVersion(store, clock, ok.version, Math.min(deadline - clock.now(), reachMsMax));
+          // Duties acknowledge nothing to anybody outside.
+          if (request.epoch === 0) await parts.mark?.holds(ok.version);
           return { kind: "committed", version: ok.version, skipped: ok.skipped };
         }
         const code = codeOf(error?.code ?? 0);

@@ -29,6 +29,7 @@ import type { ServiceHandlers } from "../../runtime/rpc.ts";
 import type { Troubles } from "../../runtime/troubles.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
 import { readersLeases } from "../../runtime/store/readers-leases.ts";
+import { MarkKeeper, type LogMarkDisk } from "../../runtime/store/log-mark.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";
 import { SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
@@ -82,6 +83,10 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   /** This manager's own keys: all that goes to the log and to the blobs is sealed under them. */
   readonly vault: Vault;
   readonly fetchKeys: FetchKeys;
+  /** Where the mark of what it has seen of the log is kept; nowhere when absent. */
+  readonly markDisk?: LogMarkDisk;
+  /** The log is taken as it is, also where it lacks what the mark says. */
+  readonly acceptsLogLoss?: boolean;
   /** Managers to ask for keys that nobody known here has: what the operator named. */
   readonly seeds?: readonly string[];
   /** host:port that workers reach this manager at. */
@@ -151,6 +156,7 @@ export function startManager(parts: ManagerParts): Manager {
   const replica = new Replica();
   // Before all others who watch: whoever is removed by a commit is shown nothing of it, or of what follows.
   const standings = watchStandings(replica);
+  const mark = parts.markDisk === undefined ? undefined : new MarkKeeper({ ...parts, replica, disk: parts.markDisk });
   let knowledge: LeaderKnowledge | null = null;
   const leadership: Leadership = startLeadership(
     { ...parts, bus, store: replica },
@@ -168,6 +174,9 @@ export function startManager(parts: ManagerParts): Manager {
         return node === undefined || !isDemoted(node);
       },
       encodesAlways: parts.encodesAlways ?? false,
+      mark,
+      acceptsLogLoss: parts.acceptsLogLoss,
+      troubles,
       ...(parts.snapshots === undefined ? {} : { snapshots: parts.snapshots }),
     },
   );
@@ -295,6 +304,7 @@ export function startManager(parts: ManagerParts): Manager {
   });
   const running: readonly Running[] = [
     standings,
+    ...(mark === undefined ? [] : [mark]),
     leadership,
     progress,
     keyFetch,

@@ -7,7 +7,8 @@
  * P1: a reader is told each commit after its position, in order, and leaves as soon as memory has the rest.
  * P2: a pass never runs ahead of the replica, and waits for its slowest reader; who is stalled is cut off by its chart.
  */
-import { LogBreak, type Replica } from "../../runtime/store/replica.ts";
+import { LogBreak } from "../../runtime/store/log-break.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
 import { sleep } from "../../runtime/store/wait.ts";
 import { loadBase, type Base, type PastParts } from "../history/base.ts";
 import { Fanout, type Listener } from "./watch-fanout.ts";

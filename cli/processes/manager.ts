@@ -48,7 +48,9 @@ import * as pki from "../../runtime/pki/index.ts";
 import type { Passwords } from "../../runtime/passwords.ts";
 import type { Log } from "../../runtime/ports.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
+import { FutureRecord, LogBreak, LogLoss } from "../../runtime/store/log-break.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
+import { MarkFile } from "../../runtime/system/mark-file.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
@@ -82,6 +84,8 @@ export interface ManagerProcessOptions {
   readonly onLocked?: (controlSocket: string) => void;
   /** What a cluster that this manager founds has for its networks. */
   readonly networks: NetworkDefaults;
+  /** It starts although the log lacks what it has seen there. */
+  readonly acceptsLogLoss?: boolean;
   /** Where the JSON API is served; nowhere when absent. */
   readonly json?: JsonOptions | null;
   /** Storage plugins beside those of the data dir. */
@@ -109,13 +113,21 @@ const readyTimeoutMs = 60_000;
 /** Throws UserError, whose sentence says what to do, and Interrupted. */
 export async function startManagerProcess(
   options: ManagerProcessOptions,
-  { onBroken, ending }: Starting,
+  { onBroken: whenBroken, ending }: Starting,
 ): Promise<ManagerProcess> {
   const { telemetry, listen } = options;
   const dataDir = openDataDir(options.dataDir);
   const undo: (() => Promise<void> | void)[] = [() => dataDir.release()];
   const stop = async (): Promise<void> => {
     for (const step of undo.splice(0).reverse()) await step();
+  };
+  // What is wrong with the log ends the start, too, instead of letting it wait in vain.
+  const broken = Promise.withResolvers<never>();
+  broken.promise.catch(() => {});
+  const onBroken = (error: unknown): void => {
+    const told = inOneSentence(error);
+    broken.reject(told);
+    whenBroken(told);
   };
   try {
     const random = new SystemRandom();
@@ -181,6 +193,8 @@ export async function startManagerProcess(
 
     const csi = openCsi(dataDir.path, options.csiPlugins ?? new Map());
     undo.push(() => csi.close());
+    const markDisk = new MarkFile(join(dataDir.path, "log-mark"));
+    undo.push(() => markDisk.close());
     const manager = startManager({
       managerId,
       clock,
@@ -195,6 +209,8 @@ export async function startManagerProcess(
       externalCa: createExternalCa(() => identityIn(vault)),
       vault,
       fetchKeys: keyFetcher(vault),
+      markDisk,
+      acceptsLogLoss: options.acceptsLogLoss ?? false,
       seeds: options.join === null ? [] : [options.join.address],
       advertise,
       addresses,
@@ -209,7 +225,7 @@ export async function startManagerProcess(
       manager.stop();
     });
     await withTimeout(
-      unlessEnding(Promise.race([manager.ready(), lacksKeysForGood(manager, vault)]), ending),
+      unlessEnding(Promise.race([manager.ready(), lacksKeysForGood(manager, vault), broken.promise]), ending),
       readyTimeoutMs,
       "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
     );
@@ -409,7 +425,15 @@ async function withTimeout<Result>(promise: Promise<Result>, timeoutMs: number, 
   }
 }
 
+function remedyOf(error: LogBreak): string {
+  if (error instanceof FutureRecord) return "upgrade this manager";
+  if (error instanceof LogLoss)
+    return "bring NATS's storage back as it was, or start this manager with --accept-log-loss to go on without them";
+  return "'muster log check' says what of it can be used, and 'muster log repair' keeps that";
+}
+
 function inOneSentence(error: unknown): unknown {
+  if (error instanceof LogBreak) return new UserError(`${error.message}; ${remedyOf(error)}`, { cause: error });
   if (error instanceof NatsProblem || error instanceof NatsServerProblem || error instanceof ListenError)
     return new UserError(error.message, { cause: error });
   return error;

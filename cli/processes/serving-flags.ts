@@ -48,6 +48,10 @@ export const serving = {
   },
   "default-addr-pool-mask-length": { type: "string", value: "BITS", help: "how large these subnets are (24)" },
   "data-path-port": { type: "string", value: "PORT", help: "UDP port of the engines' VXLAN traffic (4789)" },
+  "accept-log-loss": {
+    type: "boolean",
+    help: "start although NATS has lost records that this manager has seen; what they said is gone",
+  },
   "csi-plugin": csiFlag,
   "json-listen": {
     type: "string",
@@ -113,6 +117,7 @@ export function servingOf(values: {
   readonly "default-addr-pool"?: readonly string[] | undefined;
   readonly "default-addr-pool-mask-length"?: string | undefined;
   readonly "data-path-port"?: string | undefined;
+  readonly "accept-log-loss"?: boolean | undefined;
   readonly "csi-plugin"?: readonly string[] | undefined;
   readonly "json-listen"?: string | undefined;
   readonly "json-redirect"?: string | undefined;
@@ -121,6 +126,7 @@ export function servingOf(values: {
   readonly advertise: HostPort | null;
   readonly metrics: HostPort | null;
   readonly networks: NetworkDefaults;
+  readonly acceptsLogLoss: boolean;
   readonly csiPlugins: CsiSocketPaths;
   readonly json: JsonOptions | null;
 } {
@@ -129,6 +135,7 @@ export function servingOf(values: {
     advertise: advertised(values.advertise, values.listen),
     metrics: hostPortOf(values.metrics),
     networks: networksOf(values),
+    acceptsLogLoss: values["accept-log-loss"] === true,
     csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
     json: jsonOf(values),
   };

@@ -20,6 +20,8 @@ export interface UpOptions {
   readonly withAgent: boolean;
   readonly metrics: HostPort | null;
   readonly networks: NetworkDefaults;
+  /** See ManagerProcessOptions. */
+  readonly acceptsLogLoss: boolean;
   /** Where the JSON API is served; nowhere when absent. */
   readonly json?: JsonOptions | null;
   /** Storage plugins for the manager and for the agent, beside those of their data dirs. */

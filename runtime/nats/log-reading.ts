@@ -6,11 +6,10 @@
  *
  * R1: records are handed over with consecutive sequences, each once, whatever consumers do.
  * R2: a consumer that has been silent for `silentTicksMax` heartbeats, or that stays behind the stream, is replaced.
- * R3: the log never becomes shorter: a stream that ends before what was handed over has lost acknowledged records, and
- *     going on would build on two histories. The process ends.
+ * R3: a stream that goes on ending before what was handed over has lost acknowledged records: the reader is told, and
+ *     nothing is handed over until it has them again.
  */
 import { createInbox, type Msg } from "nats";
-import { InvariantError } from "../assert.ts";
 import type { Counter, LogReader, Random, Subscription, Telemetry } from "../ports.ts";
 import { crash } from "./errors.ts";
 import { callJetStream, JetStreamError, textField } from "./jetstream.ts";
@@ -218,11 +217,7 @@ export class LogReading implements Subscription {
 
   #shorter(attachment: number, last: number): void {
     this.#shorterSince ??= performance.now();
-    if (performance.now() - this.#shorterSince > shorterMsMax) {
-      throw new InvariantError(
-        `R3: the log ends at ${last}, before ${this.#next - 1}, which it had acknowledged: restore the NATS server's storage, or start this manager without its old state`,
-      );
-    }
+    if (performance.now() - this.#shorterSince > shorterMsMax) this.#options.reader.onShorter?.(last);
     this.#retry(attachment);
   }
 

@@ -11,7 +11,7 @@ const recordTimeoutMs = 2_000;
 
 /**
  * Compares the last record that the snapshot holds with the log's, or what the next one names as its predecessor. True also
- * where the log has neither. Throws SnapshotError for bytes that are no snapshot; rejects when the log does not answer.
+ * where the log has neither, or what stands there is no record. Throws SnapshotError for bytes that are no snapshot; rejects when the log does not answer.
  */
 export async function isOfLog(
   log: Log,
@@ -28,7 +28,8 @@ export async function isOfLog(
   return equalBytes(at === sequence ? outcome.record.checksum : outcome.record.transaction.previous, checksum);
 }
 
-function recordAt(log: Log, clock: Clock, sequence: number): Promise<Uint8Array> {
+/** The record as it stands at that place. Rejects when the log does not hand it over. */
+export function recordAt(log: Log, clock: Clock, sequence: number): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const end = (settle: () => void): void => {
       clock.clearTimeout(timer);

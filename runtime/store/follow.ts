@@ -6,13 +6,19 @@
  * F3: after a LogBreak nothing more is applied: `onBroken` is called once, and whoever called ends the process.
  * F4: whenever the log was reached (again), it is looked whether it still holds the record that was applied last. A log
  *     that lost its tail and grew to the old length again looks like one that has nothing new.
+ *     One that ends before what was applied, and keeps to that, has lost its tail.
  * F5: a snapshot of records that the log has lost is not loaded, nor by anybody after that: nothing would ever follow it.
+ * F6: nothing is applied of a log that lacks what the manager's mark names, unless that loss was accepted.
  */
+import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports.ts";
+import type { Troubles } from "../troubles.ts";
 import { isOfLog } from "./fitting.ts";
+import { findLoss, type MarkKeeper } from "./log-mark.ts";
 import { decodeRecord, equalBytes } from "./record.ts";
-import { LogBreak, type AppliedRecord, type Replica } from "./replica.ts";
-import { SnapshotError } from "./snapshot.ts";
+import { FutureRecord, LogBreak, LogLoss } from "./log-break.ts";
+import type { AppliedRecord, Replica } from "./replica.ts";
+import { FutureSnapshot, SnapshotError } from "./snapshot.ts";
 import { listSnapshots, snapshotName } from "./snapshots.ts";
 import { reachesVersion, sleep } from "./wait.ts";
 
@@ -39,6 +45,11 @@ export interface FollowerParts {
   readonly replica: Replica;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
+  /** What this manager has seen of the log before (F6); absent for one that keeps no mark. */
+  readonly mark?: MarkKeeper | undefined;
+  /** The log is taken as it is, whatever the mark says. */
+  readonly acceptsLoss?: boolean | undefined;
+  readonly troubles?: Troubles | undefined;
   /** What the log holds does not fit the replica, which has stopped (F3). */
   onBroken(error: Error): void;
   /** Called after each record that came from the log and not from this process's ledger. */
@@ -48,8 +59,14 @@ export interface FollowerParts {
 export function startFollowing(parts: FollowerParts): Follower {
   const { log, blobs, replica, clock, telemetry } = parts;
   const applied = telemetry.metrics.gauge("muster_store_version", "Last log sequence that the replica has applied.");
+  const foreign = telemetry.metrics.counter(
+    "muster_log_foreign_total",
+    "Messages in the log that are not this cluster's, passed over.",
+  );
   let isStopped = false;
   let isCaughtUp = false;
+  /** The newest snapshot that only a later version can read. */
+  let future: number | null = null;
   let reading: Subscription | null = null;
   let comparing: Subscription | null = null;
 
@@ -103,6 +120,7 @@ export function startFollowing(parts: FollowerParts): Follower {
         return;
       } catch (error) {
         if (!(error instanceof SnapshotError)) throw error;
+        if (error instanceof FutureSnapshot) future ??= sequence;
         telemetry.log.error({ sequence, error: error.message }, "snapshot is not usable; trying an older one");
       }
     }
@@ -110,15 +128,17 @@ export function startFollowing(parts: FollowerParts): Follower {
 
   /** F4. Where the log is shorter than the replica, this waits until it has grown so far; a purged record tells nothing. */
   const compare = (): void => {
-    const { version, checksum } = replica;
+    const { recordSequence, checksum } = replica;
     comparing?.unsubscribe();
-    if (version === 0) return;
-    comparing = log.read(version, {
+    if (recordSequence === 0) return;
+    comparing = log.read(recordSequence, {
       onRecord: (sequence, data) => {
         comparing?.unsubscribe();
         const outcome = decodeRecord(data);
         if (outcome.kind === "decoded" && equalBytes(outcome.record.checksum, checksum)) return;
-        breakOff(new LogBreak(sequence, "the log holds another record than the one that was applied"));
+        breakOff(
+          new LogLoss(sequence, "it holds another record there than the one that was applied: records were lost"),
+        );
       },
       onCaughtUp: () => {},
       onGap: () => {},
@@ -127,6 +147,9 @@ export function startFollowing(parts: FollowerParts): Follower {
 
   const read = (): void => {
     reading = log.read(replica.version + 1, {
+      onShorter: (last) => {
+        if (last < replica.version) breakOff(shorterThan(replica, last));
+      },
       onRecord: (sequence, data) => {
         if (isStopped || sequence <= replica.version) return;
         let record: AppliedRecord;
@@ -138,12 +161,23 @@ export function startFollowing(parts: FollowerParts): Follower {
           return;
         }
         applied.set(sequence);
+        if (record.isForeign) {
+          foreign.add();
+          telemetry.log.warn({ sequence }, "a message in the log is not this cluster's; it is passed over");
+          parts.troubles?.raise({
+            kind: Trouble_Kind.LOG_DAMAGED,
+            sentence: `something else publishes to the log's subject: ${replica.foreignMessages} messages in the log are not this cluster's, the last is message ${sequence}; they are passed over`,
+            blocking: false,
+          });
+        }
         parts.onApplied?.(record);
       },
-      onCaughtUp: () => {
+      onCaughtUp: (sequence) => {
         if (isStopped) return;
         isCaughtUp = true;
         compare();
+        // F4: an answer from before an append of this process's own says so as well.
+        if (sequence < replica.version) void caughtUp();
       },
       onGap: (firstKept) => {
         if (isStopped) return;
@@ -158,9 +192,31 @@ export function startFollowing(parts: FollowerParts): Follower {
     });
   };
 
+  /** F6. False when nothing may be applied. */
+  const admit = async (): Promise<boolean> => {
+    const known = parts.mark?.known ?? null;
+    if (known === null || isAdmitted) return true;
+    const loss = await findLoss({ clock, log }, known, () => isStopped);
+    if (isStopped) return false;
+    if (loss !== null && parts.acceptsLoss !== true) {
+      breakOff(loss);
+      return false;
+    }
+    if (loss !== null) {
+      telemetry.log.error({ error: loss.message }, "the log has lost records, and that was accepted");
+      parts.mark?.accept();
+    } else if (parts.acceptsLoss === true) {
+      telemetry.log.warn({}, "the log has lost nothing: start without the flag that accepts losses");
+    }
+    isAdmitted = true;
+    return true;
+  };
+  let isAdmitted = false;
+
   const begin = async (): Promise<void> => {
     while (!isStopped) {
       try {
+        if (!(await admit())) return;
         await loadSnapshot();
         const bounds = await boundsOfLog();
         if (bounds === null) return;
@@ -171,6 +227,15 @@ export function startFollowing(parts: FollowerParts): Follower {
         // F2: nothing closes the gap yet; the leader writes a snapshot when one is due.
         const { first } = bounds;
         telemetry.log.error({ first, version: replica.version }, "no snapshot reaches the log's first record");
+        if (future !== null) {
+          breakOff(
+            new FutureRecord(
+              future,
+              "the snapshot of that version holds objects of a kind that this version of Muster does not know",
+            ),
+          );
+          return;
+        }
       } catch (error) {
         if (error instanceof LogBreak) {
           breakOff(error);
@@ -197,7 +262,7 @@ export function startFollowing(parts: FollowerParts): Follower {
       }
       shortAnswers += 1;
       if (shortAnswers >= shortAnswersMax) {
-        breakOff(new LogBreak(last, `the log ends before what this replica has applied, ${before}`));
+        breakOff(shorterThan(replica, last));
         break;
       }
       await sleep(clock, retryMs);
@@ -207,4 +272,9 @@ export function startFollowing(parts: FollowerParts): Follower {
   };
 
   return { caughtUp, isCaughtUp: () => isCaughtUp, stop };
+}
+
+function shorterThan({ version }: Replica, last: number): LogLoss {
+  const sentence = `it ends at record ${last}, but this manager has applied record ${version}: ${version - last} missing`;
+  return new LogLoss(last + 1, sentence);
 }

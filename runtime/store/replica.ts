@@ -7,8 +7,11 @@
  * S4: a change that cannot be applied to this state (a patch or removal of what is not there, an unknown kind) shows that
  *     replica and log have parted.
  * S5: two replicas of one version have one stateHash.
+ * S6: a message that is no record (R1) counts as a version without changes if the next record follows the one before it:
+ *     then something else published it. If the next record follows what stood in its place, one of ours was damaged.
+ * S7: a transaction with a change of a kind that this version does not know is not applied, not even in part.
  *
- * Whatever breaks S1 to S4 is a LogBreak: the replica must not be used any more.
+ * Whatever breaks S1 to S4, or shows damage by S6, is a LogBreak: the replica must not be used any more.
  */
 import {
   Meta,
@@ -27,6 +30,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { Subscription } from "../ports.ts";
 import { NodeParts } from "./node-parts.ts";
+import { FutureRecord, LogBreak } from "./log-break.ts";
 import { copyTask, patchNode, patchTask } from "./patch.ts";
 import { Receipts, type Completed } from "./receipts.ts";
 import { decodeRecord, equalBytes, toHex } from "./record.ts";
@@ -37,21 +41,10 @@ import type { Cause, Commit, ObjectChange, Store, TableName, Tables } from "./st
 import { codecs, tableNames, tableOf, unwrap } from "./tables.ts";
 import { TaskParts } from "./task-parts.ts";
 
-/** Log and replica do not fit together: whoever meets it stops applying and says so. */
-export class LogBreak extends Error {
-  override readonly name = "LogBreak";
-  readonly sequence: number;
-  /** Which check failed, in words. */
-  readonly check: string;
-  constructor(sequence: number, check: string) {
-    super(`the log breaks at record ${sequence}: ${check}`);
-    this.sequence = sequence;
-    this.check = check;
-  }
-}
-
 /** A commit, with what only the ledger needs to know of its record. */
 export interface AppliedRecord extends Commit {
+  /** It is no record of this cluster (S6): nothing changed but the version, and the other fields are those of the record before. */
+  readonly isForeign: boolean;
   readonly transactionId: string;
   readonly epoch: number;
   readonly writer: string;
@@ -99,6 +92,8 @@ export class Replica implements Store {
   #epoch = 0;
   #writer = "";
   #time: Timestamp | null = null;
+  #recordSequence = 0;
+  #foreign = 0;
   #recordBytes = 0;
   readonly #state = new State();
   readonly #receipts: Receipts;
@@ -117,6 +112,16 @@ export class Replica implements Store {
   /** Checksum of the last record applied; empty before the first. What the next record must name as its predecessor. */
   get checksum(): Uint8Array {
     return this.#checksum;
+  }
+
+  /** Sequence of the record whose checksum that is: below `version` while what follows it is foreign (S6). */
+  get recordSequence(): number {
+    return this.#recordSequence;
+  }
+
+  /** Messages of others that stood in the log since this replica began (S6). */
+  get foreignMessages(): number {
+    return this.#foreign;
   }
 
   /** Epoch of the last record applied. */
@@ -189,10 +194,19 @@ export class Replica implements Store {
   apply(sequence: number, data: Uint8Array): AppliedRecord {
     if (sequence !== this.#version + 1) throw new LogBreak(sequence, `sequence does not follow ${this.#version} (S1)`);
     const outcome = decodeRecord(data);
-    if (outcome.kind === "broken") throw new LogBreak(sequence, `wrong ${outcome.check} (R1)`);
+    if (outcome.kind === "broken") return this.#passOver(sequence);
     const { transaction, checksum } = outcome.record;
     if (!equalBytes(transaction.previous, this.#checksum)) {
-      throw new LogBreak(sequence, "it names another predecessor than the record before it (R2)");
+      if (this.#recordSequence === this.#version)
+        throw new LogBreak(sequence, "it names another predecessor than the record before it (R2)");
+      const damaged =
+        this.#version === this.#recordSequence + 1
+          ? `${this.#version}`
+          : `${this.#recordSequence + 1} to ${this.#version}`;
+      throw new LogBreak(
+        this.#recordSequence + 1,
+        `record ${damaged} cannot be read, and record ${sequence} follows what stood there: it was damaged (S6)`,
+      );
     }
     if (transaction.epoch < this.#epoch) {
       throw new LogBreak(sequence, `epoch falls from ${this.#epoch} to ${transaction.epoch} (S3)`);
@@ -201,12 +215,14 @@ export class Replica implements Store {
     for (const { proposalId, skipped } of transaction.receipts)
       this.#receipts.add(proposalId, { version: sequence, skipped });
     this.#version = sequence;
+    this.#recordSequence = sequence;
     this.#checksum = checksum;
     this.#epoch = transaction.epoch;
     this.#writer = transaction.writer;
     this.#time = transaction.time;
     this.#recordBytes += data.length;
     const commit: AppliedRecord = {
+      isForeign: false,
       version: sequence,
       time: toMilliseconds(transaction.time),
       changes,
@@ -219,10 +235,29 @@ export class Replica implements Store {
     return commit;
   }
 
+  /** S6 */
+  #passOver(sequence: number): AppliedRecord {
+    this.#version = sequence;
+    this.#foreign += 1;
+    const commit: AppliedRecord = {
+      isForeign: true,
+      version: sequence,
+      time: toMilliseconds(this.#time),
+      changes: [],
+      transactionId: "",
+      epoch: this.#epoch,
+      writer: this.#writer,
+      causes: noCauses,
+    };
+    this.#publish(commit);
+    return commit;
+  }
+
   /** The state as it is now, fixed: later records do not change what a capture holds, so that it can be encoded bit by bit. */
   capture(): Capture {
     return {
       version: this.#version,
+      recordSequence: this.#recordSequence,
       checksum: this.#checksum,
       epoch: this.#epoch,
       time: this.#time,
@@ -256,6 +291,7 @@ export class Replica implements Store {
       throw new LogBreak(loaded.version, `the snapshot is older than the replica's ${this.#version}`);
     const changes = yield* this.#replacingSteps(loaded);
     this.#version = loaded.version;
+    this.#recordSequence = loaded.recordSequence;
     this.#checksum = loaded.checksum;
     this.#epoch = loaded.epoch;
     this.#writer = "";
@@ -275,6 +311,8 @@ export class Replica implements Store {
     const specs = transaction.specs.map((spec) => this.#parts.spec(spec));
     const shared: Shared = { specs, statuses: transaction.statuses };
     for (const status of transaction.statuses) this.#parts.shareStatus(status);
+    const unknown = transaction.changes.find((change) => !isKnown(change));
+    if (unknown !== undefined) throw new FutureRecord(sequence, this.#futureSentence(transaction.writer));
     const changes: ObjectChange[] = [];
     for (const change of transaction.changes) {
       const applied = this.#applyChange(change, stamp, shared);
@@ -282,6 +320,15 @@ export class Replica implements Store {
       changes.push(applied);
     }
     return changes;
+  }
+
+  /** S7 */
+  #futureSentence(writer: string): string {
+    const node = this.#state.get("node", writer);
+    const engine = node?.description?.engine?.engineVersion ?? "";
+    const name = node?.description?.hostname ?? "";
+    const who = name === "" ? `manager ${writer}` : `manager ${name} (${writer})`;
+    return `it has a change of a kind that this version of Muster does not know; ${who}${engine === "" ? "" : `, version ${engine},`} wrote it`;
   }
 
   /** The change as watchers see it, or what is wrong with it. */
@@ -390,6 +437,12 @@ export class Replica implements Store {
       this.#receipts.add(proposalId, { version, skipped });
     return changes;
   }
+}
+
+/** S7: what a later version adds is a field that this one does not decode. */
+function isKnown({ task, node, remove, put }: Change): boolean {
+  if (remove !== null) return tableOf(remove.kind) !== undefined;
+  return task !== null || node !== null || (put !== null && unwrap(put) !== null);
 }
 
 function metaAfter(old: Meta | null, stamp: Stamp): Meta {

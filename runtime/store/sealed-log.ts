@@ -102,6 +102,9 @@ class SealedReading implements Subscription {
       onGap: (firstKept) => {
         if (isCurrent()) this.#reader.onGap(firstKept);
       },
+      onShorter: (last) => {
+        if (isCurrent()) this.#reader.onShorter?.(last);
+      },
     });
     // It may have handed over, and been given up, before it returned.
     if (isCurrent()) this.#reading = reading;

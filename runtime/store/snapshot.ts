@@ -26,11 +26,18 @@ const noBytes = new Uint8Array(0);
 
 /** The bytes are no whole snapshot. */
 export class SnapshotError extends Error {
-  override readonly name = "SnapshotError";
+  override readonly name: string = "SnapshotError";
+}
+
+/** A later version of Muster wrote it: it holds what this one does not know. */
+export class FutureSnapshot extends SnapshotError {
+  override readonly name = "FutureSnapshot";
 }
 
 export interface Capture {
   readonly version: number;
+  /** Sequence of the record that `checksum` is of. */
+  readonly recordSequence: number;
   readonly checksum: Uint8Array;
   readonly epoch: number;
   readonly time: Timestamp | null;
@@ -40,6 +47,7 @@ export interface Capture {
 
 export interface LoadedSnapshot {
   readonly version: number;
+  readonly recordSequence: number;
   readonly checksum: Uint8Array;
   readonly epoch: number;
   readonly time: Timestamp | null;
@@ -127,6 +135,7 @@ export function* encodingSteps(capture: Capture): Generator<void, Uint8Array<Arr
   }
   const header = SnapshotHeader.create({
     sequence: capture.version,
+    recordSequence: capture.recordSequence,
     checksum: capture.checksum,
     epoch: capture.epoch,
     time: capture.time,
@@ -201,7 +210,7 @@ export function* decodingSteps(bytes: Uint8Array): Generator<void, LoadedSnapsho
     for (const spec of part.specs) specs.push(detached(TaskSpec, spec));
     for (const [at, wrapped] of part.objects.entries()) {
       const found = unwrap(wrapped);
-      if (found === null) throw new SnapshotError("the snapshot holds an object of an unknown kind");
+      if (found === null) throw new FutureSnapshot("the snapshot holds an object of an unknown kind");
       const place = part.spec[at] ?? 0;
       const object = found.table === "task" ? withSpec(found.object as Task, place, specs) : detachedObject(found);
       hasher.add(found.table, object);
@@ -217,6 +226,7 @@ export function* decodingSteps(bytes: Uint8Array): Generator<void, LoadedSnapsho
   }
   return {
     version: header.sequence,
+    recordSequence: header.recordSequence === 0 ? header.sequence : header.recordSequence,
     checksum: Uint8Array.from(header.checksum),
     epoch: header.epoch,
     time: header.time,

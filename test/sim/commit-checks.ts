@@ -47,6 +47,11 @@ export class CommitChecks {
     return this.#newest;
   }
 
+  /** The log has lost what came after that version: others take the numbers. */
+  forgetAfter(version: number): void {
+    for (const known of this.#hashes.keys()) if (known > version) this.#hashes.delete(known);
+  }
+
   /** What must hold of a replica at every version, looked at now and then while it moves, and at rest. */
   checkWhole(name: string, replica: Replica): void {
     this.#scene.demand(name, checkAcknowledged(replica, this.#parts.workloads.writes));

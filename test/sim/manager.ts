@@ -31,13 +31,15 @@ import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
 import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import { Host } from "../../runtime/host.ts";
 import { newId } from "../../runtime/ids.ts";
-import type { Peer } from "../../runtime/rpc.ts";
+import type { Peer, ServiceHandlers } from "../../runtime/rpc.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { KeyFileDisk, Vault } from "../../runtime/store/vault.ts";
+import type { LogMarkDisk } from "../../runtime/store/log-mark.ts";
+import { versionIn } from "./invariants-log.ts";
 import { simulatedAuthority } from "./authority.ts";
 import { tellingVersions } from "./invariants-sessions.ts";
 import { serveSimJson } from "./json-wire.ts";
@@ -61,6 +63,12 @@ export interface ManagerOptions {
   readonly servesJson: boolean;
   /** Records of the log after which a snapshot is written. */
   readonly snapshotEvery: number;
+  /** The operator has accepted that the log lost records. */
+  readonly acceptsLogLoss: boolean;
+  /** A client was answered with an object of that version. */
+  readonly onAcknowledged: (version: number) => void;
+  /** It is about to listen. */
+  readonly onServing: (replica: Replica) => void;
   /** Called first of all: whether it is locked, and how it is unlocked. */
   readonly onLock: (lock: ManagerLock) => void;
   readonly onRunning: (running: RunningManager) => void;
@@ -115,9 +123,12 @@ function runManager(
   ports: SimPorts,
   host: Host,
   {
+    acceptsLogLoss,
     address,
     csi,
     lock,
+    onAcknowledged,
+    onServing,
     onBroken,
     onDemoted,
     onGivenUp,
@@ -152,6 +163,8 @@ function runManager(
       }
     },
     seeds: peers,
+    markDisk: markDisk(ports),
+    acceptsLogLoss,
     advertise: address,
     warnings: [],
     troubles: createTroubles({ clock, telemetry }),
@@ -192,7 +205,9 @@ function runManager(
       Assignments: (request, sink, call) =>
         services.dispatcher.Assignments(request, tellingVersions(sink, manager.replica), call),
     };
+    const control = acknowledging(services.control, onAcknowledged);
     const peerOf = (identity: SimIdentity, client: string): Peer => ({ identity, local: false, address: client });
+    onServing(manager.replica);
     ports.rpc.serve(
       address,
       [
@@ -205,7 +220,7 @@ function runManager(
         { service: TaskAccessService, handlers: services.taskAccess },
         { service: TaskCallsService, handlers: services.taskCalls },
         { service: HealthService, handlers: services.health },
-        { service: ControlService, handlers: services.control },
+        { service: ControlService, handlers: control },
         { service: WatchService, handlers: services.watch },
         { service: OperatorService, handlers: services.operator },
         { service: PolicyService, handlers: services.policy },
@@ -274,6 +289,40 @@ function keyFile(ports: SimPorts): KeyFileDisk {
       ports.disk.sync("keys");
     },
   };
+}
+
+/** What changes of the mark cost, in milliseconds at most. */
+const markMsMax = 8;
+
+function markDisk({ clock, disk, random }: SimPorts): LogMarkDisk {
+  const slow = random.fork("log-mark");
+  return {
+    read: () => disk.read("log-mark"),
+    write: (data) =>
+      new Promise((resolve) => {
+        disk.write("log-mark", data);
+        clock.setTimeout(() => {
+          disk.sync("log-mark");
+          resolve();
+        }, slow.next() * markMsMax);
+      }),
+  };
+}
+
+type ControlHandlers = ServiceHandlers<typeof ControlService>;
+
+/** Tells which versions clients were answered with. */
+function acknowledging(handlers: ControlHandlers, onAcknowledged: (version: number) => void): ControlHandlers {
+  const wrapped = Object.entries(handlers).map(([name, handler]) => [
+    name,
+    async (...given: readonly unknown[]) => {
+      const answer: unknown = await (handler as (...all: readonly unknown[]) => unknown)(...given);
+      const version = versionIn(answer);
+      if (version !== null && /^(?:Create|Update)/.test(name)) onAcknowledged(version);
+      return answer;
+    },
+  ]);
+  return Object.fromEntries(wrapped) as ControlHandlers;
 }
 
 function write(ports: SimPorts, name: string, text: string): void {

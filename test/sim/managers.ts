@@ -5,9 +5,11 @@ import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
 import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
+import { LogLoss } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { drawClock } from "./clocks.ts";
 import { handshakeProblem } from "./invariants-certificates.ts";
+import { LogMemory } from "./invariants-log.ts";
 import { bootManager, type RunningManager } from "./manager.ts";
 import { operatorMs, sentence, supervisorMs, type Scene } from "./scene.ts";
 import { unlockWhatIsLocked } from "./workload-locks.ts";
@@ -23,6 +25,9 @@ export interface SimManager {
   lock: ManagerLock | null;
   /** It has ended because it was demoted. */
   isRetired: boolean;
+  /** Its operator starts it with `--accept-log-loss` next time. */
+  acceptsLogLoss: boolean;
+  readonly memory: LogMemory;
 }
 
 export interface SimManagersOptions {
@@ -79,10 +84,24 @@ export class SimManagers {
   add(name: string): void {
     const { simulation } = this.#scene;
     const address = addressOf(name);
-    const manager: SimManager = { process: null as never, address, running: null, lock: null, isRetired: false };
+    const manager: SimManager = {
+      process: null as never,
+      address,
+      running: null,
+      lock: null,
+      isRetired: false,
+      acceptsLogLoss: false,
+      memory: new LogMemory((claim) => this.#scene.demand(name, claim)),
+    };
     const process = simulation.process(name, (ports) => this.#boot(ports, manager), {
       ...drawClock(this.#scene, name),
       onFail: (reason, error) => {
+        // Whoever runs it reads why it does not start, and accepts that.
+        const hasRefused = error instanceof LogLoss && manager.running?.isServing() === false;
+        if (hasRefused && manager.running?.store.version === 0) {
+          simulation.trace.mark("manager.refused.log");
+          manager.acceptsLogLoss = true;
+        }
         manager.running = null;
         this.#scene.processFailed(name, reason, error, () => manager.process.start());
       },
@@ -96,7 +115,13 @@ export class SimManagers {
     const { name } = ports;
     manager.running = null;
     manager.isRetired = false;
+    const { acceptsLogLoss } = manager;
+    manager.acceptsLogLoss = false;
+    if (acceptsLogLoss) manager.memory.accept();
     bootManager(ports, {
+      acceptsLogLoss,
+      onAcknowledged: (version) => manager.memory.acknowledge(version),
+      onServing: (replica) => manager.memory.checkServing(replica),
       address: manager.address,
       trace,
       peers: this.all.map((each) => each.address),
@@ -106,6 +131,7 @@ export class SimManagers {
       onLock: (lock) => (manager.lock = lock),
       onRunning: (running) => {
         manager.running = running;
+        manager.memory.follow(running.store);
         this.#options.onReplica(name, running.store);
       },
       onBroken: (error) => ports.fail("a broken log", error),

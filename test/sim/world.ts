@@ -73,7 +73,10 @@ class World {
     this.#nodes = new SimNodes(scene, { managers, storage, dataplanes });
     this.#workloads = new Workloads(scene, managers);
     this.#checks = new CommitChecks(scene, { nodes: this.#nodes, workloads: this.#workloads, storage });
-    simulation.nats.onTailLost = (kept) => this.#workloads.excuseAfter(kept);
+    simulation.nats.onTailLost = (kept) => {
+      this.#workloads.excuseAfter(kept);
+      this.#checks.forgetAfter(kept);
+    };
   }
 
   async run(): Promise<SimResult> {

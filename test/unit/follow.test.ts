@@ -1,10 +1,12 @@
 // Which snapshots a replica that follows the log begins with.
 import test from "ava";
 import { startFollowing } from "../../runtime/store/follow.ts";
+import { MarkKeeper } from "../../runtime/store/log-mark.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { snapshotName } from "../../runtime/store/snapshots.ts";
 import { testManager } from "../support/manager.ts";
 import { TestLog } from "../support/retained.ts";
+import { memoryMark } from "../support/mark.ts";
 import { put, replicaOf, service, Writer } from "./store-kit.ts";
 
 /** A writer whose records after the third are the branch's own. */
@@ -18,28 +20,51 @@ function written(branch: string, records: number): Writer {
 }
 
 /** Follows `log` from nothing, with a snapshot of each of the writers. */
-async function followed(log: Writer, snapshots: readonly Writer[], first = 1) {
+async function followed(log: Writer, snapshots: readonly Writer[], first = 1, seen: Writer | null = null) {
   const { env, clock } = testManager();
   const kept = new TestLog(log.records, env.clock);
   kept.first = first;
   for (const writer of snapshots) kept.stored.set(snapshotName(writer.records.length), replicaOf(writer).snapshot());
   const replica = new Replica();
   const broken: string[] = [];
+  const marked = seen === null ? null : memoryMark(replicaOf(seen));
+  const mark =
+    marked === null ? undefined : new MarkKeeper({ replica, disk: marked, clock: env.clock, telemetry: env.telemetry });
   const follower = startFollowing({
     log: kept.log,
     blobs: kept.blobs,
     replica,
     clock: env.clock,
     telemetry: env.telemetry,
+    mark,
     onBroken: (error) => broken.push(error.message),
   });
   await clock.run({
-    until: () => broken.length > 0 || kept.stored.size === 0 || replica.version === log.records.length,
+    until: () =>
+      broken.length > 0 || (snapshots.length > 0 && kept.stored.size === 0) || replica.version === log.records.length,
   });
   follower.stop();
   const services = Array.from(replica.all("service"), ({ id }) => id).sort();
+  mark?.stop();
   return { broken, services, snapshots: [...kept.stored.keys()] };
 }
+
+test("F6: a log that lacks what the manager has seen is refused before anything of it is applied", async (t) => {
+  const lost = await followed(written("kept", 5), [], 1, written("kept", 8));
+  t.regex(
+    lost.broken.join(),
+    /it ends at record 5, written at .*, but this manager has seen record 8, written at .* by manager m1: 3 records are missing/,
+  );
+  t.deepEqual(lost.services, []);
+  const other = await followed(written("grown", 9), [written("grown", 4)], 1, written("kept", 8));
+  t.regex(other.broken.join(), /has seen record 8.* in its place the log has one written at/);
+  t.deepEqual(other.services, []);
+});
+
+test("F6: a log that has what the manager has seen is followed, also where its place was purged", async (t) => {
+  t.is((await followed(written("kept", 8), [], 1, written("kept", 8))).services.length, 8);
+  t.is((await followed(written("kept", 8), [written("kept", 6)], 7, written("kept", 3))).services.length, 8);
+});
 
 test("F5: a snapshot of records that the log has lost is passed over, and is gone for everybody", async (t) => {
   const log = written("kept", 8);

@@ -22,7 +22,8 @@ import {
   Transaction,
 } from "../../proto/gen/messages.ts";
 import { changeFramingBytes } from "../../runtime/store/record.ts";
-import { LogBreak } from "../../runtime/store/replica.ts";
+import { LogBreak } from "../../runtime/store/log-break.ts";
+
 import { Staging } from "../../runtime/store/staging.ts";
 import { MultiIndex } from "../../runtime/store/multi-index.ts";
 import { containerSpec, pendingTask, pendingTasks, readyNode } from "../support/scheduling.ts";

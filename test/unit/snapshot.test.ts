@@ -2,7 +2,8 @@
 import test from "ava";
 import fc from "fast-check";
 import { Change, Kind, Receipt, Removal, TaskState } from "../../proto/gen/messages.ts";
-import { LogBreak, Replica } from "../../runtime/store/replica.ts";
+import { LogBreak } from "../../runtime/store/log-break.ts";
+import { Replica } from "../../runtime/store/replica.ts";
 import { joinDelimited, splitDelimited } from "../../runtime/store/record.ts";
 import { parseSnapshotName, snapshotName } from "../../runtime/store/snapshots.ts";
 import { SnapshotError } from "../../runtime/store/snapshot.ts";

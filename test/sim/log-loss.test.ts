@@ -1,0 +1,100 @@
+// NATS and a manager lose power together, and NATS had not synced: what was acknowledged must not be gone in silence.
+import test from "ava";
+import { ControlService, CreateConfigRequest, ListConfigsRequest } from "../../proto/gen/messages.ts";
+import { Annotations, ConfigSpec } from "../../proto/gen/messages.ts";
+import type { SimManager } from "./managers.ts";
+import { ScriptedWorld } from "./scripted.ts";
+
+const { CreateConfig, ListConfigs } = ControlService.methods;
+const seeds = [1, 2, 3, 4, 5, 6, 7, 8];
+
+function clientOf(world: ScriptedWorld) {
+  const ports = world.scene.simulation.ports("person");
+  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
+  return {
+    create: async (manager: SimManager, name: string): Promise<void> => {
+      const channel = ports.rpc.dial(manager.address, identity);
+      const spec = ConfigSpec.create({ annotations: Annotations.create({ name }), data: new Uint8Array(1) });
+      await channel.unary(CreateConfig, CreateConfigRequest.create({ spec }), { timeoutMs: 10_000 });
+      channel.close();
+    },
+    names: async (manager: SimManager): Promise<readonly string[]> => {
+      const channel = ports.rpc.dial(manager.address, identity);
+      const { configs } = await channel.unary(ListConfigs, ListConfigsRequest.create({}), { timeoutMs: 10_000 });
+      channel.close();
+      return configs.map(({ spec }) => spec?.annotations?.name ?? "");
+    },
+  };
+}
+
+test("a log that lost what was acknowledged is refused after a power failure, until the loss is accepted", async (t) => {
+  t.timeout(60_000);
+  let lost = 0;
+  for (const seed of seeds) {
+    const world = new ScriptedWorld({ seed, managers: 1 });
+    await world.found();
+    const { nats, trace } = world.scene.simulation;
+    const manager = world.managers.all[0] as SimManager;
+    const client = clientOf(world);
+    await world.pass(2_000);
+    nats.sync();
+    // Each is acknowledged, and the power fails with the last answer.
+    const writes = 1 + (seed % 4);
+    for (let at = 1; at <= writes; at += 1) {
+      let isDone = false;
+      void client.create(manager, `c${at}`).then(() => (isDone = true));
+      await world.until("the answer", () => isDone);
+    }
+    const acknowledged = manager.memory.newestAcknowledged;
+    t.true(acknowledged > 0);
+    nats.crash({ loseTail: true });
+    manager.process.crash({ losePower: true });
+    const isLost = nats.last < acknowledged;
+    await world.pass(1_000);
+    nats.start();
+    const refused = (): number => trace.marks.get("manager.refused.log") ?? 0;
+    manager.process.start();
+    if (!isLost) {
+      await world.until("the manager to serve", () => manager.running?.isServing() === true);
+      t.is(refused(), 0, `seed ${seed}: nothing was lost`);
+      continue;
+    }
+    lost += 1;
+    await world.until("the manager to refuse the log", () => refused() === 1);
+    t.true(manager.acceptsLogLoss, "its operator starts it with the flag now");
+    await world.until("the manager to serve", () => manager.running?.isServing() === true);
+    let names: readonly string[] | null = null;
+    void client.names(manager).then((found) => (names = found));
+    await world.until("a list", () => names !== null);
+    t.true((names as unknown as readonly string[]).length < writes, `seed ${seed}`);
+  }
+  t.true(lost >= 4, `${lost} of the seeds lost something`);
+});
+
+test("a log that goes back under running managers ends them, and they refuse it", async (t) => {
+  t.timeout(60_000);
+  for (const seed of seeds.slice(0, 3)) {
+    const world = new ScriptedWorld({ seed, managers: 2 });
+    await world.found();
+    const { nats, trace } = world.scene.simulation;
+    const client = clientOf(world);
+    await world.pass(2_000);
+    nats.sync();
+    const kept = nats.last;
+    const [first, second] = world.managers.all as [SimManager, SimManager];
+    for (const [at, manager] of [first, second, first].entries()) {
+      let isDone = false;
+      void client.create(manager, `c${at}`).then(() => (isDone = true));
+      await world.until("the answer", () => isDone);
+    }
+    await world.pass(2_000);
+    while (nats.last >= first.memory.newestAcknowledged) {
+      nats.start();
+      nats.crash({ loseTail: true });
+    }
+    t.true(nats.last >= kept);
+    nats.start();
+    await world.until("both to refuse", () => (trace.marks.get("manager.refused.log") ?? 0) >= 2);
+    await world.until("both to serve", () => world.managers.areServing);
+  }
+});
