@@ -11,9 +11,11 @@ import { linksTo, startSpan } from "../tracing.ts";
 
 /** Traces that a transaction tells apart; the changes of further ones count as untraced. */
 const causesMax = 64;
-/** Bytes of a transaction beside changes, specs and receipts: id, writer, time, predecessor, and causes with their trace
- *  contexts (64 each) and callers (four texts of 64 characters at most, and two numbers). */
-export const headerBytesMax = 512 + causesMax * (64 + 288);
+/** A cause: its trace context (64), and its caller (four texts of 64 characters at most, and two numbers). */
+const causeBytesMax = 64 + 288;
+/** Bytes of a transaction beside changes, specs and receipts: id, writer, time, predecessor, and one cause or all of them. */
+export const aloneHeaderBytesMax = 512 + causeBytesMax;
+export const headerBytesMax = 512 + causesMax * causeBytesMax;
 
 /** The record that follows what the replica has. `batch`: null for a barrier or probe. */
 export function transactionRecord(

@@ -20,11 +20,14 @@ import { Staging } from "../../runtime/store/staging.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
-import { causesOf, headerBytesMax, startAppendSpan, transactionRecord } from "./ledger-record.ts";
+import { aloneHeaderBytesMax, causesOf, headerBytesMax, startAppendSpan, transactionRecord } from "./ledger-record.ts";
 import { endSpan, startSpan } from "../tracing.ts";
 
-/** A record is at most this large even where the log takes more: it is what every replica applies in one go. */
-const recordBytesMax = 1024 * 1024;
+/**
+ * Largest record, even where the log takes more: what every replica applies in one go, and the same on every NATS that Muster
+ * takes. 2 KiB below NATS's default `max_payload`, for the seal (112 bytes) and JetStream's header (1 KiB).
+ */
+const recordBytesMax = 1024 * 1024 - 2_048;
 /** Changes in one record: some ten milliseconds to put together and as many to apply, in which heartbeats wait. */
 const recordChangesMax = 500;
 /** Proposals that may wait; a further one is answered `logUnavailable` at once and may come again. */
@@ -85,10 +88,13 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   const { clock, bus, telemetry } = env;
   const { log, replica } = parts;
   const random = env.random.fork("ledger");
+  const changesBytesMax = Math.min(log.recordBytesMax, recordBytesMax) - recordOverheadBytes;
   const limits: BatchLimits = {
-    bytesMax: Math.min(log.recordBytesMax, recordBytesMax) - headerBytesMax - recordOverheadBytes,
+    bytesMax: changesBytesMax - headerBytesMax,
+    aloneBytesMax: changesBytesMax - aloneHeaderBytesMax,
     changesMax: recordChangesMax,
     changeFramingBytes,
+    ...(parts.limits?.bytesMax === undefined ? {} : { aloneBytesMax: parts.limits.bytesMax }),
     ...parts.limits,
   };
   const { metrics } = telemetry;

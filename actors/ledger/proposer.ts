@@ -18,6 +18,7 @@ import type { MarkKeeper } from "../../runtime/store/log-mark.ts";
 import type { Proposal, ProposeOutcome, Proposer } from "../../runtime/store/store.ts";
 import { reachesVersion, sleep } from "../../runtime/store/wait.ts";
 import * as subjects from "../../runtime/subjects.ts";
+import { tooLargeMessage } from "../../machines/ledger/batch.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { Ledger } from "./ledger.ts";
 
@@ -28,8 +29,13 @@ const backoffMsMin = 20;
 const backoffMsMax = 400;
 /** How long an answer waits for this process's replica to show it at most, in milliseconds. */
 const reachMsMax = 60_000;
-/** A request over the bus: below NATS's default `max_payload` of 1 MiB, with room for headers. */
-const requestBytesMax = 768 * 1024;
+/**
+ * A request over the bus: NATS's default `max_payload`, which every NATS that Muster takes lets pass, less 512 bytes for the
+ * seal (some 160). More than the largest record has room for, so the ledger alone decides what is too large.
+ */
+const requestBytesMax = 1024 * 1024 - 512;
+/** Parts of what may be split, in bytes: small enough that others come in between. */
+const partBytesMax = 768 * 1024;
 
 export interface ProposerParts {
   /** This process's ledger; asked only while it leads. */
@@ -123,7 +129,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
       return {
         kind: "refused",
         code: ErrorCode.tooLarge,
-        message: `the proposal has more than ${requestBytesMax} bytes`,
+        message: tooLargeMessage(ProposeRequest.encode(request).length, requestBytesMax),
       };
     }
     let skipped = 0;
@@ -138,8 +144,9 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
   };
 
   const split = (request: ProposeRequest): ProposeRequest[] | null => {
-    if (ProposeRequest.encode(request).length <= requestBytesMax) return [request];
-    if (request.mode === ProposeRequest_Mode.ATOMIC) return null;
+    const { length } = ProposeRequest.encode(request);
+    if (length <= partBytesMax) return [request];
+    if (request.mode === ProposeRequest_Mode.ATOMIC) return length <= requestBytesMax ? [request] : null;
     const pieces: ProposeRequest[] = [];
     let operations: Operation[] = [];
     let bytes = 0;
@@ -151,7 +158,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
     for (const operation of request.operations) {
       const size = Operation.encode(operation).length + 8;
       if (size > requestBytesMax - 256) return null;
-      if (bytes + size > requestBytesMax - 256) flush();
+      if (bytes + size > partBytesMax - 256) flush();
       operations.push(operation);
       bytes += size;
     }

@@ -29,6 +29,8 @@ export interface StagedView extends StateView {
 export interface BatchLimits {
   /** Bytes of changes, specs and receipts in one transaction. */
   readonly bytesMax: number;
+  /** The same for an atomic proposal that is alone in its transaction, which has fewer causes to name; `bytesMax` when absent. */
+  readonly aloneBytesMax?: number;
   /** Changes in one transaction; an atomic proposal alone may have more. */
   readonly changesMax: number;
   /** Most that the framing adds to an encoded change. */
@@ -59,6 +61,11 @@ export interface Batch {
   readonly settlements: readonly Settlement[];
   /** For each settlement: how many of `changes` are that proposal's, in their order. */
   readonly counts: readonly number[];
+}
+
+/** For whoever asked: what is proposed is one object, or a few that go together. */
+export function tooLargeMessage(bytes: number, bytesMax: number): string {
+  return `the change takes ${bytes} bytes, and one transaction has room for ${bytesMax}: use less data or shorter labels`;
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
@@ -156,16 +163,14 @@ class Assembly {
       if (decision.kind === "skipped") skipped += 1;
       else this.#keep(decision.change, this.#write(decision.change));
     }
-    if (this.#bytes <= this.#limits.bytesMax) return { kind: "done", skipped };
     const isAlone = before.changes.length === 0 && this.receipts.length === 0;
+    const { bytesMax, aloneBytesMax = bytesMax } = this.#limits;
+    const limit = isAlone ? aloneBytesMax : bytesMax;
+    if (this.#bytes <= limit) return { kind: "done", skipped };
     const bytes = this.#bytes - before.bytes;
     undo();
     if (!isAlone) return null;
-    return {
-      kind: "refused",
-      code: "tooLarge",
-      message: `the proposal takes ${bytes} bytes in one transaction, which may have ${this.#limits.bytesMax}`,
-    };
+    return { kind: "refused", code: "tooLarge", message: tooLargeMessage(bytes, limit) };
   }
 
   #takeEach({ request, from, skipped: skippedBefore }: Progress): Settlement | null {

@@ -3,8 +3,6 @@
 export interface ServerFacts {
   /** As the server greets, such as `2.9.10`. */
   readonly version: string;
-  /** Bytes of one message. */
-  readonly maxPayload: number;
   /** Of the log, as it stands. */
   readonly replicas: number;
   /** Why there are no more although more were asked for; empty when none were. */
@@ -18,8 +16,6 @@ const versionMin: Version = [2, 9];
 const versionWithSyncInterval: Version = [2, 10];
 /** Older ones answer no more after a full disk (2.9.10, tried), and are maintained no longer. */
 const versionCurrent: Version = [2, 11];
-/** What our own server is set to; SwarmKit's largest objects (1,000 kB configs) fit several times. */
-const maxPayloadWanted = 8 * 1024 * 1024;
 
 type Version = readonly [major: number, minor: number];
 
@@ -64,11 +60,6 @@ export function abilities(facts: ServerFacts): readonly string[] {
       `The log has one replica: while its nats-server is down nothing can change, and losing its disk loses the cluster's state${
         why === "" ? "" : ` (three were asked for, and come when a manager starts while all nats-servers run: ${why})`
       }.`,
-    );
-  }
-  if (facts.maxPayload < maxPayloadWanted) {
-    sentences.push(
-      `nats-server lets messages of ${facts.maxPayload} bytes pass at most, which bounds one transaction: set 'max_payload: 8MB' in its configuration.`,
     );
   }
   return sentences;

@@ -13,6 +13,8 @@ import { setUpStreams } from "./streams.ts";
 
 /** A holder that renews each second misses two renewals before it loses its lease. */
 const leaseTtlMsDefault = 3_000;
+/** Bytes: NATS's own default. What managers send each other and a transaction of the log fit it, the largest config included. */
+const maxPayloadMin = 1024 * 1024;
 /** A server that is being started beside us has answered by then. */
 const firstConnectMsDefault = 10_000;
 
@@ -67,6 +69,11 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
     const { serverVersion, maxPayload } = link;
     if (!isSupported(serverVersion))
       throw new NatsProblem("unusable", `nats-server ${serverVersion} is too old for Muster: install 2.9 or newer.`);
+    if (maxPayload < maxPayloadMin)
+      throw new NatsProblem(
+        "unusable",
+        `The nats-server lets messages of ${maxPayload} bytes pass at most, and Muster needs ${maxPayloadMin}: raise max_payload in its configuration.`,
+      );
     if (!link.hasJetStream)
       throw new NatsProblem(
         "unusable",
@@ -80,7 +87,6 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       blobs: new NatsBlobs(link, { telemetry, random }),
       abilities: abilities({
         version: serverVersion,
-        maxPayload,
         ...streams,
         flushesEveryWrite: options.flushesEveryWrite ?? null,
       }),

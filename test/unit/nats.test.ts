@@ -81,7 +81,7 @@ test("a delivered record's sequence is found in both forms of the reply subject"
 });
 
 test("the operator is told what the server cannot promise, and nothing when it can all", (t) => {
-  const good = { version: "2.12.1", maxPayload: 8 * 1024 * 1024, replicas: 3, flushesEveryWrite: true } as const;
+  const good = { version: "2.12.1", replicas: 3, flushesEveryWrite: true } as const;
   t.deepEqual(abilities(good), []);
   t.regex(abilities({ ...good, version: "2.9.10" }).join(), /power failure/);
   t.regex(abilities({ ...good, flushesEveryWrite: null }).join(), /sync_interval: always/);
@@ -90,7 +90,6 @@ test("the operator is told what the server cannot promise, and nothing when it c
     abilities({ ...good, replicas: 1, notRaised: "no peers" }).join(),
     /one replica.*three were asked for.*no peers/,
   );
-  t.regex(abilities({ ...good, maxPayload: 1_048_576 }).join(), /max_payload/);
   t.deepEqual(["2.8.4", "1.9.0", "", "x"].map(isSupported), [false, false, false, false]);
   t.deepEqual(["2.9.0", "v2.10.3", "3.0.0-beta"].map(isSupported), [true, true, true]);
 });

@@ -496,6 +496,18 @@ test("an atomic proposal too large for any transaction is refused, one operation
   t.deepEqual(each.settlements, [{ kind: "done", skipped: 1 }]);
 });
 
+test("an atomic proposal that is alone in its transaction has the room of the causes that others would need", (t) => {
+  const large = create({ service: service("s1", "x".repeat(1_000)) });
+  const few = { ...limits, bytesMax: 1_000, aloneBytesMax: 1_500 };
+  const small = request("p0", [create({ service: service("s0", "") })]);
+  const alone = assemble(stateOf(), [request("p1", [large]), small], few);
+  t.deepEqual(alone.settlements, [{ kind: "done", skipped: 0 }], "and others wait");
+  const behind = assemble(stateOf(), [small, request("p1", [large])], few);
+  t.is(behind.settlements.length, 1, "it waits for a transaction of its own");
+  const larger = create({ service: service("s1", "x".repeat(1_500)) });
+  t.like(assemble(stateOf(), [request("p1", [larger])], few).settlements[0], { kind: "refused", code: "tooLarge" });
+});
+
 test("the tasks of a service are those stored and those of the same append, each as the append leaves it", (t) => {
   const staging = stateOf(put({ task: task("t1") }), put({ task: task("t2") }));
   const found = () => [...staging.tasksOf("web")].map(({ desiredState, id }) => `${id} ${desiredState}`);
