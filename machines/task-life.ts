@@ -167,6 +167,13 @@ export function moverOf(event: TaskEvent["type"]): TaskMover {
   return event.slice(0, event.indexOf(".")) as TaskMover;
 }
 
+/** Those that a node may set. */
+export const nodeStates: ReadonlySet<TaskState> = new Set(
+  (Object.keys(stateAfter) as TaskEvent["type"][])
+    .filter((event) => moverOf(event) === "node")
+    .map((event) => stateAfter[event]),
+);
+
 /** T1, T2. Staying where it is is no advance. */
 export function mayAdvance(from: TaskState, to: TaskState, by: TaskMover): boolean {
   return advances.get(from)?.has(`${by} ${to}`) ?? false;

@@ -350,7 +350,10 @@ class DispatcherActor implements Dispatcher {
 
   #onEnded(session: NodeSession, end: SessionEnd): void {
     const { nodeId } = session;
-    if (this.#sessions.get(nodeId) === session) this.#sessions.delete(nodeId);
+    if (this.#sessions.get(nodeId) === session) {
+      this.#sessions.delete(nodeId);
+      this.#reports.forget(nodeId);
+    }
     this.#showCount();
     if (end === "expired") this.#judge.noteDown();
     if (end === "removed") {

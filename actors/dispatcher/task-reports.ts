@@ -8,6 +8,10 @@
  *     waiting reports is written. Above `reportsWaitingMax` tasks an answer waits for the log, and below for its turn.
  * P2: a node reports its own tasks only; a call with one foreign task changes nothing.
  * P3: what an earlier report has overtaken is not written: states only grow.
+ * P4: what a node may not say of a task is not written, and counted (machines/dispatcher/task-report.ts, W1); what is taken is
+ *     small enough to be written (W2).
+ * P5: reports that only repeat a state in other words are written as fast as the node's budget allows, the newest of each
+ *     task; the others wait here, and are answered.
  */
 import {
   Operation,
@@ -27,7 +31,10 @@ import {
   type UpdateVolumeStatusRequest,
 } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
+import { examineReport, type Examined } from "../../machines/dispatcher/task-report.ts";
+import { RepeatBudget } from "../../machines/dispatcher/repeat-budget.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
+import type { TimerHandle } from "../../runtime/ports.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Environment } from "../environment.ts";
 import { AnswerPace } from "./answer-pace.ts";
@@ -46,17 +53,34 @@ const reportBatchMs = 20;
 const busyReportBatchMs = 100;
 /** Tasks whose newest report is not in the log yet: about 20 MB. Beyond it reporters wait, which slows their nodes down. */
 const reportsWaitingMax = 50_000;
-/** About the encoded size of a report without its texts. */
-const reportBytes = 160;
+/** About the encoded size of an operation without the status in it. */
+const operationBytes = 100;
+/** Between two looks whether what waits for its node's budget may be written, in milliseconds. */
+const repeatLookMs = 1_000;
+/** Between two lines of the log about reports that were ignored or cut, in milliseconds; the others are counted in the next. */
+const oddReportLineMs = 10_000;
 /** Tries for a volume whose record someone else changes at the same time. */
 const volumeAttemptsMax = 5;
 const volumeTimeoutMs = 5_000;
+
+/** A report that waits for its node's budget. P5 */
+interface Deferred {
+  readonly nodeId: string;
+  readonly operation: Operation;
+  readonly bytes: number;
+}
 
 export class TaskReports {
   readonly #env: Environment;
   readonly #batch: ProposalBatch<UpdateTaskStatusResponse>;
   readonly #answer = UpdateTaskStatusResponse.create();
   readonly #pace: AnswerPace<UpdateTaskStatusResponse>;
+  /** By the id of the task. */
+  readonly #deferred = new Map<string, Deferred>();
+  readonly #budget = new RepeatBudget();
+  #look: TimerHandle | null = null;
+  #oddSince = 0;
+  #oddLineAt = -Infinity;
   #now = 0;
   #appliedAt: Timestamp = timestampOf(0);
 
@@ -131,7 +155,7 @@ export class TaskReports {
     void this.#batch.add(
       task.id,
       Operation.create({ task: TaskPatch.create({ id: task.id, status }) }),
-      reportBytes + status.err.length,
+      operationBytes + TaskStatus.encode(status).length,
     );
   }
 
@@ -145,25 +169,81 @@ export class TaskReports {
     return UpdateVolumeStatusResponse.create();
   }
 
+  /** Of a node that has no session here any more: it reports everything again where it registers next. */
+  forget(nodeId: string): void {
+    // What it has used up stays used up, however often it connects.
+    if (this.#env.store.get("node", nodeId) === undefined) this.#budget.forget(nodeId);
+    for (const [taskId, { nodeId: reporter }] of this.#deferred) if (reporter === nodeId) this.#deferred.delete(taskId);
+  }
+
   stop(): void {
+    if (this.#look !== null) this.#env.clock.clearTimeout(this.#look);
+    this.#look = null;
+    this.#deferred.clear();
     this.#batch.stop();
   }
 
-  /** Null when there is nothing to write. */
+  /** Null when there is nothing to write, or not yet. */
   #report(nodeId: string, task: Task, status: TaskStatus): Promise<UpdateTaskStatusResponse> | null {
-    const waiting = this.#batch.waiting(task.id)?.task?.status ?? null;
-    if (waiting !== null && waiting.state > status.state)
-      return this.#batch.add(task.id, this.#batch.waiting(task.id) as Operation, 0);
+    const pending = this.#batch.waiting(task.id);
+    const waiting = pending?.task?.status ?? null;
+    const before = waiting?.state ?? task.status?.state ?? TaskState.NEW;
+    const examined = examineReport(before, status);
+    if (examined.kind === "ignored") {
+      if (examined.reason === "foreign") this.#noteOdd(nodeId, task, status, examined);
+      // The caller still waits for what was said before it.
+      return pending === undefined ? null : this.#batch.add(task.id, pending, 0);
+    }
+    if (examined.isCut) this.#noteOdd(nodeId, task, status, examined);
     // P3; an agent that registers anew also repeats what it reported before.
-    if (
-      waiting === null &&
-      task.status !== null &&
-      (task.status.state > status.state || isRepetition(task.status, status))
-    )
-      return null;
-    const stamped = TaskStatus.patch(status, { appliedBy: this.#env.managerId, appliedAt: this.#stamp() });
+    if (waiting === null && task.status !== null && isRepetition(task.status, examined.status)) return null;
+    const stamped = TaskStatus.patch(examined.status, { appliedBy: this.#env.managerId, appliedAt: this.#stamp() });
     const operation = Operation.create({ task: TaskPatch.create({ id: task.id, status: stamped }), reporter: nodeId });
-    return this.#batch.add(task.id, operation, reportBytes + status.message.length + status.err.length);
+    const bytes = operationBytes + examined.bytes;
+    if (status.state === before && !this.#budget.take(nodeId, bytes, this.#env.clock.now())) {
+      this.#deferred.set(task.id, { nodeId, operation, bytes });
+      this.#look ??= this.#env.clock.setTimeout(() => this.#lookAtDeferred(), repeatLookMs);
+      return null;
+    }
+    this.#deferred.delete(task.id);
+    return this.#batch.add(task.id, operation, bytes);
+  }
+
+  /** P5. What the task has moved on from the ledger does not take. */
+  #lookAtDeferred(): void {
+    this.#look = null;
+    const now = this.#env.clock.now();
+    for (const [taskId, { nodeId, operation, bytes }] of this.#deferred) {
+      if (!this.#budget.take(nodeId, bytes, now)) continue;
+      this.#deferred.delete(taskId);
+      const waiting = this.#batch.waiting(taskId)?.task?.status?.state ?? TaskState.NEW;
+      if (waiting <= (operation.task?.status?.state ?? TaskState.NEW)) void this.#batch.add(taskId, operation, bytes);
+    }
+    if (this.#deferred.size > 0) this.#look = this.#env.clock.setTimeout(() => this.#lookAtDeferred(), repeatLookMs);
+  }
+
+  /** P4: counts it, and has a line in the log for it, or for some of them. */
+  #noteOdd(nodeId: string, task: Task, status: TaskStatus, examined: Examined): void {
+    const { log, metrics } = this.#env.telemetry;
+    const fields = { node: nodeId, task: task.id, state: status.state, from: task.status?.state };
+    if (examined.kind === "ignored")
+      metrics
+        .counter(
+          "muster_task_reports_ignored_total",
+          "Reports of states that a node may not set, or that do not exist.",
+        )
+        .add();
+    else metrics.counter("muster_task_reports_cut_total", "Reports of tasks whose texts were too long.").add();
+    this.#oddSince += 1;
+    const now = this.#env.clock.now();
+    if (now >= this.#oddLineAt && now - this.#oddLineAt < oddReportLineMs) return;
+    this.#oddLineAt = now;
+    const what =
+      examined.kind === "ignored"
+        ? "a node reported a state that it may not set: ignored"
+        : "a node reported more text of a task than is kept: cut";
+    log.warn({ ...fields, reports: this.#oddSince }, what);
+    this.#oddSince = 0;
   }
 
   /** One object for all reports of a millisecond. */

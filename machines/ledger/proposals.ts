@@ -7,7 +7,7 @@
  * P3: observed and desired state of a task only grow, whoever writes them.
  * P4: a task gets a node once, while it is PENDING and still wanted, and only a node that can take it; its cluster volumes
  *     must still be there.
- * P5: a node speaks only of its own tasks, and only through its current session.
+ * P5: a node speaks only of its own tasks, only through its current session, and of states that are a node's to set.
  * P6: a change that would change nothing is not written.
  * P7: of the tasks that a service has made for one node, at most one of each spec version is wanted.
  * P8: a decision that names what it rests on is carried out only while that is as it was.
@@ -45,6 +45,7 @@ import {
   type Task,
   type TaskStatus,
 } from "../../proto/gen/messages.ts";
+import { mayReport } from "../dispatcher/task-report.ts";
 import { meetsPlacement } from "../scheduling/constraints.ts";
 import { isVolumeReady } from "../scheduling/volumes.ts";
 import { extensionRemovalConflict, resourceConflict, type ResourceView } from "./resource-conflicts.ts";
@@ -289,7 +290,7 @@ function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): D
   }
   if (patch.nodeId !== "" && !canBeAssigned(view, task, patch)) return skipped;
   const takes = {
-    status: patch.status !== null && takesStatus(task, patch.status),
+    status: patch.status !== null && takesStatus(task, patch.status, reporter),
     desiredState: patch.desiredState > task.desiredState,
     nodeId: patch.nodeId !== "" && patch.nodeId !== task.nodeId,
     networks: patch.networks.length > 0 && !isSameList(NetworkAttachment, patch.networks, task.networks),
@@ -342,9 +343,10 @@ function isVolumeThere(view: StateView, id: string): boolean {
   return volume !== undefined && isVolumeReady(volume);
 }
 
-/** P3, P6. Agents report every task again when they reconnect: a report that says nothing new is dropped here. */
-function takesStatus(task: Task, status: TaskStatus): boolean {
+/** P3, P6; of a node's reports only what is a node's to say. Agents report every task again when they reconnect: a report that says nothing new is dropped here. */
+function takesStatus(task: Task, status: TaskStatus, reporter: string): boolean {
   const stored = task.status;
+  if (reporter !== "" && !mayReport(stored?.state ?? TaskState.NEW, status.state)) return false;
   if (stored === null) return true;
   if (status.state !== stored.state) return status.state > stored.state;
   return !(
