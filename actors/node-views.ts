@@ -71,7 +71,7 @@ export function createNodeViews<Update, Of extends View<Update>>(
     let view: Of | null = null;
     let timer: TimerHandle | null = null;
     let isOver = false;
-    const begunMs = clock.now();
+    const begunMs = clock.monotonic();
 
     const wait = (ms: number): void => {
       timer = clock.setTimeout(look, ms);
@@ -88,7 +88,7 @@ export function createNodeViews<Update, Of extends View<Update>>(
       timer = null;
       if (isOver) return;
       // PL1, PL2
-      const isBehind = store.version < known && clock.now() - begunMs < behindMsMax;
+      const isBehind = store.version < known && clock.monotonic() - begunMs < behindMsMax;
       if (!isCurrent() || isBehind || sink.bufferedBytes() > unreadBytesMax) {
         wait(lookMs);
         return;

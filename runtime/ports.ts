@@ -9,8 +9,16 @@ export interface TimerHandle {
 }
 
 export interface Clock {
-  /** Milliseconds since the Unix epoch. */
+  /**
+   * Milliseconds since the Unix epoch: for what is shown or kept in the log. Whoever sets the machine's clock moves it, in
+   * either direction and by any amount, so no wait, deadline or age within a process is reckoned by it.
+   */
   now(): number;
+  /**
+   * Milliseconds since some moment in this process's life. Nobody sets it, and it never goes back: for waits, deadlines and
+   * ages. It means nothing to another process. Timers run by it.
+   */
+  monotonic(): number;
   /** Calls back once, at least `ms` later (0 or more). */
   setTimeout(callback: () => void, ms: number): TimerHandle;
   clearTimeout(timer: TimerHandle): void;
@@ -94,6 +102,14 @@ export interface Log {
   purgeBefore(sequence: number): Promise<void>;
   /** Largest record in bytes. */
   readonly recordBytesMax: number;
+}
+
+/** The servers that carry the bus and the log. */
+export interface BusServers {
+  /** How many this process was told of. */
+  readonly named: number;
+  /** How many of them greet a new connection now. */
+  readonly answering: number;
 }
 
 export type KvOutcome =

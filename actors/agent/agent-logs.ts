@@ -108,7 +108,7 @@ export class AgentLogs {
   /** The session is over, and every stream with it. AL2 */
   detach(): void {
     const { clock } = this.#ports;
-    const lostAt = clock.now();
+    const lostAt = clock.monotonic();
     for (const live of this.#live.values()) {
       live.isOver = true;
       const positions = new Map(live.places);
@@ -124,7 +124,7 @@ export class AgentLogs {
   }
 
   #placesOf(id: string): ReadonlyMap<string, OutputPosition> {
-    const now = this.#ports.clock.now();
+    const now = this.#ports.clock.monotonic();
     for (const [each, { lostAt }] of this.#places) if (now - lostAt > resumeMs) this.#places.delete(each);
     const place = this.#places.get(id);
     this.#places.delete(id);

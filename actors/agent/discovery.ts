@@ -122,7 +122,7 @@ export class Discovery {
   /** Those of all tasks of this node. */
   networksAre(networks: readonly TaskNetwork[]): void {
     if (this.#isStopped) return;
-    const now = this.#ports.clock.now();
+    const now = this.#ports.clock.monotonic();
     const before = this.#own;
     if (before.size === 0) this.#since = now;
     this.#own = new Map();
@@ -165,7 +165,7 @@ export class Discovery {
   async settled(): Promise<boolean> {
     const { clock } = this.#ports;
     const until = this.#since + tellMsMax;
-    while (this.#isPending && clock.now() < until && !this.#isStopped) await this.#news(until);
+    while (this.#isPending && clock.monotonic() < until && !this.#isStopped) await this.#news(until);
     return this.#isServing;
   }
 
@@ -199,7 +199,7 @@ export class Discovery {
         this.#waiting.delete(wake);
         resolve();
       };
-      timer = clock.setTimeout(wake, Math.max(0, until - clock.now()));
+      timer = clock.setTimeout(wake, Math.max(0, until - clock.monotonic()));
       this.#waiting.add(wake);
     });
   }
@@ -209,7 +209,7 @@ export class Discovery {
     const own = this.#askers.get(question.from);
     if (own === undefined) return this.#counted({ kind: "refused" });
     const [reply, isCertain] = this.#reply(question, own);
-    if (isCertain || this.#ports.clock.now() >= own.since + tellMsMax) return this.#counted(reply);
+    if (isCertain || this.#ports.clock.monotonic() >= own.since + tellMsMax) return this.#counted(reply);
     if (this.#waiting.size >= waitingMax) return this.#counted({ kind: "failed" });
     return this.#later(question, own.since + tellMsMax);
   }

@@ -183,7 +183,7 @@ class DispatcherActor implements Dispatcher {
       Session: (request, sink, call) => this.#openSession(request, sink, call),
       Heartbeat: (request, call) => {
         const session = this.#sessionOf(call, request.sessionId);
-        const nowMs = this.#env.clock.now();
+        const nowMs = this.#env.clock.monotonic();
         const periodMs = nextHeartbeatMs(nowMs, this.#periodMs, this.#jitter.next());
         session.heartbeat(nowMs, this.#graceMs(periodMs));
         return HeartbeatResponse.create({ period: durationOf(periodMs) });

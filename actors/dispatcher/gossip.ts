@@ -26,7 +26,7 @@ export class Gossip implements Running {
       gossipMachine.provide({
         actions: {
           endIntroductions: ({ self }) => {
-            const over = env.clock.now() - gossipLimits.introductionMs;
+            const over = env.clock.monotonic() - gossipLimits.introductionMs;
             for (const [nodeId, { at, isTold }] of this.#introduced) {
               if (at > over) break;
               this.#introduced.delete(nodeId);
@@ -44,7 +44,7 @@ export class Gossip implements Running {
   /** A new registration: its process may know nobody yet. */
   introduce(nodeId: string): void {
     this.#introduced.delete(nodeId);
-    this.#introduced.set(nodeId, { at: this.#env.clock.now(), isTold: false });
+    this.#introduced.set(nodeId, { at: this.#env.clock.monotonic(), isTold: false });
     this.#hosted.actor.send({ type: "engine.registered" });
   }
 

@@ -37,7 +37,7 @@ export class Judge implements Running {
   constructor(env: Environment, options: JudgeOptions) {
     this.#env = env;
     this.#options = options;
-    this.#lookedAt = env.clock.now();
+    this.#lookedAt = env.clock.monotonic();
     const { log, metrics } = env.telemetry;
     const machine = dispatcherMachine.provide({
       actions: {
@@ -67,11 +67,11 @@ export class Judge implements Running {
   }
 
   noteDown(): void {
-    this.#downAt.push(this.#env.clock.now());
+    this.#downAt.push(this.#env.clock.monotonic());
   }
 
   verdict(): Verdict {
-    this.#feed(this.#env.clock.now());
+    this.#feed(this.#env.clock.monotonic());
     const snapshot = this.#hosted.actor.getSnapshot();
     if (snapshot.hasTag("granting")) return { kind: "granted" };
     const { missing, nodes } = snapshot.context;
@@ -82,7 +82,7 @@ export class Judge implements Running {
   }
 
   trouble(): NodeTrouble {
-    this.#feed(this.#env.clock.now());
+    this.#feed(this.#env.clock.monotonic());
     const { missing } = this.#hosted.actor.getSnapshot().context;
     return { missing, isHolding: !this.#hosted.actor.getSnapshot().hasTag("granting") };
   }
@@ -95,7 +95,7 @@ export class Judge implements Running {
 
   /** Looks regularly, so that a pause of this process is noticed and a hold can end. */
   #look(): void {
-    const at = this.#env.clock.now();
+    const at = this.#env.clock.monotonic();
     this.#feed(at);
     this.#lookedAt = at;
     this.#timer = this.#env.clock.setTimeout(() => this.#look(), lookPeriodMs);

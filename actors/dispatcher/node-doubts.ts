@@ -24,12 +24,12 @@ export function startNodeDoubts(
     const text = beat.holdsVerdicts
       ? `manager ${beat.managerId} misses ${beat.missingNodes} nodes and distrusts its view of them`
       : `manager ${beat.managerId} misses ${beat.missingNodes} nodes`;
-    doubts.set(beat.managerId, { text, atMs: clock.now() });
+    doubts.set(beat.managerId, { text, atMs: clock.monotonic() });
     onDoubt();
   });
   return {
     told() {
-      const nowMs = clock.now();
+      const nowMs = clock.monotonic();
       const told: string[] = [];
       for (const [managerId, doubt] of doubts) {
         if (nowMs - doubt.atMs > doubtMs) doubts.delete(managerId);

@@ -22,7 +22,7 @@ export class RegistrationHistories {
 
   /** Counts a new registration. Throws UNAVAILABLE when the node makes too many. */
   admit(nodeId: string, { address, hasSession }: { address: string; hasSession: boolean }): void {
-    const at = this.#env.clock.now();
+    const at = this.#env.clock.monotonic();
     this.#prune(at);
     const outcome = registered(this.#byNode.get(nodeId) ?? noHistory, { at, hasSession, address });
     if (outcome.kind === "limited") {
@@ -33,7 +33,7 @@ export class RegistrationHistories {
 
   /** A connected session of the node was replaced by another holder of its identity. */
   noteEviction(nodeId: string): void {
-    const at = this.#env.clock.now();
+    const at = this.#env.clock.monotonic();
     const history = evicted(this.#byNode.get(nodeId) ?? noHistory, at);
     this.#byNode.set(nodeId, history);
     if (!isDuplicate(history, at)) return;
@@ -53,7 +53,7 @@ export class RegistrationHistories {
   /** What an operator should know of the node. */
   remarks(nodeId: string): readonly string[] {
     const history = this.#byNode.get(nodeId);
-    if (history === undefined || !isDuplicate(history, this.#env.clock.now())) return [];
+    if (history === undefined || !isDuplicate(history, this.#env.clock.monotonic())) return [];
     const from = history.addresses.join(" and ");
     return [
       `two live machines seem to hold this identity (registrations here came from ${from}): remove one, and let it join as a node of its own`,

@@ -130,7 +130,7 @@ export class NodeSession {
     const input = {
       nodeId: this.nodeId,
       sessionId: this.sessionId,
-      at: env.clock.now(),
+      at: env.clock.monotonic(),
       adopted: options.adopted,
       graceMs: ports.graceMs(),
       unknownGraceMs: ports.unknownGraceMs(),
@@ -159,7 +159,7 @@ export class NodeSession {
     const onAbort = (): void => {
       if (this.#sink !== sink) return;
       this.#sink = null;
-      this.send({ type: "stream.broken", at: this.#ports.env.clock.now(), graceMs: this.#silence.graceMs });
+      this.send({ type: "stream.broken", at: this.#ports.env.clock.monotonic(), graceMs: this.#silence.graceMs });
     };
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });
@@ -168,7 +168,12 @@ export class NodeSession {
   /** The agent came back with its session id; `changed` when the log must hear of it. */
   resume(registrant: Registrant, changed: boolean): void {
     this.#registrant = registrant;
-    this.send({ type: "session.resumed", at: this.#ports.env.clock.now(), graceMs: this.#ports.graceMs(), changed });
+    this.send({
+      type: "session.resumed",
+      at: this.#ports.env.clock.monotonic(),
+      graceMs: this.#ports.graceMs(),
+      changed,
+    });
   }
 
   /** XState's state value as a path, such as `serving.connected`. */
@@ -211,12 +216,15 @@ export class NodeSession {
     const { state } = this;
     const { heardAt, dueAt: heartbeatBy } = this.#silence;
     const tried = this.#ports.remarks(this.nodeId);
+    const { clock } = this.#ports.env;
+    /** What the session reckons with is monotonic; readers want the time of day. */
+    const timeOf = (at: number) => timestampOf(clock.now() + at - clock.monotonic());
     const reason = (waitingFor: string, wokenBy: string, since: number, deadline: number | null): Reason[] => [
       Reason.create({
         waitingFor,
         wokenBy,
-        since: timestampOf(since),
-        deadline: deadline === null ? null : timestampOf(deadline),
+        since: timeOf(since),
+        deadline: deadline === null ? null : timeOf(deadline),
         tried,
       }),
     ];
@@ -288,7 +296,7 @@ export class NodeSession {
     else if (record?.sessionId === this.sessionId && record.managerId === env.managerId) {
       // From here on the store has it; who registers again brings another.
       this.#registrant = { description: null, addr: this.#registrant.addr };
-      this.send({ type: "registration.committed", at: env.clock.now(), graceMs: this.#ports.graceMs() });
+      this.send({ type: "registration.committed", at: env.clock.monotonic(), graceMs: this.#ports.graceMs() });
     } else this.send({ type: "session.superseded" });
   }
 
@@ -313,7 +321,7 @@ export class NodeSession {
     else
       this.send({
         type: "verdict.held",
-        at: this.#ports.env.clock.now(),
+        at: this.#ports.env.clock.monotonic(),
         recheckMs: verdict.recheckMs,
         reason: verdict.reason,
       });
@@ -353,7 +361,7 @@ export class NodeSession {
     else if (record.sessionId !== this.sessionId) this.send({ type: "down.overtaken" });
     else {
       const reason = reached ? "the log did not take it" : "no leader could be reached";
-      this.send({ type: "down.unavailable", at: env.clock.now(), recheckMs: 1_000, reason });
+      this.send({ type: "down.unavailable", at: env.clock.monotonic(), recheckMs: 1_000, reason });
     }
   }
 

@@ -40,12 +40,12 @@ export class Silence {
   /** Calls back once, at the end of the grace. */
   await(): void {
     this.stop();
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     const tick = Math.floor(this.dueAt / tickMs) * tickMs;
     this.#looksAt = tick > now ? tick : this.dueAt;
     this.#timer = this.#clock.setTimeout(() => {
       this.#timer = null;
-      if (this.#clock.now() < this.dueAt) this.await();
+      if (this.#clock.monotonic() < this.dueAt) this.await();
       else this.#onSilent();
     }, this.#looksAt - now);
   }

@@ -35,11 +35,11 @@ export function createHistory(env: Environment, { log, blobs, controlAt }: Histo
   const readAt = createReadAt(env, { ...parts, pasts, controlAt });
   return {
     async readAt(request, call) {
-      const begun = clock.now();
+      const begun = clock.monotonic();
       try {
         return await readAt(request, call);
       } finally {
-        seconds.observe((clock.now() - begun) / 1_000);
+        seconds.observe((clock.monotonic() - begun) / 1_000);
       }
     },
     tell: (request, sink, call) => tellHistory({ ...parts, env, turns, followers }, request, sink, call),

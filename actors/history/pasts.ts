@@ -59,7 +59,7 @@ export class Pasts {
   #find(version: number): Replica | null {
     const found = this.#kept.find(({ replica }) => replica.version === version);
     if (found === undefined) return null;
-    found.usedAt = this.#parts.clock.now();
+    found.usedAt = this.#parts.clock.monotonic();
     return found.replica;
   }
 
@@ -109,7 +109,7 @@ export class Pasts {
 
   #keep(replica: Replica): void {
     if (this.#isStopped) return;
-    this.#kept.push({ replica, usedAt: this.#parts.clock.now() });
+    this.#kept.push({ replica, usedAt: this.#parts.clock.monotonic() });
     while (this.#kept.length > 1 && this.#objects() > objectsMax) this.#forgetOldest();
     this.#timer ??= this.#parts.clock.setTimeout(() => this.#sweep(), keptMs);
   }
@@ -128,7 +128,7 @@ export class Pasts {
 
   #sweep(): void {
     const { clock } = this.#parts;
-    this.#kept = this.#kept.filter(({ usedAt }) => clock.now() - usedAt < keptMs);
+    this.#kept = this.#kept.filter(({ usedAt }) => clock.monotonic() - usedAt < keptMs);
     this.#timer = this.#kept.length === 0 ? null : clock.setTimeout(() => this.#sweep(), keptMs);
   }
 }

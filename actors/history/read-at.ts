@@ -197,6 +197,7 @@ function pastEnvironment(env: Environment, store: Store, nowMs: number): Environ
     store,
     clock: {
       now: () => nowMs,
+      monotonic: () => clock.monotonic(),
       setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
       clearTimeout: (timer) => clock.clearTimeout(timer),
       soon: (callback) => clock.soon(callback),

@@ -117,7 +117,7 @@ class Replaying {
 
   #apply(): void {
     if (this.#isOver) return;
-    const begun = this.#clock.now();
+    const begun = this.#clock.monotonic();
     for (let count = 0; count < sliceRecordsMax && this.#from < this.#waiting.length; count += 1) {
       const data = this.#waiting[this.#from] as Uint8Array;
       this.#from += 1;
@@ -137,7 +137,7 @@ class Replaying {
         this.#end("stopped");
         return;
       }
-      if (this.#clock.now() - begun >= sliceMs) break;
+      if (this.#clock.monotonic() - begun >= sliceMs) break;
     }
     if (this.#from > sliceRecordsMax && this.#from > this.#waiting.length / 2) {
       this.#waiting = this.#waiting.slice(this.#from);

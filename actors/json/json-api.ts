@@ -88,7 +88,7 @@ export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & 
     },
 
     async checkLogin({ name, password, address, certifiedNode }) {
-      if (!rate.admits(address, clock.now())) return { kind: "busy" };
+      if (!rate.admits(address, clock.monotonic())) return { kind: "busy" };
       const identity = name === null ? null : identityOf(store, name);
       if (identity?.kind === "machine" && identity.nodeId === certifiedNode)
         return { kind: "accepted", identity, lastLoginMs: null };
@@ -107,7 +107,7 @@ export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & 
         if (present.kind === "user") note(present.name, address);
         return { kind: "accepted", identity: present, lastLoginMs: lastLogin === null ? null : timeMs(lastLogin) };
       }
-      rate.refused(address, clock.now());
+      rate.refused(address, clock.monotonic());
       return { kind: "refused" };
     },
 

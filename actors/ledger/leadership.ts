@@ -180,13 +180,13 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
   };
 
   const write = async (attempt: number, revision: number): Promise<void> => {
-    const sentAt = clock.now();
+    const sentAt = clock.monotonic();
     const outcome =
       revision === 0 ? await leases.create(leaseKey, leaseValue) : await leases.update(leaseKey, leaseValue, revision);
     if (isStopped) return;
     switch (outcome.kind) {
       case "stored":
-        lease.actor.send({ type: "lease.written", attempt, revision: outcome.revision, sentAt, at: clock.now() });
+        lease.actor.send({ type: "lease.written", attempt, revision: outcome.revision, sentAt, at: clock.monotonic() });
         return;
       case "conflict":
         lease.actor.send({ type: "lease.conflict", attempt });
@@ -220,7 +220,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
   const beats = bus.subscribe(subjects.leaderBeat, (message) => {
     const beaten = busMessage(env, LeaderBeat, message);
     if (beaten === null || (heard !== null && beaten.epoch < heard.epoch)) return;
-    heard = { managerId: beaten.managerId, epoch: beaten.epoch, at: clock.now() };
+    heard = { managerId: beaten.managerId, epoch: beaten.epoch, at: clock.monotonic() };
   });
 
   const proposer = startProposer(env, {
@@ -234,7 +234,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     isLeading: () => led !== null,
     leader: () => {
       if (led !== null) return { managerId, epoch: led.epoch };
-      if (heard === null || clock.now() - heard.at > leaderSilenceMs) return null;
+      if (heard === null || clock.monotonic() - heard.at > leaderSilenceMs) return null;
       return { managerId: heard.managerId, epoch: heard.epoch };
     },
     proposer,

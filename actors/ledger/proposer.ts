@@ -95,7 +95,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
     let maybe = false;
     let message = "no manager leads";
     for (let tries = 0; !isStopped; tries += 1) {
-      const remainingMs = deadline - clock.now();
+      const remainingMs = deadline - clock.monotonic();
       if (remainingMs <= 0) break;
       if (tries > 0) retries.add();
       const result = await attempt(request, remainingMs);
@@ -105,7 +105,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
       } else if (result.kind === "reply") {
         const { ok, error } = result.reply;
         if (ok !== null) {
-          await reachesVersion(store, clock, ok.version, Math.min(deadline - clock.now(), reachMsMax));
+          await reachesVersion(store, clock, ok.version, Math.min(deadline - clock.monotonic(), reachMsMax));
           // Duties acknowledge nothing to anybody outside.
           if (request.epoch === 0) await parts.mark?.holds(ok.version);
           return { kind: "committed", version: ok.version, skipped: ok.skipped };
@@ -116,7 +116,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
         else if (code !== ErrorCode.notLeader) return { kind: "refused", code, message };
       }
       const boundMs = Math.min(backoffMsMax, backoffMsMin * 2 ** tries);
-      await sleep(clock, Math.min(random.next() * boundMs, Math.max(0, deadline - clock.now())));
+      await sleep(clock, Math.min(random.next() * boundMs, Math.max(0, deadline - clock.monotonic())));
     }
     const why = parts.cause?.() ?? message;
     return { kind: "unavailable", maybe, message: isStopped ? "this manager is stopping" : why };
@@ -170,7 +170,8 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
     propose: (proposal: Proposal) => {
       const { operations, mode, traceparent = "", timeoutMs, epoch = 0 } = proposal;
       const { caller = null, origin = Origin.ORIGIN_UNKNOWN } = proposal;
-      if (operations.length === 0) return Promise.resolve({ kind: "committed", version: store.version, skipped: 0 });
+      if (operations.length === 0 && proposal.isProbe !== true)
+        return Promise.resolve({ kind: "committed", version: store.version, skipped: 0 });
       const request = ProposeRequest.create({
         id: newId(random),
         operations,
@@ -180,7 +181,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
         caller,
         origin,
       });
-      return settleParts(request, epoch === 0 ? clock.now() + timeoutMs : Number.POSITIVE_INFINITY);
+      return settleParts(request, epoch === 0 ? clock.monotonic() + timeoutMs : Number.POSITIVE_INFINITY);
     },
     stop: () => {
       isStopped = true;

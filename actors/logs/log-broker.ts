@@ -262,7 +262,7 @@ class Broker implements LogBroker {
 
   /** LB2 */
   #limitStalled(nodeId: string): void {
-    const before = this.#env.clock.now() - stalledMs;
+    const before = this.#env.clock.monotonic() - stalledMs;
     const stalled = [...(this.#outlets.get(nodeId)?.keys() ?? [])].filter(
       ({ stalledSince }) => stalledSince !== null && stalledSince <= before,
     );

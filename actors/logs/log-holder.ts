@@ -100,7 +100,7 @@ export class LogHolder {
       this.#known.set(subscriptionId, known);
     }
     known.announcement = announcement;
-    known.heardAt = this.#env.clock.now();
+    known.heardAt = this.#env.clock.monotonic();
     this.#sweepLater();
     const held: LogAsk[] = [];
     const left: LogAsk[] = [];
@@ -222,7 +222,7 @@ export class LogHolder {
     const { clock } = this.#env;
     this.#sweeping = clock.setTimeout(() => {
       this.#sweeping = null;
-      const now = clock.now();
+      const now = clock.monotonic();
       for (const [id, { heardAt }] of this.#known) if (now - heardAt > forgetMs) this.#forget(id);
       if (this.#known.size > 0) this.#sweepLater();
     }, sweepMs);

@@ -137,7 +137,7 @@ export class LogHome {
     else if (node.holder !== holder) return "gone";
     const isFull = this.#home.sink.bufferedBytes() > followerBytesMax;
     if (probe || (isFull && !end)) {
-      if (isFull) this.#fullSince ??= this.#env.clock.now();
+      if (isFull) this.#fullSince ??= this.#env.clock.monotonic();
       return isFull ? "full" : "taken";
     }
     this.#fullSince = null;
@@ -209,7 +209,7 @@ export class LogHome {
     clock.soon(() => {
       if (this.#isEnded) return;
       this.#home.announce(this, asks, close);
-      if (this.#fullSince !== null && clock.now() - this.#fullSince > followerStalledMsMax)
+      if (this.#fullSince !== null && clock.monotonic() - this.#fullSince > followerStalledMsMax)
         this.send({ type: "follower.stalled", limit: `it has not read for ${followerStalledMsMax / 1_000} s` });
     });
   }

@@ -159,7 +159,7 @@ export class LogOutlet {
         continue;
       }
       if (fate === "full") {
-        this.stalledSince ??= clock.now();
+        this.stalledSince ??= clock.monotonic();
         next = probe;
         onStalled(this);
       }

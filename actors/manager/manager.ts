@@ -24,7 +24,7 @@ import {
 import type { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
 import { explainCertificate, type CertificateView } from "../../machines/explain/explain-certificate.ts";
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
-import type { Blobs, LeaseBucket, Log } from "../../runtime/ports.ts";
+import type { Blobs, BusServers, LeaseBucket, Log } from "../../runtime/ports.ts";
 import type { ServiceHandlers } from "../../runtime/rpc.ts";
 import type { Troubles } from "../../runtime/troubles.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
@@ -65,6 +65,7 @@ import { createPolicy } from "../policy.ts";
 import { startOrchestration, type Orchestration } from "../orchestration/orchestration.ts";
 import { traceOrchestration } from "../orchestration/orchestration-tracing.ts";
 import { writingAs } from "../origin.ts";
+import { startClockWatch } from "./clock-watch.ts";
 import { startProgress } from "./progress.ts";
 import { watchStandings, type Standings } from "./standings.ts";
 import { startRootRotation } from "../certificates/root-rotation.ts";
@@ -97,6 +98,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly networks?: NetworkDefaults;
   /** What the NATS server cannot promise, in sentences for the operator. */
   readonly warnings: readonly string[];
+  /** Counts the servers of the bus; absent where there is nothing to count. */
+  servers?(): Promise<BusServers>;
   /** Where every part of this process reports what is wrong. */
   readonly troubles: Troubles;
   /** Controllers of storage plugins that this manager reaches; none when absent. */
@@ -247,7 +250,18 @@ export function startManager(parts: ManagerParts): Manager {
     };
   }
 
-  const progress = startProgress(environment, log);
+  const progress = startProgress(environment, {
+    log,
+    troubles,
+    hasLeader: () => leadership.leader() !== null,
+    ...(parts.servers === undefined ? {} : { servers: parts.servers }),
+  });
+  const clockWatch = startClockWatch(parts.clock, {
+    troubles,
+    onJump: () => {
+      if (leadership.isLeading()) leadership.stepDown();
+    },
+  });
   const unhealthy = (): string | null => troubles.cause() ?? progress.stuckBecause();
   const dispatcher = createDispatcher(environment, {
     settled: () => parts.bus.isUp() && unhealthy() === null,
@@ -307,6 +321,7 @@ export function startManager(parts: ManagerParts): Manager {
     ...(mark === undefined ? [] : [mark]),
     leadership,
     progress,
+    clockWatch,
     keyFetch,
     membership,
     dispatcher,

@@ -1,7 +1,14 @@
-/** Hosts the progress chart: its probe asks the ledger for nothing and the log for its end, and compares the replica with it. */
-import { ProposeRequest_Mode } from "../../proto/gen/messages.ts";
+/**
+ * Hosts the progress chart. Its probe is a proposal of nothing that goes the whole way: over the bus to the leader's ledger,
+ * which appends an empty record when the log has taken none lately (`provenMsMax` in actors/ledger/ledger.ts), and back to
+ * this manager's replica. When that fails, or nobody leads, it looks at the bus and raises the troubles that it finds.
+ */
+import { busTroubleKinds, busTroubles } from "../../machines/manager/bus-troubles.ts";
 import { progressMachine } from "../../machines/manager/progress.ts";
-import type { Log } from "../../runtime/ports.ts";
+import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
+import { ProposeRequest_Mode, Trouble_Kind } from "../../proto/gen/messages.ts";
+import type { BusServers, Log } from "../../runtime/ports.ts";
+import type { Troubles } from "../../runtime/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
 
 /** Often enough that a stuck manager is seen before its nodes are (their grace is 15 s), rare enough to cost nothing. */
@@ -10,6 +17,15 @@ const probeTimeoutMs = 2_500;
 /** Two probes in a row may be lost. */
 const staleMs = 3 * (probeIntervalMs + probeTimeoutMs);
 
+export interface ProgressParts {
+  readonly log: Pick<Log, "bounds">;
+  readonly troubles: Troubles;
+  /** Whether somebody is known to lead. */
+  hasLeader(): boolean;
+  /** Absent where there is nothing to count. */
+  servers?(): Promise<BusServers>;
+}
+
 export interface Progress extends Running {
   /** Why nothing has come back lately; null while it does. */
   stuckBecause(): string | null;
@@ -17,33 +33,67 @@ export interface Progress extends Running {
   ageMs(): number;
 }
 
-export function startProgress(env: Environment, log: Log): Progress {
-  const probe = async (): Promise<string | null> => {
-    const answer = await env.proposer.propose({
+export function startProgress(env: Environment, parts: ProgressParts): Progress {
+  const { bus, clock, proposer, store } = env;
+  const { log, troubles } = parts;
+  let leaderlessSince: { readonly at: number; readonly time: string } | null = null;
+  let isStopped = false;
+
+  const probe = async (): Promise<{ readonly reason: string; readonly logAnswers: boolean } | null> => {
+    const answer = await proposer.propose({
       operations: [],
       mode: ProposeRequest_Mode.ATOMIC,
       timeoutMs: probeTimeoutMs,
+      isProbe: true,
     });
-    if (answer.kind !== "committed") return answer.message;
     const bounds = await log.bounds(probeTimeoutMs);
-    if (bounds === null) return "the log does not answer";
+    const logAnswers = bounds !== null;
+    if (answer.kind !== "committed") return { reason: answer.message, logAnswers };
+    if (bounds === null) return { reason: "the log does not answer", logAnswers };
     // What was appended while the answer travelled is no lag: one look later it must be here.
-    if (env.store.version >= bounds.last) return null;
-    await new Promise<void>((resolve) => env.clock.setTimeout(resolve, probeIntervalMs / 3));
-    return env.store.version >= bounds.last
-      ? null
-      : `the replica is at ${env.store.version}, the log at ${bounds.last}`;
+    if (store.version >= bounds.last) return null;
+    await new Promise<void>((resolve) => clock.setTimeout(resolve, probeIntervalMs / 3));
+    if (store.version >= bounds.last) return null;
+    return { reason: `this manager's replica is at version ${store.version}, the log at ${bounds.last}`, logAnswers };
   };
+
+  /** The troubles of the bus, as they are now; one that is over is cleared. */
+  const look = async (failed: { readonly logAnswers: boolean } | null): Promise<void> => {
+    if (parts.hasLeader()) leaderlessSince = null;
+    else leaderlessSince ??= { at: clock.monotonic(), time: isoOf(clock.now()) };
+    const isFine = failed === null && leaderlessSince === null && bus.isUp();
+    const servers = isFine ? { named: 0, answering: 0 } : ((await parts.servers?.()) ?? { named: 0, answering: 0 });
+    if (isStopped) return;
+    const found = busTroubles({
+      isUp: bus.isUp(),
+      ...servers,
+      logAnswers: failed?.logAnswers ?? true,
+      leaderlessMs: leaderlessSince === null ? 0 : clock.monotonic() - leaderlessSince.at,
+      leaderlessSince: leaderlessSince?.time ?? "",
+    });
+    for (const { kind, sentence } of found) troubles.raise({ kind, sentence, blocking: true });
+    for (const kind of busTroubleKinds) if (!found.some((trouble) => trouble.kind === kind)) troubles.clear(kind);
+    if (failed === null) troubles.clear(Trouble_Kind.NO_PROGRESS);
+  };
+
   const hosted = env.host.start(
     progressMachine.provide({
       actions: {
         probe: () => {
-          void probe().then((reason) => {
-            const at = env.clock.now();
-            hosted.actor.send(reason === null ? { type: "probe.answered", at } : { type: "probe.failed", at, reason });
+          void probe().then(async (failed) => {
+            await look(failed);
+            if (isStopped) return;
+            const at = clock.monotonic();
+            hosted.actor.send(
+              failed === null ? { type: "probe.answered", at } : { type: "probe.failed", at, reason: failed.reason },
+            );
           });
         },
-        reportStuck: (_, { reason }) => env.telemetry.log.error({ reason }, "this manager gets nothing done"),
+        reportStuck: (_, { reason }) => {
+          env.telemetry.log.error({ reason }, "this manager gets nothing done");
+          const sentence = `nothing has been written for ${staleMs / 1_000} s: ${reason}`;
+          troubles.raise({ kind: Trouble_Kind.NO_PROGRESS, sentence, blocking: true });
+        },
       },
     }),
     `progress/${env.managerId}`,
@@ -56,8 +106,11 @@ export function startProgress(env: Environment, log: Log): Progress {
     },
     ageMs: () => {
       const { answeredAt } = hosted.actor.getSnapshot().context;
-      return answeredAt < 0 ? -1 : env.clock.now() - answeredAt;
+      return answeredAt < 0 ? -1 : clock.monotonic() - answeredAt;
     },
-    stop: hosted.stop,
+    stop: () => {
+      isStopped = true;
+      hosted.stop();
+    },
   };
 }

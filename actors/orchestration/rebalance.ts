@@ -160,11 +160,11 @@ export function startRebalance(env: Environment): Rebalance {
   }
 
   function look(): RebalanceEvent {
-    const startedMs = clock.now();
+    const startedMs = clock.monotonic();
     found = [];
     const nextMs = (untilMs: number | null): number =>
       untilMs === null ? idleLookMs : Math.min(idleLookMs, Math.max(0, Math.ceil(untilMs - clock.now())));
-    const pauseMs = (): number => Math.max(pauseMsMin, pausePerLook * (clock.now() - startedMs));
+    const pauseMs = (): number => Math.max(pauseMsMin, pausePerLook * (clock.monotonic() - startedMs));
     if (!isOnAnywhere() && open.size === 0) {
       hold = null;
       return { type: "look.off", pauseMs: pauseMs() };

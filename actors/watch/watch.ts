@@ -101,8 +101,8 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
       if (handed > 0) told.add(handed);
     }
     if (ahead.size > 0) for (const stream of ahead) stream.onVersion(commit.version);
-    if (streams.size > 0 && clock.now() - budgetAt >= budgetEveryMs) {
-      budgetAt = clock.now();
+    if (streams.size > 0 && clock.monotonic() - budgetAt >= budgetEveryMs) {
+      budgetAt = clock.monotonic();
       keepBudget();
     }
   }

@@ -217,6 +217,7 @@ export async function startManagerProcess(
       networks: options.networks,
       warnings: link.abilities,
       troubles,
+      servers: () => link.servers(),
       csi,
       onBroken,
     });
@@ -272,6 +273,9 @@ export async function startManagerProcess(
     if (options.metrics !== null) {
       const gauges = startStateGauges(manager.replica, telemetry.metrics);
       undo.push(() => gauges.stop());
+      const healthy = telemetry.metrics.gauge("muster_healthy", "1 while this manager gets things done.");
+      const shown = telemetry.metrics.onExpose(() => healthy.set(manager.unhealthy() === null ? 1 : 0));
+      undo.push(() => shown.unsubscribe());
       const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.unhealthy());
       undo.push(() => void metrics.close());
     }

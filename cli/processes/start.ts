@@ -96,7 +96,7 @@ async function askAll(url: string, tasks: readonly Task[], deadline: number): Pr
   const silent = new Set(tasks.map((task) => task.id));
   let problem = "";
   while (silent.size > 0) {
-    if (Date.now() > deadline)
+    if (performance.now() > deadline)
       throw new UserError(`${silent.size} of ${tasks.length} tasks of ${name} did not answer at ${url}${problem}`);
     try {
       const response = await fetch(url, { signal: AbortSignal.timeout(2_000), headers: { connection: "close" } });
@@ -113,7 +113,7 @@ async function askAll(url: string, tasks: readonly Task[], deadline: number): Pr
 export async function startHello(shell: Shell, wantedPort: number | null): Promise<void> {
   const port = await choosePort(wantedPort);
   const url = `http://127.0.0.1:${port}/`;
-  const deadline = Date.now() + timeoutMs;
+  const deadline = performance.now() + timeoutMs;
   await withManager(shell, async (client) => {
     await removeOld(client);
     await client.call(methods.CreateService, CreateServiceRequest.create({ spec: helloSpec(port) }));
@@ -127,7 +127,7 @@ export async function startHello(shell: Shell, wantedPort: number | null): Promi
       const line = `${name}: ${running}/${replicas} running${states === "" ? "" : ` (${states})`}`;
       if (line !== shown) shell.remark((shown = line));
       if (running === replicas) break;
-      if (Date.now() > deadline) {
+      if (performance.now() > deadline) {
         const reason = tasks.map((task) => task.status?.err ?? "").find((err) => err !== "") ?? "no reason was given";
         throw new UserError(
           `only ${running} of ${replicas} tasks of ${name} run after ${timeoutMs / 1_000} s: ${reason}`,

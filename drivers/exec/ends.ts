@@ -69,7 +69,7 @@ export class Ends {
   /** Kills what is left of the session that this process led, or of its group; resolves when nothing is. */
   swept(name: ProcessName, cgroup: TaskCgroup | null): Promise<void> {
     return new Promise((resolve) => {
-      this.#sweeps.add({ name, cgroup, resolve, since: Date.now() });
+      this.#sweeps.add({ name, cgroup, resolve, since: performance.now() });
       if (this.#isSweeping) return;
       this.#isSweeping = true;
       setTimeout(() => this.#sweep(), sweepMs);
@@ -118,7 +118,7 @@ export class Ends {
       const left = cgroup === null ? (bySession.get(name.pid) ?? []) : membersOfCgroup(cgroup);
       if (left.length > 0) {
         if (cgroup === null || !killCgroup(cgroup)) for (const pid of left) signal(pid, "SIGKILL");
-        if (Date.now() - since < sweepMsMax) continue;
+        if (performance.now() - since < sweepMsMax) continue;
         this.#log.error({ pids: left }, "processes of a task cannot be killed");
       }
       this.#sweeps.delete(sweep);

@@ -277,7 +277,7 @@ export class Connection {
 
   async #run(request: Request, session: Session): Promise<void> {
     const { api, clock, metrics, registry } = this.#parts;
-    const begun = clock.now();
+    const begun = clock.monotonic();
     this.#outstanding += 1;
     this.#look();
     let outcome = "ok";
@@ -305,7 +305,7 @@ export class Connection {
       this.#outstanding -= 1;
       this.#look();
       metrics.requests.add(1, { outcome });
-      metrics.seconds.observe((clock.now() - begun) / 1_000);
+      metrics.seconds.observe((clock.monotonic() - begun) / 1_000);
     }
   }
 

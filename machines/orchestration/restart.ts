@@ -28,6 +28,7 @@ import { effect } from "../effect.ts";
 import { wasEvicted } from "./enforcer.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
 import { durationMs, timeMs } from "../../proto/time.ts";
+import { leftOf } from "../elapsed.ts";
 
 /** SwarmKit's default, in milliseconds, when the policy names none. */
 const restartDelayMs = 5_000;
@@ -166,15 +167,13 @@ export function releaseOf(successor: Task, slot: readonly Task[], nowMs: number,
   for (const task of slot) {
     if (task === successor || isWanted(task)) continue;
     before = task;
-    const untilMs = madeMs + stopWaitMs(task);
+    const untilMs = nowMs + leftOf(madeMs, stopWaitMs(task), nowMs);
     if (isStopping(task, nodeOf) && untilMs > nowMs && (wait === null || untilMs > wait.untilMs)) {
       wait = { kind: "wait", cause: "predecessor", task, untilMs };
     }
   }
   if (before !== null) {
-    const delayMs = delayAfterMs(before, nodeOf);
-    // No longer than the delay itself, should the clock of an earlier leader have been ahead; and not at all without one.
-    const remainingMs = Math.min(madeMs + delayMs - nowMs, delayMs);
+    const remainingMs = leftOf(madeMs, delayAfterMs(before, nodeOf), nowMs);
     if (remainingMs > 0) return { kind: "wait", cause: "delay", task: before, untilMs: nowMs + remainingMs };
   }
   return wait ?? { kind: "release" };

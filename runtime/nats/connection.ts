@@ -1,7 +1,7 @@
 /** The ports of one process on one NATS: what `cli/` asks for, and the only way into this folder but `server.ts`. */
 import type { TlsOptions } from "nats";
 import { SystemRandom } from "../system/random.ts";
-import type { Blobs, Bus, LeaseBucket, Log, Random, Telemetry } from "../ports.ts";
+import type { Blobs, Bus, BusServers, LeaseBucket, Log, Random, Telemetry } from "../ports.ts";
 import { abilities, isSupported } from "./abilities.ts";
 import { NatsBlobs } from "./blobs.ts";
 import { NatsBus } from "./bus.ts";
@@ -52,6 +52,8 @@ export interface NatsLink {
   /** What this server cannot promise, in sentences for the operator. */
   readonly abilities: readonly string[];
   readonly serverVersion: string;
+  /** Counts the servers that were named and those that answer. Takes 1.5 s at most. */
+  servers(): Promise<BusServers>;
   /** Stops receiving, sees what was published off, closes. Takes seconds at most. */
   drain(): Promise<void>;
   close(): void;
@@ -91,6 +93,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
         flushesEveryWrite: options.flushesEveryWrite ?? null,
       }),
       serverVersion,
+      servers: () => link.servers(),
       drain: () => link.drain(),
       close: () => link.close(),
     };

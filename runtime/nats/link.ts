@@ -10,7 +10,7 @@
  * K3: subscriptions live as long as their owner wants, across connections; messages of the time between are lost.
  */
 import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub, type TlsOptions } from "nats";
-import type { Random, Subscription, Telemetry } from "../ports.ts";
+import type { BusServers, Random, Subscription, Telemetry } from "../ports.ts";
 import { type NatsAddress, parseAddress, showAddress } from "./address.ts";
 import { asDialProblem, dialProblem } from "./dial-problem.ts";
 import { crash, NatsProblem, textOf } from "./errors.ts";
@@ -21,6 +21,8 @@ import { type Answer, Requests } from "./requests.ts";
 
 /** For the greeting, and again for the handshake. Longer than a busy server needs, short enough to try the next one. */
 const dialMs = 2_000;
+/** For each server's greeting when they are counted, in milliseconds: a far one takes a few round trips. */
+const countMs = 1_500;
 const redialDelayMsMin = 50;
 /** A server that restarts is back within a second or two; thousands of managers do not share one NATS. */
 const redialDelayMsMax = 1_000;
@@ -117,6 +119,12 @@ export class Link {
 
   get hasJetStream(): boolean {
     return this.#greeting?.jetstream ?? false;
+  }
+
+  /** How many of the servers that were named greet a new connection now: what a frozen or dead one does not. */
+  async servers(): Promise<BusServers> {
+    const greeted = await Promise.all(this.#addresses.map(({ host, port }) => greet(host, port, countMs)));
+    return { named: greeted.length, answering: greeted.filter(({ kind }) => kind === "greeted").length };
   }
 
   /** Tells each change of `isUp`. */

@@ -6,6 +6,7 @@
  * T1: time never goes back, and no callback runs before its deadline.
  * T2: what was asked for with `soon` runs before any later timer, and after what was running when it was asked for.
  * T3: no callback of a dead process runs.
+ * T5: a jump of a process's wall clock moves none of its timers, and `monotonic` not at all.
  * T4: a paused process runs nothing; what came due meanwhile runs in its order when the process goes on.
  */
 import { assert } from "../assert.ts";
@@ -46,6 +47,10 @@ export class SimClock implements Clock {
 
   now(): number {
     return simEpochMs + Math.floor(this.#elapsed);
+  }
+
+  monotonic(): number {
+    return Math.floor(this.#elapsed);
   }
 
   /** True milliseconds since the simulation began, not rounded. */
@@ -209,7 +214,8 @@ export class SimClock implements Clock {
 /** One process's clock. Timers run by its own, possibly drifting, time; `after` waits in true time, as the network does. */
 export class ProcessClock implements Clock {
   readonly #clock: SimClock;
-  readonly #skewMs: number;
+  /** Of the wall clock alone. */
+  #skewMs: number;
   readonly #rate: number;
   /** Gets what a callback of this process throws, which in the real world would end it. Without one, the step throws. */
   onThrow: ((error: unknown) => void) | null = null;
@@ -233,6 +239,15 @@ export class ProcessClock implements Clock {
 
   now(): number {
     return simEpochMs + Math.floor(this.#clock.elapsed * this.#rate + this.#skewMs);
+  }
+
+  monotonic(): number {
+    return Math.floor(this.#clock.elapsed * this.#rate);
+  }
+
+  /** Somebody sets the wall clock of this process's machine: by `ms` forward, or back when negative. Timers do not notice (T5). */
+  jump(ms: number): void {
+    this.#skewMs += ms;
   }
 
   setTimeout(callback: () => void, ms: number): TimerHandle {

@@ -91,6 +91,8 @@ export class SimProcess {
   readonly #options: SimProcessOptions;
   #endpoint: Endpoint | null = null;
   #lives = 0;
+  /** By how much its machine's wall clock was set since the beginning. */
+  #jumpedMs = 0;
 
   constructor(simulation: Simulation, name: string, boot: (ports: SimPorts) => void, options: SimProcessOptions) {
     this.#simulation = simulation;
@@ -117,7 +119,8 @@ export class SimProcess {
     if (this.#endpoint !== null) return;
     this.#lives += 1;
     const { clock, trace } = this.#simulation;
-    const endpoint = { name: this.name, clock: clock.forProcess(this.#options.skewMs, this.#options.driftPpm) };
+    const skewMs = (this.#options.skewMs ?? 0) + this.#jumpedMs;
+    const endpoint = { name: this.name, clock: clock.forProcess(skewMs, this.#options.driftPpm) };
     this.#endpoint = endpoint;
     trace.write(this.name, `start ${this.#lives}`);
     const ports = this.#ports(endpoint);
@@ -162,6 +165,18 @@ export class SimProcess {
       ms,
       null,
     );
+  }
+
+  /** The wall clock of its machine is set: by `ms` forward, or back when negative. Outlives the process. */
+  jumpClock(ms: number): void {
+    this.#simulation.trace.write(this.name, `clock jumps ${ms}ms`);
+    this.#jumpedMs += ms;
+    this.#endpoint?.clock.jump(ms);
+  }
+
+  /** Its machine's wall clock is what it was before all jumps. */
+  setClockRight(): void {
+    if (this.#jumpedMs !== 0) this.jumpClock(-this.#jumpedMs);
   }
 
   #ports(endpoint: Endpoint): SimPorts {

@@ -103,7 +103,7 @@ export class SealedBus implements Bus {
     this.#clock = clock;
     this.#refusals = BusRefusals.of(telemetry, clock);
     this.#life = newId(random);
-    this.#keySinceMs = clock.now();
+    this.#keySinceMs = clock.monotonic();
     // Not asked for freshness in turn: who asks again learns nothing, and the answer fits only the question that it is for.
     this.#proving = bus.subscribe(subjects.lifeProof(this.#life), (message) => {
       const opened = this.#openMessage(message);
@@ -204,8 +204,8 @@ export class SealedBus implements Bus {
     };
     const held: Held = { number, asked, bytes: data.length, subject: message.subject, hear };
     const life = this.#lifeOf(lifeId);
-    if (life.held !== null && !life.sender.isProven(this.#clock.now())) return this.#hold(life, held);
-    if (!life.sender.isProven(this.#clock.now())) return this.#askForProof(lifeId, life, held);
+    if (life.held !== null && !life.sender.isProven(this.#clock.monotonic())) return this.#hold(life, held);
+    if (!life.sender.isProven(this.#clock.monotonic())) return this.#askForProof(lifeId, life, held);
     switch (life.sender.take(number, asked, false)) {
       case "replayed":
         this.#refusals.add(message.subject, "replayed");
@@ -215,7 +215,7 @@ export class SealedBus implements Bus {
         else this.#askForProof(lifeId, life, held);
         return;
       case "fresh":
-        if (life.held === null && life.sender.isAgeing(this.#clock.now())) this.#askForProof(lifeId, life, null);
+        if (life.held === null && life.sender.isAgeing(this.#clock.monotonic())) this.#askForProof(lifeId, life, null);
         hear();
     }
   }
@@ -232,7 +232,7 @@ export class SealedBus implements Bus {
 
   /** A life that is forgotten has to prove itself again: nothing of before is taken then. */
   #forgetOne(): void {
-    const nowMs = this.#clock.now();
+    const nowMs = this.#clock.monotonic();
     let oldest: string | null = null;
     for (const [id, { held, sender }] of this.#lives) {
       if (held !== null) continue;
@@ -255,7 +255,7 @@ export class SealedBus implements Bus {
   }
 
   #askForProof(lifeId: string, life: Life, first: Held | null): void {
-    const nowMs = this.#clock.now();
+    const nowMs = this.#clock.monotonic();
     const { refusedAtMs } = life;
     const isRefused = refusedAtMs !== null && Math.abs(nowMs - refusedAtMs) < unprovenMs;
     if (isRefused || this.#proofs >= proofsMax) {
@@ -345,7 +345,7 @@ export class SealedBus implements Bus {
   #isInUse({ generation }: DataKey): boolean {
     const { current } = this.#keyring;
     if (current === null) return true;
-    const nowMs = this.#clock.now();
+    const nowMs = this.#clock.monotonic();
     if (current.id !== this.#keyId) {
       this.#keyId = current.id;
       this.#keySinceMs = nowMs;

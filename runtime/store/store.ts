@@ -117,6 +117,8 @@ export interface Proposal {
    * does not count: it is `committed`, or `refused` (with `staleEpoch` once that epoch has ended without it).
    */
   readonly epoch?: number;
+  /** Goes the whole way although there is nothing to write: through the leader's ledger, the log's majority and this replica. */
+  readonly isProbe?: boolean;
 }
 
 export interface Proposer {

@@ -17,6 +17,10 @@ export class SystemClock implements Clock {
     return Date.now();
   }
 
+  monotonic(): number {
+    return performance.now();
+  }
+
   setTimeout(callback: () => void, ms: number): TimerHandle {
     if (ms <= this.#timerMsMax) return setTimeout(callback, ms) as unknown as TimerHandle;
     return new LongTimer(callback, ms, this.#timerMsMax) as unknown as TimerHandle;

@@ -15,6 +15,6 @@ export function drawClock(
 }
 
 /** Every clock of the world shows true time. */
-export function areExact({ options: { driftPpmMax, skewMsMax } }: Scene): boolean {
-  return skewMsMax === 0 && driftPpmMax === 0;
+export function areExact({ options: { driftPpmMax, rates, skewMsMax } }: Scene): boolean {
+  return skewMsMax === 0 && driftPpmMax === 0 && rates.clockJumpMs === 0;
 }

@@ -22,6 +22,8 @@ const partitionMsMax = 15_000;
 const downMsMax = 8_000;
 const natsDownMsMax = 5_000;
 const pauseMsMax = 12_000;
+/** A clock without a battery, a wrong time zone, a laptop that slept: less than a certificate lives. */
+const clockJumpMsMax = 12 * 3_600_000;
 
 export function startFaults(simulation: Simulation, options: SimOptions, targets: FaultTargets): Faults {
   const { clock, nats, network, trace } = simulation;
@@ -102,6 +104,11 @@ export function startFaults(simulation: Simulation, options: SimOptions, targets
     else process.pause(ms);
   });
 
+  every("clock.jump", rates.clockJumpMs, (random) => {
+    const ms = Math.round(random.between(1_000, clockJumpMsMax));
+    random.pick(processes).jumpClock(random.chance(0.5) ? ms : -ms);
+  });
+
   return {
     heal() {
       isHealed = true;
@@ -109,7 +116,10 @@ export function startFaults(simulation: Simulation, options: SimOptions, targets
       network.faults = noFaults();
       network.mendAll();
       nats.start();
-      for (const process of processes) process.start();
+      for (const process of processes) {
+        process.setClockRight();
+        process.start();
+      }
     },
   };
 }

@@ -27,6 +27,7 @@ export const knownMarks = [
   "driver.plugin.hang",
   "driver.plugin.taken.away",
   "fault.agent.crash",
+  "fault.clock.jump",
   "fault.manager.crash",
   "fault.nats.crash",
   "fault.partition",

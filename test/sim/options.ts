@@ -16,6 +16,8 @@ export interface FaultRates {
   /** A crash of NATS loses records that were acknowledged. */
   readonly lostTail: boolean;
   readonly pauseMs: number;
+  /** Between two times that somebody sets a machine's wall clock, by hours. */
+  readonly clockJumpMs: number;
 }
 
 export interface SimOptions {
@@ -113,6 +115,7 @@ export function drawOptions(seed: number): SimOptions {
       natsCrashMs,
       lostTail: natsCrashMs > 0 && random.chance(0.2),
       pauseMs: mean(3_000, 15_000),
+      clockJumpMs: drawClockJumps(new SimRandom(`${seed}/options.jumps`)),
     },
     tasks: {
       refusal: on() ? random.between(0.01, 0.2) : 0,
@@ -142,6 +145,10 @@ export function drawOptions(seed: number): SimOptions {
     ...drawDrivers(new SimRandom(`${seed}/options.drivers`), new SimRandom(`${seed}/options.health`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
   };
+}
+
+function drawClockJumps(random: SimRandom): number {
+  return random.chance(0.35) ? Math.round(random.between(2_000, 12_000)) : 0;
 }
 
 function drawVolumes(random: SimRandom): Pick<SimOptions, "volumeOperations" | "storage"> {

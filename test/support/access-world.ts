@@ -36,6 +36,10 @@ export class SteppedClock implements Clock {
     return Date.now() + this.#aheadMs;
   }
 
+  monotonic(): number {
+    return performance.now() + this.#aheadMs;
+  }
+
   setTimeout(callback: () => void, ms: number): TimerHandle {
     const handle = {} as TimerHandle;
     this.#timers.set(handle, { atMs: this.#elapsedMs + ms, callback });

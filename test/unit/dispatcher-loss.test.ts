@@ -123,8 +123,9 @@ test("a manager that was stopped for long gives its nodes a grace to be heard be
   const { sessionId } = await join(world, "n1");
   await world.run(5_000);
   // What a stopped process sees when it goes on: its clock has jumped, and its timers are due before it reads a byte.
-  const now = clock.now.bind(clock);
+  const [now, monotonic] = [clock.now.bind(clock), clock.monotonic.bind(clock)];
   clock.now = () => now() + 60_000;
+  clock.monotonic = () => monotonic() + 60_000;
   const run = (ms: number): Promise<unknown> => clock.run({ untilMs: now() + ms });
   await run(12_500);
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
@@ -133,6 +134,26 @@ test("a manager that was stopped for long gives its nodes a grace to be heard be
   await run(10_000);
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
 });
+
+for (const hours of [-30, 30]) {
+  test(`a clock that is set by ${hours} hours changes nothing about a node, nor hides that one is gone`, async (t) => {
+    const world = setUp(t, { nodes: ["n1", "n2"] });
+    const { clock } = world;
+    const stays = await join(world, "n1");
+    const goes = await join(world, "n2");
+    await live(world, 7_000, { nodeId: "n1", ...stays }, { nodeId: "n2", ...goes });
+    const now = clock.now.bind(clock);
+    clock.now = () => now() + hours * 3_600_000;
+    for (let beats = 0; beats < 6; beats += 1) {
+      await clock.run({ untilMs: now() + 5_000 });
+      await beat(world, "n1", stays.sessionId);
+      t.is(world.stateOf("n1"), NodeStatus_State.READY);
+    }
+    t.is(world.stateOf("n2"), NodeStatus_State.DOWN);
+    const since = world.dispatcher.explain("n1")[0]?.since?.seconds ?? 0;
+    t.true(Math.abs(since * 1_000 - clock.now()) < 60_000, "what is shown is by the clock as it is now");
+  });
+}
 
 test("a hold ends when the nodes come back, and nothing has moved", async (t) => {
   const nodes = Array.from({ length: 10 }, (_, at) => `n${at}`);

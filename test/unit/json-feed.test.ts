@@ -156,7 +156,8 @@ function costlyWakers(costMs: number) {
   const clock = new SimClock();
   const seen = { gathered: 0, woken: 0, wake: () => void (seen.woken += 1) };
   const slow = {
-    now: () => clock.now() + seen.woken * costMs,
+    now: () => clock.now(),
+    monotonic: () => clock.monotonic() + seen.woken * costMs,
     setTimeout: (callback: () => void, ms: number) => clock.setTimeout(callback, ms),
     clearTimeout: (timer: TimerHandle) => clock.clearTimeout(timer),
     soon: (callback: () => void) => clock.soon(callback),

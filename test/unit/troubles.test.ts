@@ -2,6 +2,9 @@
 import test from "ava";
 import { createTroubles } from "../../actors/manager/troubles.ts";
 import { explainTroubles } from "../../machines/explain/explain-troubles.ts";
+import { leftOf } from "../../machines/elapsed.ts";
+import { busTroubles, type BusSight } from "../../machines/manager/bus-troubles.ts";
+import { jumpBetween, jumpSentence } from "../../machines/manager/clock-jump.ts";
 import { causeOf, cleared, kindName, raised } from "../../machines/manager/troubles.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
@@ -88,4 +91,37 @@ test("a write that nobody takes names the cause", async (t) => {
   t.is(await write(), "no manager leads");
   troubles.raise(noMajority);
   t.is(await write(), noMajority.sentence);
+});
+
+test("a clock that was set is noticed in both directions, one that drifts or a process that was stopped is not", (t) => {
+  const before = { wall: 1_000_000_000, monotonic: 50_000 };
+  t.is(jumpBetween(before, { wall: 1_000_001_000 + 3_600_000, monotonic: 51_000 }), 3_600_000);
+  t.is(jumpBetween(before, { wall: 1_000_001_000 - 3_600_000, monotonic: 51_000 }), -3_600_000);
+  t.is(jumpBetween(before, { wall: 1_000_001_100, monotonic: 51_000 }), 0);
+  t.is(
+    jumpBetween(before, { wall: 1_000_060_000, monotonic: 110_000 }),
+    0,
+    "stopped for a minute: both clocks went on",
+  );
+  t.is(jumpSentence(-3_600_000, 0), "this machine's clock was set back by 3600 s, to 1970-01-01T00:00:00Z");
+});
+
+test("what is left of a wait is never more than the whole, and nothing where the time lies further ahead than clocks differ", (t) => {
+  t.is(leftOf(1_000_000, 5_000, 1_002_000), 3_000);
+  t.is(leftOf(1_000_000, 5_000, 1_009_000), 0);
+  t.is(leftOf(1_030_000, 5_000, 1_000_000), 5_000);
+  t.is(leftOf(1_000_000 + 12 * 3_600_000, 5_000, 1_000_000), 0);
+});
+
+test("without a leader for longer than a change takes, or with a minority of the servers, there is a cause (H3, H4)", (t) => {
+  const fine = { isUp: true, named: 3, answering: 3, logAnswers: true, leaderlessMs: 0, leaderlessSince: "" };
+  const said = (sight: Partial<BusSight>) => busTroubles({ ...fine, ...sight }).map(({ sentence }) => sentence);
+  t.deepEqual(said({}), []);
+  t.deepEqual(said({ leaderlessMs: 5_000, leaderlessSince: "10:00" }), []);
+  t.deepEqual(said({ leaderlessMs: 7_000, leaderlessSince: "10:00" }), ["no manager leads since 10:00"]);
+  t.deepEqual(said({ answering: 2 }), []);
+  t.deepEqual(said({ answering: 1 }), ["NATS has no majority: 1 of 3 servers answers"]);
+  t.deepEqual(said({ answering: 0, isUp: false }), ["NATS has no majority: 0 of 3 servers answer"]);
+  t.deepEqual(said({ logAnswers: false }), ["the log has no leader in NATS, though 3 of 3 servers answer"]);
+  t.deepEqual(said({ named: 1, answering: 0, isUp: false }), ["the link to NATS is down, no server answers"]);
 });

@@ -57,7 +57,7 @@ export class Wakers {
   schedule(): void {
     this.#isStale = true;
     if (this.#timer !== null || this.#isTurning) return;
-    const restMs = Math.max(0, Math.min(pauseMsMax, this.#restUntilMs - this.#clock.now()));
+    const restMs = Math.max(0, Math.min(pauseMsMax, this.#restUntilMs - this.#clock.monotonic()));
     this.#timer = this.#clock.setTimeout(() => this.#turn(), restMs);
   }
 
@@ -70,7 +70,7 @@ export class Wakers {
 
   /** Somebody waits now: what was left to gather is not left any longer. */
   #hurry(): void {
-    const restUntilMs = this.#clock.now() + pauseMsMin;
+    const restUntilMs = this.#clock.monotonic() + pauseMsMin;
     if (this.#restUntilMs <= restUntilMs || !this.#isIdle) return;
     this.#restUntilMs = restUntilMs;
     if (this.#timer === null) return;
@@ -83,7 +83,7 @@ export class Wakers {
     this.#timer = null;
     this.#isTurning = true;
     if (this.#begunMs === null) {
-      this.#begunMs = this.#clock.now();
+      this.#begunMs = this.#clock.monotonic();
       this.#isStale = false;
       for (const topic of this.#gather()) for (const wake of this.#waiting.get(topic) ?? []) this.#queue.push(wake);
       this.#isIdle = this.#waiting.size === 0;
@@ -92,14 +92,14 @@ export class Wakers {
     for (const wake of this.#queue.splice(0, turnMax)) wake();
     this.#isTurning = false;
     // Answers are made after a turn: how long they all took is known in one more.
-    if (isOver) this.#rest(this.#clock.now() - this.#begunMs);
+    if (isOver) this.#rest(this.#clock.monotonic() - this.#begunMs);
     else this.#timer = this.#clock.setTimeout(() => this.#turn(), 0);
   }
 
   #rest(tookMs: number): void {
     const pauseMs = this.#isIdle ? pauseMsIdle : Math.min(pauseMsMax, Math.max(pauseMsMin, tookMs / 2));
     this.#begunMs = null;
-    this.#restUntilMs = this.#clock.now() + pauseMs;
+    this.#restUntilMs = this.#clock.monotonic() + pauseMs;
     if (this.#isStale) this.schedule();
   }
 }

@@ -17,6 +17,7 @@ import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "..
 import { creationsMax } from "../slots.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import { timeMs } from "../../../proto/time.ts";
+import { leftOf } from "../../elapsed.ts";
 import { jobSettings } from "./labels.ts";
 import { groupByPlace, isEligible, isOfIteration, iterationOf, mayStay, standingOf, type Place } from "./places.ts";
 import { progressOf, type JobPhase } from "./progress.ts";
@@ -100,8 +101,9 @@ class JobPlan {
     this.#desire(task, TaskState.REMOVE);
     if (!isStopping(task, this.#world.nodeOf)) return;
     // As a successor in its slot would wait for it: for a bounded time (Q4).
-    const untilMs = timeMs(this.#service.jobStatus?.lastExecution ?? null) + stopWaitMs(task);
-    if (untilMs <= this.#world.nowMs) return;
+    const { nowMs } = this.#world;
+    const untilMs = nowMs + leftOf(timeMs(this.#service.jobStatus?.lastExecution ?? null), stopWaitMs(task), nowMs);
+    if (untilMs <= nowMs) return;
     this.#leaving += 1;
     this.#leavingFrom.add(task.nodeId);
     this.lookAt(untilMs);
@@ -186,8 +188,9 @@ class JobPlan {
 
   /** J7. What has ended on the silent node need not be waited for. Its record changes when it falls silent. */
   #giveUpOn(node: Node, task: Task): void {
-    const untilMs = timeMs(node.meta?.updatedAt ?? null) + stopWaitMs(task);
-    if (isEnded(observedState(task)) || untilMs <= this.#world.nowMs) this.#desire(task, TaskState.SHUTDOWN);
+    const { nowMs } = this.#world;
+    const untilMs = nowMs + leftOf(timeMs(node.meta?.updatedAt ?? null), stopWaitMs(task), nowMs);
+    if (isEnded(observedState(task)) || untilMs <= nowMs) this.#desire(task, TaskState.SHUTDOWN);
     else this.lookAt(untilMs);
   }
 

@@ -8,6 +8,7 @@
  */
 import { NodeStatus_State, type Node } from "../../../proto/gen/messages.ts";
 import { timeMs } from "../../../proto/time.ts";
+import { leftOf } from "../../elapsed.ts";
 import type { RebalanceSettings } from "./settings.ts";
 
 /** Why nothing moves. `untilMs`: when to look again even if nothing happens; null: something will happen first. */
@@ -16,10 +17,10 @@ export interface Hold {
   readonly untilMs: number | null;
 }
 
-/** No later than a whole span from now, should an earlier leader's clock have been ahead. */
+/** When the span after `timeOf` is over; null: it is. */
 export function untilAfter(timeOf: number, spanMs: number, nowMs: number): number | null {
-  const until = Math.min(timeOf + spanMs, nowMs + spanMs);
-  return until > nowMs ? until : null;
+  const leftMs = leftOf(timeOf, spanMs, nowMs);
+  return leftMs > 0 ? nowMs + leftMs : null;
 }
 
 export interface ClusterView {

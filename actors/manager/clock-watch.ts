@@ -1,0 +1,39 @@
+/** Notices that somebody set the wall clock of this manager's machine (`machines/manager/clock-jump.ts`). */
+import { jumpBetween, jumpSentence, jumpShownMs, type ClockReading } from "../../machines/manager/clock-jump.ts";
+import { Trouble_Kind } from "../../proto/gen/messages.ts";
+import type { Clock, TimerHandle } from "../../runtime/ports.ts";
+import type { Troubles } from "../../runtime/troubles.ts";
+import type { Running } from "../environment.ts";
+
+/** Between two readings, in milliseconds. */
+const readingPeriodMs = 1_000;
+
+export function startClockWatch(
+  clock: Clock,
+  { onJump, troubles }: { readonly onJump: () => void; readonly troubles: Troubles },
+): Running {
+  const read = (): ClockReading => ({ wall: clock.now(), monotonic: clock.monotonic() });
+  let last = read();
+  let shownUntil = 0;
+  let timer: TimerHandle | null = null;
+  const look = (): void => {
+    const reading = read();
+    const jumpMs = jumpBetween(last, reading);
+    last = reading;
+    if (jumpMs !== 0) {
+      // The sentence of a second jump takes the place of the first one's.
+      const sentence = jumpSentence(jumpMs, reading.wall);
+      troubles.raise({ kind: Trouble_Kind.CLOCK_JUMPED, sentence, blocking: false });
+      shownUntil = reading.monotonic + jumpShownMs;
+      onJump();
+    } else if (reading.monotonic >= shownUntil) troubles.clear(Trouble_Kind.CLOCK_JUMPED);
+    timer = clock.setTimeout(look, readingPeriodMs);
+  };
+  timer = clock.setTimeout(look, readingPeriodMs);
+  return {
+    stop: () => {
+      if (timer !== null) clock.clearTimeout(timer);
+      timer = null;
+    },
+  };
+}
