@@ -11,6 +11,7 @@ import { createJsonWatchers } from "../actors/json/json-watcher.ts";
 import { Registry } from "../edges/juju/dispatch.ts";
 import { createFacades } from "../edges/juju/facades/index.ts";
 import { Feed } from "../edges/juju/feed/feed.ts";
+import { createAdmission } from "../edges/grpc/admission/admission.ts";
 import { listenJson } from "../edges/juju/listener.ts";
 import type { Identity } from "../runtime/json-api.ts";
 import { createLocalIdentity } from "../runtime/pki/index.ts";
@@ -37,6 +38,7 @@ const listener = await listenJson({
     acceptedPem: identity.certificatePem,
   },
   telemetry,
+  admission: createAdmission(telemetry),
   parts: {
     // What a password costs is not what is measured.
     api: {

@@ -6,6 +6,7 @@ import { startJsonCertificate, type JsonCertificate } from "../../actors/json/js
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
 import type { Manager } from "../../actors/manager/manager.ts";
 import { createUsers, setPassword } from "../../actors/json/users.ts";
+import type { Admission } from "../../edges/grpc/admission/admission.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";
 import { Feed } from "../../edges/juju/feed/feed.ts";
@@ -38,7 +39,12 @@ function hostsOf({ host }: HostPort): readonly string[] {
 export async function serveJson(
   { environment: env, services }: Manager,
   passwords: Passwords,
-  { listen, redirect, telemetry }: JsonOptions & { readonly telemetry: ProcessTelemetry },
+  {
+    listen,
+    redirect,
+    telemetry,
+    admission,
+  }: JsonOptions & { readonly telemetry: ProcessTelemetry; readonly admission: Admission },
   onStop: (end: () => Promise<void> | void) => void,
 ): Promise<void> {
   const api = startJsonApi(env, passwords);
@@ -86,6 +92,7 @@ export async function serveJson(
       ...listen,
       credentials: latest(),
       telemetry,
+      admission,
       parts: {
         api,
         registry: new Registry(facades),

@@ -16,6 +16,7 @@ import { startStateGauges } from "../../actors/manager/state-gauges.ts";
 import { createTroubles } from "../../actors/manager/troubles.ts";
 import { raftMembership } from "../../actors/manager/raft-membership.ts";
 import { createUsers } from "../../actors/json/users.ts";
+import { createAdmission, type Admission } from "../../edges/grpc/admission/admission.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
 import { ListenError } from "../../edges/grpc/listener.ts";
 import { createExternalCa } from "../../edges/cfssl/client.ts";
@@ -255,7 +256,8 @@ export async function startManagerProcess(
     };
     lock.follow(manager.replica);
     const passwords = new Scrypt();
-    const server = serve(manager, lock, passwords, telemetry);
+    const admission = createAdmission(telemetry);
+    const server = serve(manager, lock, passwords, telemetry, admission);
     undo.push(() => server.close(closeGraceMs));
     await unlessEnding(
       keepCertificate(manager, identity, advertise, server, listen, (cancel) => undo.push(cancel)),
@@ -266,7 +268,7 @@ export async function startManagerProcess(
       // Loaded where it is served: 2 MB and 40 ms that other managers are spared.
       const { serveJson } = await import("./json-api.ts");
       await unlessEnding(
-        serveJson(manager, passwords, { ...options.json, telemetry }, (end) => undo.push(end)),
+        serveJson(manager, passwords, { ...options.json, telemetry, admission }, (end) => undo.push(end)),
         ending,
       );
     }
@@ -347,8 +349,14 @@ function lacksKeysForGood({ keyring }: Manager, vault: Vault): Promise<never> {
   });
 }
 
-function serve(manager: Manager, lock: ManagerLock, passwords: Passwords, telemetry: ProcessTelemetry): GrpcServer {
-  const server = createGrpcServer({ telemetry });
+function serve(
+  manager: Manager,
+  lock: ManagerLock,
+  passwords: Passwords,
+  telemetry: ProcessTelemetry,
+  admission: Admission,
+): GrpcServer {
+  const server = createGrpcServer({ telemetry, admission });
   const { services } = manager;
   server.add(CAService, services.ca);
   server.add(NodeCAService, services.nodeCa);

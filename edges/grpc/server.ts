@@ -26,7 +26,7 @@ import { parseCaller } from "./calling-process.ts";
 import { CertifiedConnections, type EndReason } from "./certified-connections.ts";
 import { erase } from "./erase.ts";
 import { framedOnce } from "./framing.ts";
-import { ConnectionError, anonymousLimits, knownLimits } from "./http2/protocol.ts";
+import { BudgetError, ConnectionError, anonymousLimits, knownLimits } from "./http2/protocol.ts";
 import { ServerConnection } from "./http2/server-connection.ts";
 import type { RequestHeaders } from "./http2/request-headers.ts";
 import type { Http2Stream } from "./http2/stream.ts";
@@ -287,7 +287,13 @@ export class GrpcServer {
     if (kind === "anonymous") this.#anonymous.remove(source, connection);
     else if (kind === "known") this.#known.remove(source, connection);
     this.#showOpen();
-    if (error instanceof ConnectionError) this.#admission.refusals.count("grpc", "protocol", caller.peer.address);
+    const overBudget = kind === "anonymous" ? "anonymous-bytes" : "known-bytes";
+    if (error instanceof ConnectionError)
+      this.#admission.refusals.count(
+        "grpc",
+        error instanceof BudgetError ? overBudget : "protocol",
+        caller.peer.address,
+      );
     // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
     if (error !== null) this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed");
     if (this.#isClosing && this.#connections.size === 0) this.#emptied.resolve();

@@ -31,6 +31,8 @@ export interface Wire {
   /** Stops and goes on with reading; either may be called twice. */
   pause(): void;
   resume(): void;
+  /** The client has logged in: what it may send is more from now on. */
+  loggedIn(): void;
   /** Bytes that were sent and not yet taken. */
   unsentBytes(): number;
   close(code: number, reason: string): void;
@@ -252,6 +254,7 @@ export class Connection {
           signal: this.#ending.signal,
         };
         this.#login = { identity: outcome.identity, session, lastLoginMs: outcome.lastLoginMs };
+        this.#wire?.loggedIn();
         this.#gone = api.onGone(outcome.identity, () => this.#chart.identityGone());
         metrics.logins.add(1, { outcome: "accepted" });
         // Who was removed while the password was looked at is seen only now.

@@ -5,6 +5,7 @@
  *
  * L1: certificates are exchanged without touching connections that are open.
  * L2: nobody waits for somebody else: each connection has bounds of its own, and their number has one.
+ * L3: who has not logged in has small budgets, and takes nobody's place who has (`../grpc/admission/limits.ts`).
  */
 import { constants } from "node:crypto";
 import type { IncomingMessage } from "node:http";
@@ -13,15 +14,19 @@ import type { Duplex } from "node:stream";
 import type { SecureContextOptions, TLSSocket } from "node:tls";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { Telemetry } from "../../runtime/ports.ts";
+import type { Admission } from "../grpc/admission/admission.ts";
+import { Crowd, sourceOf, type Member } from "../grpc/admission/crowd.ts";
+import { Entrance } from "../grpc/admission/entrance.ts";
 import { callerOf } from "../grpc/caller.ts";
 import { ListenError } from "../grpc/listener.ts";
 import { keyExchangeGroups } from "../grpc/tls-options.ts";
 import type { Arrival, ConnectionParts, Wire } from "./connection.ts";
 import { Connection } from "./connection.ts";
+import { Intake } from "./intake.ts";
 import { modelUuid } from "./model.ts";
 import { writeInPieces } from "./pieces.ts";
 import { RequestError } from "./request-error.ts";
-import { connectionsMax as limit, messageBytesMax } from "./wire/limits.ts";
+import { connectionsMax as limit, fragmentsMax, messageBytesMax } from "./wire/limits.ts";
 
 /** All PEM. */
 export interface JsonCredentials {
@@ -38,6 +43,8 @@ export interface JsonListenerOptions {
   readonly credentials: JsonCredentials;
   readonly parts: Omit<ConnectionParts, "metrics" | "log" | "clock"> & Pick<ConnectionParts, "clock">;
   readonly telemetry: Telemetry;
+  /** The limits that all ports of the process share. */
+  readonly admission: Admission;
   /** Connections at a time (10,000). */
   readonly connectionsMax?: number;
 }
@@ -54,8 +61,14 @@ export interface JsonListener {
 /** For TLS; the upgrade has a bound of its own in the connection's chart. */
 const tlsHandshakeMs = 10_000;
 const keepAliveMs = 30_000;
-/** Sockets beside those of connections: what a change of manager brings at once. */
-const handshakesMax = 2_000;
+/** How often a request for the upgrade that comes drop by drop is looked for, in milliseconds. */
+const headersCheckMs = 2_000;
+
+/** A connection that has not logged in. */
+interface Stranger extends Member {
+  readonly socket: Duplex;
+  readonly source: string;
+}
 
 /** What the port's TLS is like. */
 export function secureContext({ certificatePem, keyPem, acceptedPem }: JsonCredentials): SecureContextOptions {
@@ -88,7 +101,8 @@ export function placeOf(path: string, clusterId: string): Place | null {
 
 /** Throws ListenError. */
 export async function listenJson(options: JsonListenerOptions): Promise<JsonListener> {
-  const { telemetry, connectionsMax = limit } = options;
+  const { admission, telemetry, connectionsMax = limit } = options;
+  const { limits, refusals } = admission;
   const { metrics, log } = telemetry;
   const open = metrics.gauge("muster_json_connections", "Clients of the JSON API that are connected.");
   const parts: ConnectionParts = {
@@ -103,11 +117,15 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: messageBytesMax,
+    maxFragments: fragmentsMax,
     // Compression costs some 300 KiB for each connection.
     perMessageDeflate: false,
     clientTracking: false,
   });
   const connections = new Map<Duplex, Connection>();
+  const strangers = new Crowd<Stranger>(limits.anonymousMax);
+  const intakes = new Map<Duplex, Intake>();
+  const strangersBySocket = new WeakMap<Duplex, Stranger>();
   let credentials = options.credentials;
   let count = 0;
   let isClosing = false;
@@ -120,14 +138,27 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     handshakeTimeout: tlsHandshakeMs,
     // Not as a list: of that each socket keeps a copy, and with the copy the 64 KiB that Node cut it from.
     ALPNCallback: ({ protocols }) => (protocols.includes("http/1.1") ? "http/1.1" : undefined),
-    noDelay: true,
-    keepAlive: true,
-    keepAliveInitialDelay: keepAliveMs,
+    headersTimeout: tlsHandshakeMs,
+    connectionsCheckingInterval: headersCheckMs,
   });
-  // Those that shake hands count too; and whose request for the upgrade comes drop by drop is not waited for.
-  server.maxConnections = connectionsMax + handshakesMax;
-  server.headersTimeout = tlsHandshakeMs;
-  server.on("tlsClientError", (_error, socket) => socket.destroy());
+  const entrance = new Entrance(server, {
+    port: "json",
+    admission,
+    handshakeTimeoutMs: tlsHandshakeMs,
+    keepAliveMs,
+  });
+  const sweep = setInterval(() => {
+    for (const intake of intakes.values()) if (intake.isStalled()) intake.expire();
+  }, limits.knownSweepMs).unref();
+  const displace = (displaced: Stranger | null): void => {
+    if (displaced === null) return;
+    refusals.count("json", "anonymous-limit", displaced.source);
+    displaced.socket.destroy();
+  };
+  const welcome = (socket: Duplex): void => {
+    const stranger = strangersBySocket.get(socket);
+    if (stranger !== undefined) strangers.remove(stranger.source, stranger);
+  };
   server.on("clientError", (_error, socket) => socket.destroy());
   server.on("request", (_request, response) => {
     response.writeHead(426, { "content-type": "text/plain", connection: "close" }).end("this is a WebSocket API\n");
@@ -135,6 +166,10 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
 
   server.on("secureConnection", (socket: TLSSocket) => {
     if (isClosing) return void socket.destroy();
+    const stranger: Stranger = { socket, source: sourceOf(socket.remoteAddress ?? ""), isServed: false };
+    strangersBySocket.set(socket, stranger);
+    socket.once("close", () => welcome(socket));
+    displace(strangers.add(stranger.source, stranger, limits.anonymousPerAddressMax));
     // Whoever connects and then says nothing is ended by its own timer, until the upgrade makes a connection of it.
     socket.setTimeout(tlsHandshakeMs, () => socket.destroy());
   });
@@ -145,7 +180,16 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     const place = placeOf(request.url ?? "/", parts.clusterId());
     const refuse = (status: string): void => void socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`);
     if (place === null) return refuse("404 Not Found");
-    if (isClosing || connections.size >= connectionsMax) return refuse("503 Service Unavailable");
+    if (isClosing) return refuse("503 Service Unavailable");
+    if (connections.size >= connectionsMax) {
+      // The newcomer is among them, and goes last.
+      const displaced = strangers.size > 1 ? strangers.displace() : null;
+      if (displaced === null || displaced.socket === socket) {
+        refusals.count("json", "known-limit", tls.remoteAddress ?? "");
+        return refuse("503 Service Unavailable");
+      }
+      displace(displaced);
+    }
     const { peer } = callerOf(tls, credentials.acceptedPem);
     count += 1;
     const clientVersion = request.headers["x-juju-clientversion"];
@@ -161,23 +205,31 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     socket.once("close", () => {
       connection.closed();
       connections.delete(socket);
+      intakes.delete(socket);
       open.set(connections.size);
       if (connections.size === 0) onEmpty?.();
     });
     socket.on("error", () => undefined);
-    sockets.handleUpgrade(request, socket, head, (websocket) => serve(websocket, socket, connection));
+    sockets.handleUpgrade(request, socket, head, (websocket) => {
+      const intake = new Intake(websocket, socket, admission, peer.address);
+      intakes.set(socket, intake);
+      serve(websocket, socket, connection, intake, () => {
+        welcome(socket);
+        intake.becomeKnown();
+      });
+    });
   });
 
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (error: NodeJS.ErrnoException) => {
+    entrance.server.once("error", (error: NodeJS.ErrnoException) => {
       const where = `${options.host}:${options.port}`;
       const how =
         error.code === "EADDRINUSE" ? "stop what listens there or choose another with --json-listen" : error.message;
       reject(new ListenError(`the JSON API cannot listen on ${where}: ${how}`, { cause: error }));
     });
-    server.listen({ host: options.host, port: options.port }, resolve);
+    entrance.server.listen({ host: options.host, port: options.port }, resolve);
   });
-  const address = server.address();
+  const address = entrance.server.address();
   return {
     port: typeof address === "object" && address !== null ? address.port : options.port,
     get connections() {
@@ -189,6 +241,8 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     },
     async close(graceMs) {
       isClosing = true;
+      clearInterval(sweep);
+      entrance.close();
       server.close();
       const empty = new Promise<void>((resolve) => {
         onEmpty = resolve;
@@ -206,7 +260,13 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
 }
 
 /** Joins a WebSocket and its connection. */
-function serve(websocket: WebSocket, socket: Duplex, connection: Connection): void {
+function serve(
+  websocket: WebSocket,
+  socket: Duplex,
+  connection: Connection,
+  intake: Intake,
+  onLogin: () => void,
+): void {
   const pieces = writeInPieces(socket);
   const wire: Wire = {
     send: (text) => websocket.send(text, () => undefined),
@@ -221,8 +281,9 @@ function serve(websocket: WebSocket, socket: Duplex, connection: Connection): vo
     ping: () => {
       if (websocket.readyState === websocket.OPEN) websocket.ping();
     },
-    pause: () => websocket.pause(),
-    resume: () => websocket.resume(),
+    pause: () => intake.setRoom(false),
+    resume: () => intake.setRoom(true),
+    loggedIn: onLogin,
     unsentBytes: () => websocket.bufferedAmount - pieces.takenBytes,
     close: (code, reason) => {
       // A goodbye is answered by one, which a paused reader would not see.
@@ -233,8 +294,11 @@ function serve(websocket: WebSocket, socket: Duplex, connection: Connection): vo
   };
   websocket.on("message", (data, isBinary) => {
     // Frames are text (reference §1.3).
-    if (isBinary) connection.broken("a binary message");
-    else connection.take((data as Buffer).toString("utf8"));
+    const bytes = data as Buffer;
+    intake.onMessage(bytes.length, () => {
+      if (isBinary) connection.broken("a binary message");
+      else connection.take(bytes.toString("utf8"));
+    });
   });
   websocket.on("pong", () => connection.heard());
   // A broken frame or one that is too big: the library says goodbye with the right code, and the end follows.

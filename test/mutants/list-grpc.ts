@@ -174,6 +174,15 @@ export const grpcMutants: readonly Mutant[] = [
     tests: ["unit/admission"],
   },
   {
+    name: "login-message-unbounded",
+    file: "edges/juju/intake.ts",
+    original: "this.#unfinished > loginMessageBytesMax + headerBytesMax) {",
+    replacement: "this.#unfinished < 0) {",
+    breaks: "who has not logged in sends messages of any size",
+    kind: "logic",
+    tests: ["unit/json-intake"],
+  },
+  {
     name: "sink-unbounded",
     file: "edges/grpc/server-call.ts",
     original: "if (this.#stream.queuedBytes > sinkBytesMax ||",

@@ -115,6 +115,7 @@ export function serveSimJson({ environment: env, services }: Manager): {
       // The simulated network has no windows: who reads slowly is a matter of unit/json-connection.
       pause: () => undefined,
       resume: () => undefined,
+      loggedIn: () => {},
       unsentBytes: () => 0,
       close: end,
       cut: end,

@@ -12,6 +12,7 @@ import { createUsers } from "../../actors/json/users.ts";
 import type { Server } from "../../edges/juju/admin.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import type { Call, Facade } from "../../edges/juju/facade.ts";
+import { createAdmission, type AdmissionLimits } from "../../edges/grpc/admission/admission.ts";
 import { listenJson, type JsonListener } from "../../edges/juju/listener.ts";
 import { loginNameOf } from "../../edges/juju/login-name.ts";
 import { AddUserRequest, UserRole } from "../../proto/gen/messages.ts";
@@ -80,6 +81,8 @@ export interface JsonWorldOptions {
   readonly extra?: readonly Facade[];
   readonly redirect?: readonly Server[];
   readonly connectionsMax?: number;
+  /** Other limits on clients. */
+  readonly limits?: Partial<AdmissionLimits>;
 }
 
 /** The same facades; `waiting` says how many of their requests are under way. */
@@ -107,7 +110,7 @@ function counted(facades: readonly Facade[], waiting: { requests: number }): rea
 
 export async function jsonWorld(
   t: ExecutionContext,
-  { facades = [], extra = [], redirect, connectionsMax }: JsonWorldOptions = {},
+  { facades = [], extra = [], redirect, connectionsMax, limits }: JsonWorldOptions = {},
 ) {
   const manager = testManager();
   const { env } = manager;
@@ -147,6 +150,7 @@ export async function jsonWorld(
     port: 0,
     credentials: certificate ?? (await first.promise),
     telemetry: env.telemetry,
+    admission: createAdmission(env.telemetry, limits),
     ...(connectionsMax === undefined ? {} : { connectionsMax }),
     parts: {
       api,

@@ -93,6 +93,7 @@ async function bare() {
     ping: () => void (seen.pings += 1),
     pause: () => void (seen.paused = true),
     resume: () => void (seen.paused = false),
+    loggedIn: () => {},
     unsentBytes: () => peer.unsent,
     close: (code) => {
       seen.closed = code;

@@ -368,7 +368,12 @@ test("where only an external CA has the root's key there is no certificate for t
 test("of connections there are so many and no more: the next is told 503, and has its place when one has gone", async (t) => {
   const { addUser, connect, listener } = await jsonWorld(t, { connectionsMax: 2 });
   await addUser("ada");
-  const [first] = [await connect(), await connect()];
+  const [first, second] = [await connect(), await connect()];
+  // Who has not logged in makes room, and who has does not.
+  await first.login();
+  const third = await connect();
+  await second.closed;
+  await third.login();
   await t.throwsAsync(connect(), { message: /503/ });
   t.is(listener.connections, 2);
   first.socket.terminate();

@@ -16,6 +16,7 @@ export interface Admission {
   readonly anonymousBytes: ByteBudget;
   readonly knownBytes: ByteBudget;
   readonly anonymousTime: TimeShare;
+  readonly largeMessageTime: TimeShare;
 }
 
 /** One for a process. `changed`: other limits, for tests. */
@@ -25,16 +26,17 @@ export function createAdmission(
 ): Admission {
   const all: AdmissionLimits = { ...limits, ...changed };
   const refusals = new Refusals(telemetry);
-  const refused = (reason: "anonymous-bytes" | "known-bytes" | "anonymous-time") => () =>
-    refusals.count("grpc", reason, "");
+  const { anonymousTimeShare, anonymousTimeBurstMs, largeMessageTimeShare, largeMessageTimeBurstMs } = all;
   return {
     limits: all,
     refusals,
-    anonymousBytes: new ByteBudget(all.anonymousBytesMax, refused("anonymous-bytes")),
-    knownBytes: new ByteBudget(all.knownBytesMax, refused("known-bytes")),
-    anonymousTime: new TimeShare(
-      { share: all.anonymousTimeShare, burstMs: all.anonymousTimeBurstMs },
-      refused("anonymous-time"),
+    anonymousBytes: new ByteBudget(all.anonymousBytesMax),
+    knownBytes: new ByteBudget(all.knownBytesMax),
+    anonymousTime: new TimeShare({ share: anonymousTimeShare, burstMs: anonymousTimeBurstMs }, () =>
+      refusals.count("grpc", "anonymous-time", ""),
+    ),
+    largeMessageTime: new TimeShare({ share: largeMessageTimeShare, burstMs: largeMessageTimeBurstMs }, () =>
+      refusals.count("json", "large-message-time", ""),
     ),
   };
 }

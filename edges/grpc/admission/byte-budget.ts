@@ -11,14 +11,11 @@ export interface ByteHolder {
 
 export class ByteBudget {
   readonly #bytesMax: number;
-  readonly #onRelieved: () => void;
   readonly #holders = new Map<ByteHolder, number>();
   #bytes = 0;
 
-  /** `onRelieved` is called for each holder that had to end. */
-  constructor(bytesMax: number, onRelieved: () => void = () => undefined) {
+  constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
-    this.#onRelieved = onRelieved;
   }
 
   /** Bytes that are held now. */
@@ -38,7 +35,6 @@ export class ByteBudget {
       if (largest === null) return;
       // Before it ends, which may come back here.
       this.set(largest, 0);
-      this.#onRelieved();
       largest.relieve();
     }
   }

@@ -53,6 +53,11 @@ export class Crowd<Each extends Member> {
     return this.#size > this.#max ? this.#takeOldest(this.#mostCrowded()) : null;
   }
 
+  /** The oldest of the source that has the most, removed, to make room elsewhere; null when there is nobody. */
+  displace(): Each | null {
+    return this.#takeOldest(this.#mostCrowded());
+  }
+
   /** False when it is no member. */
   remove(source: string, member: Each): boolean {
     const members = this.#bySource.get(source);

@@ -45,6 +45,11 @@ export const anonymousBytesMax = 16 * mib;
 export const anonymousTimeShare = 0.25;
 export const anonymousTimeBurstMs = 1_000;
 
+/** The same for messages above 64 KiB of users of the JSON API who have logged in: reading 16 MiB of JSON takes 0.3 s. Beyond:
+ *  the connection that sent it is read later. */
+export const largeMessageTimeShare = 0.25;
+export const largeMessageTimeBurstMs = 1_000;
+
 /** Known connections of one node with a worker's certificate: an agent or engine has up to five, and for a moment as many
  *  more when it renews its certificate. Beyond: its oldest is closed. */
 export const workerConnectionsMax = 64;

@@ -11,9 +11,9 @@ export type RefusalReason =
   | "anonymous-idle"
   | "anonymous-bytes"
   | "anonymous-time"
+  | "large-message-time"
   | "known-limit"
   | "known-bytes"
-  | "message-size"
   | "unfinished-request"
   | "login-bytes"
   | "protocol";

@@ -15,6 +15,7 @@ import type { TimeShare } from "../admission/time-share.ts";
 import { FrameParser, type FrameSink } from "./frame-parser.ts";
 import { controlFrame, goAwayFrame, numberFrame, settingsAck } from "./frame-writer.ts";
 import {
+  BudgetError,
   ConnectionError,
   ErrorCode,
   Flag,
@@ -267,7 +268,7 @@ export abstract class Http2Connection implements FrameSink, StreamOwner, ByteHol
   }
 
   relieve(): void {
-    this.fail(new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "unfinished requests hold too many bytes"));
+    this.fail(new BudgetError(ErrorCode.ENHANCE_YOUR_CALM, "unfinished requests hold too many bytes"));
   }
 
   /** The peer can send nothing more while all it has sent is kept: the unfinished message that keeps the most goes. */

@@ -52,6 +52,9 @@ export class ConnectionError extends Error {
   }
 }
 
+/** Ends the connection that holds the most of what many hold too much of together. */
+export class BudgetError extends ConnectionError {}
+
 export const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 export const frameHeaderBytes = 9;
 /** The largest payload of a frame, in bytes, in both directions: HTTP/2's default, which we neither raise nor exceed. */

@@ -1,0 +1,96 @@
+// What a client of the JSON API may send before it has logged in, and after: bytes, time, places.
+import { once } from "node:events";
+import { connect as connectTls, type TLSSocket } from "node:tls";
+import test, { type ExecutionContext } from "ava";
+import { loginMessageBytesMax } from "../../edges/juju/wire/limits.ts";
+import { until } from "../fixtures/until.ts";
+import { jsonWorld } from "../support/json-api.ts";
+
+/** A login message of so many bytes that is none. */
+const large = (bytes: number): string => JSON.stringify({ "request-id": 1, type: "Admin", params: "x".repeat(bytes) });
+
+/** An open WebSocket below which a test writes its own bytes. */
+async function bare(t: ExecutionContext, port: number): Promise<TLSSocket> {
+  const socket = connectTls({ host: "127.0.0.1", port, rejectUnauthorized: false });
+  t.teardown(() => socket.destroy());
+  socket.on("error", () => {});
+  await once(socket, "secureConnect");
+  socket.write(
+    "GET /api HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+      "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+  );
+  await once(socket, "data");
+  socket.resume();
+  return socket;
+}
+
+/** The beginning of a frame of text of so many bytes, masked with zeros. */
+function begins(bytes: number): Buffer {
+  const header = Buffer.alloc(14);
+  header[0] = 0x81;
+  header[1] = 0xff;
+  header.writeBigUInt64BE(BigInt(bytes), 2);
+  return header;
+}
+
+test("I1: a message before login is small, and after login as large as any", async (t) => {
+  const { addUser, connect } = await jsonWorld(t);
+  await addUser("ada");
+  const stranger = await connect();
+  stranger.socket.send(large(loginMessageBytesMax));
+  t.is(await stranger.closed, 1009);
+  const known = await connect();
+  t.is((await known.login())["error"], undefined);
+  known.socket.send(large(4 * loginMessageBytesMax));
+  t.like(await known.next(), { "request-id": 1 });
+});
+
+test("I1: all who have not logged in have one budget, and who holds the most goes; users are not among them", async (t) => {
+  // Each byte of theirs counts for eight.
+  const { addUser, connect, listener, port } = await jsonWorld(t, { limits: { anonymousBytesMax: 8 * 100_000 } });
+  await addUser("ada");
+  const known = await connect();
+  await known.login();
+  const [small, larger] = [await bare(t, port), await bare(t, port)];
+  small.write(Buffer.concat([begins(60_000), Buffer.alloc(45_000)]));
+  larger.write(Buffer.concat([begins(60_000), Buffer.alloc(58_000)]));
+  await until("the end of one", () => listener.connections === 2);
+  await until("its end", () => larger.closed);
+  t.false(small.closed);
+  t.like(await known.ask({ "request-id": 2, type: "Pinger", version: 1, request: "Ping", params: {} }), {
+    "request-id": 2,
+  });
+});
+
+test("I2: a message that is not completed ends its connection, also a user's, and pongs do not count as one", async (t) => {
+  const { addUser, connect, listener, port } = await jsonWorld(t, { limits: { knownSweepMs: 300 } });
+  await addUser("ada");
+  const known = await connect();
+  await known.login();
+  known.socket.pong("0123456789");
+  const slow = await bare(t, port);
+  slow.write(Buffer.concat([begins(1_000), Buffer.alloc(10)]));
+  await until("its end", () => slow.closed);
+  t.is(listener.connections, 1);
+  t.like(await known.ask({ "request-id": 2, type: "Pinger", version: 1, request: "Ping", params: {} }), {
+    "request-id": 2,
+  });
+});
+
+test("L3: strangers displace each other, and whoever has logged in stays", async (t) => {
+  const { addUser, connect, listener, port } = await jsonWorld(t, {
+    limits: { anonymousMax: 4, anonymousPerAddressMax: 3 },
+  });
+  await addUser("ada");
+  const users = [await connect(), await connect()];
+  for (const user of users) await user.login();
+  const strangers: TLSSocket[] = [];
+  for (let n = 0; n < 8; n += 1) strangers.push(await bare(t, port));
+  await until("five of them to go", () => strangers.filter(({ closed }) => closed).length === 5);
+  t.deepEqual(
+    strangers.map(({ closed }) => closed),
+    Array.from({ length: 8 }, (_, n) => n < 5),
+  );
+  await until("their connections", () => listener.connections === 5);
+  t.is(listener.connections, 5);
+});
