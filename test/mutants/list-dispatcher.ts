@@ -168,8 +168,8 @@ export const dispatcherMutants: readonly Mutant[] = [
   {
     name: "late-report-overwrites",
     file: "actors/dispatcher/task-reports.ts",
-    original: "if (waiting !== null && waiting.state > status.state)",
-    replacement: "if (waiting !== null && waiting.state < 0)",
+    original: "const before = waiting?.state ?? task.status?.state ?? TaskState.NEW;",
+    replacement: "const before = task.status?.state ?? TaskState.NEW;",
     breaks: "an old report that arrives late replaces the newer one that waits",
     kind: "time-fault-order",
     tests: ["unit/dispatcher-reports"],

@@ -167,10 +167,9 @@ export const storeMutants: readonly Mutant[] = [
   {
     name: "key-not-saved",
     file: "runtime/store/vault.ts",
-    original:
-      "    this.#disk.write(KeyFile.encode(fileOf(contents, unlockKey, this.#random)));\n    this.#contents = contents;",
+    original: "      this.#disk.write(KeyFile.encode(fileOf(contents, unlockKey, this.#random)));",
     replacement:
-      "    if (this.#contents.dataKeys.length === 0)\n      this.#disk.write(KeyFile.encode(fileOf(contents, unlockKey, this.#random)));\n    this.#contents = contents;",
+      "      if (this.#contents.dataKeys.length === 0)\n        this.#disk.write(KeyFile.encode(fileOf(contents, unlockKey, this.#random)));",
     breaks: "a data key that records are written under is only in memory",
     kind: "time-fault-order",
     tests: ["unit/vault", "unit/keys"],
