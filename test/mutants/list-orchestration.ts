@@ -32,8 +32,8 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "restarts-at-once",
     file: "machines/orchestration/restart.ts",
-    original: "const remainingMs = Math.min(madeMs + delayMs - nowMs, delayMs);",
-    replacement: "const remainingMs = Math.min(madeMs - nowMs, delayMs);",
+    original: "const remainingMs = leftOf(madeMs, delayAfterMs(before, nodeOf), nowMs);",
+    replacement: "const remainingMs = leftOf(madeMs, 0, nowMs);",
     breaks: "a task that fails is started again without its delay",
     kind: "time-fault-order",
     tests: ["unit/restart"],
