@@ -85,8 +85,8 @@ export function traced<Request, Response>(
     const span = startSpan(ports, name, call.traceparent, SpanKind.SERVER);
     if (!span.isRecording()) return handler(request, call);
     span.setAttributes(attributes(request, null));
-    const { peer, signal, method } = call;
-    const inner: CallContext = { peer, signal, method, traceparent: traceparentOf(span) };
+    const { deadline, method, peer, signal } = call;
+    const inner: CallContext = { deadline, method, peer, signal, traceparent: traceparentOf(span) };
     const succeed = (response: Response): void => {
       span.setAttributes(attributes(request, response));
       endSpan(ports, span);

@@ -17,5 +17,6 @@ export const ErrorCode = {
   inUse: 113,
   referenced: 114,
   ingressMissing: 115,
+  unknownDeadline: 116,
 } as const;
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];

@@ -79,6 +79,8 @@ export interface CallContext {
   readonly peer: Peer;
   /** Aborted when the caller cancels, its deadline passes or its connection ends. */
   readonly signal: CallSignal;
+  /** When the caller stops waiting, in milliseconds as this process's `Clock.monotonic` counts; undefined when it sets no deadline. */
+  readonly deadline?: number | undefined;
   /** W3C trace context of the caller; empty when there is none. */
   readonly traceparent: string;
   /** HTTP/2 path of the method that was called. */

@@ -32,6 +32,7 @@ const statusOfCode: { readonly [Code in ErrorCode]: Status } = {
   [ErrorCode.inUse]: Status.FAILED_PRECONDITION,
   [ErrorCode.referenced]: Status.INVALID_ARGUMENT,
   [ErrorCode.ingressMissing]: Status.FAILED_PRECONDITION,
+  [ErrorCode.unknownDeadline]: Status.UNAVAILABLE,
 };
 
 export function rejection({ kind, message }: Refusal): RpcError {

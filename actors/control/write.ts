@@ -23,7 +23,8 @@ const attemptsMax = 5;
 const retryDelayMs = 50;
 
 /** What of a call the ledger is told. */
-export type Traced = Pick<CallContext, "traceparent"> & Partial<Pick<CallContext, "peer" | "method">>;
+export type Traced = Pick<CallContext, "traceparent"> &
+  Partial<Pick<CallContext, "peer" | "method" | "signal" | "deadline">>;
 
 export type WriteEnvironment = Pick<Environment, "clock" | "proposer" | "store">;
 
@@ -61,7 +62,8 @@ function propose(env: WriteEnvironment, operations: readonly Operation[], call: 
   return env.proposer.propose({
     operations,
     mode: ProposeRequest_Mode.ATOMIC,
-    timeoutMs: proposeTimeoutMs,
+    timeoutMs: Math.min(proposeTimeoutMs, (call.deadline ?? Number.POSITIVE_INFINITY) - env.clock.monotonic()),
+    signal: call.signal,
     ...(call.traceparent === "" ? {} : { traceparent: call.traceparent }),
     ...(caller === null ? {} : { caller }),
   });
@@ -87,7 +89,7 @@ export async function transact(
     if (outcome.kind === "committed") return;
     const isConflict =
       outcome.kind === "refused" && (outcome.code === ErrorCode.outOfSequence || outcome.code === ErrorCode.notFound);
-    if (!isConflict || attempt >= attemptsMax) throw failure(outcome);
+    if (!isConflict || attempt >= attemptsMax || call.signal?.aborted === true) throw failure(outcome);
     // The replica may not have what the leader compared with yet.
     await new Promise<void>((resolve) => void env.clock.setTimeout(resolve, retryDelayMs));
   }

@@ -83,7 +83,10 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
 
   const beat = (): void => {
     if (led === null) return;
-    bus.publish(subjects.leaderBeat, LeaderBeat.encode(LeaderBeat.create({ managerId, epoch: led.epoch })));
+    bus.publish(
+      subjects.leaderBeat,
+      LeaderBeat.encode(LeaderBeat.create({ managerId, epoch: led.epoch, clock: Math.floor(clock.monotonic()) })),
+    );
     beatTimer = clock.setTimeout(beat, beatIntervalMs);
   };
 
@@ -221,6 +224,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     const beaten = busMessage(env, LeaderBeat, message);
     if (beaten === null || (heard !== null && beaten.epoch < heard.epoch)) return;
     heard = { managerId: beaten.managerId, epoch: beaten.epoch, at: clock.monotonic() };
+    proposer.hearLeader(beaten);
   });
 
   const proposer = startProposer(env, {

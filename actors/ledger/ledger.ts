@@ -1,6 +1,8 @@
 /**
  * Hosts the ledger (machines/ledger/ledger.ts): gathers proposals from this process and from the bus, and carries the machine's
  * appends to the log. Holds what is too large for the machine's context: the queue and the batch that is under way.
+ *
+ * D1: a proposal whose deadline has passed, or whose caller is gone, is not put into the log: it is dropped wherever it waits.
  */
 import type { Span } from "@opentelemetry/api";
 import { assemble, type BatchLimits, type Settlement } from "../../machines/ledger/batch.ts";
@@ -66,6 +68,10 @@ export interface Ledger extends Running {
   /** The lease has ended. */
   end(): void;
   isLeading(): boolean;
+  /** Of the term that it leads. */
+  epoch(): number;
+  /** Nobody waits for it any more: it is dropped unless it is on its way to the log. */
+  withdraw(proposalId: string): void;
   /** Answered once what is proposed is in the log and applied here, or is known not to be. */
   propose(request: ProposeRequest): Promise<ProposeReply>;
   /** To be told of every record that the follower applied. */
@@ -79,6 +85,8 @@ interface Waiting {
   from: number;
   skipped: number;
   readonly answers: ((reply: ProposeReply) => void)[];
+  /** Of this manager's clock; infinite for one that may wait for ever. */
+  deadline: number;
   readonly span: Span | null;
   readonly since: number;
 }
@@ -106,6 +114,10 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   const { metrics } = telemetry;
   const appends = metrics.counter("muster_ledger_appends_total", "Appends to the log by outcome.");
   const changes = metrics.counter("muster_ledger_changes_total", "Changes appended to the log.");
+  const late = metrics.counter(
+    "muster_ledger_late_total",
+    "Proposals dropped because their time was over or their caller gone before they were appended.",
+  );
   const seconds = metrics.histogram("muster_ledger_proposal_seconds", "From a proposal's arrival to its answer.");
 
   const queue: Waiting[] = [];
@@ -162,9 +174,17 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     if (request.epoch !== 0 && request.epoch !== ledEpoch) {
       return Promise.resolve(failure("staleEpoch", `epoch ${request.epoch} has ended; ${ledEpoch} has begun`));
     }
+    if (request.deadline !== 0 && request.deadlineEpoch !== ledEpoch) {
+      return Promise.resolve(
+        failure("unknownDeadline", `its time was told by the leader of epoch ${request.deadlineEpoch}`),
+      );
+    }
+    const deadline = request.deadline === 0 ? Number.POSITIVE_INFINITY : request.deadline;
+    if (clock.monotonic() >= deadline) return Promise.resolve(failure("logUnavailable", lateSentence));
     return new Promise((resolve) => {
       const known = byId.get(request.id);
       if (known !== undefined) {
+        known.deadline = Math.max(known.deadline, deadline);
         known.answers.push(resolve);
         return;
       }
@@ -174,11 +194,45 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       }
       const span = request.traceparent === "" ? null : startSpan(env, "ledger commit", request.traceparent);
       if (span?.isRecording() === true) span.setAttribute("muster.manager", env.managerId);
-      const waiting: Waiting = { request, from: 0, skipped: 0, answers: [resolve], span, since: clock.monotonic() };
+      const waiting: Waiting = {
+        request,
+        from: 0,
+        skipped: 0,
+        answers: [resolve],
+        deadline,
+        span,
+        since: clock.monotonic(),
+      };
       byId.set(request.id, waiting);
       queue.push(waiting);
       signalWork();
     });
+  };
+
+  /** D1 */
+  const dropLate = (): void => {
+    const now = clock.monotonic();
+    for (let at = queue.length - 1; at >= 0; at -= 1) {
+      const waiting = queue[at] as Waiting;
+      if (now < waiting.deadline) continue;
+      queue.splice(at, 1);
+      late.add();
+      settle(waiting, failure("logUnavailable", lateSentence));
+    }
+  };
+
+  const withdraw = (id: string): void => {
+    const at = queue.findIndex(({ request }) => request.id === id);
+    const [waiting] = at < 0 ? [] : queue.splice(at, 1);
+    if (waiting === undefined) {
+      // On its way to the log: if that does not take it, it is not decided again.
+      const known = byId.get(id);
+      if (known !== undefined) known.deadline = 0;
+      return;
+    }
+    late.add();
+    settle(waiting, failure("logUnavailable", "nobody waits for it any more"));
+    lookIfDrained();
   };
 
   const append = (attempt: number, data: Uint8Array, span: Span | null = null): void => {
@@ -222,6 +276,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       queue.splice(at, 1);
       settle(waiting, ok(completed.version, completed.skipped));
     }
+    dropLate();
     const assembled = assemble(new Staging(replica), queue, limits);
     const taken = queue.splice(0, assembled.settlements.length);
     batchMetAt = 0;
@@ -333,7 +388,15 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
         message.respond(ProposeReply.encode(failure("malformed", "the proposal cannot be decoded")));
         return;
       }
-      void propose(request).then((reply) => message.respond(ProposeReply.encode(reply)));
+      if (request.withdrawn) {
+        withdraw(request.id);
+        return;
+      }
+      void propose(request).then((reply) =>
+        message.respond(
+          ProposeReply.encode(ProposeReply.patch(reply, { epoch, clock: Math.floor(clock.monotonic()) })),
+        ),
+      );
     });
     parts.onLeading(epoch);
   };
@@ -373,6 +436,8 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     take: (revision) => send({ type: "lease.taken", revision }),
     end: () => send({ type: "lease.ended" }),
     isLeading: () => isLeading && !isDraining,
+    epoch: () => ledEpoch,
+    withdraw,
     propose,
     onApplied: (applied) => {
       if (batch !== null && applied.transactionId === batch.transactionId) batchMetAt = applied.version;
@@ -398,6 +463,11 @@ function ok(version: number, skipped: number): ProposeReply {
   return ProposeReply.create({ ok: ProposeOk.create({ version, skipped }) });
 }
 
-function failure(code: RefusalCode | "notLeader" | "staleEpoch" | "logUnavailable", message: string): ProposeReply {
+const lateSentence = "its time was over before the log took it";
+
+function failure(
+  code: RefusalCode | "notLeader" | "staleEpoch" | "logUnavailable" | "unknownDeadline",
+  message: string,
+): ProposeReply {
   return ProposeReply.create({ error: Failure.create({ code: ErrorCode[code], message }) });
 }

@@ -14,6 +14,7 @@ import {
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
+import type { CallSignal } from "../../runtime/rpc.ts";
 import type { MarkKeeper } from "../../runtime/store/log-mark.ts";
 import type { Proposal, ProposeOutcome, Proposer } from "../../runtime/store/store.ts";
 import { reachesVersion, sleep } from "../../runtime/store/wait.ts";
@@ -39,7 +40,7 @@ const partBytesMax = 768 * 1024;
 
 export interface ProposerParts {
   /** This process's ledger; asked only while it leads. */
-  readonly ledger: Pick<Ledger, "isLeading" | "propose">;
+  readonly ledger: Pick<Ledger, "isLeading" | "propose" | "epoch" | "withdraw">;
   /** Why nothing can be written now, as far as this process knows: what a write that failed for want of a leader or a log answers. */
   readonly cause?: () => string | null;
   /** What this process acknowledges is on its disk first (K1); absent for one that keeps no mark. */
@@ -48,17 +49,54 @@ export interface ProposerParts {
   readonly encodesAlways?: boolean;
 }
 
+/** Leaders that one proposal learns the clock of without a pause in between. */
+const unknownMax = 3;
+/** How much clocks may differ in their speed: parts of what they measure. NTP slews by 500 ppm at most. */
+const driftMax = 0.001;
+
+export interface LeaderClock {
+  readonly epoch: number;
+  /** The leader's clock when it sent this, in milliseconds; 0: it does not tell. */
+  readonly clock: number;
+}
+
+export interface StartedProposer extends Proposer, Running {
+  /** What a leader says of its clock, in its beats. */
+  hearLeader(told: LeaderClock): void;
+}
+
 /** `unsent`: known not to have happened. */
 type Attempt =
   | { readonly kind: "reply"; readonly reply: ProposeReply }
   | { readonly kind: "unsent" }
   | { readonly kind: "unanswered" };
 
-export function startProposer(env: Omit<Environment, "proposer">, parts: ProposerParts): Proposer & Running {
+export function startProposer(env: Omit<Environment, "proposer">, parts: ProposerParts): StartedProposer {
   const { clock, bus, store } = env;
   const random = env.random.fork("proposer");
   const retries = env.telemetry.metrics.counter("muster_proposer_retries_total", "Attempts beyond a proposal's first.");
   let isStopped = false;
+  /** `at`: when it was heard, on the own clock. The leader had sent it by then, so its clock was at `clock` or beyond. */
+  let leader: { readonly epoch: number; readonly clock: number; readonly at: number } | null = null;
+
+  const hearLeader = ({ clock: told, epoch }: LeaderClock): void => {
+    if (told === 0 || (leader !== null && epoch < leader.epoch)) return;
+    const at = clock.monotonic();
+    // Of what one leader said, that counts which was on its way for the shortest time.
+    if (leader?.epoch === epoch && told - at < leader.clock - leader.at) return;
+    leader = { epoch, clock: told, at };
+  };
+
+  /**
+   * The request with its time as the leader counts it: never beyond `until` on the own clock. Where nothing is known of the
+   * leader's clock, it tells that in its refusal.
+   */
+  const fenced = (request: ProposeRequest, until: number): ProposeRequest => {
+    if (request.epoch !== 0 || until === Number.POSITIVE_INFINITY) return request;
+    if (leader === null) return ProposeRequest.patch(request, { deadline: 1, deadlineEpoch: 0 });
+    const deadline = Math.floor(leader.clock + (until - leader.at) - Math.abs(until - leader.at) * driftMax);
+    return ProposeRequest.patch(request, { deadline: Math.max(1, deadline), deadlineEpoch: leader.epoch });
+  };
 
   /** Undefined when `promise` takes longer. */
   const within = <Value>(promise: Promise<Value>, ms: number): Promise<Value | undefined> => {
@@ -73,16 +111,28 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
   };
 
   const attempt = async (request: ProposeRequest, remainingMs: number): Promise<Attempt> => {
+    const now = clock.monotonic();
     if (parts.ledger.isLeading()) {
-      const local = parts.encodesAlways === true ? ProposeRequest.decode(ProposeRequest.encode(request)) : request;
+      const own =
+        request.epoch !== 0 || remainingMs === Number.POSITIVE_INFINITY
+          ? request
+          : ProposeRequest.patch(request, {
+              deadline: Math.ceil(now + remainingMs),
+              deadlineEpoch: parts.ledger.epoch(),
+            });
+      const local = parts.encodesAlways === true ? ProposeRequest.decode(ProposeRequest.encode(own)) : own;
       const reply = await within(parts.ledger.propose(local), remainingMs);
       return reply === undefined ? { kind: "unanswered" } : { kind: "reply", reply };
     }
     const timeoutMs = Math.min(attemptTimeoutMs, remainingMs);
-    const outcome = await bus.request(subjects.ledgerPropose, ProposeRequest.encode(request), { timeoutMs });
+    const sent = ProposeRequest.encode(fenced(request, now + timeoutMs));
+    const outcome = await bus.request(subjects.ledgerPropose, sent, { timeoutMs });
     switch (outcome.kind) {
-      case "reply":
-        return { kind: "reply", reply: decodeReply(outcome.data) };
+      case "reply": {
+        const reply = decodeReply(outcome.data);
+        hearLeader(reply);
+        return { kind: "reply", reply };
+      }
       case "no-responders":
         return { kind: "unsent" };
       case "timeout":
@@ -91,12 +141,45 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
     }
   };
 
-  const settle = async (request: ProposeRequest, deadline: number): Promise<ProposeOutcome> => {
+  /** Nobody waits for it any more: what waits of it here or at the leader goes. What is on its way there ends by its deadline. */
+  const withdraw = (request: ProposeRequest): void => {
+    if (parts.ledger.isLeading()) parts.ledger.withdraw(request.id);
+    else
+      bus.publish(
+        subjects.ledgerPropose,
+        ProposeRequest.encode(ProposeRequest.create({ id: request.id, withdrawn: true })),
+      );
+  };
+
+  const settle = async (
+    request: ProposeRequest,
+    deadline: number,
+    signal: CallSignal | undefined,
+  ): Promise<ProposeOutcome> => {
+    const onAbort = (): void => withdraw(request);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    try {
+      return await trySettle(request, deadline, signal);
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+    }
+  };
+
+  const trySettle = async (
+    request: ProposeRequest,
+    deadline: number,
+    signal: CallSignal | undefined,
+  ): Promise<ProposeOutcome> => {
     let maybe = false;
     let message = "no manager leads";
+    let unknown = 0;
     for (let tries = 0; !isStopped; tries += 1) {
       const remainingMs = deadline - clock.monotonic();
       if (remainingMs <= 0) break;
+      if (signal?.aborted === true) {
+        message = "nobody waits for it any more";
+        break;
+      }
       if (tries > 0) retries.add();
       const result = await attempt(request, remainingMs);
       if (result.kind === "unanswered") {
@@ -111,9 +194,15 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
           return { kind: "committed", version: ok.version, skipped: ok.skipped };
         }
         const code = codeOf(error?.code ?? 0);
+        // Its clock came with the answer. Another leader may have begun since, but not endlessly.
+        if (code === ErrorCode.unknownDeadline && unknown < unknownMax) {
+          unknown += 1;
+          continue;
+        }
         message = error?.message ?? "the ledger's answer is empty";
         if (code === ErrorCode.logUnavailable) maybe = true;
-        else if (code !== ErrorCode.notLeader) return { kind: "refused", code, message };
+        else if (code !== ErrorCode.notLeader && code !== ErrorCode.unknownDeadline)
+          return { kind: "refused", code, message };
       }
       const boundMs = Math.min(backoffMsMax, backoffMsMin * 2 ** tries);
       await sleep(clock, Math.min(random.next() * boundMs, Math.max(0, deadline - clock.monotonic())));
@@ -123,7 +212,11 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
   };
 
   /** What does not fit into one request goes in several, one after the other; only mode EACH allows that. */
-  const settleParts = async (request: ProposeRequest, deadline: number): Promise<ProposeOutcome> => {
+  const settleParts = async (
+    request: ProposeRequest,
+    deadline: number,
+    signal: CallSignal | undefined,
+  ): Promise<ProposeOutcome> => {
     const pieces = parts.ledger.isLeading() ? [request] : split(request);
     if (pieces === null) {
       return {
@@ -135,7 +228,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
     let skipped = 0;
     let last: ProposeOutcome = { kind: "committed", version: store.version, skipped: 0 };
     for (const [at, piece] of pieces.entries()) {
-      last = await settle(piece, deadline);
+      last = await settle(piece, deadline, signal);
       if (last.kind === "unavailable") return { ...last, maybe: last.maybe || at > 0 };
       if (last.kind === "refused") return last;
       skipped += last.skipped;
@@ -167,8 +260,9 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
   };
 
   return {
+    hearLeader,
     propose: (proposal: Proposal) => {
-      const { operations, mode, traceparent = "", timeoutMs, epoch = 0 } = proposal;
+      const { operations, mode, traceparent = "", timeoutMs, epoch = 0, signal } = proposal;
       const { caller = null, origin = Origin.ORIGIN_UNKNOWN } = proposal;
       if (operations.length === 0 && proposal.isProbe !== true)
         return Promise.resolve({ kind: "committed", version: store.version, skipped: 0 });
@@ -181,7 +275,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
         caller,
         origin,
       });
-      return settleParts(request, epoch === 0 ? clock.monotonic() + timeoutMs : Number.POSITIVE_INFINITY);
+      return settleParts(request, epoch === 0 ? clock.monotonic() + timeoutMs : Number.POSITIVE_INFINITY, signal);
     },
     stop: () => {
       isStopped = true;

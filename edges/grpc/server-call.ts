@@ -103,6 +103,8 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   #requests: RequestStream<unknown> | null = null;
   #signal: CallerSignal | null = null;
   #deadline: NodeJS.Timeout | null = null;
+  /** As `Clock.monotonic` counts. */
+  deadline: number | undefined = undefined;
   /** Null until the status is decided (C1). */
   #status: Status | null = null;
   #isAborted = false;
@@ -147,6 +149,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   startDeadline(ms: number): void {
     // Beyond what a timer can wait, there is no deadline worth keeping.
     if (ms > 0x7fffffff) return;
+    this.deadline = performance.now() + ms;
     this.#deadline = setTimeout(() => {
       this.#finishWithError(Status.DEADLINE_EXCEEDED, "context deadline exceeded");
       this.#abort();

@@ -56,7 +56,8 @@ export class ServedConnection {
       call.signal.addEventListener("abort", () => clock.clearTimeout(timer));
       call.onEnded = () => clock.clearTimeout(timer);
     }
-    call.begin(served, { peer: this.#peer, signal: call.signal, traceparent, method: path });
+    const deadline = timeoutMs === undefined ? undefined : clock.monotonic() + timeoutMs;
+    call.begin(served, { peer: this.#peer, signal: call.signal, deadline, traceparent, method: path });
   }
 
   message(id: number, bytes: Uint8Array): void {

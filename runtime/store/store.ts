@@ -20,6 +20,7 @@ import type {
   Volume,
 } from "../../proto/gen/messages.ts";
 import type { ErrorCode } from "../error-codes.ts";
+import type { CallSignal } from "../rpc.ts";
 import type { Subscription } from "../ports.ts";
 
 /** The tables, by the name of their field in StoreObject. */
@@ -110,8 +111,10 @@ export interface Proposal {
   /** Who asked for it, or which part of this manager decided it; for the history. At most one of the two. */
   readonly caller?: Caller;
   readonly origin?: Origin;
-  /** How long to look for a leader before giving up, in milliseconds. */
+  /** How long to look for a leader before giving up, in milliseconds: it is not put into the log after that. */
   readonly timeoutMs: number;
+  /** Aborts when nobody waits for the outcome any more: it is not put into the log after that, unless it is on its way there. */
+  readonly signal?: CallSignal | undefined;
   /**
    * For a leader's duties: only the leader of this epoch may write it. The answer is then always certain and `timeoutMs`
    * does not count: it is `committed`, or `refused` (with `staleEpoch` once that epoch has ended without it).

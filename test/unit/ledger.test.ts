@@ -3,11 +3,12 @@ import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { startLeadership } from "../../actors/ledger/leadership.ts";
 import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.ts";
-import { LogRecord, ProposeReply, ProposeRequest, Transaction } from "../../proto/gen/messages.ts";
+import { LogRecord, ProposeOk, ProposeReply, ProposeRequest, Transaction } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
 import type { AppendOutcome, Log } from "../../runtime/ports.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
 import { Replica } from "../../runtime/store/replica.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { create, proposal, service, testTtlMs, update } from "./store-kit.ts";
 
@@ -211,13 +212,33 @@ test("the same proposal over the bus again gets the first answer", async (t) => 
   );
   const ask = async () => {
     const outcome = await bus.request(subjects.ledgerPropose, request, { timeoutMs: 1_000 });
-    return outcome.kind === "reply" ? ProposeReply.toJson(ProposeReply.decode(outcome.data)) : outcome.kind;
+    return outcome.kind === "reply" ? ProposeOk.toJson(ProposeReply.decode(outcome.data).ok as ProposeOk) : null;
   };
   const first = await settle(ask());
-  t.deepEqual(first, { ok: { version: replica.version } });
+  t.deepEqual(first, { version: replica.version });
   const [second, third] = await settle(Promise.all([ask(), ask()]));
   t.deepEqual(second, first);
   t.deepEqual(third, first);
+});
+
+test("D1: a proposal says in the leader's time until when it may happen, and the leader tells its time", async (t) => {
+  const { bus, settle, lead, replica } = world(31);
+  await lead();
+  const ask = async (id: string, deadline: number, deadlineEpoch: number) => {
+    const operations = [create({ service: service(id, id) })];
+    const request = ProposeRequest.encode(ProposeRequest.create({ id, operations, deadline, deadlineEpoch }));
+    const outcome = await bus.request(subjects.ledgerPropose, request, { timeoutMs: 1_000 });
+    return outcome.kind === "reply" ? ProposeReply.decode(outcome.data) : null;
+  };
+  const told = await settle(ask("s1", 1, 0));
+  t.is(told?.error?.code, ErrorCode.unknownDeadline);
+  t.is(told?.epoch, replica.epoch);
+  const { clock = 0, epoch = 0 } = told ?? {};
+  t.is((await settle(ask("s1", clock, epoch)))?.error?.code, ErrorCode.logUnavailable, "its time is over");
+  t.is((await settle(ask("s1", clock + 5_000, epoch + 1)))?.error?.code, ErrorCode.unknownDeadline);
+  t.is(replica.count("service"), 0);
+  t.truthy((await settle(ask("s1", clock + 5_000, epoch)))?.ok);
+  t.is(replica.count("service"), 1);
 });
 
 test("a proposal that changed nothing also keeps its first answer", async (t) => {

@@ -75,7 +75,12 @@ test("a write that nobody takes names the cause", async (t) => {
   const { bus, clock, random, telemetry } = simulation.ports("m1");
   const troubles = createTroubles({ clock, telemetry });
   const host = new Host({ clock, telemetry, onCrash: () => {} });
-  const ledger = { isLeading: () => false, propose: () => Promise.reject(new Error("does not lead")) };
+  const ledger = {
+    isLeading: () => false,
+    epoch: () => 0,
+    withdraw: () => {},
+    propose: () => Promise.reject(new Error("does not lead")),
+  };
   const proposer = startProposer(
     { managerId: "m1", clock, random, bus, telemetry, host, store: new Replica() },
     { ledger, cause: () => troubles.cause() },
