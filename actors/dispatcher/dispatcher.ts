@@ -17,6 +17,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { durationMs, durationOf } from "../../proto/time.ts";
 import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.ts";
+import type { Wait } from "../../machines/dispatcher/dispatcher.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
 import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.ts";
@@ -31,7 +32,7 @@ import type { Environment, Running } from "../environment.ts";
 import { Judge, type NodeTrouble } from "./judge.ts";
 import { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { RegistrationHistories } from "./registration-histories.ts";
-import { NodeSession, isCalled, sessionRemoval, type Registrant, type SessionPorts } from "./session.ts";
+import { NodeSession, isCalled, sessionRemoval, type Registrant, type SessionPorts, type Verdict } from "./session.ts";
 import { SessionMessages } from "./session-messages.ts";
 import { TaskReports } from "./task-reports.ts";
 
@@ -63,6 +64,8 @@ export interface Dispatcher extends Running {
   explain(nodeId: string): readonly Reason[];
   /** What this manager thinks of its nodes, for its beats. */
   trouble(): NodeTrouble;
+  /** Whether a node that was waited for may be declared DOWN: for the leader's watch over nodes that nobody holds. */
+  verdict(wait: Wait): Verdict;
 }
 
 /** How long the first registration of a batch waits for others, in milliseconds: a thousand joins must not be a thousand proposals. */
@@ -110,7 +113,7 @@ class DispatcherActor implements Dispatcher {
       downs: this.#downs,
       graceMs: () => this.#graceMs(this.#periodMs + jitterMs(this.#periodMs)),
       unknownGraceMs: () => this.#periodMs * sessionTimes.unknownGraceFactor,
-      verdict: () => this.#judge.verdict(),
+      verdict: (wait) => this.#judge.verdict(wait),
       message: (session) => this.#messages.make(session),
       announce: (session) => this.#announce(session),
       ended: (session, end) => this.#onEnded(session, end),
@@ -137,6 +140,10 @@ class DispatcherActor implements Dispatcher {
 
   trouble(): NodeTrouble {
     return this.#judge.trouble();
+  }
+
+  verdict(wait: Wait): Verdict {
+    return this.#judge.verdict(wait);
   }
 
   explain(nodeId: string): readonly Reason[] {
@@ -320,6 +327,7 @@ class DispatcherActor implements Dispatcher {
   }
 
   #onNode(node: Node, old: Node | null, removed: boolean): void {
+    if (!removed) this.#judge.onNode(node, old);
     this.#messages.onAnyNode(removed ? null : node, old ?? node);
     const held = this.#sessions.get(node.id);
     if (held === undefined) return;
@@ -355,7 +363,6 @@ class DispatcherActor implements Dispatcher {
       this.#reports.forget(nodeId);
     }
     this.#showCount();
-    if (end === "expired") this.#judge.noteDown();
     if (end === "removed") {
       void this.#registrations.add(
         `session/${nodeId}`,

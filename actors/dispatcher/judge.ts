@@ -1,17 +1,29 @@
-/** Hosts `machines/dispatcher/dispatcher.ts`: counts the missing nodes, notices pauses of this process, and gives verdicts. */
-import { dispatcherMachine, massDown } from "../../machines/dispatcher/dispatcher.ts";
+/**
+ * Hosts `machines/dispatcher/dispatcher.ts`: counts the cluster's missing nodes, notices when this process was late, and
+ * gives verdicts, over nodes of the own sessions and, while this manager leads, over those whose manager went away.
+ */
+import { dispatcherMachine, massDown, objection, type Wait } from "../../machines/dispatcher/dispatcher.ts";
+import { decodedOrNull } from "../../proto/codec.ts";
+import { ManagerBeat, NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
+import type { Subscription, TimerHandle } from "../../runtime/ports.ts";
+import { managerBeats } from "../../runtime/subjects.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { NodeSession, Verdict } from "./session.ts";
 
-/** Between two looks at how things are, in milliseconds. A look counts all sessions, some 2 µs each. */
+/** Between two looks at how things are, in milliseconds. A look counts all sessions and nodes, some 2 µs each. */
 const lookPeriodMs = 1_000;
 /** How long a count of missing nodes stands, in milliseconds: a mass of verdicts asked for at once counts once. */
 const countAgeMsMax = 50;
+/** What another manager said of its nodes counts for so many milliseconds: three of its beats. */
+const saidMsMax = 3_000;
+/** Looks whose lateness is remembered: nobody is waited for longer than this many seconds unless the period was raised. */
+const latenessMax = 600;
+/** A timer that comes later than this many milliseconds is late; less is how timers are. */
+const lateMsMin = 50;
 
 export interface NodeTrouble {
-  /** Nodes of own sessions that are missed now, or were declared DOWN in the last seconds. */
+  /** Nodes of own sessions that are missed now. */
   readonly missing: number;
   /** No verdict is given now: too many nodes are missing at once, or the own view is not to be trusted. */
   readonly isHolding: boolean;
@@ -24,13 +36,27 @@ export interface JudgeOptions {
   readonly sessions: () => Iterable<NodeSession>;
 }
 
+interface Count {
+  readonly at: number;
+  /** Of own sessions. */
+  readonly own: number;
+  /** In the whole cluster, as far as this manager knows. */
+  readonly missing: number;
+  readonly nodes: number;
+}
+
 export class Judge implements Running {
   readonly #env: Environment;
   readonly #options: JudgeOptions;
   readonly #hosted: HostedActor<typeof dispatcherMachine>;
-  /** When this manager declared nodes DOWN, oldest first, within the window. */
+  readonly #beats: Subscription;
+  /** When nodes were declared DOWN, by whomever, oldest first, within the window. */
   #downAt: number[] = [];
-  #counted = { at: Number.NEGATIVE_INFINITY, missing: 0, nodes: 0 };
+  /** What other managers last said that they miss. */
+  readonly #said = new Map<string, { readonly missing: number; readonly at: number }>();
+  /** When looks came late, and by how much, oldest first. */
+  #late: { readonly at: number; readonly lateMs: number }[] = [];
+  #counted: Count = { at: Number.NEGATIVE_INFINITY, own: 0, missing: 0, nodes: 0 };
   #lookedAt: number;
   #timer: TimerHandle | null = null;
 
@@ -59,63 +85,113 @@ export class Judge implements Running {
           );
         },
         reportRelease: (_, { missing, nodes }) =>
-          log.error({ missing, nodes }, "the nodes are still missing after the hold: declaring them DOWN"),
+          log.error(
+            { missing, nodes },
+            "nodes are still missing after the hold: declaring those DOWN that were silent all through it",
+          ),
       },
     });
     this.#hosted = env.host.start(machine, `dispatcher/${env.managerId}`, { settleMs: options.settleMs });
+    this.#beats = env.bus.subscribe(managerBeats, ({ data }) => {
+      const beat = decodedOrNull(ManagerBeat, data);
+      if (beat === null || beat.managerId === env.managerId) return;
+      if (beat.missingNodes === 0) this.#said.delete(beat.managerId);
+      else this.#said.set(beat.managerId, { missing: beat.missingNodes, at: env.clock.monotonic() });
+    });
     this.#look();
   }
 
-  noteDown(): void {
-    this.#downAt.push(this.#env.clock.monotonic());
+  /** A node's object changed: those that are declared DOWN count as missing for a while. */
+  onNode(node: Node, old: Node | null): void {
+    const wasDown = old === null || old.status?.state === NodeStatus_State.DOWN;
+    if (node.status?.state === NodeStatus_State.DOWN && !wasDown) this.#downAt.push(this.#env.clock.monotonic());
   }
 
-  verdict(): Verdict {
-    this.#feed(this.#env.clock.monotonic());
+  verdict(wait: Wait): Verdict {
+    const at = this.#env.clock.monotonic();
+    this.#feed(at, true);
     const snapshot = this.#hosted.actor.getSnapshot();
-    if (snapshot.hasTag("granting")) return { kind: "granted" };
-    const { missing, nodes } = snapshot.context;
-    const reason = snapshot.matches("holding")
-      ? `${missing} of ${nodes} nodes are missing at once, which is more often a fault of the network or of this manager`
-      : "this manager's own link to the bus, the log or its process was not healthy for a whole grace period";
-    return { kind: "held", recheckMs: massDown.recheckMs, reason };
+    const { holdSince, missing, nodes } = snapshot.context;
+    const held = (reason: string): Verdict => ({ kind: "held", recheckMs: massDown.recheckMs, reason });
+    if (snapshot.hasTag("granting")) {
+      const lateMs = this.#lateSince(wait.since, at);
+      const reason = objection(wait, { at, lateMs, isReleasing: snapshot.matches("releasing"), holdSince });
+      return reason === null ? { kind: "granted" } : held(reason);
+    }
+    if (!snapshot.matches("holding"))
+      return held(
+        "this manager's own link to the bus, the log or its process was not healthy for a whole grace period",
+      );
+    const what = "which is more often a fault of the network or of this manager";
+    return held(`${missing} of ${nodes} nodes are missing at once, ${what}`);
   }
 
   trouble(): NodeTrouble {
-    this.#feed(this.#env.clock.monotonic());
-    const { missing } = this.#hosted.actor.getSnapshot().context;
-    return { missing, isHolding: !this.#hosted.actor.getSnapshot().hasTag("granting") };
+    this.#feed(this.#env.clock.monotonic(), false);
+    return { missing: this.#counted.own, isHolding: !this.#hosted.actor.getSnapshot().hasTag("granting") };
   }
 
   stop(): void {
     if (this.#timer !== null) this.#env.clock.clearTimeout(this.#timer);
     this.#timer = null;
+    this.#beats.unsubscribe();
     this.#hosted.stop();
   }
 
   /** Looks regularly, so that a pause of this process is noticed and a hold can end. */
   #look(): void {
     const at = this.#env.clock.monotonic();
-    this.#feed(at);
+    const lateMs = this.#lateMs(at);
+    if (lateMs > lateMsMin) {
+      this.#late.push({ at, lateMs });
+      if (this.#late.length > latenessMax) this.#late.shift();
+    }
+    this.#feed(at, false);
     this.#lookedAt = at;
     this.#timer = this.#env.clock.setTimeout(() => this.#look(), lookPeriodMs);
   }
 
-  #feed(at: number): void {
-    if (at - this.#counted.at > countAgeMsMax) this.#counted = this.#count(at);
-    const { missing, nodes } = this.#counted;
-    const lateMs = at - this.#lookedAt - lookPeriodMs;
-    this.#hosted.actor.send({ type: "looked", at, settled: this.#options.settled(), lateMs, missing, nodes });
+  /** By how much the next look is late at `at`; 0 or less when it is not due. */
+  #lateMs(at: number): number {
+    return at - this.#lookedAt - lookPeriodMs;
   }
 
-  #count(at: number): { at: number; missing: number; nodes: number } {
+  /** How much of the time since then this process was late in. D5 */
+  #lateSince(since: number, at: number): number {
+    let lateMs = Math.max(0, this.#lateMs(at));
+    for (let index = this.#late.length - 1; index >= 0; index -= 1) {
+      const late = this.#late[index] as { at: number; lateMs: number };
+      if (late.at <= since) break;
+      lateMs += Math.min(late.lateMs, late.at - since);
+    }
+    return lateMs;
+  }
+
+  #feed(at: number, asked: boolean): void {
+    if (at - this.#counted.at > countAgeMsMax) this.#counted = this.#count(at);
+    const { missing, nodes } = this.#counted;
+    const lateMs = this.#lateMs(at);
+    this.#hosted.actor.send({ type: "looked", at, settled: this.#options.settled(), lateMs, missing, nodes, asked });
+  }
+
+  #count(at: number): Count {
     this.#downAt = this.#downAt.filter((time) => at - time < massDown.windowMs);
     let missing = this.#downAt.length;
     let nodes = missing;
-    for (const session of this.#options.sessions()) {
-      nodes += 1;
-      if (session.isMissing(at)) missing += 1;
+    const { store } = this.#env;
+    for (const { description, status } of store.all("node")) {
+      // One that never registered is not waited for.
+      const isUnknown = status?.state === NodeStatus_State.UNKNOWN && description !== null;
+      if (isUnknown) missing += 1;
+      if (isUnknown || status?.state === NodeStatus_State.READY) nodes += 1;
     }
-    return { at, missing, nodes };
+    let own = 0;
+    for (const session of this.#options.sessions()) {
+      if (!session.isMissing(at)) continue;
+      own += 1;
+      if (store.get("node", session.nodeId)?.status?.state === NodeStatus_State.READY) missing += 1;
+    }
+    for (const said of this.#said.values()) if (at - said.at < saidMsMax) missing += said.missing;
+    return { at, own, missing: Math.min(missing, nodes), nodes };
   }
 }

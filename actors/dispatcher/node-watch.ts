@@ -16,6 +16,7 @@ import {
   type Session,
 } from "../../proto/gen/messages.ts";
 import { durationMs, timeMs, timestampOf } from "../../proto/time.ts";
+import type { Wait } from "../../machines/dispatcher/dispatcher.ts";
 import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { nodeWatchMachine, nodeWatchTimes } from "../../machines/dispatcher/node-watch.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.ts";
@@ -25,27 +26,34 @@ import type { Commit } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import { startManagerWatch } from "../manager/manager-watch.ts";
-import { sessionRemoval } from "./session.ts";
+import { sessionRemoval, type Verdict } from "./session.ts";
 
-const nodeActor = hosted(nodeWatchMachine, ["declareDown", "orphanTasks"]);
+const nodeActor = hosted(nodeWatchMachine, ["requestVerdict", "declareDown", "orphanTasks"]);
 /** How long a proposal looks for the ledger, which is on this very manager, in milliseconds. */
 const proposeTimeoutMs = 5_000;
 /** Between two tries to move a dead manager's nodes to UNKNOWN, in milliseconds. */
 const retryMs = 1_000;
 
-export function startNodeWatch(env: Environment): Running {
-  return new NodeWatch(env);
+export interface NodeWatchOptions {
+  /** The dispatcher's, of this very manager. */
+  verdict(wait: Wait): Verdict;
+}
+
+export function startNodeWatch(env: Environment, options: NodeWatchOptions): Running {
+  return new NodeWatch(env, options);
 }
 
 class NodeWatch implements Running {
   readonly #env: Environment;
+  readonly #options: NodeWatchOptions;
   readonly #watched = new Map<string, HostedActor<typeof nodeWatchMachine>>();
   readonly #stops: (() => void)[] = [];
   #retry: TimerHandle | null = null;
   #stopped = false;
 
-  constructor(env: Environment) {
+  constructor(env: Environment, options: NodeWatchOptions) {
     this.#env = env;
+    this.#options = options;
     const managers = startManagerWatch(env);
     const watch = env.store.watch((commit) => this.#onCommit(commit));
     this.#stops.push(
@@ -92,14 +100,14 @@ class NodeWatch implements Running {
       this.#settle(node.id);
       return;
     }
-    const at = this.#env.clock.now();
+    const at = this.#env.clock.monotonic();
     const watched = this.#watched.get(node.id);
     if (watched !== undefined) {
       watched.actor.send({ type: isDown ? "node.down" : "node.unknown", at });
       return;
     }
     // The last change of the node is no earlier than its DOWN, so a new leader waits on where the last one stopped.
-    const elapsed = at - changedMs(node) || 0;
+    const elapsed = this.#env.clock.now() - changedMs(node) || 0;
     const input = {
       nodeId: node.id,
       at,
@@ -107,7 +115,12 @@ class NodeWatch implements Running {
       unknownGraceMs: this.#heartbeatPeriodMs() * sessionTimes.unknownGraceFactor,
       orphanMs: Math.min(nodeWatchTimes.orphanDelayMs, Math.max(0, nodeWatchTimes.orphanDelayMs - elapsed)),
     };
+    const { unknownGraceMs: graceMs } = input;
     const effects = {
+      requestVerdict: ({ since }: { since: number }) => {
+        const granted = this.#options.verdict({ since, graceMs }).kind === "granted";
+        this.#watched.get(node.id)?.actor.send({ type: granted ? "verdict.granted" : "verdict.held" });
+      },
       declareDown: () => void this.#declareDown(node.id),
       orphanTasks: () => void this.#orphanTasks(node.id),
     };

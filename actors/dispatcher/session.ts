@@ -23,6 +23,7 @@ import type { HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/rpc.ts";
 import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "../environment.ts";
+import type { Wait } from "../../machines/dispatcher/dispatcher.ts";
 import { hosted } from "../hosted.ts";
 import type { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { Silence } from "./silence.ts";
@@ -52,7 +53,7 @@ export interface SessionPorts {
   /** Milliseconds from a sign of life to the suspicion, for a registration that just happened. */
   graceMs(): number;
   unknownGraceMs(): number;
-  verdict(): Verdict;
+  verdict(wait: Wait): Verdict;
   /** Null when the node is gone. */
   message(session: NodeSession): SessionMessage | null;
   announce(session: NodeSession): void;
@@ -316,7 +317,7 @@ export class NodeSession {
   }
 
   #requestVerdict(): void {
-    const verdict = this.#ports.verdict();
+    const verdict = this.#ports.verdict(this.#wait());
     if (verdict.kind === "granted") this.send({ type: "verdict.granted" });
     else
       this.send({
@@ -325,6 +326,15 @@ export class NodeSession {
         recheckMs: verdict.recheckMs,
         reason: verdict.reason,
       });
+  }
+
+  /** What was waited for in vain, as the verdict weighs it. */
+  #wait(): Wait {
+    const { adopted, connected, linkAt, unknownGraceMs } = this.#hosted.actor.getSnapshot().context;
+    const { graceMs, heardAt } = this.#silence;
+    const since = Math.max(heardAt, linkAt);
+    if (connected) return { since, graceMs };
+    return { since, graceMs: adopted ? unknownGraceMs : Math.min(reconnectGraceMs(graceMs), graceMs) };
   }
 
   #declareDown(): void {

@@ -206,7 +206,7 @@ export function startManager(parts: ManagerParts): Manager {
         orchestration,
         volumes,
         answerQuestions(termed, knowledge),
-        startNodeWatch(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
+        startNodeWatch(writingAs(termed, Origin.ORIGIN_NODE_WATCH), { verdict: (wait) => dispatcher.verdict(wait) }),
         startCertificateSigner(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority, parts.externalCa),
         startDemotions(writingAs(termed, Origin.ORIGIN_NODE_WATCH), () => leadership.stepDown()),
         startAgentLogins(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
@@ -264,7 +264,7 @@ export function startManager(parts: ManagerParts): Manager {
   });
   const unhealthy = (): string | null => troubles.cause() ?? progress.stuckBecause();
   const dispatcher = createDispatcher(environment, {
-    settled: () => parts.bus.isUp() && unhealthy() === null,
+    settled: () => parts.bus.isUp() && unhealthy() === null && progress.isCurrent(),
     addr: advertise,
   });
   let handedLock = "";

@@ -29,6 +29,8 @@ export interface ProgressParts {
 export interface Progress extends Running {
   /** Why nothing has come back lately; null while it does. */
   stuckBecause(): string | null;
+  /** Whether the newest probe came back: what a verdict over nodes rests on, for which `stuckBecause` is too patient. */
+  isCurrent(): boolean;
   /** Milliseconds since a probe last came back; -1: none has. */
   ageMs(): number;
 }
@@ -103,6 +105,10 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
     stuckBecause: () => {
       const snapshot = hosted.actor.getSnapshot();
       return snapshot.hasTag("healthy") ? null : snapshot.context.reason;
+    },
+    isCurrent: () => {
+      const snapshot = hosted.actor.getSnapshot();
+      return snapshot.hasTag("healthy") && snapshot.context.reason === "";
     },
     ageMs: () => {
       const { answeredAt } = hosted.actor.getSnapshot().context;

@@ -5,17 +5,23 @@
  *
  * D1: nothing is granted unless this process's own link and log were healthy for a whole grace period, and the process
  *     itself was not stopped meanwhile: then it is this process that was away, not the nodes.
- * D2: when more than a share of the nodes is missing at once, nothing is granted for `massDownHoldMs`: a fault that takes
- *     many nodes is more often one of ours (a switch, a wrong clock, an overload) than many of theirs, and moving
- *     all their tasks makes such a fault worse.
+ * D2: when more than a share of the cluster's nodes is missing at once, nothing is granted for `massDown.holdMs` from the
+ *     moment in which one of them would have been declared DOWN: a fault that takes many nodes is more often one of ours (a
+ *     switch, an overload) than many of theirs, and moving all their tasks makes such a fault worse. That some of them come
+ *     back meanwhile ends the hold for nobody: a fault that lets go of nodes one by one is still the same fault. Only when
+ *     nobody is missing any more is it over.
  * D3: the hold ends. Whoever argues for holding until an operator comes must also let a rack that burnt down at night stay
  *     without its tasks until morning; after the hold, with the own view proven healthy all along, the nodes are gone.
+ * D4: what is granted after a hold is granted for nodes that were not heard all through it (one that was heard is slow, not
+ *     gone), and for each no sooner than a hold after its own wait was over.
+ * D5: a wait for a node counts the time in which this process could have heard it: what its own event loop was late by is
+ *     no silence of the node's.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 export const massDown = {
-  /** Of the nodes that this manager served in the window. SwarmKit knows no such limit; two of five may go unnoticed. */
+  /** Of the cluster's nodes that are up or were in the window. SwarmKit knows no such limit; two of five may go unnoticed. */
   shareMax: 0.4,
   /** Fewer never hold: in a cluster of three, one or two dead nodes are the ordinary case. */
   nodesMin: 4,
@@ -23,6 +29,11 @@ export const massDown = {
   windowMs: 10_000,
   /** Two grace periods of 15 s: an agent that lost its way has tried eight times by then (back-off is at most 8 s). */
   holdMs: 30_000,
+  /**
+   * How long verdicts are given after a hold, in milliseconds: nodes of one fault fall silent within the spread of their
+   * heartbeats (5 s) and graces (3 s), and those of a manager that it took when that is taken for dead (10 s).
+   */
+  releaseMs: 20_000,
   /** Milliseconds between two looks while verdicts are held. */
   recheckMs: 1_000,
   /**
@@ -40,11 +51,34 @@ export type DispatcherEvent = {
   readonly settled: boolean;
   /** Milliseconds by which this look came late. */
   readonly lateMs: number;
-  /** Nodes that this manager misses, or declared DOWN within the window. */
+  /** Nodes that managers miss, whose manager went away, or that were declared DOWN within the window. */
   readonly missing: number;
-  /** Nodes of this manager, with those declared DOWN within the window. */
+  /** Nodes that are up, whose manager went away, or that were declared DOWN within the window. */
   readonly nodes: number;
+  /** A verdict is wanted: a node is about to be declared DOWN. */
+  readonly asked: boolean;
 };
+
+/** A wait for a node that is over: by the monotonic clock, in milliseconds. */
+export interface Wait {
+  /** When the node was last heard, or fell out of a manager's hands. */
+  readonly since: number;
+  /** How long it may be silent from then on. */
+  readonly graceMs: number;
+}
+
+/** Why a node that was waited for in vain is not declared DOWN all the same; null: it is. D4, D5 */
+export function objection(
+  { graceMs, since }: Wait,
+  now: { readonly at: number; readonly lateMs: number; readonly isReleasing: boolean; readonly holdSince: number },
+): string | null {
+  if (now.isReleasing && since > now.holdSince) return "it was heard while too many nodes were missing at once";
+  if (now.isReleasing && now.at - since < graceMs + massDown.holdMs)
+    return "it has not been missing for the whole hold";
+  if (now.at - since - now.lateMs < graceMs)
+    return `this manager itself was late by ${(now.lateMs / 1_000).toFixed(1)} s of that time`;
+  return null;
+}
 
 export interface DispatcherContext {
   /** After a pause of the process, or while its link or log are away: no verdict before this time. */
@@ -54,6 +88,11 @@ export interface DispatcherContext {
   readonly settleMs: number;
   readonly missing: number;
   readonly nodes: number;
+  /** Of the newest look. */
+  readonly at: number;
+  readonly asked: boolean;
+  /** When the newest hold began. */
+  readonly holdSince: number;
 }
 
 export const dispatcherMachine = setup({
@@ -68,7 +107,15 @@ export const dispatcherMachine = setup({
     reportHold: effect<{ missing: number; nodes: number }>("reportHold"),
     reportRelease: effect<{ missing: number; nodes: number }>("reportRelease"),
     reportUnexpected: effect("reportUnexpected"),
-    count: assign((_, { missing, nodes }: { missing: number; nodes: number }) => ({ missing, nodes })),
+    count: assign(
+      (_, { asked, at, missing, nodes }: Pick<DispatcherContext, "asked" | "at" | "missing" | "nodes">) => ({
+        asked,
+        at,
+        missing,
+        nodes,
+      }),
+    ),
+    rememberHold: assign(({ context }) => ({ holdSince: context.at })),
     rememberPause: assign(({ context }, { at }: { at: number }) => ({
       settlingUntil: context.wasSettled ? at + context.settleMs : 0,
     })),
@@ -78,15 +125,23 @@ export const dispatcherMachine = setup({
     isLate: (_, { lateMs }: { lateMs: number }) => lateMs > massDown.pauseMsMax,
     isAway: (_, { settled }: { settled: boolean }) => !settled,
     isSettling: ({ context }, { at }: { at: number }) => at < context.settlingUntil,
-    isMass: (_, { missing, nodes }: { missing: number; nodes: number }) =>
-      missing >= massDown.nodesMin && missing > massDown.shareMax * nodes,
-    isFew: (_, { missing, nodes }: { missing: number; nodes: number }) =>
-      missing < massDown.nodesMin || missing <= massDown.shareMax * nodes,
+    isMass: (_, { asked, missing, nodes }: { asked: boolean; missing: number; nodes: number }) =>
+      asked && missing >= massDown.nodesMin && missing > massDown.shareMax * nodes,
+    isNone: (_, { missing }: { missing: number }) => missing === 0,
   },
-  delays: { hold: massDown.holdMs, window: massDown.windowMs },
+  delays: { hold: massDown.holdMs, release: massDown.releaseMs },
 }).createMachine({
   id: "dispatcher",
-  context: ({ input }) => ({ settlingUntil: 0, wasSettled: false, settleMs: input.settleMs, missing: 0, nodes: 0 }),
+  context: ({ input }) => ({
+    settlingUntil: 0,
+    wasSettled: false,
+    settleMs: input.settleMs,
+    missing: 0,
+    nodes: 0,
+    at: 0,
+    asked: false,
+    holdSince: 0,
+  }),
   options: { maxIterations: 1_000 },
   initial: "settling",
   on: {
@@ -135,17 +190,20 @@ export const dispatcherMachine = setup({
       always: { guard: { type: "isMass", params: ({ context }) => context }, target: "holding" },
     },
     holding: {
-      description: "Too many are missing at once: waits whether they come back. D2, D3",
-      entry: { type: "reportHold", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },
-      always: { guard: { type: "isFew", params: ({ context }) => context }, target: "watching" },
+      description: "Too many are missing at once: waits whether they come back. D2",
+      entry: [
+        "rememberHold",
+        { type: "reportHold", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },
+      ],
+      always: { guard: { type: "isNone", params: ({ context }) => context }, target: "watching" },
       after: { hold: "releasing" },
     },
     releasing: {
       description:
-        "The hold is over and they are still missing: grants whatever the share, until all of them had their verdict. D3",
+        "The hold is over: grants whatever the share for those that were silent all through it, until all of them had their verdict. D3, D4",
       tags: ["granting"],
       entry: { type: "reportRelease", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },
-      after: { window: "watching" },
+      after: { release: "watching" },
     },
   },
 });

@@ -1,9 +1,10 @@
 /**
  * What the leader waits for with a node that is not READY: one actor for each such node.
  *
- *   unknown ──▶ declaring ──▶ down ──▶ orphaning ──▶ orphaned          (ended when the node is READY again, or gone)
+ *   unknown ──▶ judging ──▶ declaring ──▶ down ──▶ orphaning ──▶ orphaned          (ended when the node is READY again, or gone)
  *
- * W1: an UNKNOWN node (its manager went away) has six heartbeat periods to register elsewhere before it is DOWN.
+ * W1: an UNKNOWN node (its manager went away) has six heartbeat periods to register elsewhere before it is DOWN, and is
+ *     declared DOWN only after the dispatcher granted it, like a node of a session: what took its manager may have taken more.
  * W2: the tasks of a node that was DOWN for 24 h become ORPHANED, which no late report of the node can undo.
  */
 import { assign, setup } from "xstate";
@@ -21,6 +22,8 @@ export type NodeWatchEvent =
   | { readonly type: "node.down"; readonly at: number }
   /** READY, or removed. */
   | { readonly type: "node.settled" }
+  | { readonly type: "verdict.granted" }
+  | { readonly type: "verdict.held" }
   | { readonly type: "write.failed" }
   | { readonly type: "tasks.orphaned" };
 
@@ -42,6 +45,8 @@ export interface NodeWatchContext extends NodeWatchInput {
 export const nodeWatchMachine = setup({
   types: { context: {} as NodeWatchContext, events: {} as NodeWatchEvent, input: {} as NodeWatchInput },
   actions: {
+    /** Answered by `verdict.granted` or `verdict.held`. */
+    requestVerdict: effect<{ since: number }>("requestVerdict"),
     /** Proposes DOWN; answered by `node.down` through the store, or by `write.failed`. */
     declareDown: effect("declareDown"),
     /** Proposes ORPHANED for the node's tasks; answered by `tasks.orphaned` or `write.failed`. */
@@ -65,6 +70,8 @@ export const nodeWatchMachine = setup({
     "node.down": { target: ".down", actions: { type: "rememberSince", params: ({ event }) => event } },
     "node.settled": ".ended",
     "write.failed": {},
+    "verdict.granted": {},
+    "verdict.held": {},
     "tasks.orphaned": {},
     "*": { actions: "reportUnexpected" },
   },
@@ -76,7 +83,13 @@ export const nodeWatchMachine = setup({
     unknown: {
       description: "The node's manager went away; the node has the grace to register with another. W1",
       on: { "node.unknown": {} },
-      after: { unknownGrace: "declaring" },
+      after: { unknownGrace: "judging" },
+    },
+    judging: {
+      description:
+        "The dispatcher weighs whether this manager may trust its view, and how many nodes are missing at once. W1",
+      entry: { type: "requestVerdict", params: ({ context }) => ({ since: context.since }) },
+      on: { "node.unknown": {}, "verdict.granted": "declaring", "verdict.held": "waiting" },
     },
     declaring: {
       description: "DOWN is on its way into the log. W1",
@@ -84,9 +97,9 @@ export const nodeWatchMachine = setup({
       on: { "node.unknown": {}, "write.failed": "waiting" },
     },
     waiting: {
-      description: "The log could not be written; tries again. W1",
+      description: "No verdict is given now, or the log could not be written; asks again. W1",
       on: { "node.unknown": {} },
-      after: { retry: "declaring" },
+      after: { retry: "judging" },
     },
     down: {
       description: "The node is DOWN; its tasks are kept in case it comes back. W2",

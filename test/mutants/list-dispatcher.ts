@@ -59,7 +59,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   {
     name: "unknown-for-ever",
     file: "machines/dispatcher/node-watch.ts",
-    original: 'after: { unknownGrace: "declaring" },',
+    original: 'after: { unknownGrace: "judging" },',
     replacement: "",
     breaks: "a node whose manager went away, and which went with it, stays UNKNOWN",
     kind: "time-fault-order",

@@ -1,5 +1,6 @@
 /** A small world in which nothing fails but what a scenario says: managers, one node, and the checks of what it is about. */
 import { NodeStatus_State } from "../../proto/gen/messages.ts";
+import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { noFaults } from "../../runtime/sim/network.ts";
 import { SimManagers, type SimManager } from "./managers.ts";
@@ -19,6 +20,8 @@ export class ScriptedWorld {
   constructor(options: {
     readonly seed: number;
     readonly managers: number;
+    /** Default 1. */
+    readonly agents?: number;
     readonly onReplica?: (replica: Replica, demand: (claim: string | null) => void) => void;
   }) {
     const { onReplica, seed } = options;
@@ -26,7 +29,7 @@ export class ScriptedWorld {
       {
         ...drawOptions(seed),
         managers: options.managers,
-        agents: 1,
+        agents: options.agents ?? 1,
         skewMsMax: 0,
         driftPpmMax: 0,
         network: noFaults(),
@@ -53,8 +56,9 @@ export class ScriptedWorld {
     for (let number = 1; number <= this.scene.options.managers; number += 1) this.managers.add(`m${number}`);
     for (const each of this.managers.processes) each.start();
     await this.until("a cluster", () => this.managers.areServing && this.managers.joinToken() !== "");
-    this.#nodes.add(node).start();
-    await this.until("the node to be READY", () => this.managers.all.every((each) => this.isReadyAt(each)));
+    for (let number = 1; number <= this.scene.options.agents; number += 1) this.#nodes.add(`a${number}`).start();
+    await this.until("the nodes to be READY", () => this.managers.all.every((each) => this.isReadyAt(each)));
+    await this.until("all nodes to be READY", () => this.areAllReady());
   }
 
   /** Throws when something that must hold does not, or the time is up. */
@@ -97,6 +101,16 @@ export class ScriptedWorld {
   isReadyAt(manager: SimManager): boolean {
     const found = manager.running?.store.byName("node", node);
     return found?.status?.state === NodeStatus_State.READY && this.home(manager) !== undefined;
+  }
+
+  get agents(): readonly SimProcess[] {
+    return this.#nodes.all.map(({ process: each }) => each);
+  }
+
+  /** Whether every agent's node is READY as whoever leads knows it. */
+  areAllReady(): boolean {
+    const store = this.leader?.running?.store;
+    return this.agents.every(({ name }) => store?.byName("node", name)?.status?.state === NodeStatus_State.READY);
   }
 
   get leader(): SimManager | undefined {

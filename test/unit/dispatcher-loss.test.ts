@@ -2,7 +2,8 @@
 import test from "ava";
 import { massDown } from "../../machines/dispatcher/dispatcher.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.ts";
-import { Node, NodeStatus, NodeStatus_State } from "../../proto/gen/messages.ts";
+import { ManagerBeat, Node, NodeStatus, NodeStatus_State } from "../../proto/gen/messages.ts";
+import { managerBeats } from "../../runtime/subjects.ts";
 import { Status } from "../../runtime/rpc.ts";
 import { setUp, open, join, beat, live } from "../support/dispatcher-world.ts";
 
@@ -164,4 +165,58 @@ test("a hold ends when the nodes come back, and nothing has moved", async (t) =>
   for (const { nodeId, sessionId } of sessions) open(world, nodeId, sessionId);
   await live(world, 40_000, ...sessions);
   t.true(nodes.every((id) => world.stateOf(id) === NodeStatus_State.READY));
+});
+
+test("a hold holds although some come back, and who was heard in it is not given up at its end (D2, D4)", async (t) => {
+  const nodes = ["n0", "n1", "n2", "n3", "n4"];
+  const world = setUp(t, { nodes });
+  const [stays, trickles, ...gone] = await Promise.all(
+    nodes.map(async (nodeId) => ({ nodeId, ...(await join(world, nodeId)) })),
+  );
+  if (stays === undefined || trickles === undefined) throw new Error("no nodes");
+  const down = () => nodes.filter((nodeId) => world.stateOf(nodeId) === NodeStatus_State.DOWN);
+  await live(world, 8_000, stays, trickles, ...gone);
+  // Silent from here on: four of five. The first would be DOWN after some 16 s.
+  await live(world, 20_000, stays);
+  t.regex(world.dispatcher.explain("n2")[0]?.waitingFor ?? "", /4 of 5 nodes are missing at once/);
+  await beat(world, "n1", trickles.sessionId);
+  await live(world, 17_000, stays);
+  t.deepEqual(down(), [], "three are missing, which is few, but of the same fault");
+  await live(world, 12_000, stays);
+  t.deepEqual(down(), ["n2", "n3", "n4"], "the one that is slow is not gone");
+});
+
+test("nodes that other managers miss count: two of them with two of the own are a mass (D2)", async (t) => {
+  const nodes = ["n0", "n1", "n2", "n3", "n4", "n5"];
+  const world = setUp(t, { nodes });
+  const [stays, ...gone] = await Promise.all(
+    nodes.slice(0, 3).map(async (nodeId) => ({ nodeId, ...(await join(world, nodeId)) })),
+  );
+  if (stays === undefined) throw new Error("no nodes");
+  for (const id of nodes.slice(3)) {
+    const node = world.store.get("node", id) as Node;
+    world.seed("node", Node.patch(node, { status: NodeStatus.create({ state: NodeStatus_State.READY, addr: "a" }) }));
+  }
+  for (const { breakOff } of gone) breakOff();
+  for (let second = 0; second < 12; second += 1) {
+    const said = ManagerBeat.create({ managerId: "m2", missingNodes: 2 });
+    world.bus.publish(managerBeats, ManagerBeat.encode(said));
+    await live(world, 1_000, stays);
+  }
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /4 of 6 nodes are missing at once/);
+});
+
+test("what this manager's own process was late by is no silence of a node's (D5)", async (t) => {
+  const world = setUp(t);
+  const { clock } = world;
+  await join(world, "n1");
+  // A starved process: each of its looks comes 2.5 s late, which is no pause.
+  const setTimeout_ = clock.setTimeout.bind(clock);
+  clock.setTimeout = (callback, ms) => setTimeout_(callback, ms === 1_000 ? 3_500 : ms);
+  await world.run(30_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /this manager itself was late by \d+\.\d s/);
+  clock.setTimeout = setTimeout_;
+  await world.run(30_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });

@@ -1,5 +1,6 @@
 // What the leader does about nodes that no session watches over, and about managers that fall silent.
 import test, { type ExecutionContext } from "ava";
+import type { Verdict } from "../../actors/dispatcher/session.ts";
 import { startNodeWatch } from "../../actors/dispatcher/node-watch.ts";
 import { nodeWatchTimes } from "../../machines/dispatcher/node-watch.ts";
 import {
@@ -34,8 +35,9 @@ function setUp(t: ExecutionContext) {
   const bus = testBus();
   const env = { ...manager.env, bus };
   const run = (ms: number): Promise<unknown> => manager.clock.run({ untilMs: manager.clock.now() + ms });
+  const verdict: { now: Verdict } = { now: { kind: "granted" } };
   const watch = () => {
-    const running = startNodeWatch(env);
+    const running = startNodeWatch(env, { verdict: () => verdict.now });
     t.teardown(() => running.stop());
     return running;
   };
@@ -54,6 +56,7 @@ function setUp(t: ExecutionContext) {
     env,
     run,
     watch,
+    verdict,
     beats,
     stateOf: (id: string) => nodeOf(id)?.status?.state,
     nodeOf,
@@ -96,6 +99,19 @@ test("so are nodes of a manager that was demoted, once its record is gone; of on
   await run(100);
   t.is(stateOf("n1"), State.UNKNOWN);
   t.is(stateOf("n2"), State.READY);
+});
+
+test("an UNKNOWN node is not DOWN while the dispatcher holds its verdicts (W1)", async (t) => {
+  const world = setUp(t);
+  const { seed, run, stateOf, verdict } = world;
+  seed("node", node("n1", State.UNKNOWN));
+  verdict.now = { kind: "held", recheckMs: 1_000, reason: "too many are missing" };
+  world.watch();
+  await run(120_000);
+  t.is(stateOf("n1"), State.UNKNOWN);
+  verdict.now = { kind: "granted" };
+  await run(1_100);
+  t.is(stateOf("n1"), State.DOWN);
 });
 
 test("an UNKNOWN node has six periods to register elsewhere before it is DOWN", async (t) => {
