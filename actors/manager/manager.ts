@@ -27,6 +27,7 @@ import type { NetworkDefaults } from "../../machines/allocation/network-defaults
 import type { Blobs, BusServers, LeaseBucket, Log } from "../../runtime/ports.ts";
 import type { ServiceHandlers } from "../../runtime/rpc.ts";
 import type { Troubles } from "../../runtime/troubles.ts";
+import type { BusObserver } from "../../runtime/store/bus-observer.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
 import { readersLeases } from "../../runtime/store/readers-leases.ts";
 import { MarkKeeper, type LogMarkDisk } from "../../runtime/store/log-mark.ts";
@@ -110,6 +111,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly watch?: WatchOptions;
   /** Encodes even the proposals that stay in this process: for simulations. */
   readonly encodesAlways?: boolean;
+  /** Told what passes on the bus: for simulations. */
+  readonly busObserver?: BusObserver;
   /** The replica met a broken log, or a duty failed for good: the process must end. */
   readonly onBroken: (error: unknown) => void;
 }
@@ -155,7 +158,14 @@ export function startManager(parts: ManagerParts): Manager {
   const log = new SealedLog(parts.log, keyring, sealing);
   const blobs = new SealedBlobs(parts.blobs, keyring, { random: sealing, clock: parts.clock });
   const { clock, telemetry } = parts;
-  const bus = new SealedBus({ bus: parts.bus, keyring, random: sealing, clock, telemetry });
+  const bus = new SealedBus({
+    bus: parts.bus,
+    keyring,
+    random: sealing,
+    clock,
+    telemetry,
+    observer: parts.busObserver,
+  });
   const replica = new Replica();
   // Before all others who watch: whoever is removed by a commit is shown nothing of it, or of what follows.
   const standings = watchStandings(replica);

@@ -109,7 +109,10 @@ export class SimNatsLink implements Bus {
     return this.#await<RequestOutcome>(options.timeoutMs, { kind: "timeout" }, { kind: "closed" }, (finish) => {
       this.#send((session) => {
         const answer = (outcome: RequestOutcome) => this.#server.answer(session, () => finish(outcome));
-        const reply = (bytes: Uint8Array) => answer({ kind: "reply", data: bytes });
+        const reply = (bytes: Uint8Array) => {
+          this.#server.onAnswer?.(bytes);
+          answer({ kind: "reply", data: bytes });
+        };
         const receivers = this.#server.publish({ subject, data: copy, headers: options.headers ?? {}, reply });
         if (receivers === 0) answer({ kind: "no-responders" });
       });

@@ -48,6 +48,8 @@ export class SimNatsServer {
   readonly name = "nats";
   /** Told the last sequence kept when a tail of acknowledged records is lost. */
   onTailLost: ((kept: number) => void) | null = null;
+  /** Told every answer on its way, for those who listen to everything. */
+  onAnswer: ((data: Uint8Array) => void) | null = null;
   /** While true nobody leads the log's stream: whatever it is asked stays unanswered, and all else works. */
   isLogSilent = false;
   readonly #network: SimNetwork;

@@ -18,6 +18,7 @@ import { BusRefusals } from "../bus-refusals.ts";
 import { isSubjectToken, newId } from "../ids.ts";
 import type { Bus, BusMessage, Clock, Random, RequestOutcome, Subscription, Telemetry } from "../ports.ts";
 import * as subjects from "../subjects.ts";
+import type { BusObserver } from "./bus-observer.ts";
 import type { Keyring } from "./keyring.ts";
 import { open, seal, type SealedFor } from "./seal.ts";
 import { SenderLife } from "./sender-life.ts";
@@ -28,6 +29,8 @@ export interface SealedBusOptions {
   readonly random: Random;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
+  /** For simulations. */
+  readonly observer?: BusObserver | undefined;
 }
 
 /** Bytes of the largest message that is looked at; our own nats-server lets 8 MiB pass. */
@@ -82,6 +85,7 @@ export class SealedBus implements Bus {
   readonly #random: Random;
   readonly #clock: Clock;
   readonly #refusals: BusRefusals;
+  readonly #observer: BusObserver | null;
   readonly #life: string;
   #count = 0;
   /** Numbers of own questions that wait for their answers. */
@@ -96,12 +100,13 @@ export class SealedBus implements Bus {
   #keySinceMs;
   readonly #proving: Subscription;
 
-  constructor({ bus, keyring, random, clock, telemetry }: SealedBusOptions) {
+  constructor({ bus, keyring, random, clock, telemetry, observer }: SealedBusOptions) {
     this.#bus = bus;
     this.#keyring = keyring;
     this.#random = random;
     this.#clock = clock;
     this.#refusals = BusRefusals.of(telemetry, clock);
+    this.#observer = observer ?? null;
     this.#life = newId(random);
     this.#keySinceMs = clock.monotonic();
     // Not asked for freshness in turn: who asks again learns nothing, and the answer fits only the question that it is for.
@@ -153,6 +158,7 @@ export class SealedBus implements Bus {
     this.#open.delete(number);
     if (outcome.kind !== "reply") return outcome;
     const answer = this.#openAnswer(subject, outcome.data, number);
+    if (answer !== null) this.#observer?.resolved({ life: this.#life, number, subject, asked: true }, answer);
     return answer === null ? { kind: "timeout" } : { kind: "reply", data: answer };
   }
 
@@ -176,6 +182,7 @@ export class SealedBus implements Bus {
     const key = this.#keyring.current;
     if (key === null) return null;
     const life = this.#life;
+    this.#observer?.sent({ life, number, subject, asked });
     const sealed = seal(key, data, this.#random, messageOf(subject, life, number, asked));
     return SealedMessage.encode(SealedMessage.create({ life, number, asked, sealed }));
   }
@@ -183,6 +190,7 @@ export class SealedBus implements Bus {
   #respond(message: BusMessage, { life, number }: SealedMessage, answer: Uint8Array): void {
     const key = this.#keyring.current;
     if (key === null) return;
+    this.#observer?.replied({ life, number, subject: message.subject, asked: true }, answer);
     const sealed = seal(key, answer, this.#random, answerTo(message.subject, life, number));
     message.respond(SealedMessage.encode(SealedMessage.create({ sealed })));
   }
@@ -200,6 +208,7 @@ export class SealedBus implements Bus {
     const { asked, life: lifeId, number, data } = opened;
     const respond = (answer: Uint8Array): void => this.#respond(message, opened, answer);
     const hear = (): void => {
+      this.#observer?.heard(this.#life, { life: lifeId, number, subject: message.subject, asked });
       for (const handler of handlers) handler({ subject: message.subject, headers: {}, data, respond });
     };
     const held: Held = { number, asked, bytes: data.length, subject: message.subject, hear };

@@ -35,6 +35,7 @@ import type { Peer, ServiceHandlers } from "../../runtime/rpc.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
+import type { BusObserver } from "../../runtime/store/bus-observer.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { KeyFileDisk, Vault } from "../../runtime/store/vault.ts";
@@ -74,6 +75,7 @@ export interface ManagerOptions {
   readonly onRunning: (running: RunningManager) => void;
   /** The replica found a broken log: the process must end. */
   readonly onBroken: (error: unknown) => void;
+  readonly busObserver: BusObserver;
   /** It was demoted, and has handed over what it did. */
   readonly onDemoted: () => void;
   /** It could not start, as when NATS is away: the process ends in good order. */
@@ -125,6 +127,7 @@ function runManager(
   {
     acceptsLogLoss,
     address,
+    busObserver,
     csi,
     lock,
     onAcknowledged,
@@ -169,6 +172,7 @@ function runManager(
     warnings: [],
     troubles: createTroubles({ clock, telemetry }),
     encodesAlways: true,
+    busObserver,
     snapshots: { everyRecords: snapshotEvery },
     // So little that those who resume need the log.
     watch: { recentBytesMax: 20_000 },

@@ -8,6 +8,7 @@ import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
 import { LogLoss } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { drawClock } from "./clocks.ts";
+import { BusLedger } from "./invariants-bus.ts";
 import { handshakeProblem } from "./invariants-certificates.ts";
 import { LogMemory } from "./invariants-log.ts";
 import { bootManager, type RunningManager } from "./manager.ts";
@@ -45,12 +46,17 @@ export function addressOf(manager: string): string {
 export class SimManagers {
   readonly all: SimManager[] = [];
   readonly #scene: Scene;
+  readonly #bus: BusLedger;
   readonly #options: SimManagersOptions;
   /** Every unlock key that the operator was given, the newest first. */
   readonly #unlockKeys: Uint8Array[] = [];
 
   constructor(scene: Scene, options: SimManagersOptions) {
     this.#scene = scene;
+    this.#bus = new BusLedger(
+      () => scene.simulation.clock.elapsed,
+      (claim) => scene.fail(claim),
+    );
     this.#options = options;
   }
 
@@ -126,6 +132,7 @@ export class SimManagers {
       trace,
       peers: this.all.map((each) => each.address),
       csi: this.#options.csi(ports),
+      busObserver: this.#bus,
       servesJson: this.#scene.options.jsonClients > 0,
       snapshotEvery,
       onLock: (lock) => (manager.lock = lock),

@@ -78,6 +78,8 @@ export interface SimOptions {
   readonly healthOperations: number;
   /** Of the plugins, while there are faults. */
   readonly drivers: DriverFaults;
+  /** Mean milliseconds between two attacks of somebody on NATS without the cluster's keys; 0: there is nobody. */
+  readonly attackMs: number;
   /** Agents that join when the others have run for a while. */
   readonly lateAgents: number;
 }
@@ -137,6 +139,7 @@ export function drawOptions(seed: number): SimOptions {
     watchers: drawWatchers(new SimRandom(`${seed}/options.watchers`)),
     jsonClients: drawJsonClients(new SimRandom(`${seed}/options.json`)),
     looksBack: drawLooksBack(new SimRandom(`${seed}/options.history`)),
+    attackMs: drawAttackMs(new SimRandom(`${seed}/options.attacker`)),
     logOperations: drawGlobalOperations(new SimRandom(`${seed}/options.logs`)),
     certificateOperations,
     ...drawRoles(new SimRandom(`${seed}/options.roles`), certificateOperations > 0),
@@ -225,6 +228,10 @@ function drawLockOperations(random: SimRandom): number {
   return random.chance(0.5) ? 2 + random.below(8) : 0;
 }
 
+function drawAttackMs(random: SimRandom): number {
+  return random.chance(0.4) ? Math.round(random.between(20, 400)) : 0;
+}
+
 function drawWatchers(random: SimRandom): number {
   return random.chance(0.5) ? 1 + random.below(4) : 0;
 }
@@ -271,6 +278,7 @@ export function describeOptions(options: SimOptions): string {
     if (value === 0 || value === false) return;
     parts.push(value === true ? name : `${name}=${Number(value).toPrecision(3)}`);
   };
+  note("attackMs", options.attackMs);
   note("skewMsMax", options.skewMsMax);
   note("driftPpmMax", options.driftPpmMax);
   for (const group of [

@@ -39,6 +39,7 @@ export class ScriptedWorld {
         networkOperations: 0,
         contentionOperations: 0,
         policyOperations: 0,
+        attackMs: 0,
         volumeOperations: 0,
       },
       false,

@@ -6,6 +6,7 @@
  *
  * L1: a cluster is founded while nothing fails.
  */
+import { startAttacker } from "./attacker.ts";
 import { CommitChecks } from "./commit-checks.ts";
 import { startFaults, type Faults } from "./faults.ts";
 import { SimManagers } from "./managers.ts";
@@ -126,6 +127,7 @@ class World {
     this.#managers.unlock();
     this.#managers.startPromoted();
     this.#nodes.addLate();
+    const attacker = options.attackMs === 0 ? null : startAttacker(simulation, options.attackMs);
     const faults = startFaults(simulation, options, {
       managers: this.#managers.processes,
       agents: this.#nodes.processes,
@@ -133,6 +135,7 @@ class World {
       losePower: (agent) => this.#nodes.losePower(agent),
     });
     await this.#scene.runUntil(() => false, options.faultsMs);
+    attacker?.stop();
     return faults;
   }
 
