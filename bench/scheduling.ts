@@ -39,7 +39,7 @@ import {
   Version,
 } from "../proto/gen/messages.ts";
 import { Host } from "../runtime/host.ts";
-import type { AppendOutcome, Bus, Log } from "../runtime/ports.ts";
+import type { AppendOutcome, Bus, Log, LogRoom } from "../runtime/ports.ts";
 import { encodeRecord } from "../runtime/store/record.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { SimRandom } from "../runtime/sim/random.ts";
@@ -102,6 +102,14 @@ class CountingLog implements Log {
 
   purgeBefore(): Promise<void> {
     return Promise.resolve();
+  }
+
+  bytes(): Promise<number> {
+    return Promise.resolve(0);
+  }
+
+  room(): LogRoom {
+    return "ample";
   }
 }
 

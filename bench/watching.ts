@@ -166,6 +166,8 @@ export async function watchable(
     read: () => ({ unsubscribe: () => undefined }),
     bounds: () => Promise.resolve(null),
     purgeBefore: () => Promise.resolve(),
+    bytes: () => Promise.resolve(null),
+    room: () => "ample" as const,
   };
   const blobs = {
     put: () => Promise.resolve(),

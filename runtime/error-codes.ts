@@ -18,5 +18,6 @@ export const ErrorCode = {
   referenced: 114,
   ingressMissing: 115,
   unknownDeadline: 116,
+  logFull: 117,
 } as const;
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];

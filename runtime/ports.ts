@@ -72,12 +72,19 @@ export interface Bus {
   onLink(listener: (up: boolean) => void): Subscription;
 }
 
-/** `conflict`: known not to have happened. `unknown`: it may have, or may still. `refused`: the server said no for good. */
+/**
+ * `conflict`: known not to have happened. `unknown`: it may have, or may still. `full`: it has not, for want of space.
+ * `refused`: the server said no for good.
+ */
 export type AppendOutcome =
   | { readonly kind: "appended"; readonly sequence: number }
   | { readonly kind: "conflict" }
   | { readonly kind: "unknown"; readonly reason: string }
+  | { readonly kind: "full"; readonly reason: string }
   | { readonly kind: "refused"; readonly reason: string };
+
+/** Whether there is room for the log: `scarce`: old history is dropped before its time; `full`: nothing is appended. */
+export type LogRoom = "ample" | "scarce" | "full";
 
 export interface LogReader {
   /** Records with consecutive sequences, each once, from the one asked for; no gap, whatever the link does. */
@@ -98,6 +105,10 @@ export interface Log {
   read(fromSequence: number, reader: LogReader): Subscription;
   /** First and last sequence kept (first = last + 1 when empty); null when the log does not answer within `timeoutMs`. */
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null>;
+  /** Bytes that the log takes; null when it does not answer within `timeoutMs`. */
+  bytes(timeoutMs: number): Promise<number | null>;
+  /** As far as this process can see: a NATS that is another's is always `ample`, until it refuses. */
+  room(): LogRoom;
   /** Drops the records before `sequence`. */
   purgeBefore(sequence: number): Promise<void>;
   /** Largest record in bytes. */

@@ -24,6 +24,7 @@ const statusOfCode: { readonly [Code in ErrorCode]: Status } = {
   [ErrorCode.tooLarge]: Status.RESOURCE_EXHAUSTED,
   [ErrorCode.malformed]: Status.INVALID_ARGUMENT,
   [ErrorCode.logUnavailable]: Status.UNAVAILABLE,
+  [ErrorCode.logFull]: Status.UNAVAILABLE,
   [ErrorCode.foreignTask]: Status.PERMISSION_DENIED,
   [ErrorCode.sessionChanged]: Status.ABORTED,
   [ErrorCode.staleEpoch]: Status.UNAVAILABLE,

@@ -48,6 +48,8 @@ export interface LeadershipParts {
   readonly troubles?: Troubles | undefined;
   /** Why nothing can be written now, as far as this process knows; null when it knows of nothing. */
   cause?(): string | null;
+  /** See ProposerParts. */
+  fullCause?(): string | null;
   readonly snapshots?: Partial<SnapshotOptions>;
   readonly batchLimits?: Partial<BatchLimits>;
   /** See ProposerParts. */
@@ -231,6 +233,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     ledger,
     ...(parts.mark === undefined ? {} : { mark: parts.mark }),
     cause: () => parts.cause?.() ?? null,
+    fullCause: () => parts.fullCause?.() ?? null,
     ...(parts.encodesAlways === undefined ? {} : { encodesAlways: parts.encodesAlways }),
   });
 

@@ -6,7 +6,7 @@
  */
 import type { Span } from "@opentelemetry/api";
 import { assemble, type BatchLimits, type Settlement } from "../../machines/ledger/batch.ts";
-import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.ts";
+import { ledgerMachine, type AppendRefusal, type LedgerEvent } from "../../machines/ledger/ledger.ts";
 import type { RefusalCode } from "../../machines/ledger/proposals.ts";
 import { Failure, ProposeOk, ProposeReply, ProposeRequest } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
@@ -138,6 +138,8 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   let subscription: Subscription | null = null;
   let onDrained: (() => void) | null = null;
   let isStopped = false;
+  /** The last append that was answered for certain was refused. */
+  let isRefused = false;
 
   /** Answers of the log may come after the end. */
   const send = (event: LedgerEvent): void => {
@@ -242,6 +244,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       switch (outcome.kind) {
         case "appended":
           provenAt = clock.monotonic();
+          isRefused = false;
           send({ type: "append.appended", attempt, sequence: outcome.sequence });
           return;
         case "conflict":
@@ -251,10 +254,15 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
           telemetry.log.warn({ reason: outcome.reason, version: replica.version }, "outcome of an append is unknown");
           send({ type: "append.unknown", attempt });
           return;
-        case "refused":
-          telemetry.log.error({ reason: outcome.reason }, "the log refused an append");
-          send({ type: "append.refused", attempt, reason: outcome.reason });
+        case "full":
+        case "refused": {
+          const { kind, reason } = outcome;
+          // Each beginning of it once: it is tried ten times a second.
+          if (!isRefused) telemetry.log.error({ reason }, "the log refused an append");
+          isRefused = true;
+          send({ type: "append.refused", attempt, code: kind === "full" ? "logFull" : "logUnavailable", reason });
           return;
+        }
       }
     };
     void log.append(data, replica.version).then(answer);
@@ -356,10 +364,11 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     batch = null;
   };
 
-  const failBatch = (reason: string): void => {
+  const failBatch = (code: AppendRefusal, reason: string): void => {
     const failed = batch?.batch?.waiting ?? [];
     batch = null;
-    for (const waiting of failed) settle(waiting, failure("logUnavailable", reason));
+    // Part of it may be in the log already.
+    for (const waiting of failed) settle(waiting, failure(waiting.from > 0 ? "logUnavailable" : code, reason));
     lookIfDrained();
   };
 
@@ -368,7 +377,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     subscription?.unsubscribe();
     subscription = null;
     if (batchMetAt > 0) answerBatch(batchMetAt);
-    failBatch("leadership ended before the log had answered");
+    failBatch("logUnavailable", "leadership ended before the log had answered");
     for (const waiting of queue.splice(0)) {
       // Part of it may be in the log already.
       const code = waiting.from > 0 ? "logUnavailable" : "notLeader";
@@ -416,7 +425,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
         appendBatch: (_, { attempt, epoch }) => appendBatch(attempt, epoch),
         applyAppended: (_, { sequence }) => applyAppended(sequence),
         answerBatch: () => answerBatch(replica.version),
-        failBatch: (_, { reason }) => failBatch(reason),
+        failBatch: (_, { code, reason }) => failBatch(code, reason),
         returnBatch: () => returnBatch(),
         settleDoubt: () => returnBatch(),
         lookForWork: () => signalWork(),
@@ -466,7 +475,7 @@ function ok(version: number, skipped: number): ProposeReply {
 const lateSentence = "its time was over before the log took it";
 
 function failure(
-  code: RefusalCode | "notLeader" | "staleEpoch" | "logUnavailable" | "unknownDeadline",
+  code: RefusalCode | AppendRefusal | "notLeader" | "staleEpoch" | "unknownDeadline",
   message: string,
 ): ProposeReply {
   return ProposeReply.create({ error: Failure.create({ code: ErrorCode[code], message }) });

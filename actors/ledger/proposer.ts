@@ -28,6 +28,8 @@ const attemptTimeoutMs = 2_000;
 /** Waits between attempts, in milliseconds, each a uniform draw below the bound: a new leader is there within seconds. */
 const backoffMsMin = 20;
 const backoffMsMax = 400;
+/** How long a proposal tries when the log's disk is full, in milliseconds: its caller is to know, and not to ask again at once. */
+const fullTriesMs = 1_000;
 /** How long an answer waits for this process's replica to show it at most, in milliseconds. */
 const reachMsMax = 60_000;
 /**
@@ -45,6 +47,8 @@ export interface ProposerParts {
   readonly cause?: () => string | null;
   /** What this process acknowledges is on its disk first (K1); absent for one that keeps no mark. */
   readonly mark?: Pick<MarkKeeper, "holds">;
+  /** Why the log's disk takes nothing, as far as this process knows; null when it knows of nothing. */
+  readonly fullCause?: () => string | null;
   /** Encodes even what stays in this process, so that a simulation finds what cannot be encoded. */
   readonly encodesAlways?: boolean;
 }
@@ -173,6 +177,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
     let maybe = false;
     let message = "no manager leads";
     let unknown = 0;
+    const begunAt = clock.monotonic();
     for (let tries = 0; !isStopped; tries += 1) {
       const remainingMs = deadline - clock.monotonic();
       if (remainingMs <= 0) break;
@@ -181,7 +186,10 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
         break;
       }
       if (tries > 0) retries.add();
-      const result = await attempt(request, remainingMs);
+      // While the disk is full nobody may lead, and a batch in doubt stays so.
+      const mayWait = request.epoch !== 0 || parts.fullCause?.() == null;
+      const result = await attempt(request, mayWait ? remainingMs : Math.min(fullTriesMs, remainingMs));
+      let full = parts.fullCause?.() ?? null;
       if (result.kind === "unanswered") {
         maybe = true;
         message = "the leader did not answer in time";
@@ -201,8 +209,14 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
         }
         message = error?.message ?? "the ledger's answer is empty";
         if (code === ErrorCode.logUnavailable) maybe = true;
+        else if (code === ErrorCode.logFull) full = message;
         else if (code !== ErrorCode.notLeader && code !== ErrorCode.unknownDeadline)
           return { kind: "refused", code, message };
+      }
+      // A duty's proposal goes on until its term ends.
+      if (full !== null && request.epoch === 0 && clock.monotonic() - begunAt >= fullTriesMs) {
+        if (maybe) withdraw(request);
+        return { kind: "unavailable", maybe, message: full };
       }
       const boundMs = Math.min(backoffMsMax, backoffMsMin * 2 ** tries);
       await sleep(clock, Math.min(random.next() * boundMs, Math.max(0, deadline - clock.monotonic())));

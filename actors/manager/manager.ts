@@ -7,6 +7,7 @@
  */
 import {
   Origin,
+  Trouble_Kind,
   type CAService,
   type ControlService,
   type DataKeysService,
@@ -180,6 +181,8 @@ export function startManager(parts: ManagerParts): Manager {
       blobs,
       onBroken,
       cause: () => troubles.cause(),
+      fullCause: () =>
+        troubles.all().find(({ blocking, kind }) => blocking && kind === Trouble_Kind.DISK_FULL)?.sentence ?? null,
       startDuties: (epoch) => startDuties(epoch),
       // It may have been demoted while it did not run.
       mayLead: () => {

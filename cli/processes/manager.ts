@@ -42,6 +42,7 @@ import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
 import { newId } from "../../runtime/ids.ts";
 import { connectNats, type NatsLink } from "../../runtime/nats/connection.ts";
 import { startNatsServer, type NatsServer } from "../../runtime/nats/server.ts";
+import { watchForStuck } from "../../runtime/nats/stuck-watch.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { NatsServerProblem } from "../../runtime/nats/server.ts";
 import { Host } from "../../runtime/host.ts";
@@ -66,6 +67,7 @@ import { serveLocked } from "./locked.ts";
 import { joinAsManager, keyFetcher, type ManagerInvitation } from "./manager-join.ts";
 import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
+import { reportLogTroubles } from "./log-troubles.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { moveOwnNats, ownNatsFolder, ownNatsServer } from "./move-own-nats.ts";
 import { natsAccess, replicasOn, type SharedNats } from "./nats-flags.ts";
@@ -174,7 +176,12 @@ export async function startManagerProcess(
       ...(options.nats === null ? {} : { replicas: replicasOn(options.nats), ...natsAccess(options.nats) }),
       ...(natsServer === null
         ? {}
-        : { user: natsServer.user, pass: natsServer.pass, flushesEveryWrite: natsServer.flushesEveryWrite }),
+        : {
+            user: natsServer.user,
+            pass: natsServer.pass,
+            flushesEveryWrite: natsServer.flushesEveryWrite,
+            disk: natsServer.disk,
+          }),
       name: `muster-manager-${managerId}`,
       telemetry,
       signal: ending,
@@ -189,6 +196,12 @@ export async function startManagerProcess(
     });
     const stepsOfNats = undo.length;
     undo.push(() => link.drain());
+    const reporting = reportLogTroubles(troubles, link, natsServer);
+    undo.push(() => reporting.stop());
+    if (natsServer !== null) {
+      const watching = watchForStuck(natsServer, link);
+      undo.push(() => watching.stop());
+    }
     for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
     await unlessEnding(refuseEmptyLog(link.log, vault, ownNatsFolder(dataDir.path), natsServer === null), ending);
 

@@ -31,7 +31,15 @@ export type LedgerEvent =
   | { readonly type: "append.needless"; readonly attempt: number }
   | { readonly type: "append.conflict"; readonly attempt: number }
   | { readonly type: "append.unknown"; readonly attempt: number }
-  | { readonly type: "append.refused"; readonly attempt: number; readonly reason: string };
+  | {
+      readonly type: "append.refused";
+      readonly attempt: number;
+      readonly code: AppendRefusal;
+      readonly reason: string;
+    };
+
+/** `logFull`: for want of space, so that nothing has happened; `logUnavailable`: for another reason. */
+export type AppendRefusal = "logFull" | "logUnavailable";
 
 export interface LedgerContext {
   /** Of the lease; 0 while following. */
@@ -62,7 +70,7 @@ export const ledgerMachine = setup({
     /** Answers the proposals of the batch. */
     answerBatch: effect("answerBatch"),
     /** Answers them that the log takes nothing; they may come again. */
-    failBatch: effect<{ reason: string }>("failBatch"),
+    failBatch: effect<{ code: AppendRefusal; reason: string }>("failBatch"),
     /** Puts the batch back in front of what is waiting, to be decided again. */
     returnBatch: effect("returnBatch"),
     /** Answers the doubtful batch if the reader met its record; else puts it back. */
@@ -232,7 +240,7 @@ export const ledgerMachine = setup({
             "append.refused": {
               guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
               target: "resting",
-              actions: { type: "failBatch", params: ({ event }) => ({ reason: event.reason }) },
+              actions: { type: "failBatch", params: ({ event }) => ({ code: event.code, reason: event.reason }) },
             },
           },
         },

@@ -5,6 +5,7 @@ import type { Blobs, Bus, BusServers, LeaseBucket, Log, Random, Telemetry } from
 import { abilities, isSupported } from "./abilities.ts";
 import { NatsBlobs } from "./blobs.ts";
 import { NatsBus } from "./bus.ts";
+import { fullSentence, type DiskRoom } from "./disk-room.ts";
 import { NatsProblem } from "./errors.ts";
 import { NatsLeases } from "./leases.ts";
 import { Link } from "./link.ts";
@@ -42,6 +43,8 @@ export interface NatsOptions {
   readonly signal?: AbortSignal;
   /** What `startNatsServer` says of the server it runs; null (the default) for another's. */
   readonly flushesEveryWrite?: boolean | null;
+  /** Of the same server, the disk that it writes to; null (the default) for another's. */
+  readonly disk?: { readonly room: DiskRoom } | null;
 }
 
 export interface NatsLink {
@@ -54,6 +57,10 @@ export interface NatsLink {
   readonly serverVersion: string;
   /** Counts the servers that were named and those that answer. Takes 1.5 s at most. */
   servers(): Promise<BusServers>;
+  /** For how long requests to the log have been left unanswered, and why the last was; null while it is served. */
+  unserved(): { readonly ms: number; readonly reason: string } | null;
+  /** Why the log takes nothing for want of space; null while it takes what it is given. */
+  fullReason(): string | null;
   /** Stops receiving, sees what was published off, closes. Takes seconds at most. */
   drain(): Promise<void>;
   close(): void;
@@ -84,7 +91,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
     const { logMessageBytesMax, ...streams } = await setUpStreams(link, { replicas, leaseTtlMs, maxPayload });
     return {
       bus: new NatsBus(link),
-      log: new NatsLog(link, { telemetry, random, messageBytesMax: logMessageBytesMax }),
+      log: new NatsLog(link, { telemetry, random, messageBytesMax: logMessageBytesMax, disk: options.disk ?? null }),
       leases: new NatsLeases(link, { ttlMs: leaseTtlMs, telemetry }),
       blobs: new NatsBlobs(link, { telemetry, random }),
       abilities: abilities({
@@ -94,6 +101,9 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       }),
       serverVersion,
       servers: () => link.servers(),
+      fullReason: () =>
+        options.disk?.room.kind === "full" ? fullSentence(options.disk.room) : link.serving.fullReason,
+      unserved: () => link.serving.silence(performance.now()),
       drain: () => link.drain(),
       close: () => link.close(),
     };

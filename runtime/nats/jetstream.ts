@@ -16,6 +16,7 @@ export type Stored =
   | { readonly kind: "stored"; readonly sequence: number }
   | { readonly kind: "conflict" }
   | { readonly kind: "unknown"; readonly reason: string }
+  | { readonly kind: "full"; readonly reason: string }
   | { readonly kind: "refused"; readonly reason: string };
 
 /** The err_code values that decide something here, from the server's published list of errors. */
@@ -27,10 +28,24 @@ export const JetStreamError = {
   streamNameInUse: 10058,
   streamNotFound: 10059,
   replicasWithoutCluster: 10074,
+  notEnabledForAccount: 10039,
+  notEnabled: 10076,
+  /** Of its limits for storage; nothing was stored. */
+  insufficientResources: 10023,
+  storageExceeded: 10047,
+  accountResourcesExceeded: 10002,
   wrongLastSequence: 10071,
   /** From 2.12 on also this one, for a subject that has a write under way. */
   wrongLastSequenceInFlight: 10164,
 } as const;
+
+const full: ReadonlySet<number> = new Set([
+  JetStreamError.insufficientResources,
+  JetStreamError.storageExceeded,
+  JetStreamError.accountResourcesExceeded,
+]);
+
+export const jetStreamOff = "the nats-server has turned JetStream off";
 
 export const expectLastSequence = "Nats-Expected-Last-Sequence";
 export const expectLastSubjectSequence = "Nats-Expected-Last-Subject-Sequence";
@@ -41,16 +56,24 @@ const nothing = new Uint8Array(0);
 
 /** Calls `$JS.API.<verb>`. */
 export async function callJetStream(link: Link, verb: string, body: object | null, timeoutMs: number): Promise<Called> {
+  const sentAt = performance.now();
   const answer = await link.request(`$JS.API.${verb}`, body === null ? nothing : encoder.encode(JSON.stringify(body)), {
     timeoutMs,
   });
+  const called = calledOf(answer);
+  if (called.kind === "unavailable") link.serving.unanswered("$JS", sentAt, called.reason);
+  else link.serving.answered("$JS");
+  return called;
+}
+
+function calledOf(answer: Answer): Called {
   if (answer.kind !== "reply") return { kind: "unavailable", errCode: 0, reason: silence(answer) };
   const fields = parseFields(answer.message.data);
   if (fields === null) return { kind: "unavailable", errCode: 0, reason: "the answer of JetStream is not JSON" };
   const error = errorOf(fields);
   if (error === null) return { kind: "ok", body: fields };
   // 5xx: no leader for the moment, resources short, … : not a statement about the request.
-  return { kind: error.code >= 500 ? "unavailable" : "refused", errCode: error.errCode, reason: error.description };
+  return { kind: error.code >= 500 ? "unavailable" : "refused", errCode: error.errCode, reason: reasonOf(error) };
 }
 
 /** Publishes to a stream and waits until it is stored; `expected` is one of the headers above and its sequence. */
@@ -63,7 +86,16 @@ export async function store(
 ): Promise<Stored> {
   const headers = expected === null ? undefined : newHeaders();
   if (expected !== null) headers?.set(expected.header, String(expected.sequence));
+  const sentAt = performance.now();
   const answer = await link.request(subject, data, { timeoutMs, headers });
+  const stored = storedOf(answer);
+  const [stream = ""] = subject.split(".", 1);
+  if (stored.kind === "unknown") link.serving.unanswered(stream, sentAt, stored.reason);
+  else link.serving.answered(stream);
+  return stored;
+}
+
+function storedOf(answer: Answer): Stored {
   if (answer.kind !== "reply") return { kind: "unknown", reason: silence(answer) };
   const fields = parseFields(answer.message.data);
   if (fields === null) return { kind: "unknown", reason: "the answer of JetStream is not JSON" };
@@ -76,7 +108,9 @@ export async function store(
   }
   if (error.errCode === JetStreamError.wrongLastSequence || error.errCode === JetStreamError.wrongLastSequenceInFlight)
     return { kind: "conflict" };
-  return { kind: error.code >= 500 ? "unknown" : "refused", reason: error.description };
+  if (full.has(error.errCode))
+    return { kind: "full", reason: `the log's disk is full: NATS says "${error.description}"` };
+  return { kind: error.code >= 500 ? "unknown" : "refused", reason: reasonOf(error) };
 }
 
 function silence(answer: Exclude<Answer, { kind: "reply" }>): string {
@@ -128,4 +162,10 @@ function errorOf(fields: Fields): { code: number; errCode: number; description: 
     errCode: numberField(error, "err_code"),
     description: textField(error, "description"),
   };
+}
+
+function reasonOf({ errCode, description }: { readonly errCode: number; readonly description: string }): string {
+  return errCode === JetStreamError.notEnabled || errCode === JetStreamError.notEnabledForAccount
+    ? jetStreamOff
+    : description;
 }

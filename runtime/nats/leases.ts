@@ -53,6 +53,7 @@ export class NatsLeases implements LeaseBucket {
     switch (stored.kind) {
       case "stored":
         return { kind: "stored", revision: stored.sequence };
+      case "full":
       case "refused":
         this.#telemetry.log.error({ key, reason: stored.reason }, "the NATS server refuses a lease");
         return { kind: "unknown", reason: stored.reason };

@@ -8,6 +8,7 @@
  * K1: `isUp` is true in `up` only; a frozen server is noticed within two intervals and left within three.
  * K2: a request is never sent later than it was made: made while down, it ends at once.
  * K3: subscriptions live as long as their owner wants, across connections; messages of the time between are lost.
+ * K4: of several servers, one that answers pings but does not serve the log is left for another.
  */
 import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub, type TlsOptions } from "nats";
 import type { BusServers, Random, Subscription, Telemetry } from "../ports.ts";
@@ -18,6 +19,7 @@ import { type Greeting, greet } from "./greeting.ts";
 import { openServerProblem } from "./open-server.ts";
 import { silentTicksLost, silentTicksSuspect, startPinging } from "./pings.ts";
 import { type Answer, Requests } from "./requests.ts";
+import { Serving } from "./serving.ts";
 
 /** For the greeting, and again for the handshake. Longer than a busy server needs, short enough to try the next one. */
 const dialMs = 2_000;
@@ -28,6 +30,11 @@ const redialDelayMsMin = 50;
 const redialDelayMsMax = 1_000;
 /** The back-off starts anew only after a link has held this long: a server that accepts and drops is not hammered. */
 const linkHeldMsMin = 5_000;
+/** With several servers: one on which the log was not served for this long is left for another. A stream leader that was
+ *  killed has a successor within 4 to 9 s, which the link then finds wherever it is. */
+const unservedMsMin = 8_000;
+/** Doubled with each that does not serve it either: where the log has no majority, no server does. */
+const unservedMsMax = 60_000;
 /** For the last messages to leave and their handlers to end when the owner drains. */
 const drainMs = 3_000;
 
@@ -72,6 +79,9 @@ export class Link {
   #connectedAt = 0;
   #nextAddress = 0;
   #draining = false;
+  #leaveAfterMs = unservedMsMin;
+  /** Told by whoever asks JetStream for something. */
+  readonly serving = new Serving();
 
   private constructor(options: LinkOptions) {
     this.#options = options;
@@ -213,6 +223,12 @@ export class Link {
         `Several nats-servers were named, but the one at ${showAddress(address)} is of no cluster: name one, or those of one cluster.`,
       );
     }
+    if (this.#addresses.length > 1 && !outcome.greeting.jetstream) {
+      throw new NatsProblem(
+        "unreachable",
+        `The nats-server at ${showAddress(address)} runs without JetStream: look into its log, and start it again.`,
+      );
+    }
     const tls = this.#options.tls ?? (address.tls || outcome.greeting.tlsRequired ? {} : undefined);
     const open = openServerProblem(address, outcome.greeting, tls !== undefined);
     if (open !== null && this.#options.insecure !== true) throw open;
@@ -252,7 +268,10 @@ export class Link {
     this.#pinger = startPinging(connection, (silentTicks) => {
       if (this.#connection !== connection) return;
       if (silentTicks >= silentTicksLost) this.#lost(connection, "pings unanswered");
-      else this.#setState(silentTicks >= silentTicksSuspect ? "suspect" : "up");
+      else {
+        this.#setState(silentTicks >= silentTicksSuspect ? "suspect" : "up");
+        this.#leaveIfUnserved(connection);
+      }
     });
     this.#setState("up");
     tellAll(this.#connectionListeners, true);
@@ -290,6 +309,18 @@ export class Link {
     this.#setState("down");
     this.#drop();
     this.#redialLater();
+  }
+
+  /** K4: of several servers, one that answers pings and does not serve the log is left. */
+  #leaveIfUnserved(connection: NatsConnection): void {
+    if (this.#addresses.length < 2) return;
+    const now = performance.now();
+    const silence = this.serving.silence(now);
+    if (silence === null) this.#leaveAfterMs = unservedMsMin;
+    else if (Math.min(silence.ms, now - this.#connectedAt) >= this.#leaveAfterMs) {
+      this.#leaveAfterMs = Math.min(unservedMsMax, 2 * this.#leaveAfterMs);
+      this.#lost(connection, `the log is not served there: ${silence.reason}`);
+    }
   }
 
   /** Lets go of the connection, if there is one. Closing destroys its socket without waiting for what is unsent. */

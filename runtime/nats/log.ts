@@ -1,15 +1,17 @@
 /**
  * The `Log` port: one JetStream stream, appended to with its expected last sequence.
  *
+ * F1: nothing is appended while the disk under the log is full (disk-room.ts).
  * G1: an append is `conflict` or `refused` only when the server said so; silence is `unknown`.
  */
-import type { AppendOutcome, Histogram, Log, LogReader, Random, Subscription, Telemetry } from "../ports.ts";
+import type { AppendOutcome, Histogram, Log, LogReader, LogRoom, Random, Subscription, Telemetry } from "../ports.ts";
 import * as subjects from "../subjects.ts";
+import { fullSentence, type DiskRoom } from "./disk-room.ts";
 import { NatsProblem } from "./errors.ts";
 import { callJetStream, expectLastSequence, store } from "./jetstream.ts";
 import type { Link } from "./link.ts";
 import { LogReading } from "./log-reading.ts";
-import { headerBytesMax, logStream, streamBounds } from "./streams.ts";
+import { headerBytesMax, logStream, streamBounds, streamBytes } from "./streams.ts";
 
 /** An append takes about a millisecond. One lost with a killed stream leader is silent for this long, so it bounds the outage with the election (4 to 9 s). */
 const appendTimeoutMs = 3_000;
@@ -21,6 +23,8 @@ export interface NatsLogOptions {
   readonly random: Random;
   /** Headers included. */
   readonly messageBytesMax: number;
+  /** Of the disk that the log is on, where that is this process's to know. */
+  readonly disk: { readonly room: DiskRoom } | null;
 }
 
 export class NatsLog implements Log {
@@ -46,6 +50,9 @@ export class NatsLog implements Log {
         reason: `a record of ${data.length} bytes is larger than the log's ${this.recordBytesMax}`,
       };
     }
+    // F1
+    const room = this.#options.disk?.room;
+    if (room?.kind === "full") return { kind: "full", reason: fullSentence(room) };
     const startedAt = performance.now();
     const stored = await store(
       this.#link,
@@ -54,6 +61,8 @@ export class NatsLog implements Log {
       { header: expectLastSequence, sequence: expectedLast },
       appendTimeoutMs,
     );
+    if (stored.kind === "full") this.#link.serving.fullReason = stored.reason;
+    else if (stored.kind === "stored") this.#link.serving.fullReason = null;
     if (stored.kind !== "stored") return stored;
     this.#appendSeconds.observe((performance.now() - startedAt) / 1_000);
     return { kind: "appended", sequence: stored.sequence };
@@ -65,6 +74,14 @@ export class NatsLog implements Log {
 
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
     return streamBounds(this.#link, logStream, timeoutMs);
+  }
+
+  bytes(timeoutMs: number): Promise<number | null> {
+    return streamBytes(this.#link, logStream, timeoutMs);
+  }
+
+  room(): LogRoom {
+    return this.#options.disk?.room.kind ?? "ample";
   }
 
   /** Throws NatsProblem when it is not known to be done. */

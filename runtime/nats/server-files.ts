@@ -26,6 +26,8 @@ export interface ServerFiles {
   readonly access: string;
   readonly owner: string;
   readonly storage: string;
+  /** Space that is held for when the disk is full: see disk-watch.ts. */
+  readonly reserve: string;
 }
 
 export async function prepareFiles(dataDir: string): Promise<ServerFiles> {
@@ -37,6 +39,7 @@ export async function prepareFiles(dataDir: string): Promise<ServerFiles> {
     access: join(folder, "access.json"),
     owner: join(folder, "owner.json"),
     storage,
+    reserve: join(folder, "reserve"),
   };
 }
 
@@ -64,12 +67,18 @@ export async function writeOwner(files: ServerFiles, owner: ServerOwner): Promis
   await replaceFile(files.owner, JSON.stringify(owner));
 }
 
+/**
+ * Consumers keep their place in memory, a few kilobytes each, and nothing else is there. JetStream's own rule is three
+ * quarters of the machine's memory.
+ */
+const memoryStoreBytes = 64 * 1024 * 1024;
+
 /** Loopback only: managers elsewhere need a NATS cluster with mutual TLS, which its operator configures. */
 export const listenHost = "127.0.0.1";
 
 export async function writeConfig(
   files: ServerFiles,
-  options: ServerAccess & { readonly name: string; readonly version: string },
+  options: ServerAccess & { readonly name: string; readonly version: string; readonly diskBytes: number },
 ): Promise<{ readonly flushesEveryWrite: boolean }> {
   const flushesEveryWrite = hasSyncInterval(options.version);
   const lines = [
@@ -82,6 +91,10 @@ export async function writeConfig(
     'write_deadline: "10s"',
     "jetstream {",
     `  store_dir: ${JSON.stringify(files.storage)}`,
+    "  # The size of the disk. JetStream's own rule, three quarters of what is free at its start, shrinks with each start;",
+    "  # what stays free is Muster's to see to, which refuses to write before the disk is full.",
+    `  max_file_store: ${options.diskBytes}`,
+    `  max_memory_store: ${memoryStoreBytes}`,
     ...(flushesEveryWrite ? ["  # Acknowledged means on the disk.", "  sync_interval: always"] : []),
     "}",
     "authorization {",

@@ -6,6 +6,7 @@
  * V1: one manager runs one nats-server on a data dir: a second manager is refused; the nats-server that a killed manager
  *     left behind is ended before a new one starts on its storage (nats-server itself does not lock it).
  * V2: it dies with its owner's `stop`, not with a Ctrl-C at the terminal: the manager has to drain first.
+ * V4: it may be started again while it runs, when it answers no more (`stuck-watch.ts` judges): as after a death of its own.
  * V3: nobody without the password connects, and the password is readable for this user only.
  */
 import { type ChildProcess, spawn } from "node:child_process";
@@ -16,6 +17,7 @@ import { dirname } from "node:path";
 import type { Random, Telemetry } from "../ports.ts";
 import { SystemRandom } from "../system/random.ts";
 import { isSupported } from "./abilities.ts";
+import { DiskWatch } from "./disk-watch.ts";
 import { crash } from "./errors.ts";
 import { greet } from "./greeting.ts";
 import { endProcess, identify, isRunning, type ProcessIdentity } from "./process-identity.ts";
@@ -42,6 +44,8 @@ const startPollMs = 20;
 const greetingMs = 1_000;
 /** It flushes its storage when told to end. */
 const stopGraceMs = 10_000;
+/** One that is stuck does not end by itself, but flushes what it can. */
+const stuckGraceMs = 3_000;
 const restartDelayMsMin = 100;
 const restartDelayMsMax = 5_000;
 /** The back-off starts anew only after it has run this long. */
@@ -79,6 +83,12 @@ export interface NatsServer {
   readonly version: string;
   /** For `connectNats`. */
   readonly flushesEveryWrite: boolean;
+  /** The disk that its storage is on. */
+  readonly disk: DiskWatch;
+  /** False between its end and its next start. */
+  readonly isRunning: boolean;
+  /** Ends the process that runs, which is started again. */
+  restart(why: string): void;
   /** Resolves when the process has ended. May be called twice. */
   stop(): Promise<void>;
   /** Called each time it ends without having been told to. */
@@ -93,14 +103,26 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
       "failed",
       `${binary} is nats-server ${version}, which is too old: install 2.9 or newer.`,
     );
+  let disk: DiskWatch | null = null;
   try {
     const files = await prepareFiles(options.dataDir);
+    // First of all: it makes room for what follows.
+    disk = await DiskWatch.start({
+      folder: files.storage,
+      reserveFile: files.reserve,
+      telemetry: options.telemetry,
+    });
     await mkdir(dirname(options.logFile), { recursive: true });
     const manager = await takeOver(files, options.dataDir);
     const access = await chooseAccess(files, options.port);
     await writeAccess(files, access);
     const name = `muster-${manager.pid}-${access.port}`;
-    const { flushesEveryWrite } = await writeConfig(files, { ...access, name, version });
+    const { flushesEveryWrite } = await writeConfig(files, {
+      ...access,
+      name,
+      version,
+      diskBytes: disk.sizeBytes,
+    });
     const server = new SupervisedServer({
       ...options,
       binary,
@@ -110,10 +132,12 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
       manager,
       serverName: name,
       flushesEveryWrite,
+      disk,
     });
     await server.start();
     return server;
   } catch (error) {
+    disk?.stop();
     throw asProblem(error, options.dataDir);
   }
 }
@@ -126,6 +150,7 @@ interface Supervised extends NatsServerOptions {
   readonly manager: ProcessIdentity;
   readonly serverName: string;
   readonly flushesEveryWrite: boolean;
+  readonly disk: DiskWatch;
 }
 
 class SupervisedServer implements NatsServer {
@@ -165,6 +190,23 @@ class SupervisedServer implements NatsServer {
     return this.#options.flushesEveryWrite;
   }
 
+  get disk(): DiskWatch {
+    return this.#options.disk;
+  }
+
+  get isRunning(): boolean {
+    return this.#child !== null && !hasExited(this.#child);
+  }
+
+  restart(why: string): void {
+    const child = this.#child;
+    if (this.#stopped || child === null || hasExited(child)) return;
+    this.#options.telemetry.log.error({ pid: child.pid, why }, "nats-server is stuck: it is ended, and started again");
+    child.kill("SIGTERM");
+    const timer = setTimeout(() => child.kill("SIGKILL"), stuckGraceMs);
+    child.once("exit", () => clearTimeout(timer));
+  }
+
   onExit(listener: (exit: NatsServerExit) => void): void {
     this.#listeners.add(listener);
   }
@@ -185,6 +227,7 @@ class SupervisedServer implements NatsServer {
 
   async stop(): Promise<void> {
     this.#stopped = true;
+    this.#options.disk.stop();
     clearTimeout(this.#restartTimer);
     await this.#restarting;
     const child = this.#child;

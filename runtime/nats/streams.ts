@@ -220,3 +220,9 @@ export async function streamBounds(
     ? { first: last + 1, last }
     : { first: numberField(state, "first_seq"), last };
 }
+
+/** Bytes that a stream takes; null when it does not say. */
+export async function streamBytes(link: Link, stream: string, timeoutMs: number): Promise<number | null> {
+  const called = await callJetStream(link, `STREAM.INFO.${stream}`, null, timeoutMs);
+  return called.kind === "ok" ? numberField(fieldsField(called.body, "state"), "bytes") : null;
+}

@@ -1,5 +1,5 @@
 /** The log, leases and blobs of one process, on its link to the simulated NATS. */
-import type { AppendOutcome, Blobs, KvOutcome, LeaseBucket, Log, LogReader, Subscription } from "../ports.ts";
+import type { AppendOutcome, Blobs, KvOutcome, LeaseBucket, Log, LogReader, LogRoom, Subscription } from "../ports.ts";
 import type { ProcessClock } from "./clock.ts";
 import { noAnswer, type SimNatsLink } from "./nats-link.ts";
 import type { ServerSession, SimNatsServer } from "./nats-server.ts";
@@ -42,6 +42,15 @@ export class SimLog implements Log {
 
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
     return askLog(this.#link, (server) => ({ first: server.first, last: server.last }), timeoutMs);
+  }
+
+  bytes(timeoutMs: number): Promise<number | null> {
+    return askLog(this.#link, (server) => server.bytes, timeoutMs);
+  }
+
+  /** As with a NATS that is another's: refusals tell. */
+  room(): LogRoom {
+    return "ample";
   }
 
   async purgeBefore(sequence: number): Promise<void> {
@@ -222,7 +231,11 @@ export class SimBlobs implements Blobs {
 
   async put(name: string, data: Uint8Array): Promise<void> {
     const copy = data.slice();
-    await this.#ask((blobs) => void blobs.set(name, copy));
+    const isStored = await this.#ask((blobs, server) => {
+      if (!server.isDiskFull) blobs.set(name, copy);
+      return !server.isDiskFull;
+    });
+    if (!isStored) throw new Error("the log's disk is full");
   }
 
   async get(name: string): Promise<Uint8Array | null> {
@@ -237,8 +250,8 @@ export class SimBlobs implements Blobs {
     await this.#ask((blobs) => void blobs.delete(name));
   }
 
-  async #ask<Result>(work: (blobs: Map<string, Uint8Array>) => Result): Promise<Result> {
-    const answer = await this.#link.ask((server) => ({ result: work(server.blobs) }), requestTimeoutMs);
+  async #ask<Result>(work: (blobs: Map<string, Uint8Array>, server: SimNatsServer) => Result): Promise<Result> {
+    const answer = await this.#link.ask((server) => ({ result: work(server.blobs, server) }), requestTimeoutMs);
     if (answer === null) throw new Error("the object store did not answer in time");
     return answer.result;
   }

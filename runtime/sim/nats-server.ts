@@ -52,6 +52,8 @@ export class SimNatsServer {
   onAnswer: ((data: Uint8Array) => void) | null = null;
   /** While true nobody leads the log's stream: whatever it is asked stays unanswered, and all else works. */
   isLogSilent = false;
+  /** While true the disk under the log has room for leases alone: appends and snapshots are refused. */
+  isDiskFull = false;
   readonly #network: SimNetwork;
   readonly #random: SimRandom;
   #endpoint: Endpoint | null = null;
@@ -187,6 +189,10 @@ export class SimNatsServer {
   }
 
   append(data: Uint8Array, expectedLast: number): AppendOutcome {
+    if (this.isDiskFull) {
+      this.#network.trace.mark("append.full");
+      return { kind: "full", reason: "the log's disk is full" };
+    }
     if (expectedLast !== this.last) return { kind: "conflict" };
     this.#records.push(data);
     const sequence = this.last;
@@ -197,6 +203,11 @@ export class SimNatsServer {
       }
     }
     return { kind: "appended", sequence };
+  }
+
+  /** Of all records that are kept. */
+  get bytes(): number {
+    return this.#records.reduce((sum, { length }) => sum + length, 0);
   }
 
   /** Up to `count` records from `sequence` on; empty when there are none yet. `sequence` must be kept. */

@@ -6,7 +6,7 @@
  * Z2: one that has its key and does not open, or stands unsealed where nothing may, is handed over as a record that R1 refuses.
  */
 import { LogRecord, Sealed } from "../../proto/gen/messages.ts";
-import type { AppendOutcome, Log, LogReader, Random, Subscription } from "../ports.ts";
+import type { AppendOutcome, Log, LogReader, LogRoom, Random, Subscription } from "../ports.ts";
 import type { Keyring } from "./keyring.ts";
 import { open, seal, sealOverheadBytes, type SealedFor } from "./seal.ts";
 
@@ -49,6 +49,14 @@ export class SealedLog implements Log {
 
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
     return this.#log.bounds(timeoutMs);
+  }
+
+  bytes(timeoutMs: number): Promise<number | null> {
+    return this.#log.bytes(timeoutMs);
+  }
+
+  room(): LogRoom {
+    return this.#log.room();
   }
 
   purgeBefore(sequence: number): Promise<void> {

@@ -4,10 +4,12 @@
  *
  * N1: the log keeps every record after the oldest kept snapshot, so each of them can be brought up to date.
  * N2: a blob is removed and a record purged only after a newer snapshot is stored whole.
- * N3: every version of the promised history can be rebuilt: a snapshot from before it is kept, and the records since; or,
+ * N4: while the disk under the log is short of room, and when the log has more bytes than its history may, history goes
+ *     before its time, oldest first, down to the newest stored snapshot; nothing that no snapshot covers ever goes.
+ * N3: every version of the promised history that N4 has left can be rebuilt: a snapshot from before it is kept, and the records since; or,
  *     while there is none, every record from the first.
  */
-import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports.ts";
+import type { Blobs, Clock, Log, Subscription, Telemetry, TimerHandle } from "../ports.ts";
 import { sleep } from "./wait.ts";
 import type { Replica } from "./replica.ts";
 import { encodingSteps } from "./snapshot.ts";
@@ -20,6 +22,8 @@ export interface SnapshotOptions {
   readonly snapshotsKept: number;
   /** Newest records from each of which the state can be rebuilt, for watchers that resume and for looking back. */
   readonly historyRecordsKept: number;
+  /** Bytes of the log beyond which its oldest history goes although it has fewer records. */
+  readonly historyBytesKept: number;
 }
 
 export const snapshotDefaults: SnapshotOptions = {
@@ -31,7 +35,14 @@ export const snapshotDefaults: SnapshotOptions = {
   snapshotsKept: 2,
   // At one transaction a second more than a day.
   historyRecordsKept: 100_000,
+  // Twenty times what a cluster of 20,000 tasks writes while all of them are created; an eighth of a small machine's disk.
+  historyBytesKept: 2 * 1024 * 1024 * 1024,
 };
+
+/** How often the room under the log is looked at, and at least how long after a snapshot for its sake the next is written, in milliseconds. */
+const roomLookMs = 5_000;
+const scarceSnapshotMs = 60_000;
+const logTimeoutMs = 5_000;
 
 /** Of a history, snapshots are kept in steps of this part of it: a rebuild replays at most that many records. */
 const historySteps = 4;
@@ -81,6 +92,31 @@ export async function listSnapshots(blobs: Blobs): Promise<number[]> {
   return sequences.sort((a, b) => b - a);
 }
 
+/** N4, N2: what goes are records that a stored snapshot covers, and snapshots that have a newer one. */
+export async function shedHistory(parts: {
+  readonly log: Pick<Log, "bytes" | "purgeBefore" | "room">;
+  readonly blobs: Pick<Blobs, "list" | "remove">;
+  readonly options: SnapshotOptions;
+  /** Of the replica: a snapshot that is ahead of it belongs to a log that was lost. */
+  readonly version: number;
+  readonly isStopped: () => boolean;
+}): Promise<void> {
+  const { blobs, isStopped, log, options, version } = parts;
+  const isShort = log.room() !== "ample";
+  const least = isShort ? 1 : options.snapshotsKept;
+  const kept = (await blobs.list())
+    .map(parseSnapshotName)
+    .filter((sequence) => sequence !== null && sequence <= version)
+    .toSorted((a, b) => (b ?? 0) - (a ?? 0)) as number[];
+  while (!isStopped() && kept.length > least) {
+    if (!isShort && ((await log.bytes(logTimeoutMs)) ?? 0) <= options.historyBytesKept) return;
+    await blobs.remove(snapshotName(kept.pop() as number));
+    await log.purgeBefore((kept.at(-1) as number) + 1);
+  }
+  const [newest] = kept;
+  if (isShort && !isStopped() && newest !== undefined) await log.purgeBefore(newest + 1);
+}
+
 export interface SnapshotWriterParts {
   readonly clock: Clock;
   readonly log: Log;
@@ -98,16 +134,32 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
   /** Version and record bytes at the last snapshot; unknown until the blobs were listed. */
   let last: { version: number; recordBytes: number } | null = null;
   let watching: Subscription | null = null;
+  let roomTimer: TimerHandle | null = null;
+  let scarceSince = Number.NEGATIVE_INFINITY;
 
   const look = (): void => {
     if (isStopped || isWriting || last === null) return;
     const isDue =
       replica.version - last.version >= options.everyRecords ||
       replica.recordBytes - last.recordBytes >= options.everyBytes;
-    if (!isDue) return;
+    if (isDue) begin(write);
+    else if (log.room() !== "ample" && clock.monotonic() - scarceSince >= scarceSnapshotMs) {
+      scarceSince = clock.monotonic();
+      // N4: a snapshot of what is new costs room that a full disk does not have.
+      begin(log.room() === "full" || replica.version === last.version ? shed : write);
+    }
+  };
+
+  const lookAtRoom = (): void => {
+    roomTimer = clock.setTimeout(lookAtRoom, roomLookMs);
+    look();
+  };
+
+  const begin = (work: () => Promise<boolean>): void => {
     isWriting = true;
     const begun = { version: replica.version, recordBytes: replica.recordBytes };
-    write()
+    const isSnapshot = work === write;
+    work()
       .then((isStored) => {
         if (isStored) written.add();
       })
@@ -116,7 +168,7 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
         telemetry.log.warn({ error: String(error), version: begun.version }, "snapshot not written");
       })
       .finally(() => {
-        last = begun;
+        if (isSnapshot) last = begun;
         isWriting = false;
         look();
       });
@@ -149,9 +201,15 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
     }
     const first = firstRecordToKeep(kept, newest, options);
     if (!isStopped && first > 1) await log.purgeBefore(first);
+    await shed();
   };
 
-  const begin = async (): Promise<void> => {
+  const shed = async (): Promise<boolean> => {
+    await shedHistory({ log, blobs, options, version: replica.version, isStopped: () => isStopped });
+    return false;
+  };
+
+  const start = async (): Promise<void> => {
     let newest = 0;
     try {
       newest = (await listSnapshots(blobs)).find((sequence) => sequence <= replica.version) ?? 0;
@@ -161,14 +219,15 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
     if (isStopped) return;
     last = { version: newest, recordBytes: replica.recordBytes };
     watching = replica.watch(look);
-    look();
+    lookAtRoom();
   };
-  void begin();
+  void start();
 
   return {
     stop: () => {
       isStopped = true;
       watching?.unsubscribe();
+      if (roomTimer !== null) clock.clearTimeout(roomTimer);
     },
   };
 }

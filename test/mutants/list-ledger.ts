@@ -14,7 +14,7 @@ export const ledgerMutants: readonly Mutant[] = [
   {
     name: "refused-is-done",
     file: "machines/ledger/ledger.ts",
-    original: 'actions: { type: "failBatch", params: ({ event }) => ({ reason: event.reason }) },',
+    original: 'actions: { type: "failBatch", params: ({ event }) => ({ code: event.code, reason: event.reason }) },',
     replacement: 'actions: "answerBatch",',
     breaks: "a write is acknowledged that the log refused, as when its disk is full",
     kind: "time-fault-order",

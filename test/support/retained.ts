@@ -21,6 +21,8 @@ export class TestLog implements Retained {
   readonly log: Retained["log"] = {
     recordBytesMax: 1_000_000,
     append: () => Promise.resolve({ kind: "conflict" }),
+    bytes: () => Promise.resolve(null),
+    room: () => "ample",
     purgeBefore: (sequence) => {
       this.first = sequence;
       return Promise.resolve();

@@ -74,7 +74,10 @@ test("an append's outcome decides what becomes of the batch", (t) => {
   t.deepEqual(after({ type: "append.needless", attempt: 3 }), ["leading:idle", "answerBatch", "lookForWork"]);
   t.deepEqual(after({ type: "append.conflict", attempt: 3 }), ["leading:behind", "returnBatch", "catchUp"]);
   t.is(after({ type: "append.unknown", attempt: 3 })[0], "leading:doubting:probing");
-  t.deepEqual(after({ type: "append.refused", attempt: 3, reason: "full" }), ["leading:resting", "failBatch"]);
+  t.deepEqual(after({ type: "append.refused", attempt: 3, code: "logFull", reason: "full" }), [
+    "leading:resting",
+    "failBatch",
+  ]);
 });
 
 test("an answer to an earlier append changes nothing", (t) => {
@@ -142,6 +145,8 @@ function world(seed: number) {
     read: (from, reader) => log.read(from, reader),
     bounds: (timeoutMs) => log.bounds(timeoutMs),
     purgeBefore: (sequence) => log.purgeBefore(sequence),
+    bytes: (timeoutMs) => log.bytes(timeoutMs),
+    room: () => log.room(),
     append: (data, expectedLast) => appendWith(faults.shift(), data, expectedLast),
   };
   const replica = new Replica();

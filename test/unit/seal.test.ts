@@ -76,6 +76,8 @@ class MemoryLog implements Log {
   }
   bounds = () => Promise.resolve({ first: 1, last: this.records.length });
   purgeBefore = () => Promise.resolve();
+  bytes = () => Promise.resolve(0);
+  room = () => "ample" as const;
   #push(reader: LogReader): void {
     for (let next = this.readers.get(reader); next !== undefined && next <= this.records.length;) {
       this.readers.set(reader, next + 1);

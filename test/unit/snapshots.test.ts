@@ -1,6 +1,15 @@
 import test from "ava";
 import fc from "fast-check";
-import { firstRecordToKeep, snapshotDefaults, snapshotsToKeep } from "../../runtime/store/snapshots.ts";
+import type { LogRoom } from "../../runtime/ports.ts";
+import {
+  firstRecordToKeep,
+  parseSnapshotName,
+  shedHistory,
+  snapshotDefaults,
+  snapshotName,
+  snapshotsToKeep,
+  type SnapshotOptions,
+} from "../../runtime/store/snapshots.ts";
 
 const options = { ...snapshotDefaults, snapshotsKept: 2, historyRecordsKept: 1_000 };
 
@@ -42,4 +51,49 @@ test("of snapshots that are ahead of the log none is kept, and without any there
 test("the newest few stay beside the steps", (t) => {
   const all = Array.from({ length: 30 }, (_, at) => (at + 1) * 100);
   t.deepEqual(snapshotsToKeep(all, 3_000, options), [3_000, 2_900, 2_600, 2_300, 2_000]);
+});
+
+/** A log of records of 100 bytes, and blobs, of which the writer is told through a clock that stands still. */
+function stored(sequences: readonly number[], last: number, room: LogRoom) {
+  const names = new Set(sequences.map(snapshotName));
+  let first = 1;
+  const log = {
+    bytes: () => Promise.resolve((last - first + 1) * 100),
+    room: () => room,
+    purgeBefore: (sequence: number) => {
+      first = Math.max(first, sequence);
+      return Promise.resolve();
+    },
+  };
+  const blobs = {
+    list: () => Promise.resolve([...names]),
+    remove: (name: string) => Promise.resolve(void names.delete(name)),
+  };
+  return {
+    shed: (more: Partial<SnapshotOptions> = {}) =>
+      shedHistory({ log, blobs, options: { ...options, ...more }, version: last, isStopped: () => false }),
+    kept: () => [...names].map((name) => parseSnapshotName(name)).toSorted((a, b) => (a ?? 0) - (b ?? 0)),
+    first: () => first,
+  };
+}
+
+test("N4: history beyond its bytes goes, oldest first, and nothing that no snapshot covers", async (t) => {
+  const side = stored([100, 300, 500, 900], 1_000, "ample");
+  await side.shed({ historyBytesKept: 100_000 });
+  t.deepEqual([side.kept(), side.first()], [[100, 300, 500, 900], 1]);
+  await side.shed({ historyBytesKept: 69_999 });
+  t.deepEqual([side.kept(), side.first()], [[500, 900], 501]);
+  await side.shed({ historyBytesKept: 1 });
+  t.deepEqual([side.kept(), side.first()], [[500, 900], 501], "the newest few stay");
+});
+
+test("N4: where room is short all goes that the newest snapshot covers, and without a snapshot nothing does", async (t) => {
+  for (const room of ["scarce", "full"] as const) {
+    const side = stored([100, 300, 900, 2_000], 1_000, room);
+    await side.shed();
+    t.deepEqual([side.kept(), side.first()], [[900, 2_000], 901], "one that is ahead of the log is not counted on");
+    const bare = stored([], 1_000, room);
+    await bare.shed();
+    t.is(bare.first(), 1);
+  }
 });

@@ -1,0 +1,52 @@
+/** Looks at our own nats-server once a second, by what JetStream answers on our link, and has it started again when it is stuck (`stuck.ts`). */
+import { readFile } from "node:fs/promises";
+import type { NatsLink } from "./connection.ts";
+import type { NatsServer } from "./server.ts";
+import { judge, notJudged, type ServerState, type StuckJudgement } from "./stuck.ts";
+
+const lookMs = 1_000;
+/** Of Linux, in which CPU times are counted there. */
+const tickMs = 10;
+
+export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved">): { stop(): void } {
+  let judgement: StuckJudgement = notJudged;
+  let isStopped = false;
+  const look = async (): Promise<void> => {
+    // After the sockets have been read: an answer that has come counts.
+    await new Promise((resolve) => setImmediate(resolve));
+    const { cpuMs, state } = await processLook(server.pid);
+    if (isStopped) return;
+    const silence = link.unserved();
+    judgement = judge(judgement, {
+      at: performance.now(),
+      unservedMs: silence?.ms ?? 0,
+      isRunning: server.isRunning,
+      state,
+      cpuMs,
+      freeBytes: server.disk.room.writableBytes,
+    });
+    if (judgement.isStuck) server.restart(silence?.reason ?? "");
+    timer = setTimeout(() => void look(), lookMs);
+  };
+  let timer = setTimeout(() => void look(), lookMs);
+  return {
+    stop: () => {
+      isStopped = true;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** Where there is no /proc, a server is never taken for busy or stopped. */
+async function processLook(pid: number): Promise<{ readonly cpuMs: number; readonly state: ServerState }> {
+  try {
+    const stat = await readFile(`/proc/${pid}/stat`, "utf8");
+    // After the command, in parentheses: state is field 3, user and system time are 14 and 15.
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    const [letter = ""] = fields;
+    const state = letter === "T" || letter === "t" ? "stopped" : letter === "D" ? "waiting" : "alive";
+    return { cpuMs: (Number(fields[11]) + Number(fields[12])) * tickMs, state };
+  } catch {
+    return { cpuMs: 0, state: "alive" };
+  }
+}

@@ -1,0 +1,151 @@
+// A manager whose nats-server has a small disk of its own, in a mount namespace of the manager's: what follows when the disk
+// is full, to the last byte, while changes are written; and what does when there is room again.
+import { closeSync, existsSync, openSync, rmSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { NodeStatus_State } from "../../proto/gen/messages.ts";
+import {
+  createService,
+  nodeCalled,
+  runningTasks,
+  serviceNames,
+  sleepers,
+  status,
+  tasks,
+  writeSteadily,
+} from "../fixtures/control-client.ts";
+import { runMuster, startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
+import { natsBinaries } from "../fixtures/nats-server.ts";
+import { taskProcesses } from "../fixtures/processes.ts";
+import { until } from "../fixtures/until.ts";
+
+const diskMegabytes = 160;
+const patienceMs = 120_000;
+
+interface SmallDisk {
+  readonly manager: TestManager;
+  /** Not a byte more can be written. */
+  fill(): void;
+  /** Leaves that many megabytes. */
+  fillBut(megabytes: number): void;
+  free(): void;
+}
+
+async function onSmallDisk(t: ExecutionContext, binary: string): Promise<SmallDisk> {
+  const mount = `mkdir -p "$1/nats" && mount -t tmpfs -o size=${diskMegabytes}m none "$1/nats" && shift && exec "$@"`;
+  const manager = await startManager(t, {
+    env: { MUSTER_NATS_SERVER: binary },
+    wrap: (dataDir) => ["unshare", "-m", "sh", "-c", mount, "sh", dataDir],
+  });
+  const disk = `/proc/${manager.process.child.pid}/root${manager.dataDir}/nats`;
+  const ballast = join(disk, "ballast");
+  const fillBut = (megabytes: number): void => {
+    const file = openSync(ballast, "a");
+    const block = Buffer.alloc(1024 * 1024, 1);
+    try {
+      for (let left = diskMegabytes; left > megabytes; left -= 1) if (writeSync(file, block) < block.length) return;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+    } finally {
+      closeSync(file);
+    }
+  };
+  return { manager, fill: () => fillBut(0), fillBut, free: () => rmSync(ballast) };
+}
+
+/** Resolves when a write was; one that was given up may have happened all the same, so each has its own name. */
+async function accepted(manager: TestManager): Promise<void> {
+  let n = 0;
+  await until(
+    "an accepted write",
+    async () => {
+      await createService(manager, sleepers(`after${(n += 1)}`, 0), 5_000);
+      return true;
+    },
+    patienceMs,
+  );
+}
+
+/** As root alone: it mounts. */
+const rootTest = process.getuid?.() === 0 ? test.serial : test.serial.skip;
+
+for (const binary of natsBinaries) {
+  rootTest(
+    `while the log's disk is full writes are refused with that reason, all else goes on, and so do they once there is room (${binary})`,
+    async (t) => {
+      t.timeout(600_000);
+      const { manager, fill, free } = await onSmallDisk(t, binary);
+      const agent = await startAgent(t, manager, { hostname: "only" });
+      await createService(manager, sleepers("web", 2));
+      await until("two running tasks", async () => (await runningTasks(manager)).length === 2, patienceMs);
+      const before = taskProcesses(agent.dataDir);
+      const ids = (await tasks(manager)).map(({ id }) => id).toSorted();
+      const pid = manager.process.child.pid;
+      const writing = writeSteadily(manager, "during");
+      t.teardown(() => writing.stop());
+      await until("the first writes", async () => (await serviceNames(manager)).length > 3, patienceMs);
+
+      fill();
+      let n = 0;
+      await until(
+        "writes to be refused for that reason",
+        async () => {
+          const answer = await createService(manager, sleepers(`refused${(n += 1)}`, 0), 5_000).then(
+            () => "accepted",
+            (error: unknown) => String(error),
+          );
+          if (!/the log's disk is full: \d+ MB are free/.test(answer)) throw new Error(answer);
+          return true;
+        },
+        patienceMs,
+      );
+      const { troubles } = await status(manager);
+      t.regex(troubles.map(({ sentence }) => sentence).join(), /the log's disk is full/);
+      const info = await runMuster(["--host", `unix://${join(manager.dataDir, "control.sock")}`, "info"]);
+      t.regex(info.stdout, /the log's disk is full/);
+      t.is((await nodeCalled(manager, "only")).status?.state, NodeStatus_State.READY);
+
+      free();
+      await accepted(manager);
+      await createService(manager, sleepers("last", 1));
+      const acknowledged = await writing.stop();
+      await until("the new task to run", async () => (await runningTasks(manager)).length === 3, patienceMs);
+      const names = new Set(await serviceNames(manager));
+      t.deepEqual(
+        acknowledged.filter((name) => !names.has(name)),
+        [],
+        "what was acknowledged is there",
+      );
+      t.is(manager.process.child.pid, pid);
+      t.true(manager.process.isRunning);
+      t.is(agent.sessions().length, 1, "the session stays");
+      t.deepEqual(
+        taskProcesses(agent.dataDir).filter(({ slot }) => slot.startsWith("web.")),
+        before,
+      );
+      const now = (await tasks(manager)).map(({ id }) => id);
+      t.deepEqual(
+        ids.filter((id) => !now.includes(id)),
+        [],
+      );
+      await until("nothing to be wrong", async () => (await status(manager)).troubles.length === 0, patienceMs);
+      t.log(`${acknowledged.length} writes acknowledged`);
+    },
+  );
+}
+
+rootTest(
+  "a manager starts on a disk that has become half full, and on one that is full to the last byte",
+  async (t) => {
+    t.timeout(600_000);
+    const dataDir = "nats/nats/server.conf";
+    for (const binary of natsBinaries) {
+      const { manager, fill, free } = await onSmallDisk(t, binary);
+      await createService(manager, sleepers("web", 0));
+      t.true(existsSync(`/proc/${manager.process.child.pid}/root${manager.dataDir}/${dataDir}`));
+      fill();
+      free();
+      await accepted(manager);
+    }
+  },
+);

@@ -1,0 +1,57 @@
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import { fullSentence, roomKind, roomLimits, type RoomKind } from "../../runtime/nats/disk-room.ts";
+import { DiskWatch } from "../../runtime/nats/disk-watch.ts";
+import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
+
+const mebi = 1024 * 1024;
+
+test("what has to stay free is a hundredth of the disk, within bounds, and never more than an eighth", (t) => {
+  const full = (sizeMebi: number): number => roomLimits(sizeMebi * mebi).fullBytes / mebi;
+  t.deepEqual([40, 160, 1_000, 5_000, 1_000_000].map(full), [5, 16, 16, 50, 128]);
+  t.is(roomLimits(160 * mebi).scarceBytes, 64 * mebi);
+});
+
+test("F2: what is full stays so until half as much again is free, and what is scarce likewise", (t) => {
+  const limits = roomLimits(160 * mebi);
+  const walk = (freeMebis: readonly number[]): RoomKind[] => {
+    let before: RoomKind = "ample";
+    return freeMebis.map((free) => (before = roomKind(free * mebi, limits, before)));
+  };
+  t.deepEqual(walk([100, 64, 63, 65, 95, 96, 16, 15, 17, 23, 24, 65, 96]), [
+    "ample",
+    "ample",
+    "scarce",
+    "scarce",
+    "scarce",
+    "ample",
+    "scarce",
+    "full",
+    "full",
+    "full",
+    "scarce",
+    "scarce",
+    "ample",
+  ]);
+});
+
+test("whoever is refused is told how much is free and how much has to be", (t) => {
+  t.regex(
+    fullSentence({ kind: "full", freeBytes: 3.7 * mebi, writableBytes: 0, limits: roomLimits(160 * mebi) }),
+    /^the log's disk is full: 3 MB are free, and below 16 MB nothing is written/,
+  );
+});
+
+test("a reserve as large as what has to stay free is kept on the disk", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "muster-room-"));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const telemetry = await createTelemetry({ service: "test", level: "silent", otlpEndpoint: undefined });
+  const reserveFile = join(folder, "reserve");
+  const watch = await DiskWatch.start({ folder, reserveFile, telemetry });
+  watch.stop();
+  const { fullBytes } = watch.room.limits;
+  if (watch.room.kind !== "full") t.is(statSync(reserveFile).size, fullBytes);
+  t.is(roomLimits(watch.sizeBytes).fullBytes, fullBytes);
+});
