@@ -32,6 +32,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
     async () => (await import("./processes/up-and-start.ts")).up,
   ),
   manager: verb("runs one manager", async () => (await import("./processes/manager-command.ts")).manager),
+  log: noun("checks and repairs the log of a manager that does not start", () => import("./processes/log-command.ts")),
   agent: verb("runs one node", async () => (await import("./processes/agent-command.ts")).agent),
   node: noun("the machines that run tasks", () => import("./node.ts")),
   service: noun("what is to run", async () => {

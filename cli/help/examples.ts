@@ -13,6 +13,11 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
       "one manager with its own NATS",
     "muster manager --data-dir /var/lib/muster --nats nats://192.0.2.9:4222": "one of several on a NATS cluster",
   },
+  "log check": { "muster log check --data-dir /var/lib/muster": "what a stopped manager's log is worth" },
+  "log repair": {
+    "muster log repair --data-dir /var/lib/muster --nats nats://192.0.2.9:4222":
+      "keeps what can be read of the log that managers share",
+  },
   agent: {
     "muster agent --join 192.0.2.1:2377 --token SWMTKN-1-… --data-dir /var/lib/muster-agent --label zone=eu":
       "joins this machine as a node",

@@ -182,6 +182,7 @@ export function startFollowing(parts: FollowerParts): Follower {
       onGap: (firstKept) => {
         if (isStopped) return;
         isCaughtUp = false;
+        hole = replica.version + 1;
         reading?.unsubscribe();
         telemetry.log.warn(
           { firstKept, version: replica.version },
@@ -212,6 +213,8 @@ export function startFollowing(parts: FollowerParts): Follower {
     return true;
   };
   let isAdmitted = false;
+  /** The record that a reading did not find; 0: none. */
+  let hole = 0;
 
   const begin = async (): Promise<void> => {
     while (!isStopped) {
@@ -220,6 +223,10 @@ export function startFollowing(parts: FollowerParts): Follower {
         await loadSnapshot();
         const bounds = await boundsOfLog();
         if (bounds === null) return;
+        if (hole === replica.version + 1 && bounds.first <= hole) {
+          breakOff(new LogBreak(hole, "NATS has lost it, and has later ones"));
+          return;
+        }
         if (replica.version + 1 >= bounds.first) {
           read();
           return;

@@ -1,0 +1,185 @@
+/** `muster log check` and `muster log repair`: for a log that managers refuse. Every manager has to be stopped. */
+import { closeSync, fsyncSync, openSync } from "node:fs";
+import { join } from "node:path";
+import { NatsProblem } from "../../runtime/nats/errors.ts";
+import { connectNats } from "../../runtime/nats/connection.ts";
+import { NatsServerProblem, startNatsServer } from "../../runtime/nats/server.ts";
+import type { Log } from "../../runtime/ports.ts";
+import { Keyring } from "../../runtime/store/keyring.ts";
+import { checkLog, readAll, repairLog, type CheckedLog, type LogReport } from "../../runtime/store/log-check.ts";
+import { joinDelimited } from "../../runtime/store/record.ts";
+import { SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
+import { SealedLog } from "../../runtime/store/sealed-log.ts";
+import { openVault, type Vault } from "../../runtime/store/vault.ts";
+import { SystemClock } from "../../runtime/system/clock.ts";
+import { SystemRandom } from "../../runtime/system/random.ts";
+import { appendAllSync } from "../../runtime/system/whole-file.ts";
+import { command, UsageError, type Command } from "../command.ts";
+import { isConfirmed } from "../confirm.ts";
+import type { Shell } from "../shell.ts";
+import { UserError } from "../user-error.ts";
+import { openDataDir, type DataDir } from "./data-dir.ts";
+import { keyFileDisk, unusable } from "./key-file.ts";
+import { ownNatsServer } from "./move-own-nats.ts";
+import { natsAccess, natsFlags, replicasOn, sharedNatsOf, type SharedNats } from "./nats-flags.ts";
+import { logging, telemetryFor } from "./serving-flags.ts";
+
+const { "nats-move": _, ...natsOnly } = natsFlags;
+const flags = {
+  "data-dir": { type: "string", value: "DIR", help: "the data dir of a manager that is stopped" },
+  ...natsOnly,
+  ...logging,
+} as const;
+
+const check: Command = command({
+  summary: "Reads the whole log and its snapshots and says what of them can be used; changes nothing.",
+  options: flags,
+  run: ({ values, shell }) =>
+    withLog(values, async ({ checked }) => {
+      for (const line of linesOf(checked.report)) shell.print(line);
+      if (checked.report.broken !== null) throw new UserError(remedy(checked));
+    }),
+});
+
+const repair: Command = command({
+  summary: "Keeps the newest state that can be read, and drops the log before it, after making a copy.",
+  options: { ...flags, yes: { type: "boolean", short: "y", help: "do not ask" } },
+  run: ({ values, shell }) => withLog(values, (opened) => mend(opened, values.yes === true, shell)),
+});
+
+export const commands = { check, repair };
+
+interface Opened {
+  readonly checked: CheckedLog;
+  readonly parts: Parameters<typeof repairLog>[0];
+  readonly raw: Log;
+  readonly dataDir: DataDir;
+}
+
+async function mend({ checked, dataDir, parts, raw }: Opened, isAgreed: boolean, shell: Shell): Promise<void> {
+  const { report } = checked;
+  for (const line of linesOf(report)) shell.print(line);
+  if (report.broken === null) {
+    shell.print("There is nothing to repair.");
+    return;
+  }
+  if (checked.replica === null || report.isFuture) throw new UserError(remedy(checked));
+  const copy = join(dataDir.path, `log-removed-${report.last}-${new Date().toISOString().replaceAll(":", "")}`);
+  const warning = `The cluster goes on with the state of record ${report.reached}; what records ${report.reached + 1} to ${report.last} say is lost, and the history before. A copy of all records goes to ${copy}.`;
+  if (!isAgreed && !(await isConfirmed(shell, warning))) throw new UserError("nothing was changed");
+  await repairLog(parts, checked, () => copyTo(copy, raw, report));
+  shell.print(`Repaired: the log goes on after record ${report.last} with the state of record ${report.reached}.`);
+  shell.print(`Copy:     ${copy}`);
+}
+
+/** Each message as NATS has it (sealed), behind its length. */
+async function copyTo(path: string, log: Log, { first, last }: LogReport): Promise<void> {
+  const file = openSync(path, "wx", 0o600);
+  try {
+    await readAll(
+      { log, clock: new SystemClock() },
+      first,
+      last,
+      (__, data) => {
+        appendAllSync(file, joinDelimited([data]));
+        return true;
+      },
+      true,
+    );
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+function linesOf(report: LogReport): readonly string[] {
+  const { badSnapshots, base, broken, first, foreign, last, reached } = report;
+  return [
+    `Log:       records ${first} to ${last}`,
+    ...(foreign.length === 0
+      ? []
+      : [`Foreign:   ${foreign.length} messages are not this cluster's: ${foreign.slice(0, 10).join(", ")}`]),
+    ...badSnapshots.map(({ sequence, what }) => `Snapshot:  that of record ${sequence} cannot be used: ${what}`),
+    broken === null ? "Result:    whole" : `Result:    breaks at record ${broken.sequence}: ${broken.what}`,
+    `State:     can be had as of record ${reached}, from ${base === 0 ? "the first record" : `the snapshot of record ${base}`}`,
+  ];
+}
+
+function remedy({ replica, report }: CheckedLog): string {
+  if (report.isFuture) return "a later version of Muster wrote this log: upgrade, and start the manager again";
+  if (replica === null) return "no state can be read: bring NATS's storage back from a copy";
+  return `'muster log repair' keeps the state of record ${report.reached}; records after it, to ${report.last}, are lost then`;
+}
+
+/** Throws UserError. */
+async function withLog(
+  values: Parameters<typeof sharedNatsOf>[0] & {
+    readonly "data-dir"?: string | undefined;
+    readonly "log-level"?: string | undefined;
+  },
+  work: (opened: Opened) => Promise<void>,
+): Promise<void> {
+  if (values["data-dir"] === undefined) throw new UsageError("--data-dir is missing: whose keys open the log");
+  const shared = sharedNatsOf(values);
+  const telemetry = await telemetryFor("muster-log", values["log-level"] ?? "error");
+  const dataDir = openDataDir(values["data-dir"]);
+  const undo: (() => Promise<void> | void)[] = [() => dataDir.release()];
+  try {
+    const random = new SystemRandom();
+    const clock = new SystemClock();
+    const vault = vaultOf(dataDir, random);
+    const link = await connect(dataDir, shared, telemetry, undo);
+    const keyring = new Keyring(vault, random);
+    const parts = {
+      clock,
+      log: new SealedLog(link.log, keyring, random),
+      blobs: new SealedBlobs(link.blobs, keyring, { random, clock }),
+    };
+    const checked = await checkLog(parts).catch((error: unknown) => {
+      const lacking = keyring.lacking.join(", ");
+      const why = lacking === "" ? (error as Error).message : `this manager lacks its data key ${lacking}`;
+      throw new UserError(`cannot read the log: ${why}`, { cause: error });
+    });
+    await work({ checked, parts, raw: link.log, dataDir });
+  } catch (error) {
+    if (error instanceof NatsProblem || error instanceof NatsServerProblem)
+      throw new UserError(error.message, { cause: error });
+    throw error;
+  } finally {
+    for (const step of undo.reverse()) await step();
+    await telemetry.shutdown();
+  }
+}
+
+function vaultOf(dataDir: DataDir, random: SystemRandom): Vault {
+  const found = openVault(keyFileDisk(dataDir), random);
+  switch (found.kind) {
+    case "open":
+      return found.vault;
+    case "locked":
+      throw new UserError("this manager's keys are locked: use the data dir of one that is not");
+    case "broken":
+      throw unusable(dataDir, new Error(`the manager's key file cannot be used: ${found.reason}`));
+  }
+}
+
+async function connect(
+  dataDir: DataDir,
+  shared: SharedNats | null,
+  telemetry: Awaited<ReturnType<typeof telemetryFor>>,
+  undo: (() => Promise<void> | void)[],
+): ReturnType<typeof connectNats> {
+  const common = { name: "muster-log", telemetry };
+  if (shared !== null) {
+    const access = { ...common, servers: shared.servers, replicas: replicasOn(shared), ...natsAccess(shared) };
+    const link = await connectNats(access);
+    undo.push(() => link.drain());
+    return link;
+  }
+  const server = await startNatsServer(ownNatsServer(dataDir.path, telemetry));
+  undo.push(() => server.stop());
+  const { flushesEveryWrite, pass, url, user } = server;
+  const link = await connectNats({ ...common, servers: [url], user, pass, flushesEveryWrite });
+  undo.push(() => link.drain());
+  return link;
+}

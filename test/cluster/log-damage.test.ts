@@ -1,0 +1,95 @@
+// A real log that went back in time, that others publish to, and that NATS has lost a record of.
+import { cpSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { connect, type NatsConnection } from "nats";
+import { createService, serviceNames, sleepers } from "../fixtures/control-client.ts";
+import { runMuster, startManager, type TestManager } from "../fixtures/muster.ts";
+import { logStream } from "../../runtime/nats/streams.ts";
+import * as subjects from "../../runtime/subjects.ts";
+
+/** As the manager itself speaks to its own NATS. */
+async function natsOf(t: ExecutionContext, { dataDir }: TestManager): Promise<NatsConnection> {
+  const access = readFileSync(join(dataDir, "nats", "nats", "access.json"), "utf8");
+  const { pass, port, user } = JSON.parse(access) as { pass: string; port: number; user: string };
+  const nats = await connect({ servers: `nats://127.0.0.1:${port}`, user, pass });
+  t.teardown(() => nats.close());
+  return nats;
+}
+
+test.serial(
+  "a manager refuses an older copy of its log, names what is missing, and goes on when that is accepted",
+  async (t) => {
+    t.timeout(300_000);
+    const manager = await startManager(t);
+    await createService(manager, sleepers("kept", 0));
+    await manager.process.end();
+    const storage = join(manager.dataDir, "nats", "nats", "jetstream");
+    cpSync(storage, `${storage}.older`, { recursive: true });
+    manager.process.start();
+    await manager.ready();
+    await createService(manager, sleepers("lost", 0));
+    await manager.process.end();
+    rmSync(storage, { recursive: true });
+    cpSync(`${storage}.older`, storage, { recursive: true });
+
+    const ran = await runMuster(manager.process.args);
+    t.is(ran.code, 1, ran.stderr);
+    t.regex(
+      ran.stderr,
+      /muster: the log breaks at record \d+: .*this manager has seen record \d+, written at .*: .*start this manager with --accept-log-loss/,
+    );
+    const { dataDir, port } = manager;
+    const accepting = await startManager(t, { dataDir, port, args: ["--accept-log-loss"] });
+    t.deepEqual(await serviceNames(accepting), ["kept"]);
+    await accepting.process.end();
+    manager.process.start();
+    await manager.ready();
+    t.deepEqual(await serviceNames(manager), ["kept"], "the flag is needed once");
+  },
+);
+
+test.serial(
+  "what others publish to the log is passed over, a lost record is found, and the rest is kept",
+  async (t) => {
+    t.timeout(300_000);
+    const manager = await startManager(t);
+    await createService(manager, sleepers("before", 0));
+    const nats = await natsOf(t, manager);
+    nats.publish(subjects.log, Uint8Array.of(1, 2, 3));
+    await nats.flush();
+    await createService(manager, sleepers("after", 0));
+    t.regex(await manager.muster("info"), /something else publishes to the log's subject: 1 messages/);
+    await manager.process.end();
+    manager.process.start();
+    await manager.ready();
+    t.deepEqual((await serviceNames(manager)).toSorted(), ["after", "before"]);
+    await manager.process.end();
+    const whole = await runMuster(["log", "check", "--data-dir", manager.dataDir]);
+    t.is(whole.code, 0, whole.stderr);
+    t.regex(whole.stdout, /1 messages are not this cluster's: \d+\nResult: +whole/);
+
+    manager.process.start();
+    await manager.ready();
+    await createService(manager, sleepers("gone", 0));
+    const again = await natsOf(t, manager);
+    const manage = await again.jetstreamManager();
+    const { state } = await manage.streams.info(logStream);
+    await manage.streams.deleteMessage(logStream, state.last_seq - 1, false);
+    await manager.process.end();
+    const refused = await runMuster(manager.process.args);
+    t.is(refused.code, 1, refused.stderr);
+    t.regex(refused.stderr, /NATS has lost it.*muster log check/);
+    const checked = await runMuster(["log", "check", "--data-dir", manager.dataDir]);
+    t.is(checked.code, 1);
+    t.regex(checked.stdout, /Result: +breaks at record \d+: NATS has lost it/);
+    const repaired = await runMuster(["log", "repair", "--yes", "--data-dir", manager.dataDir]);
+    t.is(repaired.code, 0, repaired.stderr);
+    t.regex(repaired.stdout, /Repaired: the log goes on/);
+    t.is(readdirSync(manager.dataDir).filter((name) => name.startsWith("log-removed-")).length, 1);
+    manager.process.start();
+    await manager.ready();
+    const names = await serviceNames(manager);
+    t.true(names.includes("before") && names.includes("after"), names.join());
+  },
+);
