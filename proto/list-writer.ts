@@ -8,6 +8,14 @@ import type { Codec } from "./codec.ts";
 /** Bytes that a list begins with: some tens of small messages. It grows by doubling. */
 const bytesMin = 2 * 1024;
 
+/** What stands before `bytes` bytes of a field, in whatever message has it. */
+export function lengthDelimited(field: number, bytes: number): Uint8Array {
+  return protobuf.Writer.create()
+    .uint32((field << 3) | 2)
+    .uint32(bytes)
+    .finish();
+}
+
 /** Where a list ended once. */
 export interface ListMark {
   /** Messages. */

@@ -138,8 +138,18 @@ export function seal(key: SealingKey, data: Uint8Array, random: Random, sealedFo
   return Sealed.create({ keyId: key.id, nonce: sealer.nonce, ciphertext });
 }
 
+/** The same in pieces that belong behind each other, uncopied. */
+export function sealPieces(key: SealingKey, data: Uint8Array, random: Random, sealedFor: SealedFor) {
+  const sealer = new Sealer(key.key, random, sealedFor);
+  return { keyId: key.id, nonce: sealer.nonce, pieces: [sealer.add(data), sealer.end()] };
+}
+
 /** Null when it is not what was sealed under this key for this place (E1). */
-export function open(key: Uint8Array, { nonce, ciphertext }: Sealed, sealedFor: SealedFor): Uint8Array | null {
+export function open(
+  key: Uint8Array,
+  { nonce, ciphertext }: Pick<Sealed, "nonce" | "ciphertext">,
+  sealedFor: SealedFor,
+): Uint8Array | null {
   const split = splitTag(ciphertext);
   if (split === null || nonce.length !== choiceBytes + nonceBytes) return null;
   const opener = new Opener(key, nonce, split.tag, sealedFor);

@@ -12,6 +12,7 @@
  * X1: what cannot be sealed for want of a key is known not to have been sent.
  */
 import { decodedOrNull } from "../../proto/codec.ts";
+import { lengthDelimited } from "../../proto/list-writer.ts";
 import { LifeAnswer, LifeQuestion, SealedMessage, type DataKey } from "../../proto/gen/messages.ts";
 import { assert } from "../assert.ts";
 import { BusRefusals } from "../bus-refusals.ts";
@@ -20,7 +21,7 @@ import type { Bus, BusMessage, Clock, Random, RequestOutcome, Subscription, Tele
 import * as subjects from "../subjects.ts";
 import type { BusObserver } from "./bus-observer.ts";
 import type { Keyring } from "./keyring.ts";
-import { open, seal, type SealedFor } from "./seal.ts";
+import { open, sealPieces, type SealedFor } from "./seal.ts";
 import { SenderLife } from "./sender-life.ts";
 
 export interface SealedBusOptions {
@@ -68,6 +69,9 @@ interface Life {
   held: Held[] | null;
   refusedAtMs: number | null;
 }
+
+/** SealedMessage.ciphertext. */
+const ciphertextField = 6;
 
 const answerTo = (subject: string, life: string, number: number): SealedFor => ({
   purpose: "message",
@@ -183,16 +187,21 @@ export class SealedBus implements Bus {
     if (key === null) return null;
     const life = this.#life;
     this.#observer?.sent({ life, number, subject, asked });
-    const sealed = seal(key, data, this.#random, messageOf(subject, life, number, asked));
-    return SealedMessage.encode(SealedMessage.create({ life, number, asked, sealed }));
+    return this.#wrapped(key, data, { life, number, asked }, messageOf(subject, life, number, asked));
   }
 
   #respond(message: BusMessage, { life, number }: SealedMessage, answer: Uint8Array): void {
     const key = this.#keyring.current;
     if (key === null) return;
     this.#observer?.replied({ life, number, subject: message.subject, asked: true }, answer);
-    const sealed = seal(key, answer, this.#random, answerTo(message.subject, life, number));
-    message.respond(SealedMessage.encode(SealedMessage.create({ sealed })));
+    message.respond(this.#wrapped(key, answer, {}, answerTo(message.subject, life, number)));
+  }
+
+  #wrapped(key: DataKey, data: Uint8Array, header: Partial<SealedMessage>, sealedFor: SealedFor): Uint8Array {
+    const { keyId, nonce, pieces } = sealPieces(key, data, this.#random, sealedFor);
+    const head = SealedMessage.encode(SealedMessage.create({ ...header, keyId, nonce }));
+    const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
+    return Buffer.concat([head, lengthDelimited(ciphertextField, bytes), ...pieces]);
   }
 
   /** SB4 */
@@ -324,15 +333,15 @@ export class SealedBus implements Bus {
       return null;
     }
     const message = decodedOrNull(SealedMessage, data);
-    if (message?.sealed === null || message === null) {
+    // Nothing is sealed without a nonce.
+    if (message === null || message.nonce.length === 0) {
       this.#refusals.add(subject, "unsealed");
       return null;
     }
     return message;
   }
 
-  #openWith(subject: string, { sealed }: SealedMessage, sealedFor: SealedFor): Uint8Array | null {
-    if (sealed === null) return null;
+  #openWith(subject: string, sealed: SealedMessage, sealedFor: SealedFor): Uint8Array | null {
     const key = this.#keyring.find(sealed.keyId);
     if (key === undefined) {
       this.#refusals.add(subject, "unknown key");

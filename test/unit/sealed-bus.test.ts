@@ -47,8 +47,8 @@ for (const { kind, build } of subjects.busSubjects.filter((each) => each.kind !=
     const foreign = Sealed.create({
       ...seal(key("k9"), bytes("canary"), random, { purpose: "message", place: subject }),
     });
-    const stranger = SealedMessage.create({ life: "x", number: 1, asked: true, sealed: foreign });
-    const lying = SealedMessage.patch(stranger, { sealed: Sealed.patch(foreign, { keyId: "k1" }) });
+    const stranger = SealedMessage.create({ life: "x", number: 1, asked: true, ...foreign });
+    const lying = SealedMessage.patch(stranger, { keyId: "k1" });
     const garbage: readonly [Uint8Array, string][] = [
       [new Uint8Array(), "unsealed"],
       [Uint8Array.of(1, 2, 3), "unsealed"],
