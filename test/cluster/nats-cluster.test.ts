@@ -1,8 +1,10 @@
+import { createServer, type AddressInfo, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { connectNats, type NatsLink } from "../../runtime/nats/connection.ts";
 import { callJetStream, fieldsField, textField } from "../../runtime/nats/jetstream.ts";
 import { Link } from "../../runtime/nats/link.ts";
+import type { Random } from "../../runtime/ports.ts";
 import { logStream } from "../../runtime/nats/streams.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { natsCluster } from "../fixtures/nats-cluster.ts";
@@ -81,4 +83,45 @@ for (const binary of natsBinaries) {
       `set up in ${setUpMs.toFixed(0)} ms; appends again after ${outageMs.toFixed(0)} ms; the slowest reader complete ${readMs.toFixed(0)} ms later`,
     );
   });
+}
+
+test("a link to several servers leaves one that answers pings and does not serve the log", async (t) => {
+  t.timeout(300_000);
+  const { urls } = await natsCluster(t);
+  const deaf = await deafServer(t);
+  const random: Random = {
+    next: () => 0.5,
+    below: () => 0,
+    bytes: (count) => new Uint8Array(count),
+    fork: () => random,
+  };
+  const telemetry = await testTelemetry();
+  const servers = [deaf, ...urls];
+  const link = await Link.open({ servers, name: "leaver", telemetry, random, firstConnectMs: 60_000 });
+  t.teardown(() => link.close());
+  t.is(link.serverVersion, "2.99.0", "it begins at the deaf one");
+  await until("an answer of JetStream", async () => (await callJetStream(link, "INFO", null, 500)).kind === "ok");
+  t.not(link.serverVersion, "2.99.0");
+  t.is(link.serving.silence(performance.now()), null);
+});
+
+/** One that greets as a server of a cluster with JetStream, answers pings, and nothing else. */
+async function deafServer(t: ExecutionContext): Promise<string> {
+  const info = { server_id: "x", server_name: "deaf", version: "2.99.0", jetstream: true, cluster: "c", headers: true };
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on("error", () => undefined);
+    socket.write(`INFO ${JSON.stringify({ ...info, proto: 1, max_payload: 8_388_608 })}\r\n`);
+    socket.on("data", (chunk: Buffer) => {
+      for (const _ of chunk.toString("latin1").matchAll(/PING\r\n/g)) socket.write("PONG\r\n");
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  return `nats://127.0.0.1:${port}`;
 }

@@ -90,10 +90,17 @@ for (const binary of natsBinaries) {
 test("a restarted manager finds its port, password and data again", async (t) => {
   const dataDir = await temporaryFolder(t);
   const options = { dataDir, logFile: join(dataDir, "nats.log"), telemetry: await testTelemetry() };
+  const limits = async (): Promise<unknown> =>
+    /max_file_store: \d+\n.*max_memory_store: \d+/.exec(
+      await readFile(join(dataDir, "nats", "server.conf"), "utf8"),
+    )?.[0];
   const first = await startNatsServer(options);
+  const limitsBefore = await limits();
   await first.stop();
   const second = await startNatsServer(options);
   t.teardown(() => second.stop());
+  t.truthy(limitsBefore);
+  t.is(await limits(), limitsBefore, "what JetStream may have does not shrink from start to start");
   t.deepEqual([second.url, second.user, second.pass], [first.url, first.user, first.pass]);
   const problem = await t.throwsAsync(startNatsServer(options), { instanceOf: NatsServerProblem });
   t.is(problem?.kind, "in-use");
