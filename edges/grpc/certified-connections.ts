@@ -8,10 +8,8 @@
  * K3: it ends when the roots change and none of them vouches for that certificate any more; a handshake that was under way
  *     when they changed is looked at again.
  */
-import type { TLSSocket } from "node:tls";
 import type { Clock, Subscription, TimerHandle } from "../../runtime/ports.ts";
 import { soon } from "../../runtime/system/turns.ts";
-import { isVouchedFor } from "./cross-signed.ts";
 import { standingOf, type Caller, type Membership, type Standing } from "./roles.ts";
 
 export interface Certified {
@@ -21,8 +19,11 @@ export interface Certified {
 /** Why a connection ends. For K1 its calls say more: `authorize` is asked for each. */
 export type EndReason = "standing" | "expired" | "root";
 
+/** Whether one of the roots vouches for the certificate that the caller showed, and it is valid at that time. */
+type IsVouchedFor = (rootPem: string, nowMs: number) => boolean;
+
 interface Kept {
-  readonly socket: TLSSocket;
+  readonly isVouchedFor: IsVouchedFor;
   readonly standing: Standing;
   readonly expiry: TimerHandle | null;
 }
@@ -54,14 +55,14 @@ export class CertifiedConnections<Connection extends Certified> {
   }
 
   /** Does nothing for a caller without certificate. */
-  add(connection: Connection, socket: TLSSocket): void {
+  add(connection: Connection, isVouchedFor: IsVouchedFor): void {
     const { clock, handshakeTimeoutMs, membership } = this.#options;
     const { caller } = connection;
     if (!caller.isCertified) return;
     // A certificate is good at the very moment that it names.
     const leftMs = caller.notAfterMs === null ? null : Math.max(0, caller.notAfterMs - clock.now() + 1);
     const expiry = leftMs === null ? null : clock.setTimeout(() => this.#end(connection, "expired"), leftMs);
-    this.#kept.set(connection, { socket, standing: standingOf(caller, membership), expiry });
+    this.#kept.set(connection, { isVouchedFor, standing: standingOf(caller, membership), expiry });
     const nodeId = caller.peer.identity?.nodeId;
     if (nodeId !== undefined) {
       const others = this.#byNode.get(nodeId);
@@ -104,7 +105,7 @@ export class CertifiedConnections<Connection extends Certified> {
 
   #lookAtRoot(connection: Connection): void {
     const kept = this.#kept.get(connection);
-    if (kept === undefined || isVouchedFor(kept.socket, this.#rootPem, this.#options.clock.now())) return;
+    if (kept === undefined || kept.isVouchedFor(this.#rootPem, this.#options.clock.now())) return;
     this.#end(connection, "root");
   }
 

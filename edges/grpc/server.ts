@@ -24,6 +24,7 @@ import { Crowd, sourceOf, type Member } from "./admission/crowd.ts";
 import { localCaller } from "./caller.ts";
 import { parseCaller } from "./calling-process.ts";
 import { CertifiedConnections, type EndReason } from "./certified-connections.ts";
+import { isVouchedFor } from "./cross-signed.ts";
 import { erase } from "./erase.ts";
 import { framedOnce } from "./framing.ts";
 import { BudgetError, ConnectionError, anonymousLimits, knownLimits } from "./http2/protocol.ts";
@@ -255,7 +256,8 @@ export class GrpcServer {
     };
     this.#connections.add(connection);
     this.#admit(connection);
-    if (socket instanceof TLSSocket) certified?.add(connection, socket);
+    if (socket instanceof TLSSocket)
+      certified?.add(connection, (rootPem, nowMs) => isVouchedFor(socket, rootPem, nowMs));
     // A handshake that was under way when the listener closed.
     if (this.#isClosing) http2.destroy();
   }

@@ -6,10 +6,22 @@ import type { Codec } from "../../proto/codec.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../rpc.ts";
 import type { ConnectionEnd, Endpoint } from "./network.ts";
 
+/** Who is served, and for how long: what `edges/grpc/` asks for each call, and while calls are open. */
+export interface SimGate {
+  /** The peer that the handler is given, or with which words the call is refused. */
+  admit(peer: Peer, path: string): Peer | string;
+  /** Until the connection has ended it may be ended by `end`, and its calls with what `admit` says of each by then. */
+  opened(peer: Peer, end: () => void): { closed(): void };
+  /** A message of that method leaves for who is at the other end. */
+  sends(peer: Peer, path: string): void;
+}
+
 export interface Listener {
   readonly endpoint: Endpoint;
   readonly methods: ReadonlyMap<string, Served>;
   readonly peerOf: (identity: Peer["identity"], client: string) => Peer;
+  /** Null: everybody is served. */
+  readonly gate: SimGate | null;
 }
 
 export interface Served {
@@ -36,19 +48,45 @@ export class ServedConnection {
     this.end = end;
     this.#listener = listener;
     this.#peer = peer;
+    const gated = listener.gate?.opened(peer, () => this.#revoke());
     end.onBroken = () => {
+      gated?.closed();
       for (const call of this.#calls.values()) call.abort();
       this.#calls.clear();
     };
   }
 
+  /** Its caller is not what it was. */
+  #revoke(): void {
+    for (const call of this.#calls.values()) {
+      const admitted = this.#listener.gate?.admit(this.#peer, call.path);
+      call.revoke(
+        typeof admitted === "string"
+          ? new RpcError(Status.PERMISSION_DENIED, admitted)
+          : new RpcError(Status.UNAVAILABLE, "the caller's role has changed: connect again"),
+      );
+    }
+    this.#calls.clear();
+    this.end.close();
+  }
+
   open(id: number, path: string, traceparent: string, timeoutMs: number | undefined, client: CallClient): void {
     const served = this.#listener.methods.get(path);
     const { clock } = this.#listener.endpoint;
-    const call = new ServedCall(this.end, client, () => this.#calls.delete(id));
+    const { gate } = this.#listener;
+    const call = new ServedCall(this.end, client, {
+      path,
+      onOver: () => this.#calls.delete(id),
+      onSend: () => gate?.sends(this.#peer, path),
+    });
     this.#calls.set(id, call);
     if (served === undefined) {
       call.end(new RpcError(Status.UNIMPLEMENTED, `unknown method ${path}`));
+      return;
+    }
+    const admitted = gate === null ? this.#peer : gate.admit(this.#peer, path);
+    if (typeof admitted === "string") {
+      call.end(new RpcError(Status.PERMISSION_DENIED, admitted));
       return;
     }
     if (timeoutMs !== undefined) {
@@ -57,7 +95,7 @@ export class ServedConnection {
       call.onEnded = () => clock.clearTimeout(timer);
     }
     const deadline = timeoutMs === undefined ? undefined : clock.monotonic() + timeoutMs;
-    call.begin(served, { peer: this.#peer, signal: call.signal, deadline, traceparent, method: path });
+    call.begin(served, { peer: admitted, signal: call.signal, deadline, traceparent, method: path });
   }
 
   message(id: number, bytes: Uint8Array): void {
@@ -80,10 +118,17 @@ export interface CallClient {
   end(error: RpcError | null): void;
 }
 
+interface CallOptions {
+  readonly path: string;
+  readonly onOver: () => void;
+  /** Called for each message, before it leaves. */
+  readonly onSend: () => void;
+}
+
 class ServedCall {
   readonly #end: ConnectionEnd;
   readonly #client: CallClient;
-  readonly #onOver: () => void;
+  readonly #options: CallOptions;
   readonly #abort = new AbortController();
   onEnded: (() => void) | null = null;
   #served: Served | null = null;
@@ -92,10 +137,14 @@ class ServedCall {
   #isOver = false;
   #buffered = 0;
 
-  constructor(end: ConnectionEnd, client: CallClient, onOver: () => void) {
+  constructor(end: ConnectionEnd, client: CallClient, options: CallOptions) {
     this.#end = end;
     this.#client = client;
-    this.#onOver = onOver;
+    this.#options = options;
+  }
+
+  get path(): string {
+    return this.#options.path;
   }
 
   get signal(): AbortSignal {
@@ -146,15 +195,22 @@ class ServedCall {
   abort(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#onOver();
+    this.#options.onOver();
     this.#requests?.finish();
     this.#abort.abort();
+  }
+
+  /** Ends at the caller with the error, and here as if the caller had gone. */
+  revoke(error: RpcError): void {
+    if (this.#isOver) return;
+    this.#end.send(() => this.#client.end(error));
+    this.abort();
   }
 
   end(error: RpcError | null): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#onOver();
+    this.#options.onOver();
     this.onEnded?.();
     this.#end.send(() => this.#client.end(error));
   }
@@ -171,6 +227,7 @@ class ServedCall {
 
   #write(bytes: Uint8Array): void {
     if (this.#isOver) return;
+    this.#options.onSend();
     this.#buffered += bytes.length;
     this.#end.send(() => {
       this.#buffered -= bytes.length;

@@ -8,7 +8,7 @@
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { RpcError, Status, type Peer, type ReceivingCall, type RpcChannel, type SendingCall } from "../rpc.ts";
 import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
-import { ServedConnection, type AnyMethod, type CallClient, type Listener, type Served } from "./rpc-server.ts";
+import { ServedConnection, type AnyMethod, type CallClient, type Listener, type Served, type SimGate } from "./rpc-server.ts";
 
 const keepalive: Keepalive = { leastMs: 3_000, mostMs: 12_000 };
 /** How long a refused or unanswered connection takes to fail. */
@@ -56,11 +56,12 @@ export class SimRpc {
     this.#endpoint = endpoint;
   }
 
-  /** Serves until the result is called or the process ends. `peerOf` says who a client is to the handlers. */
+  /** Serves until the result is called or the process ends. `peerOf` says who a client is to the handlers, `gate` whom they serve. */
   serve(
     address: string,
     services: readonly SimService[],
     peerOf: (identity: SimIdentity, client: string) => Peer = defaultPeer,
+    gate: SimGate | null = null,
   ): () => void {
     const methods = new Map<string, Served>();
     for (const { service, handlers } of services) {
@@ -69,7 +70,7 @@ export class SimRpc {
         if (handler !== undefined) methods.set((method as AnyMethod).path, { method: method as AnyMethod, handler });
       }
     }
-    return this.#rpc.listen(address, { endpoint: this.#endpoint, methods, peerOf });
+    return this.#rpc.listen(address, { endpoint: this.#endpoint, methods, peerOf, gate });
   }
 
   /** Returns at once; calls wait for the connection, or fail with UNAVAILABLE when there is none to be had. */

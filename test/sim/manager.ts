@@ -41,6 +41,7 @@ import type { Replica } from "../../runtime/store/replica.ts";
 import type { KeyFileDisk, Vault } from "../../runtime/store/vault.ts";
 import type { LogMarkDisk } from "../../runtime/store/log-mark.ts";
 import { versionIn } from "./invariants-log.ts";
+import { simGate } from "./access.ts";
 import { simulatedAuthority } from "./authority.ts";
 import { tellingVersions } from "./invariants-sessions.ts";
 import { serveSimJson } from "./json-wire.ts";
@@ -73,6 +74,8 @@ export interface ManagerOptions {
   /** Called first of all: whether it is locked, and how it is unlocked. */
   readonly onLock: (lock: ManagerLock) => void;
   readonly onRunning: (running: RunningManager) => void;
+  /** Something that must hold does not. */
+  readonly onWrong: (claim: string) => void;
   /** The replica found a broken log: the process must end. */
   readonly onBroken: (error: unknown) => void;
   readonly busObserver: BusObserver;
@@ -135,9 +138,11 @@ function runManager(
     onBroken,
     onDemoted,
     onGivenUp,
+    onWrong,
     peers,
     servesJson,
     snapshotEvery,
+    trace,
     vault,
   }: ManagerOptions & { lock: ManagerLock; vault: Vault },
 ): RunningManager {
@@ -233,6 +238,13 @@ function runManager(
         ...(json?.services ?? []),
       ],
       peerOf,
+      simGate({
+        clock,
+        membership: manager.standings,
+        store: manager.replica,
+        onWrong: (claim) => onWrong(`${claim} (on ${ports.name})`),
+        mark: (name) => trace.mark(name),
+      }),
     );
     isServing = true;
   }

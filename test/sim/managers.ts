@@ -141,6 +141,7 @@ export class SimManagers {
         manager.memory.follow(running.store);
         this.#options.onReplica(name, running.store);
       },
+      onWrong: (claim) => this.#scene.fail(claim),
       onBroken: (error) => ports.fail("a broken log", error),
       onDemoted: () => {
         if (!ports.clock.alive) return;

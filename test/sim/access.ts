@@ -1,0 +1,77 @@
+/**
+ * Whom a simulated manager serves, and for how long: the real decisions of `edges/grpc/`, over the simulated network.
+ *
+ * S70: nothing is sent to who shows the certificate of a node that this manager's replica has for removed, nor, by a method of
+ *      managers, to one that it has for a worker; also not on what was open before, and not in the turn of that commit.
+ */
+import { CertifiedConnections } from "../../edges/grpc/certified-connections.ts";
+import { accessByPath, authorize, type Caller, type Membership } from "../../edges/grpc/roles.ts";
+import { NodeRole } from "../../proto/gen/messages.ts";
+import type { Clock } from "../../runtime/ports.ts";
+import type { Peer } from "../../runtime/rpc.ts";
+import type { SimGate } from "../../runtime/sim/rpc-server.ts";
+import type { Store } from "../../runtime/store/store.ts";
+
+export interface SimAccessOptions {
+  readonly clock: Clock;
+  readonly membership: Membership;
+  readonly store: Store;
+  readonly onWrong: (claim: string) => void;
+  readonly mark: (name: string) => void;
+}
+
+/** S70, from what the replica has alone. */
+function wrongReceiver(store: Store, { identity }: Peer, path: string): string | null {
+  const access = accessByPath.get(path);
+  if (identity === null || access === undefined || access === "anyone") return null;
+  const { nodeId, role } = identity;
+  for (const { blacklistedCertificates } of store.all("cluster"))
+    if (nodeId in blacklistedCertificates) return `S70: ${path} sends to node ${nodeId}, which was removed`;
+  if (access === "worker-or-manager") return null;
+  const isWorker = role !== "swarm-manager" || store.get("node", nodeId)?.role === NodeRole.WORKER;
+  return isWorker ? `S70: ${path} sends to node ${nodeId}, which is a worker` : null;
+}
+
+export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOptions): SimGate {
+  const connections = new CertifiedConnections<{ readonly caller: Caller; readonly end: () => void }>({
+    clock,
+    membership,
+    rootPem: "",
+    handshakeTimeoutMs: 0,
+    end: ({ end }) => {
+      mark("access.ended");
+      end();
+    },
+  });
+  const callerOf = (peer: Peer): Caller => {
+    const { identity } = peer;
+    // Who asks for keys before it has the log does not know what its cluster is called; its certificate would say it.
+    const named =
+      identity === null || identity.organization !== ""
+        ? peer
+        : { ...peer, identity: { ...identity, organization: membership.organization() } };
+    return {
+      peer: named,
+      anonymous: { ...peer, identity: null },
+      rejection: null,
+      isCertified: identity !== null,
+      notAfterMs: null,
+    };
+  };
+  return {
+    // The JSON API has rules of its own.
+    admit: (peer, path) => {
+      const access = accessByPath.get(path);
+      return access === undefined ? peer : authorize(access, callerOf(peer), membership);
+    },
+    opened: (peer, end) => {
+      const connection = { caller: callerOf(peer), end };
+      connections.add(connection, () => true);
+      return { closed: () => connections.remove(connection) };
+    },
+    sends: (peer, path) => {
+      const claim = wrongReceiver(store, peer, path);
+      if (claim !== null) onWrong(claim);
+    },
+  };
+}
