@@ -7,6 +7,7 @@ import { PolicyGraph } from "../machines/policy/graph.ts";
 import { reportKind } from "../machines/policy/objects.ts";
 import { piecesOf } from "../machines/policy/pieces.ts";
 import { isSameMessage } from "../machines/same-message.ts";
+import { WriteBudget } from "../machines/write-budget.ts";
 import {
   Annotations,
   Any,
@@ -25,6 +26,10 @@ import { createNodeViews } from "./node-views.ts";
 
 /** How long a report looks for the ledger, in milliseconds. */
 const reportTimeoutMs = 10_000;
+/** Of a report: some 5,000 endpoints. It fits into a record of the log. */
+const reportBytesMax = 512 * 1_024;
+/** A node whose thousand tasks start reports 100 kB a few times; agents try again what is refused. */
+const reportBudget = { bytesMax: 4 * reportBytesMax, bytesPerS: 64 * 1_024 };
 
 export interface PolicyActor extends Running {
   readonly handlers: ServiceHandlers<typeof PolicyService>;
@@ -33,6 +38,7 @@ export interface PolicyActor extends Running {
 /** `isCurrent`: whether this manager's replica has caught up with the log. */
 export function createPolicy(env: Environment, isCurrent: () => boolean): PolicyActor {
   const { proposer, store } = env;
+  const budget = new WriteBudget(reportBudget);
   const views = createNodeViews(env, {
     gauge: "muster_policy_followers",
     help: "Nodes whose network policy this manager calculates.",
@@ -72,6 +78,19 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
       value: DataplaneReport.encode(report),
     });
     if (before !== undefined && isSameMessage(before.payload?.value, payload.value)) return;
+    const bytes = payload.value.length;
+    if (bytes > reportBytesMax) {
+      const limit = `${bytes} bytes, of which ${reportBytesMax} are taken`;
+      throw new RpcError(
+        Status.INVALID_ARGUMENT,
+        `the report of node ${nodeId} on its dataplane is too large: ${limit}`,
+      );
+    }
+    if (!budget.take(nodeId, bytes, env.clock.now()))
+      throw new RpcError(
+        Status.RESOURCE_EXHAUSTED,
+        `node ${nodeId} reports too much of its dataplane: try again later`,
+      );
     const resource =
       before === undefined
         ? Resource.create({

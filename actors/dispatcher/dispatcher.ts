@@ -5,7 +5,6 @@
  */
 import {
   HeartbeatResponse,
-  NodeDescription,
   NodeStatus_State,
   Operation,
   Reason,
@@ -19,7 +18,6 @@ import { durationMs, durationOf } from "../../proto/time.ts";
 import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.ts";
 import type { Wait } from "../../machines/dispatcher/dispatcher.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
-import { isSameBytes } from "../../machines/same-message.ts";
 import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { BusMessage, Random } from "../../runtime/ports.ts";
@@ -31,8 +29,9 @@ import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 import { Judge, type NodeTrouble } from "./judge.ts";
 import { ProposalBatch } from "../ledger/proposal-batch.ts";
+import { Descriptions, isNews } from "./descriptions.ts";
 import { RegistrationHistories } from "./registration-histories.ts";
-import { NodeSession, isCalled, sessionRemoval, type Registrant, type SessionPorts, type Verdict } from "./session.ts";
+import { NodeSession, isCalled, sessionRemoval, type SessionPorts, type Verdict } from "./session.ts";
 import { SessionMessages } from "./session-messages.ts";
 import { TaskReports } from "./task-reports.ts";
 
@@ -83,6 +82,7 @@ class DispatcherActor implements Dispatcher {
   readonly #jitter: Random;
   readonly #sessions = new Map<string, NodeSession>();
   readonly #histories: RegistrationHistories;
+  readonly #descriptions: Descriptions;
   readonly #registrations: ProposalBatch<boolean>;
   readonly #downs: ProposalBatch<boolean>;
   readonly #reports: TaskReports;
@@ -104,6 +104,7 @@ class DispatcherActor implements Dispatcher {
     this.#downs = new ProposalBatch(env, { ...batch, name: "downs", unavailable: false });
     this.#reports = new TaskReports(env);
     this.#histories = new RegistrationHistories(env);
+    this.#descriptions = new Descriptions(env);
     this.#router = new AssignmentRouter(env, (task, flaw) => this.#reports.refuse(task, flaw));
     this.#periodMs = this.#readPeriod();
     this.#messages = new SessionMessages(env, options.addr, this.#sessions);
@@ -213,6 +214,7 @@ class DispatcherActor implements Dispatcher {
     const { store } = this.#env;
     const node = store.get("node", nodeId);
     if (node === undefined) throw new RpcError(Status.UNKNOWN, "node not found");
+    this.#descriptions.admit(node, request.description);
     const registrant = { description: request.description, addr: call.peer.address };
     const held = this.#sessions.get(nodeId);
     const record = store.get("session", nodeId);
@@ -388,14 +390,4 @@ class DispatcherActor implements Dispatcher {
   #graceMs(periodMs: number): number {
     return periodMs * sessionTimes.graceFactor;
   }
-}
-
-/** Whether the log must hear of what the node says on resuming. */
-function isNews(node: Node, { description, addr }: Registrant): boolean {
-  if (node.status?.state !== NodeStatus_State.READY || node.status.addr !== addr) return true;
-  if (description === null) return false;
-  return (
-    node.description === null ||
-    !isSameBytes(NodeDescription.encode(node.description), NodeDescription.encode(description))
-  );
 }

@@ -31,8 +31,8 @@ import {
   type UpdateVolumeStatusRequest,
 } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
-import { examineReport, type Examined } from "../../machines/dispatcher/task-report.ts";
-import { RepeatBudget } from "../../machines/dispatcher/repeat-budget.ts";
+import { examineReport, repeatBudget, type Examined } from "../../machines/dispatcher/task-report.ts";
+import { WriteBudget } from "../../machines/write-budget.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
@@ -77,7 +77,7 @@ export class TaskReports {
   readonly #pace: AnswerPace<UpdateTaskStatusResponse>;
   /** By the id of the task. */
   readonly #deferred = new Map<string, Deferred>();
-  readonly #budget = new RepeatBudget();
+  readonly #budget = new WriteBudget(repeatBudget);
   #look: TimerHandle | null = null;
   #oddSince = 0;
   #oddLineAt = -Infinity;

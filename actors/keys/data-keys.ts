@@ -24,6 +24,8 @@ export interface DataKeyParts {
   readonly addr: string;
   /** Where else to ask, besides whom the log and the key file name: managers that the operator named. */
   readonly seeds: readonly string[];
+  /** The other managers refuse to give this one what the log is sealed under, again and again: the process is to end. */
+  readonly onDenied?: (reason: string) => void;
 }
 
 function clusterOf({ store }: Environment): Cluster | undefined {
@@ -71,37 +73,40 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
     );
   };
 
-  const askAll = async (): Promise<string> => {
+  const askAll = async (): Promise<{ reason: string; isDenied: boolean }> => {
     let reason = "no other manager is known";
+    let isDenied = false;
     for (const keyId of lacking()) {
       for (const address of holders(keyId)) {
         if (isStopped || keyring.find(keyId) !== undefined) break;
         try {
           const { keys, plainThrough } = await parts.fetchKeys(address, keyId);
-          if (isStopped) return "";
+          if (isStopped) return { reason: "", isDenied: false };
           keyring.take(keys, plainThrough);
           reason = "";
         } catch (error) {
           reason = `${address}: ${sentence(error)}`;
+          isDenied ||= error instanceof RpcError && error.code === Status.PERMISSION_DENIED;
         }
       }
     }
-    if (lacking().length === 0) return "";
+    if (lacking().length === 0) return { reason: "", isDenied: false };
     telemetry.log.warn(
       { lacking: lacking(), reason },
       "data keys are lacking; the log is read no further without them",
     );
-    return reason;
+    return { reason, isDenied };
   };
 
   const hosted = env.host.start(
     keyFetchMachine.provide({
       actions: {
         ask: () => {
-          void askAll().then((reason) => {
-            if (!isStopped) hosted.actor.send({ type: "round.ended", reason });
+          void askAll().then((round) => {
+            if (!isStopped) hosted.actor.send({ type: "round.ended", ...round });
           });
         },
+        giveUp: (_, { reason }) => parts.onDenied?.(reason),
         look: ({ self }) => self.send({ type: "keys.looked", lacking: lacking() }),
       },
     }),

@@ -116,6 +116,8 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly busObserver?: BusObserver;
   /** The replica met a broken log, or a duty failed for good: the process must end. */
   readonly onBroken: (error: unknown) => void;
+  /** The other managers refuse to give it the log's keys: it was demoted or removed, and the process must end. */
+  readonly onDenied?: (reason: string) => void;
 }
 
 export interface ManagerServices {
@@ -197,7 +199,8 @@ export function startManager(parts: ManagerParts): Manager {
     },
   );
   const environment: Environment = { ...parts, bus, store: replica, proposer: leadership.proposer };
-  const keys = { vault, keyring, fetchKeys: parts.fetchKeys, addr: advertise, seeds: parts.seeds ?? [] };
+  const denials = parts.onDenied === undefined ? {} : { onDenied: parts.onDenied };
+  const keys = { vault, keyring, fetchKeys: parts.fetchKeys, addr: advertise, seeds: parts.seeds ?? [], ...denials };
 
   function startDuties(epoch: number): Running {
     const duties: Running[] = [];

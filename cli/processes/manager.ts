@@ -209,6 +209,8 @@ export async function startManagerProcess(
     undo.push(() => csi.close());
     const markDisk = new MarkFile(join(dataDir.path, "log-mark"));
     undo.push(() => markDisk.close());
+    const denied = Promise.withResolvers<never>();
+    denied.promise.catch(() => undefined);
     const manager = startManager({
       managerId,
       clock,
@@ -234,6 +236,7 @@ export async function startManagerProcess(
       servers: () => link.servers(),
       csi,
       onBroken,
+      onDenied: (reason) => denied.reject(new UserError(deniedSentence(managerId, reason))),
     });
     undo.push(async () => {
       await manager.leadership.release();
@@ -245,6 +248,7 @@ export async function startManagerProcess(
       "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
     );
     const running: ManagerProcess = { manager, advertise, controlSocket, warnings: link.abilities, stop };
+    denied.promise.catch(onBroken);
     const demotion = watchOwnDemotion(manager.replica, managerId);
     undo.push(() => demotion.stop());
     /** Others may live on this process's NATS: that one stays, and nothing else. */
@@ -314,6 +318,13 @@ function demotedSentence(managerId: string): string {
   return (
     `this manager was demoted: 'muster node promote ${managerId}' on another one makes it a manager again, ` +
     "after which it is to be started again"
+  );
+}
+
+function deniedSentence(managerId: string, reason: string): string {
+  return (
+    `the other managers give this one no key of the log (${reason}): it was demoted or removed. ` +
+    `'muster node promote ${managerId}' on one of them makes a demoted one a manager again; a removed one joins with another --data-dir`
   );
 }
 

@@ -4,7 +4,7 @@
  * W1: a node sets only states that are a node's to set, and none that the task's life (task-life.ts) has no way to.
  * W2: a status has at most `statusBytesMax` bytes: texts are cut with a mark, and of what is still too large only what
  *     the log's readers know is kept. So whatever is taken fits into a record.
- * W3: what only repeats a state with other words costs the node's budget; a state that advances does so a few times in a
+ * W3: what only repeats a state in other words costs the node's budget; a state that advances does so a few times in a
  *     task's life.
  */
 import { ContainerStatus, PortConfig, PortStatus, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
@@ -17,6 +17,11 @@ import { mayAdvance, nodeStates } from "../task-life.ts";
 export const reportTextMax = 2_048;
 /** Of a whole status, encoded, in bytes: two texts of `reportTextMax` at three bytes each, and 60 ports. */
 export const statusBytesMax = 16 * 1_024;
+/**
+ * For what only repeats a state in other words, of one node. At once: health checks that change their words on a thousand tasks,
+ * at some 200 bytes each. A second: a hundredth of what a log on one small disk takes.
+ */
+export const repeatBudget = { bytesMax: 256 * 1_024, bytesPerS: 16 * 1_024 } as const;
 /** Docker's ids have 64 characters; a driver's may be longer. */
 const containerIdMax = 256;
 /** More than a service publishes in practice; each takes some 40 bytes. */

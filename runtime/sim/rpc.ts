@@ -8,7 +8,14 @@
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { RpcError, Status, type Peer, type ReceivingCall, type RpcChannel, type SendingCall } from "../rpc.ts";
 import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
-import { ServedConnection, type AnyMethod, type CallClient, type Listener, type Served, type SimGate } from "./rpc-server.ts";
+import {
+  ServedConnection,
+  type AnyMethod,
+  type CallClient,
+  type Listener,
+  type Served,
+  type SimGate,
+} from "./rpc-server.ts";
 
 const keepalive: Keepalive = { leastMs: 3_000, mostMs: 12_000 };
 /** How long a refused or unanswered connection takes to fail. */

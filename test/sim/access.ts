@@ -45,7 +45,7 @@ export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOp
   });
   const callerOf = (peer: Peer): Caller => {
     const { identity } = peer;
-    // Who asks for keys before it has the log does not know what its cluster is called; its certificate would say it.
+    // Who does not know yet what the cluster is called, as one who asks for keys before it has the log: a certificate would say it.
     const named =
       identity === null || identity.organization !== ""
         ? peer

@@ -182,6 +182,10 @@ function runManager(
     // So little that those who resume need the log.
     watch: { recentBytesMax: 20_000 },
     onBroken,
+    onDenied: () => {
+      trace.mark("manager.denied");
+      void standDown();
+    },
   });
   const cluster = (): Cluster | undefined => [...manager.replica.all("cluster")][0];
   let isServing = false;

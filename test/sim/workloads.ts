@@ -1,4 +1,5 @@
 /** Everybody who uses a simulated cluster: each client is one line here. */
+import { isManagersNode } from "../../machines/manager/manager-role.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Acknowledged } from "./invariants.ts";
 import { addressOf, type SimManagers } from "./managers.ts";
@@ -10,6 +11,7 @@ import { GlobalWorkload } from "./workload-global.ts";
 import { HealthWorkload } from "./workload-health.ts";
 import { HistoryWorkload } from "./workload-history.ts";
 import { JsonWorkload } from "./workload-json.ts";
+import { Intruder, joinTokensIn } from "./intruder.ts";
 import { JobWorkload } from "./workload-jobs.ts";
 import { LockWorkload } from "./workload-locks.ts";
 import { LogWorkload } from "./workload-logs.ts";
@@ -35,6 +37,7 @@ export class Workloads {
   readonly #history: HistoryWorkload;
   readonly #json: JsonWorkload;
   readonly #clients: { readonly who: string; readonly client: Client }[] = [];
+  readonly #tokens = new Set<string>();
   #services: Workload | null = null;
   #logs: LogWorkload | null = null;
   #roles: RoleWorkload | null = null;
@@ -55,7 +58,9 @@ export class Workloads {
     });
     this.#watches = new WatchWorkload({ ...follower("watcher"), watchers });
     this.#history = new HistoryWorkload({ ...follower("history"), looks });
-    this.#json = new JsonWorkload({ ...follower("json"), identity: null, clients: options.jsonClients });
+    // Whoever adds users; the clients themselves log in.
+    const identity = { nodeId: "operator", role: "swarm-manager", organization: "" } as const;
+    this.#json = new JsonWorkload({ ...follower("json"), identity, clients: options.jsonClients });
   }
 
   /** What clients were told has happened. */
@@ -92,6 +97,7 @@ export class Workloads {
     this.#logs.start();
     this.#add("the operator of certificates", new CertificateWorkload(of(options.certificateOperations)));
     this.#add("the operator of locks", new LockWorkload(of(options.lockOperations)));
+    if (options.roleOperations > 0) this.#intrude(access.addresses);
     this.#roles = this.#add("the operator of roles", new RoleWorkload(of(options.roleOperations)));
     this.#add("the client of volumes", new VolumeWorkload(of(options.volumeOperations)));
     this.#add("the client of network policy", new PolicyWorkload(of(options.policyOperations)));
@@ -103,6 +109,25 @@ export class Workloads {
       this.#add("the client of rebalancing", new RebalanceWorkload(of(options.rebalanceOperations)));
   }
 
+  /** With the certificates of all managers. */
+  #intrude(addresses: readonly string[]): void {
+    const { simulation } = this.#scene;
+    new Intruder({
+      ports: simulation.ports("intruder"),
+      trace: simulation.trace,
+      addresses,
+      identities: () => {
+        const organization = this.#managers.organization();
+        const store = this.#managers.all.find(({ running }) => running !== null)?.running?.store;
+        return [...(store?.all("node") ?? [])]
+          .filter(isManagersNode)
+          .map(({ id }) => ({ nodeId: id, role: "swarm-manager", organization }));
+      },
+      tokens: () => [...this.#tokens],
+      onWrong: (claim) => this.#scene.fail(claim),
+    }).start();
+  }
+
   /** Promotes whoever is demoted, when all else is done. */
   restoreRoles(): void {
     this.#roles?.restore();
@@ -110,6 +135,7 @@ export class Workloads {
 
   /** Told each transaction, in order; several replicas apply the same. */
   observe(commit: Commit, store: Store): void {
+    for (const token of joinTokensIn(commit)) this.#tokens.add(token);
     this.#watches.observe(commit);
     this.#history.observe(commit, store);
   }

@@ -4,6 +4,8 @@ import {
   type AssignmentsMessage,
   AssignmentsMessage_Type,
   AssignmentsRequest,
+  EngineDescription,
+  NodeDescription,
   Task,
   type TasksMessage,
   TasksRequest,
@@ -16,7 +18,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { Status } from "../../runtime/rpc.ts";
 import { collectedStream, refusalOf } from "../support/manager.ts";
-import { setUp, from, join, task, report } from "../support/dispatcher-world.ts";
+import { setUp, from, join, open, task, report } from "../support/dispatcher-world.ts";
 
 test("a commit that concerns many nodes reaches each of them, and so does what comes while they are told", async (t) => {
   const names = Array.from({ length: 100 }, (_, at) => `n${at}`);
@@ -210,4 +212,29 @@ test("a volume that the node let go of is the controller's to unpublish", async 
     from("n1"),
   );
   t.is(world.store.get("volume", "v1")?.publishStatus[0]?.state, PublishState.PENDING_UNPUBLISH);
+});
+
+test("D1, D2: a description that is too large is refused, and one that changes all the time is not written each time", async (t) => {
+  const world = setUp(t);
+  const { sessionId } = await join(world, "n1");
+  const described = (at: number, bytes: number): NodeDescription =>
+    NodeDescription.create({
+      hostname: "n1",
+      engine: EngineDescription.create({ labels: { at: `${at}`.padEnd(bytes) } }),
+    });
+  const register = (at: number, bytes: number) => refusalOf(() => open(world, "n1", sessionId, described(at, bytes)));
+  t.like(await register(0, 300_000), { code: Status.INVALID_ARGUMENT });
+  const refused: unknown[] = [];
+  for (let at = 1; at <= 50; at += 1) {
+    const refusal = await register(at, 200_000);
+    if (refusal !== null) refused.push(refusal);
+    await world.run(100);
+  }
+  // 1 MiB at once, and 32 KiB in each of five seconds.
+  t.is(refused.length, 50 - 6);
+  t.like(refused[0], {
+    code: Status.UNAVAILABLE,
+    message: "node n1 exceeded rate limit of changes to its description",
+  });
+  t.is(world.store.get("node", "n1")?.description?.hostname, "n1");
 });

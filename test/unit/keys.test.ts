@@ -280,6 +280,27 @@ test("what is lacking is asked of those who told of it first, then of all, again
   t.is(asked.length, length, "and nobody is asked any more");
 });
 
+test("Y1: who is refused again and again gives up; a manager that lags for a while does not make him", async (t) => {
+  const { id } = keyWorld(() => Promise.reject(new Error("unused"))).keyring.forAppend(0);
+  const denied = new RpcError(Status.PERMISSION_DENIED, "not part of OUs: [swarm-manager]");
+  let answers: () => RpcError = () => denied;
+  const reasons: string[] = [];
+  const world = keyWorld(async () => Promise.reject(answers()), ["seed:2377", "other:2377"]);
+  const { env, seed, run, parts } = world;
+  const fetching = startKeyFetch(env, { ...parts, onDenied: (reason) => reasons.push(reason) });
+  t.teardown(() => fetching.stop());
+  seed("manager", Manager.create({ id: "m3", addr: "m3:2377", alive: true, heldKeys: [{ id } as never] }));
+  await run(8_000);
+  t.deepEqual(reasons, []);
+  answers = () => new RpcError(Status.UNAVAILABLE, "nobody there");
+  await run(1_000);
+  answers = () => denied;
+  await run(8_500);
+  t.deepEqual(reasons, [], "it begins anew");
+  await run(3_000);
+  t.regex(reasons[0] ?? "", /other:2377: PERMISSION_DENIED: not part of OUs/);
+});
+
 test("after the lock has changed the leader makes a key, waits for the others and then writes under it", async (t) => {
   const { env, keyring, vault, seed, parts, store } = keyWorld(() => Promise.reject(new Error("unused")));
   const first = keyring.forAppend(0);

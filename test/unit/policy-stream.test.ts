@@ -16,7 +16,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status, type CallContext, type RpcChannel } from "../../runtime/rpc.ts";
 import { chosen, nodeOf, resourceOf, serviceOf, taskOf } from "../support/policies.ts";
-import { testManager, type TestManager } from "../support/manager.ts";
+import { call, testManager, type TestManager } from "../support/manager.ts";
 
 const open = NetworkPolicy.create({
   name: "db",
@@ -326,4 +326,19 @@ test("an update in pieces is the same update, and no piece is big", (t) => {
   );
   const again = joined(pieces);
   t.deepEqual(DataplaneUpdate.toJson(again), DataplaneUpdate.toJson(update));
+});
+
+test("a report that is too large is refused, and what comes too thick waits", async (t) => {
+  const { manager, policy } = lab();
+  const said = (at: number, bytes: number): DataplaneReport =>
+    DataplaneReport.create({ state: `${at}`.padEnd(bytes, "x"), restarts: at });
+  const identity = { nodeId: "n1", role: "swarm-worker", organization: "c" } as const;
+  const context: CallContext = call({ identity, local: false, address: "" });
+  const report = async (at: number, bytes: number): Promise<unknown> =>
+    policy.handlers.Report(said(at, bytes), context);
+  await t.throwsAsync(report(1, 600_000), { message: /too large: 6000\d\d bytes, of which 524288 are taken/ });
+  for (let at = 1; at <= 4; at += 1) await report(at, 500_000);
+  await t.throwsAsync(report(5, 500_000), { message: /reports too much of its dataplane/ });
+  await manager.clock.run({ untilMs: manager.clock.now() + 10_000 });
+  await t.notThrowsAsync(report(5, 500_000));
 });

@@ -4,10 +4,11 @@ import {
   cutText,
   examineReport,
   mayReport,
+  repeatBudget,
   reportTextMax,
   statusBytesMax,
 } from "../../machines/dispatcher/task-report.ts";
-import { RepeatBudget, repeatBytesMax, repeatBytesPerS } from "../../machines/dispatcher/repeat-budget.ts";
+import { WriteBudget } from "../../machines/write-budget.ts";
 import { mayAdvance } from "../../machines/task-life.ts";
 import {
   ContainerStatus,
@@ -27,6 +28,7 @@ import { task } from "../support/dispatcher-world.ts";
 
 const states = Object.values(TaskState);
 const ofNodes = ["ACCEPTED", "PREPARING", "READY", "STARTING", "RUNNING", "COMPLETE", "SHUTDOWN", "FAILED", "REJECTED"];
+const { bytesMax, bytesPerS } = repeatBudget;
 const utf8 = new TextEncoder();
 
 function statusOf(state: number, fields: Partial<TaskStatus> = {}): TaskStatus {
@@ -105,19 +107,19 @@ test("W2: whatever a node says, a status is small enough, and keeps what it has 
 });
 
 test("W3: a node's budget is its burst and what time gives back, whatever the clock does", (t) => {
-  const budget = new RepeatBudget();
+  const budget = new WriteBudget(repeatBudget);
   let taken = 0;
   const drain = (nowMs: number): void => {
     while (budget.take("n1", 1_024, nowMs)) taken += 1_024;
   };
   drain(1_000);
-  t.is(taken, repeatBytesMax);
+  t.is(taken, bytesMax);
   drain(1_500);
-  t.is(taken, repeatBytesMax + repeatBytesPerS / 2);
+  t.is(taken, bytesMax + bytesPerS / 2);
   drain(0);
   drain(500);
-  t.is(taken, repeatBytesMax + repeatBytesPerS, "set back: half a second more");
-  t.true(budget.take("n2", repeatBytesMax, 0), "another node's is its own");
+  t.is(taken, bytesMax + bytesPerS, "set back: half a second more");
+  t.true(budget.take("n2", bytesMax, 0), "another node's is its own");
 });
 
 /** Counters of a manager's telemetry, by name. */
@@ -218,7 +220,7 @@ test("P5: a node that goes on saying the same in other words writes no more than
     };
   };
   const passedS = (seconds * 20 * 100) / 1_000 + 1;
-  t.true(written().bytes <= repeatBytesMax + repeatBytesPerS * passedS, String(written().bytes));
+  t.true(written().bytes <= bytesMax + bytesPerS * passedS, String(written().bytes));
   t.true(written().operations < said / 2);
   await manager.clock.run({ untilMs: manager.clock.now() + 60_000 });
   for (const id of ids) t.regex(manager.store.get("task", id)?.status?.message ?? "", /^1199 xxx/);

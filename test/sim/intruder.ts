@@ -1,0 +1,129 @@
+/**
+ * Somebody who copied the certificates of nodes and managers, and holds as many calls open with them as he can, at every
+ * manager: what has ended he begins again, at any moment.
+ *
+ * S71: no join token ever reaches him by a call that was open before, and once his node is removed he is sent nothing new.
+ */
+import type { MethodDescriptor } from "../../proto/codec.ts";
+import {
+  NetworksFollowRequest,
+  NetworksService,
+  PolicyFollowRequest,
+  PolicyService,
+  WatchMessage,
+  WatchRequest,
+  WatchRequest_WatchEntry,
+  WatchService,
+} from "../../proto/gen/messages.ts";
+import type { RpcChannel } from "../../runtime/rpc.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import type { SimIdentity } from "../../runtime/sim/rpc.ts";
+import type { SimPorts } from "../../runtime/sim/simulation.ts";
+import type { SimTrace } from "../../runtime/sim/trace.ts";
+import type { Commit } from "../../runtime/store/store.ts";
+
+/** Between two looks at what has ended, in milliseconds. */
+const lookMsMin = 50;
+const lookMsMax = 800;
+
+export interface IntruderOptions {
+  readonly ports: SimPorts;
+  readonly trace: SimTrace;
+  readonly addresses: readonly string[];
+  /** Whose certificates he has by now. */
+  readonly identities: () => readonly NonNullable<SimIdentity>[];
+  /** Every join token that there ever was. */
+  readonly tokens: () => readonly string[];
+  readonly onWrong: (claim: string) => void;
+}
+
+interface Held {
+  readonly channel: RpcChannel;
+  isOpen: boolean;
+  received: number;
+}
+
+type Method = MethodDescriptor<unknown, unknown>;
+
+const watchMuch = WatchRequest.create({
+  entries: ["cluster", "node"].map((kind) => WatchRequest_WatchEntry.create({ kind, action: 7 as never })),
+  includeOldObject: true,
+});
+const ofManagers = [[WatchService.methods.Watch, watchMuch]] as const;
+const ofWorkers = [
+  [PolicyService.methods.Follow, PolicyFollowRequest.create({})],
+  [NetworksService.methods.Follow, NetworksFollowRequest.create({})],
+] as const;
+
+/** Join tokens that a commit has written. */
+export function joinTokensIn({ changes }: Commit): readonly string[] {
+  return changes.flatMap((change) => {
+    const tokens = change.table === "cluster" ? change.object.rootCa?.joinTokens : null;
+    return tokens == null ? [] : [tokens.worker, tokens.manager].filter((token) => token !== "");
+  });
+}
+
+export class Intruder {
+  readonly #options: IntruderOptions;
+  readonly #random: SimRandom;
+  /** By manager, node and method. */
+  readonly #held = new Map<string, Held>();
+
+  constructor(options: IntruderOptions) {
+    this.#options = options;
+    this.#random = options.ports.random.fork("intruder");
+  }
+
+  start(): void {
+    const look = (): void => {
+      this.#look();
+      this.#options.ports.clock.after(this.#random.between(lookMsMin, lookMsMax), look);
+    };
+    look();
+  }
+
+  /** How many calls of that node's are open, as far as he knows, and have brought something. */
+  openOf(nodeId: string): number {
+    let count = 0;
+    for (const [key, { isOpen, received }] of this.#held)
+      if (key.includes(` ${nodeId} `) && isOpen && received > 0) count += 1;
+    return count;
+  }
+
+  #look(): void {
+    for (const address of this.#options.addresses) {
+      for (const identity of this.#options.identities()) {
+        for (const [method, request] of identity.role === "swarm-manager" ? ofManagers : ofWorkers) {
+          const key = `${address} ${identity.nodeId} ${method.path}`;
+          if (this.#held.get(key)?.isOpen !== true)
+            this.#open(key, address, identity, method as unknown as Method, request);
+        }
+      }
+    }
+  }
+
+  #open(key: string, address: string, identity: NonNullable<SimIdentity>, method: Method, request: unknown): void {
+    const { ports, trace } = this.#options;
+    this.#held.get(key)?.channel.close();
+    const channel = ports.rpc.dial(address, identity);
+    const held: Held = { channel, isOpen: true, received: 0 };
+    this.#held.set(key, held);
+    channel.serverStream(method, request, {
+      onMessage: (message) => {
+        held.received += 1;
+        if (method.path === WatchService.methods.Watch.path) this.#read(message as WatchMessage);
+      },
+      onEnd: (error) => {
+        held.isOpen = false;
+        if (held.received > 0 && error?.code === 7) trace.mark("intruder.thrown.out");
+      },
+    });
+  }
+
+  /** S71 */
+  #read(message: WatchMessage): void {
+    const bytes = Buffer.from(WatchMessage.encode(message)).toString("latin1");
+    const token = this.#options.tokens().find((each) => bytes.includes(each));
+    if (token !== undefined) this.#options.onWrong(`S71: Watch sends the join token ${token}`);
+  }
+}
