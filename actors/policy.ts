@@ -86,7 +86,7 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
         `the report of node ${nodeId} on its dataplane is too large: ${limit}`,
       );
     }
-    if (!budget.take(nodeId, bytes, env.clock.now()))
+    if (!budget.take(nodeId, bytes, env.clock.monotonic()))
       throw new RpcError(
         Status.RESOURCE_EXHAUSTED,
         `node ${nodeId} reports too much of its dataplane: try again later`,

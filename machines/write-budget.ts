@@ -24,11 +24,10 @@ export class WriteBudget {
     this.#limits = limits;
   }
 
-  /** Takes them from what the node may still use; false when there is less. `bytes`: at most `bytesMax`. */
+  /** Takes them from what the node may still use; false when there is less. `bytes`: at most `bytesMax`; `nowMs`: of a clock that only goes on. */
   take(nodeId: string, bytes: number, nowMs: number): boolean {
     const { bytesMax, bytesPerS } = this.#limits;
     const account = this.#accounts.get(nodeId) ?? { bytes: bytesMax, atMs: nowMs };
-    // A clock that was set back gives nothing, and goes on from there.
     const passedMs = Math.max(0, nowMs - account.atMs);
     account.bytes = Math.min(bytesMax, account.bytes + (passedMs * bytesPerS) / 1_000);
     account.atMs = nowMs;

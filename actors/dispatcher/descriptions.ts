@@ -49,7 +49,7 @@ export class Descriptions {
         `the description of node ${node.id} is too large: ${limit}; remove labels or generic resources`,
       );
     }
-    if (!this.#budget.take(node.id, bytes, this.#env.clock.now()))
+    if (!this.#budget.take(node.id, bytes, this.#env.clock.monotonic()))
       throw new RpcError(Status.UNAVAILABLE, `node ${node.id} exceeded rate limit of changes to its description`);
   }
 }

@@ -200,7 +200,7 @@ export class TaskReports {
     const stamped = TaskStatus.patch(examined.status, { appliedBy: this.#env.managerId, appliedAt: this.#stamp() });
     const operation = Operation.create({ task: TaskPatch.create({ id: task.id, status: stamped }), reporter: nodeId });
     const bytes = operationBytes + examined.bytes;
-    if (status.state === before && !this.#budget.take(nodeId, bytes, this.#env.clock.now())) {
+    if (status.state === before && !this.#budget.take(nodeId, bytes, this.#env.clock.monotonic())) {
       this.#deferred.set(task.id, { nodeId, operation, bytes });
       this.#look ??= this.#env.clock.setTimeout(() => this.#lookAtDeferred(), repeatLookMs);
       return null;
@@ -212,7 +212,7 @@ export class TaskReports {
   /** P5. What the task has moved on from the ledger does not take. */
   #lookAtDeferred(): void {
     this.#look = null;
-    const now = this.#env.clock.now();
+    const now = this.#env.clock.monotonic();
     for (const [taskId, { nodeId, operation, bytes }] of this.#deferred) {
       if (!this.#budget.take(nodeId, bytes, now)) continue;
       this.#deferred.delete(taskId);
