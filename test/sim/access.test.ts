@@ -1,4 +1,4 @@
-// Whoever is removed or demoted loses what he had open, at every manager, also at one that lags; S70 and S71.
+// Whoever is removed or demoted loses what he had open, at every manager, also at one that lags; S90 and S91.
 import test from "ava";
 import {
   ControlService,

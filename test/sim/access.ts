@@ -1,7 +1,7 @@
 /**
  * Whom a simulated manager serves, and for how long: the real decisions of `edges/grpc/`, over the simulated network.
  *
- * S70: nothing is sent to who shows the certificate of a node that this manager's replica has for removed, nor, by a method of
+ * S90: nothing is sent to who shows the certificate of a node that this manager's replica has for removed, nor, by a method of
  *      managers, to one that it has for a worker; also not on what was open before, and not in the turn of that commit.
  */
 import { CertifiedConnections } from "../../edges/grpc/certified-connections.ts";
@@ -20,16 +20,16 @@ export interface SimAccessOptions {
   readonly mark: (name: string) => void;
 }
 
-/** S70, from what the replica has alone. */
+/** S90, from what the replica has alone. */
 function wrongReceiver(store: Store, { identity }: Peer, path: string): string | null {
   const access = accessByPath.get(path);
   if (identity === null || access === undefined || access === "anyone") return null;
   const { nodeId, role } = identity;
   for (const { blacklistedCertificates } of store.all("cluster"))
-    if (nodeId in blacklistedCertificates) return `S70: ${path} sends to node ${nodeId}, which was removed`;
+    if (nodeId in blacklistedCertificates) return `S90: ${path} sends to node ${nodeId}, which was removed`;
   if (access === "worker-or-manager") return null;
   const isWorker = role !== "swarm-manager" || store.get("node", nodeId)?.role === NodeRole.WORKER;
-  return isWorker ? `S70: ${path} sends to node ${nodeId}, which is a worker` : null;
+  return isWorker ? `S90: ${path} sends to node ${nodeId}, which is a worker` : null;
 }
 
 export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOptions): SimGate {

@@ -2,7 +2,7 @@
  * Somebody who copied the certificates of nodes and managers, and holds as many calls open with them as he can, at every
  * manager: what has ended he begins again, at any moment.
  *
- * S71: no join token ever reaches him by a call that was open before, and once his node is removed he is sent nothing new.
+ * S91: no join token ever reaches him by a call that was open before, and once his node is removed he is sent nothing new.
  */
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
@@ -120,10 +120,10 @@ export class Intruder {
     });
   }
 
-  /** S71 */
+  /** S91 */
   #read(message: WatchMessage): void {
     const bytes = Buffer.from(WatchMessage.encode(message)).toString("latin1");
     const token = this.#options.tokens().find((each) => bytes.includes(each));
-    if (token !== undefined) this.#options.onWrong(`S71: Watch sends the join token ${token}`);
+    if (token !== undefined) this.#options.onWrong(`S91: Watch sends the join token ${token}`);
   }
 }
