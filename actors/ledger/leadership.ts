@@ -50,6 +50,8 @@ export interface LeadershipParts {
   cause?(): string | null;
   /** See ProposerParts. */
   fullCause?(): string | null;
+  /** A write of the lease was answered after so many milliseconds. */
+  onLeaseAnswered?(roundTripMs: number): void;
   readonly snapshots?: Partial<SnapshotOptions>;
   readonly batchLimits?: Partial<BatchLimits>;
   /** See ProposerParts. */
@@ -189,6 +191,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     const outcome =
       revision === 0 ? await leases.create(leaseKey, leaseValue) : await leases.update(leaseKey, leaseValue, revision);
     if (isStopped) return;
+    if (outcome.kind !== "unknown") parts.onLeaseAnswered?.(clock.monotonic() - sentAt);
     switch (outcome.kind) {
       case "stored":
         lease.actor.send({ type: "lease.written", attempt, revision: outcome.revision, sentAt, at: clock.monotonic() });

@@ -58,6 +58,7 @@ import { answerQuestions, askLeader, type LeaderKnowledge } from "../leader-ques
 import { startLeadership, type Leadership } from "../ledger/leadership.ts";
 import { createLogBroker } from "../logs/log-broker.ts";
 import { createTaskCalls } from "../task-calls.ts";
+import { slowLink } from "../../machines/manager/leader-troubles.ts";
 import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "../dispatcher/node-watch.ts";
@@ -185,6 +186,11 @@ export function startManager(parts: ManagerParts): Manager {
       cause: () => troubles.cause(),
       fullCause: () =>
         troubles.all().find(({ blocking, kind }) => blocking && kind === Trouble_Kind.DISK_FULL)?.sentence ?? null,
+      onLeaseAnswered: (roundTripMs) => {
+        const found = slowLink(roundTripMs, leases.ttlMs);
+        if (found === null) troubles.clear(Trouble_Kind.SLOW_LINK);
+        else troubles.raise({ kind: Trouble_Kind.SLOW_LINK, ...found });
+      },
       startDuties: (epoch) => startDuties(epoch),
       // It may have been demoted while it did not run.
       mayLead: () => {
@@ -269,7 +275,7 @@ export function startManager(parts: ManagerParts): Manager {
   const progress = startProgress(environment, {
     log,
     troubles,
-    hasLeader: () => leadership.leader() !== null,
+    leaderEpoch: () => leadership.leader()?.epoch ?? null,
     ...(parts.servers === undefined ? {} : { servers: parts.servers }),
   });
   const clockWatch = startClockWatch(parts.clock, {

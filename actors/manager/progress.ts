@@ -4,6 +4,7 @@
  * this manager's replica. When that fails, or nobody leads, it looks at the bus and raises the troubles that it finds.
  */
 import { busTroubleKinds, busTroubles } from "../../machines/manager/bus-troubles.ts";
+import { flapping, recentChanges } from "../../machines/manager/leader-troubles.ts";
 import { progressMachine } from "../../machines/manager/progress.ts";
 import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
 import { ProposeRequest_Mode, Trouble_Kind } from "../../proto/gen/messages.ts";
@@ -20,8 +21,8 @@ const staleMs = 3 * (probeIntervalMs + probeTimeoutMs);
 export interface ProgressParts {
   readonly log: Pick<Log, "bounds">;
   readonly troubles: Troubles;
-  /** Whether somebody is known to lead. */
-  hasLeader(): boolean;
+  /** Epoch of whoever is known to lead; null: nobody is. */
+  leaderEpoch(): number | null;
   /** Absent where there is nothing to count. */
   servers?(): Promise<BusServers>;
 }
@@ -39,6 +40,9 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
   const { bus, clock, proposer, store } = env;
   const { log, troubles } = parts;
   let leaderlessSince: { readonly at: number; readonly time: string } | null = null;
+  let lastEpoch: number | null = null;
+  /** When others began to lead, by the monotonic clock. */
+  let changes: readonly number[] = [];
   let isStopped = false;
 
   const probe = async (): Promise<{ readonly reason: string; readonly logAnswers: boolean } | null> => {
@@ -59,9 +63,21 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
     return { reason: `this manager's replica is at version ${store.version}, the log at ${bounds.last}`, logAnswers };
   };
 
+  const lookForFlaps = (epoch: number | null): void => {
+    const at = clock.monotonic();
+    if (epoch !== null && lastEpoch !== null && epoch !== lastEpoch) changes = [...changes, at];
+    lastEpoch = epoch ?? lastEpoch;
+    changes = recentChanges(changes, at);
+    const sentence = flapping(changes);
+    if (sentence === null) troubles.clear(Trouble_Kind.LEADER_FLAPS);
+    else troubles.raise({ kind: Trouble_Kind.LEADER_FLAPS, sentence, blocking: false });
+  };
+
   /** The troubles of the bus, as they are now; one that is over is cleared. */
   const look = async (failed: { readonly logAnswers: boolean } | null): Promise<void> => {
-    if (parts.hasLeader()) leaderlessSince = null;
+    const epoch = parts.leaderEpoch();
+    lookForFlaps(epoch);
+    if (epoch !== null) leaderlessSince = null;
     else leaderlessSince ??= { at: clock.monotonic(), time: isoOf(clock.now()) };
     const isFine = failed === null && leaderlessSince === null && bus.isUp();
     const servers = isFine ? { named: 0, answering: 0 } : ((await parts.servers?.()) ?? { named: 0, answering: 0 });

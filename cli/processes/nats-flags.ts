@@ -6,6 +6,8 @@ import { createSecureContext } from "node:tls";
 import { parseAddress, showAddress } from "../../runtime/nats/address.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { UsageError } from "../command.ts";
+import { durationMs } from "../../proto/time.ts";
+import { parsePositiveDuration } from "../values.ts";
 import { secretFrom } from "../secret-file.ts";
 import { UserError } from "../user-error.ts";
 
@@ -39,6 +41,11 @@ export const natsFlags = {
     help: "File whose first line is the password of the user that --nats names; - reads standard input",
     completes: "file",
   },
+  "lease-ttl": {
+    type: "string",
+    value: "DURATION",
+    help: "How long a leader may be silent before another takes its place, for all managers on these servers (3s to 60s; default: as it was set before, or 3s); at least four round trips of a write",
+  },
   "nats-move": { type: "boolean", help: "takes there first what this manager's own NATS holds" },
 } as const;
 
@@ -47,6 +54,8 @@ export interface SharedNats {
   readonly servers: readonly string[];
   /** Whether what the manager's own NATS holds is taken there first. */
   readonly moves: boolean;
+  /** How long a lease lasts from now on, in milliseconds; null: as before. */
+  readonly leaseTtlMs: number | null;
   /** Whether servers beyond loopback are taken that have no TLS or let everybody in. */
   readonly insecure: boolean;
   /** Paths, which are read anew for each connection, so that renewed files are taken up; null: TLS only where servers want it. */
@@ -54,11 +63,12 @@ export interface SharedNats {
 }
 
 /** What of it goes into a connection's options, beside the number of copies. */
-export function natsAccess({ insecure, tls }: SharedNats): {
+export function natsAccess({ insecure, leaseTtlMs, tls }: SharedNats): {
   readonly insecure: boolean;
+  readonly leaseTtlMs?: number;
   readonly tls?: NonNullable<SharedNats["tls"]>;
 } {
-  return { insecure, ...(tls === null ? {} : { tls }) };
+  return { insecure, ...(leaseTtlMs === null ? {} : { leaseTtlMs }), ...(tls === null ? {} : { tls }) };
 }
 
 /** How many copies streams have on these servers: the most that JetStream gains by, where there are so many. */
@@ -75,6 +85,7 @@ export function sharedNatsOf(values: {
   readonly "nats-insecure"?: boolean | undefined;
   readonly "nats-password-file"?: string | undefined;
   readonly "nats-move"?: boolean | undefined;
+  readonly "lease-ttl"?: string | undefined;
 }): SharedNats | null {
   const { "nats-ca": ca, "nats-cert": cert, "nats-key": key } = values;
   const { "nats-insecure": insecure = false, "nats-move": moves = false, "nats-password-file": passwordFile } = values;
@@ -86,6 +97,7 @@ export function sharedNatsOf(values: {
       "nats-insecure": insecure,
       "nats-password-file": passwordFile,
       "nats-move": moves,
+      "lease-ttl": values["lease-ttl"],
     };
     const flag = Object.entries(others).find(([, given]) => given);
     if (flag !== undefined) throw new UsageError(`--${flag[0]} needs --nats: it is for the servers named there`);
@@ -98,17 +110,32 @@ export function sharedNatsOf(values: {
     passwordFile === undefined
       ? [...named.values()]
       : withPassword([...named.values()], secretFrom(passwordFile, "password"));
-  if (ca === undefined && cert === undefined) return { servers, moves, insecure, tls: null };
+  const leaseTtlMs = leaseTtlOf(values["lease-ttl"]);
+  if (ca === undefined && cert === undefined) return { servers, moves, insecure, leaseTtlMs, tls: null };
   check(ca, cert, key);
   return {
     servers,
     moves,
     insecure,
+    leaseTtlMs,
     tls: {
       ...(ca === undefined ? {} : { caFile: resolve(ca) }),
       ...(cert === undefined || key === undefined ? {} : { certFile: resolve(cert), keyFile: resolve(key) }),
     },
   };
+}
+
+const leaseTtlMsMin = 3_000;
+/** Longer, and a leader that died is missed for longer than its nodes' tasks may wait. */
+const leaseTtlMsMax = 60_000;
+
+/** Throws UsageError. */
+function leaseTtlOf(text: string | undefined): number | null {
+  if (text === undefined) return null;
+  const ms = durationMs(parsePositiveDuration(text, "lease-ttl"), 0);
+  if (ms < leaseTtlMsMin || ms > leaseTtlMsMax)
+    throw new UsageError(`--lease-ttl ${text}: expected a duration from 3s to 60s`);
+  return ms;
 }
 
 /** Every address has to name its user, and no password: which of two counts nobody could tell. Throws UsageError. */

@@ -8,12 +8,19 @@
  *     that is known to have been taken. The bucket counts from a later moment, so it stops before anyone else can begin;
  *     the last third is for clocks that run apart.
  * E2: a key is written only against what was read: absent, or the revision that it had.
+ * E4: waits for answers follow the round trip that was measured, so that a lease is kept over any link on which a write comes
+ *     back within a third of the TTL (`roundTripShareMax`). Over a slower one it cannot be, and must be longer.
  * E3: the lease only saves contention. What keeps an old leader from writing is the log (ledger L2).
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 type Attempt = { attempt: number };
+
+/** Of the TTL: the longest round trip of a write with which a lease can be kept. Two thirds of the TTL have two of them. E4 */
+export const roundTripShareMax = 1 / 3;
+/** From this share of the TTL on, who leads is warned: one slow answer more and the lease is lost. */
+export const roundTripShareWarned = 1 / 6;
 
 export type LeaseEvent =
   | { readonly type: "lease.absent"; readonly attempt: number; readonly jitter: number }
@@ -58,6 +65,8 @@ export interface LeaseContext extends LeaseInput {
   /** Until when this manager may lead, by its clock, and that clock's time when it was set. */
   readonly deadline: number;
   readonly at: number;
+  /** How long the bucket took to answer: the longest lately, in milliseconds; 0 before the first answer. */
+  readonly roundTripMs: number;
   /** False once this life has looked at the key: an own key found then is that of an earlier life. */
   readonly isFirstLook: boolean;
 }
@@ -82,6 +91,8 @@ export const leaseMachine = setup({
       ({ context }, { revision, sentAt, at }: { revision: number; sentAt: number; at: number }) => ({
         revision,
         at,
+        // Follows a longer one at once, and a shorter one in some ten writes.
+        roundTripMs: Math.max(at - sentAt, context.roundTripMs * 0.8),
         deadline: sentAt + (context.ttlMs * 2) / 3,
       }),
     ),
@@ -101,15 +112,25 @@ export const leaseMachine = setup({
   delays: {
     /** Six looks in a TTL: a dead leader's key is missed soon after it vanished. Spread, so that managers do not collide. */
     pollInterval: ({ context }) => (context.ttlMs / 6) * (0.75 + context.jitter / 2),
-    renewInterval: ({ context }) => context.ttlMs / 3,
+    /** Sooner where the answer takes long: it and a second try have to fit before the surrender. E4 */
+    renewInterval: ({ context: { at, deadline, roundTripMs, ttlMs } }) =>
+      Math.max(0, Math.min(ttlMs / 3, deadline - at - 2 * roundTripMs - ttlMs / 9)),
     surrender: ({ context }) => Math.max(0, context.deadline - context.at),
-    /** How long an answer is waited for before asking again: three tries fit between a renewal and the surrender. */
-    patience: ({ context }) => context.ttlMs / 9,
+    /** How long an answer is waited for before asking again: three tries fit between a renewal and the surrender on a quick link. E4 */
+    patience: ({ context: { roundTripMs, ttlMs } }) => Math.max(ttlMs / 9, 1.5 * roundTripMs),
     takePatience: ({ context }) => context.ttlMs / 2,
   },
 }).createMachine({
   id: "lease",
-  context: ({ input }) => ({ ...input, attempt: 0, revision: 0, deadline: 0, at: 0, isFirstLook: true }),
+  context: ({ input }) => ({
+    ...input,
+    attempt: 0,
+    revision: 0,
+    deadline: 0,
+    at: 0,
+    roundTripMs: 0,
+    isFirstLook: true,
+  }),
   initial: "waiting",
   options: { maxIterations: 1_000 },
   on: {

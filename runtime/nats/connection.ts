@@ -12,8 +12,6 @@ import { Link } from "./link.ts";
 import { NatsLog } from "./log.ts";
 import { setUpStreams } from "./streams.ts";
 
-/** A holder that renews each second misses two renewals before it loses its lease. */
-const leaseTtlMsDefault = 3_000;
 /** Bytes: NATS's own default. What managers send each other and a transaction of the log fit it, the largest config included. */
 const maxPayloadMin = 1024 * 1024;
 /** A server that is being started beside us has answered by then. */
@@ -34,7 +32,7 @@ export interface NatsOptions {
   readonly telemetry: Telemetry;
   /** Copies of the log, leases and blobs; 3 needs three nats-servers in one cluster. Default 1. Those of existing streams are raised, never lowered. */
   readonly replicas?: 1 | 3;
-  /** Default 3,000; at least 100. */
+  /** What the bucket of leases is brought to; absent: it stays as it is, 3,000 where it is new. At least 100. */
   readonly leaseTtlMs?: number;
   readonly random?: Random;
   /** How long to look for the first server before giving up. Default 10,000. */
@@ -71,7 +69,7 @@ export interface NatsLink {
  * Throws NatsProblem, whose message is a sentence for the operator: `unreachable`, `unauthorized`, `unusable` or `unavailable`.
  */
 export async function connectNats(options: NatsOptions): Promise<NatsLink> {
-  const { telemetry, replicas = 1, leaseTtlMs = leaseTtlMsDefault } = options;
+  const { telemetry, replicas = 1, leaseTtlMs = null } = options;
   const random = (options.random ?? new SystemRandom()).fork("nats");
   const link = await Link.open({ ...options, random, firstConnectMs: options.firstConnectMs ?? firstConnectMsDefault });
   try {
@@ -88,11 +86,19 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
         "unusable",
         "The nats-server runs without JetStream: start it with -js or a jetstream block in its configuration.",
       );
-    const { logMessageBytesMax, ...streams } = await setUpStreams(link, { replicas, leaseTtlMs, maxPayload });
+    const {
+      logMessageBytesMax,
+      leaseTtlMs: ttlMs,
+      ...streams
+    } = await setUpStreams(link, {
+      replicas,
+      leaseTtlMs,
+      maxPayload,
+    });
     return {
       bus: new NatsBus(link),
       log: new NatsLog(link, { telemetry, random, messageBytesMax: logMessageBytesMax, disk: options.disk ?? null }),
-      leases: new NatsLeases(link, { ttlMs: leaseTtlMs, telemetry }),
+      leases: new NatsLeases(link, { ttlMs, telemetry }),
       blobs: new NatsBlobs(link, { telemetry, random }),
       abilities: abilities({
         version: serverVersion,

@@ -31,7 +31,8 @@ const duplicateWindow = nanos(100);
 
 export interface StreamOptions {
   readonly replicas: 1 | 3;
-  readonly leaseTtlMs: number;
+  /** How long a lease is to last; null: what the bucket that is there says, 3 s for a new one. */
+  readonly leaseTtlMs: number | null;
   readonly maxPayload: number;
 }
 
@@ -43,7 +44,11 @@ interface StreamPlan {
   readonly fixed: readonly string[];
 }
 
+/** A holder that renews each second misses two renewals before it loses its lease. */
+const leaseTtlMsDefault = 3_000;
+
 function plans(options: StreamOptions): readonly StreamPlan[] {
+  const leaseTtlMs = options.leaseTtlMs ?? leaseTtlMsDefault;
   const common = {
     retention: "limits",
     storage: "file",
@@ -73,12 +78,12 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
         name: leaseStream,
         subjects: [`${leaseSubjectPrefix}>`],
         max_msgs_per_subject: 1,
-        max_age: nanos(options.leaseTtlMs),
+        max_age: nanos(leaseTtlMs),
         // A TTL shorter than the duplicate window is refused.
-        duplicate_window: Math.min(duplicateWindow, nanos(options.leaseTtlMs)),
+        duplicate_window: Math.min(duplicateWindow, nanos(leaseTtlMs)),
         allow_rollup_hdrs: true,
       },
-      updatable: ["max_age"],
+      updatable: options.leaseTtlMs === null ? [] : ["max_age"],
       fixed,
     },
     {
@@ -108,6 +113,8 @@ export interface StreamsSetUp {
   readonly logMessageBytesMax: number;
   /** Copies that every stream has; fewer than were asked for when those of before cannot be raised now. */
   readonly replicas: number;
+  /** How long a lease lasts in the bucket. */
+  readonly leaseTtlMs: number;
   /** Why they were not raised; empty when they have what was asked for. */
   readonly notRaised: string;
 }
@@ -120,17 +127,20 @@ export async function setUpStreams(link: Link, options: StreamOptions): Promise<
   const startedAt = performance.now();
   let logConfig: Fields = {};
   let replicas: number = options.replicas;
+  let leaseTtlMs = leaseTtlMsDefault;
   let notRaised = "";
   for (const plan of plans(options)) {
     const outcome = await setUpStream(link, plan, startedAt);
     if (textField(plan.config, "name") === logStream) logConfig = outcome.config;
+    if (textField(plan.config, "name") === leaseStream)
+      leaseTtlMs = Math.round(numberField(outcome.config, "max_age") / nanos(1));
     // JetStream leaves out what is not a matter of a cluster.
     replicas = Math.min(replicas, Math.max(1, numberField(outcome.config, "num_replicas")));
     if (outcome.kind === "not raised") notRaised = outcome.reason;
   }
   const limit = numberField(logConfig, "max_msg_size");
   const logMessageBytesMax = limit > 0 ? Math.min(limit, options.maxPayload) : options.maxPayload;
-  return { logMessageBytesMax, replicas, notRaised };
+  return { logMessageBytesMax, replicas, leaseTtlMs, notRaised };
 }
 
 async function setUpStream(

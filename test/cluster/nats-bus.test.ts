@@ -95,6 +95,13 @@ for (const binary of natsBinaries) {
     t.log(`noticed after ${noticedMs.toFixed(0)} ms, back ${backMs.toFixed(0)} ms after it ran again`);
   });
 
+  test(`how long a lease lasts is what the bucket says, until somebody names another (${binary})`, async (t) => {
+    const { connect } = await natsServer(t, binary);
+    t.is((await connect({})).leases.ttlMs, 3_000);
+    t.is((await connect({ leaseTtlMs: 9_000 })).leases.ttlMs, 9_000);
+    t.is((await connect({})).leases.ttlMs, 9_000);
+  });
+
   test(`a lease is taken once, renewed by its holder only, and free again after its time or its removal (${binary})`, async (t) => {
     const { connect, server } = await natsServer(t, binary);
     const [one, other] = [await connect({ leaseTtlMs: 1_000 }), await connect({ leaseTtlMs: 1_000 })];

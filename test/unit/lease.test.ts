@@ -196,3 +196,27 @@ test("a leader that the log has deposed looks again only after a while", (t) => 
   it.clock.increment(ttlMs / 6);
   t.deepEqual(it.seen(), ["look"]);
 });
+
+test("a lease is kept over a link on which a write takes nearly a third of the TTL, and not over a slower one (E4)", (t) => {
+  const heldFor = (roundTripMs: number): number => {
+    const it = lease();
+    it.absent();
+    it.clock.increment(roundTripMs);
+    it.written(7, roundTripMs);
+    if (!it.isLeading()) return 0;
+    let revision = 7;
+    let sentAt = -1;
+    for (let ms = 0; ms < 60_000; ms += 10) {
+      it.clock.increment(10);
+      if (!it.isLeading()) return ms;
+      if (it.seen().some((effect) => effect.startsWith("write"))) sentAt = it.clock.now();
+      if (sentAt >= 0 && it.clock.now() - sentAt >= roundTripMs) {
+        it.written((revision += 1), it.clock.now() - sentAt);
+        sentAt = -1;
+      }
+    }
+    return 60_000;
+  };
+  for (const share of [0, 0.05, 0.15, 0.25, 0.3]) t.is(heldFor(share * ttlMs), 60_000, `${share} of the TTL`);
+  t.true(heldFor(0.5 * ttlMs) < 60_000);
+});

@@ -28,6 +28,9 @@ test("files for TLS belong to servers, and to each other, and are looked at befo
   usage({ "nats-key": "k" }, /^--nats-key needs --nats/);
   usage({ "nats-move": true }, /^--nats-move needs --nats/);
   usage({ "nats-insecure": true }, /^--nats-insecure needs --nats/);
+  usage({ "lease-ttl": "9s" }, /^--lease-ttl needs --nats/);
+  usage({ nats: ["a"], "lease-ttl": "1s" }, /^--lease-ttl 1s: expected a duration from 3s to 60s/);
+  t.is(sharedNatsOf({ nats: ["a"], "lease-ttl": "9s" })?.leaseTtlMs, 9_000);
   usage({ nats: ["a"], "nats-cert": "c" }, /--nats-cert and --nats-key belong together/);
   usage({ nats: ["a"], "nats-key": "k" }, /--nats-cert and --nats-key belong together/);
   const missing = t.throws(() => sharedNatsOf({ nats: ["a"], "nats-ca": "/nowhere/ca" }), { instanceOf: UserError });

@@ -5,6 +5,7 @@ import { explainTroubles } from "../../machines/explain/explain-troubles.ts";
 import { leftOf } from "../../machines/elapsed.ts";
 import { busTroubles, type BusSight } from "../../machines/manager/bus-troubles.ts";
 import { jumpBetween, jumpSentence } from "../../machines/manager/clock-jump.ts";
+import { flapping, recentChanges, slowLink } from "../../machines/manager/leader-troubles.ts";
 import { causeOf, cleared, kindName, raised } from "../../machines/manager/troubles.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
@@ -129,4 +130,22 @@ test("without a leader for longer than a change takes, or with a minority of the
   t.deepEqual(said({ answering: 0, isUp: false }), ["NATS has no majority: 0 of 3 servers answer"]);
   t.deepEqual(said({ logAnswers: false }), ["the log has no leader in NATS, though 3 of 3 servers answer"]);
   t.deepEqual(said({ named: 1, answering: 0, isUp: false }), ["the link to NATS is down, no server answers"]);
+});
+
+test("a link on which a write of the lease takes a sixth of it is a warning, and over a third it blocks", (t) => {
+  t.is(slowLink(400, 3_000), null);
+  t.like(slowLink(700, 3_000), { blocking: false });
+  const blocked = slowLink(1_300, 3_000);
+  t.true(blocked?.blocking);
+  t.regex(
+    blocked?.sentence ?? "",
+    /takes 1300 ms for a write of the lease, which lasts 3000 ms.*--lease-ttl 6s or more/,
+  );
+  t.is(slowLink(1_300, 9_000), null, "what it says to do helps");
+});
+
+test("leadership that changes hands again and again is a warning for as long as it does", (t) => {
+  t.is(flapping(recentChanges([1_000, 30_000, 60_000], 61_000)), null);
+  t.regex(flapping(recentChanges([1_000, 30_000, 60_000, 90_000], 91_000)) ?? "", /changed hands 4 times within 120 s/);
+  t.is(flapping(recentChanges([1_000, 30_000, 60_000, 90_000], 300_000)), null);
 });
