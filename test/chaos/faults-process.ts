@@ -1,19 +1,12 @@
 /** Processes that are killed, or stand still for a while. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { kill } from "../fixtures/processes.ts";
-import type { Fault, Kind } from "./fault.ts";
+import { agentsAmong, type Fault, type Kind, namesOf, roles } from "./fault.ts";
 import { type Place, wordsOf } from "./place.ts";
 import type { World } from "./world.ts";
 
 const killedMsMax = 6_000;
 const stoppedMsMax = 8_000;
-
-type Choose = (world: World) => readonly Place[];
-const roles: readonly (readonly [string, Choose])[] = [
-  ["nats", (world) => world.nats],
-  ["manager", (world) => world.managers],
-  ["agent", (world) => world.agents],
-];
 
 const killed = ([role, places]: (typeof roles)[number]): Kind => ({
   name: `kill ${role}`,
@@ -21,6 +14,7 @@ const killed = ([role, places]: (typeof roles)[number]): Kind => ({
     const place = random.pick(places(world));
     return {
       where: place.name,
+      agents: agentsAmong(place),
       holdMs: random.between(0, killedMsMax),
       inject: () => place.process.end(),
       heal: () => place.process.start(),
@@ -34,6 +28,7 @@ const stopped = ([role, places]: (typeof roles)[number]): Kind => ({
     const place = random.pick(places(world));
     return {
       where: place.name,
+      agents: agentsAmong(place),
       holdMs: random.between(1_000, stoppedMsMax),
       inject: () => place.process.signal("SIGSTOP"),
       heal: () => place.process.signal("SIGCONT"),
@@ -81,10 +76,55 @@ function onDriver(
   let pids: readonly number[] = [];
   return {
     where: place.name,
+    agents: [place],
     holdMs,
     inject: () => inject((pids = driversOf(place))),
     heal: () => heal(pids),
   };
 }
 
-export const processKinds: readonly Kind[] = [...roles.map(killed), killedDriver, ...roles.map(stopped), stoppedDriver];
+/** Nobody can write meanwhile, and for long enough that everybody has to say so. */
+const lostMajority: Kind = {
+  name: "kill two nats",
+  draw: (world, random) => killedTogether(without(world.nats, random), random.between(35_000, 40_000)),
+};
+
+/** A fault in two places at once, at none of which a node runs. */
+const lostHalf: Kind = {
+  name: "kill two managers and a nats",
+  draw: (world, random) => {
+    const places = [...without(world.managers, random), random.pick(world.nats)];
+    return killedTogether(places, random.between(0, killedMsMax));
+  },
+};
+
+const lostManagers: Kind = {
+  name: "kill all managers",
+  draw: (world, random) => killedTogether(world.managers, random.between(0, killedMsMax)),
+};
+
+/** All but one. */
+function without(places: readonly Place[], random: SimRandom): readonly Place[] {
+  const left = random.pick(places);
+  return places.filter((place) => place !== left);
+}
+
+function killedTogether(places: readonly Place[], holdMs: number): Fault {
+  return {
+    where: namesOf(places),
+    agents: agentsAmong(...places),
+    holdMs,
+    inject: async () => void (await Promise.all(places.map(({ process }) => process.end()))),
+    heal: () => places.forEach(({ process }) => process.start()),
+  };
+}
+
+export const processKinds: readonly Kind[] = [
+  ...roles.map(killed),
+  killedDriver,
+  ...roles.map(stopped),
+  stoppedDriver,
+  lostMajority,
+  lostHalf,
+  lostManagers,
+];

@@ -1,5 +1,6 @@
 /** What `npm run chaos` takes on its command line. */
 import { parseArgs } from "node:util";
+import { kinds } from "./kinds.ts";
 
 /** A command line that cannot be understood. */
 export class UsageError extends Error {}
@@ -20,10 +21,16 @@ export const usage = "usage: npm run chaos -- [--faults N] [--seed S] [--only KI
 /** Throws UsageError. */
 export function chaosOptions(args: readonly string[]): ChaosOptions {
   const { values } = parsed(args);
+  const only = (values.only ?? "").split(",").filter((name) => name !== "");
+  const unknown = only.filter((name) => kinds.every((kind) => kind.name !== name));
+  if (unknown.length > 0)
+    throw new UsageError(
+      `--only: no kind is called ${unknown.join(", ")}\n${usage}\n${kinds.map(({ name }) => name).join(", ")}`,
+    );
   return {
     faults: wholeNumber("--faults", values.faults ?? String(faultsByDefault), 1, faultsMax),
     seed: wholeNumber("--seed", values.seed ?? "1", 0, Number.MAX_SAFE_INTEGER),
-    only: (values.only ?? "").split(",").filter((kind) => kind !== ""),
+    only,
   };
 }
 

@@ -3,10 +3,12 @@
  * checked. Kinds are drawn as cards are: each comes once before any comes again.
  */
 import { SimRandom } from "../../runtime/sim/random.ts";
+import { isAlive, taskProcesses, type TaskProcess } from "../fixtures/processes.ts";
 import type { Fault, Kind } from "./fault.ts";
 import { HealthWatch } from "./health-watch.ts";
 import { kinds } from "./kinds.ts";
 import type { ChaosOptions } from "./options.ts";
+import type { Place } from "./place.ts";
 import { FaultTable } from "./table.ts";
 import { unwell, untrue } from "./wholeness.ts";
 import { startWorld, type World } from "./world.ts";
@@ -41,7 +43,9 @@ export async function run(options: ChaosOptions, folder: string, ending: AbortSi
     if (deck.length === 0) deck = shuffled(possible, random);
     const kind = deck.pop() as Kind;
     const fault = kind.draw(world, random.fork(`fault ${n}`));
-    problem = await oneFault(n, kind, fault, { world, writers, health, table, ending });
+    problem = await oneFault(n, kind, fault, { world, writers, health, table, ending }).catch(
+      (error: unknown) => `it could not be done, or not be healed: ${String(error)}`,
+    );
     if (problem !== null) say(`FAILED: seed ${seed}, fault ${n} (${kind.name} ${fault.where}): ${problem}`);
   }
   await Promise.all([writers.stop(), health.stop()]);
@@ -54,9 +58,6 @@ export async function run(options: ChaosOptions, folder: string, ending: AbortSi
 }
 
 function possibleKinds({ only }: ChaosOptions, world: World): readonly Kind[] {
-  const unknown = only.filter((name) => kinds.every((kind) => kind.name !== name));
-  if (unknown.length > 0)
-    throw new Error(`no kind is called ${unknown.join(", ")}: ${kinds.map(({ name }) => name).join(", ")}`);
   return kinds.filter((kind) => {
     if (only.length > 0 && !only.includes(kind.name)) return false;
     const missing = kind.missing?.(world) ?? null;
@@ -82,6 +83,7 @@ interface Run {
 async function oneFault(n: number, kind: Kind, fault: Fault, run: Run): Promise<string | null> {
   const { world, writers, health, table, ending } = run;
   writers.measure();
+  const before = processesOn(world.agents.filter((agent) => !fault.agents.includes(agent)));
   const injectedAt = performance.now();
   await fault.inject();
   await sleep(fault.holdMs);
@@ -95,6 +97,7 @@ async function oneFault(n: number, kind: Kind, fault: Fault, run: Run): Promise<
   await writers.pause();
   problems = await settle(settledMsMax, ending, () => untrue(world, writers));
   if (ending.aborted) return null;
+  problems.push(...replaced(before));
   if (problems.length > 0) return problems.join("; ");
   const lies = health.lies();
   if (lies.length > 0) return lies.join("; ");
@@ -106,6 +109,18 @@ async function oneFault(n: number, kind: Kind, fault: Fault, run: Run): Promise<
   writers.resume();
   await sleep(restMs);
   return null;
+}
+
+/** Tasks that run on these machines. */
+function processesOn(agents: readonly Place[]): readonly TaskProcess[] {
+  return taskProcesses(...agents.map(({ dataDir }) => dataDir));
+}
+
+/** Of these, those that were given up: nothing was done to their machines. */
+function replaced(before: readonly TaskProcess[]): readonly string[] {
+  return before
+    .filter(({ pid }) => !isAlive(pid))
+    .map(({ pid, taskId, slot }) => `${slot} (${taskId}, ${pid}) was ended, though its machine was not touched`);
 }
 
 /** Asks for problems until there are none, or the time is over; returns what is left then. */

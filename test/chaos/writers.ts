@@ -128,8 +128,8 @@ export class Writers {
       if (found === null) return create(manager, name, value);
       return content === null ? remove(manager, found) : update(manager, found, value);
     });
-    // What became of a write without an answer may show later, also after a newer write: its name is left as it is.
-    return outcome === "unknown" || (outcome === "acknowledged" && content === null);
+    // After a write without an answer it goes on with the same name: what comes of the first must show before the next one's answer.
+    return outcome === "acknowledged" && content === null;
   }
 
   async #look(manager: Place, name: string): Promise<Config | null | "unknown"> {
