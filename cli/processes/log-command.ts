@@ -24,7 +24,7 @@ import { ownNatsServer } from "./move-own-nats.ts";
 import { natsAccess, natsFlags, replicasOn, sharedNatsOf, type SharedNats } from "./nats-flags.ts";
 import { logging, telemetryFor } from "./serving-flags.ts";
 
-const { "nats-move": _, ...natsOnly } = natsFlags;
+const { "nats-move": _, "lease-ttl": __, ...natsOnly } = natsFlags;
 const flags = {
   "data-dir": { type: "string", value: "DIR", help: "the data dir of a manager that is stopped" },
   ...natsOnly,
