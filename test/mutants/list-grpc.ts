@@ -27,7 +27,16 @@ export const grpcMutants: readonly Mutant[] = [
     replacement: "membership.isDemoted?.(identity.nodeId) !== null;",
     breaks: "a demoted manager does what managers may",
     kind: "logic",
-    tests: ["unit/grpc-roles"],
+    tests: ["unit/grpc-roles", "unit/grpc-access"],
+  },
+  {
+    name: "open-calls-outlive-standing",
+    file: "edges/grpc/certified-connections.ts",
+    original: "if (kept !== undefined && standingOf",
+    replacement: "if (kept === null && standingOf",
+    breaks: "what a node had open goes on once it is removed or demoted",
+    kind: "time-fault-order",
+    tests: ["unit/grpc-access"],
   },
   {
     name: "other-cluster-let-in",
