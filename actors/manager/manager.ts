@@ -159,7 +159,7 @@ export function startManager(parts: ManagerParts): Manager {
   const leases = readersLeases(parts.leases, keyring);
   // Whoever reads or writes the log or a snapshot does it through these, and never sees a sealed byte.
   const sealing = parts.random.fork("seal");
-  const log = new SealedLog(parts.log, keyring, sealing);
+  const log = new SealedLog(parts.log, keyring, sealing, parts.clock);
   const blobs = new SealedBlobs(parts.blobs, keyring, { random: sealing, clock: parts.clock });
   const { clock, telemetry } = parts;
   const bus = new SealedBus({

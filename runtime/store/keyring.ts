@@ -104,6 +104,11 @@ export class Keyring {
     this.#changed();
   }
 
+  /** What was to be read with it is looked at again: it may have been named by mistake. */
+  lackNoMore(id: string): void {
+    this.#lacking.delete(id);
+  }
+
   /** Called after keys came, when one is found to be lacking, and when the log turns out to be under another one. */
   onChange(listener: () => void): Subscription {
     this.#onChange.add(listener);

@@ -2,11 +2,12 @@
  * The log as everything above it sees it: records go in sealed and come out open, whoever reads them. What was written
  * before the first data key is handed over as it stands (Y3).
  *
- * Z1: a record that cannot be opened for want of its key stops the reading there, which goes on when the key has come.
+ * Z1: a record that cannot be opened for want of its key stops the reading there, which goes on when the key has come. The
+ *     record is read again now and then: where the name of its key was damaged on its way, that key never comes.
  * Z2: one that has its key and does not open, or stands unsealed where nothing may, is handed over as a record that R1 refuses.
  */
 import { LogRecord, Sealed } from "../../proto/gen/messages.ts";
-import type { AppendOutcome, Log, LogReader, LogRoom, Random, Subscription } from "../ports.ts";
+import type { AppendOutcome, Clock, Log, LogReader, LogRoom, Random, Subscription, TimerHandle } from "../ports.ts";
 import type { Keyring } from "./keyring.ts";
 import { open, seal, sealOverheadBytes, type SealedFor } from "./seal.ts";
 
@@ -20,16 +21,21 @@ function place(sequence: number): SealedFor {
 /** Tag of LogRecord.sealed: field 3, length-delimited. Nothing else is in a sealed record, so it is the first byte. */
 const sealedTag = (3 << 3) | 2;
 
+/** Between two looks at a record whose key is lacking, in milliseconds: a read of one record, of a manager that can do nothing else. */
+const lackingRetryMs = 5_000;
+
 export class SealedLog implements Log {
   readonly recordBytesMax: number;
   readonly #log: Log;
   readonly #keyring: Keyring;
   readonly #random: Random;
+  readonly #clock: Clock;
 
-  constructor(log: Log, keyring: Keyring, random: Random) {
+  constructor(log: Log, keyring: Keyring, random: Random, clock: Clock) {
     this.#log = log;
     this.#keyring = keyring;
     this.#random = random;
+    this.#clock = clock;
     this.recordBytesMax = log.recordBytesMax - sealOverheadBytes;
   }
 
@@ -44,7 +50,7 @@ export class SealedLog implements Log {
   }
 
   read(fromSequence: number, reader: LogReader): Subscription {
-    return new SealedReading(this.#log, this.#keyring, fromSequence, reader);
+    return new SealedReading(this.#log, this.#keyring, this.#clock, fromSequence, reader);
   }
 
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
@@ -67,17 +73,20 @@ export class SealedLog implements Log {
 class SealedReading implements Subscription {
   readonly #log: Log;
   readonly #keyring: Keyring;
+  readonly #clock: Clock;
   readonly #reader: LogReader;
   #next: number;
   #reading: Subscription | null = null;
   /** Counts the readings of the log below, so that a given-up one is not heard any more. */
   #turn = 0;
   #waiting: Subscription | null = null;
+  #retry: TimerHandle | null = null;
   #isActive = true;
 
-  constructor(log: Log, keyring: Keyring, fromSequence: number, reader: LogReader) {
+  constructor(log: Log, keyring: Keyring, clock: Clock, fromSequence: number, reader: LogReader) {
     this.#log = log;
     this.#keyring = keyring;
+    this.#clock = clock;
     this.#next = fromSequence;
     this.#reader = reader;
     this.#begin();
@@ -86,7 +95,7 @@ class SealedReading implements Subscription {
   unsubscribe(): void {
     this.#isActive = false;
     this.#turn += 1;
-    this.#waiting?.unsubscribe();
+    this.#endWait();
     this.#reading?.unsubscribe();
   }
 
@@ -124,13 +133,23 @@ class SealedReading implements Subscription {
     this.#turn += 1;
     this.#reading?.unsubscribe();
     this.#reading = null;
-    this.#waiting = this.#keyring.onChange(() => {
-      if (this.#keyring.find(keyId) === undefined) return;
-      this.#waiting?.unsubscribe();
-      this.#waiting = null;
+    const goOn = (): void => {
+      this.#endWait();
+      this.#keyring.lackNoMore(keyId);
       this.#begin();
+    };
+    this.#waiting = this.#keyring.onChange(() => {
+      if (this.#keyring.find(keyId) !== undefined) goOn();
     });
+    this.#retry = this.#clock.setTimeout(goOn, lackingRetryMs);
     this.#keyring.lack(keyId);
+  }
+
+  #endWait(): void {
+    this.#waiting?.unsubscribe();
+    this.#waiting = null;
+    if (this.#retry !== null) this.#clock.clearTimeout(this.#retry);
+    this.#retry = null;
   }
 }
 

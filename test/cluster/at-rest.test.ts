@@ -6,6 +6,7 @@ import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { unlockKeyOf, parseUnlockKey } from "../../machines/keys/unlock-key.ts";
 import type { Cluster } from "../../proto/gen/messages.ts";
+import { SystemClock } from "../../runtime/system/clock.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
 import { Replica } from "../../runtime/store/replica.ts";
@@ -46,7 +47,7 @@ function vaultOf(manager: TestManager, unlockKeys: readonly string[]): Vault | n
 async function clusterIn(server: TestServer, vault: Vault): Promise<Cluster> {
   const link = await server.connect();
   const replica = new Replica();
-  const log = new SealedLog(link.log, new Keyring(vault, random), random);
+  const log = new SealedLog(link.log, new Keyring(vault, random), random, new SystemClock());
   const { last } = (await log.bounds(5_000)) ?? { last: 0 };
   const reading = log.read(1, {
     onRecord: (sequence, data) => void replica.apply(sequence, data),

@@ -158,8 +158,8 @@ export const storeMutants: readonly Mutant[] = [
   {
     name: "key-comes-in-vain",
     file: "runtime/store/sealed-log.ts",
-    original: "      this.#waiting = null;\n      this.#begin();",
-    replacement: "      this.#waiting = null;",
+    original: "if (this.#keyring.find(keyId) !== undefined) goOn();",
+    replacement: "",
     breaks: "a manager that lacked a data key does not go on when it has it",
     kind: "time-fault-order",
     tests: ["unit/seal", "unit/keys"],

@@ -92,7 +92,9 @@ function setUp() {
   const below = new MemoryLog();
   const store = keyStore();
   const keyring = new Keyring(store, random);
-  return { below, store, keyring, log: new SealedLog(below, keyring, random) };
+  const simulated = new SimClock();
+  const log = new SealedLog(below, keyring, random, simulated.forProcess());
+  return { below, store, keyring, simulated, log };
 }
 
 function collect(log: Log, from = 1) {
@@ -163,7 +165,7 @@ test("reading stops at a record whose key is lacking, and goes on from there whe
   const writer = setUp();
   await writer.log.append(record("one"), 0);
   const reader = new Keyring(keyStore(), random);
-  const log = new SealedLog(writer.below, reader, random);
+  const log = new SealedLog(writer.below, reader, random, new SimClock().forProcess());
   const { ids, subscription } = collect(log);
   t.deepEqual(ids(), []);
   t.deepEqual(reader.lacking, [writer.keyring.keys[0]?.id as string]);
@@ -182,6 +184,22 @@ test("reading stops at a record whose key is lacking, and goes on from there whe
   t.deepEqual(ids(), ["one", "two", "three"]);
   subscription.unsubscribe();
   t.is(writer.below.readers.size, 0);
+});
+
+test("a record whose key's name was damaged on its way is read again, and nothing is lacking then", async (t) => {
+  const { below, keyring, log, simulated } = setUp();
+  await log.append(record("one"), 0);
+  const [stored] = below.records;
+  const { sealed } = LogRecord.decode(stored as Uint8Array);
+  const damaged = Sealed.patch(sealed as Sealed, { keyId: "0123456789abcdef" });
+  below.records[0] = LogRecord.encode(LogRecord.create({ sealed: damaged }));
+  const { ids } = collect(log);
+  t.deepEqual(ids(), []);
+  t.deepEqual(keyring.lacking, ["0123456789abcdef"]);
+  below.records[0] = stored as Uint8Array;
+  await simulated.run({ untilMs: simulated.now() + 10_000 });
+  t.deepEqual(ids(), ["one"]);
+  t.deepEqual(keyring.lacking, []);
 });
 
 test("who looks back at old records goes on writing under the newest key", async (t) => {
