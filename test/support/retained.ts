@@ -10,11 +10,12 @@ export class TestLog implements Retained {
   isUp = true;
   readonly stored = new Map<string, Uint8Array>();
   readonly readings = new Set<LogReader>();
-  readonly #records: readonly Uint8Array[];
+  /** As they are: a test may change them. */
+  readonly records: Uint8Array[];
   readonly #clock: Clock;
 
-  constructor(records: readonly Uint8Array[], clock: Clock) {
-    this.#records = records;
+  constructor(records: Uint8Array[], clock: Clock) {
+    this.records = records;
     this.#clock = clock;
   }
 
@@ -27,7 +28,7 @@ export class TestLog implements Retained {
       this.first = sequence;
       return Promise.resolve();
     },
-    bounds: () => Promise.resolve(this.isUp ? { first: this.first, last: this.#records.length } : null),
+    bounds: () => Promise.resolve(this.isUp ? { first: this.first, last: this.records.length } : null),
     read: (from, reader) => {
       this.readings.add(reader);
       let next = from;
@@ -39,7 +40,7 @@ export class TestLog implements Retained {
           reader.onGap(this.first);
           return;
         }
-        const record = this.#records[next - 1];
+        const record = this.records[next - 1];
         if (record !== undefined && this.isUp) {
           next += 1;
           reader.onRecord(next - 1, record);
@@ -60,5 +61,5 @@ export class TestLog implements Retained {
 }
 
 export function retainedOf(manager: Pick<TestManager, "records" | "clock">): TestLog {
-  return new TestLog(manager.records, manager.clock);
+  return new TestLog(manager.records as Uint8Array[], manager.clock);
 }

@@ -303,3 +303,34 @@ test("a node knows exactly the secrets and configs that its tasks and volumes ne
     { numRuns: 400 },
   );
 });
+
+test("a node keeps a task's secrets as long as the task runs, whatever else is said of it meanwhile", (t) => {
+  const resourceReferences = [ResourceReference.create({ resourceId: "s1", resourceType: ResourceType.SECRET })];
+  const spec = TaskSpec.create({ container: ContainerSpec.create({ image: "x" }), resourceReferences });
+  let task = Task.create({ id: "t1", nodeId: node, spec, serviceAnnotations: Annotations.create({ name: "web" }) });
+  const become = (state: TaskState, desiredState: TaskState): void => {
+    task = Task.patch(task, { status: TaskStatus.create({ state }), desiredState });
+  };
+  const source: AssignmentSource = {
+    task: () => task,
+    secret: (id) => Secret.create({ id, spec: SecretSpec.create({ data: bytes("x") }) }),
+    config: () => undefined,
+    volume: () => undefined,
+    tasksOf: () => [task],
+    volumes: () => [],
+  };
+  const set = new AssignmentSet(node, source, () => {});
+  become(TaskState.ASSIGNED, TaskState.RUNNING);
+  set.complete();
+  const removed = (): readonly string[] =>
+    set
+      .changes(["t1"], [])
+      .filter(({ action, assignment }) => action === Action.REMOVE && assignment?.secret !== null)
+      .map(({ assignment }) => assignment?.secret?.id ?? "");
+  become(TaskState.RUNNING, TaskState.RUNNING);
+  t.deepEqual(removed(), []);
+  become(TaskState.RUNNING, TaskState.SHUTDOWN);
+  t.deepEqual(removed(), [], "it is still stopping");
+  become(TaskState.SHUTDOWN, TaskState.SHUTDOWN);
+  t.deepEqual(removed(), ["s1"]);
+});

@@ -86,3 +86,60 @@ test("F5: where the log begins behind a snapshot, what its first record names as
   const told = await followed(written("kept", 8), [written("lost", 5)], 6);
   t.deepEqual([told.broken, told.services, told.snapshots], [[], [], []]);
 });
+
+/** Follows a log that the test changes, until `until`. */
+function following(records: Uint8Array[], snapshots: readonly Writer[] = []) {
+  const { env, clock } = testManager();
+  const kept = new TestLog(records, env.clock);
+  for (const writer of snapshots) kept.stored.set(snapshotName(writer.records.length), replicaOf(writer).snapshot());
+  const replica = new Replica();
+  const broken: string[] = [];
+  const follower = startFollowing({
+    log: kept.log,
+    blobs: kept.blobs,
+    replica,
+    clock: env.clock,
+    telemetry: env.telemetry,
+    onBroken: (error) => broken.push(error.message),
+  });
+  const run = async (ms: number): Promise<void> => void (await clock.run({ untilMs: clock.now() + ms }));
+  return { kept, replica, follower, broken, run };
+}
+
+test("F4: a replica that has applied another record than the log holds stops when it is told that it has caught up", async (t) => {
+  const ahead = written("lost", 5);
+  const { kept, replica, broken, run } = following([...ahead.records]);
+  await run(100);
+  t.is(replica.version, 5);
+  t.deepEqual(broken, []);
+  // The log lost its end, and another leader has written there.
+  kept.records.splice(0, Infinity, ...written("kept", 5).records);
+  for (const reading of kept.readings) reading.onCaughtUp(5);
+  await run(100);
+  t.regex(broken[0] ?? "", /another record than the one that was applied/);
+});
+
+test("F1: a replica that was away for longer than the history goes on from a snapshot", async (t) => {
+  const whole = written("kept", 9);
+  const { kept, replica, broken, run } = following(whole.records.slice(0, 2));
+  await run(100);
+  t.is(replica.version, 2);
+  kept.first = 6;
+  kept.records.push(...whole.records.slice(2));
+  const upTo = new Writer();
+  upTo.records.push(...whole.records.slice(0, 7));
+  kept.stored.set(snapshotName(7), replicaOf(upTo).snapshot());
+  await run(2_000);
+  t.is(replica.version, 9);
+  t.deepEqual(broken, []);
+});
+
+test("who waits for the end of a log that ends before what was applied stops, and does not wait for ever", async (t) => {
+  const { kept, replica, broken, follower, run } = following([...written("kept", 5).records]);
+  await run(100);
+  t.is(replica.version, 5);
+  kept.records.length = 3;
+  void follower.caughtUp();
+  await run(10_000);
+  t.regex(broken[0] ?? "", /ends before what this replica has applied, 5/);
+});

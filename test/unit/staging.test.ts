@@ -1,0 +1,49 @@
+// What an append sees of its own earlier changes, and what it forgets of those that were refused.
+import test from "ava";
+import { assemble } from "../../machines/ledger/batch.ts";
+import { ProposeRequest, ProposeRequest_Mode, TaskState, type Operation } from "../../proto/gen/messages.ts";
+import { Receipts } from "../../runtime/store/receipts.ts";
+import { Staging } from "../../runtime/store/staging.ts";
+import { node, patchOperation, put, replicaOf, service, task, update, Writer } from "./store-kit.ts";
+
+const limits = { bytesMax: 1e6, changesMax: 1_000, changeFramingBytes: 8 };
+
+function proposed(id: string, mode: ProposeRequest_Mode, ...operations: readonly Operation[]) {
+  return { request: ProposeRequest.create({ id, mode, operations }), from: 0, skipped: 0 };
+}
+
+test("of a refused proposal nothing is left for the next one to meet, nor in the append", (t) => {
+  const writer = new Writer();
+  writer.write([put({ service: service("web", "web") }), put({ task: task("t1") })]);
+  const { ATOMIC, EACH } = ProposeRequest_Mode;
+  const stop = patchOperation({ id: "t1", desiredState: TaskState.SHUTDOWN });
+  const batch = assemble(
+    new Staging(replicaOf(writer)),
+    [proposed("p1", ATOMIC, stop, update({ service: service("web", "web", 7) })), proposed("p2", EACH, stop)],
+    limits,
+  );
+  t.deepEqual(
+    batch.settlements.map((settled) => (settled.kind === "done" ? settled.skipped : settled.kind)),
+    ["refused", 0],
+    "the second stops the task, since the first has not",
+  );
+  t.is(batch.changes.length, 1);
+});
+
+test("a task that was given to a node is that node's, and no longer nobody's", (t) => {
+  const writer = new Writer();
+  writer.write([put({ node: node("n1") }), put({ node: node("n2") }), put({ task: task("t1", { nodeId: "n1" }) })]);
+  writer.write([put({ task: task("t1", { nodeId: "n2" }) })]);
+  const replica = replicaOf(writer);
+  const idsOn = (nodeId: string): readonly string[] => Array.from(replica.tasksByNode(nodeId), ({ id }) => id);
+  t.deepEqual([idsOn("n1"), idsOn("n2")], [[], ["t1"]]);
+});
+
+test("as many proposals are remembered as fit, the newest of them", (t) => {
+  const receipts = new Receipts(3);
+  for (const id of ["a", "b", "c", "d"]) receipts.add(id, { version: 1, skipped: 0 });
+  t.deepEqual(
+    ["a", "b", "c", "d"].map((id) => receipts.find(id) !== undefined),
+    [false, true, true, true],
+  );
+});
