@@ -2,11 +2,26 @@
  * What one process has on disk: it outlives the process, but what was written since its last `sync` may be lost when
  * the machine (and not only the process) stops. Files are written whole.
  */
-export class SimDisk {
-  readonly #synced = new Map<string, Uint8Array>();
-  #current = new Map<string, Uint8Array>();
 
+/** The disk is full, or fails: nothing of the write has happened. */
+export class DiskError extends Error {
+  override readonly name = "DiskError";
+}
+
+/** What is on a disk at one moment. */
+export interface DiskCopy {
+  readonly files: ReadonlyMap<string, Uint8Array>;
+}
+
+export class SimDisk {
+  #synced = new Map<string, Uint8Array>();
+  #current = new Map<string, Uint8Array>();
+  /** While true nothing can be written; what is there can be read and removed. */
+  isFull = false;
+
+  /** Throws DiskError while the disk is full. */
   write(name: string, data: Uint8Array): void {
+    if (this.isFull) throw new DiskError(`no space left on device: ${name}`);
     this.#current.set(name, data.slice());
   }
 
@@ -27,6 +42,17 @@ export class SimDisk {
     const data = this.#current.get(name);
     if (data === undefined) this.#synced.delete(name);
     else this.#synced.set(name, data);
+  }
+
+  /** What is on the platters now. */
+  copy(): DiskCopy {
+    return { files: new Map(this.#synced) };
+  }
+
+  /** The disk is as it was when it was copied, as after a backup was brought back. */
+  restore({ files }: DiskCopy): void {
+    this.#synced = new Map(files);
+    this.#current = new Map(files);
   }
 
   /** The power fails: what was not synced is gone. */

@@ -139,9 +139,9 @@ class Reading implements Subscription {
     this.#fetching = true;
     for (;;) {
       const from = this.#next;
-      const look = (server: SimNatsServer) => {
+      const look = (server: SimNatsServer, session: ServerSession) => {
         const { first, last } = server;
-        return { first, last, records: from < first ? [] : server.records(from, fetchMax) };
+        return { first, last, records: from < first ? [] : server.records(from, fetchMax, session) };
       };
       const found = await askLog(this.#link, look, idleLookMs);
       if (found === null || !this.#isActive || !this.#clock.alive) break;
@@ -229,11 +229,13 @@ export class SimBlobs implements Blobs {
     this.#link = link;
   }
 
+  /** Rejects while the server's disk is full. */
   async put(name: string, data: Uint8Array): Promise<void> {
     const copy = data.slice();
     const isStored = await this.#ask((blobs, server) => {
-      if (!server.isDiskFull) blobs.set(name, copy);
-      return !server.isDiskFull;
+      const hasRoom = !server.isDiskFull && !server.storesNothing;
+      if (hasRoom) blobs.set(name, copy);
+      return hasRoom;
     });
     if (!isStored) throw new Error("the log's disk is full");
   }

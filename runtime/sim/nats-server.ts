@@ -50,10 +50,14 @@ export class SimNatsServer {
   onTailLost: ((kept: number) => void) | null = null;
   /** Told every answer on its way, for those who listen to everything. */
   onAnswer: ((data: Uint8Array) => void) | null = null;
+  /** Told the name of a process that was shown a damaged record. */
+  onDamaged: ((name: string) => void) | null = null;
   /** While true nobody leads the log's stream: whatever it is asked stays unanswered, and all else works. */
   isLogSilent = false;
   /** While true the disk under the log has room for leases alone: appends and snapshots are refused. */
   isDiskFull = false;
+  /** While true it refuses whatever is to be stored, leases as well, as a server does whose storage fails. */
+  storesNothing = false;
   readonly #network: SimNetwork;
   readonly #random: SimRandom;
   #endpoint: Endpoint | null = null;
@@ -185,6 +189,11 @@ export class SimNatsServer {
 
   /** An answer to a request goes back the way of core messages. */
   answer(session: ServerSession, receive: () => void): void {
+    const { faults, random, trace } = this.#network;
+    if (faults.answerLoss > 0 && random.chance(faults.answerLoss)) {
+      trace.mark("answer.lost");
+      return;
+    }
     this.#sendCore(session.end, receive);
   }
 
@@ -194,12 +203,19 @@ export class SimNatsServer {
       return { kind: "full", reason: "the log's disk is full" };
     }
     if (expectedLast !== this.last) return { kind: "conflict" };
+    if (this.storesNothing) {
+      this.#network.trace.mark("append.refused");
+      return { kind: "refused", reason: "insufficient storage resources available" };
+    }
     this.#records.push(data);
     const sequence = this.last;
     for (const { end, readers } of this.#sessions) {
       for (const push of readers.values()) {
         if (this.#random.chance(this.#network.faults.stall)) this.#network.trace.mark("log.push.stalled");
-        else end.send(() => push(sequence, data));
+        else {
+          const shown = this.#shown(end, data);
+          end.send(() => push(sequence, shown));
+        }
       }
     }
     return { kind: "appended", sequence };
@@ -210,10 +226,25 @@ export class SimNatsServer {
     return this.#records.reduce((sum, { length }) => sum + length, 0);
   }
 
-  /** Up to `count` records from `sequence` on; empty when there are none yet. `sequence` must be kept. */
-  records(sequence: number, count: number): readonly Uint8Array[] {
+  /** Up to `count` records from `sequence` on; empty when there are none yet. `sequence` must be kept. As they are stored where no `session` asks. */
+  records(sequence: number, count: number, session: ServerSession | null = null): readonly Uint8Array[] {
     assert(sequence >= this.#first, "L0: records are asked for that are kept");
-    return this.#records.slice(sequence - this.#first, sequence - this.#first + count);
+    const found = this.#records.slice(sequence - this.#first, sequence - this.#first + count);
+    return session === null ? found : found.map((data) => this.#shown(session.end, data));
+  }
+
+  /** As it comes from a disk that rots, now and then. What is kept stays as it is: another copy of the log is well. */
+  #shown(end: ConnectionEnd, data: Uint8Array): Uint8Array {
+    const { faults, trace } = this.#network;
+    if (faults.damage === 0 || !this.#random.chance(faults.damage)) return data;
+    trace.mark("record.damaged");
+    trace.write(this.name, `record damaged for ${end.peer.endpoint.name}`);
+    this.onDamaged?.(end.peer.endpoint.name);
+    // Not `slice`, which of a Buffer is a view.
+    const damaged = Uint8Array.from(data);
+    const at = this.#random.below(damaged.length);
+    damaged[at] = (damaged[at] as number) ^ (1 + this.#random.below(255));
+    return damaged;
   }
 
   purgeBefore(sequence: number): void {
@@ -224,11 +255,13 @@ export class SimNatsServer {
   }
 
   createKey(bucket: string, key: string, value: Uint8Array, ttlMs: number): KvOutcome {
+    if (this.storesNothing) return { kind: "unknown", reason: "insufficient storage resources available" };
     if (this.#entry(bucket, key, ttlMs) !== null) return { kind: "conflict" };
     return this.#store(bucket, key, value);
   }
 
   updateKey(bucket: string, key: string, value: Uint8Array, revision: number, ttlMs: number): KvOutcome {
+    if (this.storesNothing) return { kind: "unknown", reason: "insufficient storage resources available" };
     if (this.#entry(bucket, key, ttlMs)?.revision !== revision) return { kind: "conflict" };
     return this.#store(bucket, key, value);
   }

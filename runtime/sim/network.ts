@@ -24,12 +24,26 @@ export interface NetworkFaults {
   delayMsMax: number;
   /** The connection breaks instead of carrying the message. */
   breakage: number;
+  /** An answer to a request on the bus vanishes, when what was asked for is done. */
+  answerLoss: number;
+  /** A record reaches a reader of the log with a byte that is wrong. */
+  damage: number;
   /** A record is not pushed to a reader of the log, which finds out at its next look. */
   stall: number;
 }
 
 export function noFaults(): NetworkFaults {
-  return { loss: 0, duplication: 0, reordering: 0, delay: 0, delayMsMax: 0, breakage: 0, stall: 0 };
+  return {
+    loss: 0,
+    duplication: 0,
+    reordering: 0,
+    delay: 0,
+    delayMsMax: 0,
+    breakage: 0,
+    stall: 0,
+    answerLoss: 0,
+    damage: 0,
+  };
 }
 
 /** What a process is to the network, from its start to its end. */

@@ -93,6 +93,7 @@ export class SimProcess {
   #lives = 0;
   /** By how much its machine's wall clock was set since the beginning. */
   #jumpedMs = 0;
+  #goneAt: number | null = null;
 
   constructor(simulation: Simulation, name: string, boot: (ports: SimPorts) => void, options: SimProcessOptions) {
     this.#simulation = simulation;
@@ -109,14 +110,19 @@ export class SimProcess {
     return this.#endpoint?.clock.isPaused === true;
   }
 
+  /** Since when its machine has been gone for good, in milliseconds of virtual time; null: it is not. */
+  get goneAt(): number | null {
+    return this.#goneAt;
+  }
+
   /** How often it was started. */
   get lives(): number {
     return this.#lives;
   }
 
-  /** Does nothing while it runs. */
+  /** Does nothing while it runs, and when its machine is gone. */
   start(): void {
-    if (this.#endpoint !== null) return;
+    if (this.#endpoint !== null || this.#goneAt !== null) return;
     this.#lives += 1;
     const { clock, trace } = this.#simulation;
     const skewMs = (this.#options.skewMs ?? 0) + this.#jumpedMs;
@@ -141,6 +147,12 @@ export class SimProcess {
     this.#simulation.network.vanish(endpoint);
     endpoint.clock.kill();
     if (options.losePower === true) this.disk.loseUnsynced();
+  }
+
+  /** Its machine breaks and is thrown away: it never starts again. */
+  discard(): void {
+    this.crash({ losePower: true });
+    this.#goneAt ??= this.#simulation.clock.elapsed;
   }
 
   restart(): void {

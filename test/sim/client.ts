@@ -1,5 +1,6 @@
 /** A person's way to the cluster: calls some manager's Control service, and tries another when one does not answer. */
 import type { MethodDescriptor } from "../../proto/codec.ts";
+import { isRefusal, type Answers } from "./invariants-answers.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
@@ -14,6 +15,8 @@ export interface ClientOptions {
   readonly trace: SimTrace;
   readonly addresses: readonly string[];
   readonly identity: SimIdentity;
+  /** Null: nobody holds the answers to what became of the calls. */
+  readonly answers: Answers | null;
 }
 
 export class SimClient {
@@ -32,21 +35,24 @@ export class SimClient {
     request: Request,
     what: string,
   ): Promise<Response> {
-    const { ports, trace } = this.#options;
+    const { answers, ports, trace } = this.#options;
+    const isRead = method.path.includes("/Get") || method.path.includes("/List");
     for (let attempt = 0; ; attempt += 1) {
       const channel = (this.#channel ??= this.#dial());
+      const traceparent = isRead ? "" : (answers?.begin() ?? "");
       try {
-        const response = await channel.unary(method, request, { timeoutMs: callTimeoutMs });
+        const response = await channel.unary(method, request, { timeoutMs: callTimeoutMs, traceparent });
+        if (method.path.includes("/Create")) answers?.acknowledged(traceparent, what);
         trace.write("client", `${what}: done`);
         return response;
       } catch (error) {
         const code = error instanceof RpcError ? error.code : null;
         trace.write("client", `${what}: ${code} ${error instanceof Error ? error.message : ""}`);
+        if (traceparent !== "" && isRefusal(error)) answers?.refused(traceparent, what);
         if (this.#channel === channel) {
           channel.close();
           this.#channel = null;
         }
-        const isRead = method.path.includes("/Get") || method.path.includes("/List");
         if (attempt > 0 || !isRead || (code !== Status.UNAVAILABLE && code !== Status.DEADLINE_EXCEEDED)) throw error;
         await new Promise<void>((resolve) => ports.clock.after(retryMs, resolve));
       }

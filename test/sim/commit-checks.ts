@@ -6,6 +6,10 @@ import { RootChecks } from "./invariants-certificates.ts";
 import { checkContention } from "./invariants-contention.ts";
 import { checkEvictions, checkNodes } from "./invariants-global.ts";
 import { checkProven } from "./invariants-health.ts";
+import { checkLeaders } from "./invariants-leader.ts";
+import { checkAssigned } from "./invariants-nodes.ts";
+import { RolloutEnds } from "./invariants-rollout-ends.ts";
+import type { SimManagers } from "./managers.ts";
 import { checkJobs, checkSchedules, type RunCreations } from "./invariants-jobs.ts";
 import { checkHeld } from "./invariants-locks.ts";
 import { checkNetworks } from "./invariants-networks.ts";
@@ -26,6 +30,7 @@ const hashEvery = 16;
 export interface CheckedParts {
   readonly nodes: SimNodes;
   readonly workloads: Workloads;
+  readonly managers: SimManagers;
   readonly storage: SimStorage | null;
 }
 
@@ -63,6 +68,7 @@ export class CommitChecks {
   follow(name: string, replica: Replica): void {
     let version = 0;
     const rollouts = new RolloutChecks();
+    const ends = new RolloutEnds(areExact(this.#scene));
     const rebalance = new RebalanceChecks(areExact(this.#scene));
     replica.watch((commit: Commit & { readonly epoch?: number }) => {
       this.#newest = Math.max(this.#newest, commit.version);
@@ -72,6 +78,7 @@ export class CommitChecks {
       if (commit.epoch === undefined) return;
       this.#check(name, commit, replica);
       if (this.#scene.isTailLost) return;
+      this.#scene.demand(name, ends.check(commit, commit.epoch, replica));
       this.#checkHistory(name, commit, replica, rollouts, rebalance);
       if (version % hashEvery === 0) this.checkWhole(name, replica);
     });
@@ -85,6 +92,9 @@ export class CommitChecks {
     demand(checkNodes(commit, replica));
     demand(checkEvictions(commit, replica));
     demand(checkStatesGrow(commit));
+    demand(checkAssigned(commit, replica));
+    // Who was stopped and continued leads for a moment, in which it can do no harm.
+    if (this.#scene.options.rates.pauseMs === 0) demand(checkLeaders(this.#parts.managers));
     demand(checkNetworks(commit, replica));
     demand(checkContention(commit, replica));
     const [before, record] = [commit.version - 1, commit.version].map((each) => nats.record(each));

@@ -1,6 +1,7 @@
 /** What goes wrong while a simulation runs: drawn kinds of faults at drawn times, until `heal`. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { noFaults } from "../../runtime/sim/network.ts";
+import { startDiskFaults } from "./faults-disks.ts";
 import type { SimProcess, Simulation } from "../../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
 
@@ -11,6 +12,8 @@ export interface FaultTargets {
   readonly losePower: (agent: SimProcess) => void;
   /** Whether NATS may lose what it had acknowledged; an agent whose very membership is lost has to join again by hand. */
   readonly mayLoseTail: () => boolean;
+  /** Whether the machine may be thrown away, or its disk go back in time: whether the cluster can do without. */
+  readonly mayBreak: (process: SimProcess) => boolean;
 }
 
 export interface Faults {
@@ -89,7 +92,7 @@ export function startFaults(simulation: Simulation, options: SimOptions, targets
 
   every("manager.crash", rates.managerCrashMs, (random) => crash(random.pick(managers), random, false));
   every("agent.crash", rates.agentCrashMs, (random) => crash(random.pick(agents), random, false));
-  every("power.failure", rates.powerFailureMs, (random) => crash(random.pick(agents), random, true));
+  every("power.failure", rates.powerFailureMs, (random) => crash(random.pick(processes), random, true));
   every("nats.crash", rates.natsCrashMs, (random) => {
     if (!nats.isUp) return;
     nats.crash({ loseTail: rates.lostTail && targets.mayLoseTail() });
@@ -108,10 +111,12 @@ export function startFaults(simulation: Simulation, options: SimOptions, targets
     const ms = Math.round(random.between(1_000, clockJumpMsMax));
     random.pick(processes).jumpClock(random.chance(0.5) ? ms : -ms);
   });
+  const disks = startDiskFaults(simulation, rates, { ...targets, every, later });
 
   return {
     heal() {
       isHealed = true;
+      disks.heal();
       trace.write("world", "heal");
       network.faults = noFaults();
       network.mendAll();

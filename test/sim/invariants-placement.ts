@@ -12,7 +12,7 @@ import { demandOf, judge, Verdict } from "../../machines/scheduling/filters.ts";
 import { hostPortsOf } from "../../machines/scheduling/node-set.ts";
 import { isWanting } from "../../machines/scheduling/place.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../machines/task.ts";
-import { TaskState, type Task } from "../../proto/gen/messages.ts";
+import { NodeStatus_State, TaskState, type Task } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import { isChoosy } from "./workload-placement.ts";
 
@@ -85,6 +85,9 @@ export function findUnsettled(store: Store): string | null {
     if (!isChoosy(service)) continue;
     for (const task of store.tasksByService(service.id)) {
       const state = observedState(task);
+      // A node that is gone for good never says that it has stopped.
+      const isLost = task.nodeId !== "" && store.get("node", task.nodeId)?.status?.state !== NodeStatus_State.READY;
+      if (isLost && !isWanted(task)) continue;
       const isSettled = isWanted(task) ? state === TaskState.RUNNING || isWanting(task) : isEnded(state);
       if (!isSettled) return `task ${task.id} is in state ${state}, desired ${task.desiredState}`;
     }

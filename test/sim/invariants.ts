@@ -116,7 +116,8 @@ export function findUnconverged(store: Store, isReady: (nodeId: string) => boole
         running += 1;
       } else if (task.desiredState <= TaskState.RUNNING && state <= TaskState.RUNNING) {
         return `task ${task.id} of service ${service.id} is in state ${state}, desired ${task.desiredState}`;
-      } else if (state <= TaskState.RUNNING) {
+      } else if (state <= TaskState.RUNNING && isReady(task.nodeId)) {
+        // One on a node that is gone for good is said to be so for a day.
         return `task ${task.id} should have stopped, and is in state ${state}`;
       }
     }
@@ -126,7 +127,8 @@ export function findUnconverged(store: Store, isReady: (nodeId: string) => boole
   const leftovers = findLeftovers(store);
   if (leftovers !== null) return leftovers;
   for (const task of store.all("task")) {
-    if (store.get("service", task.serviceId) === undefined)
+    // A node that is gone for good never says that it has stopped.
+    if (store.get("service", task.serviceId) === undefined && (task.nodeId === "" || isReady(task.nodeId)))
       return `task ${task.id} is left over from service ${task.serviceId}`;
   }
   return null;

@@ -43,6 +43,7 @@ import type { LogMarkDisk } from "../../runtime/store/log-mark.ts";
 import { versionIn } from "./invariants-log.ts";
 import { simGate } from "./access.ts";
 import { simulatedAuthority } from "./authority.ts";
+import { fenced } from "./invariants-fence.ts";
 import { tellingVersions } from "./invariants-sessions.ts";
 import { serveSimJson } from "./json-wire.ts";
 import { traceTransitions } from "./transitions.ts";
@@ -81,6 +82,8 @@ export interface ManagerOptions {
   readonly busObserver: BusObserver;
   /** It was demoted, and has handed over what it did. */
   readonly onDemoted: () => void;
+  /** Something that must hold does not. */
+  readonly onWrong: (claim: string) => void;
   /** It could not start, as when NATS is away: the process ends in good order. */
   readonly onGivenUp: (error: unknown) => void;
 }
@@ -213,11 +216,15 @@ function runManager(
     });
     clock.clearTimeout(deadline);
     const { services } = manager;
-    const dispatcher: typeof services.dispatcher = {
-      ...services.dispatcher,
-      Assignments: (request, sink, call) =>
-        services.dispatcher.Assignments(request, tellingVersions(sink, manager.replica), call),
-    };
+    const dispatcher = fenced({
+      handlers: {
+        ...services.dispatcher,
+        Assignments: (request, sink, call) =>
+          services.dispatcher.Assignments(request, tellingVersions(sink, manager.replica), call),
+      },
+      recordOf: (nodeId) => manager.replica.get("session", nodeId),
+      onWrong,
+    });
     const control = acknowledging(services.control, onAcknowledged);
     const peerOf = (identity: SimIdentity, client: string): Peer => ({ identity, local: false, address: client });
     onServing(manager.replica);

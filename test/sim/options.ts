@@ -18,6 +18,14 @@ export interface FaultRates {
   readonly pauseMs: number;
   /** Between two times that somebody sets a machine's wall clock, by hours. */
   readonly clockJumpMs: number;
+  /** The log's disk is full for a while: appends are refused. */
+  readonly logFullMs: number;
+  /** A process's own disk is full for a while. */
+  readonly diskFullMs: number;
+  /** A machine loses its power, and its disk is as it was some time before. */
+  readonly restoredMs: number;
+  /** Machines of agents that break for good. */
+  readonly gone: number;
 }
 
 export interface SimOptions {
@@ -100,6 +108,8 @@ export function drawOptions(seed: number): SimOptions {
   if (on()) network.breakage = random.between(0.0005, 0.01);
   if (on()) network.stall = random.between(0.01, 0.3);
   const natsCrashMs = mean(6_000, 40_000);
+  const disks = drawDisks(new SimRandom(`${seed}/options.disks`));
+  Object.assign(network, disks.network);
   const certificateOperations = drawCertificateOperations(new SimRandom(`${seed}/options.certificates`));
   return {
     seed,
@@ -118,6 +128,7 @@ export function drawOptions(seed: number): SimOptions {
       lostTail: natsCrashMs > 0 && random.chance(0.2),
       pauseMs: mean(3_000, 15_000),
       clockJumpMs: drawClockJumps(new SimRandom(`${seed}/options.jumps`)),
+      ...disks.rates,
     },
     tasks: {
       refusal: on() ? random.between(0.01, 0.2) : 0,
@@ -152,6 +163,26 @@ export function drawOptions(seed: number): SimOptions {
 
 function drawClockJumps(random: SimRandom): number {
   return random.chance(0.35) ? Math.round(random.between(2_000, 12_000)) : 0;
+}
+
+/** Full, failing and older disks, machines that break for good, and answers that are lost. */
+function drawDisks(random: SimRandom): {
+  readonly rates: Pick<FaultRates, "logFullMs" | "diskFullMs" | "restoredMs" | "gone">;
+  readonly network: Pick<NetworkFaults, "answerLoss" | "damage">;
+} {
+  const mean = (least: number, most: number) => (random.chance(0.3) ? Math.round(random.between(least, most)) : 0);
+  return {
+    rates: {
+      logFullMs: mean(4_000, 20_000),
+      diskFullMs: mean(4_000, 20_000),
+      restoredMs: mean(6_000, 20_000),
+      gone: random.chance(0.4) ? 1 + random.below(2) : 0,
+    },
+    network: {
+      answerLoss: random.chance(0.4) ? random.between(0.02, 0.4) : 0,
+      damage: random.chance(0.3) ? random.between(0.000_2, 0.003) : 0,
+    },
+  };
 }
 
 function drawVolumes(random: SimRandom): Pick<SimOptions, "volumeOperations" | "storage"> {

@@ -10,6 +10,7 @@ import type { CommitChecks } from "./commit-checks.ts";
 import { findUntrusting } from "./invariants-certificates.ts";
 import { findUnwell } from "./invariants-health.ts";
 import { checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
+import { findUnmissed } from "./invariants-nodes.ts";
 import { findUnnamed } from "./invariants-names.ts";
 import { findLost, findUnallocated } from "./invariants-networks.ts";
 import { findUnsettled } from "./invariants-placement.ts";
@@ -63,11 +64,11 @@ export async function comeToRest(scene: Scene, parts: RestingParts): Promise<voi
       version = parts.checks.newest;
       progressAt = clock.elapsed;
     }
-    const why = whyRestless(scene, parts, progressAt);
+    const why = whyRestless(scene, parts, { healedAt, progressAt });
     if (why !== null) restingSince = null;
     else restingSince ??= clock.elapsed;
     if (restingSince !== null && clock.elapsed - restingSince >= restMs) break;
-    if (why !== null && isOverdue(why)) scene.fail(why);
+    if (why !== null && (isOverdue(why) || why.includes("S74"))) scene.fail(why);
     if (why !== null && clock.elapsed - progressAt > stuckMs)
       scene.fail(`L2: stuck since ${Math.round(progressAt)} ms: ${why}`);
     else if (why !== null && clock.elapsed - healedAt > restlessMs)
@@ -91,7 +92,13 @@ function checkAtRest(scene: Scene, { checks, managers, storage }: RestingParts):
     if (running !== null) checks.checkWhole(each.name, running.store);
 }
 
-function whyRestless(scene: Scene, parts: RestingParts, changedAt: number): string | null {
+/** In milliseconds of virtual time: when the last fault ended, and when something was written last. */
+interface Times {
+  readonly healedAt: number;
+  readonly progressAt: number;
+}
+
+function whyRestless(scene: Scene, parts: RestingParts, { healedAt, progressAt }: Times): string | null {
   const { managers, workloads } = parts;
   const open = workloads.whyOpen();
   if (open !== null) return open;
@@ -99,11 +106,11 @@ function whyRestless(scene: Scene, parts: RestingParts, changedAt: number): stri
   if (otherwise !== null) return otherwise;
   for (const { running, process: each } of managers.serving) {
     if (running === null) return `${each.name} does not run`;
-    const why = findRestless(scene, parts, running);
+    const why = findRestless(scene, parts, running, healedAt);
     if (why !== null) return `${each.name}: ${why}`;
   }
   // Last, since what they see follows what there is; where tasks fail for ever it follows for ever.
-  return scene.simulation.clock.elapsed - changedAt < followMs ? null : workloads.whyUnseen();
+  return scene.simulation.clock.elapsed - progressAt < followMs ? null : workloads.whyUnseen();
 }
 
 /** As one manager sees it. */
@@ -111,12 +118,19 @@ function findRestless(
   { options, simulation }: Scene,
   { dataplanes, managers, nodes, storage, workloads }: RestingParts,
   { allocates, held, store }: RunningManager,
+  healedAt: number,
 ): string | null {
   const { clock, nats } = simulation;
   if (store.version !== nats.last) return `it is at ${store.version} of ${nats.last}`;
   const isReady = (nodeId: string): boolean => store.get("node", nodeId)?.status?.state === NodeStatus_State.READY;
+  const silentMs = new Map(
+    nodes.processes.flatMap(({ goneAt, name }) =>
+      goneAt === null ? [] : [[name, clock.elapsed - Math.max(goneAt, healedAt)] as const],
+    ),
+  );
   const ended = new Map(managers.all.map(({ isRetired, process: { name } }) => [name, isRetired]));
   const why =
+    findUnmissed(store, silentMs) ??
     findUnconverged(store, isReady) ??
     findUnwell(store, nodes.drivers, isReady) ??
     findUnsettledRole(store, ended) ??

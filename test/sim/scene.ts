@@ -16,11 +16,14 @@ export const operatorMs = 2_000;
 export class Scene {
   readonly options: SimOptions;
   readonly simulation: Simulation;
+  /** Processes that were shown a damaged record in their present life: those that end have found it. */
+  readonly shownDamage = new Set<string>();
   #failure: string | null = null;
 
   constructor(options: SimOptions, keepTrace: boolean) {
     this.options = options;
     this.simulation = new Simulation({ seed: options.seed, keepTrace });
+    this.simulation.nats.onDamaged = (name) => this.shownDamage.add(name);
   }
 
   /** What was violated, in one sentence; null while everything holds. */
@@ -44,9 +47,14 @@ export class Scene {
     this.simulation.clock.stop();
   }
 
-  /** A process that ends itself has found a broken invariant. Only a log that lost what it had acknowledged excuses that. */
+  /** A process that ends itself has found a broken invariant. Only a log that is damaged, or lost what it had acknowledged, excuses that. */
   processFailed(name: string, reason: string, error: unknown, startAnew: () => void): void {
     const { clock, trace } = this.simulation;
+    if (this.shownDamage.delete(name)) {
+      trace.mark("replica.stopped.at.damage");
+      clock.schedule(startAnew, supervisorMs, null);
+      return undefined;
+    }
     if (!this.isTailLost) return this.fail(`P3: ${name} ended itself in ${reason}: ${sentence(error)}`);
     trace.mark("replica.stopped.at.break");
     clock.schedule(startAnew, supervisorMs, null);

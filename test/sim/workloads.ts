@@ -2,6 +2,7 @@
 import { isManagersNode } from "../../machines/manager/manager-role.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Acknowledged } from "./invariants.ts";
+import { Answers } from "./invariants-answers.ts";
 import { addressOf, type SimManagers } from "./managers.ts";
 import type { Scene } from "./scene.ts";
 import { CertificateWorkload } from "./workload-certificates.ts";
@@ -36,6 +37,7 @@ export class Workloads {
   readonly #watches: WatchWorkload;
   readonly #history: HistoryWorkload;
   readonly #json: JsonWorkload;
+  readonly #answers: Answers;
   readonly #clients: { readonly who: string; readonly client: Client }[] = [];
   readonly #tokens = new Set<string>();
   #services: Workload | null = null;
@@ -47,10 +49,16 @@ export class Workloads {
     this.#scene = scene;
     this.#managers = managers;
     const { options, simulation } = scene;
+    // After a lost tail what was acknowledged is gone, and versions mean two things.
+    const answers = new Answers((claim) => {
+      if (!scene.isTailLost) scene.fail(claim);
+    });
+    this.#answers = answers;
     const { faultsMs: withinMs, looksBack: looks, watchers } = options;
     const follower = (name: string) => ({
       ports: simulation.ports(name),
       trace: simulation.trace,
+      answers,
       addresses: Array.from({ length: options.managers }, (_, at) => addressOf(`m${at + 1}`)),
       organization: () => managers.organization(),
       withinMs,
@@ -78,6 +86,7 @@ export class Workloads {
     const access = {
       ports: simulation.ports("client"),
       trace: simulation.trace,
+      answers: this.#answers,
       addresses: this.#managers.all.map(({ address }) => address),
       identity: { nodeId: "client", role: "swarm-manager", organization: this.#managers.organization() },
       withinMs: options.faultsMs,
@@ -136,6 +145,7 @@ export class Workloads {
   /** Told each transaction, in order; several replicas apply the same. */
   observe(commit: Commit, store: Store): void {
     for (const token of joinTokensIn(commit)) this.#tokens.add(token);
+    this.#answers.observe(commit);
     this.#watches.observe(commit);
     this.#history.observe(commit, store);
   }

@@ -11,6 +11,7 @@ import { CommitChecks } from "./commit-checks.ts";
 import { startFaults, type Faults } from "./faults.ts";
 import { SimManagers } from "./managers.ts";
 import { SimNodes } from "./nodes.ts";
+import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
 import { SimDataplanes } from "./policies.ts";
 import { comeToRest } from "./rest.ts";
@@ -18,6 +19,8 @@ import { Scene, sentence } from "./scene.ts";
 import { controllerSockets, SimStorage } from "./storage.ts";
 import { Workloads } from "./workloads.ts";
 
+/** Stays for ever: some services are for it alone. */
+const sparedAgent = "a1";
 /** Virtual time in which the first manager must have founded the cluster. */
 const foundingMsMax = 60_000;
 
@@ -73,7 +76,7 @@ class World {
     const [managers, storage, dataplanes] = [this.#managers, this.#storage, this.#dataplanes];
     this.#nodes = new SimNodes(scene, { managers, storage, dataplanes });
     this.#workloads = new Workloads(scene, managers);
-    this.#checks = new CommitChecks(scene, { nodes: this.#nodes, workloads: this.#workloads, storage });
+    this.#checks = new CommitChecks(scene, { nodes: this.#nodes, workloads: this.#workloads, storage, managers });
     simulation.nats.onTailLost = (kept) => {
       this.#workloads.excuseAfter(kept);
       this.#checks.forgetAfter(kept);
@@ -133,6 +136,7 @@ class World {
       agents: this.#nodes.processes,
       mayLoseTail: () => this.#mayLoseTail(),
       losePower: (agent) => this.#nodes.losePower(agent),
+      mayBreak: (process) => this.#mayBreak(process),
     });
     await this.#scene.runUntil(() => false, options.faultsMs);
     attacker?.stop();
@@ -158,6 +162,18 @@ class World {
       storage: this.#storage,
       dataplanes: this.#dataplanes,
     });
+  }
+
+  /**
+   * Whether the cluster can do without what is on the machine's disk: it has joined, another manager has the keys, and one
+   * agent stays. A node that does not come back, or comes with an older certificate, holds up a rotation of the root.
+   */
+  #mayBreak(process: SimProcess): boolean {
+    const { options } = this.#scene;
+    if (options.certificateOperations > 0 || this.#scene.isTailLost) return false;
+    const isManager = this.#managers.processes.includes(process);
+    if (isManager ? options.managers < 2 : process.name === sparedAgent) return false;
+    return this.#managers.all.some(({ running }) => running?.store.byName("node", process.name)?.description != null);
   }
 
   /** Once all have joined, and that is on the disk. */

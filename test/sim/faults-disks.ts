@@ -1,0 +1,76 @@
+/** What goes wrong with disks and machines: full ones, older ones, and machines that break for good. */
+import type { DiskCopy } from "../../runtime/sim/disk.ts";
+import type { SimRandom } from "../../runtime/sim/random.ts";
+import type { SimProcess, Simulation } from "../../runtime/sim/simulation.ts";
+import type { FaultTargets } from "./faults.ts";
+import type { FaultRates } from "./options.ts";
+
+const fullMsMax = 10_000;
+const downMsMax = 8_000;
+/** How often a machine's disk is copied for later, in milliseconds. */
+const copyMs = 5_000;
+
+export interface DiskFaultParts extends FaultTargets {
+  /** Calls `strike` again and again, `meanMs` apart on average; never where that is 0. */
+  readonly every: (name: string, meanMs: number, strike: (random: SimRandom) => void) => void;
+  /** Does `work` unless all is healed by then. */
+  readonly later: (ms: number, work: () => void) => void;
+}
+
+/** `heal`: disks have room again; what broke for good stays away. */
+export function startDiskFaults(
+  simulation: Simulation,
+  rates: FaultRates,
+  { agents, every, later, losePower, managers, mayBreak }: DiskFaultParts,
+): { heal(): void } {
+  const { nats, trace } = simulation;
+  const processes = [...managers, ...agents];
+
+  every("log.full", rates.logFullMs, (random) => {
+    const isAll = random.chance(0.5);
+    if (isAll) nats.storesNothing = true;
+    else nats.isDiskFull = true;
+    later(random.between(100, fullMsMax), () => (nats.storesNothing = nats.isDiskFull = false));
+  });
+  every("disk.full", rates.diskFullMs, (random) => {
+    const { disk, name } = random.pick(processes);
+    trace.write(name, "disk full");
+    disk.isFull = true;
+    later(random.between(100, fullMsMax), () => (disk.isFull = false));
+  });
+
+  const copies = new Map<SimProcess, DiskCopy>();
+  every("disk.copied", rates.restoredMs === 0 ? 0 : copyMs, (random) => {
+    const process = random.pick(processes);
+    if (mayBreak(process)) copies.set(process, process.disk.copy());
+  });
+  every("disk.restored", rates.restoredMs, (random) => {
+    const process = random.pick(processes);
+    const copy = copies.get(process);
+    if (copy === undefined || !process.isRunning || !mayBreak(process)) return;
+    process.crash({ losePower: true });
+    losePower(process);
+    process.disk.restore(copy);
+    trace.mark("disk.older");
+    later(random.between(0, downMsMax), () => process.start());
+  });
+
+  let left = rates.gone;
+  // Some time in the first half, so that what follows from it meets other faults as well.
+  every("machine.gone", rates.gone === 0 ? 0 : 8_000, (random) => {
+    const process = random.pick(agents);
+    if (left === 0 || process.goneAt !== null || !mayBreak(process)) return;
+    left -= 1;
+    losePower(process);
+    process.discard();
+    trace.write(process.name, "gone for good");
+    trace.mark("machine.thrown.away");
+  });
+
+  return {
+    heal() {
+      nats.storesNothing = nats.isDiskFull = false;
+      for (const { disk } of processes) disk.isFull = false;
+    },
+  };
+}
