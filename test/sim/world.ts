@@ -172,7 +172,9 @@ class World {
     const { options } = this.#scene;
     if (options.certificateOperations > 0 || this.#scene.isTailLost) return false;
     const isManager = this.#managers.processes.includes(process);
-    if (isManager ? options.managers < 2 : process.name === sparedAgent) return false;
+    // One and the same: keys that all have forgotten are gone, and who is demoted forgets his.
+    const isSecond = process === this.#managers.processes[1] && options.roleOperations === 0;
+    if (isManager ? !isSecond : process.name === sparedAgent) return false;
     return this.#managers.all.some(({ running }) => running?.store.byName("node", process.name)?.description != null);
   }
 
