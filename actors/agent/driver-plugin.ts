@@ -215,15 +215,19 @@ export class DriverPluginActor {
       this.#send({ type: "launch.failed", reason: "nothing is known of it" });
       return;
     }
-    this.#follow(this.#ports.launcher.reattach(this.name, known));
+    this.#follow(this.#ports.launcher.reattach(this.name, known), false);
   }
 
   #launch(): void {
     const { launcher } = this.#ports;
-    this.#follow(launcher.launch(this.#options.binary, (pid) => this.#send({ type: "process.spawned", pid })));
+    this.#follow(
+      launcher.launch(this.#options.binary, (pid) => this.#send({ type: "process.spawned", pid })),
+      true,
+    );
   }
 
-  #follow(outcome: ReturnType<PluginLauncher["reattach"]>): void {
+  /** `isNew`: nothing on the disk says where it runs. */
+  #follow(outcome: ReturnType<PluginLauncher["reattach"]>, isNew: boolean): void {
     this.#launching = outcome.then((launched) => {
       this.#launching = null;
       if (launched.kind === "failed") {
@@ -236,7 +240,7 @@ export class DriverPluginActor {
         return null;
       }
       this.#plugin = plugin;
-      this.#record(plugin.address);
+      this.#record(plugin.address, isNew);
       plugin.onExit((how) => {
         if (this.#plugin !== plugin) return;
         this.#plugin = null;
@@ -248,8 +252,11 @@ export class DriverPluginActor {
     });
   }
 
-  /** Keeps, or forgets, where the plugin runs. */
-  #record(address: PluginAddress | null): void {
+  /**
+   * Keeps, or forgets, where the plugin runs. A new one that cannot be recorded, as on a full disk, ends: the next agent would
+   * start a second one beside it.
+   */
+  #record(address: PluginAddress | null, isNew = false): void {
     const { disk, telemetry } = this.#ports;
     const name = pluginRecords + this.name;
     this.#writes = this.#writes
@@ -261,6 +268,7 @@ export class DriverPluginActor {
           { error, plugin: this.name },
           "cannot record where a plugin runs: it will not be found again",
         );
+        if (isNew && this.#plugin?.address === address) void this.#plugin?.stop(0);
       });
   }
 

@@ -6,10 +6,6 @@ import { taskCallMachine, taskCallTimes } from "../../machines/task-call.ts";
 import {
   ListenTaskCallsRequest,
   Task,
-  TaskAnswer as TaskAnswerMessage,
-  TaskAnswerDelivery,
-  TaskAnswerDeliveryReply,
-  TaskAnswerVerdict as Verdict,
   TaskCallRequest,
   TaskExec,
   TaskTerminalSize,
@@ -37,7 +33,6 @@ import { RpcError, Status, type DuplexCall, type RpcChannel, type SendingCall } 
 import * as subjects from "../../runtime/subjects.ts";
 import { initialTransition, transition } from "xstate";
 import { call, collectedStream, refusalOf, testManager, type TestManager } from "../support/manager.ts";
-import { taskAnswered } from "../../runtime/subjects.ts";
 import { sharedBus } from "../support/shared-bus.ts";
 
 const worker = { identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false } as const;
@@ -340,26 +335,6 @@ test("a node that listens nowhere is said so at once", async (t) => {
   await run();
   t.is(answers.ended?.code, Status.UNAVAILABLE);
   t.regex(answers.ended?.message ?? "", /does not listen/);
-});
-
-test("an answer to a node's call that another node gives is not taken, and its caller hears nothing of it", async (t) => {
-  const { ask, bus, driver, run } = world();
-  const { answers } = ask({ exec: TaskExec.create({ command: ["id"] }) });
-  await run();
-  const told = answers.messages.length;
-  const { callId } = answers.messages[0] as TaskAnswer;
-  const answer = TaskAnswerMessage.create({ callId, number: told, stdout: new TextEncoder().encode("forged") });
-  const deliver = async (nodeId: string) => {
-    const data = TaskAnswerDelivery.encode(TaskAnswerDelivery.create({ nodeId, answer }));
-    const outcome = await bus.request(taskAnswered("m1"), data, { timeoutMs: 1_000 });
-    return outcome.kind === "reply" ? TaskAnswerDeliveryReply.decode(outcome.data).verdict : null;
-  };
-  t.is(await deliver("n2"), Verdict.TASK_ANSWER_GONE);
-  await run();
-  t.is(textOf(answers.messages), "");
-  driver.says("true");
-  await run();
-  t.is(textOf(answers.messages), "true");
 });
 
 test("C1: a call is lost only after several questions that nobody confirmed", (t) => {
