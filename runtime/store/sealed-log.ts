@@ -5,6 +5,8 @@
  * Z1: a record that cannot be opened for want of its key stops the reading there, which goes on when the key has come. The
  *     record is read again now and then: where the name of its key was damaged on its way, that key never comes.
  * Z2: one that has its key and does not open, or stands unsealed where nothing may, is handed over as a record that R1 refuses.
+ * Z3: one that does not open is read once more before that is believed: a record of this cluster that was damaged on its way
+ *     must not be taken for somebody else's, which readers pass over.
  */
 import { LogRecord, Sealed } from "../../proto/gen/messages.ts";
 import type { AppendOutcome, Clock, Log, LogReader, LogRoom, Random, Subscription, TimerHandle } from "../ports.ts";
@@ -81,6 +83,8 @@ class SealedReading implements Subscription {
   #turn = 0;
   #waiting: Subscription | null = null;
   #retry: TimerHandle | null = null;
+  /** The record that did not open, and is being read once more; 0: none. Z3 */
+  #doubted = 0;
   #isActive = true;
 
   constructor(log: Log, keyring: Keyring, clock: Clock, fromSequence: number, reader: LogReader) {
@@ -108,6 +112,13 @@ class SealedReading implements Subscription {
         const opened = openRecord(this.#keyring, sequence, data);
         if (opened.kind === "lacking") {
           this.#wait(opened.keyId);
+          return;
+        }
+        if (opened.data === refused && this.#doubted !== sequence) {
+          this.#doubted = sequence;
+          this.#reading?.unsubscribe();
+          this.#reading = null;
+          this.#begin();
           return;
         }
         this.#next = sequence + 1;

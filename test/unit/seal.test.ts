@@ -202,6 +202,32 @@ test("a record whose key's name was damaged on its way is read again, and nothin
   t.deepEqual(keyring.lacking, []);
 });
 
+test("Z3: a record that was damaged on its way is read once more, and only one that stays so is refused", async (t) => {
+  const { below, log } = setUp();
+  await log.append(record("one"), 0);
+  await log.append(record("two"), 1);
+  const [, stored] = below.records as [Uint8Array, Uint8Array];
+  const damaged = Uint8Array.from(stored);
+  damaged[damaged.length - 1] = (damaged.at(-1) as number) ^ 1;
+  let isOnce = true;
+  Object.defineProperty(below.records, 1, {
+    configurable: true,
+    get: () => (isOnce ? ((isOnce = false), damaged) : stored),
+  });
+  t.deepEqual(
+    collect(log).read.map(({ isBroken, text }) => [text, isBroken]),
+    [
+      ["one", false],
+      ["two", false],
+    ],
+  );
+  Object.defineProperty(below.records, 1, { configurable: true, value: damaged });
+  t.deepEqual(
+    collect(log).read.map(({ isBroken }) => isBroken),
+    [false, true],
+  );
+});
+
 test("who looks back at old records goes on writing under the newest key", async (t) => {
   const { log, keyring } = setUp();
   await log.append(record("one"), 0);
