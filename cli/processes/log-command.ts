@@ -132,7 +132,7 @@ async function withLog(
     const keyring = new Keyring(vault, random);
     const parts = {
       clock,
-      log: new SealedLog(link.log, keyring, random),
+      log: new SealedLog(link.log, keyring, random, clock),
       blobs: new SealedBlobs(link.blobs, keyring, { random, clock }),
     };
     const checked = await checkLog(parts).catch((error: unknown) => {
