@@ -82,8 +82,6 @@ export interface ManagerOptions {
   readonly busObserver: BusObserver;
   /** It was demoted, and has handed over what it did. */
   readonly onDemoted: () => void;
-  /** Something that must hold does not. */
-  readonly onWrong: (claim: string) => void;
   /** It could not start, as when NATS is away: the process ends in good order. */
   readonly onGivenUp: (error: unknown) => void;
 }
@@ -223,7 +221,7 @@ function runManager(
           services.dispatcher.Assignments(request, tellingVersions(sink, manager.replica), call),
       },
       recordOf: (nodeId) => manager.replica.get("session", nodeId),
-      onWrong,
+      onWrong: (claim) => onWrong(`${claim} (on ${ports.name})`),
     });
     const control = acknowledging(services.control, onAcknowledged);
     const peerOf = (identity: SimIdentity, client: string): Peer => ({ identity, local: false, address: client });

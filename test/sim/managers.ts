@@ -143,7 +143,6 @@ export class SimManagers {
       },
       onWrong: (claim) => this.#scene.fail(claim),
       onBroken: (error) => ports.fail("a broken log", error),
-      onWrong: (claim) => this.#scene.demand(name, claim),
       onDemoted: () => {
         if (!ports.clock.alive) return;
         trace.mark("manager.demoted");
