@@ -4,7 +4,7 @@
  * S72: a manager accepts no call of a session, and writes nothing to its streams, once it has given the node another one, or
  *      its replica of the log has given the node to another manager.
  */
-import { DispatcherService, type Session } from "../../proto/gen/messages.ts";
+import type { DispatcherService, Session } from "../../proto/gen/messages.ts";
 import type { CallContext, ServiceHandlers, Sink } from "../../runtime/rpc.ts";
 
 type Handlers = ServiceHandlers<typeof DispatcherService>;
