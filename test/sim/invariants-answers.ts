@@ -2,8 +2,8 @@
  * What must hold of the answers that clients get. Each call carries a trace of its own, which the log keeps beside what the
  * call has changed, so that any client's any call can be held to what became of it.
  *
- * S90: what was refused did not happen: no transaction, before or after, has a change of a call that was refused.
- * S91: what was acknowledged did: whoever is told that something was created finds that in the log.
+ * S120: what was refused did not happen: no transaction, before or after, has a change of a call that was refused.
+ * S121: what was acknowledged did: whoever is told that something was created finds that in the log.
  */
 import type { Commit } from "../../runtime/store/store.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
@@ -48,12 +48,12 @@ export class Answers {
   refused(traceparent: string, what: string): void {
     const trace = traceOf(traceparent);
     const version = this.#done.get(trace);
-    if (version !== undefined) this.#onWrong(`S90: "${what}" was refused, and is in version ${version}`);
+    if (version !== undefined) this.#onWrong(`S120: "${what}" was refused, and is in version ${version}`);
     this.#refused.set(trace, what);
   }
 
   acknowledged(traceparent: string, what: string): void {
-    if (!this.#done.has(traceOf(traceparent))) this.#onWrong(`S91: "${what}" was acknowledged, and is in no version`);
+    if (!this.#done.has(traceOf(traceparent))) this.#onWrong(`S121: "${what}" was acknowledged, and is in no version`);
   }
 
   /** Told each transaction, by every replica. */
@@ -64,7 +64,7 @@ export class Answers {
       const trace = traceOf(traceparent);
       if (!this.#done.has(trace)) this.#done.set(trace, version);
       const what = this.#refused.get(trace);
-      if (what !== undefined) this.#onWrong(`S90: "${what}" was refused, and is done in version ${version}`);
+      if (what !== undefined) this.#onWrong(`S120: "${what}" was refused, and is done in version ${version}`);
     }
   }
 }

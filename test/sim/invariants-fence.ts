@@ -1,7 +1,7 @@
 /**
  * What must hold of a node's session with a manager, beside `invariants-sessions.ts`.
  *
- * S92: a manager accepts no call of a session, and writes nothing to its streams, once it has given the node another one, or
+ * S122: a manager accepts no call of a session, and writes nothing to its streams, once it has given the node another one, or
  *      its replica of the log has given the node to another manager.
  */
 import type { DispatcherService, Session } from "../../proto/gen/messages.ts";
@@ -32,7 +32,7 @@ export function fenced({ handlers, onWrong, recordOf }: FencedParts): Handlers {
   };
   const look = (call: CallContext, sessionId: string, what: string): void => {
     const why = objection(nodeOf(call), sessionId);
-    if (why !== null) onWrong(`S92: ${what} session ${sessionId} of node ${nodeOf(call)}, ${why}`);
+    if (why !== null) onWrong(`S122: ${what} session ${sessionId} of node ${nodeOf(call)}, ${why}`);
   };
   /** `before`: called with each message. */
   const telling = <Message>(sink: Sink<Message>, before: (message: Message) => void): Sink<Message> => ({

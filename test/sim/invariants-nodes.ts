@@ -1,8 +1,8 @@
 /**
  * What must hold of nodes that are silent, beside `invariants.ts`.
  *
- * S93: nobody gives a task to a node that is not READY.
- * S94: once nothing else fails any more, a node that is silent is DOWN within the time that its managers have for it, and
+ * S123: nobody gives a task to a node that is not READY.
+ * S124: once nothing else fails any more, a node that is silent is DOWN within the time that its managers have for it, and
  *      stays so; its tasks then run elsewhere (L3).
  */
 import { isEnded, observedState } from "../../machines/task.ts";
@@ -16,7 +16,7 @@ import type { Commit, Store } from "../../runtime/store/store.ts";
  */
 export const silentMsMax = 30_000 + 16_500 + 30_000 + 15_000;
 
-/** S93 */
+/** S123 */
 export function checkAssigned(commit: Commit, store: Store): string | null {
   for (const [at, change] of commit.changes.entries()) {
     if (change.table !== "task" || change.action !== "update" || change.old?.nodeId !== "") continue;
@@ -28,17 +28,17 @@ export function checkAssigned(commit: Commit, store: Store): string | null {
       .find((other) => other.table === "node" && other.object.id === nodeId && other.old !== null);
     const node = later?.table === "node" ? later.old : store.get("node", nodeId);
     if (node?.status?.state !== NodeStatus_State.READY)
-      return `S93: task ${id} is given to node ${nodeId}, which is ${stateName(node)}`;
+      return `S123: task ${id} is given to node ${nodeId}, which is ${stateName(node)}`;
   }
   return null;
 }
 
-/** S94. `silentMs`: for how long each silent node has been so, by its hostname. Null when nothing is wrong, or not yet. */
+/** S124. `silentMs`: for how long each silent node has been so, by its hostname. Null when nothing is wrong, or not yet. */
 export function findUnmissed(store: Store, silentMs: ReadonlyMap<string, number>): string | null {
   for (const [name, ms] of silentMs) {
     const node = store.byName("node", name);
     if (node === undefined || node.status?.state === NodeStatus_State.DOWN) continue;
-    const late = ms > silentMsMax ? "S94: " : "";
+    const late = ms > silentMsMax ? "S124: " : "";
     return `${late}node ${name} has been silent for ${Math.round(ms)} ms and is ${stateName(node)}`;
   }
   return null;

@@ -68,7 +68,7 @@ export async function comeToRest(scene: Scene, parts: RestingParts): Promise<voi
     if (why !== null) restingSince = null;
     else restingSince ??= clock.elapsed;
     if (restingSince !== null && clock.elapsed - restingSince >= restMs) break;
-    if (why !== null && (isOverdue(why) || why.includes("S94"))) scene.fail(why);
+    if (why !== null && (isOverdue(why) || why.includes("S124"))) scene.fail(why);
     if (why !== null && clock.elapsed - progressAt > stuckMs)
       scene.fail(`L2: stuck since ${Math.round(progressAt)} ms: ${why}`);
     else if (why !== null && clock.elapsed - healedAt > restlessMs)
