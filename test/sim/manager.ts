@@ -258,8 +258,9 @@ function runManager(
     isServing = true;
   }
 
-  /** As the process does. */
+  /** As the process does, whose server first answers the calls that are under way: such as the one that demotes it. */
   async function standDown(): Promise<void> {
+    await new Promise<void>((resolve) => ports.clock.setTimeout(resolve, closingMs));
     await manager.leadership.release();
     manager.stop();
     onDemoted();
@@ -315,6 +316,9 @@ function keyFile(ports: SimPorts): KeyFileDisk {
     },
   };
 }
+
+/** For the calls under way when a manager ends, in milliseconds: answers wait for the mark, and then for the network. */
+const closingMs = 50;
 
 /** What changes of the mark cost, in milliseconds at most. */
 const markMsMax = 8;
