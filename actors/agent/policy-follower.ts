@@ -41,6 +41,8 @@ export class PolicyFollower {
   readonly #stream: ManagerStream<DataplaneUpdate>;
   #report: DataplaneReport | null = null;
   #reported: DataplaneReport | null = null;
+  /** Where a report is on its way; null: nowhere. */
+  #underWay: RpcChannel | null = null;
   #timer: TimerHandle | null = null;
 
   /** `name`: the agent's, for the actor's id. */
@@ -96,12 +98,20 @@ export class PolicyFollower {
   #send(): void {
     const [channel, report] = [this.#stream.channel, this.#report];
     if (channel === null || report === null || isSameMessage(report, this.#reported)) return;
+    // One at a time: of two that wait for the log the older could be written last.
+    if (this.#underWay === channel) return;
+    this.#underWay = channel;
     this.#reported = report;
-    channel.unary(PolicyService.methods.Report, report, { timeoutMs: reportTimeoutMs }).catch((error: RpcError) => {
-      // It is tried until somebody has it; who does not know the call never will.
-      if (this.#stream.channel !== channel || error.code === Status.UNIMPLEMENTED) return;
-      this.#reported = null;
-      this.#schedule();
-    });
+    channel
+      .unary(PolicyService.methods.Report, report, { timeoutMs: reportTimeoutMs })
+      .catch((error: RpcError) => {
+        // It is tried until somebody has it; who does not know the call never will.
+        if (this.#stream.channel === channel && error.code !== Status.UNIMPLEMENTED) this.#reported = null;
+      })
+      .finally(() => {
+        if (this.#underWay !== channel) return;
+        this.#underWay = null;
+        this.#schedule();
+      });
   }
 }
