@@ -51,6 +51,8 @@ export interface Peer {
   readonly local: boolean;
   /** IP address of the caller, without port; empty on a Unix socket. */
   readonly address: string;
+  /** From when on the caller's certificate is valid, in milliseconds since the epoch; absent where that is not known. */
+  readonly certifiedFromMs?: number | undefined;
   /** On the local Unix socket: which process says it is calling; absent when it says nothing. */
   readonly process?: CallingProcess | undefined;
   /** On the JSON API: the tag of who logged in, such as `user-ada`. */

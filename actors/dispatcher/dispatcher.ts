@@ -19,6 +19,7 @@ import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.t
 import type { Wait } from "../../machines/dispatcher/dispatcher.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
 import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.ts";
+import { readmission } from "../../machines/dispatcher/readmission.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { BusMessage, Random } from "../../runtime/ports.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
@@ -26,6 +27,8 @@ import type { Commit } from "../../runtime/store/store.ts";
 import { sessionRegistered } from "../../runtime/subjects.ts";
 import { AssignmentRouter, type StreamTarget } from "./assignments.ts";
 import { busMessage } from "../bus-message.ts";
+import { commit } from "../control/write.ts";
+import { sentence } from "../sentence.ts";
 import type { Environment, Running } from "../environment.ts";
 import { Judge, type NodeTrouble } from "./judge.ts";
 import { ProposalBatch } from "../ledger/proposal-batch.ts";
@@ -213,7 +216,10 @@ class DispatcherActor implements Dispatcher {
     const nodeId = this.#caller(call);
     const { store } = this.#env;
     const node = store.get("node", nodeId);
-    if (node === undefined) throw new RpcError(Status.UNKNOWN, "node not found");
+    if (node === undefined) {
+      this.#readmit(request, sink, call);
+      return;
+    }
     this.#descriptions.admit(node, request.description);
     const registrant = { description: request.description, addr: call.peer.address };
     const held = this.#sessions.get(nodeId);
@@ -241,6 +247,34 @@ class DispatcherActor implements Dispatcher {
     const session = new NodeSession(this.#ports, { nodeId, sessionId, takenFrom, adopted: false, registrant });
     this.#hold(session);
     session.open(sink, call.signal);
+  }
+
+  /** Makes a node anew that a lost part of the log has forgotten, and opens its session. Throws for any other. */
+  #readmit(request: SessionRequest, sink: Sink<SessionMessage>, call: CallContext): void {
+    const { store, telemetry } = this.#env;
+    const node = this.#caller(call);
+    const unknown = { id: node, certifiedFromMs: call.peer.certifiedFromMs };
+    const [cluster] = store.all("cluster");
+    const operation = cluster === undefined ? null : readmission(unknown, cluster, store.all("manager"));
+    if (operation === null) throw new RpcError(Status.UNKNOWN, "node not found");
+    const reopen = (): void => {
+      if (!call.signal.aborted) this.#openSession(request, sink, call);
+    };
+    commit(this.#env, call, operation)
+      .then(
+        () => {
+          telemetry.log.warn({ node }, "a node that joined in lost records of the log is taken back as a worker");
+          reopen();
+        },
+        (error: unknown) => {
+          // Another stream of the node was first.
+          if (store.get("node", node) === undefined) throw error;
+          reopen();
+        },
+      )
+      .catch((error: unknown) => {
+        sink.end(error instanceof RpcError ? error : new RpcError(Status.UNAVAILABLE, sentence(error)));
+      });
   }
 
   /** A session that the log gives to this manager, which knows nothing of it: left by its earlier life. */

@@ -296,6 +296,7 @@ export function startManager(parts: ManagerParts): Manager {
     checksum: () => replica.checksum,
     keyring,
     handedLock: () => handedLock,
+    lossAccepted: () => mark?.lossAccepted ?? null,
     isCurrent: () => leadership.follower.isCaughtUp(),
     trouble: () => dispatcher.trouble(),
   });

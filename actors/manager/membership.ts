@@ -2,7 +2,15 @@
  * A manager's own membership: its beats, its record in the log, and a look at whether its replica agrees with those of
  * the others (which beat with the checksum of the record that they applied last).
  */
-import { Manager, ManagerBeat, Operation, ProposeRequest_Mode, StoreObject } from "../../proto/gen/messages.ts";
+import {
+  Manager,
+  ManagerBeat,
+  Operation,
+  ProposeRequest_Mode,
+  StoreObject,
+  type Timestamp,
+} from "../../proto/gen/messages.ts";
+import { timeMs } from "../../proto/time.ts";
 import { membershipMachine } from "../../machines/manager/membership.ts";
 import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { isSameBytes, isSameMessage } from "../../machines/same-message.ts";
@@ -23,6 +31,8 @@ export interface MembershipOptions {
   readonly keyring?: Keyring;
   /** Fingerprint of the unlock key that this life of the manager gave out last; empty: none. */
   readonly handedLock?: () => string;
+  /** When this manager's operator last accepted a loss of records; null for never. */
+  readonly lossAccepted?: () => Timestamp | null;
   /** Whether the replica has reached the log's end; it always has when absent. Tell of it by `look`. */
   readonly isCurrent?: () => boolean;
   /** What the own dispatcher thinks of its nodes: the leader moves nothing while a manager misses some. */
@@ -51,6 +61,13 @@ export function startMembership(env: Environment, options: MembershipOptions): M
     return own === "" ? (store.get("manager", managerId)?.handedLock ?? "") : own;
   };
 
+  /** A mark that was lost takes nothing back. */
+  const lossAccepted = (): Timestamp | null => {
+    const own = options.lossAccepted?.() ?? null;
+    const written = store.get("manager", managerId)?.lossAccepted ?? null;
+    return timeMs(own) > timeMs(written) ? own : written;
+  };
+
   const isRight = (): boolean => {
     // Who still reads the past sees what he was then.
     if (options.isCurrent?.() === false) return true;
@@ -60,6 +77,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
     const record = store.get("manager", managerId);
     if (record === undefined || !record.alive || record.addr !== options.addr) return false;
     if (record.handedLock !== handedLock() || !isSameMessage(record.addresses, addresses)) return false;
+    if (timeMs(record.lossAccepted) !== timeMs(lossAccepted())) return false;
     const held = options.keyring?.keys ?? [];
     return record.heldKeys.length === held.length && record.heldKeys.every(({ id }, at) => id === held[at]?.id);
   };
@@ -88,6 +106,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
           alive: true,
           heldKeys: options.keyring?.held ?? [],
           handedLock: handedLock(),
+          lossAccepted: lossAccepted(),
         });
         const operations = [Operation.create({ put: StoreObject.create({ manager }) })];
         // What failed is tried again by the chart; the store tells what became of it.

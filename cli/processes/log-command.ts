@@ -1,17 +1,22 @@
 /** `muster log check` and `muster log repair`: for a log that managers refuse. Every manager has to be stopped. */
 import { closeSync, fsyncSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { LogMark } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { connectNats } from "../../runtime/nats/connection.ts";
 import { NatsServerProblem, startNatsServer } from "../../runtime/nats/server.ts";
 import type { Log } from "../../runtime/ports.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
 import { checkLog, readAll, repairLog, type CheckedLog, type LogReport } from "../../runtime/store/log-check.ts";
+import { readMark } from "../../runtime/store/log-mark.ts";
 import { joinDelimited } from "../../runtime/store/record.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
 import { SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
 import { SealedLog } from "../../runtime/store/sealed-log.ts";
 import { openVault, type Vault } from "../../runtime/store/vault.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
+import { MarkFile, markFileName } from "../../runtime/system/mark-file.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { appendAllSync } from "../../runtime/system/whole-file.ts";
 import { command, UsageError, type Command } from "../command.ts";
@@ -57,19 +62,33 @@ interface Opened {
 }
 
 async function mend({ checked, dataDir, parts, raw }: Opened, isAgreed: boolean, shell: Shell): Promise<void> {
-  const { report } = checked;
+  const { replica, report } = checked;
   for (const line of linesOf(report)) shell.print(line);
   if (report.broken === null) {
     shell.print("There is nothing to repair.");
     return;
   }
-  if (checked.replica === null || report.isFuture) throw new UserError(remedy(checked));
+  if (replica === null || report.isFuture) throw new UserError(remedy(checked));
   const copy = join(dataDir.path, `log-removed-${report.last}-${new Date().toISOString().replaceAll(":", "")}`);
   const warning = `The cluster goes on with the state of record ${report.reached}; what records ${report.reached + 1} to ${report.last} say is lost, and the history before. A copy of all records goes to ${copy}.`;
   if (!isAgreed && !(await isConfirmed(shell, warning))) throw new UserError("nothing was changed");
-  await repairLog(parts, checked, () => copyTo(copy, raw, report));
+  await repairLog(parts, checked, async () => {
+    await copyTo(copy, raw, report);
+    await acceptLoss(dataDir, replica);
+  });
   shell.print(`Repaired: the log goes on after record ${report.last} with the state of record ${report.reached}.`);
   shell.print(`Copy:     ${copy}`);
+}
+
+/** The manager tells the cluster when it starts: nodes may be missing whose records are lost. */
+async function acceptLoss({ path }: DataDir, { checksum, recordSequence: sequence }: Replica): Promise<void> {
+  const disk = new MarkFile(join(path, markFileName));
+  const mark = readMark(disk) ?? LogMark.create({ sequence, checksum });
+  try {
+    await disk.write(LogMark.encode(LogMark.patch(mark, { lossAccepted: timestampOf(Date.now()) })));
+  } finally {
+    await disk.close();
+  }
 }
 
 /** Each message as NATS has it (sealed), behind its length. */

@@ -52,7 +52,7 @@ import type { Log } from "../../runtime/ports.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
 import { FutureRecord, LogBreak, LogLoss } from "../../runtime/store/log-break.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
-import { MarkFile } from "../../runtime/system/mark-file.ts";
+import { MarkFile, markFileName } from "../../runtime/system/mark-file.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
@@ -207,7 +207,7 @@ export async function startManagerProcess(
 
     const csi = openCsi(dataDir.path, options.csiPlugins ?? new Map());
     undo.push(() => csi.close());
-    const markDisk = new MarkFile(join(dataDir.path, "log-mark"));
+    const markDisk = new MarkFile(join(dataDir.path, markFileName));
     undo.push(() => markDisk.close());
     const denied = Promise.withResolvers<never>();
     denied.promise.catch(() => undefined);

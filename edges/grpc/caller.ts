@@ -41,11 +41,14 @@ export function callerOf(socket: TLSSocket, rootPem: string): Caller {
     const rejection = typeof problem === "string" ? problem : (problem?.message ?? "unknown reason");
     return { peer: anonymous, anonymous, rejection, isCertified: false, notAfterMs: null };
   }
-  const notAfterMs = Math.min(...chainOf(socket).map(({ validToDate }) => validToDate.getTime()));
+  const chain = chainOf(socket);
+  const notAfterMs = Math.min(...chain.map(({ validToDate }) => validToDate.getTime()));
   const nodeId = first(subject?.CN);
   const role = first(subject?.OU);
   if (nodeId === "" || !isRole(role))
     return { peer: anonymous, anonymous, rejection: null, isCertified: true, notAfterMs };
-  const peer: Peer = { identity: { nodeId, role, organization: first(subject?.O) }, local: false, address };
+  const identity = { nodeId, role, organization: first(subject?.O) };
+  const certifiedFromMs = chain[0]?.validFromDate.getTime();
+  const peer: Peer = { identity, local: false, address, certifiedFromMs };
   return { peer, anonymous, rejection: null, isCertified: true, notAfterMs };
 }

@@ -7,8 +7,8 @@ import {
   NodeRole,
   NodeSpec,
   NodeSpec_Membership,
+  NodeSpec_Availability,
   type Cluster,
-  type NodeSpec_Availability,
 } from "../../proto/gen/messages.ts";
 import { certificateExpirySecondsMin } from "../validation/cluster.ts";
 import { networkDefaults } from "../allocation/network-defaults.ts";
@@ -47,6 +47,15 @@ export function joiningNode(options: {
     }),
     VXLANUDPPort: cluster.VXLANUDPPort || networkDefaults.dataPathPort,
   });
+}
+
+/** A node that has a certificate of which the log knows nothing any more: a worker that has to renew it. */
+export function forgottenNode(id: string, cluster: Cluster): Node {
+  const role = NodeRole.WORKER;
+  const availability = NodeSpec_Availability.ACTIVE;
+  const node = joiningNode({ id, role, csr: new Uint8Array(0), availability, cluster });
+  const status = IssuanceStatus.create({ state: IssuanceStatus_State.ROTATE });
+  return Node.patch(node, { certificate: Certificate.create({ role, cn: id, status }) });
 }
 
 /** A request by a node that has a certificate already: its observed role decides what it gets. */

@@ -135,7 +135,11 @@ export function decide(view: StateView, operation: Operation): Decision {
     return restsOnPresent(view, operation.basis) ? decideTaskPatch(view, operation.task, operation.reporter) : skipped;
   }
   if (operation.node !== null) return decideNodePatch(view, operation.node, operation.sessionId);
-  if (operation.create !== null) return decideCreate(view, operation.create);
+  if (operation.create !== null) {
+    return restsOnPresent(view, operation.basis)
+      ? decideCreate(view, operation.create)
+      : refused("outOfSequence", "creation out of sequence");
+  }
   if (operation.update !== null) {
     return restsOnPresent(view, operation.basis)
       ? decideUpdate(view, operation.update)

@@ -7,8 +7,8 @@
  * K2: otherwise the mark follows the log within `idleMs`: appending and applying never wait for it.
  * K3: the mark on the disk never goes back, unless the loss was accepted.
  */
-import { LogMark, Trouble_Kind } from "../../proto/gen/messages.ts";
-import { timeMs } from "../../proto/time.ts";
+import { LogMark, Trouble_Kind, type Timestamp } from "../../proto/gen/messages.ts";
+import { timeMs, timestampOf } from "../../proto/time.ts";
 import type { Clock, Log, Subscription, Telemetry, TimerHandle } from "../ports.ts";
 import type { Troubles } from "../troubles.ts";
 import { recordAt } from "./fitting.ts";
@@ -58,6 +58,7 @@ export class MarkKeeper {
   readonly known: LogMark | null;
   /** K3 */
   #floor: number;
+  #lossAccepted: Timestamp | null;
   /** Version of the replica up to which the mark is on the disk. */
   #durable = 0;
   #isWriting = false;
@@ -69,6 +70,7 @@ export class MarkKeeper {
     this.#parts = parts;
     this.known = readMark(parts.disk);
     this.#floor = this.known?.sequence ?? 0;
+    this.#lossAccepted = this.known?.lossAccepted ?? null;
     this.#watching = parts.replica.watch(() => this.#later());
   }
 
@@ -81,8 +83,14 @@ export class MarkKeeper {
     });
   }
 
-  /** The log lacks what the mark says, and somebody has accepted that. */
+  /** When somebody last accepted that the log lacks what the mark said; null for never. */
+  get lossAccepted(): Timestamp | null {
+    return this.#lossAccepted;
+  }
+
+  /** The log lacks what the mark says, and somebody has accepted that. On the disk with the next mark. */
   accept(): void {
+    this.#lossAccepted = timestampOf(this.#parts.clock.now());
     this.#floor = 0;
     this.#durable = 0;
   }
@@ -111,7 +119,7 @@ export class MarkKeeper {
     if (sequence < this.#floor || version <= this.#durable) return;
     this.#isWriting = true;
     disk
-      .write(LogMark.encode(LogMark.create({ sequence, checksum, time, writer })))
+      .write(LogMark.encode(LogMark.create({ sequence, checksum, time, writer, lossAccepted: this.#lossAccepted })))
       .then(
         () => {
           this.#floor = sequence;

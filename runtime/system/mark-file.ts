@@ -10,6 +10,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 import { replaceFileSync } from "./whole-file.ts";
 
+/** In a manager's data dir: its mark of the log. */
+export const markFileName = "log-mark";
 /** A block of the disk: no write of one place touches the other. */
 const placeBytes = 4_096;
 /** Number (8 bytes), length (4), SHA-256 of both and the value (32). */

@@ -3,8 +3,14 @@ import { cpSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { connect, type NatsConnection } from "nats";
-import { createService, serviceNames, sleepers } from "../fixtures/control-client.ts";
-import { runMuster, startManager, type TestManager } from "../fixtures/muster.ts";
+import { createService, nodeCalled, serviceNames, sleepers } from "../fixtures/control-client.ts";
+import { runMuster, startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
+import { taskProcesses } from "../fixtures/processes.ts";
+import { until } from "../fixtures/until.ts";
+import { NodeStatus_State } from "../../proto/gen/messages.ts";
+import { timeMs } from "../../proto/time.ts";
+import { readMark } from "../../runtime/store/log-mark.ts";
+import { MarkFile, markFileName } from "../../runtime/system/mark-file.ts";
 import { logStream } from "../../runtime/nats/streams.ts";
 import * as subjects from "../../runtime/subjects.ts";
 
@@ -18,7 +24,7 @@ async function natsOf(t: ExecutionContext, { dataDir }: TestManager): Promise<Na
 }
 
 test.serial(
-  "a manager refuses an older copy of its log, names what is missing, and goes on when that is accepted",
+  "a manager refuses an older copy of its log, and goes on when that is accepted, also with a node that joined since",
   async (t) => {
     t.timeout(300_000);
     const manager = await startManager(t);
@@ -28,7 +34,9 @@ test.serial(
     cpSync(storage, `${storage}.older`, { recursive: true });
     manager.process.start();
     await manager.ready();
-    await createService(manager, sleepers("lost", 0));
+    const agent = await startAgent(t, manager, { hostname: "late" });
+    await createService(manager, sleepers("lost", 1));
+    await until("a task of the lost part to run", () => taskProcesses(agent.dataDir).length === 1);
     await manager.process.end();
     rmSync(storage, { recursive: true });
     cpSync(`${storage}.older`, storage, { recursive: true });
@@ -42,6 +50,11 @@ test.serial(
     const { dataDir, port } = manager;
     const accepting = await startManager(t, { dataDir, port, args: ["--accept-log-loss"] });
     t.deepEqual(await serviceNames(accepting), ["kept"]);
+    await until("the agent to come back", async () => {
+      return (await nodeCalled(accepting, "late")).status?.state === NodeStatus_State.READY;
+    });
+    await until("what nobody knows to stop", () => taskProcesses(agent.dataDir).length === 0);
+    t.true(agent.process.isRunning);
     await accepting.process.end();
     manager.process.start();
     await manager.ready();
@@ -87,6 +100,8 @@ test.serial(
     t.is(repaired.code, 0, repaired.stderr);
     t.regex(repaired.stdout, /Repaired: the log goes on/);
     t.is(readdirSync(manager.dataDir).filter((name) => name.startsWith("log-removed-")).length, 1);
+    const mark = readMark(new MarkFile(join(manager.dataDir, markFileName)));
+    t.true(timeMs(mark?.lossAccepted ?? null) > 0, "nodes of the lost part are taken back, as with the flag");
     manager.process.start();
     await manager.ready();
     const names = await serviceNames(manager);

@@ -51,7 +51,8 @@ export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOp
         ? peer
         : { ...peer, identity: { ...identity, organization: membership.organization() } };
     return {
-      peer: named,
+      // Simulated certificates are as old as the simulation.
+      peer: { ...named, certifiedFromMs: 0 },
       anonymous: { ...peer, identity: null },
       rejection: null,
       isCertified: identity !== null,

@@ -1,9 +1,22 @@
 // NATS and a manager lose power together, and NATS had not synced: what was acknowledged must not be gone in silence.
 import test from "ava";
-import { ControlService, CreateConfigRequest, ListConfigsRequest } from "../../proto/gen/messages.ts";
-import { Annotations, ConfigSpec } from "../../proto/gen/messages.ts";
+import {
+  Annotations,
+  Any,
+  ConfigSpec,
+  ControlService,
+  CreateConfigRequest,
+  CreateServiceRequest,
+  GenericRuntimeSpec,
+  GlobalService,
+  ListConfigsRequest,
+  NodeRole,
+  ServiceSpec,
+  TaskSpec,
+} from "../../proto/gen/messages.ts";
 import type { SimManager } from "./managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
+import { taskKind } from "./workload.ts";
 
 const { CreateConfig, ListConfigs } = ControlService.methods;
 const seeds = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -98,3 +111,57 @@ test("a log that goes back under running managers ends them, and they refuse it"
     await world.until("both to serve", () => world.managers.areServing);
   }
 });
+
+test("a node that joined in the lost part comes back by itself, and what nobody knows stops on every node", async (t) => {
+  t.timeout(60_000);
+  for (const seed of seeds.slice(0, 4)) {
+    const world = new ScriptedWorld({ seed, managers: 2 });
+    await world.found();
+    const { nats, trace } = world.scene.simulation;
+    const [first] = world.managers.all as [SimManager, SimManager];
+    await world.pass(2_000);
+    nats.sync();
+    const kept = nats.last;
+    world.addAgent("a2");
+    await world.until("the second node to be READY", () => world.areAllReady());
+    const before = world.leader?.running?.store.byName("node", "a2")?.id;
+    let isDone = false;
+    void createGlobal(world, first).then(() => (isDone = true));
+    await world.until("the service", () => isDone);
+    await world.until("its tasks to run", () => ["a1", "a2"].every((name) => world.running(name).length === 1));
+    await world.pass(2_000);
+    while (nats.last > kept) {
+      nats.start();
+      nats.crash({ loseTail: true });
+    }
+    nats.start();
+    await world.until("both to refuse", () => (trace.marks.get("manager.refused.log") ?? 0) >= 2);
+    await world.until("both to serve", () => world.managers.areServing);
+    await world.until("both nodes to be READY", () => world.leader !== undefined && world.areAllReady());
+    const node = world.leader?.running?.store.byName("node", "a2");
+    t.is(node?.id, before, "as the node that it was");
+    t.is(node?.role, NodeRole.WORKER);
+    await world.until("what nobody knows to stop", () =>
+      ["a1", "a2"].every((name) => world.running(name).length === 0),
+    );
+    await world.until(
+      "the log to have its certificate again",
+      () => (world.leader?.running?.store.byName("node", "a2")?.certificate?.certificate.length ?? 0) > 0,
+    );
+  }
+});
+
+async function createGlobal(world: ScriptedWorld, manager: SimManager): Promise<void> {
+  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
+  const channel = world.scene.simulation.ports("person").rpc.dial(manager.address, identity);
+  const payload = Any.create({ type_url: "sim", value: new Uint8Array([1]) });
+  const spec = ServiceSpec.create({
+    annotations: Annotations.create({ name: "lost" }),
+    task: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: taskKind, payload }) }),
+    global: GlobalService.create(),
+  });
+  await channel.unary(ControlService.methods.CreateService, CreateServiceRequest.create({ spec }), {
+    timeoutMs: 10_000,
+  });
+  channel.close();
+}

@@ -4,7 +4,7 @@ import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { noFaults } from "../../runtime/sim/network.ts";
 import { SimManagers, type SimManager } from "./managers.ts";
-import { SimNodes } from "./nodes.ts";
+import { SimNodes, runningOn } from "./nodes.ts";
 import { drawOptions } from "./options.ts";
 import { Scene } from "./scene.ts";
 
@@ -102,6 +102,17 @@ export class ScriptedWorld {
   isReadyAt(manager: SimManager): boolean {
     const found = manager.running?.store.byName("node", node);
     return found?.status?.state === NodeStatus_State.READY && this.home(manager) !== undefined;
+  }
+
+  /** One more, which joins by itself. */
+  addAgent(name: string): void {
+    this.#nodes.add(name).start();
+  }
+
+  /** Ids of the tasks that run on the agent's machine. */
+  running(agent: string): readonly string[] {
+    const found = this.#nodes.all.find(({ process: each }) => each.name === agent);
+    return found === undefined ? [] : runningOn(found);
   }
 
   get agents(): readonly SimProcess[] {

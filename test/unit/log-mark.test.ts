@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import { createTroubles } from "../../actors/manager/troubles.ts";
+import { timeMs } from "../../proto/time.ts";
 import { MarkKeeper } from "../../runtime/store/log-mark.ts";
 import { MarkFile } from "../../runtime/system/mark-file.ts";
 import { testManager } from "../support/manager.ts";
@@ -68,7 +69,17 @@ test("K3: a manager that reads the log anew leaves the mark where it was until i
   write("s2");
   await clock.run({ untilMs: clock.now() + 2_000 });
   t.is(disk.stored()?.sequence, 2);
+  const acceptedMs = timeMs(keeper.lossAccepted);
+  const storedMs = (): number => timeMs(disk.stored()?.lossAccepted ?? null);
+  t.true(acceptedMs > 0);
+  t.is(storedMs(), acceptedMs, "the mark says since when");
   keeper.stop();
+  const later = keeping(disk);
+  t.is(timeMs(later.keeper.lossAccepted), acceptedMs, "and goes on saying so");
+  for (const id of ["s1", "s2", "s3"]) later.write(id);
+  await later.clock.run({ untilMs: later.clock.now() + 2_000 });
+  t.deepEqual([disk.stored()?.sequence, storedMs()], [3, acceptedMs]);
+  later.keeper.stop();
 });
 
 test("a disk that does not take the mark holds up no answer, and is told of until it takes one again", async (t) => {

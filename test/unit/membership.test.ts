@@ -1,7 +1,8 @@
 // A manager's own membership: its beats, its record, and whether its replica agrees with the others'.
 import test, { type ExecutionContext } from "ava";
 import { startMembership } from "../../actors/manager/membership.ts";
-import { Manager, ManagerBeat, Node, NodeRole, NodeSpec } from "../../proto/gen/messages.ts";
+import { Manager, ManagerBeat, Node, NodeRole, NodeSpec, type Timestamp } from "../../proto/gen/messages.ts";
+import { timeMs, timestampOf } from "../../proto/time.ts";
 import { managerBeat } from "../../runtime/subjects.ts";
 import { testBus } from "../support/bus.ts";
 import { testManager } from "../support/manager.ts";
@@ -12,15 +13,17 @@ function setUp(t: ExecutionContext, leaderless = false) {
   const bus = testBus();
   const env = { ...manager.env, bus };
   const reading = { isCurrent: true };
+  const loss: { accepted: Timestamp | null } = { accepted: null };
   const membership = startMembership(env, {
     addr: "192.0.2.1:2377",
     addresses: ["192.0.2.1", "2001:db8::1"],
     checksum: () => manager.store.checksum,
     isCurrent: () => reading.isCurrent,
+    lossAccepted: () => loss.accepted,
   });
   t.teardown(() => membership.stop());
   const run = (ms: number): Promise<unknown> => manager.clock.run({ untilMs: manager.clock.now() + ms });
-  return { ...manager, manager, env, bus, run, membership, reading };
+  return { ...manager, manager, env, bus, run, membership, reading, loss };
 }
 
 test("a manager beats and keeps its record in the log as it should be", async (t) => {
@@ -43,6 +46,27 @@ test("a manager beats and keeps its record in the log as it should be", async (t
   const written = world.proposals.length;
   await run(10_000);
   t.is(world.proposals.length, written);
+});
+
+test("that a loss of records was accepted is in the log, and stays there when the manager's disk forgets it", async (t) => {
+  const { loss, membership, run, store } = setUp(t);
+  await run(20);
+  t.is(store.get("manager", "m1")?.lossAccepted, null);
+  const inLog = (): number => timeMs(store.get("manager", "m1")?.lossAccepted ?? null);
+  loss.accepted = timestampOf(5_000);
+  membership.look();
+  await run(20);
+  t.is(inLog(), 5_000);
+  for (const [accepted, kept] of [
+    [null, 5_000],
+    [timestampOf(4_000), 5_000],
+    [timestampOf(6_000), 6_000],
+  ] as const) {
+    loss.accepted = accepted;
+    membership.look();
+    await run(20);
+    t.is(inLog(), kept);
+  }
 });
 
 test("who still reads the past announces nothing, and who reads there that he was demoted never does", async (t) => {
