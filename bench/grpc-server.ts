@@ -55,7 +55,10 @@ const { port } = await server.listenTls({
   onChange: () => ({ unsubscribe: () => {} }),
   clock: new SystemClock(),
 });
-process.stdout.write(`${JSON.stringify({ port, worker: await identity("w1", "swarm-worker") })}\n`);
+// One node may have few connections (`workerConnectionsMax`), so that many connections take many nodes.
+const workers: Awaited<ReturnType<typeof identity>>[] = [];
+for (let at = 0; at < Number(process.argv[2] ?? 1); at += 1) workers.push(await identity(`w${at}`, "swarm-worker"));
+process.stdout.write(`${JSON.stringify({ port, workers })}\n`);
 createInterface({ input: process.stdin })
   .on("line", () => {
     globalThis.gc?.();

@@ -192,12 +192,17 @@ function applying(tasks: number): Row[] {
 
 interface Greeting {
   readonly port: number;
-  readonly worker: { readonly certificatePem: string; readonly keyPem: string; readonly rootPem: string };
+  readonly workers: readonly { readonly certificatePem: string; readonly keyPem: string; readonly rootPem: string }[];
 }
+
+/** Below `workerConnectionsMax`. */
+const connectionsPerNode = 50;
 
 /** Calls to a server process over TLS, as agents make them; then connections that only hold a Session. */
 async function calling(calls: number, connections: number): Promise<Row[]> {
-  const child = spawn(process.execPath, ["--expose-gc", fileURLToPath(new URL("grpc-server.ts", import.meta.url))], {
+  const program = fileURLToPath(new URL("grpc-server.ts", import.meta.url));
+  const nodes = Math.ceil((connections + 1) / connectionsPerNode);
+  const child = spawn(process.execPath, ["--expose-gc", program, String(nodes)], {
     stdio: ["pipe", "pipe", "inherit"],
   });
   const channels: RpcChannel[] = [];
@@ -208,9 +213,11 @@ async function calling(calls: number, connections: number): Promise<Row[]> {
       if (done === true) throw new Error("the gRPC server ended");
       return JSON.parse(value) as T;
     };
-    const { port, worker } = await line<Greeting>();
+    const { port, workers } = await line<Greeting>();
     const connect = async (): Promise<RpcChannel> => {
       const serverName = "swarm-manager";
+      const worker = workers[Math.floor(channels.length / connectionsPerNode)];
+      if (worker === undefined) throw new Error("more connections than nodes were made for");
       const channel = await connectTls({ host: "127.0.0.1", port, serverName, ...worker, timeoutMs: 20_000 });
       channels.push(channel);
       return channel;
