@@ -165,7 +165,7 @@ function drawClockJumps(random: SimRandom): number {
   return random.chance(0.35) ? Math.round(random.between(2_000, 12_000)) : 0;
 }
 
-/** Full, failing and older disks, machines that break for good, and answers that are lost. */
+/** Full and older disks, records that arrive damaged, machines that break for good, and answers that are lost. */
 function drawDisks(random: SimRandom): {
   readonly rates: Pick<FaultRates, "logFullMs" | "diskFullMs" | "restoredMs" | "gone">;
   readonly network: Pick<NetworkFaults, "answerLoss" | "damage">;
