@@ -49,10 +49,10 @@ export class BusRefusals {
   add(subject: string, reason: BusRefusal, detail = ""): void {
     const kind = subjectKind(subject) ?? "unknown";
     this.#counter.add(1, { subject: kind, reason });
-    const nowMs = this.#clock.now();
+    const nowMs = this.#clock.monotonic();
     const key = `${kind} ${reason}`;
     const before = this.#logged.get(key);
-    if (before !== undefined && Math.abs(nowMs - before.atMs) < logEveryMs) {
+    if (before !== undefined && nowMs - before.atMs < logEveryMs) {
       before.since += 1;
       return;
     }
