@@ -1,4 +1,6 @@
 // A node that dies, one that only falls silent for a moment, and one that comes back.
+import { spawn } from "node:child_process";
+import { availableParallelism } from "node:os";
 import test, { type ExecutionContext } from "ava";
 import { NodeStatus_State } from "../../proto/gen/messages.ts";
 import { createService, nodeCalled, runningTasks, sleepers, tasks } from "../fixtures/control-client.ts";
@@ -15,9 +17,10 @@ interface Cluster {
   state(hostname: string): Promise<NodeStatus_State | undefined>;
 }
 
-/** Four tasks of `web`, two on each of two agents. */
-async function cluster(t: ExecutionContext): Promise<Cluster> {
+/** Four tasks of `web`, two on each of two agents; with `patience` these have a grace of minutes from the start. */
+async function cluster(t: ExecutionContext, { patience = false } = {}): Promise<Cluster> {
   const manager = await startManager(t);
+  if (patience) await manager.patience();
   const lost = await startAgent(t, manager, { hostname: "lost" });
   const kept = await startAgent(t, manager, { hostname: "kept" });
   await createService(manager, sleepers("web", 4));
@@ -87,4 +90,36 @@ test.serial("an agent that comes back after its tasks were replaced stops them, 
 
   await createService(manager, sleepers("after", 2));
   await until("a task on the node that came back", () => taskProcesses(lost.dataDir).length === 1);
+});
+
+/** Processes that want all the time that they can get, until the test ends. */
+function starve(t: ExecutionContext): void {
+  const busy = Array.from({ length: 4 * availableParallelism() }, () =>
+    spawn(process.execPath, ["-e", "for (;;);"], { stdio: "ignore" }),
+  );
+  t.teardown(() => {
+    for (const each of busy) each.kill("SIGKILL");
+  });
+}
+
+test.serial("an agent that is killed on a starved machine, and back within its grace, keeps its tasks", async (t) => {
+  t.timeout(300_000);
+  const { manager, lost, kept, state } = await cluster(t, { patience: true });
+  const processes = taskProcesses(lost.dataDir, kept.dataDir);
+  starve(t);
+  const startedAt = performance.now();
+  await lost.process.end("SIGKILL");
+  t.deepEqual(taskProcesses(lost.dataDir, kept.dataDir), processes, "they outlive their agent");
+  lost.process.start();
+  await until("its next life's session", () => lost.sessions().length === 2);
+  t.log(`back ${Math.round(performance.now() - startedAt) / 1_000} s after the kill`);
+  // Served by both, so whatever the kill had caused would be there by now.
+  await createService(manager, sleepers("after", 2));
+  await until("six running tasks", async () => (await runningTasks(manager)).length === 6);
+  t.is((await tasks(manager)).length, 6, "none was made to replace another");
+  t.deepEqual(
+    taskProcesses(lost.dataDir, kept.dataDir).filter(({ slot }) => slot.startsWith("web.")),
+    processes,
+  );
+  for (const hostname of ["lost", "kept"]) t.is(await state(hostname), NodeStatus_State.READY);
 });
