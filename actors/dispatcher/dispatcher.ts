@@ -200,9 +200,9 @@ class DispatcherActor implements Dispatcher {
         return HeartbeatResponse.create({ period: durationOf(periodMs) });
       },
       UpdateTaskStatus: (request, call) =>
-        this.#reports.update(this.#sessionOf(call, request.sessionId).nodeId, request.updates, call.traceparent),
+        this.#reports.update(this.#heard(call, request.sessionId).nodeId, request.updates, call.traceparent),
       UpdateVolumeStatus: (request, call) =>
-        this.#reports.updateVolumes(this.#sessionOf(call, request.sessionId).nodeId, request.updates),
+        this.#reports.updateVolumes(this.#heard(call, request.sessionId).nodeId, request.updates),
       Assignments: (request, sink, call) => this.#openStream({ method: "Assignments", sink }, request.sessionId, call),
       Tasks: (request, sink, call) => this.#openStream({ method: "Tasks", sink }, request.sessionId, call),
     };
@@ -325,6 +325,13 @@ class DispatcherActor implements Dispatcher {
     const session = this.#sessions.get(this.#caller(call));
     if (session === undefined) throw new RpcError(Status.NOT_FOUND, "node not registered");
     if (session.sessionId !== sessionId) throw new RpcError(Status.INVALID_ARGUMENT, "session invalid");
+    return session;
+  }
+
+  /** Whoever reports is alive, though its heartbeat may wait behind what it reports. */
+  #heard(call: CallContext, sessionId: string): NodeSession {
+    const session = this.#sessionOf(call, sessionId);
+    session.heard(this.#env.clock.monotonic());
     return session;
   }
 

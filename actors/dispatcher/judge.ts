@@ -115,7 +115,14 @@ export class Judge implements Running {
     const held = (reason: string): Verdict => ({ kind: "held", recheckMs: massDown.recheckMs, reason });
     if (snapshot.hasTag("granting")) {
       const lateMs = this.#lateSince(wait.since, at);
-      const reason = objection(wait, { at, lateMs, isReleasing: snapshot.matches("releasing"), holdSince });
+      const lateRecentlyMs = this.#lateSince(at - this.#options.settleMs, at);
+      const reason = objection(wait, {
+        at,
+        lateMs,
+        lateRecentlyMs,
+        isReleasing: snapshot.matches("releasing"),
+        holdSince,
+      });
       return reason === null ? { kind: "granted" } : held(reason);
     }
     if (!snapshot.matches("holding"))
@@ -156,7 +163,7 @@ export class Judge implements Running {
     return at - this.#lookedAt - lookPeriodMs;
   }
 
-  /** How much of the time since then this process was late in. D5 */
+  /** How much of the time since then this process was late in. D5, D6 */
   #lateSince(since: number, at: number): number {
     let lateMs = Math.max(0, this.#lateMs(at));
     for (let index = this.#late.length - 1; index >= 0; index -= 1) {

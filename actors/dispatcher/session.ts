@@ -153,6 +153,11 @@ export class NodeSession {
     if (this.#standing() !== "connected") this.send({ type: "heartbeat", at, graceMs });
   }
 
+  /** Another call of the node's: a sign of life that changes nothing about when the next heartbeat is due. */
+  heard(at: number): void {
+    this.heartbeat(at, this.#silence.graceMs);
+  }
+
   /** A Session call of this session. The newest stream is the one that counts. */
   open(sink: Sink<SessionMessage>, signal: CallSignal): void {
     this.#sink?.end(new RpcError(Status.ABORTED, "node must disconnect"));

@@ -16,6 +16,8 @@
  *     gone), and for each no sooner than a hold after its own wait was over.
  * D5: a wait for a node counts the time in which this process could have heard it: what its own event loop was late by is
  *     no silence of the node's.
+ * D6: a process that was late for much of the last grace period is overloaded: nodes find it too slow and turn elsewhere, and
+ *     it learns late of what other managers write. It grants nothing for nodes that were silent for less than `overloadMs`.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -41,6 +43,13 @@ export const massDown = {
    * they rebuild their session: a shorter stop loses none, and all that lay in the sockets is read within the verdict delay.
    */
   pauseMsMax: 4_000,
+  /** Lateness within a grace period, in milliseconds, above which the process is overloaded: as much as one stop may last. */
+  overloadLateMsMax: 4_000,
+  /**
+   * How long a node must be silent before an overloaded process declares it DOWN, in milliseconds: ten holds. An overload that
+   * lasts for longer must not keep the tasks of a dead node from running elsewhere for good.
+   */
+  overloadMs: 300_000,
 } as const;
 
 export type DispatcherEvent = {
@@ -67,16 +76,26 @@ export interface Wait {
   readonly graceMs: number;
 }
 
-/** Why a node that was waited for in vain is not declared DOWN all the same; null: it is. D4, D5 */
+/** Why a node that was waited for in vain is not declared DOWN all the same; null: it is. D4, D5, D6 */
 export function objection(
   { graceMs, since }: Wait,
-  now: { readonly at: number; readonly lateMs: number; readonly isReleasing: boolean; readonly holdSince: number },
+  now: {
+    readonly at: number;
+    /** By how much this process was late since the wait began, in milliseconds. */
+    readonly lateMs: number;
+    /** The same within the last grace period. */
+    readonly lateRecentlyMs: number;
+    readonly isReleasing: boolean;
+    readonly holdSince: number;
+  },
 ): string | null {
   if (now.isReleasing && since > now.holdSince) return "it was heard while too many nodes were missing at once";
   if (now.isReleasing && now.at - since < graceMs + massDown.holdMs)
     return "it has not been missing for the whole hold";
   if (now.at - since - now.lateMs < graceMs)
     return `this manager itself was late by ${(now.lateMs / 1_000).toFixed(1)} s of that time`;
+  if (now.lateRecentlyMs > massDown.overloadLateMsMax && now.at - since < massDown.overloadMs)
+    return `this manager is overloaded: it was late by ${(now.lateRecentlyMs / 1_000).toFixed(1)} s lately`;
   return null;
 }
 

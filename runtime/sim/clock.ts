@@ -8,6 +8,8 @@
  * T3: no callback of a dead process runs.
  * T5: a jump of a process's wall clock moves none of its timers, and `monotonic` not at all.
  * T4: a paused process runs nothing; what came due meanwhile runs in its order when the process goes on.
+ * T6: a slow process runs one callback at a time, and each takes it as long as it was told; what comes due meanwhile waits
+ *     for its turn, in the order in which it came due. What a callback asks for with `soon` is part of it.
  */
 import { assert } from "../assert.ts";
 import type { Clock, TimerHandle } from "../ports.ts";
@@ -132,10 +134,15 @@ export class SimClock implements Clock {
 
   #step(end: number): boolean {
     for (;;) {
-      const entry = this.#nextSoon() ?? this.#pop(end);
+      const soon = this.#nextSoon();
+      const entry = soon ?? this.#pop(end);
       if (entry === null) return false;
       const { callback, owner } = entry;
-      if (callback === null || owner?.alive === false) continue;
+      if (owner?.alive === false) continue;
+      if (callback === null) {
+        owner?.givesUpTurn(entry);
+        continue;
+      }
       if (owner?.isPaused === true) {
         owner.hold(entry);
         continue;
@@ -145,6 +152,7 @@ export class SimClock implements Clock {
         "T1: time does not go back",
       );
       this.#elapsed = Math.max(this.#elapsed, entry.deadline);
+      if (soon === null && owner?.takesTurn(entry) === false) continue;
       this.#steps += 1;
       entry.callback = null;
       try {
@@ -175,6 +183,14 @@ export class SimClock implements Clock {
       entry.order = this.#order++;
       this.#push(entry);
     }
+  }
+
+  /** Puts back what a slow process could not run yet: it is due again then, true time. */
+  delay(entry: TimerHandle, until: number): void {
+    const delayed = entry as Entry;
+    delayed.deadline = Math.max(until, this.#elapsed);
+    delayed.order = this.#order++;
+    this.#push(delayed);
   }
 
   #push(entry: Entry): void {
@@ -222,6 +238,13 @@ export class ProcessClock implements Clock {
   #alive = true;
   #paused = false;
   #held: TimerHandle[] = [];
+  /** What a callback takes, in milliseconds. */
+  #costMs = 0;
+  /** True time. */
+  #busyUntil = 0;
+  /** What came due while it was busy, and how many of these have had their turn. */
+  #waiting: TimerHandle[] = [];
+  #turn = 0;
 
   constructor(clock: SimClock, skewMs: number, driftPpm: number) {
     this.#clock = clock;
@@ -271,6 +294,8 @@ export class ProcessClock implements Clock {
   kill(): void {
     this.#alive = false;
     this.#held = [];
+    this.#waiting = [];
+    this.#turn = 0;
   }
 
   pause(): void {
@@ -285,6 +310,38 @@ export class ProcessClock implements Clock {
 
   hold(entry: TimerHandle): void {
     this.#held.push(entry);
+  }
+
+  /** From now on each callback takes so many milliseconds, as on a machine that is starved; 0: no time at all. T6 */
+  slow(costMs: number): void {
+    this.#costMs = costMs;
+  }
+
+  /** Whether the callback, which is due now, runs now. It does not while the process is busy: it has its turn later. */
+  takesTurn(entry: TimerHandle): boolean {
+    const { elapsed } = this.#clock;
+    if (this.#waiting[this.#turn] === entry) this.#turn += 1;
+    else if (this.#turn < this.#waiting.length || elapsed < this.#busyUntil) {
+      this.#waiting.push(entry);
+      if (this.#turn === this.#waiting.length - 1) this.#clock.delay(entry, this.#busyUntil);
+      return false;
+    }
+    this.#busyUntil = elapsed + this.#costMs;
+    this.#callNext();
+    return true;
+  }
+
+  /** It was cancelled while it waited. */
+  givesUpTurn(entry: TimerHandle): void {
+    if (this.#waiting[this.#turn] !== entry) return;
+    this.#turn += 1;
+    this.#callNext();
+  }
+
+  #callNext(): void {
+    const next = this.#waiting[this.#turn];
+    if (next !== undefined) this.#clock.delay(next, this.#busyUntil);
+    else if (this.#turn > 0) [this.#waiting, this.#turn] = [[], 0];
   }
 }
 

@@ -179,6 +179,12 @@ export class SimProcess {
     );
   }
 
+  /** Its machine is starved: each callback takes it `costMs`, in this life, until it is told another; 0: no time at all. */
+  slow(costMs: number): void {
+    this.#simulation.trace.write(this.name, `slow ${costMs}ms`);
+    this.#endpoint?.clock.slow(costMs);
+  }
+
   /** The wall clock of its machine is set: by `ms` forward, or back when negative. Outlives the process. */
   jumpClock(ms: number): void {
     this.#simulation.trace.write(this.name, `clock jumps ${ms}ms`);

@@ -18,10 +18,13 @@ export class Scene {
   readonly simulation: Simulation;
   /** Processes that were shown a damaged record in their present life: those that end have found it. */
   readonly shownDamage = new Set<string>();
+  readonly #stepsMax: number;
   #failure: string | null = null;
 
-  constructor(options: SimOptions, keepTrace: boolean) {
+  /** `steps`: how many it takes at most. */
+  constructor(options: SimOptions, keepTrace: boolean, steps = stepsMax) {
     this.options = options;
+    this.#stepsMax = steps;
     this.simulation = new Simulation({ seed: options.seed, keepTrace });
     this.simulation.nats.onDamaged = (name) => this.shownDamage.add(name);
   }
@@ -65,8 +68,8 @@ export class Scene {
   async runUntil(until: () => boolean, ms: number): Promise<void> {
     const { clock } = this.simulation;
     if (this.#failure !== null) return;
-    const end = await clock.run({ untilMs: clock.now() + ms, until, maxSteps: stepsMax - clock.steps });
-    if (end === "steps") this.fail(`L4: ${stepsMax} steps were not enough`);
+    const end = await clock.run({ untilMs: clock.now() + ms, until, maxSteps: this.#stepsMax - clock.steps });
+    if (end === "steps") this.fail(`L4: ${this.#stepsMax} steps were not enough`);
   }
 }
 

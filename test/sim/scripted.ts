@@ -3,6 +3,7 @@ import { NodeStatus_State } from "../../proto/gen/messages.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { noFaults } from "../../runtime/sim/network.ts";
+import type { TaskHabits } from "./machine.ts";
 import { SimManagers, type SimManager } from "./managers.ts";
 import { SimNodes, runningOn } from "./nodes.ts";
 import { drawOptions } from "./options.ts";
@@ -22,6 +23,10 @@ export class ScriptedWorld {
     readonly managers: number;
     /** Default 1. */
     readonly agents?: number;
+    /** How tasks behave; by default as the seed draws it. */
+    readonly tasks?: TaskHabits;
+    /** How many steps it takes at most; by default as many as a seed. */
+    readonly steps?: number;
     readonly onReplica?: (replica: Replica, demand: (claim: string | null) => void) => void;
   }) {
     const { onReplica, seed } = options;
@@ -41,8 +46,10 @@ export class ScriptedWorld {
         policyOperations: 0,
         attackMs: 0,
         volumeOperations: 0,
+        ...(options.tasks === undefined ? {} : { tasks: options.tasks }),
       },
       false,
+      options.steps,
     );
     this.managers = new SimManagers(this.scene, {
       csi: () => null,

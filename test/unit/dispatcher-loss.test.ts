@@ -2,10 +2,10 @@
 import test from "ava";
 import { massDown } from "../../machines/dispatcher/dispatcher.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.ts";
-import { ManagerBeat, Node, NodeStatus, NodeStatus_State } from "../../proto/gen/messages.ts";
+import { ManagerBeat, Node, NodeStatus, NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
 import { Status } from "../../runtime/rpc.ts";
-import { setUp, open, join, beat, live } from "../support/dispatcher-world.ts";
+import { setUp, open, join, beat, from, live, report } from "../support/dispatcher-world.ts";
 
 test("a node that falls silent is DOWN after three periods, and its stream ends with NOT_FOUND", async (t) => {
   const world = setUp(t);
@@ -218,5 +218,30 @@ test("what this manager's own process was late by is no silence of a node's (D5)
   t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /this manager itself was late by \d+\.\d s/);
   clock.setTimeout = setTimeout_;
   await world.run(30_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
+});
+
+test("an overloaded manager waits five minutes for a node before it declares it DOWN, and no longer (D6)", async (t) => {
+  const world = setUp(t);
+  const { clock } = world;
+  await join(world, "n1");
+  const setTimeout_ = clock.setTimeout.bind(clock);
+  clock.setTimeout = (callback, ms) => setTimeout_(callback, ms === 1_000 ? 2_000 : ms);
+  await world.run(massDown.overloadMs - 5_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /this manager is overloaded: it was late by \d+\.\d s/);
+  await world.run(15_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN, "although it is as late as before");
+});
+
+test("a node that reports is alive, though no heartbeat comes through", async (t) => {
+  const world = setUp(t);
+  const { sessionId } = await join(world, "n1");
+  for (let waited = 0; waited < 60_000; waited += 10_000) {
+    await world.run(10_000);
+    await world.dispatcher.handlers.UpdateTaskStatus(report(sessionId, ["t1", TaskState.RUNNING]), from("n1"));
+  }
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  await world.run(20_000);
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });

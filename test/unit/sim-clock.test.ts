@@ -103,3 +103,39 @@ test("draws are spread evenly over their range", (t) => {
   for (let draw = 0; draw < 10_000; draw += 1) counts[random.below(10)]! += 1;
   for (const count of counts) t.true(count > 850 && count < 1_150, `${count} of 10000 in one tenth`);
 });
+
+test("a slow process runs one callback at a time, in the order in which they came due (T6)", async (t) => {
+  const clock = new SimClock();
+  const slow = clock.forProcess();
+  const quick = clock.forProcess();
+  const seen: string[] = [];
+  const note = (name: string) => () => seen.push(`${name}@${Math.round(clock.elapsed)}`);
+  slow.slow(10);
+  slow.setTimeout(() => {
+    note("a")();
+    slow.soon(note("part of a"));
+  }, 1);
+  slow.setTimeout(note("b"), 2);
+  const cancelled = slow.setTimeout(note("never"), 3);
+  slow.setTimeout(note("c"), 4);
+  slow.setTimeout(note("d"), 13);
+  slow.setTimeout(note("later"), 100);
+  quick.setTimeout(note("of another"), 5);
+  clock.setTimeout(() => slow.clearTimeout(cancelled), 6);
+  await clock.run();
+  t.deepEqual(seen, ["a@1", "part of a@1", "of another@5", "b@11", "c@21", "d@31", "later@100"]);
+});
+
+test("a slow process that is paused, or quick again, loses nothing of what waits for its turn (T6)", async (t) => {
+  const clock = new SimClock();
+  const slow = clock.forProcess();
+  const seen: string[] = [];
+  slow.slow(10);
+  for (const name of ["a", "b", "c", "d", "e"])
+    slow.setTimeout(() => seen.push(`${name}@${Math.round(clock.elapsed)}`), 1);
+  clock.setTimeout(() => slow.pause(), 5);
+  clock.setTimeout(() => slow.resume(), 50);
+  clock.setTimeout(() => slow.slow(0), 65);
+  await clock.run();
+  t.deepEqual(seen, ["a@1", "b@50", "c@60", "d@70", "e@70"]);
+});

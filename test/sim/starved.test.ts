@@ -1,0 +1,103 @@
+/**
+ * Managers and agents on a machine that is starved: every callback takes them many times as long as it should.
+ *
+ * S72: being slow makes no tasks: those made in all are at most a twentieth more than those wanted.
+ */
+import test from "ava";
+import {
+  Annotations,
+  Any,
+  ControlService,
+  CreateServiceRequest,
+  GenericRuntimeSpec,
+  NodeStatus_State,
+  ReplicatedService,
+  ServiceSpec,
+  TaskSpec,
+  TaskState,
+} from "../../proto/gen/messages.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
+import type { SimManager } from "./managers.ts";
+import { ScriptedWorld } from "./scripted.ts";
+import { taskKind } from "./workload.ts";
+
+const tasksEach = 10;
+/** How long everything is slow, in virtual milliseconds: from before the service is created until long after. */
+const slowMs = 120_000;
+/** A run takes some 50,000. */
+const stepsMax = 400_000;
+/** Tasks that never fail by themselves. */
+const steady = { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
+interface Starved {
+  readonly seed: number;
+  readonly managers: number;
+  readonly agents: number;
+  /** What each callback takes a manager, and an agent, in milliseconds. */
+  readonly managerMs: number;
+  readonly agentMs: number;
+}
+
+function starved({ agents, managers, seed }: Starved) {
+  const wanted = agents * tasksEach;
+  const madeMax = Math.floor(wanted * 1.05);
+  const made = new Set<string>();
+  const follow = (replica: Replica, demand: (claim: string | null) => void): void => {
+    replica.watch((commit) => {
+      for (const change of commit.changes) {
+        if (change.action === "remove") continue;
+        if (change.table === "task") {
+          made.add(change.object.id);
+          if (made.size > madeMax) demand(`S72: ${made.size} tasks were made for ${wanted} wanted`);
+        } else if (change.table === "node" && change.object.status?.state === NodeStatus_State.DOWN)
+          demand(`S60: node ${change.object.description?.hostname ?? change.object.id} is declared DOWN`);
+      }
+    });
+  };
+  const world = new ScriptedWorld({ seed, managers, agents, steps: stepsMax, tasks: steady, onReplica: follow });
+  const running = (): number => {
+    let count = 0;
+    for (const { status } of world.leader?.running?.store.all("task") ?? [])
+      if (status?.state === TaskState.RUNNING) count += 1;
+    return count;
+  };
+  return { world, made, running, wanted };
+}
+
+function create(world: ScriptedWorld, wanted: number): void {
+  const ports = world.scene.simulation.ports("person");
+  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
+  const channel = ports.rpc.dial((world.leader as SimManager).address, identity);
+  const payload = Any.create({ type_url: "sim", value: new Uint8Array([1]) });
+  const spec = ServiceSpec.create({
+    annotations: Annotations.create({ name: "web" }),
+    task: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: taskKind, payload }) }),
+    replicated: ReplicatedService.create({ replicas: wanted }),
+  });
+  const { CreateService } = ControlService.methods;
+  channel
+    .unary(CreateService, CreateServiceRequest.create({ spec }), { timeoutMs: 600_000 })
+    .catch((error: unknown) => world.scene.fail(String(error)));
+}
+
+for (const each of [
+  // Both managers have seconds of work before them all the time, so they hardly hear each other either.
+  { title: "two managers and 100 agents", seed: 22, managers: 2, agents: 100, managerMs: 25, agentMs: 20 },
+  // Agents whose heartbeats wait behind what they have to start and to report.
+  { title: "200 agents", seed: 21, managers: 1, agents: 200, managerMs: 2, agentMs: 800 },
+])
+  test(`S72: starved for minutes, ${each.title} make no more tasks than are wanted, and all of them run in the end`, async (t) => {
+    t.timeout(600_000);
+    const { world, made, running, wanted } = starved(each);
+    await world.found();
+    const processes = [...world.managers.processes, ...world.agents];
+    for (const process of world.managers.processes) process.slow(each.managerMs);
+    for (const agent of world.agents) agent.slow(each.agentMs);
+    create(world, wanted);
+    await world.pass(slowMs);
+    for (const process of processes) process.slow(0);
+    await world.pass(30_000);
+    await world.until("all tasks to run", () => running() === wanted);
+    t.is(made.size, wanted);
+    t.true(world.areAllReady());
+    t.is(world.scene.failure, null);
+  });
