@@ -18,10 +18,19 @@ export class SimDisk {
   #current = new Map<string, Uint8Array>();
   /** While true nothing can be written; what is there can be read and removed. */
   isFull = false;
+  readonly #mark: (name: string) => void;
+
+  /** `mark` is called with the name of each rare thing that happens to the disk. */
+  constructor(mark: (name: string) => void) {
+    this.#mark = mark;
+  }
 
   /** Throws DiskError while the disk is full. */
   write(name: string, data: Uint8Array): void {
-    if (this.isFull) throw new DiskError(`no space left on device: ${name}`);
+    if (this.isFull) {
+      this.#mark("disk.write.refused");
+      throw new DiskError(`no space left on device: ${name}`);
+    }
     this.#current.set(name, data.slice());
   }
 
@@ -57,6 +66,8 @@ export class SimDisk {
 
   /** The power fails: what was not synced is gone. */
   loseUnsynced(): void {
+    const names = new Set([...this.#synced.keys(), ...this.#current.keys()]);
+    for (const name of names) if (this.#synced.get(name) !== this.#current.get(name)) this.#mark("disk.unsynced.lost");
     this.#current = new Map(this.#synced);
   }
 }

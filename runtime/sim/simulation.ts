@@ -85,7 +85,7 @@ export class Simulation {
 
 export class SimProcess {
   readonly name: string;
-  readonly disk = new SimDisk();
+  readonly disk: SimDisk;
   readonly #simulation: Simulation;
   readonly #boot: (ports: SimPorts) => void;
   readonly #options: SimProcessOptions;
@@ -98,6 +98,7 @@ export class SimProcess {
   constructor(simulation: Simulation, name: string, boot: (ports: SimPorts) => void, options: SimProcessOptions) {
     this.#simulation = simulation;
     this.name = name;
+    this.disk = new SimDisk((mark) => simulation.trace.mark(mark));
     this.#boot = boot;
     this.#options = options;
   }
