@@ -181,7 +181,7 @@ export const dispatcherMutants: readonly Mutant[] = [
     replacement: 'if (change.action === "remove") this.#note(',
     breaks: "a node hears of new tasks only when it opens its stream anew",
     kind: "logic",
-    tests: ["unit/assignments", "unit/dispatcher"],
+    tests: ["unit/assignments", "unit/dispatcher", "unit/dispatcher-reports"],
   },
   {
     name: "stalled-for-ever",

@@ -171,7 +171,7 @@ export const ledgerMutants: readonly Mutant[] = [
     replacement: "",
     breaks: "two leaders in a row make two tasks of a global service on one node",
     kind: "time-fault-order",
-    tests: ["unit/proposals"],
+    tests: ["unit/proposals", "unit/global"],
   },
   {
     name: "update-out-of-sequence",

@@ -45,7 +45,7 @@ export const orchestrationMutants: readonly Mutant[] = [
     replacement: "",
     breaks: "a successor whose delay is over is not started",
     kind: "time-fault-order",
-    tests: ["unit/restart"],
+    tests: ["unit/restart", "unit/replicated"],
   },
   {
     name: "one-attempt-more",

@@ -2,7 +2,7 @@
 import test from "ava";
 import { massDown } from "../../machines/dispatcher/dispatcher.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.ts";
-import { ManagerBeat, Node, NodeStatus, NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
+import { ManagerBeat, Node, NodeStatus, NodeStatus_State, Session, TaskState } from "../../proto/gen/messages.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
 import { Status } from "../../runtime/rpc.ts";
 import { setUp, open, join, beat, from, live, report } from "../support/dispatcher-world.ts";
@@ -20,6 +20,27 @@ test("a node that falls silent is DOWN after three periods, and its stream ends 
   t.is(world.store.get("session", "n1"), undefined);
   t.is(stream.ended?.code, Status.NOT_FOUND);
   t.is(stream.ended?.message, "node not registered");
+  t.deepEqual([...world.dispatcher.sessions()], []);
+});
+
+test("a node that registers elsewhere while it is declared DOWN here stays READY: DOWN is fenced by the session", async (t) => {
+  const world = setUp(t);
+  await join(world, "n1");
+  const { proposer } = world.env;
+  const propose = proposer.propose.bind(proposer);
+  let isOvertaken = false;
+  proposer.propose = (proposal) => {
+    const isDown = proposal.operations.some(({ node }) => node?.status?.state === NodeStatus_State.DOWN);
+    if (isDown && !isOvertaken) {
+      isOvertaken = true;
+      world.seed("session", Session.create({ id: "n1", sessionId: "another", managerId: "m2" }));
+    }
+    return propose(proposal);
+  };
+  await world.run(20_000);
+  t.true(isOvertaken);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  t.is(world.store.get("session", "n1")?.sessionId, "another");
   t.deepEqual([...world.dispatcher.sessions()], []);
 });
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTlsSocket, type TLSSocket } from "node:tls";
 import test from "ava";
-import { accessByPath } from "../../edges/grpc/roles.ts";
+import { accessByPath, type Access } from "../../edges/grpc/roles.ts";
 import {
   ControlService,
   DispatcherService,
@@ -33,6 +33,18 @@ import {
 test("every method of every service has a row that says who may call it", (t) => {
   const open = [...accessByPath].filter(([, access]) => access === "anyone").map(([path]) => path.split("/")[2] ?? "");
   t.deepEqual(open.toSorted(), ["GetRootCACertificate", "IssueNodeCertificate", "NodeCertificateStatus"]);
+  const methodsOf = (access: Access): readonly string[] =>
+    [...accessByPath].filter(([, found]) => found === access).map(([path]) => path.split(".").at(-1) ?? "");
+  t.deepEqual(methodsOf("manager").toSorted(), ["DataKeys/GetDataKeys", "RaftMembership/Join", "RaftMembership/Leave"]);
+  const ofWorkers = new Set(methodsOf("worker-or-manager").map((path) => path.split("/")[0]));
+  t.deepEqual([...ofWorkers].toSorted(), [
+    "Dispatcher",
+    "LogBroker",
+    "Networks",
+    "Policy",
+    "ResourceAllocator",
+    "TaskCalls",
+  ]);
   for (const method of Object.values(DispatcherService.methods))
     t.is(accessByPath.get(method.path), "worker-or-manager");
   for (const method of Object.values(ControlService.methods)) t.is(accessByPath.get(method.path), "manager-or-local");

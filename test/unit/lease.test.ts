@@ -133,10 +133,28 @@ test("time is counted from when the write was sent, not from when its answer cam
 });
 
 test("an answer that comes too late to lead on it is not led on", (t) => {
+  // Timers do not end the wait first when the whole process was stopped.
+  const answered = (it: ReturnType<typeof lease>, tookMs: number): void =>
+    it.actor.send({ type: "lease.written", attempt: it.attempt(), revision: 7, sentAt: 50_000, at: 50_000 + tookMs });
   const it = lease();
   it.absent();
-  it.clock.increment(1_000);
-  it.written(7, (ttlMs * 2) / 3);
+  it.seen();
+  answered(it, (ttlMs * 2) / 3);
+  t.deepEqual(it.seen(), ["look"]);
+  t.is(it.state(), "waiting:looking");
+  const inTime = lease();
+  inTime.absent();
+  answered(inTime, (ttlMs * 2) / 3 - 1);
+  t.true(inTime.isLeading());
+});
+
+test("a renewal that is answered too late does not prolong the lead", (t) => {
+  const it = leading();
+  it.clock.increment(ttlMs / 3);
+  it.seen();
+  it.written(8, (ttlMs * 2) / 3);
+  t.deepEqual(it.seen(), ["reportUnexpected"]);
+  it.clock.increment(ttlMs / 3);
   t.false(it.isLeading());
 });
 

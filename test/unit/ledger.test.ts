@@ -3,7 +3,14 @@ import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { startLeadership } from "../../actors/ledger/leadership.ts";
 import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.ts";
-import { LogRecord, ProposeOk, ProposeReply, ProposeRequest, Transaction } from "../../proto/gen/messages.ts";
+import {
+  LogRecord,
+  ProposeOk,
+  ProposeReply,
+  ProposeRequest,
+  ProposeRequest_Mode,
+  Transaction,
+} from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
 import type { AppendOutcome, Log } from "../../runtime/ports.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
@@ -140,10 +147,12 @@ function world(seed: number) {
         return { kind: "refused", reason: fault };
     }
   };
+  /** Stands in for the log's bounds while it is set. */
+  const told: { bounds?: Awaited<ReturnType<Log["bounds"]>> } = {};
   const faulty: Log = {
     recordBytesMax: log.recordBytesMax,
     read: (from, reader) => log.read(from, reader),
-    bounds: (timeoutMs) => log.bounds(timeoutMs),
+    bounds: (timeoutMs) => (told.bounds === undefined ? log.bounds(timeoutMs) : Promise.resolve(told.bounds)),
     purgeBefore: (sequence) => log.purgeBefore(sequence),
     bytes: (timeoutMs) => log.bytes(timeoutMs),
     room: () => log.room(),
@@ -170,7 +179,7 @@ function world(seed: number) {
   const lead = () => clock.run({ until: () => leadership.isLeading(), untilMs: clock.now() + 10_000 });
   const propose = (id: string, name = id) =>
     leadership.proposer.propose(proposal([create({ service: service(id, name) })]));
-  return { simulation, leadership, replica, faults, settle, lead, propose, bus, clock };
+  return { simulation, leadership, replica, faults, settle, lead, propose, bus, clock, told };
 }
 
 for (const fault of ["stored, answer lost", "dropped, answer lost", "stored late, answer lost", "refused"] as const) {
@@ -244,6 +253,40 @@ test("D1: a proposal says in the leader's time until when it may happen, and the
   t.is(replica.count("service"), 0);
   t.truthy((await settle(ask("s1", clock + 5_000, epoch)))?.ok);
   t.is(replica.count("service"), 1);
+});
+
+test("what was decided in another epoch than the leader's is refused", async (t) => {
+  const { bus, settle, lead, replica } = world(32);
+  await lead();
+  const ask = async (id: string, epoch: number) => {
+    const operations = [create({ service: service(id, id) })];
+    const request = ProposeRequest.encode(ProposeRequest.create({ id, operations, epoch }));
+    const outcome = await bus.request(subjects.ledgerPropose, request, { timeoutMs: 1_000 });
+    return outcome.kind === "reply" ? ProposeReply.decode(outcome.data) : null;
+  };
+  const { epoch } = replica;
+  for (const other of [epoch - 1, epoch + 1].filter((number) => number > 0))
+    t.is((await settle(ask(`s${other}`, other)))?.error?.code, ErrorCode.staleEpoch);
+  t.is(replica.count("service"), 0);
+  t.truthy((await settle(ask("current", epoch)))?.ok);
+  t.truthy((await settle(ask("any", 0)))?.ok);
+  t.is(replica.count("service"), 2);
+});
+
+test("a proposal that needs no change is answered only once the log confirms that it has not moved on", async (t) => {
+  const { told, settle, lead, leadership, clock } = world(33);
+  await lead();
+  const operations = [update({ service: service("s1", "web", 5) })];
+  const needless = { operations, mode: ProposeRequest_Mode.EACH, timeoutMs: 30_000 };
+  for (const bounds of [null, { first: 1, last: 1_000_000 }]) {
+    told.bounds = bounds;
+    let isAnswered = false;
+    const answer = leadership.proposer.propose(needless).finally(() => (isAnswered = true));
+    await clock.run({ untilMs: clock.now() + 1_000 });
+    t.false(isAnswered, JSON.stringify(bounds));
+    delete told.bounds;
+    t.is((await settle(answer)).kind, "committed");
+  }
 });
 
 test("a proposal that changed nothing also keeps its first answer", async (t) => {

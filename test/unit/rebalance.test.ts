@@ -11,6 +11,8 @@ import {
   Placement,
   PlanRebalanceRequest,
   ReplicatedService,
+  ResourceRequirements,
+  Resources,
   ServiceSpec,
   TaskState,
   UpdateConfig,
@@ -85,6 +87,24 @@ test("when a node has joined and settled, tasks move to it one at a time until i
   t.is(await phase(cluster), "watching");
   await cluster.run(120 * minute);
   t.is(moved(cluster).length, 3, "what is balanced stays where it is");
+});
+
+test("a task that has just begun to run stays where it is, though its nodes have long settled", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  cluster.seed("cluster", on());
+  const resources = (cpus: number) =>
+    ResourceRequirements.create({ reservations: Resources.create({ nanoCpus: cpus * 1e9 }) });
+  // Fills the second node, so that all tasks of the service begin on the first one.
+  const placement = Placement.create({ constraints: ["node.id == n2"] });
+  await cluster.addService("full", 1, { placement, resources: resources(4) });
+  await cluster.run(10 * minute);
+  await cluster.addService("web", 4, { resources: resources(0.5) });
+  await cluster.run(1_000);
+  await cluster.removeService("full");
+  await cluster.run(50_000);
+  t.deepEqual(counts(cluster), { n1: 4 });
+  await cluster.run(5 * minute);
+  t.deepEqual(counts(cluster), { n1: 2, n2: 2 });
 });
 
 test("a service's own label outranks the cluster's", async (t) => {

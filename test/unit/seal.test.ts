@@ -186,6 +186,26 @@ test("reading stops at a record whose key is lacking, and goes on from there whe
   t.is(writer.below.readers.size, 0);
 });
 
+test("reading an old record again does not make its key the current one", async (t) => {
+  const { below, keyring, log, simulated } = setUp();
+  await log.append(record("one"), 0);
+  const older = keyring.current?.id ?? "";
+  const next = keyring.make("locked");
+  keyring.use(next.id, 1);
+  await log.append(record("two"), 1);
+  const reader = new Keyring(keyStore(), random);
+  reader.take(keyring.keys, keyring.plainThrough);
+  const late = new SealedLog(below, reader, random, simulated.forProcess());
+  t.deepEqual(collect(late).ids(), ["one", "two"]);
+  let changes = 0;
+  reader.onChange(() => (changes += 1));
+  t.deepEqual(collect(late).ids(), ["one", "two"]);
+  t.is(changes, 0, "not even while the older record is the last that was read");
+  t.is(reader.current?.id, next.id);
+  reader.met(3, older);
+  t.is(reader.current?.id, older, "a further record under it shows that it is in use again");
+});
+
 test("a record whose key's name was damaged on its way is read again, and nothing is lacking then", async (t) => {
   const { below, keyring, log, simulated } = setUp();
   await log.append(record("one"), 0);
