@@ -75,6 +75,9 @@ export class SteppedClock implements Clock {
   }
 }
 
+/** How long a call that is to end may take, in milliseconds. */
+const endedMsMax = 60_000;
+
 /** How a call goes, as its caller sees it; `open` while it is not over. */
 export interface Call {
   readonly path: string;
@@ -86,9 +89,14 @@ export interface Call {
 }
 
 export function start(channel: RpcChannel, method: AnyMethod & { readonly access: Access }): Call {
-  const { promise, resolve } = Promise.withResolvers<RpcError | null>();
+  const { promise, resolve, reject } = Promise.withResolvers<RpcError | null>();
   const call: Call = { path: method.path, access: method.access, ended: promise, outcome: "open", received: 0 };
+  // A call that was to end and goes on fails its test. Nobody may be waiting for it.
+  promise.catch(() => {});
+  const patience = setTimeout(() => reject(new Error(`${method.path} did not end`)), endedMsMax);
+  patience.unref();
   const end = (error: RpcError | null): void => {
+    clearTimeout(patience);
     call.outcome = error;
     resolve(error);
   };

@@ -132,6 +132,36 @@ test("a stream that sends more than its window is reset, also where the connecti
   t.deepEqual(resets(served)[0], [1, ErrorCode.FLOW_CONTROL_ERROR]);
 });
 
+test("a connection that sends more than its window ends, also where its streams have room", async (t) => {
+  const limits = { ...knownLimits, streamWindowBytes: 1024 * kib, connectionWindowBytes: 65_535 };
+  const served = serve({ limits });
+  await served.send(begin(1));
+  // Reads nothing, so that no window opens again.
+  served.streams[0]?.pause();
+  await served.send(data(1, 16 * kib), data(1, 16 * kib), data(1, 16 * kib), data(1, 16 * kib - 1));
+  t.is(goAway(served), null);
+  await served.send(data(1, 1));
+  t.is(goAway(served), ErrorCode.FLOW_CONTROL_ERROR);
+});
+
+test("a request whose content is not as long as it says is reset", async (t) => {
+  const promising = (bytes: number): Buffer => Buffer.concat([request, literal("content-length", String(bytes))]);
+  const endStream = 1;
+  const served = serve();
+  await served.send(
+    begin(1, promising(100)),
+    frame(FrameType.DATA, endStream, 1, Buffer.alloc(99)),
+    begin(3, promising(100)),
+    data(3, 101),
+    begin(5, promising(100)),
+    frame(FrameType.DATA, endStream, 5, Buffer.alloc(100)),
+  );
+  t.deepEqual(resets(served), [
+    [1, ErrorCode.PROTOCOL_ERROR],
+    [3, ErrorCode.PROTOCOL_ERROR],
+  ]);
+});
+
 test("N3: when unfinished messages have used up the connection's window, the largest goes and the others go on", async (t) => {
   const served = serve({ limits: anonymousLimits });
   await served.send(begin(1), begin(3), data(1, 16 * kib), data(1, 16 * kib), data(3, 16 * kib), data(3, 8 * kib));

@@ -4,6 +4,9 @@ import { parseAddress, showAddress } from "../../runtime/nats/address.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { parseGreeting } from "../../runtime/nats/greeting.ts";
 import { openServerProblem } from "../../runtime/nats/open-server.ts";
+import { expectLastSequence, store } from "../../runtime/nats/jetstream.ts";
+import { NatsLeases } from "../../runtime/nats/leases.ts";
+import type { Link } from "../../runtime/nats/link.ts";
 import { streamSequence } from "../../runtime/nats/log-reading.ts";
 
 test("an address is read as NATS's own tools read it", (t) => {
@@ -92,4 +95,34 @@ test("the operator is told what the server cannot promise, and nothing when it c
   );
   t.deepEqual(["2.8.4", "1.9.0", "", "x"].map(isSupported), [false, false, false, false]);
   t.deepEqual(["2.9.0", "v2.10.3", "3.0.0-beta"].map(isSupported), [true, true, true]);
+});
+
+/** A link whose server answers everything with that. */
+function answering(body: object): Link {
+  const message = { data: new TextEncoder().encode(JSON.stringify(body)) };
+  const serving = { answered: () => {}, unanswered: () => {} };
+  return { request: () => Promise.resolve({ kind: "reply", message }), serving } as unknown as Link;
+}
+
+test("a write that met another is a conflict, by both of NATS's codes, and no other error is", async (t) => {
+  const write = (body: object) =>
+    store(answering(body), "muster.v1.log", new Uint8Array(1), { header: expectLastSequence, sequence: 3 }, 1_000);
+  const failing = (code: number, errCode: number) =>
+    write({ error: { code, err_code: errCode, description: "wrong last sequence: 4" } });
+  t.deepEqual(await write({ stream: "muster-log", seq: 4 }), { kind: "stored", sequence: 4 });
+  for (const errCode of [10_071, 10_164]) t.deepEqual(await failing(400, errCode), { kind: "conflict" });
+  t.is((await failing(400, 10_052)).kind, "refused");
+  t.is((await failing(503, 10_077)).kind, "unknown");
+  t.is((await failing(503, 10_023)).kind, "full");
+});
+
+test("a lease in whose place another tool left a marker is absent", async (t) => {
+  const get = (headers: string | null) => {
+    const hdrs = headers === null ? {} : { hdrs: Buffer.from(`NATS/1.0\r\n${headers}\r\n\r\n`).toString("base64") };
+    const message = { seq: 7, data: Buffer.from("m1").toString("base64"), ...hdrs };
+    return new NatsLeases(answering({ message }), { ttlMs: 4_000, telemetry: {} as never }).get("leader");
+  };
+  for (const marker of ["KV-Operation: DEL", "KV-Operation:PURGE"]) t.deepEqual(await get(marker), { kind: "absent" });
+  for (const none of [null, "Nats-Msg-Id: 1"])
+    t.deepEqual(await get(none), { kind: "found", value: new Uint8Array(Buffer.from("m1")), revision: 7 });
 });

@@ -217,6 +217,26 @@ test("a description says who, when and by whom, and whether a root vouches for i
   t.false(about.verify(root.certificatePem, nowMs + 7_776_000_000));
 });
 
+test("a certificate that a node signed with its own is vouched for by nobody", async (t) => {
+  const { root, keyPem, pem } = await issued("swarm-manager");
+  const { csrPem } = await createKeyAndCsr();
+  const forged = await issue({
+    csrPem,
+    rootCertificatePem: pem,
+    rootKeyPem: keyPem,
+    nodeId: "n2",
+    role: "swarm-manager",
+    organization,
+    validitySeconds: 7_776_000,
+    nowMs,
+  });
+  t.true(new X509Certificate(forged).verify(new X509Certificate(pem).publicKey));
+  const about = described(forged + pem, root.certificatePem);
+  t.false(about.verify(root.certificatePem, nowMs));
+  t.false(about.verify(pem, nowMs));
+  t.is(about.issuerPublicKeyDer, null);
+});
+
 test("text that is no certificate is described as malformed", (t) => {
   t.is(describeCertificate("").kind, "malformed");
   t.is(describeCertificate(toPem(Buffer.from("hello"), "CERTIFICATE")).kind, "malformed");
