@@ -100,7 +100,7 @@ export const grpcMutants: readonly Mutant[] = [
     replacement: "if (held > 0) void held;",
     breaks: "each call that is given up closes the connection's window a little more",
     kind: "logic",
-    tests: ["unit/http2", "unit/grpc-streams"],
+    tests: ["unit/http2-limits", "unit/grpc-streams"],
   },
   {
     name: "resets-for-free",
