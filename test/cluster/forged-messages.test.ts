@@ -92,6 +92,8 @@ for (const binary of natsBinaries) {
       TaskQuestion.encode(question),
       TaskQuestion.encode(question).subarray(0, 9),
     ];
+    // What is replayed below.
+    await until("a manager's beat", () => wire.some(({ subject }) => subjectKind(subject) === "manager.beat"));
     tap.unsubscribe();
     const ids = [node.id, managerId, (await status(follower)).managerId];
     for (const { build } of busSubjects) {
@@ -123,7 +125,10 @@ for (const binary of natsBinaries) {
       const has = (key: string) => all.some((each) => (each.get(key) ?? 0) > 0);
       const kinds = busSubjects.map(({ kind }) => kind).filter((kind) => kind !== "life.prove");
       const reasons = kinds.map((kind) => `${kind} unsealed`);
-      return [...reasons, "manager.beat replayed", "task.question replayed", "task.question forged"].every(has) && all;
+      const wanted = [...reasons, "manager.beat replayed", "task.question replayed", "task.question forged"];
+      const missing = wanted.filter((key) => !has(key));
+      if (missing.length > 0) throw new Error(`not yet: ${missing.join(", ")}`);
+      return all;
     });
     t.log(told.map((each) => Object.fromEntries(each)));
     for (const manager of managers) t.true(manager.process.isRunning, manager.process.output);
