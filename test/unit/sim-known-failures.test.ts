@@ -1,0 +1,28 @@
+import test from "ava";
+import { judgeSeed, knownFailures } from "../sim/known-failures.ts";
+import { seedsOfCi } from "../sim/marks.ts";
+
+const known = { claim: "S22", finding: "an agent was not offered the new root" };
+
+test("a seed that is not known to fail passes or fails as it does", (t) => {
+  t.is(judgeSeed(undefined, null).verdict, "passed");
+  t.is(judgeSeed(undefined, "S1: two leaders").verdict, "failed");
+});
+
+test("a known failure is told, and fails nothing", (t) => {
+  t.deepEqual(judgeSeed(known, "S22: a1 does not trust m2"), { verdict: "known", note: known.finding });
+});
+
+test("a seed that is known to fail and passes, or fails otherwise, fails the run", (t) => {
+  t.like(judgeSeed(known, null), { verdict: "failed" });
+  t.regex(judgeSeed(known, null).note, /take it off/);
+  t.is(judgeSeed(known, "S1: two leaders").verdict, "failed");
+});
+
+test("only seeds of CI are listed, each with a claim and what is known", (t) => {
+  for (const [seed, { claim, finding }] of knownFailures) {
+    t.true(seed >= 1 && seed <= seedsOfCi, String(seed));
+    t.regex(claim, /^[A-Z]\d+$/);
+    t.true(finding.length > 20);
+  }
+});
