@@ -97,7 +97,11 @@ async function moveStream(source: Link, target: Link, stream: string, replicas: 
       const answer = await target.request(deliverTo, part.data, { timeoutMs: partTimeoutMs });
       if (answer.kind !== "reply") throw unmoved(stream, "no answer to a part of it");
       const error = fieldsField(parseFields(answer.message.data) ?? {}, "error");
-      if (textField(error, "description") !== "") throw unmoved(stream, textField(error, "description"));
+      if (textField(error, "description") !== "")
+        throw unmoved(
+          stream,
+          `${textField(error, "description")}; servers that are older than this manager's own cannot restore its streams: run the same version there, or a newer one`,
+        );
       if (part.reply !== undefined && part.reply !== "") source.publish(part.reply, new Uint8Array());
       // An empty part is the last one.
       if (part.data.length === 0) break;

@@ -100,6 +100,13 @@ for (const binary of natsBinaries) {
 
   test.serial(`a cluster moves from its manager's own NATS to three nats-servers (${binary})`, async (t) => {
     t.timeout(300_000);
+    // A stream of a newer server cannot be restored by an older one.
+    const named = process.env["MUSTER_NATS_SERVER"];
+    process.env["MUSTER_NATS_SERVER"] = binary;
+    t.teardown(() => {
+      if (named === undefined) delete process.env["MUSTER_NATS_SERVER"];
+      else process.env["MUSTER_NATS_SERVER"] = named;
+    });
     const first = await startManager(t);
     await first.patience();
     const agent = await startAgent(t, first);
