@@ -55,7 +55,7 @@ export class HealthWatch {
 
   async #run(managers: readonly Place[], urlOf: (manager: Place) => string): Promise<void> {
     while (!this.#isStopped) {
-      const answers = await Promise.all(managers.map((manager) => ask(urlOf(manager))));
+      const answers = await Promise.all(managers.map((manager) => askHealth(urlOf(manager))));
       const now = performance.now();
       // This process itself stood still, or writers were paused: nothing follows from what was not looked at.
       const isBlind = !this.#writers.isWriting || now - this.#sampledAt > answerMsMax + 4 * periodMs;
@@ -89,7 +89,8 @@ export class HealthWatch {
   }
 }
 
-async function ask(url: string): Promise<Seen["says"]> {
+/** What `/healthz` of a manager or an agent says. */
+export async function askHealth(url: string): Promise<Seen["says"]> {
   try {
     const answer = await fetch(url, { signal: AbortSignal.timeout(answerMsMax) });
     await answer.arrayBuffer();

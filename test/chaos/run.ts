@@ -4,6 +4,7 @@
  */
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { isAlive, taskProcesses, type TaskProcess } from "../fixtures/processes.ts";
+import { churn, churned } from "./churn.ts";
 import type { Fault, Kind } from "./fault.ts";
 import { HealthWatch } from "./health-watch.ts";
 import { kinds } from "./kinds.ts";
@@ -38,12 +39,14 @@ export async function run(options: ChaosOptions, folder: string, ending: AbortSi
   const table = new FaultTable();
   const possible = possibleKinds(options, world);
   let deck: Kind[] = [];
+  const touched = new Map<Place, number>();
   let problem: string | null = null;
   for (let n = 1; n <= faults && problem === null && !ending.aborted; n += 1) {
     if (deck.length === 0) deck = shuffled(possible, random);
     const kind = deck.pop() as Kind;
     const fault = kind.draw(world, random.fork(`fault ${n}`));
-    problem = await oneFault(n, kind, fault, { world, writers, health, table, ending }).catch(
+    const parts = { world, writers, health, table, ending, random: random.fork(`churn ${n}`), touched };
+    problem = await oneFault(n, kind, fault, parts).catch(
       (error: unknown) => `it could not be done, or not be healed: ${String(error)}`,
     );
     if (problem !== null) say(`FAILED: seed ${seed}, fault ${n} (${kind.name} ${fault.where}): ${problem}`);
@@ -77,18 +80,34 @@ interface Run {
   readonly health: HealthWatch;
   readonly table: FaultTable;
   readonly ending: AbortSignal;
+  readonly random: SimRandom;
+  /** When a fault of each agent was last healed (ms of `performance.now()`). */
+  readonly touched: Map<Place, number>;
+}
+
+/**
+ * A link that was cut for long carries nothing for as long again: TCP tries it less and less often. Its node may be declared DOWN
+ * when the fault is over and all looks well.
+ */
+const aftermathMs = 60_000;
+
+function isFresh(agent: Place, touched: ReadonlyMap<Place, number>): boolean {
+  return performance.now() - (touched.get(agent) ?? -aftermathMs) < aftermathMs;
 }
 
 /** The first check that failed; null when all held. */
 async function oneFault(n: number, kind: Kind, fault: Fault, run: Run): Promise<string | null> {
-  const { world, writers, health, table, ending } = run;
+  const { world, writers, health, table, ending, random, touched } = run;
   writers.measure();
-  const before = processesOn(world.agents.filter((agent) => !fault.agents.includes(agent)));
+  const before = processesOn(world.agents.filter((agent) => !fault.agents.includes(agent) && !isFresh(agent, touched)));
   const injectedAt = performance.now();
   await fault.inject();
+  const churning = churn(random.pick(world.managers));
   await sleep(fault.holdMs);
   await fault.heal();
   const healedAt = performance.now();
+  for (const agent of fault.agents) touched.set(agent, healedAt);
+  await churning;
   let problems = await settle(wholeMsMax, ending, () => unwell(world, writers, health, healedAt));
   if (ending.aborted) return null;
   const gaps = writers.gaps();
@@ -111,9 +130,10 @@ async function oneFault(n: number, kind: Kind, fault: Fault, run: Run): Promise<
   return null;
 }
 
-/** Tasks that run on these machines. */
+/** Tasks that run on these machines and are to go on there. */
 function processesOn(agents: readonly Place[]): readonly TaskProcess[] {
-  return taskProcesses(...agents.map(({ dataDir }) => dataDir));
+  const all = taskProcesses(...agents.map(({ dataDir }) => dataDir));
+  return all.filter(({ slot }) => !slot.startsWith(`${churned}.`));
 }
 
 /** Of these, those that were given up: nothing was done to their machines. */

@@ -19,7 +19,7 @@ import type { MethodDescriptor } from "../../proto/codec.ts";
 import { blobStream, leaseStream, logStream } from "../../runtime/nats/streams.ts";
 import { ask, nodes, status, tasks } from "../fixtures/control-client.ts";
 import { taskProcesses } from "../fixtures/processes.ts";
-import type { HealthWatch } from "./health-watch.ts";
+import { askHealth, type HealthWatch } from "./health-watch.ts";
 import { parentOf, type Place, wordsOf } from "./place.ts";
 import { services, type World } from "./world.ts";
 import { listed, type Writers } from "./writers.ts";
@@ -35,6 +35,8 @@ export async function unwell(world: World, writers: Writers, health: HealthWatch
     if (health.says(manager) !== "healthy") problems.push(`${manager.name} does not say that it is healthy`);
     if (writers.lastAt(manager.name) < since) problems.push(`no write through ${manager.name} has succeeded`);
   }
+  for (const agent of world.agents)
+    if ((await askHealth(world.healthUrl(agent))) !== "healthy") problems.push(`${agent.name} has no session`);
   if (problems.length > 0) return problems;
   const [first] = world.managers as [Place];
   for (const { description, status: state } of await nodes(first))

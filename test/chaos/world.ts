@@ -31,7 +31,7 @@ const metricsPort = 9100;
 /** Slots of the services that run throughout. */
 export const services: readonly { readonly name: string; readonly replicas: number }[] = [
   { name: "web", replicas: 12 },
-  { name: "db", replicas: 3 },
+  { name: "db", replicas: 6 },
 ];
 /** Longer than any run: tasks do not end by themselves. */
 const taskSeconds = 10_000_000;
@@ -47,7 +47,8 @@ export interface World {
   /** Version of the nats-servers. */
   readonly natsVersion: string;
   place(name: string): Place;
-  healthUrl(manager: Place): string;
+  /** Of a manager or an agent. */
+  healthUrl(place: Place): string;
 }
 
 export async function startWorld(folder: string, say: (line: string) => void): Promise<World> {
@@ -99,9 +100,10 @@ export async function startWorld(folder: string, say: (line: string) => void): P
     }),
   );
   const agents = [1, 2, 3, 4, 5, 6].map((n) =>
-    place(`a${n}`, "agent", ({ name, dataDir }) => {
+    place(`a${n}`, "agent", ({ name, dataDir, machine: { address } }) => {
       const join_ = ["--join", addressOf(3 + (n % 3)), "--token", tokens.worker];
-      return [process.execPath, main, "agent", "--data-dir", dataDir, "--hostname", name, ...join_];
+      const metrics = ["--metrics", `${address}:${metricsPort}`];
+      return [process.execPath, main, "agent", "--data-dir", dataDir, "--hostname", name, ...metrics, ...join_];
     }),
   );
 
