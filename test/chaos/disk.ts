@@ -9,6 +9,7 @@
 import { execFileSync } from "node:child_process";
 import { closeSync, mkdirSync, openSync, readFileSync, rmSync, statfsSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { until } from "../fixtures/until.ts";
 
 /** Seconds between two commits of ext4's journal that nobody asks for: a power cut loses up to as much. */
 const commitSeconds = 60;
@@ -49,9 +50,12 @@ export class Disk {
     run("mount", "-o", `loop,noatime,commit=${commitSeconds}`, this.#image, this.path);
   }
 
-  /** Nobody may have a file open on it. */
-  #unmount(): void {
-    run("umount", this.path);
+  /** Nobody may have a file open on it. What a killed process held, the kernel may give up a moment after its end. */
+  async #unmount(): Promise<void> {
+    await until(`the end of what uses ${this.path}`, () => {
+      run("umount", this.path);
+      return true;
+    });
   }
 
   #copy(from: string, to: string): void {
@@ -86,22 +90,22 @@ export class Disk {
   }
 
   /** Empties it. Nobody may have a file open on it, as for all that follow. */
-  wipe(): void {
-    this.#unmount();
+  async wipe(): Promise<void> {
+    await this.#unmount();
     rmSync(this.#image);
     this.#format();
     this.#mount();
   }
 
   /** Keeps a copy of its present state, synced. */
-  keep(): void {
-    this.#unmount();
+  async keep(): Promise<void> {
+    await this.#unmount();
     this.#copy(this.#image, join(this.#folder, "kept"));
     this.#mount();
   }
 
-  putBack(): void {
-    this.#unmount();
+  async putBack(): Promise<void> {
+    await this.#unmount();
     this.#copy(join(this.#folder, "kept"), this.#image);
     this.#mount();
   }
@@ -112,9 +116,9 @@ export class Disk {
   }
 
   /** The machine is on again: the disk is as the crash image has it. */
-  useCrashImage(): void {
+  async useCrashImage(): Promise<void> {
     // What unmounting writes goes to the image that is given up.
-    this.#unmount();
+    await this.#unmount();
     rmSync(this.#image);
     this.#generation += 1;
     this.#mount();

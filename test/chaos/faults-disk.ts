@@ -46,7 +46,7 @@ const wiped = ([role, places]: Role): Kind => ({
       inject: async () => {
         lost = await nodesOf(world, place);
         await place.killAll();
-        place.disk.wipe();
+        await place.disk.wipe();
       },
       heal: async () => {
         place.process.start();
@@ -66,12 +66,12 @@ const older = ([role, places]: Role): Kind => ({
       holdMs: random.between(holdMsMin, holdMsMax),
       inject: async () => {
         await place.killAll();
-        place.disk.keep();
+        await place.disk.keep();
         place.process.start();
       },
       heal: async () => {
         await place.killAll();
-        place.disk.putBack();
+        await place.disk.putBack();
         place.process.start();
       },
     };
@@ -103,9 +103,9 @@ function cutPower(places: readonly Place[], holdMs: number): Fault {
       await Promise.all(places.map((place) => place.killAll()));
       for (const { disk } of places) disk.takeCrashImage();
     },
-    heal: () => {
+    heal: async () => {
       for (const { disk, process } of places) {
-        disk.useCrashImage();
+        await disk.useCrashImage();
         process.start();
       }
     },
