@@ -89,6 +89,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
     const {
       logMessageBytesMax,
       leaseTtlMs: ttlMs,
+      leaseConfig,
       ...streams
     } = await setUpStreams(link, {
       replicas,
@@ -98,7 +99,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
     return {
       bus: new NatsBus(link),
       log: new NatsLog(link, { telemetry, random, messageBytesMax: logMessageBytesMax, disk: options.disk ?? null }),
-      leases: new NatsLeases(link, { ttlMs, telemetry }),
+      leases: new NatsLeases(link, { ttlMs, config: leaseConfig, telemetry }),
       blobs: new NatsBlobs(link, { telemetry, random }),
       abilities: abilities({
         version: serverVersion,

@@ -3,19 +3,22 @@
  * only expiry that servers before 2.11 have; the server's clock decides, to within a fraction of a second.
  *
  * E1: of two writers with one revision (or both with none), at most one is `stored`.
- * E2: revisions only grow, also across expiry, removal and restarts: they are the stream's sequences.
+ * E2: revisions only grow, also across expiry, removal and restarts: they are the stream's sequences. Where the bucket itself is
+ *     made anew (lease-repair.ts), they go on after those that this process has seen.
  */
 import { assert } from "../assert.ts";
 import type { KvOutcome, LeaseBucket, Telemetry } from "../ports.ts";
 import {
   callJetStream,
   expectLastSubjectSequence,
+  type Fields,
   fieldsField,
   JetStreamError,
   numberField,
   store,
   textField,
 } from "./jetstream.ts";
+import { LeaseRepair } from "./lease-repair.ts";
 import type { Link } from "./link.ts";
 import { leaseStream, leaseSubjectPrefix } from "./streams.ts";
 
@@ -24,8 +27,10 @@ export class NatsLeases implements LeaseBucket {
   readonly #link: Link;
   readonly #telemetry: Telemetry;
   readonly #timeoutMs: number;
+  readonly #repair: LeaseRepair;
 
-  constructor(link: Link, options: { readonly ttlMs: number; readonly telemetry: Telemetry }) {
+  constructor(link: Link, options: { readonly ttlMs: number; readonly config: Fields; readonly telemetry: Telemetry }) {
+    this.#repair = new LeaseRepair(link, options);
     this.#link = link;
     this.#telemetry = options.telemetry;
     this.ttlMs = options.ttlMs;
@@ -50,6 +55,8 @@ export class NatsLeases implements LeaseBucket {
       { header: expectLastSubjectSequence, sequence: revision },
       this.#timeoutMs,
     );
+    if (stored.kind === "unknown") this.#repair.unanswered();
+    else this.#repair.answered(stored.kind === "stored" ? stored.sequence : 0);
     switch (stored.kind) {
       case "stored":
         return { kind: "stored", revision: stored.sequence };
@@ -70,9 +77,13 @@ export class NatsLeases implements LeaseBucket {
       { last_by_subj: subjectOf(key) },
       this.#timeoutMs,
     );
-    if (called.kind === "refused" && called.errCode === JetStreamError.noMessageFound) return { kind: "absent" };
+    const isAbsent = called.kind === "refused" && called.errCode === JetStreamError.noMessageFound;
+    if (isAbsent || called.kind === "ok") this.#repair.answered(0);
+    else this.#repair.unanswered();
+    if (isAbsent) return { kind: "absent" };
     if (called.kind !== "ok") return { kind: "unknown", reason: called.reason };
     const message = fieldsField(called.body, "message");
+    this.#repair.answered(numberField(message, "seq"));
     // Another tool removes a key by a marker in its place; to `create` it is a value, until it expires.
     if (
       textField(message, "hdrs") !== "" &&

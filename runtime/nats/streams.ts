@@ -115,6 +115,8 @@ export interface StreamsSetUp {
   readonly replicas: number;
   /** How long a lease lasts in the bucket. */
   readonly leaseTtlMs: number;
+  /** The bucket's configuration, as the server returned it. */
+  readonly leaseConfig: Fields;
   /** Why they were not raised; empty when they have what was asked for. */
   readonly notRaised: string;
 }
@@ -127,20 +129,20 @@ export async function setUpStreams(link: Link, options: StreamOptions): Promise<
   const startedAt = performance.now();
   let logConfig: Fields = {};
   let replicas: number = options.replicas;
-  let leaseTtlMs = leaseTtlMsDefault;
+  let leaseConfig: Fields = {};
   let notRaised = "";
   for (const plan of plans(options)) {
     const outcome = await setUpStream(link, plan, startedAt);
     if (textField(plan.config, "name") === logStream) logConfig = outcome.config;
-    if (textField(plan.config, "name") === leaseStream)
-      leaseTtlMs = Math.round(numberField(outcome.config, "max_age") / nanos(1));
+    if (textField(plan.config, "name") === leaseStream) leaseConfig = outcome.config;
     // JetStream leaves out what is not a matter of a cluster.
     replicas = Math.min(replicas, Math.max(1, numberField(outcome.config, "num_replicas")));
     if (outcome.kind === "not raised") notRaised = outcome.reason;
   }
   const limit = numberField(logConfig, "max_msg_size");
   const logMessageBytesMax = limit > 0 ? Math.min(limit, options.maxPayload) : options.maxPayload;
-  return { logMessageBytesMax, replicas, leaseTtlMs, notRaised };
+  const leaseTtlMs = Math.round(numberField(leaseConfig, "max_age") / nanos(1));
+  return { logMessageBytesMax, replicas, leaseTtlMs, leaseConfig, notRaised };
 }
 
 async function setUpStream(

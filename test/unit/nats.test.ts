@@ -120,7 +120,7 @@ test("a lease in whose place another tool left a marker is absent", async (t) =>
   const get = (headers: string | null) => {
     const hdrs = headers === null ? {} : { hdrs: Buffer.from(`NATS/1.0\r\n${headers}\r\n\r\n`).toString("base64") };
     const message = { seq: 7, data: Buffer.from("m1").toString("base64"), ...hdrs };
-    return new NatsLeases(answering({ message }), { ttlMs: 4_000, telemetry: {} as never }).get("leader");
+    return new NatsLeases(answering({ message }), { ttlMs: 4_000, config: {}, telemetry: {} as never }).get("leader");
   };
   for (const marker of ["KV-Operation: DEL", "KV-Operation:PURGE"]) t.deepEqual(await get(marker), { kind: "absent" });
   for (const none of [null, "Nats-Msg-Id: 1"])
