@@ -25,11 +25,13 @@ test("a handler sees who calls, from where and in which trace", async (t) => {
     await channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId: "s1" }), { traceparent }),
     HeartbeatResponse.create(),
   );
-  t.deepEqual(handlers.calls[0]?.peer, {
+  const { certifiedFromMs = 0, ...peer } = handlers.calls[0]?.peer ?? {};
+  t.deepEqual(peer, {
     identity: { nodeId: "w1", role: "swarm-worker", organization },
     local: false,
     address: "127.0.0.1",
   });
+  t.true(certifiedFromMs !== null && certifiedFromMs > 0 && certifiedFromMs <= Date.now());
   t.is(handlers.calls[0]?.traceparent, traceparent);
 });
 
