@@ -4,26 +4,27 @@
  * overwritten before anything else is done.
  */
 
-/** Flags of long-running commands whose values may hold a secret. */
-const secretFlags = ["--token", "--nats", "--driver-config"];
+/** Flags of long-running commands whose values may hold a secret, and which values of theirs hold none. */
+const secretFlags: Readonly<Record<string, (value: string) => boolean>> = {
+  "--token": () => false,
+  // Addresses without credentials.
+  "--nats": (value) => !value.includes("@"),
+  // Names of files.
+  "--driver-config": (value) => /^[A-Za-z0-9._-]+=@/.test(value),
+};
 
 const hidden = "***";
 
 /** The arguments with secrets replaced; null when there are none. */
 export function withoutSecrets(args: readonly string[]): readonly string[] | null {
   const shown = args.map((arg, at) => {
-    const flag = secretFlags.find((each) => arg.startsWith(`${each}=`));
-    if (flag !== undefined) return shownValue(`${flag}=`, arg.slice(flag.length + 1));
-    return at > 0 && secretFlags.includes(args[at - 1] as string) ? shownValue("", arg) : arg;
+    for (const [flag, isPublic] of Object.entries(secretFlags)) {
+      if (arg.startsWith(`${flag}=`)) return isPublic(arg.slice(flag.length + 1)) ? arg : `${flag}=${hidden}`;
+      if (args[at - 1] === flag) return isPublic(arg) ? arg : hidden;
+    }
+    return arg;
   });
   return shown.some((arg, at) => arg !== args[at]) ? shown : null;
-}
-
-/** Names of files, and addresses without credentials, are no secrets. */
-function shownValue(before: string, value: string): string {
-  const isFile = /^[A-Za-z0-9._-]+=@/.test(value);
-  const isAddress = /^[^@{]*$/.test(value) && !value.startsWith("SWMTKN-");
-  return before + (isFile || isAddress ? value : hidden);
 }
 
 /** Overwrites what the kernel shows of this process. The title takes the place of all arguments, whose memory is cleared. */

@@ -17,6 +17,8 @@ test("secrets in arguments are found in each way of writing them, and nothing el
   const of = (...args: readonly string[]) => withoutSecrets(args)?.join(" ") ?? null;
   t.is(of("agent", "--token", token, "--data-dir", "/d"), "agent --token *** --data-dir /d");
   t.is(of("agent", `--token=${token}`), "agent --token=***");
+  t.is(of("agent", "--token", "mistyped"), "agent --token ***");
+  t.is(of("agent", "--driver-config", "docker=password"), "agent --driver-config ***");
   t.is(of("manager", "--nats", "nats://u:p@h:1,nats://u:p@i:1"), "manager --nats ***");
   t.is(of("agent", "--driver-config", `docker={"auth": {"password": "p"}}`), "agent --driver-config ***");
   t.is(of("agent", "--driver-config", "docker=@/etc/docker.json"), null);

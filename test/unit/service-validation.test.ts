@@ -6,6 +6,7 @@ import { isImageReference } from "../../machines/image-reference.ts";
 import { checkReferencesExist } from "../../machines/validation/reference.ts";
 import { checkNotReferenced } from "../../machines/validation/secret.ts";
 import { checkRuntime } from "../../machines/validation/task-spec.ts";
+import { checkTaskSpec } from "../../machines/validation/task-spec.ts";
 import { checkTemplates } from "../../machines/validation/template.ts";
 import { parseCidr, parseAddress, containsAddress } from "../../runtime/ip-address.ts";
 import {
@@ -24,6 +25,7 @@ import {
   GlobalJob,
   HealthConfig,
   Mount,
+  Mount_Type,
   NamedGenericResource,
   NetworkAttachmentSpec,
   Placement,
@@ -546,4 +548,18 @@ test("two specs are the same whatever the order of their labels, and whether a d
   const task = TaskSpec.create({ container });
   t.true(isSameMessage(task, TaskSpec.decode(TaskSpec.encode(TaskSpec.patch(task, { forceUpdate: 0 })))));
   t.false(isSameMessage(task, TaskSpec.patch(task, { forceUpdate: 1 })));
+});
+
+test("a process mounts a cluster volume inside of its directory alone", (t) => {
+  const refusal = (target: string) => {
+    const mount = Mount.create({ type: Mount_Type.CLUSTER, source: "vol", target });
+    const payload = Any.create({
+      type_url: "muster.v1.ExecSpec",
+      value: ExecSpec.encode(ExecSpec.create({ command: "true", mounts: [mount] })),
+    });
+    return checkTaskSpec(TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: "exec", payload }) }));
+  };
+  t.is(refusal("/data/a"), null);
+  for (const target of ["a/../b", "..", "/a/..", "a/./b", "a//b", "/"])
+    t.regex(refusal(target)?.message ?? "accepted", /cannot be mounted at/, target);
 });
