@@ -1,5 +1,5 @@
 /** The functions of literals (reference §3.3). They throw ConversionError for what they do not take. */
-import { compareDecimals, decimal, decimalOf, decimalText, truncate, type Decimal } from "./decimal.ts";
+import { compareDecimals, decimal, decimalText, parseDecimal, truncate, type Decimal } from "./decimal.ts";
 import { ConversionError, boolValue, convert, nullValue, numberValue, textValue, type Value } from "./value.ts";
 
 export type HclFunction = (args: readonly Value[]) => Value;
@@ -39,16 +39,44 @@ function characters(of: string): string[] {
   return Array.from(new Intl.Segmenter().segment(of), ({ segment }) => segment);
 }
 
+/** A number as it is written, since a double holds only 15 digits of it. */
+class WrittenNumber {
+  readonly text: string;
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** Throws SyntaxError. */
+function parseJson(json: string): unknown {
+  // TypeScript's library does not know the third argument yet.
+  const keep = (_key: string, value: unknown, context?: { readonly source?: string }): unknown =>
+    typeof value === "number" ? new WrittenNumber(context?.source ?? String(value)) : value;
+  return JSON.parse(json, keep);
+}
+
 function fromJson(json: unknown): Value {
   if (json === null || json === undefined) return nullValue;
   if (typeof json === "boolean") return boolValue(json);
   if (typeof json === "string") return textValue(json);
-  if (typeof json === "number") return numberValue(decimalOf(json) as Decimal);
+  if (json instanceof WrittenNumber) {
+    const number = parseDecimal(json.text);
+    if (number === null) throw new ConversionError(`jsondecode: the number ${json.text.slice(0, 40)} is too large`);
+    return numberValue(number);
+  }
   if (Array.isArray(json)) return { kind: "tuple", items: json.map(fromJson) };
   return {
     kind: "object",
-    entries: new Map(Object.entries(json as object).map(([key, item]) => [key, fromJson(item)])),
+    entries: new Map(Object.entries(json as object).map(([key, item]) => [key.normalize("NFC"), fromJson(item)])),
   };
+}
+
+/** As Go quotes text: so that it can stand in a page or a script. */
+function quoted(of: string): string {
+  return JSON.stringify(of).replaceAll(
+    /[<>&\u2028\u2029]/g,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 function toJson(value: Value): string {
@@ -60,7 +88,7 @@ function toJson(value: Value): string {
     case "number":
       return decimalText(value.number);
     case "string":
-      return JSON.stringify(value.text);
+      return quoted(value.text);
     case "list":
     case "set":
     case "tuple":
@@ -68,10 +96,29 @@ function toJson(value: Value): string {
     case "map":
     case "object":
       return `{${[...value.entries]
-        .toSorted(([left], [right]) => (left < right ? -1 : 1))
-        .map(([key, item]) => `${JSON.stringify(key)}:${toJson(item)}`)
+        .toSorted(([left], [right]) => Buffer.compare(Buffer.from(left, "utf8"), Buffer.from(right, "utf8")))
+        .map(([key, item]) => `${quoted(key)}:${toJson(item)}`)
         .join(",")}}`;
   }
+}
+
+/** Small Greek letters with a iota below have a capital of one character, which only titles use otherwise. */
+const iotaBelow = /^[\u1F80-\u1F87\u1F90-\u1F97\u1FA0-\u1FA7]$/;
+const oddCapitals: Readonly<Record<string, string>> = { "\u1FB3": "\u1FBC", "\u1FC3": "\u1FCC", "\u1FF3": "\u1FFC" };
+
+/** Character by character, as Go does it: what has no capital of one character, such as `ß`, stays as it is. */
+function upper(of: string): string {
+  return Array.from(of, (char) => {
+    const full = char.toUpperCase();
+    if (full.length === char.length) return full;
+    if (iotaBelow.test(char)) return String.fromCharCode(char.charCodeAt(0) + 8);
+    return oddCapitals[char] ?? (Array.from(full).length === 1 ? full : char);
+  }).join("");
+}
+
+/** Likewise; a sigma at the end of a word is one like any other. */
+function lower(of: string): string {
+  return Array.from(of, (char) => (char === "\u0130" ? "i" : char.toLowerCase())).join("");
 }
 
 export const functions: ReadonlyMap<string, HclFunction> = new Map<string, HclFunction>([
@@ -94,9 +141,11 @@ export const functions: ReadonlyMap<string, HclFunction> = new Map<string, HclFu
   [
     "hasindex",
     ([collection, key]) => {
-      if (collection !== undefined && "entries" in collection) return boolValue(collection.entries.has(text(key)));
-      const at = number(key);
-      return boolValue(at.scale === 0 && at.digits >= 0n && at.digits < BigInt(items(collection ?? nullValue).length));
+      if (collection?.kind === "map") return boolValue(key?.kind === "string" && collection.entries.has(key.text));
+      const { length } = items(collection ?? nullValue);
+      if (key?.kind !== "number") return boolValue(false);
+      const { digits, scale } = key.number;
+      return boolValue(scale === 0 && digits >= 0n && digits < BigInt(length));
     },
   ],
   ["int", (args) => numberValue(truncate(number(one(args))))],
@@ -104,7 +153,7 @@ export const functions: ReadonlyMap<string, HclFunction> = new Map<string, HclFu
     "jsondecode",
     (args) => {
       try {
-        return fromJson(JSON.parse(text(one(args))));
+        return fromJson(parseJson(text(one(args))));
       } catch (error) {
         throw error instanceof ConversionError ? error : new ConversionError("jsondecode: not JSON");
       }
@@ -115,10 +164,10 @@ export const functions: ReadonlyMap<string, HclFunction> = new Map<string, HclFu
     "length",
     (args) => {
       const of = one(args);
-      return numberValue(decimal(BigInt("entries" in of ? of.entries.size : items(of).length)));
+      return numberValue(decimal(BigInt(of.kind === "map" ? of.entries.size : items(of).length)));
     },
   ],
-  ["lower", (args) => textValue(text(one(args)).toLowerCase())],
+  ["lower", (args) => textValue(lower(text(one(args))))],
   ["max", (args) => extreme(args, 1)],
   ["min", (args) => extreme(args, -1)],
   [
@@ -141,5 +190,5 @@ export const functions: ReadonlyMap<string, HclFunction> = new Map<string, HclFu
       return textValue(all.slice(start, count < 0 ? undefined : start + count).join(""));
     },
   ],
-  ["upper", (args) => textValue(text(one(args)).toUpperCase())],
+  ["upper", (args) => textValue(upper(text(one(args))))],
 ]);
