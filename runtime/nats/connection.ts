@@ -57,6 +57,8 @@ export interface NatsLink {
   servers(): Promise<BusServers>;
   /** For how long requests to the log have been left unanswered, and why the last was; null while it is served. */
   unserved(): { readonly ms: number; readonly reason: string } | null;
+  /** Where JetStream is off; null while it is on, and without a connection. */
+  jetStreamOff(): "server" | "account" | null;
   /** Why the log takes nothing for want of space; null while it takes what it is given. */
   fullReason(): string | null;
   /** Stops receiving, sees what was published off, closes. Takes seconds at most. */
@@ -110,6 +112,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       servers: () => link.servers(),
       fullReason: () =>
         options.disk?.room.kind === "full" ? fullSentence(options.disk.room) : link.serving.fullReason,
+      jetStreamOff: () => link.jetStreamOff,
       unserved: () => link.serving.silence(performance.now()),
       drain: () => link.drain(),
       close: () => link.close(),

@@ -6,9 +6,9 @@ import type { Answer } from "./requests.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** `unavailable` may have taken effect; `refused` has not. Without an answer the errCode is 0. */
+/** `unavailable` may have taken effect; `refused` has not. Without an error in the answer the errCode is 0. */
 export type Called =
-  | { readonly kind: "ok"; readonly body: Fields }
+  | { readonly kind: "ok"; readonly errCode: 0; readonly body: Fields }
   | { readonly kind: "refused"; readonly errCode: number; readonly reason: string }
   | { readonly kind: "unavailable"; readonly errCode: number; readonly reason: string };
 
@@ -45,8 +45,6 @@ const full: ReadonlySet<number> = new Set([
   JetStreamError.accountResourcesExceeded,
 ]);
 
-export const jetStreamOff = "the nats-server has turned JetStream off";
-
 export const expectLastSequence = "Nats-Expected-Last-Sequence";
 export const expectLastSubjectSequence = "Nats-Expected-Last-Subject-Sequence";
 
@@ -61,6 +59,8 @@ export async function callJetStream(link: Link, verb: string, body: object | nul
     timeoutMs,
   });
   const called = calledOf(answer);
+  link.serving.isOffForAccount =
+    called.errCode === JetStreamError.notEnabled || called.errCode === JetStreamError.notEnabledForAccount;
   if (called.kind === "unavailable") link.serving.unanswered("$JS", sentAt, called.reason);
   else link.serving.answered("$JS");
   return called;
@@ -71,9 +71,9 @@ function calledOf(answer: Answer): Called {
   const fields = parseFields(answer.message.data);
   if (fields === null) return { kind: "unavailable", errCode: 0, reason: "the answer of JetStream is not JSON" };
   const error = errorOf(fields);
-  if (error === null) return { kind: "ok", body: fields };
+  if (error === null) return { kind: "ok", errCode: 0, body: fields };
   // 5xx: no leader for the moment, resources short, … : not a statement about the request.
-  return { kind: error.code >= 500 ? "unavailable" : "refused", errCode: error.errCode, reason: reasonOf(error) };
+  return { kind: error.code >= 500 ? "unavailable" : "refused", errCode: error.errCode, reason: error.description };
 }
 
 /** Publishes to a stream and waits until it is stored; `expected` is one of the headers above and its sequence. */
@@ -110,7 +110,7 @@ function storedOf(answer: Answer): Stored {
     return { kind: "conflict" };
   if (full.has(error.errCode))
     return { kind: "full", reason: `the log's disk is full: NATS says "${error.description}"` };
-  return { kind: error.code >= 500 ? "unknown" : "refused", reason: reasonOf(error) };
+  return { kind: error.code >= 500 ? "unknown" : "refused", reason: error.description };
 }
 
 function silence(answer: Exclude<Answer, { kind: "reply" }>): string {
@@ -162,10 +162,4 @@ function errorOf(fields: Fields): { code: number; errCode: number; description: 
     errCode: numberField(error, "err_code"),
     description: textField(error, "description"),
   };
-}
-
-function reasonOf({ errCode, description }: { readonly errCode: number; readonly description: string }): string {
-  return errCode === JetStreamError.notEnabled || errCode === JetStreamError.notEnabledForAccount
-    ? jetStreamOff
-    : description;
 }

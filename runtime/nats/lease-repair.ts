@@ -7,9 +7,9 @@
  * all, that holder loses it as if it had expired: the log refuses whoever leads no more (S1), not the lease.
  */
 import type { Telemetry } from "../ports.ts";
-import { callJetStream, type Fields, fieldsField, JetStreamError, numberField, textField } from "./jetstream.ts";
+import { callJetStream, type Fields, JetStreamError } from "./jetstream.ts";
 import type { Link } from "./link.ts";
-import { leaseStream, logStream } from "./streams.ts";
+import { isLed, leaseStream, logStream } from "./streams.ts";
 
 /** Three times as long as the elections of a loaded cluster have been seen to take. */
 const leaderlessMsMin = 30_000;
@@ -71,10 +71,4 @@ export class LeaseRepair {
     this.#telemetry.log.warn({ after: this.#revisionMax }, "the bucket of leases was made anew");
     this.answered(0);
   }
-}
-
-/** A stream of several copies that nobody leads is described by the servers all the same, without a leader. */
-function isLed(info: Fields): boolean {
-  const replicas = numberField(fieldsField(info, "config"), "num_replicas");
-  return replicas <= 1 || textField(fieldsField(info, "cluster"), "leader") !== "";
 }

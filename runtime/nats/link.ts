@@ -131,6 +131,17 @@ export class Link {
     return this.#greeting?.jetstream ?? false;
   }
 
+  /**
+   * Where JetStream is off: in the server of this connection, which says so in the greeting that it renews, or for the
+   * account of this link. Null while it is on, and without a connection.
+   */
+  get jetStreamOff(): "server" | "account" | null {
+    const info = this.#connection?.info;
+    if (info === undefined) return null;
+    if (info.jetstream !== true) return "server";
+    return this.serving.isOffForAccount ? "account" : null;
+  }
+
   /** How many of the servers that were named greet a new connection now: what a frozen or dead one does not. */
   async servers(): Promise<BusServers> {
     const greeted = await Promise.all(this.#addresses.map(({ host, port }) => greet(host, port, countMs)));

@@ -32,6 +32,8 @@ export class NatsLog implements Log {
   readonly #link: Link;
   readonly #options: NatsLogOptions;
   readonly #appendSeconds: Histogram;
+  /** The log's last sequence when it was refused for want of space. */
+  #fullAfter = 0;
 
   constructor(link: Link, options: NatsLogOptions) {
     this.#link = link;
@@ -61,15 +63,22 @@ export class NatsLog implements Log {
       { header: expectLastSequence, sequence: expectedLast },
       appendTimeoutMs,
     );
-    if (stored.kind === "full") this.#link.serving.fullReason = stored.reason;
-    else if (stored.kind === "stored") this.#link.serving.fullReason = null;
+    if (stored.kind === "full") {
+      this.#link.serving.fullReason = stored.reason;
+      this.#fullAfter = expectedLast;
+    } else if (stored.kind === "stored") this.#link.serving.fullReason = null;
     if (stored.kind !== "stored") return stored;
     this.#appendSeconds.observe((performance.now() - startedAt) / 1_000);
     return { kind: "appended", sequence: stored.sequence };
   }
 
   read(fromSequence: number, reader: LogReader): Subscription {
-    return new LogReading({ ...this.#options, link: this.#link, fromSequence, reader });
+    const onRecord: LogReader["onRecord"] = (...record) => {
+      // Whoever leads now appends again, so there is room; this manager may never do so itself.
+      if (record[0] > this.#fullAfter) this.#link.serving.fullReason = null;
+      reader.onRecord(...record);
+    };
+    return new LogReading({ ...this.#options, link: this.#link, fromSequence, reader: { ...reader, onRecord } });
   }
 
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {

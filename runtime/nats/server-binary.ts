@@ -58,9 +58,14 @@ export async function findBinary(named: string | undefined): Promise<FoundBinary
 
 /** Where `npm start` and `npm test` keep the pinned one: as `cacheFolder` in cli/setup-nats.mjs. */
 export function cachedBinary(): string {
+  return join(cacheFolder(), `nats-server-${pinned.version}`, "nats-server");
+}
+
+/** Muster's folder in the user's cache, for programs that are built or downloaded once. */
+export function cacheFolder(): string {
   const named = process.env["XDG_CACHE_HOME"] ?? "";
   const base = isAbsolute(named) ? named : join(process.env["HOME"] || homedir(), ".cache");
-  return join(base, "muster", `nats-server-${pinned.version}`, "nats-server");
+  return join(base, "muster");
 }
 
 /** Whether nobody but this user put the file there: root with another's HOME does not run what that one left. */

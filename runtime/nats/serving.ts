@@ -21,6 +21,9 @@ export class Serving {
   /** Why the last write was refused for want of space; null when it was not. */
   fullReason: string | null = null;
 
+  /** The server's last answer said that JetStream is not enabled for the account of this link. */
+  isOffForAccount = false;
+
   answered(kind: string): void {
     this.#silences.delete(kind);
   }

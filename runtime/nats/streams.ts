@@ -217,14 +217,20 @@ function unusable(stream: string, reason: string): NatsProblem {
   return new NatsProblem("unusable", `The NATS server cannot carry Muster's stream ${stream}: ${reason}.`);
 }
 
-/** First and last sequence that a stream keeps; null when it does not say. */
+/** A stream of several copies that nobody leads is described by the servers all the same, without a leader. */
+export function isLed(info: Fields): boolean {
+  const replicas = numberField(fieldsField(info, "config"), "num_replicas");
+  return replicas <= 1 || textField(fieldsField(info, "cluster"), "leader") !== "";
+}
+
+/** First and last sequence that a stream keeps; null when it does not say, or nobody leads it: then a copy may be behind. */
 export async function streamBounds(
   link: Link,
   stream: string,
   timeoutMs: number,
 ): Promise<{ readonly first: number; readonly last: number } | null> {
   const called = await callJetStream(link, `STREAM.INFO.${stream}`, null, timeoutMs);
-  if (called.kind !== "ok") return null;
+  if (called.kind !== "ok" || !isLed(called.body)) return null;
   const state = fieldsField(called.body, "state");
   const last = numberField(state, "last_seq");
   // A stream that never had a message says 0 and 0; one that was emptied says last + 1 and last.

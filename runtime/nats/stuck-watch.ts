@@ -8,14 +8,22 @@ const lookMs = 1_000;
 /** Of Linux, in which CPU times are counted there. */
 const tickMs = 10;
 
-export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved">): { stop(): void } {
+export interface StuckWatch {
+  /** Of the server's process at the last look. */
+  readonly state: ServerState;
+  stop(): void;
+}
+
+export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved">): StuckWatch {
   let judgement: StuckJudgement = notJudged;
+  let seen: ServerState = "alive";
   let isStopped = false;
   const look = async (): Promise<void> => {
     // After the sockets have been read: an answer that has come counts.
     await new Promise((resolve) => setImmediate(resolve));
     const { cpuMs, state } = await processLook(server.pid);
     if (isStopped) return;
+    seen = state;
     const silence = link.unserved();
     judgement = judge(judgement, {
       at: performance.now(),
@@ -30,6 +38,9 @@ export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved
   };
   let timer = setTimeout(() => void look(), lookMs);
   return {
+    get state() {
+      return seen;
+    },
     stop: () => {
       isStopped = true;
       clearTimeout(timer);

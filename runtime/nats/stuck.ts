@@ -2,7 +2,7 @@
  * When a nats-server of ours is stuck: pure, judged by one look a second.
  *
  * X1: only looks count in which it could have answered. One that is busy (recovering its storage, on a machine that has
- *     no time for it) or that somebody has stopped gets many times as long, and looks that came late themselves do not count:
+ *     no time for it) or that somebody has stopped gets several times as long, and looks that came late themselves do not count:
  *     then this process had no time either.
  * X2: who was started again and is stuck again gets twice as long, so that no loop of restarts is faster than its cause.
  * X3: with not a byte free it would not start: it stays until there is room.
@@ -20,8 +20,10 @@ const servedMsMin = 60_000;
 /** Of a look at one that used this much of a core, or that waits for the disk: X1. */
 const busyShare = 0.3;
 const busyWeight = 0.2;
-/** Of one that is stopped: it is started again after minutes, should it have been forgotten. */
-const stoppedWeight = 0.05;
+/** A server that somebody has stopped, with a debugger for instance, is started again after this, should it have been
+ *  forgotten: within the minutes that an operator waits, and longer than a look at it takes. In milliseconds. */
+export const stoppedMsMax = 60_000;
+const stoppedWeight = stuckMsMin / stoppedMsMax;
 /** For its own files: X3. */
 const startBytesMin = 1024 * 1024;
 
