@@ -79,6 +79,8 @@ export interface JsonApi {
   checkLogin(attempt: LoginAttempt): Promise<LoginOutcome>;
   /** The identity as it is by now; null when it is gone. */
   identityNow(identity: Identity): Identity | null;
+  /** Who that is by now, and a text that another password changes; null when there is none, or it is disabled. */
+  standing(name: LoginName): { readonly identity: Identity; readonly mark: string } | null;
   /** Calls back once, when it is gone. */
   onGone(identity: Identity, listener: () => void): Subscription;
 }

@@ -145,6 +145,16 @@ export function describeCertificate(pem: string, rootPem = ""): CertificateOutco
   }
 }
 
+/**
+ * True when the certificate leads to one of the roots and has not expired. It may begin later than now, and so may what it
+ * leads through: a machine whose clock is ahead dates what it signs ahead, and its peers cannot do without for hours. Nobody
+ * signs a certificate before it is meant to be used, so its beginning protects nobody.
+ */
+export function isInForce(certificate: CertificateDescription, rootPem: string, nowMs: number): boolean {
+  const { notAfterMs } = certificate;
+  return nowMs <= notAfterMs && (certificate.verify(rootPem, nowMs) || certificate.verify(rootPem, notAfterMs));
+}
+
 const minuteMs = 60_000;
 
 /**

@@ -2,6 +2,7 @@
 export { createRoot, issue, type IssueRequest } from "./authority.ts";
 export {
   describeCertificate,
+  isInForce,
   renewalInstant,
   type CertificateDescription,
   type CertificateOutcome,

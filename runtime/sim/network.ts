@@ -129,6 +129,15 @@ export class SimNetwork {
     for (const end of Array.from(this.#endsOf(endpoint.name))) if (end.endpoint === endpoint) end.close();
   }
 
+  /** The machine of a process that ended says nothing more: what was open stays open at the other ends until they give up. */
+  fallSilent(endpoint: Endpoint): void {
+    for (const end of Array.from(this.#endsOf(endpoint.name))) {
+      if (end.endpoint !== endpoint) continue;
+      end.peer.suspect(() => true);
+      end.drop();
+    }
+  }
+
   /** A connection that is open on both sides; whether packets get through is found out by using it. */
   connect(
     client: Endpoint,
@@ -221,6 +230,11 @@ export class ConnectionEnd {
     if (!this.#isOpen) return;
     this.#shut();
     this.#carry(() => this.peer.#lose());
+  }
+
+  /** This side is no more, and the peer is not told. */
+  drop(): void {
+    this.#shut();
   }
 
   /** Gives up on the peer once its keepalive has passed, if `isSilent` still holds then. */

@@ -21,8 +21,8 @@ const keepalive: Keepalive = { leastMs: 3_000, mostMs: 12_000 };
 /** How long a refused or unanswered connection takes to fail. */
 const connectMsMax = 5_000;
 
-/** What a certificate would say; null for a caller without one. */
-export type SimIdentity = Peer["identity"];
+/** What a certificate would say; null for a caller without one. `notAfterMs`: its end; absent: it has none. */
+export type SimIdentity = (NonNullable<Peer["identity"]> & { readonly notAfterMs?: number }) | null;
 
 /** A service's table and its handlers. The compiler has checked that they fit where both were made. */
 export interface SimService {

@@ -139,15 +139,29 @@ export class SimProcess {
     }
   }
 
-  /** kill -9; with `losePower`, of the whole machine: what its disk had not synced is gone too. */
-  crash(options: { readonly losePower?: boolean } = {}): void {
+  /**
+   * kill -9; with `losePower`, of the whole machine: what its disk had not synced is gone too. `isSilent`: the machine goes
+   * without a last packet, and its peers find out by their keepalives.
+   */
+  crash(options: { readonly losePower?: boolean; readonly isSilent?: boolean } = {}): void {
     const endpoint = this.#endpoint;
     if (endpoint === null) return;
     this.#simulation.trace.write(this.name, "crash");
     this.#endpoint = null;
-    this.#simulation.network.vanish(endpoint);
+    if (options.isSilent === true) this.#simulation.network.fallSilent(endpoint);
+    else this.#simulation.network.vanish(endpoint);
     endpoint.clock.kill();
     if (options.losePower === true) this.disk.loseUnsynced();
+  }
+
+  /** Its machine freezes for good, while something before it keeps its connections open: it never runs again, and nobody is told. */
+  freeze(): void {
+    const endpoint = this.#endpoint;
+    if (endpoint === null) return;
+    this.#simulation.trace.write(this.name, "freezes");
+    this.#endpoint = null;
+    endpoint.clock.kill();
+    this.#goneAt ??= this.#simulation.clock.elapsed;
   }
 
   /** Its machine breaks and is thrown away: it never starts again. */

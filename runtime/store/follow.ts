@@ -36,6 +36,8 @@ export interface Follower {
   caughtUp(): Promise<void>;
   /** True from the first time that the log's end was reached, but while a snapshot is being loaded to close a gap. */
   isCaughtUp(): boolean;
+  /** Called each time that the log's end is reached: at first, and again after a lost link or a gap. */
+  onCaughtUp(listener: () => void): void;
   stop(): void;
 }
 
@@ -69,6 +71,7 @@ export function startFollowing(parts: FollowerParts): Follower {
   let future: number | null = null;
   let reading: Subscription | null = null;
   let comparing: Subscription | null = null;
+  const listeners: (() => void)[] = [];
 
   const stop = (): void => {
     isStopped = true;
@@ -176,6 +179,7 @@ export function startFollowing(parts: FollowerParts): Follower {
         if (isStopped) return;
         isCaughtUp = true;
         compare();
+        for (const listener of listeners) listener();
         // F4: an answer from before an append of this process's own says so as well.
         if (sequence < replica.version) void caughtUp();
       },
@@ -278,7 +282,7 @@ export function startFollowing(parts: FollowerParts): Follower {
     if (isStopped) await new Promise<never>(() => {});
   };
 
-  return { caughtUp, isCaughtUp: () => isCaughtUp, stop };
+  return { caughtUp, isCaughtUp: () => isCaughtUp, onCaughtUp: (listener) => listeners.push(listener), stop };
 }
 
 function shorterThan({ version }: Replica, last: number): LogLoss {

@@ -26,6 +26,8 @@ export class Keyring {
   readonly #onChange = new Set<() => void>();
   /** Ids that something could not be read for want of. */
   readonly #lacking = new Set<string>();
+  /** Those of them that a record waits for. */
+  readonly #unread = new Set<string>();
   #currentId = "";
   /** The last record of the log that was met, whoever read it. */
   #metThrough = 0;
@@ -46,6 +48,11 @@ export class Keyring {
 
   get lacking(): readonly string[] {
     return [...this.#lacking];
+  }
+
+  /** Ids of keys without which the log is read no further. */
+  get unread(): readonly string[] {
+    return [...this.#unread];
   }
 
   get plainThrough(): number {
@@ -77,7 +84,7 @@ export class Keyring {
     const through = Math.max(this.#store.plainThrough, plainThrough);
     if (fresh.length === 0 && through === this.#store.plainThrough) return;
     this.#store.update({ dataKeys: [...this.keys, ...fresh], plainThrough: through });
-    for (const { id } of fresh) this.#lacking.delete(id);
+    for (const { id } of fresh) this.lackNoMore(id);
     this.#changed();
   }
 
@@ -97,8 +104,9 @@ export class Keyring {
     this.#changed();
   }
 
-  /** Something cannot be read without it. */
-  lack(id: string): void {
+  /** Something cannot be read without it: a record, or a snapshot, beside which there may be others. */
+  lack(id: string, what: "record" | "snapshot"): void {
+    if (what === "record" && this.find(id) === undefined) this.#unread.add(id);
     if (this.find(id) !== undefined || this.#lacking.has(id)) return;
     this.#lacking.add(id);
     this.#changed();
@@ -107,6 +115,7 @@ export class Keyring {
   /** What was to be read with it is looked at again: it may have been named by mistake. */
   lackNoMore(id: string): void {
     this.#lacking.delete(id);
+    this.#unread.delete(id);
   }
 
   /** Called after keys came, when one is found to be lacking, and when the log turns out to be under another one. */

@@ -54,7 +54,7 @@ interface Parts {
   readonly clock: Clock;
 }
 
-/** Rejects when NATS does not answer, or hands over nothing for a while (as where a data key is lacking). */
+/** Rejects when NATS does not answer, and with LogSilent when it hands over nothing for a while. */
 export async function checkLog(parts: Parts): Promise<CheckedLog> {
   const { blobs } = parts;
   const { first, last } = await boundsOf(parts);
@@ -118,6 +118,17 @@ export async function repairLog(
   await log.purgeBefore(report.last + 1);
 }
 
+/** The log hands over nothing more, as where a data key is lacking. */
+export class LogSilent extends Error {
+  override readonly name = "LogSilent";
+  /** Of the record that does not come. */
+  readonly sequence: number;
+  constructor(sequence: number) {
+    super(`the log does not hand over record ${sequence}`);
+    this.sequence = sequence;
+  }
+}
+
 /** NATS has lost records in the middle of the log. */
 export class LogHole extends LogBreak {
   override readonly name = "LogHole";
@@ -165,7 +176,7 @@ async function boundsOf({ clock, log }: Parts): Promise<{ readonly first: number
 }
 
 /**
- * Hands over the messages from `from` to `to`, until `take` says false. Rejects when nothing comes for a while, and with LogHole
+ * Hands over the messages from `from` to `to`, until `take` says false. Rejects with LogSilent when nothing comes for a while, and with LogHole
  * where NATS has lost some, unless those are passed over.
  */
 export function readAll(
@@ -187,7 +198,7 @@ export function readAll(
       clock.soon(() => reading.unsubscribe());
       settle();
     };
-    const expire = (): void => end(() => reject(new Error(`the log does not hand over record ${next}`)));
+    const expire = (): void => end(() => reject(new LogSilent(next)));
     let timer = clock.setTimeout(expire, silentMs);
     const reading = log.read(from, {
       onRecord: (sequence, data) => {

@@ -55,7 +55,7 @@ export class SealedBlobs implements Blobs {
     }
     const key = this.#keyring.find(sealed.keyId);
     if (key === undefined) {
-      this.#keyring.lack(sealed.keyId);
+      this.#keyring.lack(sealed.keyId, "snapshot");
       throw new KeyLacking(`the data key ${sealed.keyId} of ${name} is lacking`);
     }
     const opened = await this.#opened(key, name, sealed.nonce, split.rest);

@@ -17,7 +17,7 @@ import { LifeAnswer, LifeQuestion, SealedMessage, type DataKey } from "../../pro
 import { assert } from "../assert.ts";
 import { BusRefusals } from "../bus-refusals.ts";
 import { isSubjectToken, newId } from "../ids.ts";
-import type { Bus, BusMessage, Clock, Random, RequestOutcome, Subscription, Telemetry } from "../ports.ts";
+import type { Bus, BusMessage, Clock, Random, RequestOutcome, Subscription, Telemetry, TimerHandle } from "../ports.ts";
 import * as subjects from "../subjects.ts";
 import type { BusObserver } from "./bus-observer.ts";
 import type { Keyring } from "./keyring.ts";
@@ -36,9 +36,12 @@ export interface SealedBusOptions {
 
 /** Bytes of the largest message that is looked at; our own nats-server lets 8 MiB pass. */
 const messageBytesMax = 8 * 1024 * 1024;
-/** Milliseconds in which a life answers, and how often it is asked, since questions get lost: questions wait 2 s for answers. */
-const proofTimeoutMs = 700;
+/**
+ * How often a life is asked, since questions get lost, and how many milliseconds apart. Each of its answers counts until the whole
+ * time is over: an overloaded manager that takes 2 s to answer is no stranger. Questions wait 2 s for answers.
+ */
 const proofTries = 3;
+const proofAgainMs = 700;
 /** Milliseconds for which a life that did not prove itself is not asked again. */
 const unprovenMs = 1_000;
 /** Lives that are remembered; of more, the one that was heard of first is forgotten. A restart of a manager makes one. */
@@ -303,15 +306,21 @@ export class SealedBus implements Bus {
     else if (asked) this.#refusals.add(subject, "replayed");
   }
 
-  async #proofOf(life: string): Promise<LifeAnswer | null> {
+  /** The first answer; null when none comes, or nobody listens there: that process has ended. */
+  #proofOf(life: string): Promise<LifeAnswer | null> {
+    const { promise, resolve } = Promise.withResolvers<LifeAnswer | null>();
     const question = LifeQuestion.encode(LifeQuestion.create());
-    for (let tries = 0; tries < proofTries; tries += 1) {
-      const outcome = await this.request(subjects.lifeProof(life), question, { timeoutMs: proofTimeoutMs });
-      if (outcome.kind === "reply") return decodedOrNull(LifeAnswer, outcome.data);
-      // Nobody listens there: that process has ended.
-      if (outcome.kind !== "timeout") return null;
-    }
-    return null;
+    let timer: TimerHandle | null = null;
+    const ask = (triesLeft: number): void => {
+      const asked = this.request(subjects.lifeProof(life), question, { timeoutMs: triesLeft * proofAgainMs });
+      if (triesLeft > 1) timer = this.#clock.setTimeout(() => ask(triesLeft - 1), proofAgainMs);
+      void asked.then((outcome) => {
+        if (timer !== null) this.#clock.clearTimeout(timer);
+        resolve(outcome.kind === "reply" ? decodedOrNull(LifeAnswer, outcome.data) : null);
+      });
+    };
+    ask(proofTries);
+    return promise;
   }
 
   /** SB1 */

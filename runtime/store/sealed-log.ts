@@ -85,6 +85,8 @@ class SealedReading implements Subscription {
   #retry: TimerHandle | null = null;
   /** The record that did not open, and is being read once more; 0: none. Z3 */
   #doubted = 0;
+  /** The key of the record that cannot be opened; empty: none. */
+  #waitsFor = "";
   #isActive = true;
 
   constructor(log: Log, keyring: Keyring, clock: Clock, fromSequence: number, reader: LogReader) {
@@ -99,6 +101,8 @@ class SealedReading implements Subscription {
   unsubscribe(): void {
     this.#isActive = false;
     this.#turn += 1;
+    // Nobody waits for it here any more; another reading that does says so again.
+    if (this.#waitsFor !== "") this.#keyring.lackNoMore(this.#waitsFor);
     this.#endWait();
     this.#reading?.unsubscribe();
   }
@@ -153,10 +157,12 @@ class SealedReading implements Subscription {
       if (this.#keyring.find(keyId) !== undefined) goOn();
     });
     this.#retry = this.#clock.setTimeout(goOn, lackingRetryMs);
-    this.#keyring.lack(keyId);
+    this.#waitsFor = keyId;
+    this.#keyring.lack(keyId, "record");
   }
 
   #endWait(): void {
+    this.#waitsFor = "";
     this.#waiting?.unsubscribe();
     this.#waiting = null;
     if (this.#retry !== null) this.#clock.clearTimeout(this.#retry);

@@ -6,6 +6,8 @@ import { createTracing } from "./tracing.ts";
 
 export interface ProcessTelemetry extends Telemetry {
   readonly metrics: PrometheusMetrics;
+  /** Opens the log file anew by its name, which somebody else may have renamed; null for a process without one. */
+  readonly reopenLog: (() => void) | null;
   shutdown(): Promise<void>;
 }
 
@@ -26,5 +28,11 @@ export async function createTelemetry(options: TelemetryOptions): Promise<Proces
     { name: options.service, level: options.level, timestamp: pino.stdTimeFunctions.isoTime },
     destination,
   );
-  return { tracer: tracing.tracer, metrics: createMetrics(), log, shutdown: () => tracing.shutdown() };
+  return {
+    tracer: tracing.tracer,
+    metrics: createMetrics(),
+    log,
+    reopenLog: options.logFile === undefined ? null : () => destination.reopen(),
+    shutdown: () => tracing.shutdown(),
+  };
 }

@@ -11,6 +11,10 @@ import {
   type Span,
   type Tracer,
 } from "@opentelemetry/api";
+import type * as Resources from "@opentelemetry/resources";
+import packageJson from "../../package.json" with { type: "json" };
+
+const version = packageJson.version;
 
 export interface Tracing {
   readonly tracer: Tracer;
@@ -28,22 +32,31 @@ export async function createTracing(
   exportTimeoutMs = 10_000,
 ): Promise<Tracing> {
   if (endpoint === undefined || endpoint === "") return { tracer: trace.getTracer("muster"), shutdown: async () => {} };
-  const [{ BatchSpanProcessor, TracerProvider }, { OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all(
-    [
-      import("@opentelemetry/sdk-trace"),
-      import("@opentelemetry/exporter-trace-otlp-http"),
-      import("@opentelemetry/resources"),
-    ],
-  );
+  const [{ BatchSpanProcessor, TracerProvider }, { OTLPTraceExporter }, resources] = await Promise.all([
+    import("@opentelemetry/sdk-trace"),
+    import("@opentelemetry/exporter-trace-otlp-http"),
+    import("@opentelemetry/resources"),
+  ]);
   const exporter = new OTLPTraceExporter({
     url: `${endpoint.replace(/\/+$/, "")}/v1/traces`,
     timeoutMillis: exportTimeoutMs,
   });
   const provider = new TracerProvider({
     spanProcessors: [new BatchSpanProcessor({ exporter, scheduledDelayMillis })],
-    resource: resourceFromAttributes({ "service.name": service }),
+    resource: resourceOf(service, resources),
   });
   return { tracer: provider.getTracer("muster"), shutdown: () => provider.shutdown() };
+}
+
+/**
+ * Who a process's spans are of: its service, with Muster's version, an id for each life of a process, and its host. What
+ * OTEL_RESOURCE_ATTRIBUTES says comes on top.
+ */
+function resourceOf(service: string, resources: typeof Resources): Resources.Resource {
+  const { detectResources, envDetector, hostDetector, resourceFromAttributes, serviceInstanceIdDetector } = resources;
+  return resourceFromAttributes({ "service.name": service, "service.version": version })
+    .merge(detectResources({ detectors: [hostDetector, serviceInstanceIdDetector] }))
+    .merge(detectResources({ detectors: [envDetector] }));
 }
 
 /** Label of a task with the W3C trace context of the request that made it; a Docker Engine shows it on the container. */
