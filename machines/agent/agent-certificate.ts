@@ -15,6 +15,8 @@
  *     the root that is being replaced.
  * C6: a request that an older one overtook on its way is made again: the manager answers the one that it got last, and
  *     would for ever. (SwarmKit's agent waits for ever.)
+ * C7: a node that joins asks for one certificate, and waits for as long as that one cannot be used: each further request by
+ *     token would make another node, which nobody ever is. It asks anew when the cluster does not know its node any more.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -29,8 +31,8 @@ const certificateTimes = {
   renewalBackoffMsMax: 3_600_000,
   pollBackoffStepMs: 1_000,
   pollBackoffMsMax: 30_000,
-  /** After so many polls in vain another request's certificate is no matter of a manager that lags. C6 */
-  supersededPollsMin: 2,
+  /** After so many polls in vain another request's certificate, or none at all, is no matter of a manager that lags. C6, C7 */
+  surePollsMin: 2,
   /** From being told to renew until doing so. */
   forcedDelayMs: 500,
   /** The clock is looked at at least this often, because a timer cannot wait for longer than 24 days nor see a suspended machine. */
@@ -55,6 +57,8 @@ export type AgentCertificateEvent =
   | { readonly type: "poll.failed"; readonly reason: string }
   /** A certificate is there, and it answers another request than the newest. */
   | { readonly type: "poll.superseded"; readonly reason: string }
+  /** The manager does not know the node. */
+  | { readonly type: "poll.unknown"; readonly reason: string }
   | {
       readonly type: "certificate.installed";
       readonly nodeId: string;
@@ -63,7 +67,8 @@ export type AgentCertificateEvent =
       readonly expiresAt: number;
       readonly at: number;
     }
-  | { readonly type: "certificate.refused"; readonly reason: string }
+  /** `definite`: this certificate can never be used; otherwise it can when the clock or the disk is well again. */
+  | { readonly type: "certificate.refused"; readonly reason: string; readonly definite: boolean }
   | { readonly type: "renewal.forced" }
   | { readonly type: "role.wanted"; readonly role: string }
   | { readonly type: "clock.read"; readonly at: number }
@@ -149,7 +154,9 @@ export const agentCertificateMachine = setup({
       context.role === "" && (definite || context.failures + 1 >= certificateTimes.joinAttemptsMax),
     mayTryAtOnce: ({ context }) => context.role !== "" && context.failures + 1 < certificateTimes.renewalBurst,
     isDue: ({ context }, { at }: { at: number }) => at >= context.renewAt,
-    isSurelySuperseded: ({ context }) => context.role !== "" && context.failures >= certificateTimes.supersededPollsMin,
+    isSurelySuperseded: ({ context }) => context.role !== "" && context.failures >= certificateTimes.surePollsMin,
+    isSurelyUnknown: ({ context }) => context.role === "" && context.failures >= certificateTimes.surePollsMin,
+    failsJoin: ({ context }, { definite }: { definite: boolean }) => context.role === "" && definite,
     isForcedAgain: ({ context }) => context.isForcedAgain,
     lacksRole: ({ context }) => context.wantedRole !== "" && context.wantedRole !== context.role,
     isAnotherRole: ({ context }, { role }: { role: string }) => context.role !== "" && role !== context.role,
@@ -272,10 +279,14 @@ export const agentCertificateMachine = setup({
           },
           { target: "waiting-to-poll", actions: { type: "countFailure", params: reasonOf } },
         ],
+        "poll.unknown": [
+          { guard: "isSurelyUnknown", target: "waiting-to-request", actions: ["hangUp", "forgetFailures"] },
+          { target: "waiting-to-poll", actions: { type: "countFailure", params: reasonOf } },
+        ],
       },
     },
     "waiting-to-poll": {
-      description: "Pauses before asking again whether the certificate is issued.",
+      description: "Pauses before asking again whether the certificate is issued and can be used. C7",
       entry: "hangUp",
       after: { pollBackoff: "polling" },
     },
@@ -292,11 +303,11 @@ export const agentCertificateMachine = setup({
         },
         "certificate.refused": [
           {
-            guard: { type: "isHopeless", params: { definite: false } },
+            guard: { type: "failsJoin", params: ({ event }) => ({ definite: event.definite }) },
             target: "failed",
             actions: { type: "countFailure", params: reasonOf },
           },
-          { guard: "isJoining", target: "waiting-to-request", actions: { type: "countFailure", params: reasonOf } },
+          { guard: "isJoining", target: "waiting-to-poll", actions: { type: "countFailure", params: reasonOf } },
           { target: "waiting-to-renew", actions: { type: "countFailure", params: reasonOf } },
         ],
       },

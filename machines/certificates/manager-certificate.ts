@@ -8,6 +8,7 @@
  *
  * M1: a certificate that could not be renewed stays in use; nothing that runs is disturbed.
  * M2: what changes while one is being obtained is looked at right after.
+ * M6: a clock that was set is looked at at once: the certificate may have expired by it, or have been made while it was ahead.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -23,7 +24,7 @@ export type ManagerCertificateEvent =
   /** In use and on the disk; `renewInMs` from now it is due. */
   | { readonly type: "certificate.obtained"; readonly renewInMs: number }
   | { readonly type: "certificate.failed"; readonly reason: string }
-  /** Another root signs or is trusted, or the node was told to renew. */
+  /** Another root signs or is trusted, the node was told to renew, or the machine's clock was set. */
   | { readonly type: "certificate.doubted" };
 
 export interface ManagerCertificateContext {

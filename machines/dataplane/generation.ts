@@ -1,9 +1,11 @@
 /**
  * Objects as the messages of a generation of the protocol. `2016` is what drivers of Felix 2.0 know; `current` has several
  * networks in a rule, a list of policies for each direction, sets of networks and of ports, and the places before tracking
- * and before translation.
+ * and before translation (Felix 3.1 to 3.31); `3.32` names policies by messages without a tier (3.32 and newer).
  *
  * G1: what the earlier generation cannot say is said more strictly: what would open is left out, what would close closes more.
+ * G2: settings are in the generation's own form: a driver that cannot read its failsafe ports refuses to start, or cuts its
+ *     node off.
  */
 import {
   ActivePolicyRemove,
@@ -22,6 +24,7 @@ import {
   IPSetUpdate,
   IPSetUpdate_IPSetType as SetType,
   Policy,
+  PolicyID,
   Profile,
   Rule,
   TierInfo,
@@ -30,11 +33,37 @@ import {
   WorkloadEndpointUpdate,
   type ToDataplane,
 } from "../../proto/gen/felix.ts";
+import { readTierEntry, tierEntries } from "../../proto/tier-policies.ts";
 import type { DataplaneObject, DataplaneRef } from "./objects.ts";
 
-export type Generation = "2016" | "current";
+/** In the order of their age. */
+export const generations = ["2016", "current", "3.32"] as const;
+export type Generation = (typeof generations)[number];
 
 export type Body = Partial<ToDataplane>;
+
+/** Settings that list ports, in small letters: drivers read names of settings in any case. */
+const failsafeSettings = ["failsafeinboundhostports", "failsafeoutboundhostports"];
+
+/** G2. Felix 2.0 knows failsafe ports as bare numbers of TCP ports; what else is in a list cannot be said to it, and is closed. */
+export function settingsOf(
+  settings: Readonly<Record<string, string>>,
+  generation: Generation,
+): Readonly<Record<string, string>> {
+  if (generation !== "2016") return settings;
+  return Object.fromEntries(
+    Object.entries(settings).map(([name, value]) => [
+      name,
+      failsafeSettings.includes(name.toLowerCase()) ? barePorts(value) : value,
+    ]),
+  );
+}
+
+/** `none` is Felix's word for an empty list: an empty text would be its default. */
+function barePorts(list: string): string {
+  const ports = list.split(",").flatMap((entry) => /^\s*(?:tcp:)?(\d+)\s*$/i.exec(entry)?.[1] ?? []);
+  return ports.length === 0 ? "none" : ports.join(",");
+}
 
 /** Null: the generation has no such object. */
 export function updateOf(object: DataplaneObject, generation: Generation): Body | null {
@@ -44,9 +73,11 @@ export function updateOf(object: DataplaneObject, generation: Generation): Body 
       if (isOld && object.type !== SetType.IP) return null;
       return { ipsetUpdate: IPSetUpdate.create({ id: object.id, type: object.type, members: object.members }) };
     case "policy": {
-      const { id, policy } = object;
+      const { policy } = object;
       if (isOld && (policy.untracked || policy.preDnat)) return null;
-      return { activePolicyUpdate: ActivePolicyUpdate.create({ id, policy: isOld ? oldPolicy(policy) : policy }) };
+      const told = generation === "3.32" ? Policy.patch(policy, { tier: object.id.tier }) : policy;
+      const id = policyIdOf(object.id, generation);
+      return { activePolicyUpdate: ActivePolicyUpdate.create({ id, policy: isOld ? oldPolicy(policy) : told }) };
     }
     case "profile": {
       const { id, profile } = object;
@@ -56,19 +87,18 @@ export function updateOf(object: DataplaneObject, generation: Generation): Body 
     }
     case "workload": {
       const { id, endpoint } = object;
-      const told = isOld ? WorkloadEndpoint.patch(endpoint, { tiers: endpoint.tiers.map(oldTier) }) : endpoint;
+      const told = WorkloadEndpoint.patch(endpoint, { tiers: tiersOf(endpoint.tiers, generation) });
       return { workloadEndpointUpdate: WorkloadEndpointUpdate.create({ id, endpoint: told }) };
     }
     case "host": {
       const { id, endpoint } = object;
-      const told = isOld
-        ? HostEndpoint.patch(endpoint, {
-            tiers: endpoint.tiers.map(oldTier),
-            untrackedTiers: [],
-            preDnatTiers: [],
-            forwardTiers: [],
-          })
-        : endpoint;
+      const stage = (tiers: readonly TierInfo[]) => (isOld ? [] : tiersOf(tiers, generation));
+      const told = HostEndpoint.patch(endpoint, {
+        tiers: tiersOf(endpoint.tiers, generation),
+        untrackedTiers: stage(endpoint.untrackedTiers),
+        preDnatTiers: stage(endpoint.preDnatTiers),
+        forwardTiers: stage(endpoint.forwardTiers),
+      });
       return { hostEndpointUpdate: HostEndpointUpdate.create({ id, endpoint: told }) };
     }
     case "node": {
@@ -86,12 +116,12 @@ export function membersOf(id: string, added: Iterable<string>, removed: Iterable
   };
 }
 
-export function removalOf(ref: DataplaneRef): Body {
+export function removalOf(ref: DataplaneRef, generation: Generation): Body {
   switch (ref.kind) {
     case "ip-set":
       return { ipsetRemove: IPSetRemove.create({ id: ref.id }) };
     case "policy":
-      return { activePolicyRemove: ActivePolicyRemove.create({ id: ref.id }) };
+      return { activePolicyRemove: ActivePolicyRemove.create({ id: policyIdOf(ref.id, generation) }) };
     case "profile":
       return { activeProfileRemove: ActiveProfileRemove.create({ id: ref.id }) };
     case "workload":
@@ -105,9 +135,36 @@ export function removalOf(ref: DataplaneRef): Body {
   }
 }
 
+/**
+ * From 3.32 on an id has no tier, and is one policy's in all tiers. Ours are unique within a tier: one that goes to another
+ * tier is told there before it is taken back here. No name of ours has a slash.
+ */
+function policyIdOf(id: PolicyID, generation: Generation): PolicyID {
+  return generation === "3.32" ? PolicyID.create({ name: `${id.tier}/${id.name}`, kind: "GlobalNetworkPolicy" }) : id;
+}
+
+function tiersOf(tiers: readonly TierInfo[], generation: Generation): readonly TierInfo[] {
+  if (generation === "current") return tiers;
+  return tiers.map((tier) => (generation === "2016" ? oldTier(tier) : idTier(tier)));
+}
+
+function namesOf(entries: readonly Uint8Array[]): string[] {
+  return entries.map(readTierEntry).flatMap((entry) => (entry.kind === "name" ? [entry.name] : []));
+}
+
 /** One list holds for both directions: a policy of either is in it, and decides nothing that it does not speak of. */
 function oldTier({ name, ingressPolicies, egressPolicies }: TierInfo): TierInfo {
-  return TierInfo.create({ name, ingressPolicies: [...new Set([...ingressPolicies, ...egressPolicies])] });
+  const names = new Set([...namesOf(ingressPolicies), ...namesOf(egressPolicies)]);
+  return TierInfo.create({ name, ingressPolicies: tierEntries([...names]) });
+}
+
+function idTier(tier: TierInfo): TierInfo {
+  const ids = (entries: readonly Uint8Array[]) =>
+    namesOf(entries).map((name) => PolicyID.encode(policyIdOf(PolicyID.create({ tier: tier.name, name }), "3.32")));
+  return TierInfo.patch(tier, {
+    ingressPolicies: ids(tier.ingressPolicies),
+    egressPolicies: ids(tier.egressPolicies),
+  });
 }
 
 function oldPolicy({ inboundRules, outboundRules }: Policy): Policy {

@@ -108,7 +108,7 @@ export class Outbox {
   #bodyOf(key: string, waiting: Waiting): Body | null {
     if (waiting.kind === "removal") {
       this.#told.delete(key);
-      return removalOf(waiting.ref);
+      return removalOf(waiting.ref, this.#generation);
     }
     if (waiting.kind === "members") return membersOf(waiting.id, waiting.added, waiting.removed);
     const object = this.#wanted.get(key);

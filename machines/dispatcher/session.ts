@@ -72,7 +72,7 @@ export interface SessionInput {
   readonly nodeId: string;
   readonly sessionId: string;
   readonly at: number;
-  /** True when the session was found in the log, left by an earlier life of this manager. */
+  /** True when the session was found in the log, left by an earlier life of this manager, and not heard since. */
   readonly adopted: boolean;
   /** Used while adopted, in milliseconds. */
   readonly unknownGraceMs: number;
@@ -130,7 +130,14 @@ export const sessionMachine = setup({
     reportUnexpected: effect("reportUnexpected"),
 
     /** A heartbeat or a resumed session: whoever sends one is connected. */
-    rememberLife: assign((_, { at, graceMs }: Life) => ({ at, graceMs, heard: true, connected: true })),
+    rememberLife: assign((_, { at, graceMs }: Life) => ({
+      at,
+      graceMs,
+      heard: true,
+      connected: true,
+      // Who was heard in this life has no more time than any other.
+      adopted: false,
+    })),
     rememberRegistration: assign((_, { at, graceMs }: Life) => ({ at, graceMs })),
     rememberOpen: assign((_, { at }: { at: number }) => ({ connected: true, linkAt: at })),
     rememberBroken: assign((_, { at, graceMs }: Life) => ({ connected: false, linkAt: at, graceMs })),

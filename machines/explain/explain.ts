@@ -157,6 +157,7 @@ function explainStart(task: Task, view: ExplainView): Reason {
       waitingFor: `the restart delay after task ${before.id}`,
       wokenBy: "the end of the delay",
       deadline,
+      atDeadline: "retries",
       tried: words(before),
     });
   }
@@ -165,6 +166,7 @@ function explainStart(task: Task, view: ExplainView): Reason {
     waitingFor: `task ${before.id} of the same slot, to stop on ${nodeName(before, view.node(before.nodeId))}`,
     wokenBy: "that node's report, or the loss of that node",
     deadline,
+    atDeadline: "starts",
     tried: words(before),
   });
 }

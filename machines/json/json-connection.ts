@@ -29,7 +29,7 @@ export type JsonConnectionEvent =
   | { readonly type: "request.asked"; readonly key: number }
   /** Something came that cannot be answered. */
   | { readonly type: "message.broken"; readonly reason: string }
-  /** Who has logged in is not there any more. */
+  /** Who has logged in is not there any more, or the certificate that vouched for it. */
   | { readonly type: "identity.gone" }
   /** A pong. */
   | { readonly type: "peer.heard" }
@@ -126,7 +126,7 @@ export const jsonConnectionMachine = setup({
         },
         "identity.gone": {
           target: "closing",
-          actions: { type: "rememberWhy", params: { code: CloseCode.policy, reason: "who logged in is gone" } },
+          actions: { type: "rememberWhy", params: { code: CloseCode.policy, reason: "the login is no longer valid" } },
         },
         "server.stopping": {
           target: "closing",

@@ -16,8 +16,9 @@ export interface BusSight {
   /** Servers that this manager was told of, and how many of them greet; 0 named: it does not know. */
   readonly named: number;
   readonly answering: number;
-  /** Whether the log has told its end. */
+  /** Whether the log has told its end, and the bucket of leases its leader's key. */
   readonly logAnswers: boolean;
+  readonly leasesAnswer: boolean;
   /** For how long no leader has been heard, in milliseconds; 0: one is. */
   readonly leaderlessMs: number;
   /** The time of day since when, as text. */
@@ -33,7 +34,7 @@ export interface BusTrouble {
 export const busTroubleKinds = [Trouble_Kind.NO_LINK, Trouble_Kind.NO_MAJORITY, Trouble_Kind.NO_LEADER] as const;
 
 export function busTroubles(sight: BusSight): readonly BusTrouble[] {
-  const { answering, isUp, leaderlessMs, leaderlessSince, logAnswers, named } = sight;
+  const { answering, isUp, leaderlessMs, leaderlessSince, leasesAnswer, logAnswers, named } = sight;
   const troubles: BusTrouble[] = [];
   const answer = `${answering} of ${named} ${named === 1 ? "server" : "servers"} ${answering === 1 ? "answers" : "answer"}`;
   if (named > 1 && 2 * answering <= named) {
@@ -41,9 +42,13 @@ export function busTroubles(sight: BusSight): readonly BusTrouble[] {
   } else if (!isUp) {
     const seen = named === 0 ? "" : answering === 0 ? ", no server answers" : `, though ${answer}`;
     troubles.push({ kind: Trouble_Kind.NO_LINK, sentence: `the link to NATS is down${seen}` });
-  } else if (!logAnswers) {
+  } else if (!logAnswers || !leasesAnswer) {
+    const mute = [...(logAnswers ? [] : ["the log"]), ...(leasesAnswer ? [] : ["the bucket of leases"])];
+    // A server that is alone leads what it has: what does not answer there has another reason.
+    const has = mute.length === 1 ? "has" : "have";
+    const what = named === 1 ? (mute.length === 1 ? "does not answer" : "do not answer") : `${has} no leader in NATS`;
     const seen = named === 0 ? "" : `, though ${answer}`;
-    troubles.push({ kind: Trouble_Kind.NO_MAJORITY, sentence: `the log has no leader in NATS${seen}` });
+    troubles.push({ kind: Trouble_Kind.NO_MAJORITY, sentence: `${mute.join(" and ")} ${what}${seen}` });
   }
   if (leaderlessMs > leaderlessMsMax)
     troubles.push({ kind: Trouble_Kind.NO_LEADER, sentence: `no manager leads since ${leaderlessSince}` });

@@ -22,6 +22,22 @@ export function slowLink(
   };
 }
 
+/** Somebody else's lease as it was read. */
+export interface LeaseSight {
+  /** The life of the manager that holds it. */
+  readonly instance: string;
+  readonly revision: number;
+}
+
+/**
+ * Whether one life of another manager has renewed its lease between two looks. Then what this manager measured while it last
+ * wrote one is no trouble of the cluster's: changes are written. A manager that only follows writes none, and would keep that
+ * trouble for ever.
+ */
+export function isKept(before: LeaseSight | null, now: LeaseSight | null): boolean {
+  return before !== null && now !== null && before.instance === now.instance && before.revision < now.revision;
+}
+
 /** Within this time, in milliseconds, leadership changes hands so often at most without a warning. */
 const flapWindowMs = 120_000;
 const changesMax = 4;

@@ -33,6 +33,9 @@ export const reservedPrefix = "muster.";
 const rulesMax = 1_000;
 const entriesMax = 1_000;
 
+/** Names of services' ports, as rules may name them. */
+export const portNamePattern = /^[\w.-]{1,63}$/;
+
 const protocolNames = ["tcp", "udp", "icmp", "icmpv6", "sctp", "udplite"];
 const portProtocols = ["tcp", "udp", "sctp", "udplite", "6", "17", "132", "136"];
 const namedPortProtocols = ["tcp", "udp", "sctp"];
@@ -202,7 +205,7 @@ function checkPeer(rule: PolicyRule, peer: PolicyPeer | null, path: string, isDe
     [...peer.namedPorts, ...peer.notNamedPorts],
     [...peer.ports, ...peer.notPorts],
   ];
-  for (const name of named) demand(/^[\w.-]{1,63}$/.test(name), `${path}.ports`, `has no name of a port: '${name}'`);
+  for (const name of named) demand(portNamePattern.test(name), `${path}.ports`, `has no name of a port: '${name}'`);
   demand(
     plain.length + named.length === 0 || portProtocols.includes(rule.protocol),
     `${path}.ports`,

@@ -22,6 +22,7 @@ import {
   type DataplaneTier,
   type DataplaneUpdate,
 } from "../../proto/gen/messages.ts";
+import { tierEntries } from "../../proto/tier-policies.ts";
 import type { DataplaneDelta } from "../dataplane/objects.ts";
 
 const orchestrator = "muster";
@@ -116,8 +117,8 @@ function policyId({ name, tier }: DataplanePolicyId): PolicyID {
 function tierOf({ defaultAction, egress, ingress, name }: DataplaneTier): TierInfo {
   return TierInfo.create({
     name,
-    ingressPolicies: ingress,
-    egressPolicies: egress,
+    ingressPolicies: tierEntries(ingress),
+    egressPolicies: tierEntries(egress),
     defaultAction: defaultAction === "pass" ? "Pass" : "Deny",
   });
 }

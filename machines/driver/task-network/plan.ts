@@ -75,9 +75,12 @@ export function networkOf(task: Task): NetworkDecision {
     links.push(link);
   }
   const ports: NodePort[] = [];
+  const isContainer = task.spec?.container != null;
   for (const port of task.endpoint?.ports ?? []) {
     if (port.publishMode !== PortConfig_PublishMode.HOST) continue;
     const { name, protocol, publishedPort: nodePort, targetPort: taskPort } = port;
+    // A process's is there for policies to name. Of a container's, Compose files and engines mean more by it.
+    if (nodePort === 0 && name !== "" && !isContainer) continue;
     // Engines would choose one themselves, and tell; nothing here could tell clients which.
     if (nodePort === 0)
       return { kind: "refused", reason: `its port ${taskPort} is published and names no port of the node` };

@@ -45,6 +45,7 @@ export function explainJob(service: Service, tasks: Iterable<Task>, view: JobVie
       : {
           wokenBy: "the end of its time to live, which removes it",
           deadline: timestampOf(Math.round(finishedMs + ttlMs)),
+          atDeadline: "is removed",
         };
   switch (progress.phase) {
     case "succeeded":
@@ -188,7 +189,7 @@ function explainSchedule(service: Service, settings: ScheduleSettings, view: Job
         ? `the schedule, to start the run that was due at ${isoOf(dueMs)}`
         : `its next run, due at ${isoOf(dueMs)} (${settings.cron} in ${settings.timeZone})${overlap}`,
       wokenBy: isLate ? "its next decision, which follows at once" : "the clock",
-      ...(isLate ? {} : { deadline: timestampOf(dueMs) }),
+      ...(isLate ? {} : { deadline: timestampOf(dueMs), atDeadline: "starts" }),
       tried: past,
     }),
   ];

@@ -5,9 +5,11 @@ import {
   RestartPolicy_RestartCondition,
   TaskState,
   type Node,
+  type Rollout,
   type Service,
   type Task,
 } from "../../../proto/gen/messages.ts";
+import { presentTime, type ClockSet } from "../../manager/clock-jump.ts";
 import { isNeverPlaced } from "../reaper.ts";
 import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
 import type { Currency } from "../task-currency.ts";
@@ -120,6 +122,12 @@ export function isFailure(task: Task): boolean {
 /** When the task came into its present state, by the manager that took the report. */
 export function reachedMs(task: Task): number {
   return timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null);
+}
+
+/** When the rollout is to be over, also by a clock that was set since it began: see `presentTime`. */
+export function deadlineMs({ countedSince, deadline }: Rollout, clockSets: readonly ClockSet[]): number {
+  const sinceMs = timeMs(countedSince);
+  return timeMs(deadline) + presentTime(sinceMs, clockSets) - sinceMs;
 }
 
 /** From when on nothing but itself keeps the task from running: it is desired RUNNING, and what was before it has ended. */

@@ -42,6 +42,8 @@ const { UPDATING, PAUSED, COMPLETED, ROLLBACK_STARTED, ROLLBACK_PAUSED, ROLLBACK
 
 const inProgress = (isRollback: boolean): string => `${isRollback ? "rollback" : "update"} in progress`;
 const rolledBackPrefix = "update rolled back";
+/** Behind what a rollout's UpdateStatus says; what it waits for follows. */
+const waiting = ": waits for ";
 
 /**
  * How long after a change of the service a rollout still begins because of it, in milliseconds: a leader sees it at once,
@@ -199,10 +201,12 @@ export function completed(service: Service, record: Rollout | null, nowMs: numbe
   const isRollback = isWayBack(service);
   const failures = record?.failures ?? 0;
   const remark = failures === 0 ? "" : `; ${failures} ${failures === 1 ? "task" : "tasks"} failed on the way`;
+  // Who was not there when it was turned back learns here why, and from the service alone.
+  const why = reasonOf(service);
   return {
     service: withStatus(service, {
       state: isRollback ? ROLLBACK_COMPLETED : COMPLETED,
-      message: `${isRollback ? "rollback" : "update"} completed${remark}`,
+      message: `${isRollback ? "rollback" : "update"} completed${remark}${why === "" ? "" : `; ${why}`}`,
       completedAt: timestampOf(nowMs),
     }),
     rollout: record === null ? null : Rollout.patch(record, { ...noStep, blocker: "" }),
@@ -267,16 +271,19 @@ export function acted(
   }
 }
 
-const waiting = ": waits for ";
+/** Why a rollback was begun, as its UpdateStatus says it; empty where it does not. */
+function reasonOf(service: Service): string {
+  const [said = ""] = (service.updateStatus?.message ?? "").split(waiting);
+  return isWayBack(service) && said.startsWith(rolledBackPrefix) ? said : "";
+}
 
 /**
- * What a rollout's UpdateStatus says while it goes on. That of a rollback goes on saying why it was begun: its end does not.
+ * What a rollout's UpdateStatus says while it goes on. That of a rollback goes on saying why it was begun.
  * `blocker`: what it waits for; empty: nothing that a user should know.
  */
 export function progressMessage(service: Service, blocker: string): string {
-  const [said = ""] = (service.updateStatus?.message ?? "").split(waiting);
-  const isReason = isWayBack(service) && said.startsWith(rolledBackPrefix);
-  const how = isReason ? said : inProgress(isWayBack(service));
+  const why = reasonOf(service);
+  const how = why === "" ? inProgress(isWayBack(service)) : why;
   return blocker === "" ? how : `${how}${waiting}${blocker}`;
 }
 

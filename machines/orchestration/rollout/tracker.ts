@@ -13,6 +13,7 @@
  */
 import { TaskState, type Rollout, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { assert } from "../../../runtime/assert.ts";
+import { presentTime, type ClockSet } from "../../manager/clock-jump.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import type { Currency } from "../task-currency.ts";
 import { timeMs } from "../../../proto/time.ts";
@@ -20,7 +21,16 @@ import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart
 import type { RolloutDescription } from "./explain.ts";
 import { Failures } from "./failures.ts";
 import { shownMs, type RolloutSettings, type RolloutWork } from "./settings.ts";
-import { factsOf, freeSinceMs, isFailure, reachedMs, slotName, type SlotFacts, type SlotWorld } from "./slot.ts";
+import {
+  deadlineMs,
+  factsOf,
+  freeSinceMs,
+  isFailure,
+  reachedMs,
+  slotName,
+  type SlotFacts,
+  type SlotWorld,
+} from "./slot.ts";
 import { SlotsUnderWay } from "./slots-under-way.ts";
 import { isWaiting, trackedSlot, type TrackedSlot } from "./tracked-slot.ts";
 import { TurnQueue } from "./turn-queue.ts";
@@ -36,6 +46,8 @@ export interface TrackerOptions {
   readonly settings: RolloutSettings;
   /** Null while the rollout has not begun. */
   readonly record: Rollout | null;
+  /** When this leader's clock was set: times of before count as if it had not been. */
+  readonly clockSets?: readonly ClockSet[];
   readonly currency: Currency;
   readonly nodeOf: NodeOf;
   /** All tasks of the slot, in the order in which they were made. */
@@ -69,6 +81,10 @@ export class RolloutTracker {
   begin(record: Rollout): void {
     assert(this.#options.record === null, "U2: a rollout begins once, and nothing was counted before");
     this.#options = { ...this.#options, record };
+  }
+
+  get #sets(): readonly ClockSet[] {
+    return this.#options.clockSets ?? [];
   }
 
   get failures(): number {
@@ -143,7 +159,7 @@ export class RolloutTracker {
     this.#catchUp(nowMs);
     const { record, settings } = this.#options;
     if (this.#failures.areTooMany(settings, record?.total ?? 0)) return { kind: "failed", why: this.#failures.last };
-    const remainingMs = record === null ? Number.POSITIVE_INFINITY : timeMs(record.deadline) - nowMs;
+    const remainingMs = record === null ? Number.POSITIVE_INFINITY : deadlineMs(record, this.#sets) - nowMs;
     if (remainingMs <= 0 && this.#outdated + this.#underWay.size > 0)
       return { kind: "expired", why: this.#expiry(nowMs) };
     if (admission.kind === "choose" && this.#outdated > 0)
@@ -220,8 +236,12 @@ export class RolloutTracker {
     const madeMs = timeMs(task.meta?.createdAt ?? null);
     if (reachedMs(task) < timeMs(record?.countedSince ?? null)) return;
     // After that it had either run for long enough, or had been counted by its deadline.
-    if (reachedMs(task) - madeMs > settings.progressMs + settings.monitorMs) return;
-    this.#count(entry, task, words(task), reachedMs(task));
+    if (
+      presentTime(reachedMs(task), this.#sets) - presentTime(madeMs, this.#sets) >
+      settings.progressMs + settings.monitorMs
+    )
+      return;
+    this.#count(entry, task, words(task), presentTime(reachedMs(task), this.#sets));
   }
 
   #catchUp(nowMs: number): void {
@@ -324,7 +344,8 @@ export class RolloutTracker {
       return;
     }
     const countedMs = timeMs(this.#options.record?.countedSince ?? null);
-    entry.sinceMs = isLoading ? Math.min(Math.max(freeSinceMs(task, tasks), countedMs), nowMs) : nowMs;
+    const freeMs = presentTime(Math.max(freeSinceMs(task, tasks), countedMs), this.#sets);
+    entry.sinceMs = isLoading ? Math.min(freeMs, nowMs) : nowMs;
     if (entry.hasFailed) return;
     this.#underWay.expect(entry, entry.sinceMs + this.#options.settings.progressMs);
   }
@@ -333,7 +354,7 @@ export class RolloutTracker {
     const { delayMs, monitorMs } = this.#options.settings;
     entry.hasFailed = false;
     // A clock that was ahead prolongs no wait.
-    entry.sinceMs = isLoading ? Math.min(reachedMs(task), nowMs) : nowMs;
+    entry.sinceMs = isLoading ? Math.min(presentTime(reachedMs(task), this.#sets), nowMs) : nowMs;
     this.#watchedUntilMs = Math.max(this.#watchedUntilMs, entry.sinceMs + monitorMs);
     const untilMs = entry.sinceMs + delayMs;
     if (untilMs > nowMs) this.#queue.rest(entry, untilMs);
