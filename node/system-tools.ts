@@ -1,4 +1,5 @@
-/** The system's own programs that do what Node cannot: change the root, the user, the network, mounts, and open terminals. */
+/** The system's own programs that do what Node cannot: change the root, the user, the network, mounts, make any
+ *  call to the kernel, open terminals and unpack archives. */
 import { accessSync, constants, statSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 
@@ -34,6 +35,9 @@ export interface Tools {
   /** Of coreutils. */
   readonly stty: string | null;
   readonly env: string | null;
+  readonly perl: string | null;
+  readonly tar: string | null;
+  readonly unzip: string | null;
 }
 
 export function findTools(searchPath: string): Tools {
@@ -47,5 +51,8 @@ export function findTools(searchPath: string): Tools {
     script: find("script"),
     stty: find("stty"),
     env: find("env"),
+    perl: find("perl"),
+    tar: find("tar"),
+    unzip: find("unzip"),
   };
 }

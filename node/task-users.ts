@@ -3,8 +3,10 @@
  * no user runs as the node's choice, and as root only where the node allows it.
  *
  * TU1: no task whose driver uses the node's own users starts as uid 0 on a node that does not allow it.
+ * TU2: nor with root's group, nor with a group of the machine that its user is not in: such as those that may use an engine's
+ *     socket or its disks, which is as good as root.
  */
-import { userNamed, uidOf } from "./user.ts";
+import { isForeignGroup, userNamed, uidOf, type User } from "./user.ts";
 import type { FileOwner } from "./task-home/memory-files.ts";
 
 export interface TaskUserPolicy {
@@ -27,8 +29,19 @@ export function taskUser(asked: string, { allowsRoot, fallback }: TaskUserPolicy
         kind: "refused",
         reason: "this node runs no task as root: name another user with --user, or start its agent with --allow-root",
       };
-    return { kind: "user", name, owner: userNamed(name) };
+    const owner = userNamed(name);
+    const reason = allowsRoot || owner === null ? null : groupRefusal(name, owner);
+    return reason === null ? { kind: "user", name, owner } : { kind: "refused", reason };
   } catch (error) {
     return { kind: "refused", reason: (error as Error).message };
   }
+}
+
+/** TU2: why nobody may run with these groups; null when they may. `name`: as it was asked for. */
+export function groupRefusal(name: string, { gid, groups }: User): string | null {
+  if (gid === 0 || groups.includes(0))
+    return `this node runs no task with root's group (${name}): name another with --user, or start its agent with --allow-root`;
+  return isForeignGroup(name, gid)
+    ? `user ${name.split(":")[0]} is not in group ${gid} of this node: name another with --user, or start its agent with --allow-root`
+    : null;
 }

@@ -38,6 +38,15 @@ function userEntry(name: string): readonly string[] | undefined {
   return users.find(([each]) => each === name) ?? users.find(([, , uid]) => uid === name);
 }
 
+/** Whether the machine has that group, and the user of `text` (as `userNamed` takes it) is not in it. */
+export function isForeignGroup(text: string, gid: number): boolean {
+  const group = entries("/etc/group").find(([, , id]) => Number(id) === gid);
+  if (group === undefined) return false;
+  const user = userEntry(text.split(":")[0] ?? "");
+  const members = (group[3] ?? "").split(",");
+  return user === undefined || (Number(user[3]) !== gid && !members.includes(user[0] ?? "\0"));
+}
+
 /**
  * `name`, `uid`, or either with `:group`. Null for who the driver is anyway, and for an empty text. Throws for a user that
  * the machine does not have, and where the driver may not change users.

@@ -5,6 +5,7 @@
  *   <directory>/<task id>/            the allocation's: 0755
  *       alloc/{data,tmp,logs}         shared by what drivers start for the task; the pipes are in logs
  *       <name>/{local,tmp}            the task's own; `secrets` and `configs` lead to files in memory (MemoryFiles)
+ *       <name>/{bin,etc,usr,…}        of the node, read-only, for a driver that wants a chroot (chroot.ts)
  *       mounts/                       memory, and volumes without a name (mounts.ts)
  *       output/                       stdout, stderr and what was rotated, for the agent alone
  *       .name, .output                what a later life of the agent has to know
@@ -35,9 +36,11 @@ import { OutputClient } from "../output/client.ts";
 import type { TaskOutput } from "../output/collector.ts";
 import { taskUser, type TaskUser, type TaskUserPolicy } from "../task-users.ts";
 import { environmentOf, type AgentEnvironment, type TaskDirectories } from "./environment.ts";
+import { placeChroot, unplaceChroot } from "./chroot.ts";
 import { placeMounts, unplaceMounts } from "./mounts.ts";
 import { PipeMaker } from "./pipes.ts";
 
+const fileKinds = ["secrets", "configs"] as const;
 /** For what a task left in its pipes: Nomad's. */
 const drainMs = 2_000;
 
@@ -90,7 +93,8 @@ export class TaskHomeDirectories implements TaskHomes {
     try {
       const output = await this.#make(task.id, wants);
       await this.#files.write(task.id, contents.files, user.owner);
-      await this.#linkFiles(task.id, join(home, wants.name));
+      if (wants.isolation === "chroot") await this.#makeRoot(task.id, wants.name);
+      else await this.#linkFiles(task.id, join(home, wants.name));
       if (output !== null) await this.#client.open(output);
       const { stderr, stdout } = output?.pipes ?? { stdout: "/dev/null", stderr: "/dev/null" };
       const ready: TaskHome = {
@@ -103,6 +107,7 @@ export class TaskHomeDirectories implements TaskHomes {
       return { kind: "ready", home: ready };
     } catch (error) {
       await this.#removeFiles(task.id);
+      await this.#unmount(task.id);
       return { kind: "refused", reason: `cannot make the task's directories: ${(error as Error).message}` };
     }
   }
@@ -120,6 +125,14 @@ export class TaskHomeDirectories implements TaskHomes {
     return new OutputFiles(join(this.#home(taskId), "output"), request, this.#options.clock);
   }
 
+  async chrootMounts(taskId: string): Promise<readonly { readonly source: string; readonly target: string }[]> {
+    const files = await this.#files.of(taskId);
+    return [
+      { source: join(this.#home(taskId), "alloc"), target: "/alloc" },
+      ...fileKinds.map((kind) => ({ source: join(files, kind), target: `/${kind}` })),
+    ];
+  }
+
   lastOutput(taskId: string): Promise<string> {
     return lastOutput(join(this.#home(taskId), "output"));
   }
@@ -135,13 +148,15 @@ export class TaskHomeDirectories implements TaskHomes {
     // Before the directory: while that is there, a later life knows that there may be files.
     await this.#files.remove(taskId);
     await unplaceMounts(this.#home(taskId));
+    await unplaceChroot(this.#home(taskId));
     await rm(this.#home(taskId), { recursive: true, force: true });
   }
 
   /** What cannot be unmounted now is tried again when the task is forgotten. */
   async #unmount(taskId: string): Promise<void> {
-    await unplaceMounts(this.#home(taskId)).catch((error: unknown) =>
-      this.#options.log.error({ error, task: taskId }, "cannot take the memory away that a task had mounted"),
+    const home = this.#home(taskId);
+    await Promise.all([unplaceMounts(home), unplaceChroot(home)]).catch((error: unknown) =>
+      this.#options.log.error({ error, task: taskId }, "cannot take away what a task had mounted"),
     );
   }
 
@@ -182,9 +197,16 @@ export class TaskHomeDirectories implements TaskHomes {
     return output;
   }
 
+  /** Its files are mounted by the driver, since links would lead out of the chroot. */
+  async #makeRoot(taskId: string, name: string): Promise<void> {
+    const own = join(this.#home(taskId), name);
+    for (const kind of fileKinds) await directory(join(own, kind), 0o755);
+    await placeChroot(own, join(this.#home(taskId), ".empty"));
+  }
+
   async #linkFiles(taskId: string, own: string): Promise<void> {
     const files = await this.#files.of(taskId);
-    for (const kind of ["secrets", "configs"]) {
+    for (const kind of fileKinds) {
       await rm(join(own, kind), { recursive: true, force: true });
       await symlink(join(files, kind), join(own, kind));
     }
@@ -222,7 +244,7 @@ export class TaskHomeDirectories implements TaskHomes {
 function directoriesOf(home: string, { isolation, name }: HomeWants): TaskDirectories {
   const of = (own: string, shared: string) => (directory: string) =>
     join(directory === "alloc" ? shared : own, directory);
-  const at = isolation === "image" ? of("/", "/") : of(join(home, name), home);
+  const at = isolation === "none" ? of(join(home, name), home) : of("/", "/");
   return {
     alloc: at("alloc"),
     local: at("local"),

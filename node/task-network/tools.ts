@@ -1,7 +1,7 @@
 /** iproute2 and nftables as an agent's tools for the networks of its tasks; each call is one process. */
 import { execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { readdir, realpath, writeFile } from "node:fs/promises";
+import { readdir, readlink, realpath, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { NetworkTools } from "../../actors/agent/agent-ports.ts";
@@ -101,6 +101,16 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
       });
     },
     pathOf: (namespace) => join(namespaces, namespace),
+    async pathFor(path, pid) {
+      try {
+        const mounts = (who: number | "self") => readlink(`/proc/${who}/ns/mnt`);
+        const [own, other] = await Promise.all([mounts("self"), mounts(pid)]);
+        return own === other ? path : join(`/proc/${process.pid}/root`, path);
+      } catch {
+        // It is gone: whoever asks it for something is told so.
+        return path;
+      }
+    },
     async set(values) {
       for (const [name, value] of Object.entries(values)) await writeFile(join("/proc/sys", name), value);
       for (const filter of filters) if (filter !== null) await letThrough(filter);
