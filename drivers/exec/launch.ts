@@ -1,11 +1,23 @@
 /** From a task's configuration to what can be started: everything about it that can be wrong is found here. */
-import { lstatSync, mkdirSync, readlinkSync, statSync, symlinkSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readlinkSync,
+  realpathSync,
+  statSync,
+  symlinkSync,
+} from "node:fs";
 import { isAbsolute, join, resolve } from "node:path";
 import type { TaskRequest } from "../../edges/plugin/server/index.ts";
 import { NetworkIsolationSpec_NetworkIsolationMode as Isolation, type TaskConfig } from "../../proto/gen/nomad.ts";
 import type { Limits } from "./cgroups.ts";
-import type { ExecConfig } from "./fields.ts";
-import { askedDns } from "../../node/task-network/resolv-conf.ts";
+import type { DriverConfig, ExecConfig } from "./fields.ts";
+import { isolationOf, sealed, sealedLater, type Sealing } from "./isolation.ts";
+import { linkedFolders, rootPaths, type RootAsked } from "./private-root.ts";
+import { askedDns, resolvConfPath } from "../../node/task-network/resolv-conf.ts";
 import { inMountsOf, ownResolver } from "./resolver.ts";
 import { findOnPath, isExecutable, type Tools } from "../../node/system-tools.ts";
 import { userNamed, type User } from "../../node/user.ts";
@@ -22,12 +34,16 @@ export interface Surroundings {
   readonly env: Readonly<Record<string, string>>;
   /** Absolute. */
   readonly directory: string;
+  /** Whether the prefix stays as the command's parent, and kills it when it is told to end (sealing.ts). */
+  readonly isJoined?: boolean;
 }
 
 export interface Launch extends Surroundings {
   /** Without the prefix; the first is an absolute path inside the task's root. */
   readonly command: readonly string[];
   readonly oomScoreAdj: number;
+  /** Whether the prefix itself says when the command begins, rather than the shell before it. */
+  readonly isSealed: boolean;
   /** Where commands run that come later. `pid`: of the task's own process. */
   later(pid: number): Surroundings;
 }
@@ -47,7 +63,7 @@ export function limitsOf({ resources }: TaskConfig): Limits {
 }
 
 /** The task's own directory; empty for a host that names none. */
-function taskDirectory({ allocDir, name }: TaskConfig): string {
+export function taskDirectory({ allocDir, name }: TaskConfig): string {
   return allocDir === "" ? "" : join(allocDir, name);
 }
 
@@ -83,10 +99,49 @@ function linkMounts({ mounts }: TaskConfig, home: string): void {
   }
 }
 
+/** In files of its own a task has its volumes at the same places, as mounts. Their places are made as links would be. */
+function placeMounts({ mounts }: TaskConfig, home: string): RootAsked["volumes"] {
+  return mounts.map(({ hostPath, readonly, taskPath }) => {
+    const target = relativeTarget(taskPath);
+    if (target === null || home === "") throw new Error(`a volume cannot be at '${taskPath}'`);
+    const way = target.split("/");
+    const to = join(makeWay(home, way.slice(0, -1)), way.at(-1) as string);
+    if (isDirectory(hostPath)) makeWay(home, way);
+    else closeSync(openSync(to, constants.O_CREAT | constants.O_NOFOLLOW | constants.O_RDONLY, 0o644));
+    return { from: hostPath, to, isReadOnly: readonly };
+  });
+}
+
+/** What a root of the task's own is made of. */
+function filesOf(
+  task: TaskConfig,
+  driver: DriverConfig,
+  home: string,
+  place: string,
+): Omit<RootAsked, "hasOwnProcesses"> {
+  const own = task.allocDir === "" ? [] : [task.allocDir];
+  const resolver = askedDns(task.dns) === null ? [] : [realpathSync(resolvConfPath)];
+  const readOnly = [...(home === "" ? [] : linkedFolders(home)), ...resolver];
+  return { place, paths: driver.root_paths, home, own, readOnly, volumes: placeMounts(task, home) };
+}
+
+/** Throws for a command that lies outside of what a task with files of its own sees. */
+function checkVisible(path: string, { own, paths, volumes }: Omit<RootAsked, "hasOwnProcesses">): void {
+  const seen = [...rootPaths(paths), ...own, ...volumes.map(({ to }) => to)];
+  if (!seen.some((folder) => path === folder || path.startsWith(`${folder}/`)))
+    throw new Error(`${path} is not among the files of a task with a private filesystem: ${seen.join(", ")}`);
+}
+
 /** Empty: the node's. */
 function networkOf({ networkIsolationSpec: spec }: TaskConfig): string {
   return spec === null || spec.mode === Isolation.HOST ? "" : spec.path;
 }
+
+/**
+ * A running task's network, by itself: the path that the host named was that host's, which may have ended, or see other mounts
+ * than this driver.
+ */
+const networkOfTask = (pid: number): string => `/proc/${pid}/ns/net`;
 
 /** `flags`: of nsenter, each a namespace. */
 function joining(flags: readonly string[], tools: Tools): readonly string[] {
@@ -99,8 +154,6 @@ function rootAndUser(root: string, user: User | null, tools: Tools): readonly st
   if (root === "" && user === null) return [];
   if (tools.chroot === null)
     throw new Error("there is no chroot on this node, by which a task's root or user is changed");
-  if (root !== "" && process.getuid?.() !== 0)
-    throw new Error("cannot change the task's root: the driver does not run as root on this node");
   const as = user === null ? [] : [`--userspec=+${user.uid}:+${user.gid}`, `--groups=${user.groups.join(",")}`];
   return root === "" ? [tools.chroot, ...as, "--skip-chdir", "/"] : [tools.chroot, ...as, root];
 }
@@ -128,8 +181,15 @@ function find(command: string, home: string, directory: string, root: string, se
   return path;
 }
 
-/** `place`: a directory of the driver's. Throws with a sentence about what is wrong. */
-export function launchOf({ config, task }: TaskRequest<ExecConfig>, tools: Tools, place: string): Launch {
+export interface LaunchOptions {
+  readonly tools: Tools;
+  readonly driver: DriverConfig;
+  /** A directory of the driver's. */
+  readonly place: string;
+}
+
+/** Throws with a sentence about what is wrong. */
+export function launchOf({ config, task }: TaskRequest<ExecConfig>, { driver, place, tools }: LaunchOptions): Launch {
   if (config.command === "") throw new Error("the task names no command");
   const home = taskDirectory(task);
   const placed = (path: string | null): string => (path === null || path === "" ? "" : resolve(home || "/", path));
@@ -138,17 +198,21 @@ export function launchOf({ config, task }: TaskRequest<ExecConfig>, tools: Tools
   if (root !== "" && (config.work_dir ?? "") !== "")
     throw new Error("a task with a chroot starts in its root: leave work_dir out");
   if (root !== "" && task.mounts.length > 0) throw new Error("a task with a chroot cannot have volumes");
+  if (root !== "" && config.unveil.length > 0) throw new Error("a task with a chroot cannot have unveil");
   const directory = root === "" ? placed(config.work_dir) || home || "/" : "/";
   if (!isDirectory(directory)) throw new Error(`there is no directory ${directory} on this node`);
   const oomScoreAdj = config.oom_score_adj;
   if (!Number.isInteger(oomScoreAdj) || Math.abs(oomScoreAdj) > oomScoreMax)
     throw new Error(`oom_score_adj is a whole number from -${oomScoreMax} to ${oomScoreMax}, not ${oomScoreAdj}`);
   const user = userNamed(task.user);
+  const isolation = isolationOf(config, driver, user);
   const env: Record<string, string> = { PATH: pathDefault, ...(user === null ? {} : { HOME: user.home }), ...task.env };
   for (const [name, value] of Object.entries(env)) {
     if (name === "" || /[=\0]/.test(name) || value.includes("\0"))
       throw new Error(`${JSON.stringify(name)} cannot be in the environment`);
   }
+  if (root !== "" && process.getuid?.() !== 0)
+    throw new Error("cannot change the task's root: the driver does not run as root on this node");
   const path = find(config.command, home, directory, root, env["PATH"] as string);
   const args = config.args;
   if (args.some((argument) => argument.includes("\0"))) throw new Error("an argument holds a zero byte");
@@ -156,14 +220,36 @@ export function launchOf({ config, task }: TaskRequest<ExecConfig>, tools: Tools
   const joinsNetwork = network === "" ? [] : [`--net=${network}`];
   const dns = askedDns(task.dns);
   const resolver = dns === null ? [] : ownResolver({ dns, root, isApart: network !== "", place }, tools);
-  // After every shell, which would lose them.
-  const last = [...foreignNames(env, tools), ...rootAndUser(root, user, tools)];
-  const prefix = [...joining(joinsNetwork, tools), ...resolver, ...last];
-  const later = (pid: number): Surroundings => {
-    if (dns === null) return { prefix, env, directory };
-    const mounts = inMountsOf(pid, directory);
-    return { prefix: [...joining([...joinsNetwork, mounts.flag], tools), ...mounts.cd, ...last], env, directory };
-  };
-  linkMounts(task, home);
-  return { command: [path, ...args], prefix, env, directory, oomScoreAdj, later };
+  const command = [path, ...args];
+  if (isolation === null) {
+    // After every shell, which would lose them.
+    const last = [...foreignNames(env, tools), ...rootAndUser(root, user, tools)];
+    const prefix = [...joining(joinsNetwork, tools), ...resolver, ...last];
+    const later = (pid: number): Surroundings => {
+      const mounts = dns === null ? null : inMountsOf(pid, directory);
+      const flags = [
+        ...(network === "" ? [] : [`--net=${networkOfTask(pid)}`]),
+        ...(mounts === null ? [] : [mounts.flag]),
+      ];
+      return { prefix: [...joining(flags, tools), ...(mounts?.cd ?? []), ...last], env, directory };
+    };
+    linkMounts(task, home);
+    return { command, prefix, env, directory, oomScoreAdj, isSealed: false, later };
+  }
+  const { hasOwnFiles, hasOwnProcesses } = isolation;
+  const own = task.allocDir === "" ? [] : [task.allocDir, ...linkedFolders(home)];
+  const sealing: Sealing = { isolation, user, env, directory, root, own };
+  const files = hasOwnFiles ? filesOf(task, driver, home, place) : null;
+  if (files === null) linkMounts(task, home);
+  else checkVisible(path, files);
+  const inFiles = files === null ? null : { ...files, hasOwnProcesses };
+  const prefix = [...joining(joinsNetwork, tools), ...sealed(sealing, tools, { files: inFiles, middle: resolver })];
+  const hasMounts = hasOwnFiles || hasOwnProcesses || dns !== null;
+  const later = (pid: number): Surroundings => ({
+    prefix: sealedLater(sealing, tools, { pid, network: network === "" ? "" : networkOfTask(pid), hasMounts }),
+    env,
+    directory: isDirectory(directory) ? directory : "/",
+    isJoined: hasOwnProcesses,
+  });
+  return { command, prefix, env, directory, oomScoreAdj, isSealed: true, later };
 }

@@ -1,5 +1,5 @@
 /** The executable of the exec driver. */
 import { serveDriver } from "../../edges/plugin/server/index.ts";
-import { ExecPlugin } from "./plugin.ts";
+import { execFor } from "./foreign.ts";
 
-await serveDriver(new ExecPlugin());
+await serveDriver(execFor(process.argv.slice(2), process.env));

@@ -16,16 +16,19 @@ import {
   NetworkIsolationSpec_NetworkIsolationMode as Isolation,
   type NomadDriverConfig,
 } from "../../proto/gen/nomad.ts";
+import { fetchArtifacts } from "./artifacts.ts";
 import { makeCgroup, namedCgroup, probeCgroups, removeCgroup, type Cgroups, type TaskCgroup } from "./cgroups.ts";
 import { Ends } from "./ends.ts";
-import { driverFields, taskFields, type DriverConfig, type ExecConfig } from "./fields.ts";
-import { launchOf, limitsOf, type Launch } from "./launch.ts";
+import { configDefault, driverFields, taskFields, type DriverConfig, type ExecConfig } from "./fields.ts";
+import { checkDriver, lacking } from "./isolation.ts";
+import { launchOf, limitsOf, taskDirectory, type Launch } from "./launch.ts";
 import { closeOutput, openOutput } from "../../node/output/output-files.ts";
 import { bootId, isAlive, type ProcessName } from "./process.ts";
 import { shell, taskArguments, type FileWrite, type RunFacts } from "./run-file.ts";
 import { clearCgroup, ExecRun, joining, readRunFile, type RunState } from "./run.ts";
 import { ownFolder } from "../../node/own-folder.ts";
 import { findTools, type Tools } from "../../node/system-tools.ts";
+import { userNamed } from "../../node/user.ts";
 
 /** On a busy machine; the shell needs some milliseconds. */
 const startMsMax = 10_000;
@@ -69,18 +72,22 @@ function textOf(error: unknown): string {
       : String(error);
 }
 
-/** What the shell says of itself once the command begins; null when it ends before. */
-function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | null> {
+/** What the shell says of itself once the command begins; when it ends before, why, where that is known. */
+function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | string> {
   return new Promise((resolve) => {
     const pipe = child.stdio[4];
+    let said = "";
     const settle = (): void => {
       clearTimeout(timer);
       pipe?.destroy();
       const facts = readRunFile(runFile);
-      resolve(facts.main === null ? null : facts);
+      resolve(facts.main === null ? (/^fail (.*)/.exec(said)?.[1] ?? "it ended before it began") : facts);
     };
     const timer = setTimeout(settle, startMsMax);
-    pipe?.once("data", settle);
+    pipe?.on("data", (bytes: Buffer) => {
+      said += bytes.toString("utf8");
+      if (said.includes("\n")) settle();
+    });
     pipe?.on("error", () => {});
     child.once("error", settle);
     child.once("exit", settle);
@@ -117,7 +124,7 @@ function parseState(value: unknown): RunState {
 }
 
 export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields> {
-  readonly name = "exec";
+  readonly name: string = "exec";
   readonly version = "0.1.0";
   readonly config = driverFields;
   readonly task = taskFields;
@@ -133,6 +140,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
   readonly #log = pluginLog("exec");
 
   configure(config: DriverConfig, agent: NomadDriverConfig | null): void {
+    checkDriver(config);
     this.#config = config;
     if (agent === null) return;
     this.#parts = null;
@@ -157,10 +165,12 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
   fingerprint(): Fingerprint {
     const { cgroups, tools } = this.#having();
     const isRoot = process.getuid?.() === 0;
+    const reason = lacking(this.#config ?? configDefault, tools);
     return {
-      health: "healthy",
-      description: cgroups.description,
+      health: reason === null ? "healthy" : "unhealthy",
+      description: reason ?? cgroups.description,
       attributes: {
+        "driver.exec.isolation": (this.#config ?? configDefault).isolation,
         "driver.exec.cgroups": cgroups.version === 0 ? "none" : `v${cgroups.version}`,
         "driver.exec.limits": cgroups.controllers.join(","),
         "driver.exec.users": isRoot && tools.chroot !== null,
@@ -174,9 +184,14 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
 
   async start(request: Request): Promise<ExecRun> {
     const parts = this.#having();
-    const launch = launchOf(request, parts.tools, parts.folder);
     const name = nameOf(request);
     const runFile = join(parts.folder, name);
+    await this.#fetch(request, parts, runFile);
+    const launch = launchOf(request, {
+      tools: parts.tools,
+      driver: this.#config ?? configDefault,
+      place: parts.folder,
+    });
     const cgroup = makeCgroup(
       parts.cgroups,
       name,
@@ -192,6 +207,13 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
       await clearCgroup(cgroup, this.#log);
       throw new Error(`cannot start ${launch.command[0] ?? ""}: ${textOf(error)}`, { cause: error });
     }
+  }
+
+  /** Not for a task that an earlier start has begun: it has its artifacts (X1). */
+  async #fetch({ config, task, tell }: Request, { tools }: Parts, runFile: string): Promise<void> {
+    const { leader } = readRunFile(runFile);
+    if (leader !== null && leader.bootId === bootId()) return;
+    await fetchArtifacts(config.artifact, { home: taskDirectory(task), user: userNamed(task.user), tools, tell });
   }
 
   /** Starting a process holds up this one for milliseconds: between two starts others get their answers. */
@@ -234,7 +256,8 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
         constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND | constants.O_NOFOLLOW;
       const run = openSync(runFile, flags, 0o600);
       opened.push(() => closeSync(run));
-      const child = spawn(shell, taskArguments(writes, [...launch.prefix, ...launch.command]), {
+      const command = [...launch.prefix, ...launch.command];
+      const child = spawn(shell, taskArguments(writes, command, launch.isSealed), {
         cwd: launch.directory,
         env: launch.env as NodeJS.ProcessEnv,
         detached: true, // a session of its own
@@ -251,10 +274,10 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
         child.once("error", () => resolve());
       });
       const facts = await introduced(child, runFile);
-      if (facts?.leader == null || facts.main === null) {
+      if (typeof facts === "string" || facts.leader === null || facts.main === null) {
         child.kill("SIGKILL");
         await ended;
-        throw new Error("it ended before it began");
+        throw new Error(typeof facts === "string" ? facts : "it ended before it began");
       }
       child.unref();
       const { leader, main } = facts;

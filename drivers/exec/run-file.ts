@@ -20,19 +20,24 @@ const prepare = `while [ "$1" != -- ]; do printf '%s' "$1" >"$2" || exit 125; sh
  * subshell has the default dispositions again, and so has the command where the subshell sets a trap: that is for a driver
  * that was killed in the middle of a start, and reads the pipe no more.
  */
-const script = `trap : 1 2 3 10 12 13 14 15 24 25 26 27 29 30
+const script = (begin: string): string => `trap : 1 2 3 10 12 13 14 15 24 25 26 27 29 30
 read -r stat </proc/$$/stat
 read -r boot </proc/sys/kernel/random/boot_id
 printf 'leader %s\\nboot %s\\n' "$stat" "$boot" >&3
 (
 ${prepare}
-read -r stat </proc/self/stat
+${begin}
+)
+printf 'exit %s\\n' "$?" >&3`;
+
+const plain = `read -r stat </proc/self/stat
 printf 'main %s\\n' "$stat" >&3
 trap : 13
 printf 'main %s\\n' "$stat" >&4 2>/dev/null
-exec "$@" 3>&- 4>&- 5>&- 6>&-
-)
-printf 'exit %s\\n' "$?" >&3`;
+exec "$@" 3>&- 4>&- 5>&- 6>&-`;
+
+/** The programs before the command are another process, or fail: the last of them says so in the same words (sealing.ts). */
+const sealed = `exec "$@" 5>&- 6>&-`;
 
 export interface FileWrite {
   readonly value: string;
@@ -44,8 +49,12 @@ function preparations(writes: readonly FileWrite[]): readonly string[] {
 }
 
 /** Arguments for `shell` that run a task's command, after the writes were made by its process. */
-export function taskArguments(writes: readonly FileWrite[], command: readonly string[]): readonly string[] {
-  return ["-c", script, "sh", ...preparations(writes), ...command];
+export function taskArguments(
+  writes: readonly FileWrite[],
+  command: readonly string[],
+  isSealed = false,
+): readonly string[] {
+  return ["-c", script(isSealed ? sealed : plain), "sh", ...preparations(writes), ...command];
 }
 
 /** The same for a command that is run in a task, which nobody has to find again. */

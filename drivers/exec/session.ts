@@ -89,6 +89,12 @@ function killGroup({ pid }: ChildProcess): void {
   if (pid !== undefined) signal(-pid, "SIGKILL");
 }
 
+/** `leader`: of the command's group, or its parent. */
+function kill(leader: number, { isJoined = false }: Surroundings): void {
+  if (isJoined) signal(leader, "SIGTERM");
+  else signal(-leader, "SIGKILL");
+}
+
 function withPipes(writes: readonly FileWrite[], where: Surroundings, request: ExecRequest): ExecSession {
   const args = commandArguments(writes, [...where.prefix, ...request.command]);
   const { child, exited } = start(args, where, request, false);
@@ -97,13 +103,16 @@ function withPipes(writes: readonly FileWrite[], where: Surroundings, request: E
     write: (bytes) => void child.stdin?.write(bytes),
     closeInput: () => void child.stdin?.end(),
     resize: () => {},
-    kill: () => killGroup(child), // S1
+    kill: () => {
+      if (child.pid !== undefined) kill(child.pid, where); // S1
+    },
   };
 }
 
 /**
- * Inside `script` a shell first says on descriptor 3 which terminal it has and who it is, and gives the terminal its size;
- * then it becomes the command.
+ * Inside `script` a shell gives the terminal its first size, then says on descriptor 3 which terminal it has and who it is,
+ * and becomes the command. In this order: nobody resizes a terminal before its name is known, so the first size never
+ * overwrites one that was asked for meanwhile.
  */
 function withTerminal(
   writes: readonly FileWrite[],
@@ -117,9 +126,9 @@ function withTerminal(
     throw new Error("there are no terminals on this node: it lacks script (of util-linux) or stty (of coreutils)");
   const ownShell = where.env["SHELL"];
   const inner = [
+    `${quoted(stty)} rows ${size.rows} cols ${size.columns}`,
     `printf '%s %s\\n' "$$" "$(tty)" >&3`,
     "exec 3>&-",
-    `${quoted(stty)} rows ${size.rows} cols ${size.columns}`,
     ownShell === undefined ? "unset SHELL" : `SHELL=${quoted(ownShell)}`,
     `exec ${[...where.prefix, ...request.command].map(quoted).join(" ")}`,
   ].join("; ");
@@ -170,9 +179,9 @@ function withTerminal(
       apply();
     },
     kill: () => {
-      // S1: the command leads a session of its own.
-      if (leader > 0 && !isOver) signal(-leader, "SIGKILL");
-      killGroup(child);
+      // S1: the command leads a session of its own. When it has ended, so does all that is around it.
+      if (leader > 0 && !isOver) kill(leader, where);
+      if (leader === 0 || where.isJoined !== true) killGroup(child);
     },
   };
 }

@@ -16,9 +16,10 @@ import type {
   WorkloadEndpointID,
 } from "../../proto/gen/felix.ts";
 import type { Settings } from "./config.ts";
-import { policyKey, type Evaluation } from "./evaluation.ts";
+import type { Evaluation } from "./evaluation.ts";
 import { IpSet, IpSetType } from "./ip-set.ts";
 import { isInterfaceName } from "./names.ts";
+import { policyKey } from "./policy-key.ts";
 
 export interface Workload {
   readonly id: WorkloadEndpointID;
@@ -84,13 +85,12 @@ export class Desired {
       this.#retire(message.ipsetRemove.id);
     } else if (message.activePolicyUpdate?.id != null) {
       const { id, policy } = message.activePolicyUpdate;
-      const key = policyKey(id.tier, id.name);
+      const key = policyKey(id);
       if (policy === null) this.policies.delete(key);
       else this.policies.set(key, policy);
       this.mark({ kind: "policy", key });
     } else if (message.activePolicyRemove?.id != null) {
-      const { tier, name } = message.activePolicyRemove.id;
-      const key = policyKey(tier, name);
+      const key = policyKey(message.activePolicyRemove.id);
       if (this.policies.delete(key)) this.mark({ kind: "policy", key });
     } else if (message.activeProfileUpdate?.id != null) {
       const { id, profile } = message.activeProfileUpdate;

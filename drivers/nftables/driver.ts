@@ -30,6 +30,8 @@ export interface DriverOptions {
 
 /** What main says before its settings is kept, up to so many messages: Felix's race is about a few. */
 const earlyMessagesMax = 100_000;
+/** Different problems that are logged in a driver's life: after that the statuses alone tell. */
+const complaintsMax = 1_000;
 /** Waits after a transaction that failed, milliseconds. D3 */
 const retryMsMin = 1_000;
 const retryMsMax = 30_000;
@@ -52,6 +54,7 @@ export class Driver {
   /** Endpoints that main spoke of since the last transaction. */
   readonly #touched = new Map<string, Workload>();
   readonly #touchedHosts = new Map<string, Host>();
+  readonly #complaints = new Set<string>();
   #running: Promise<void> | null = null;
   #isScheduled = false;
   #isProgrammed = true;
@@ -208,14 +211,17 @@ export class Driver {
     const key = workloadKey(workload.id);
     const known = working.desired.workloads.get(key);
     const status = known === undefined ? null : this.#workloadStatus(working, known);
-    this.#statuses.tell({ kind: "workload", key, id: workload.id }, status);
+    const { id, endpoint } = known ?? workload;
+    this.#statuses.tell({ kind: "workload", key, id, endpoint }, status);
   }
 
   #workloadStatus({ desired, ruleset, interfaces }: Working, workload: Workload): Status {
     const { name, state } = workload.endpoint;
     if (!isInterfaceName(name) || desired.workloadAt(name)?.id !== workload.id) return "error";
     if (!interfaces.isUp(name)) return "down";
-    if (!this.#isProgrammed || ruleset.problemAt({ kind: "workload", key: name }) !== null) return "error";
+    const problem = ruleset.problemAt({ kind: "workload", key: name });
+    if (problem !== null) this.#complain(problem);
+    if (!this.#isProgrammed || problem !== null) return "error";
     return state === "active" ? "up" : "down";
   }
 
@@ -226,7 +232,9 @@ export class Driver {
     this.#touchedHosts.clear();
     const hostsAt = this.#hostsAt(working);
     const places = new Map([...hostsAt].map(([name, id]) => [id, name]));
-    const isWrong = !this.#isProgrammed || ruleset.problemAt({ kind: "hosts", key: "" }) !== null;
+    const problem = ruleset.problemAt({ kind: "hosts", key: "" });
+    if (problem !== null) this.#complain(problem);
+    const isWrong = !this.#isProgrammed || problem !== null;
     for (const [key, host] of desired.hosts) {
       const name = places.get(key);
       let status: Status = "up";
@@ -235,6 +243,13 @@ export class Driver {
       else if (isWrong) status = "error";
       this.#statuses.tell({ kind: "host", key, id: host.id }, status);
     }
+  }
+
+  /** Says once why endpoints report `error`, however many do and however often they are looked at. */
+  #complain(problem: string): void {
+    if (this.#complaints.size >= complaintsMax || this.#complaints.has(problem)) return;
+    this.#complaints.add(problem);
+    this.#options.log(`endpoints report an error, and drop what they cannot decide: ${problem}`);
   }
 
   /** Which host endpoint stands for which interface: by name, else by address; of two for one, the lesser id. */

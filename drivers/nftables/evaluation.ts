@@ -8,6 +8,7 @@ import type { TierInfo } from "../../proto/gen/felix.ts";
 import type { Settings } from "./config.ts";
 import { nameOf } from "./names.ts";
 import { OutputBuilder, type Output } from "./output.ts";
+import { keyOfEntry } from "./policy-key.ts";
 import { policyChain, profileChain, type Direction } from "./policy.ts";
 import { dropOf, hex } from "./rule.ts";
 
@@ -21,10 +22,6 @@ export function marksOf({ marks }: Settings) {
     isAccepted: `meta mark and ${hex(marks.accept)} == ${hex(marks.accept)}`,
     isNotPassed: `meta mark and ${hex(marks.pass)} == 0`,
   };
-}
-
-export function policyKey(tier: string, name: string): string {
-  return `${tier}/${name}`;
 }
 
 interface Tier {
@@ -51,9 +48,9 @@ export function tiersOf(
 ): readonly Tier[] {
   return tiers
     .map((tier): Tier => {
-      const names = direction === "in" || settings.hasOneTierList ? tier.ingressPolicies : tier.egressPolicies;
+      const entries = direction === "in" || settings.hasOneTierList ? tier.ingressPolicies : tier.egressPolicies;
       return {
-        policies: names.map((name) => policyKey(tier.name, name)),
+        policies: entries.map((entry) => keyOfEntry(tier.name, entry)).filter((key) => key !== null),
         drops: drops && tier.defaultAction.toLowerCase() !== "pass",
       };
     })

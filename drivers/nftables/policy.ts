@@ -9,6 +9,7 @@ import type { Settings } from "./config.ts";
 import type { IpSetType } from "./ip-set.ts";
 import { nameOf } from "./names.ts";
 import { OutputBuilder, type Output } from "./output.ts";
+import { unreadablePolicy } from "./policy-key.ts";
 import { dropOf, renderRule, type RuleSurroundings } from "./rule.ts";
 
 /** Towards the endpoint, or from it. */
@@ -29,23 +30,28 @@ export interface RuleContext {
 
 export function renderPolicy(key: string, policy: Policy | null, context: RuleContext): Output {
   const chains = { in: policyChain("in", key), out: policyChain("out", key) };
-  return render(chains, policy, policy?.untracked ?? false, context);
+  const missing =
+    key === unreadablePolicy ? "the name of a policy cannot be read" : `policy ${key} is not described by main`;
+  return render(chains, policy, { isUntracked: policy?.untracked ?? false, missing }, context);
 }
 
 export function renderProfile(name: string, profile: Profile | null, context: RuleContext): Output {
-  return render({ in: profileChain("in", name), out: profileChain("out", name) }, profile, false, context);
+  // Felix 2.0 says nothing of a profile that does not exist: it closes, and that is no fault of the driver's.
+  const chains = { in: profileChain("in", name), out: profileChain("out", name) };
+  return render(chains, profile, { isUntracked: false, missing: null }, context);
 }
 
 function render(
   chains: Readonly<Record<Direction, string>>,
   rules: { readonly inboundRules: readonly Rule[]; readonly outboundRules: readonly Rule[] } | null,
-  isUntracked: boolean,
+  { isUntracked, missing }: { readonly isUntracked: boolean; readonly missing: string | null },
   context: RuleContext,
 ): Output {
   const output = new OutputBuilder();
   if (rules === null) {
     // Y1
     for (const name of [chains.in, chains.out]) output.chain(name, [dropOf(context.settings)]);
+    output.problem(missing);
     return output.build();
   }
   const around: RuleSurroundings = {

@@ -1,10 +1,13 @@
 /**
- * What main is told of endpoints: `up`, `down` or `error`, each time one's status changes, and that one is forgotten.
- * Always with its id: a status without one ends a stock Felix.
+ * What main is told of endpoints: `up`, `down` or `error`, each time one's status or a workload's description changes, and that
+ * one is forgotten. Always with its id: a status without one ends a stock Felix. A workload's with the endpoint as main
+ * described it: Felix 3.30 and newer logs an error for a status without it, and publishes what it says of the workload's BGP
+ * peer. What is not known here comes back as it came.
  */
 import type { FromDataplane, HostEndpointID, WorkloadEndpointID } from "../../proto/gen/felix.ts";
 import {
   EndpointStatus,
+  WorkloadEndpoint,
   HostEndpointStatusRemove,
   HostEndpointStatusUpdate,
   WorkloadEndpointStatusRemove,
@@ -14,7 +17,12 @@ import {
 export type Status = "up" | "down" | "error";
 
 export type Endpoint =
-  | { readonly kind: "workload"; readonly key: string; readonly id: WorkloadEndpointID }
+  | {
+      readonly kind: "workload";
+      readonly key: string;
+      readonly id: WorkloadEndpointID;
+      readonly endpoint: WorkloadEndpoint;
+    }
   | { readonly kind: "host"; readonly key: string; readonly id: HostEndpointID };
 
 export class Statuses {
@@ -29,7 +37,7 @@ export class Statuses {
   tell(endpoint: Endpoint, status: Status | null): void {
     const key = `${endpoint.kind} ${endpoint.key}`;
     const told = this.#told.get(key);
-    if ((told?.status ?? null) === status) return;
+    if ((told?.status ?? null) === status && (status === null || isSame(told?.endpoint, endpoint))) return;
     if (status === null) {
       this.#told.delete(key);
       if (endpoint.kind === "workload")
@@ -41,8 +49,20 @@ export class Statuses {
     const said = EndpointStatus.create({ status });
     if (endpoint.kind === "workload")
       this.#send({
-        workloadEndpointStatusUpdate: WorkloadEndpointStatusUpdate.create({ id: endpoint.id, status: said }),
+        workloadEndpointStatusUpdate: WorkloadEndpointStatusUpdate.create({
+          id: endpoint.id,
+          status: said,
+          endpoint: endpoint.endpoint,
+        }),
       });
     else this.#send({ hostEndpointStatusUpdate: HostEndpointStatusUpdate.create({ id: endpoint.id, status: said }) });
   }
+}
+
+/** Which policies and profiles it has is no news to main: they change for all endpoints at once. */
+function isSame(before: Endpoint | undefined, now: Endpoint): boolean {
+  if (before?.kind !== "workload" || now.kind !== "workload" || before.endpoint === now.endpoint) return true;
+  const told = ({ endpoint }: typeof now): Uint8Array =>
+    WorkloadEndpoint.encode(WorkloadEndpoint.patch(endpoint, { tiers: [], profileIds: [] }));
+  return Buffer.compare(told(before), told(now)) === 0;
 }
