@@ -1,7 +1,7 @@
 /** Works out who is at the other end of a socket. */
 import type { TLSSocket } from "node:tls";
 import type { Peer } from "../../runtime/rpc.ts";
-import { chainOf, isCrossSigned } from "./cross-signed.ts";
+import { chainOf, isTrustedAfterAll } from "./cross-signed.ts";
 import type { Caller } from "./roles.ts";
 
 const localPeer: Peer = { identity: null, local: true, address: "" };
@@ -35,7 +35,7 @@ export function callerOf(socket: TLSSocket, rootPem: string): Caller {
     return { peer: anonymous, anonymous, rejection: null, isCertified: false, notAfterMs: null };
   }
   // A node keeps the certificate of a root that was to follow when that rotation is called off.
-  if (!socket.authorized && !isCrossSigned(socket, rootPem, null)) {
+  if (!socket.authorized && !isTrustedAfterAll(socket, rootPem, null)) {
     // Typed as an Error; what Node really sets on a server's socket is OpenSSL's code, such as CERT_HAS_EXPIRED.
     const problem = socket.authorizationError as Error | string | null;
     const rejection = typeof problem === "string" ? problem : (problem?.message ?? "unknown reason");

@@ -2,9 +2,11 @@
  * One call on the client: hands what arrives to its receiver, and ends it with the status that came, or with one that
  * says what became of its stream.
  *
- * Stages: open → ended (the receiver was told, or the caller cancelled).
+ * Stages: open ⇄ waiting to be sent again; either → ended (the receiver was told, or the caller cancelled).
  *
  * K1: the receiver is told the end exactly once, and never after `cancel`.
+ * K3: a call of one message whose stream the peer refused was not looked at there (RFC 9113 §8.7): it is sent again on the same
+ *     connection, `refusedMax` times at most, and within its deadline. A call of many messages ends: its caller begins it anew.
  */
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { FrameReader, type FrameReceiver } from "./framing.ts";
@@ -29,6 +31,11 @@ export interface ConnectionHealth {
 /** Assignments of a full node, and lists of a large cluster, are far over what a request may be. */
 export const messageBytesMaxDefault = 64 * 1024 * 1024;
 
+/** K3. A peer that refuses for longer than these waits (310 ms in all) has other reasons than a burst of calls. */
+const refusedMax = 5;
+/** Before the first of them, in milliseconds; doubled before each further one. */
+const refusedDelayMsMin = 10;
+
 export class ClientCall implements ResponseReceiver {
   readonly #receiver: ClientReceiver;
   readonly #health: ConnectionHealth;
@@ -39,6 +46,13 @@ export class ClientCall implements ResponseReceiver {
   #deadline: NodeJS.Timeout | null = null;
   #status: { readonly code: Status; readonly message: string; readonly details: Uint8Array | null } | null = null;
   #isEnded = false;
+  #isPaused = false;
+  /** Opens a stream for the call; null when the connection takes no more. */
+  #open: () => Http2Stream<ResponseReceiver> | null = () => null;
+  /** The call's only message, until its answer begins; null for a call of many. K3 */
+  #whole: Uint8Array | null = null;
+  #refusals = 0;
+  #retryTimer: NodeJS.Timeout | null = null;
 
   constructor(receiver: ClientReceiver, timeoutMs: number | null, health: ConnectionHealth, messageBytesMax: number) {
     this.#receiver = receiver;
@@ -53,9 +67,12 @@ export class ClientCall implements ResponseReceiver {
     }
   }
 
-  /** Null when the connection takes no more calls. */
-  begin(stream: Http2Stream<ResponseReceiver> | null): void {
+  /** `open` returns null when the connection takes no more calls. */
+  begin(open: () => Http2Stream<ResponseReceiver> | null): void {
+    this.#open = open;
+    const stream = open();
     this.#stream = stream;
+    if (stream !== null && this.#isPaused) stream.pause();
     if (stream !== null) return;
     // As every other failure: after the call that caused it has returned.
     queueMicrotask(() =>
@@ -63,6 +80,13 @@ export class ClientCall implements ResponseReceiver {
         this.#health.connectionError() ?? new RpcError(Status.UNAVAILABLE, "the connection takes no more calls"),
       ),
     );
+  }
+
+  /** Sends the call's only message. */
+  writeWhole(message: Uint8Array): void {
+    this.#whole = message;
+    this.write(message);
+    this.finishWriting();
   }
 
   write(message: Uint8Array): void {
@@ -76,10 +100,12 @@ export class ClientCall implements ResponseReceiver {
   }
 
   pause(): void {
+    this.#isPaused = true;
     if (!this.#isEnded) this.#stream?.pause();
   }
 
   resume(): void {
+    this.#isPaused = false;
     if (!this.#isEnded) this.#stream?.resume();
   }
 
@@ -104,6 +130,7 @@ export class ClientCall implements ResponseReceiver {
 
   #release(): void {
     if (this.#deadline !== null) clearTimeout(this.#deadline);
+    if (this.#retryTimer !== null) clearTimeout(this.#retryTimer);
     if (this.#stream !== null && !this.#stream.isClosed) this.#stream.reset(ErrorCode.CANCEL);
   }
 
@@ -115,6 +142,7 @@ export class ClientCall implements ResponseReceiver {
   }
 
   takeHeaders(fields: ResponseFields): void {
+    this.#whole = null;
     const httpStatus = fields.status === "" ? 200 : Number(fields.status); // trailers have none
     if (fields.grpcStatus !== null) {
       this.#status = {
@@ -169,6 +197,21 @@ export class ClientCall implements ResponseReceiver {
       this.#end(this.#health.connectionError() ?? new RpcError(statusOfReset(0), "the stream ended without a status"));
       return;
     }
+    if (code === ErrorCode.REFUSED_STREAM && this.#sendAgain()) return;
     this.#end(new RpcError(statusOfReset(code), `the peer reset the stream (code ${code})`));
+  }
+
+  /** K3. False when it is not to be. */
+  #sendAgain(): boolean {
+    const whole = this.#whole;
+    if (whole === null || this.#refusals >= refusedMax || this.#health.connectionError() !== null) return false;
+    this.#retryTimer = setTimeout(
+      () => {
+        this.begin(this.#open);
+        this.writeWhole(whole);
+      },
+      refusedDelayMsMin * 2 ** this.#refusals++,
+    );
+    return true;
   }
 }

@@ -104,8 +104,7 @@ class Http2Channel implements DuplexChannel {
   ): Promise<Response> {
     return new Promise((resolve, reject) => {
       const call = this.#start(method, new SingleResponse(method.response, resolve, reject), options);
-      call.write(method.request.encode(request));
-      call.finishWriting();
+      call.writeWhole(method.request.encode(request));
     });
   }
 
@@ -115,8 +114,7 @@ class Http2Channel implements DuplexChannel {
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
   ): ReceivingCall {
     const call = this.#start(method, new ResponseStream(method.response, receiver));
-    call.write(method.request.encode(request));
-    call.finishWriting();
+    call.writeWhole(method.request.encode(request));
     return { cancel: () => call.cancel(), pause: () => call.pause(), resume: () => call.resume() };
   }
 
@@ -180,9 +178,12 @@ class Http2Channel implements DuplexChannel {
     options?: { timeoutMs?: number; traceparent?: string },
   ): ClientCall {
     const call = new ClientCall(receiver, options?.timeoutMs ?? null, this, this.#messageBytesMax);
-    const timeout = options?.timeoutMs === undefined ? "" : formatTimeout(options.timeoutMs);
-    const head = { path: method.path, timeout, traceparent: options?.traceparent ?? "", caller: this.#caller };
-    call.begin(this.#connection.request(head, call));
+    const { timeoutMs = null, traceparent = "" } = options ?? {};
+    const startedAt = performance.now();
+    call.begin(() => {
+      const timeout = timeoutMs === null ? "" : formatTimeout(timeoutMs - (performance.now() - startedAt));
+      return this.#connection.request({ path: method.path, timeout, traceparent, caller: this.#caller }, call);
+    });
     return call;
   }
 }

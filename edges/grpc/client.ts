@@ -3,7 +3,7 @@ import { connect as connectNet } from "node:net";
 import { checkServerIdentity, connect as connectTlsSocket } from "node:tls";
 import type { DuplexChannel, RpcChannel } from "../../runtime/rpc.ts";
 import { openChannel } from "./client-channel.ts";
-import { isCrossSigned } from "./cross-signed.ts";
+import { isTrustedAfterAll } from "./cross-signed.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
 
 export { connectUnix } from "./client-channel.ts";
@@ -47,7 +47,7 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
     { scheme: "https", authority: serverName, caller: "" },
     options.timeoutMs,
     () => {
-      const isTrusted = rootPem === undefined || socket.authorized || isCrossSigned(socket, rootPem, serverName);
+      const isTrusted = rootPem === undefined || socket.authorized || isTrustedAfterAll(socket, rootPem, serverName);
       return isTrusted
         ? null
         : `its certificate is not trusted: ${nameError?.message ?? String(socket.authorizationError)}`;

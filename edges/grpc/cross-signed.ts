@@ -1,12 +1,16 @@
 /**
- * The check of a certificate, a manager's or a node's, while the cluster's root is rotated. The manager then shows a leaf of the new root
- * with a certificate in which the old root vouches for the new one (docs/reference/swarm-worker-protocol.md §3.6). Both roots
- * have the same name, and SwarmKit's cross-certificate does not say which key signed it, so OpenSSL takes it for
- * self-signed and gives up: it is the one refusal of OpenSSL's that is looked at again here.
+ * The check of a certificate, a manager's or a node's, where OpenSSL has refused it for a reason that does not count here:
+ *
+ * - While the cluster's root is rotated, a manager shows a leaf of the new root with a certificate in which the old root
+ *   vouches for the new one (docs/reference/swarm-worker-protocol.md §3.6). Both roots have the same name, and SwarmKit's
+ *   cross-certificate does not say which key signed it, so OpenSSL takes it for self-signed and gives up.
+ * - What a manager signed while its clock was ahead is not valid yet by anybody else's clock (ADR 35).
  */
 import type { X509Certificate } from "node:crypto";
 import type { TLSSocket } from "node:tls";
-import { describeCertificate } from "../../runtime/pki/index.ts";
+import { describeCertificate, isInForce } from "../../runtime/pki/index.ts";
+
+const secondLooks: ReadonlySet<string> = new Set(["SELF_SIGNED_CERT_IN_CHAIN", "CERT_NOT_YET_VALID"]);
 
 /** More than any rotation makes. */
 const chainLengthMax = 8;
@@ -23,11 +27,11 @@ export function chainOf(socket: TLSSocket): readonly X509Certificate[] {
 }
 
 /**
- * True when OpenSSL refused the peer's chain for being self-signed, and it leads to one of the roots after all, with every
- * certificate of it valid now. With `serverName` the first must carry that name.
+ * True when OpenSSL refused the peer's chain for being self-signed or not valid yet, and it leads to one of the roots after
+ * all, with no certificate of it expired. With `serverName` the first must carry that name.
  */
-export function isCrossSigned(socket: TLSSocket, rootPem: string, serverName: string | null): boolean {
-  if (String(socket.authorizationError) !== "SELF_SIGNED_CERT_IN_CHAIN") return false;
+export function isTrustedAfterAll(socket: TLSSocket, rootPem: string, serverName: string | null): boolean {
+  if (!secondLooks.has(refusalOf(socket))) return false;
   const chain = chainOf(socket);
   if (serverName !== null && chain[0]?.checkHost(serverName) === undefined) return false;
   return leadsToRoot(chain, rootPem, Date.now());
@@ -35,10 +39,16 @@ export function isCrossSigned(socket: TLSSocket, rootPem: string, serverName: st
 
 function leadsToRoot(chain: readonly X509Certificate[], rootPem: string, nowMs: number): boolean {
   const facts = describeCertificate(chain.map(String).join(""), rootPem);
-  return facts.kind === "certificate" && facts.verify(rootPem, nowMs);
+  return facts.kind === "certificate" && isInForce(facts, rootPem, nowMs);
 }
 
-/** Whether the certificate that the peer showed when it connected leads to one of these roots, and is valid at that time. */
+/** Typed as an Error: an Error with a code on a client's socket, and OpenSSL's code as a text on a server's. */
+function refusalOf(socket: TLSSocket): string {
+  const refusal = socket.authorizationError as (Error & { readonly code?: string }) | string | null;
+  return typeof refusal === "string" ? refusal : (refusal?.code ?? "");
+}
+
+/** Whether the certificate that the peer showed when it connected leads to one of these roots, and has not expired at that time. */
 export function isVouchedFor(socket: TLSSocket, rootPem: string, nowMs: number): boolean {
   return leadsToRoot(chainOf(socket), rootPem, nowMs);
 }

@@ -8,11 +8,11 @@ import type { Socket } from "node:net";
 
 export class FirstBytes {
   readonly #timeoutMs: number;
-  readonly #onSpoken: (socket: Socket, first: number) => void;
+  readonly #onSpoken: (socket: Socket, head: Buffer) => void;
   readonly #silent = new Set<Socket>();
 
-  /** `onSpoken` gets the first byte as well. */
-  constructor(timeoutMs: number, onSpoken: (socket: Socket, first: number) => void) {
+  /** `onSpoken` gets the first bytes as well, at least one. */
+  constructor(timeoutMs: number, onSpoken: (socket: Socket, head: Buffer) => void) {
     this.#timeoutMs = timeoutMs;
     this.#onSpoken = onSpoken;
   }
@@ -33,7 +33,7 @@ export class FirstBytes {
       socket.off("close", forget).off("error", giveUp);
       forget();
       socket.unshift(head);
-      this.#onSpoken(socket, head[0] as number);
+      this.#onSpoken(socket, head);
     });
   }
 

@@ -5,6 +5,7 @@
  * L2: ALPN offers h2 and is not required: an engine stops offering it after its first certificate renewal.
  * L3: nobody but the owner can open the control socket, at no moment.
  * L4: on the control socket TLS is understood as well; it admits nobody whom L3 does not.
+ * L5: an HTTP/1 request is answered with an error that names what to use instead, with TLS and without.
  */
 import { rmSync, statSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";

@@ -17,8 +17,8 @@ export class LocalTls {
 
   /** `options`: how to shake hands, without certificates. `onConnection` gets what speaks HTTP/2, in the clear. */
   constructor(options: { readonly handshakeTimeoutMs: number }, onConnection: (socket: Socket) => void) {
-    this.#firstBytes = new FirstBytes(options.handshakeTimeoutMs, (socket, first) => {
-      if (first !== handshakeRecord) onConnection(socket);
+    this.#firstBytes = new FirstBytes(options.handshakeTimeoutMs, (socket, head) => {
+      if (head[0] !== handshakeRecord) onConnection(socket);
       else if (this.#hasCertificate) this.#server.emit("connection", socket);
       else socket.destroy();
     });

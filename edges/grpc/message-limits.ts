@@ -6,12 +6,13 @@ import {
   NetworksService,
   NodeCAService,
   PolicyService,
+  ResourceAllocatorService,
   TaskCallsService,
 } from "../../proto/gen/messages.ts";
 
 /** What real managers accept (docs/reference/swarm-worker-protocol.md §8.1), and grpc-go's default; in bytes. */
 export const messageBytesMaxDefault = 4 * 1024 * 1024;
-/** Requests that are an id or two, or a certificate request; in bytes. */
+/** Requests that are an id or two, a certificate request, or a container's addresses; in bytes. */
 const smallRequestBytesMax = 64 * 1024;
 
 const { Heartbeat, Tasks, Assignments } = DispatcherService.methods;
@@ -27,6 +28,7 @@ const small: ReadonlySet<string> = new Set(
     TaskCallsService.methods.Listen,
     ...Object.values(CAService.methods),
     ...Object.values(NodeCAService.methods),
+    ...Object.values(ResourceAllocatorService.methods),
   ].map(({ path }) => path),
 );
 

@@ -129,7 +129,7 @@ export interface Membership {
   /** The cluster's id. */
   organization(): string;
   isRemoved(nodeId: string): boolean;
-  /** Whether the node is a worker by now, whatever its certificate says; nobody is when absent. */
+  /** Whether the node is no manager, whatever its certificate says: demoted, or not known. Nobody is when absent. */
   isDemoted?(nodeId: string): boolean;
   /** Calls back with the ids of nodes that were removed or whose role changed, in the turn in which this becomes known. */
   onChange(listener: (nodeIds: readonly string[]) => void): Subscription;

@@ -8,6 +8,7 @@
 import { createServer, type Server, type Socket } from "node:net";
 import type { Server as TlsServer, TLSSocket } from "node:tls";
 import { FirstBytes } from "../first-bytes.ts";
+import { http1Refusal, isHttp1Request } from "../http1.ts";
 import type { Admission } from "./admission.ts";
 import { Crowd, sourceOf } from "./crowd.ts";
 import { Handshakes } from "./handshakes.ts";
@@ -58,7 +59,7 @@ export class Entrance {
     this.#handshakes = new Handshakes(limits.handshakeTurnMs, () => this.#mayShake());
     // Node keeps a buffer for what TLS has not read yet, as large as the first piece that comes from elsewhere than the
     // kernel (1 KiB at least), and 64 KiB where all comes from there.
-    this.#firstBytes = new FirstBytes(options.handshakeTimeoutMs, (socket) => this.#onSpoken(socket));
+    this.#firstBytes = new FirstBytes(options.handshakeTimeoutMs, (socket, head) => this.#onSpoken(socket, head));
     tls.on("secureConnection", (socket: TLSSocket) => this.#through(keyOf(socket)));
     // Whoever fails the handshake hears it from TLS.
     tls.on("tlsClientError", (error: NodeJS.ErrnoException, socket: TLSSocket) => {
@@ -109,12 +110,18 @@ export class Entrance {
     if (!socket.destroyed) this.#firstBytes.await(socket);
   }
 
-  #onSpoken(socket: Socket): void {
+  #onSpoken(socket: Socket, head: Buffer): void {
     const arrival = this.#arrivals.get(socket);
     if (arrival === undefined) return void socket.destroy();
     if (socket.readableLength > this.#options.admission.limits.firstBytesMax) {
       this.#count("first-bytes", socket.remoteAddress);
       return void socket.destroy();
+    }
+    if (this.#options.port === "grpc" && isHttp1Request(head)) {
+      this.#count("protocol", socket.remoteAddress);
+      socket.on("error", () => socket.destroy());
+      // Sent and closed at once; what the peer goes on sending is not read.
+      return void socket.end(http1Refusal(head), () => socket.destroy());
     }
     arrival.isServed = true;
     // It is read no further, and a failure must not be unheard.

@@ -6,7 +6,7 @@
  * L3: after a GOAWAY nothing begins, and what the peer will not answer ends as refused.
  */
 import type { Duplex } from "node:stream";
-import { Http2Connection, require } from "./connection.ts";
+import { Http2Connection } from "./connection.ts";
 import { clientGreeting, headersFrame } from "./frame-writer.ts";
 import { HpackDecoder } from "./hpack-decoder.ts";
 import {
@@ -18,6 +18,7 @@ import {
   headerTableBytesMax,
   knownLimits,
   streamWindowBytes,
+  require,
   type ConnectionLimits,
 } from "./protocol.ts";
 import { RequestEncoder } from "./request-encoder.ts";

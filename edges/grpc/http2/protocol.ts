@@ -30,6 +30,7 @@ export const ErrorCode = {
   CONNECT_ERROR: 0xa,
   ENHANCE_YOUR_CALM: 0xb,
   INADEQUATE_SECURITY: 0xc,
+  HTTP_1_1_REQUIRED: 0xd,
 } as const;
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];
 
@@ -50,6 +51,10 @@ export class ConnectionError extends Error {
     super(message);
     this.code = code;
   }
+}
+
+export function require(condition: boolean, code: ErrorCode, message: string): asserts condition {
+  if (!condition) throw new ConnectionError(code, message);
 }
 
 /** Ends the connection that holds the most of what many hold too much of together. */

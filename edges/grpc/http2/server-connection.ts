@@ -1,6 +1,6 @@
 /** The server's half of HTTP/2: streams begin with a request's headers and end with our trailers. */
 import type { Duplex } from "node:stream";
-import { Http2Connection, require, type SharedBudgets } from "./connection.ts";
+import { Http2Connection, type SharedBudgets } from "./connection.ts";
 import { numberFrame, serverGreeting } from "./frame-writer.ts";
 import { HpackDecoder } from "./hpack-decoder.ts";
 import {
@@ -12,6 +12,7 @@ import {
   headerListResets,
   headerTableBytesMax,
   knownLimits,
+  require,
   type ConnectionLimits,
 } from "./protocol.ts";
 import { RequestHeaders } from "./request-headers.ts";

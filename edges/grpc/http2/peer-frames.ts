@@ -1,0 +1,233 @@
+/**
+ * What the peer of a connection sends, frame by frame: checked for what HTTP/2 asks of each frame by itself, counted against the
+ * rates that the peer has, and handed on. Header blocks are put together here.
+ *
+ * N4: a frame that is malformed, out of place, or one too many of its kind throws ConnectionError; nothing of it is handed on.
+ */
+import type { FrameSink } from "./frame-parser.ts";
+import { controlFrame, settingsAck } from "./frame-writer.ts";
+import {
+  ConnectionError,
+  ErrorCode,
+  Flag,
+  FrameType,
+  Setting,
+  frameBytesMax,
+  headerBlockBytesMax,
+  headerBlockFramesMax,
+  require,
+  windowBytesMax,
+  type ConnectionLimits,
+} from "./protocol.ts";
+import { TokenBucket } from "./token-bucket.ts";
+
+export abstract class PeerFrames implements FrameSink {
+  readonly #resets: TokenBucket;
+  readonly #pings: TokenBucket;
+  readonly #settings: TokenBucket;
+  readonly #emptyData: TokenBucket;
+  readonly #others: TokenBucket;
+  #hasSettings = false;
+  /** A header block under way: its stream, flags, and parts so far. */
+  #block: { readonly streamId: number; readonly flags: number; readonly parts: Buffer[]; bytes: number } | null = null;
+
+  constructor(rates: ConnectionLimits["rates"]) {
+    const now = performance.now();
+    this.#resets = new TokenBucket(rates.resets, now);
+    this.#pings = new TokenBucket(rates.pings, now);
+    this.#settings = new TokenBucket(rates.settings, now);
+    this.#emptyData = new TokenBucket(rates.emptyData, now);
+    this.#others = new TokenBucket(rates.others, now);
+  }
+
+  /** False once nothing more is read. */
+  protected abstract get isReading(): boolean;
+  /** Sends an acknowledgement. */
+  protected abstract control(frame: Uint8Array): void;
+  /** False for a stream that neither side has begun. */
+  protected abstract hasBegun(streamId: number): boolean;
+  /** HEADERS came, for a stream that the peer may send them on or not: the block is bytes[at..end). Throws ConnectionError. */
+  protected abstract onHeaderBlock(streamId: number, flags: number, bytes: Buffer, at: number, end: number): void;
+  /** DATA came on a stream that has begun: `size` bytes of flow control, of which the content is bytes[at..end). */
+  protected abstract onData(
+    streamId: number,
+    isEnd: boolean,
+    size: number,
+    bytes: Buffer,
+    at: number,
+    end: number,
+  ): void;
+  protected abstract onReset(streamId: number, code: number): void;
+  /** The settings of one frame begin. */
+  protected abstract onSettings(): void;
+  protected abstract onInitialWindow(bytes: number): void;
+  protected abstract onPeerSetting(id: number, value: number): void;
+  protected abstract onGoAway(lastStreamId: number, code: number): void;
+  /** On a stream that has begun, or, for 0, on the connection, where it is more than 0. */
+  protected abstract onWindowUpdate(streamId: number, increment: number): void;
+
+  onFrame(type: number, flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
+    if (!this.isReading) return;
+    if (this.#block !== null) {
+      require(type === FrameType.CONTINUATION &&
+        streamId === this.#block.streamId, ErrorCode.PROTOCOL_ERROR, "a header block is not continued");
+      this.#addToBlock(flags, bytes, at, end);
+      return;
+    }
+    require(this.#hasSettings || type === FrameType.SETTINGS, ErrorCode.PROTOCOL_ERROR, "no SETTINGS at the start");
+    switch (type) {
+      case FrameType.DATA:
+        this.#checkData(flags, streamId, bytes, at, end);
+        return;
+      case FrameType.HEADERS:
+        this.#checkHeaders(flags, streamId, bytes, at, end);
+        return;
+      case FrameType.PRIORITY:
+        require(streamId !== 0, ErrorCode.PROTOCOL_ERROR, "PRIORITY without stream");
+        require(end - at === 5, ErrorCode.FRAME_SIZE_ERROR, "PRIORITY size");
+        this.#chargeOther();
+        this.#checkDependency(streamId, bytes, at);
+        return;
+      case FrameType.RST_STREAM:
+        require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "RST_STREAM on no stream");
+        require(end - at === 4, ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM size");
+        this.chargeReset();
+        this.onReset(streamId, bytes.readUInt32BE(at));
+        return;
+      case FrameType.SETTINGS:
+        this.#checkSettings(flags, streamId, bytes, at, end);
+        return;
+      case FrameType.PING:
+        require(streamId === 0, ErrorCode.PROTOCOL_ERROR, "PING on a stream");
+        require(end - at === 8, ErrorCode.FRAME_SIZE_ERROR, "PING size");
+        if ((flags & Flag.ACK) !== 0) return;
+        require(this.#pings.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many PINGs");
+        this.control(controlFrame(FrameType.PING, Flag.ACK, 0, bytes.subarray(at, end)));
+        return;
+      case FrameType.GOAWAY:
+        require(streamId === 0, ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream");
+        require(end - at >= 8, ErrorCode.FRAME_SIZE_ERROR, "GOAWAY size");
+        this.#chargeOther();
+        this.onGoAway(bytes.readUInt32BE(at) & 0x7fffffff, bytes.readUInt32BE(at + 4));
+        return;
+      case FrameType.WINDOW_UPDATE:
+        this.#chargeOther();
+        this.#checkWindowUpdate(streamId, bytes, at, end);
+        return;
+      case FrameType.PUSH_PROMISE:
+      case FrameType.CONTINUATION:
+        throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "a frame that has no place here");
+      default:
+        // Frames of unknown type are ignored (RFC 9113 §4.1).
+        this.#chargeOther();
+    }
+  }
+
+  /** Where the content of a padded frame ends. The pad length stands at `at`. */
+  #contentEnd(bytes: Buffer, at: number, end: number): number {
+    require(end > at, ErrorCode.FRAME_SIZE_ERROR, "no pad length");
+    const contentEnd = end - (bytes[at] as number);
+    require(contentEnd > at, ErrorCode.PROTOCOL_ERROR, "more padding than frame");
+    return contentEnd;
+  }
+
+  #checkData(flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
+    require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "DATA on no stream");
+    const size = end - at;
+    const contentAt = (flags & Flag.PADDED) === 0 ? at : at + 1;
+    const contentEnd = contentAt === at ? end : this.#contentEnd(bytes, at, end);
+    const isEnd = (flags & Flag.END_STREAM) !== 0;
+    if (contentAt === contentEnd && !isEnd)
+      require(this.#emptyData.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many empty DATA frames");
+    this.onData(streamId, isEnd, size, bytes, contentAt, contentEnd);
+  }
+
+  #chargeOther(): void {
+    require(this.#others.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry nothing");
+  }
+
+  /** Costs the peer some of the resets that it may bring about. */
+  protected chargeReset(count = 1): void {
+    require(this.#resets.take(count), ErrorCode.ENHANCE_YOUR_CALM, "too many streams reset");
+  }
+
+  #checkHeaders(flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
+    require((streamId & 1) === 1, ErrorCode.PROTOCOL_ERROR, "HEADERS on no client's stream");
+    let contentAt = at;
+    let contentEnd = end;
+    if ((flags & Flag.PADDED) !== 0) {
+      contentEnd = this.#contentEnd(bytes, at, end);
+      contentAt += 1;
+    }
+    if ((flags & Flag.PRIORITY) !== 0) {
+      require(contentEnd - contentAt >= 5, ErrorCode.FRAME_SIZE_ERROR, "no room for a priority");
+      require((bytes.readUInt32BE(contentAt) & 0x7fffffff) !==
+        streamId, ErrorCode.PROTOCOL_ERROR, "a stream that depends on itself");
+      contentAt += 5;
+    }
+    if ((flags & Flag.END_HEADERS) !== 0) {
+      this.onHeaderBlock(streamId, flags, bytes, contentAt, contentEnd);
+      return;
+    }
+    this.#block = { streamId, flags, parts: [], bytes: 0 };
+    this.#addToBlock(flags, bytes, contentAt, contentEnd);
+  }
+
+  #addToBlock(flags: number, bytes: Buffer, at: number, end: number): void {
+    const block = this.#block;
+    if (block === null) return;
+    block.parts.push(Buffer.from(bytes.subarray(at, end)));
+    block.bytes += end - at;
+    require(block.bytes <= headerBlockBytesMax &&
+      block.parts.length <= headerBlockFramesMax, ErrorCode.ENHANCE_YOUR_CALM, "a header block too large");
+    if ((flags & Flag.END_HEADERS) === 0) return;
+    this.#block = null;
+    this.onHeaderBlock(block.streamId, block.flags, Buffer.concat(block.parts), 0, block.bytes);
+  }
+
+  #checkDependency(streamId: number, bytes: Buffer, at: number): void {
+    if ((bytes.readUInt32BE(at) & 0x7fffffff) !== streamId) return;
+    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "a stream that depends on itself");
+  }
+
+  #checkSettings(flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
+    require(streamId === 0, ErrorCode.PROTOCOL_ERROR, "SETTINGS on a stream");
+    const size = end - at;
+    if ((flags & Flag.ACK) !== 0) {
+      require(size === 0, ErrorCode.FRAME_SIZE_ERROR, "SETTINGS acknowledgement size");
+      return;
+    }
+    require(size % 6 === 0, ErrorCode.FRAME_SIZE_ERROR, "SETTINGS size");
+    require(this.#settings.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many SETTINGS");
+    this.#hasSettings = true;
+    this.onSettings();
+    for (let pair = at; pair < end; pair += 6)
+      this.#checkSetting(bytes.readUInt16BE(pair), bytes.readUInt32BE(pair + 2));
+    this.control(settingsAck);
+  }
+
+  #checkSetting(id: number, value: number): void {
+    switch (id) {
+      case Setting.ENABLE_PUSH:
+        require(value <= 1, ErrorCode.PROTOCOL_ERROR, "ENABLE_PUSH");
+        return;
+      case Setting.MAX_FRAME_SIZE:
+        require(value >= frameBytesMax && value <= 0xffffff, ErrorCode.PROTOCOL_ERROR, "MAX_FRAME_SIZE");
+        return;
+      case Setting.INITIAL_WINDOW_SIZE:
+        require(value <= windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE");
+        this.onInitialWindow(value);
+        return;
+      default:
+        this.onPeerSetting(id, value);
+    }
+  }
+
+  #checkWindowUpdate(streamId: number, bytes: Buffer, at: number, end: number): void {
+    require(end - at === 4, ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE size");
+    require(streamId === 0 || this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on no stream");
+    const increment = bytes.readUInt32BE(at) & 0x7fffffff;
+    require(streamId !== 0 || increment > 0, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing");
+    this.onWindowUpdate(streamId, increment);
+  }
+}
