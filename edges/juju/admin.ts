@@ -5,12 +5,17 @@ import { RequestError } from "./request-error.ts";
 import { verbatim, type Json } from "./results.ts";
 import { controllerUuid, modelAccess, modelUuid, serverVersion, silentMajor } from "./model.ts";
 import { protocolVersionMax } from "./dispatch.ts";
+import { identifiersOf } from "./tickets.ts";
 import type { Request } from "./wire/decode.ts";
 
 export interface Credentials {
   readonly tag: string;
   readonly password: string;
   readonly clientMajor: number;
+  /** Identifiers of the macaroons that it shows. */
+  readonly tickets: readonly string[];
+  /** It can prove who it is elsewhere, and come back with a macaroon. */
+  readonly canDischarge: boolean;
 }
 
 export type AdminRequest =
@@ -48,6 +53,8 @@ export function readAdmin(request: Request, clientVersion: string): AdminRequest
         credentials: {
           tag: params.text("auth-tag", "tag", "entity-name"),
           password: params.text("credentials", "password"),
+          tickets: identifiersOf(params.raw("macaroons")),
+          canDischarge: (params.integer("bakery-version") ?? 0) > 0,
           clientMajor: majorOf(params.text("client-version") || clientVersion),
         },
       };

@@ -5,6 +5,7 @@
  * C1: every request that names an id is answered exactly once, unless the connection ends first.
  * C2: no more than `outstandingMax` requests are under way, and no more than `unsentBytesMax` wait to be taken when another
  *     one is begun: until then nothing is read, so that a client that is too fast waits instead of costing memory.
+ * C3: a login by certificate ends with the certificate, and none is possible after that.
  */
 import type { ConnectionChart, Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
 import type { Clock, Counter, Histogram, Logger, Subscription } from "../../runtime/ports.ts";
@@ -19,6 +20,7 @@ import type { Json } from "./results.ts";
 import { requestErrorOf } from "./rpc-failure.ts";
 import { decode, type Request } from "./wire/decode.ts";
 import { encodeError, encodeHead, encodeResult } from "./wire/encode.ts";
+import { dischargeRequired, type Tickets } from "./tickets.ts";
 import { Shared } from "./wire/shared.ts";
 import { outstandingMax, unsentBytesFatal, unsentBytesMax } from "./wire/limits.ts";
 
@@ -44,6 +46,7 @@ export interface Wire {
 export interface ConnectionParts {
   readonly api: JsonApi;
   readonly registry: Registry;
+  readonly tickets: Tickets;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: { readonly requests: Counter; readonly seconds: Histogram; readonly logins: Counter };
@@ -65,8 +68,12 @@ export interface Arrival {
   readonly refusal: RequestError | null;
   /** Of a node's certificate that the client showed and the cluster's root vouches for; null without one. */
   readonly certificate: Peer["identity"];
+  /** Calls `certificateEnded` when it has expired by the clock as that is now. */
+  lookAtCertificate(): void;
   /** What the client said of its version; may be empty. */
   readonly clientVersion: string;
+  /** Where it believes to be: the `Host` header; may be empty. */
+  readonly host: string;
 }
 
 interface Pending {
@@ -92,6 +99,8 @@ export class Connection {
   #outstanding = 0;
   #isPaused = false;
   #isRedirected = false;
+  #isCertificateOver = false;
+  #isByCertificate = false;
   #login: { readonly identity: Identity; readonly session: Session; readonly lastLoginMs: number | null } | null = null;
   #gone: Subscription | null = null;
   #outputTimer: ReturnType<Clock["setTimeout"]> | null = null;
@@ -132,6 +141,12 @@ export class Connection {
     this.#chart.heard();
   }
 
+  /** The certificate that the client showed has expired, or its root is not trusted any more. C3 */
+  certificateEnded(): void {
+    this.#isCertificateOver = true;
+    if (this.#isByCertificate) this.#chart.identityGone();
+  }
+
   /** The manager ends. */
   stop(): void {
     this.#chart.serverStopping();
@@ -143,6 +158,8 @@ export class Connection {
 
   /** A message, in the order in which they came. */
   take(text: string): void {
+    if (this.#ending.signal.aborted) return;
+    this.#arrival.lookAtCertificate();
     if (this.#ending.signal.aborted) return;
     const decoded = decode(text);
     switch (decoded.kind) {
@@ -212,7 +229,7 @@ export class Connection {
     const { api, clusterId, metrics, redirect } = this.#parts;
     const pending = this.#pending.get(key);
     if (pending?.admin === null || pending === undefined) return;
-    const { tag, password } = pending.admin.credentials;
+    const { tag, password, tickets, canDischarge } = pending.admin.credentials;
     const refuse = (error: RequestError, outcome: string): void => {
       metrics.logins.add(1, { outcome });
       this.#refuse(this.#take(key), error);
@@ -225,15 +242,27 @@ export class Connection {
       this.#isRedirected = true;
       return refuse(redirection(redirect.servers, redirect.rootPem(), clusterId()), "redirected");
     }
-    const { address, certificate } = this.#arrival;
-    const certifiedNode = certificate?.organization === clusterId() ? certificate.nodeId : null;
-    if (pending.request.shape === "V1" && (tag === "" || (password === "" && certifiedNode === null))) {
+    const { address, certificate, host } = this.#arrival;
+    const isCertified = certificate?.organization === clusterId() && !this.#isCertificateOver;
+    const certifiedNode = isCertified ? certificate.nodeId : null;
+    const name = this.#parts.loginName(tag);
+    const holder = password === "" ? this.#parts.tickets.redeem(tickets, name) : null;
+    if (holder === null && name?.kind === "user" && password === "" && canDischarge && host !== "") {
+      metrics.logins.add(1, { outcome: "elsewhere" });
+      this.#take(key);
+      this.#answer(pending.request, dischargeRequired(host));
+      return this.#chart.loginRefused(key);
+    }
+    const lacksPassword = password === "" && certifiedNode === null && holder === null;
+    if (pending.request.shape === "V1" && (tag === "" || lacksPassword)) {
       return refuse(new RequestError("no credentials provided", "no credentials provided"), "refused");
     }
-    const name = this.#parts.loginName(tag);
     let outcome: Awaited<ReturnType<JsonApi["checkLogin"]>>;
     try {
-      outcome = await api.checkLogin({ name, password, address, certifiedNode });
+      outcome =
+        holder === null
+          ? await api.checkLogin({ name, password, address, certifiedNode })
+          : { kind: "accepted", identity: holder, lastLoginMs: null };
     } catch (error) {
       this.#parts.log.error({ err: error }, "a login of the JSON API could not be checked");
       return refuse(new RequestError("internal error", ""), "failed");
@@ -256,6 +285,8 @@ export class Connection {
         this.#login = { identity: outcome.identity, session, lastLoginMs: outcome.lastLoginMs };
         this.#wire?.loggedIn();
         this.#gone = api.onGone(outcome.identity, () => this.#chart.identityGone());
+        this.#isByCertificate = outcome.identity.kind === "machine" && outcome.identity.nodeId === certifiedNode;
+        if (this.#isByCertificate && this.#isCertificateOver) return this.#chart.identityGone();
         metrics.logins.add(1, { outcome: "accepted" });
         // Who was removed while the password was looked at is seen only now.
         if (api.identityNow(outcome.identity) === null) return this.#chart.identityGone();

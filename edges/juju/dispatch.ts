@@ -25,15 +25,19 @@ export class Registry {
     }
   }
 
-  /** Throws RequestError `not implemented`. */
+  /** Throws RequestError `not implemented`, or `not supported` in the newer shape. */
   find(wanted: Wanted, protocolVersion: number): { readonly facade: Facade; readonly version: number } {
     const { shape, type } = wanted;
     const served = (this.#byType.get(type) ?? []).filter((each) => each.shape === undefined || each.shape === shape);
-    if (served.length === 0) throw new RequestError(`unknown object type "${type}"`, "not implemented");
+    if (served.length === 0) {
+      throw missing(shape, `unknown object type "${type}"`, `facade "${type}" is not supported by this controller`);
+    }
     const version = wanted.version ?? (shape === "V1" ? 0 : highest(served, protocolVersion));
     const facade = served.find(({ versions }) => versions.includes(version));
-    if (facade === undefined)
-      throw new RequestError(`unknown version (${version}) of interface "${type}"`, "not implemented");
+    if (facade === undefined) {
+      const text = `version (${version}) of facade "${type}" is not supported by this controller`;
+      throw missing(shape, `unknown version (${version}) of interface "${type}"`, text);
+    }
     return { facade, version };
   }
 
@@ -56,6 +60,14 @@ export class Registry {
   *all(): Iterable<Facade> {
     for (const facades of this.#byType.values()) yield* facades;
   }
+}
+
+/**
+ * What is not there. Clients of 1.x step down at `not implemented`. Go clients since 2.0 answer that code with "juju client not
+ * compatible with server" and advise to install another: what is merely not offered has another code.
+ */
+function missing(shape: Shape, older: string, newer: string): RequestError {
+  return shape === "V0" ? new RequestError(older, "not implemented") : new RequestError(newer, "not supported");
 }
 
 function highest(served: readonly Facade[], protocolVersion: number): number {
@@ -81,10 +93,9 @@ export function authorize(facade: Facade, call: Call): Method {
   if (!isFor(facade, identity.kind)) throw permissionDenied();
   const method = Object.hasOwn(facade.methods, call.request) ? facade.methods[call.request] : undefined;
   if (method === undefined || method.versions?.includes(call.version) === false) {
-    throw new RequestError(
-      `no such request - method ${call.type}(${call.version}).${call.request} is not implemented`,
-      "not implemented",
-    );
+    const name = `${call.type}(${call.version}).${call.request}`;
+    const text = `method ${name} is not supported by this controller`;
+    throw missing(call.shape, `no such request - method ${name} is not implemented`, text);
   }
   if (facade.admits?.(call) === false) throw permissionDenied();
   if (facade.id === "none" && call.id !== "") throw idNotFound();

@@ -1,15 +1,19 @@
 /**
  * The JSON API's port: WebSockets on TLS. Paths (reference §5): `/` and `/model/UUID/api`, `/environment/UUID/api` are of
- * the model, `/api` is of the controller. A path with another UUID is accepted, and each request then told that there is
- * no such model, so that clients can say so.
+ * the model, `/api` is of the controller, and `/model/UUID/log` streams output (`debug-log.ts`). A path with another UUID is
+ * accepted, and each request then refused for want of such a model, so that clients can say so.
  *
- * L1: certificates are exchanged without touching connections that are open.
+ * Browsers end a WebSocket whose server asks for a client's certificate, so that only a port of its own asks: that of agents
+ * ([ADR 36](../../docs/adr/0036-ports-of-the-json-api.md)).
+ *
+ * L1: certificates are exchanged without touching connections that are open, but for logins by a certificate of a root that
+ *     is trusted no more.
  * L2: nobody waits for somebody else: each connection has bounds of its own, and their number has one.
  * L3: who has not logged in has small budgets, and takes nobody's place who has (`../grpc/admission/limits.ts`).
  */
 import { constants } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import { createServer } from "node:https";
+import { createServer, type Server } from "node:https";
 import type { Duplex } from "node:stream";
 import type { SecureContextOptions, TLSSocket } from "node:tls";
 import { WebSocketServer, type WebSocket } from "ws";
@@ -18,14 +22,21 @@ import type { Admission } from "../grpc/admission/admission.ts";
 import { Crowd, sourceOf, type Member } from "../grpc/admission/crowd.ts";
 import { Entrance } from "../grpc/admission/entrance.ts";
 import { callerOf } from "../grpc/caller.ts";
+import { CertifiedConnections } from "../grpc/certified-connections.ts";
+import { isVouchedFor } from "../grpc/cross-signed.ts";
 import { ListenError } from "../grpc/listener.ts";
+import type { Caller, Membership } from "../grpc/roles.ts";
 import { keyExchangeGroups } from "../grpc/tls-options.ts";
 import type { Arrival, ConnectionParts, Wire } from "./connection.ts";
 import { Connection } from "./connection.ts";
+import { DebugLog, type LogArrival } from "./debug-log.ts";
 import { Intake } from "./intake.ts";
 import { modelUuid } from "./model.ts";
+import { isAllowedOrigin } from "./origin.ts";
 import { writeInPieces } from "./pieces.ts";
 import { RequestError } from "./request-error.ts";
+import { Tickets } from "./tickets.ts";
+import { answersWebLogin } from "./web-login.ts";
 import { connectionsMax as limit, fragmentsMax, messageBytesMax } from "./wire/limits.ts";
 
 /** All PEM. */
@@ -37,11 +48,18 @@ export interface JsonCredentials {
   readonly acceptedPem: string;
 }
 
-export interface JsonListenerOptions {
+export interface JsonAddress {
   readonly host: string;
   readonly port: number;
+}
+
+export interface JsonListenerOptions extends JsonAddress {
+  /** A second port, which asks for a node's certificate; none when absent. */
+  readonly agents?: JsonAddress | null;
+  /** Origins beside its own from which pages may connect, as browsers write them; none when absent. */
+  readonly origins?: readonly string[];
   readonly credentials: JsonCredentials;
-  readonly parts: Omit<ConnectionParts, "metrics" | "log" | "clock"> & Pick<ConnectionParts, "clock">;
+  readonly parts: Omit<ConnectionParts, "metrics" | "log" | "clock" | "tickets"> & Pick<ConnectionParts, "clock">;
   readonly telemetry: Telemetry;
   /** The limits that all ports of the process share. */
   readonly admission: Admission;
@@ -51,7 +69,9 @@ export interface JsonListenerOptions {
 
 export interface JsonListener {
   readonly port: number;
-  /** Connections that are there. */
+  /** Of agents; null where there is none. */
+  readonly agentPort: number | null;
+  /** Connections that are there, of both ports. */
   readonly connections: number;
   setCredentials(credentials: JsonCredentials): void;
   /** Says goodbye to every client and waits for them, at most `graceMs` milliseconds. */
@@ -70,7 +90,18 @@ interface Stranger extends Member {
   readonly source: string;
 }
 
-/** What the port's TLS is like. */
+/** A client that has shown a certificate. */
+interface CertifiedClient {
+  readonly caller: Caller;
+  readonly connection: Connection;
+}
+
+interface Port {
+  readonly server: Server;
+  readonly entrance: Entrance;
+}
+
+/** What the ports' TLS is like. */
 export function secureContext({ certificatePem, keyPem, acceptedPem }: JsonCredentials): SecureContextOptions {
   return {
     cert: certificatePem,
@@ -84,29 +115,34 @@ export function secureContext({ certificatePem, keyPem, acceptedPem }: JsonCrede
   };
 }
 
-type Place = Pick<Arrival, "scope" | "refusal">;
+type Place = Pick<Arrival, "scope" | "refusal"> & {
+  /** Lines of output are told there, and nothing is asked. */
+  readonly isLog: boolean;
+};
 
 /** Null for a path that is none of ours. */
 export function placeOf(path: string, clusterId: string): Place | null {
   const [plain = ""] = path.split("?");
-  if (plain === "/" || plain === "") return { scope: "model", refusal: null };
-  if (plain === "/api") return { scope: "controller", refusal: null };
-  const match = /^\/(model|environment)\/([^/]{1,100})\/api\/?$/.exec(plain);
+  if (plain === "/" || plain === "") return { scope: "model", refusal: null, isLog: false };
+  if (plain === "/api") return { scope: "controller", refusal: null, isLog: false };
+  const match = /^\/(?:(model|environment)\/([^/]{1,100})\/api|(model)\/([^/]{1,100})\/(log))\/?$/.exec(plain);
   if (match === null) return null;
-  const [, kind = "", uuid = ""] = match;
-  if (uuid === modelUuid(clusterId)) return { scope: "model", refusal: null };
+  const [, kind = "model", uuid = match[4] ?? ""] = match;
+  const isLog = match[5] !== undefined;
+  if (uuid === modelUuid(clusterId)) return { scope: "model", refusal: null, isLog };
   const refusal = new RequestError(`unknown ${kind}: "${uuid}"`, kind === "model" ? "model not found" : "not found");
-  return { scope: "model", refusal };
+  return { scope: "model", refusal, isLog };
 }
 
 /** Throws ListenError. */
 export async function listenJson(options: JsonListenerOptions): Promise<JsonListener> {
-  const { admission, telemetry, connectionsMax = limit } = options;
+  const { admission, telemetry, connectionsMax = limit, agents = null, origins = [] } = options;
   const { limits, refusals } = admission;
   const { metrics, log } = telemetry;
   const open = metrics.gauge("muster_json_connections", "Clients of the JSON API that are connected.");
   const parts: ConnectionParts = {
     ...options.parts,
+    tickets: new Tickets(options.parts.api, options.parts.clock),
     log,
     metrics: {
       requests: metrics.counter("muster_json_requests_total", "Requests of the JSON API, by outcome."),
@@ -127,26 +163,23 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
   const intakes = new Map<Duplex, Intake>();
   const strangersBySocket = new WeakMap<Duplex, Stranger>();
   let credentials = options.credentials;
+  // Whether the node is still there is looked at with the identity of each login.
+  const membership: Membership = {
+    organization: parts.clusterId,
+    isRemoved: () => false,
+    onChange: () => ({ unsubscribe: () => undefined }),
+  };
+  const certified = new CertifiedConnections<CertifiedClient>({
+    clock: parts.clock,
+    membership,
+    rootPem: credentials.acceptedPem,
+    handshakeTimeoutMs: tlsHandshakeMs,
+    end: ({ connection }) => connection.certificateEnded(),
+  });
   let count = 0;
   let isClosing = false;
   let onEmpty: (() => void) | null = null;
 
-  const server = createServer({
-    ...secureContext(credentials),
-    requestCert: true,
-    rejectUnauthorized: false,
-    handshakeTimeout: tlsHandshakeMs,
-    // Not as a list: of that each socket keeps a copy, and with the copy the 64 KiB that Node cut it from.
-    ALPNCallback: ({ protocols }) => (protocols.includes("http/1.1") ? "http/1.1" : undefined),
-    headersTimeout: tlsHandshakeMs,
-    connectionsCheckingInterval: headersCheckMs,
-  });
-  const entrance = new Entrance(server, {
-    port: "json",
-    admission,
-    handshakeTimeoutMs: tlsHandshakeMs,
-    keepAliveMs,
-  });
   const sweep = setInterval(() => {
     for (const intake of intakes.values()) if (intake.isStalled()) intake.expire();
   }, limits.knownSweepMs).unref();
@@ -159,12 +192,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     const stranger = strangersBySocket.get(socket);
     if (stranger !== undefined) strangers.remove(stranger.source, stranger);
   };
-  server.on("clientError", (_error, socket) => socket.destroy());
-  server.on("request", (_request, response) => {
-    response.writeHead(426, { "content-type": "text/plain", connection: "close" }).end("this is a WebSocket API\n");
-  });
-
-  server.on("secureConnection", (socket: TLSSocket) => {
+  const onSecure = (socket: TLSSocket): void => {
     if (isClosing) return void socket.destroy();
     const stranger: Stranger = { socket, source: sourceOf(socket.remoteAddress ?? ""), isServed: false };
     strangersBySocket.set(socket, stranger);
@@ -172,14 +200,19 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     displace(strangers.add(stranger.source, stranger, limits.anonymousPerAddressMax));
     // Whoever connects and then says nothing is ended by its own timer, until the upgrade makes a connection of it.
     socket.setTimeout(tlsHandshakeMs, () => socket.destroy());
-  });
+  };
 
-  server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+  const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
     const tls = socket as TLSSocket;
     tls.setTimeout(0);
     const place = placeOf(request.url ?? "/", parts.clusterId());
     const refuse = (status: string): void => void socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`);
     if (place === null) return refuse("404 Not Found");
+    const { origin, host = "" } = request.headers;
+    if (origin !== undefined && !isAllowedOrigin(origin, host, origins)) {
+      telemetry.log.warn({ origin }, "a page of another origin was refused: --json-origin allows it");
+      return refuse("403 Forbidden");
+    }
     if (isClosing) return refuse("503 Service Unavailable");
     if (connections.size >= connectionsMax) {
       // The newcomer is among them, and goes last.
@@ -190,7 +223,8 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
       }
       displace(displaced);
     }
-    const { peer } = callerOf(tls, credentials.acceptedPem);
+    const caller = callerOf(tls, credentials.acceptedPem);
+    const { peer } = caller;
     count += 1;
     const clientVersion = request.headers["x-juju-clientversion"];
     const connection = new Connection(parts, {
@@ -198,12 +232,17 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
       id: String(count),
       address: peer.address,
       certificate: peer.identity,
+      lookAtCertificate: () => certified.lookAtClock(client),
       clientVersion: typeof clientVersion === "string" ? clientVersion : "",
+      host,
     });
+    const client: CertifiedClient = { caller, connection };
+    certified.add(client, (rootPem, nowMs) => isVouchedFor(tls, rootPem, nowMs));
     connections.set(socket, connection);
     open.set(connections.size);
     socket.once("close", () => {
       connection.closed();
+      certified.remove(client);
       connections.delete(socket);
       intakes.delete(socket);
       open.set(connections.size);
@@ -213,37 +252,93 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     sockets.handleUpgrade(request, socket, head, (websocket) => {
       const intake = new Intake(websocket, socket, admission, peer.address);
       intakes.set(socket, intake);
-      serve(websocket, socket, connection, intake, () => {
+      const log = place.isLog
+        ? {
+            authorization: request.headers.authorization ?? "",
+            cookie: request.headers.cookie ?? "",
+            query: (request.url ?? "").split("?")[1] ?? "",
+          }
+        : null;
+      const onLogin = (): void => {
         welcome(socket);
         intake.becomeKnown();
-      });
+      };
+      serve(websocket, socket, connection, { intake, onLogin, log });
     });
-  });
+  };
 
-  await new Promise<void>((resolve, reject) => {
-    entrance.server.once("error", (error: NodeJS.ErrnoException) => {
-      const where = `${options.host}:${options.port}`;
-      const how =
-        error.code === "EADDRINUSE" ? "stop what listens there or choose another with --json-listen" : error.message;
-      reject(new ListenError(`the JSON API cannot listen on ${where}: ${how}`, { cause: error }));
+  const ports: Port[] = [];
+  const openPort = async ({ host, port }: JsonAddress, flag: string, requestCert: boolean): Promise<number> => {
+    const server = createServer({
+      ...secureContext(credentials),
+      requestCert,
+      rejectUnauthorized: false,
+      handshakeTimeout: tlsHandshakeMs,
+      // Not as a list: of that each socket keeps a copy, and with the copy the 64 KiB that Node cut it from.
+      ALPNCallback: ({ protocols }) => (protocols.includes("http/1.1") ? "http/1.1" : undefined),
+      headersTimeout: tlsHandshakeMs,
+      connectionsCheckingInterval: headersCheckMs,
     });
-    entrance.server.listen({ host: options.host, port: options.port }, resolve);
-  });
-  const address = entrance.server.address();
+    const entrance = new Entrance(server, {
+      port: "json",
+      admission,
+      handshakeTimeoutMs: tlsHandshakeMs,
+      keepAliveMs,
+    });
+    server.on("clientError", (_error, socket) => socket.destroy());
+    server.on("request", (request, response) => {
+      const { origin, host = "" } = request.headers;
+      if (origin !== undefined && !isAllowedOrigin(origin, host, origins))
+        return void response.writeHead(403, { connection: "close" }).end();
+      if (answersWebLogin(request, response, parts)) return;
+      response.writeHead(426, { "content-type": "text/plain", connection: "close" }).end("this is a WebSocket API\n");
+    });
+    server.on("secureConnection", onSecure);
+    server.on("upgrade", onUpgrade);
+    await new Promise<void>((resolve, reject) => {
+      entrance.server.once("error", (error: NodeJS.ErrnoException) => {
+        const how =
+          error.code === "EADDRINUSE" ? `stop what listens there or choose another with ${flag}` : error.message;
+        reject(new ListenError(`the JSON API cannot listen on ${host}:${port}: ${how}`, { cause: error }));
+      });
+      entrance.server.listen({ host, port }, resolve);
+    });
+    ports.push({ server, entrance });
+    const address = entrance.server.address();
+    return typeof address === "object" && address !== null ? address.port : port;
+  };
+  const shut = (): void => {
+    clearInterval(sweep);
+    certified.close();
+    for (const { server, entrance } of ports) {
+      entrance.close();
+      server.close();
+    }
+  };
+
+  let port: number;
+  let agentPort: number | null = null;
+  try {
+    port = await openPort(options, "--json-listen", false);
+    if (agents !== null) agentPort = await openPort(agents, "--json-agent-listen", true);
+  } catch (error) {
+    shut();
+    throw error;
+  }
   return {
-    port: typeof address === "object" && address !== null ? address.port : options.port,
+    port,
+    agentPort,
     get connections() {
       return connections.size;
     },
     setCredentials: (next) => {
       credentials = next;
-      server.setSecureContext(secureContext(next));
+      for (const { server } of ports) server.setSecureContext(secureContext(next));
+      certified.setRoots(next.acceptedPem);
     },
     async close(graceMs) {
       isClosing = true;
-      clearInterval(sweep);
-      entrance.close();
-      server.close();
+      shut();
       const empty = new Promise<void>((resolve) => {
         onEmpty = resolve;
         if (connections.size === 0) resolve();
@@ -254,7 +349,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
       await Promise.race([empty, patience]);
       clearTimeout(timer);
       for (const socket of connections.keys()) socket.destroy();
-      server.closeAllConnections();
+      for (const { server } of ports) server.closeAllConnections();
     },
   };
 }
@@ -264,8 +359,7 @@ function serve(
   websocket: WebSocket,
   socket: Duplex,
   connection: Connection,
-  intake: Intake,
-  onLogin: () => void,
+  { intake, onLogin, log }: { readonly intake: Intake; onLogin(): void; readonly log: LogArrival | null },
 ): void {
   const pieces = writeInPieces(socket);
   const wire: Wire = {
@@ -297,11 +391,15 @@ function serve(
     const bytes = data as Buffer;
     intake.onMessage(bytes.length, () => {
       if (isBinary) connection.broken("a binary message");
+      else if (log !== null) connection.broken("a message where output is told alone");
       else connection.take(bytes.toString("utf8"));
     });
   });
   websocket.on("pong", () => connection.heard());
   // A broken frame or one that is too big: the library says goodbye with the right code, and the end follows.
   websocket.on("error", () => undefined);
-  connection.opened(wire);
+  if (log === null) return connection.opened(wire);
+  const reader = new DebugLog(wire, log, (text) => connection.take(text));
+  connection.opened(reader);
+  reader.begin();
 }

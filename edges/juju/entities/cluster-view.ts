@@ -69,7 +69,7 @@ export function relatedTo(application: string, relations: readonly RelationView[
   return [...others].toSorted();
 }
 
-/** `arch=x86_64 cores=8 mem=16000M`, as clients show what a machine has. */
+/** `arch=amd64 cores=8 mem=16000M`, as clients show what a machine has. */
 export function hardwareText({ architecture, cores, memoryMib }: MachineView): string {
   return [
     architecture === "" ? "" : `arch=${architecture}`,

@@ -6,7 +6,9 @@ import type { Shape } from "../facade.ts";
 import { ownerTag } from "../model.ts";
 import { machineTag } from "./names.ts";
 import { base, entityVersion, series } from "./platform.ts";
+import { actionName } from "./views.ts";
 import type {
+  ActionView,
   AnnotationView,
   ApplicationView,
   MachineView,
@@ -27,7 +29,7 @@ export function kindIn(shape: Shape, { kind }: Pick<View, "kind">): string {
 
 /** 1.x had no model among its entities. */
 export function isToldIn(shape: Shape, { kind }: Pick<View, "kind">): boolean {
-  return shape === "V1" || kind !== "model";
+  return shape === "V1" || (kind !== "model" && kind !== "action");
 }
 
 /** `modelUuid`: every entity of the newer shape names its model. */
@@ -49,6 +51,8 @@ function newEntity(view: View): Fields {
       return newRelation(view);
     case "annotation":
       return { tag: annotatedTag("V1", view), annotations: view.labels };
+    case "action":
+      return newAction(view);
   }
 }
 
@@ -66,7 +70,22 @@ function oldEntity(view: View): Fields {
       return oldRelation(view);
     case "annotation":
       return { Tag: annotatedTag("V0", view), Annotations: view.labels };
+    case "action":
+      return { Id: view.id };
   }
+}
+
+function newAction({ id, receiver, status, message, enqueued, started, completed }: ActionView): Fields {
+  return {
+    id,
+    receiver,
+    name: actionName,
+    status,
+    message,
+    enqueued,
+    ...(started === "" ? {} : { started }),
+    ...(completed === "" ? {} : { completed }),
+  };
 }
 
 function annotatedTag(shape: Shape, { subject, subjectId }: AnnotationView): string {

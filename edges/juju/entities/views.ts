@@ -16,6 +16,7 @@ import {
   type Timestamp,
 } from "../../../proto/gen/messages.ts";
 import { controllerUuid, modelName, modelUuid } from "../model.ts";
+import { jujuArchitecture } from "./architecture.ts";
 import { applicationName, machineId, relationNumber, serviceNameOf, unitName } from "./names.ts";
 import {
   machineWords,
@@ -67,7 +68,7 @@ export interface MachineView {
   /** RFC 3339; empty when unknown. */
   readonly since: string;
   readonly isManager: boolean;
-  /** As the node says: `x86_64`. */
+  /** In Juju's words: `amd64`. */
   readonly architecture: string;
   readonly os: string;
   readonly cores: number;
@@ -142,7 +143,26 @@ export interface AnnotationView {
   readonly labels: Labels;
 }
 
-export type View = ModelView | MachineView | ApplicationView | UnitView | RelationView | AnnotationView;
+/** A command that was given to a unit: how far it is, and not what it printed, which not everybody may see. */
+export interface ActionView {
+  readonly kind: "action";
+  /** A number in decimal. */
+  readonly id: string;
+  /** The unit's tag. */
+  readonly receiver: string;
+  readonly status: ActionStatus;
+  readonly message: string;
+  /** RFC 3339; empty: not yet. */
+  readonly enqueued: string;
+  readonly started: string;
+  readonly completed: string;
+}
+
+export type ActionStatus = "pending" | "running" | "completed" | "failed" | "cancelled";
+/** Juju's name for a command that a shell runs. */
+export const actionName = "juju-exec";
+
+export type View = ModelView | MachineView | ApplicationView | UnitView | RelationView | AnnotationView | ActionView;
 export type Kind = View["kind"];
 
 export function timeOf(timestamp: Timestamp | null | undefined): string {
@@ -182,7 +202,7 @@ export function machineView(node: Node): MachineView {
     words: machineWords(node),
     since: timeOf(node.meta?.updatedAt),
     isManager: node.role === NodeRole.MANAGER,
-    architecture: description?.platform?.architecture ?? "",
+    architecture: jujuArchitecture(description?.platform?.architecture ?? ""),
     os: description?.platform?.os ?? "",
     cores: Math.floor((description?.resources?.nanoCpus ?? 0) / 1e9),
     memoryMib: Math.floor((description?.resources?.memoryBytes ?? 0) / 2 ** 20),
@@ -233,7 +253,9 @@ export function applicationView(service: Service, tally: Tally): ApplicationView
     scale,
     word: worstOf(tally, scale),
     since: timeOf(service.meta?.updatedAt),
-    architecture: constraints.map((text) => archConstraint.exec(text)?.[1]).find((found) => found !== undefined) ?? "",
+    architecture: jujuArchitecture(
+      constraints.map((text) => archConstraint.exec(text)?.[1]).find((found) => found !== undefined) ?? "",
+    ),
     cores: (reservations?.nanoCpus ?? 0) / 1e9,
     memoryMib: Math.floor((reservations?.memoryBytes ?? 0) / 2 ** 20),
     tags: constraints.flatMap((text) => {

@@ -1,23 +1,21 @@
 /**
- * Running commands in units, as `muster task exec` does: by the task's driver, which has to be one of ours or a plugin. What is
- * run is over when it is answered; nothing is queued and nothing is kept.
+ * Running commands in units, as `muster task exec` does: by the task's driver, which has to be one of ours or a plugin. Clients of
+ * 1.x are answered when all is over; of later ones `operations.ts` keeps what was begun.
  */
 import { TaskCallRequest, TaskExec, TaskInput, type TaskAnswer } from "../../../proto/gen/messages.ts";
-import { unitTag } from "../entities/names.ts";
-import type { Call, Facade, FacadeSources } from "../facade.ts";
+import type { Call, FacadeSources } from "../facade.ts";
 import type { Params } from "../params.ts";
 import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
 import { requestErrorOf } from "../rpc-failure.ts";
 import { readForAnswer } from "./one-answer.ts";
-import { refusing } from "./parts.ts";
 import { notSupported, type Subjects } from "./subjects.ts";
 
 /** Juju's own default, and the longest that a request is kept open for. */
 const timeoutMsDefault = 300_000;
 const timeoutMsMax = 3_600_000;
 /** Of one unit; what comes after is dropped and `isCut` says so. A client reads 4 MiB in one message. */
-const outputBytesMax = 512 * 1024;
+export const outputBytesMax = 512 * 1024;
 /** All of them run at once. */
 const unitsMax = 100;
 
@@ -44,9 +42,18 @@ export class Actions {
     this.#subjects = subjects;
   }
 
-  /** What Run asks for, in either generation: commands for a shell, units, applications, and a time in nanoseconds. */
+  /** Answers when all have ended. */
   async run(call: Call): Promise<readonly Ran[]> {
-    const { params } = call;
+    const { commands, units, timeoutMs } = this.wanted(call);
+    return Promise.all(units.map((unit) => this.runIn(call, unit, commands, timeoutMs)));
+  }
+
+  /** What Run asks for, in either generation: commands for a shell, units, applications, and a time in nanoseconds. Throws RequestError. */
+  wanted({ params }: Pick<Call, "params">): {
+    readonly commands: string;
+    readonly units: readonly string[];
+    readonly timeoutMs: number;
+  } {
     const commands = params.text("commands");
     if (commands === "") throw new RequestError("commands are required", "bad request");
     if (params.texts("machines").length > 0)
@@ -54,8 +61,7 @@ export class Actions {
     const units = this.#unitsOf(params);
     if (units.length === 0) throw new RequestError("no unit is named", "bad request");
     if (units.length > unitsMax) throw new RequestError(`more than ${unitsMax} units at once`, "quota limit exceeded");
-    const timeoutMs = timeoutOf(params);
-    return Promise.all(units.map((unit) => this.#runIn(call, unit, commands, timeoutMs)));
+    return { commands, units, timeoutMs: timeoutOf(params) };
   }
 
   #unitsOf(params: Params): readonly string[] {
@@ -67,7 +73,8 @@ export class Actions {
     return [...units];
   }
 
-  async #runIn(call: Call, unit: string, commands: string, timeoutMs: number): Promise<Ran> {
+  /** Never rejects with RequestError: what was refused is part of the result. */
+  async runIn(call: Call, unit: string, commands: string, timeoutMs: number): Promise<Ran> {
     const none = new Uint8Array();
     try {
       const { taskId, machine } = this.#subjects.unit(unit);
@@ -133,20 +140,6 @@ function timeoutOf(params: Params): number {
   return nanoseconds === 0 ? timeoutMsDefault : Math.min(timeoutMsMax, Math.max(1, Math.round(nanoseconds / 1e6)));
 }
 
-const text = new TextDecoder();
-
-/** One result as later clients show it: an action that has ended. */
-function actionResult({ unit, stdout, stderr, code, isCut, error }: Ran, commands: string): Json {
-  const action = { tag: "", receiver: unitTag(unit), name: "juju-exec", parameters: { command: commands } };
-  if (error !== null) return { action, status: "error", error: { message: error.message, code: error.code } };
-  return {
-    action,
-    status: code === 0 ? "completed" : "failed",
-    ...(isCut ? { message: `output beyond ${outputBytesMax} bytes was dropped` } : {}),
-    output: { "return-code": code, stdout: text.decode(stdout), stderr: text.decode(stderr) },
-  };
-}
-
 /** The result of 1.x: output is base64. */
 export function runResult({ unit, machine, stdout, stderr, code, error }: Ran): Json {
   return {
@@ -157,37 +150,4 @@ export function runResult({ unit, machine, stdout, stderr, code, error }: Ran): 
     Stdout: Buffer.from(stdout).toString("base64"),
     Stderr: Buffer.from(stderr).toString("base64"),
   };
-}
-
-export function actionFacades(actions: Actions): readonly Facade[] {
-  const noQueue = "nothing is queued: Run answers when what it runs has ended";
-  return [
-    {
-      type: "Action",
-      versions: [2, 7],
-      shape: "V1",
-      who: "users",
-      scope: "model",
-      id: "none",
-      methods: {
-        Run: {
-          needs: "operator",
-          async run(call) {
-            const commands = call.params.text("commands");
-            const ran = (await actions.run(call)).map((each) => actionResult(each, commands));
-            return call.version === 2 ? { results: ran } : { operation: "", actions: ran };
-          },
-        },
-        ...refusing({
-          Enqueue: "there are no charms here, and so no actions but commands: Run",
-          EnqueueOperation: "there are no charms here, and so no actions but commands: Run",
-          Actions: noQueue,
-          ListOperations: noQueue,
-          Operations: noQueue,
-          Cancel: noQueue,
-          RunOnAllMachines: "nothing can be run on a machine from here",
-        }),
-      },
-    },
-  ];
 }

@@ -65,7 +65,7 @@ export class AnnotationWork {
         throw notSupported("a unit's annotations are its application's: set those");
       case "model":
       case "environment":
-        return this.#setModel(call, labels);
+        return this.setModel(call, labels);
       default:
         throw invalidTag(tag, "entity");
     }
@@ -92,7 +92,8 @@ export class AnnotationWork {
     );
   }
 
-  async #setModel(call: Call, labels: ReadonlyMap<string, string>): Promise<void> {
+  /** An empty value takes one away. */
+  async setModel(call: Call, labels: ReadonlyMap<string, string>): Promise<void> {
     const cluster = this.#subjects.cluster();
     const spec = cluster.spec ?? ClusterSpec.create({});
     const annotations = spec.annotations ?? Annotations.create({});

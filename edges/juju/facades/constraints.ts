@@ -3,14 +3,13 @@
  * placement constraints (`disk=ssd` asks for the node label, `^disk=ssd` refuses it). What a spec asks besides stays.
  */
 import { Placement, Resources, ResourceRequirements, ServiceSpec, TaskSpec } from "../../../proto/gen/messages.ts";
+import { nodeArchitecture } from "../entities/architecture.ts";
 import type { Params } from "../params.ts";
 import { RequestError } from "../request-error.ts";
 import { notSupported } from "./subjects.ts";
 
 /** Juju's names, some of them older ones of the same thing. */
 const known: ReadonlySet<string> = new Set(["cores", "cpucores", "cpupower", "mem", "arch", "tags"]);
-/** Juju's names of architectures, where the nodes' own differ. */
-const architectures: Readonly<Record<string, string>> = { amd64: "x86_64", arm64: "aarch64", i386: "i686" };
 /** What this translation made of a constraint before; each is replaced by what is asked now. */
 const ours = /^\s*node\.(platform\.arch\s*==|labels\.[^=!\s]+\s*(==|!=))/;
 
@@ -53,7 +52,7 @@ export function withConstraints(spec: ServiceSpec, constraints: Params): Service
       placement: Placement.patch(placement, {
         constraints: [
           ...placement.constraints.filter((text) => !ours.test(text)),
-          ...(arch === "" ? [] : [`node.platform.arch==${architectures[arch] ?? arch}`]),
+          ...(arch === "" ? [] : [`node.platform.arch==${nodeArchitecture(arch)}`]),
           ...constraints.texts("tags").map(tagConstraint),
         ],
       }),

@@ -14,7 +14,7 @@ import type { RpcError, Sink } from "../../../runtime/rpc.ts";
 import { refusal } from "../feed/news.ts";
 import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
-import { isNotice, shownLine, textOf } from "./output-lines.ts";
+import { isNotice, shownLine, textOf, type UnitNames } from "./output-lines.ts";
 
 /** Of lines that nobody has asked for, in bytes as they came. */
 export const keptBytesMax = 512 * 1024;
@@ -34,7 +34,10 @@ export class FollowedOutput implements News<Json> {
   #end: { readonly error: RpcError | null } | null = null;
   #wake: (() => void) | null = null;
 
-  constructor() {
+  readonly #unitNames: UnitNames;
+
+  constructor(unitNames: UnitNames) {
+    this.#unitNames = unitNames;
     this.sink = {
       write: (lines) => {
         if (this.#leaving.signal.aborted || lines.length === 0) return;
@@ -79,7 +82,7 @@ export class FollowedOutput implements News<Json> {
       }
       room -= chars;
       if (isNotice(message)) warnings.push(text.trimEnd());
-      else lines.push(shownLine(message));
+      else lines.push(shownLine(message, this.#unitNames));
     }
     return { lines, warnings };
   }

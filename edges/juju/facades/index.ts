@@ -1,6 +1,7 @@
 /** Everything that can be asked for once logged in. */
 import type { Facade, FacadeSources } from "../facade.ts";
-import { actionFacades, Actions } from "./actions.ts";
+import { actionFacades } from "./action-facade.ts";
+import { Actions } from "./actions.ts";
 import { annotationFacades, AnnotationWork } from "./annotations.ts";
 import { applicationFacades } from "./application.ts";
 import { clientFacades } from "./client.ts";
@@ -8,6 +9,7 @@ import { machineFacades } from "./machines.ts";
 import { musterFacades } from "./muster.ts";
 import { objectFacades } from "./objects.ts";
 import { modelFacades } from "./model.ts";
+import { Operations } from "./operations.ts";
 import type { ClientParts } from "./parts.ts";
 import { pinger } from "./pinger.ts";
 import { ServiceWrites } from "./service-writes.ts";
@@ -22,12 +24,12 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
   const actions = new Actions(sources, subjects);
   const parts: ClientParts = { sources, subjects, services, annotations, actions };
   const looking: readonly Facade[] = [
-    ...modelFacades(sources),
+    ...modelFacades(sources, annotations),
     ...userFacades(sources),
     ...clientFacades(parts),
     ...applicationFacades(parts),
     ...annotationFacades(annotations),
-    ...actionFacades(actions),
+    ...actionFacades(sources, new Operations(sources, subjects, actions)),
     ...machineFacades(parts),
     ...musterFacades(parts),
     ...objectFacades(parts),

@@ -19,7 +19,7 @@ import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
 import { FollowedOutput } from "./followed-output.ts";
 import { readForAnswer } from "./one-answer.ts";
-import { isNotice, shownLine, textOf } from "./output-lines.ts";
+import { isNotice, shownLine, textOf, unitNames } from "./output-lines.ts";
 import { notFound, unitOf, type Subjects } from "./subjects.ts";
 import { standWatcher } from "./watchers.ts";
 
@@ -50,6 +50,7 @@ export function logMethods(parts: Parts): Record<string, Method> {
 
 async function logs(parts: Parts, call: Call): Promise<Json> {
   const request = requestOf(parts, call.params, false);
+  const nameOf = unitNames(parts.sources.store);
   const lines: Json[] = [];
   const warnings: string[] = [];
   let room = outputBytesMax;
@@ -61,7 +62,7 @@ async function logs(parts: Parts, call: Call): Promise<Json> {
       isCut = true;
     } else {
       room -= message.data.length;
-      lines.push(shownLine(message));
+      lines.push(shownLine(message, nameOf));
     }
   };
   try {
@@ -89,7 +90,7 @@ function watchLogs(parts: Parts, call: Call): Json {
   const request = requestOf(parts, call.params, true);
   if (session.resources.countOf("LogsWatcher") >= followedMax)
     throw new RequestError(`more than ${followedMax} LogsWatchers on one connection`, "quota limit exceeded");
-  const followed = new FollowedOutput();
+  const followed = new FollowedOutput(unitNames(parts.sources.store));
   parts.sources.logs.SubscribeLogs(request, followed.sink, { ...rpc, signal: followed.signal });
   const id = standWatcher(parts.sources, call, "LogsWatcher", followed);
   return shape === "V0" ? { LogsWatcherId: id } : { "watcher-id": id };
@@ -114,12 +115,15 @@ function sinceOf(time: string): Timestamp | null {
 }
 
 function selectorOf({ sources, subjects }: Parts, params: Params): LogSelector {
-  const serviceIds = params.texts("applications").map((name) => subjects.application(name).serviceId);
+  const serviceIds = params.flag("all")
+    ? Array.from(sources.store.all("service"), ({ id }) => id)
+    : params.texts("applications").map((name) => subjects.application(name).serviceId);
   const ofUnits = params.texts("units").map((name) => subjects.unit(unitOf(name)).taskId);
   // By id, too: what a failed attempt wrote is wanted most when the unit has its next.
   const named = params.texts("tasks");
   const count = serviceIds.length + ofUnits.length + named.length;
-  if (count === 0) throw new RequestError("no application, unit or task is named", "bad request");
+  if (count === 0 && !params.flag("all"))
+    throw new RequestError("no application, unit or task is named", "bad request");
   if (count > subjectsMax) throw new RequestError(`more than ${subjectsMax} at once`, "quota limit exceeded");
   for (const id of named) {
     if (sources.store.get("task", id) === undefined) throw notFound("task", JSON.stringify(id));

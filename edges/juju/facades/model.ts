@@ -6,9 +6,11 @@ import type { Call, Facade, FacadeSources } from "../facade.ts";
 import { series } from "../entities/platform.ts";
 import { modelAccess, ownerTag, serverVersion } from "../model.ts";
 import { RequestError } from "../request-error.ts";
-import type { Json } from "../results.ts";
 import { bulk, type JsonFields } from "./bulk.ts";
-import { modelUsers, modifyingAccess, ownLastConnection } from "./users.ts";
+import type { MachineView } from "../entities/views.ts";
+import type { AnnotationWork } from "./annotations.ts";
+import { configMethods } from "./model-config.ts";
+import { modelUsers, modifyingAccess, modifyingControllerAccess, ownLastConnection } from "./users.ts";
 
 const cloud = "muster";
 /** What there is to know of the model. */
@@ -28,16 +30,7 @@ export function modelInfo(sources: FacadeSources, { session }: Call): JsonFields
     life: "alive",
     status: { status: "available", info: "", data: {}, since: null },
     users: modelUsers(sources, session),
-    machines: machines.map(({ id, hostname, isManager, words }) => ({
-      id,
-      "instance-id": hostname,
-      "display-name": hostname,
-      status: words.agent.current,
-      message: words.agent.message,
-      "has-vote": isManager,
-      "wants-vote": isManager,
-      hardware: {},
-    })),
+    machines: machines.map(machineInfo),
     sla: { level: "unsupported", owner: "" },
     "agent-version": version,
     // Clients of 2.x read the one, those of 3.x the other.
@@ -76,7 +69,38 @@ function modelSummary(sources: FacadeSources, { session }: Call): JsonFields {
   };
 }
 
-export function modelFacades(sources: FacadeSources): readonly Facade[] {
+/** What a model is, its machines and applications by name. Throws RequestError. */
+function modelStatus({ feed }: FacadeSources, tag: string): JsonFields {
+  const { applications, machines, model, units } = feed.view();
+  if (tag !== `model-${model.id}`) throw new RequestError(`model ${JSON.stringify(tag)} not found`, "not found");
+  return {
+    "model-tag": tag,
+    life: "alive",
+    type: "iaas",
+    "hosted-machine-count": machines.length,
+    "application-count": applications.length,
+    "unit-count": units.length,
+    "owner-tag": ownerTag,
+    applications: applications.map(({ id }) => ({ name: id })),
+    machines: machines.map(machineInfo),
+  };
+}
+
+/** As the information of models has it. */
+function machineInfo({ id, hostname, isManager, words, cores, memoryMib, architecture }: MachineView): JsonFields {
+  return {
+    id,
+    "instance-id": hostname,
+    "display-name": hostname,
+    status: words.agent.current,
+    message: words.agent.message,
+    "has-vote": isManager,
+    "wants-vote": isManager,
+    hardware: { ...(architecture === "" ? {} : { arch: architecture }), cores, mem: memoryMib },
+  };
+}
+
+export function modelFacades(sources: FacadeSources, annotations: AnnotationWork): readonly Facade[] {
   const { feed } = sources;
 
   const listed = ({ session }: Call): JsonFields => {
@@ -117,27 +141,16 @@ export function modelFacades(sources: FacadeSources): readonly Facade[] {
       ListModels: { needs: "read-only", run: listed },
       ModelStatus: {
         needs: "read-only",
-        run: ({ params }) =>
-          bulk(params.objects("entities"), (entity) => {
-            const { applications, machines, model, units } = feed.view();
-            const tag = entity.text("tag");
-            if (tag !== `model-${model.id}`)
-              throw new RequestError(`model ${JSON.stringify(tag)} not found`, "not found");
-            return {
-              "model-tag": tag,
-              life: "alive",
-              type: "iaas",
-              "hosted-machine-count": machines.length,
-              "application-count": applications.length,
-              "unit-count": units.length,
-              "owner-tag": ownerTag,
-            };
-          }),
+        async run({ params }) {
+          // Alone among bulk requests it does not call them results.
+          const asked = params.objects("entities");
+          const { results } = await bulk(asked, (entity) => modelStatus(sources, entity.text("tag")));
+          return { models: results };
+        },
       },
     },
   };
 
-  const setting = (value: Json): Json => ({ value, source: "model" });
   const modelConfig: Facade = {
     type: "ModelConfig",
     versions: [1, 2, 3],
@@ -145,22 +158,7 @@ export function modelFacades(sources: FacadeSources): readonly Facade[] {
     who: "users",
     id: "none",
     methods: {
-      ModelGet: {
-        needs: "read-only",
-        run: ({ session }) => {
-          const { model } = feed.view();
-          return {
-            config: {
-              name: setting(model.name),
-              uuid: setting(model.id),
-              type: setting(cloud),
-              "agent-version": setting(serverVersion(session.clientMajor)),
-              "default-base": setting("ubuntu@22.04/stable"),
-              "default-series": setting(series),
-            },
-          };
-        },
-      },
+      ...configMethods(sources, annotations),
     },
   };
 
@@ -180,6 +178,7 @@ export function modelFacades(sources: FacadeSources): readonly Facade[] {
         run: () => ({ config: { "controller-uuid": feed.view().model.controllerUuid } }),
       },
       AllModels: { needs: "read-only", run: listed },
+      ModifyControllerAccess: modifyingControllerAccess(sources),
     },
   };
 

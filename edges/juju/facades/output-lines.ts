@@ -1,5 +1,7 @@
 /** Lines of tasks' output, as the JSON API's clients read them. */
 import { LogStream, type LogMessage } from "../../../proto/gen/messages.ts";
+import type { Store } from "../../../runtime/store/store.ts";
+import { unitName } from "../entities/names.ts";
 import type { Json } from "../results.ts";
 import { timeText } from "./muster-results.ts";
 
@@ -14,9 +16,20 @@ export function textOf({ data }: LogMessage): string {
   return decoder.decode(data);
 }
 
-export function shownLine(message: LogMessage): Json {
+/** The unit that a task is an attempt of; empty when the task is gone. */
+export type UnitNames = (taskId: string) => string;
+
+export function unitNames(store: Store): UnitNames {
+  return (taskId) => {
+    const task = store.get("task", taskId);
+    return task === undefined ? "" : unitName(task, store.get("service", task.serviceId));
+  };
+}
+
+export function shownLine(message: LogMessage, nameOf: UnitNames): Json {
   const { context, stream, timestamp } = message;
   return {
+    unit: nameOf(context?.taskId ?? ""),
     "task-id": context?.taskId ?? "",
     "instance-id": context?.nodeId ?? "",
     time: timeText(timestamp),

@@ -11,7 +11,9 @@ import {
   UpdateServiceRequest_Rollback,
   type ServiceSpec,
 } from "../../../proto/gen/messages.ts";
+import type { TimerHandle } from "../../../runtime/ports.ts";
 import { RpcError, Status } from "../../../runtime/rpc.ts";
+import { topics } from "../feed/feed.ts";
 import { networkOf } from "../feed/networks.ts";
 import { applicationName } from "../entities/names.ts";
 import type { UnitView } from "../entities/views.ts";
@@ -24,6 +26,8 @@ import { notFound, notSupported, type Subjects } from "./subjects.ts";
 
 /** Somebody else changed the service in between: then what was asked is done to what there is now, so many times. */
 const attemptsMax = 5;
+/** How long a unit is waited for that its application still owes, in milliseconds: making one takes well below a second. */
+const unitToComeMs = 5_000;
 /** More at once is a slip of the keyboard. */
 const unitsMax = 100_000;
 
@@ -118,12 +122,13 @@ export class ServiceWrites {
   async addUnits(call: Call, application: string, count: number): Promise<readonly string[]> {
     if (count < 1) throw new RequestError("must add at least one unit", "not valid");
     const { id } = this.#subjects.application(application);
-    let before = 0;
+    let names: readonly string[] = [];
     await this.update(call, application, (spec) => {
-      before = scaleOf(spec) ?? 0;
-      return withScale(spec, counted(before + count));
+      // Now: when the update is done, some of the new ones may be there.
+      names = this.#namesOfNew(id, count);
+      return withScale(spec, counted((scaleOf(spec) ?? 0) + count));
     });
-    return this.#namesOfNew(id, count);
+    return names;
   }
 
   /** The lowest numbers that no unit has: so new tasks are numbered. */
@@ -158,7 +163,7 @@ export class ServiceWrites {
    * first.
    */
   async removeUnits(call: Call, names: readonly string[]): Promise<void> {
-    const units = [...new Set(names)].map((name) => this.#subjects.unit(name));
+    const units = await Promise.all([...new Set(names)].map((name) => this.#unitToCome(call, name)));
     for (const [application, gone] of Map.groupBy(units, (unit) => unit.application)) {
       const spec = this.#subjects.service(application).spec;
       if (spec === null || scaleOf(spec) === null) {
@@ -169,6 +174,40 @@ export class ServiceWrites {
       for (const unit of gone) await this.#removeTasks(call, unit);
       await this.update(call, application, (now) => withScale(now, Math.max(0, (scaleOf(now) ?? 0) - gone.length)));
     }
+  }
+
+  /**
+   * That unit, also where it is yet to come: AddUnits answers at the commit of the service, and a client may name a unit before the
+   * orchestrator has made its task. It is waited for as long as the application has fewer units than it wants.
+   */
+  #unitToCome(call: Call, name: string): Promise<UnitView> {
+    const { feed, clock } = this.#sources;
+    const application = name.slice(0, name.lastIndexOf("/"));
+    const isOwed = (): boolean => {
+      const found = feed.find("application", application);
+      if (found === undefined) return false;
+      return [...feed.unitsOf(found.id)].filter(({ life }) => life === "alive").length < found.scale;
+    };
+    if (feed.find("unit", name) !== undefined || !isOwed()) return Promise.resolve(this.#subjects.unit(name));
+    return new Promise((resolve, reject) => {
+      const decide = (): void => {
+        timer = null;
+        waiting.unsubscribe();
+        call.session.signal.removeEventListener("abort", decide);
+        try {
+          resolve(this.#subjects.unit(name));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      const waiting = feed.wait(topics.unitsOf(application), () => {
+        if (feed.find("unit", name) === undefined && isOwed()) return;
+        if (timer !== null) clock.clearTimeout(timer);
+        decide();
+      });
+      let timer: TimerHandle | null = clock.setTimeout(decide, unitToComeMs);
+      call.session.signal.addEventListener("abort", decide, { once: true });
+    });
   }
 
   /** Forgets a failed unit's tasks, which makes room for a new one. */

@@ -156,29 +156,59 @@ export function userFacades(sources: FacadeSources): readonly Facade[] {
   ];
 }
 
-/** ModelManager's: gives and takes access to the model, which is a role. */
-export function modifyingAccess({ users, store, feed }: FacadeSources): Method {
+interface AccessWords {
+  /** In the order of `roles`. */
+  readonly accesses: readonly string[];
+  readonly roles: readonly UserRole[];
+  /** Throws RequestError. */
+  check(change: Params): void;
+}
+
+/** Gives and takes access, which is a role; a grant never lowers one. Taken away it is the role below. */
+function modifying({ users, store }: FacadeSources, { accesses: words, roles, check }: AccessWords): Method {
   return {
     needs: "admin",
     run: ({ params, rpc, session }) =>
       bulk(params.objects("changes"), async (change) => {
         const name = named(change, "user-tag");
-        const tag = change.text("model-tag");
-        if (tag !== `model-${feed.view().model.id}`)
-          throw new RequestError(`model ${JSON.stringify(tag)} not found`, "not found");
+        check(change);
         if (isSelf(session, name)) throw new RequestError("nobody does that to herself", "operation is blocked");
-        const wanted = accesses.findIndex(([, access]) => access === change.text("access"));
+        const wanted = words.indexOf(change.text("access"));
         const action = change.text("action");
-        const user = store.get("user", `user-${name}`);
-        const now = accesses.findIndex(([role]) => role === user?.role);
-        if (now < 0) throw new RequestError(`user "${name}" not found`, "user not found");
+        const role = store.get("user", `user-${name}`)?.role;
+        const now = roles.findLastIndex((each) => role !== undefined && role >= each);
+        if (role === undefined || now < 0) throw new RequestError(`user "${name}" not found`, "user not found");
         if (wanted < 0 || (action !== "grant" && action !== "revoke"))
-          throw new RequestError("access is read, write or admin, and an action grant or revoke", "bad request");
+          throw new RequestError(`access is one of ${words.join(", ")}, and an action grant or revoke`, "bad request");
         if (action === "revoke" && wanted === 0)
           throw new RequestError("who may log in may look: disable or remove the user", "not supported");
-        const [role] = accesses[action === "grant" ? Math.max(now, wanted) : Math.min(now, wanted - 1)] ?? [];
-        if (role !== undefined) await users.GrantUser(GrantUserRequest.create({ name, role }), rpc);
+        const after = roles[action === "grant" ? wanted : wanted - 1];
+        const isChanged = action === "grant" ? wanted > now : wanted <= now;
+        if (after !== undefined && isChanged)
+          await users.GrantUser(GrantUserRequest.create({ name, role: after }), rpc);
         return {};
       }),
   };
+}
+
+/** ModelManager's: access to the one model. */
+export function modifyingAccess(sources: FacadeSources): Method {
+  return modifying(sources, {
+    accesses: accesses.map(([, access]) => access),
+    roles: accesses.map(([role]) => role),
+    check(change) {
+      const tag = change.text("model-tag");
+      if (tag !== `model-${sources.feed.view().model.id}`)
+        throw new RequestError(`model ${JSON.stringify(tag)} not found`, "not found");
+    },
+  });
+}
+
+/** Controller's: whoever is superuser is an admin. */
+export function modifyingControllerAccess(sources: FacadeSources): Method {
+  return modifying(sources, {
+    accesses: ["login", "superuser"],
+    roles: [UserRole.USER_ROLE_READ_ONLY, UserRole.USER_ROLE_ADMIN],
+    check: () => undefined,
+  });
 }

@@ -39,7 +39,7 @@ export interface Entry {
 export const keyOf = (kind: Kind, id: string): string => `${kind}:${id}`;
 
 /** In the first answer, where it is one: who is referred to comes before who refers to it. */
-const kinds: readonly Kind[] = ["model", "machine", "application", "unit", "relation", "annotation"];
+const kinds: readonly Kind[] = ["model", "machine", "application", "unit", "relation", "annotation", "action"];
 /** Below so many that are gone it is not worth looking who still wants them. */
 const goneMin = 1_000;
 /** Characters of an answer, all but its last delta: in whatever script less than the 4 MiB that stock clients take (reference §1.2). */

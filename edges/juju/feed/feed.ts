@@ -27,6 +27,7 @@ import {
   type ModelView,
   type RelationView,
   type UnitView,
+  type ActionView,
   type View,
 } from "../entities/views.ts";
 import { Claims } from "./claims.ts";
@@ -168,6 +169,13 @@ export class Feed {
   unitsOf(application: string): Iterable<UnitView> {
     this.#showNow();
     return this.#unitsOf.get(application)?.values() ?? [];
+  }
+
+  /** How a command in a unit is by now; `null`: it is no longer kept. */
+  showAction(id: string, view: ActionView | null): void {
+    this.#follow();
+    this.#show("action", id, view);
+    this.#wakers.schedule();
   }
 
   *unitsOn(machine: string): Iterable<UnitView> {

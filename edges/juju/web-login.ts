@@ -1,0 +1,86 @@
+/**
+ * Where Juju's command asks for a password (reference §2.5): a login without one is sent to `POST /auth/discharge`, which names the form
+ * `POST /auth/form`; that takes user and password and gives a ticket, with which the first gives the macaroon that logs in.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { JsonApi, LoginName } from "../../runtime/json-api.ts";
+import { interaction, macaroon, type Tickets } from "./tickets.ts";
+
+export interface WebLoginParts {
+  readonly api: Pick<JsonApi, "checkLogin">;
+  readonly tickets: Tickets;
+  loginName(tag: string): LoginName | null;
+}
+
+/** A form has a name and a password. */
+const bodyBytesMax = 16 * 1024;
+
+type Answer = readonly [status: number, body: object];
+
+const refused = (status: number, Message: string, Code: string): Answer => [status, { Message, Code }];
+
+/** Null when it is too long. Rejects when the client goes. */
+async function bodyOf(request: IncomingMessage): Promise<string | null> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > bodyBytesMax) return null;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+/** A value that is plain or, with `64` behind its name, base64. */
+function field(form: URLSearchParams, name: string): string {
+  return form.get(name) ?? Buffer.from(form.get(`${name}64`) ?? "", "base64url").toString("utf8");
+}
+
+/** Go's client puts all of it in the query of its POST; it may as well be in the body. */
+function discharge(query: string, body: string, { tickets }: WebLoginParts): Answer {
+  const ticket = field(new URLSearchParams(`${query}&${body}`), "token");
+  if (ticket === "") {
+    const Info = { InteractionMethods: { [interaction]: { url: "/auth/form" } } };
+    return [407, { Message: "a password is required", Code: "interaction required", Info }];
+  }
+  if (tickets.holder(ticket) === null) return refused(401, "invalid token", "unauthorized access");
+  return [200, { Macaroon: macaroon(ticket, []) }];
+}
+
+async function login(body: string, address: string, { api, tickets, loginName }: WebLoginParts): Promise<Answer> {
+  let form: { readonly user?: unknown; readonly password?: unknown };
+  try {
+    form = (JSON.parse(body) as { form?: typeof form }).form ?? {};
+  } catch {
+    return refused(400, "the body is not JSON", "bad request");
+  }
+  const { user, password } = form;
+  if (typeof user !== "string" || typeof password !== "string")
+    return refused(400, "the form has a user and a password", "bad request");
+  const name = loginName(`user-${user}`);
+  const { kind } = await api.checkLogin({ name, password, address, certifiedNode: null });
+  if (kind === "busy") return refused(503, "try again", "try again");
+  if (kind === "refused" || name === null)
+    return refused(401, "invalid entity name or password", "unauthorized access");
+  const value = Buffer.from(tickets.issue(name)).toString("base64");
+  return [200, { token: { kind: interaction, value } }];
+}
+
+/** Whether it was for here; it is answered later then, and its connection closed. */
+export function answersWebLogin(request: IncomingMessage, response: ServerResponse, parts: WebLoginParts): boolean {
+  const [path, query = ""] = (request.url ?? "").split("?", 2);
+  if (path !== "/auth/discharge" && path !== "/auth/form") return false;
+  const send = ([status, body]: Answer): void => {
+    response.writeHead(status, { "content-type": "application/json", connection: "close" });
+    response.end(JSON.stringify(body));
+  };
+  const answer = async (): Promise<Answer> => {
+    if (request.method !== "POST") return refused(405, "POST is the only method here", "method not allowed");
+    const body = await bodyOf(request);
+    if (body === null) return refused(413, `a body has at most ${bodyBytesMax} bytes`, "bad request");
+    if (path === "/auth/discharge") return discharge(query, body, parts);
+    return login(body, request.socket.remoteAddress ?? "", parts);
+  };
+  answer().then(send, () => response.destroy());
+  return true;
+}
