@@ -16,6 +16,12 @@ const coreVersion = 1;
 /** Of Nomad's drivers. */
 export const appVersion = 2;
 
+/**
+ * Set by Muster's agent for its plugins, to any value. Our own drivers use a name that would shadow one of Nomad's only where
+ * it is set.
+ */
+export const ownHostVariable = "MUSTER_PLUGIN_HOST";
+
 export const Variable = {
   minPort: "PLUGIN_MIN_PORT",
   maxPort: "PLUGIN_MAX_PORT",

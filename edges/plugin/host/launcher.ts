@@ -4,26 +4,39 @@
  * L1: a launch, or a finding again, ends within its time, whatever the plugin does, and leaves no process behind that does
  *     not serve.
  * L2: what a plugin prints before its handshake costs bounded memory, and what it prints afterwards none.
- * L3: an outcome that is not `running` says in one sentence what the plugin did.
+ * L3: an outcome that is not `running` says in one line what the plugin did and wrote, the error before the rest.
  */
 import { spawn, type ChildProcess } from "node:child_process";
-import { chmodSync, closeSync, mkdirSync, mkdtempSync, openSync, rmSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { createLocalIdentity, type LocalIdentity } from "../../../runtime/pki/localhost.ts";
 import type { LaunchOutcome, PluginAddress, PluginBinary, PluginLauncher } from "../../../runtime/plugins.ts";
 import type { Logger } from "../../../runtime/ports.ts";
 import type { DuplexChannel } from "../../../runtime/rpc.ts";
 import { connectPlugin, type PluginEndpoint } from "../../grpc/client.ts";
-import { Variable, appVersion, magicCookie, parseHandshake, portRange, type Handshake } from "../handshake.ts";
+import {
+  Variable,
+  appVersion,
+  magicCookie,
+  ownHostVariable,
+  parseHandshake,
+  portRange,
+  type Handshake,
+} from "../handshake.ts";
 import { LogTail } from "./log-tail.ts";
 import { signalProcess, startTicksOf } from "./process-watch.ts";
-import { HostedPlugin, socketDirOf, type PluginProcess } from "./running-plugin.ts";
+import { HostedPlugin, type PluginProcess } from "./running-plugin.ts";
+import { sweepSockets } from "./stale-sockets.ts";
 
 export interface LauncherOptions {
   readonly log: Logger;
   /** A folder for logs, one file for each plugin. Made when it is missing. */
   readonly logDir: string;
-  /** A folder for sockets: a short path, since a socket's has 107 bytes at most. Made when it is missing. */
+  /**
+   * A folder for sockets: a short path, since a socket's has 107 bytes at most. Made when it is missing. Plugins hand it on to
+   * their children, such as Nomad's executors, which serve tasks and outlive the plugin, and the agent: so all share it, and
+   * it stays.
+   */
   readonly socketDir: string;
   /** What plugins inherit. */
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -46,6 +59,7 @@ export const messageBytesMax = 16 * 1024 * 1024;
 export function createPluginLauncher(options: LauncherOptions): PluginLauncher {
   const { log } = options;
   for (const folder of [options.logDir, options.socketDir]) mkdirSync(folder, { recursive: true, mode: 0o700 });
+  void sweepSockets(options.socketDir);
   return {
     async launch(binary, onSpawned) {
       let launch: Launch | null = null;
@@ -77,7 +91,6 @@ class Launch {
   readonly #binary: PluginBinary;
   readonly #options: LauncherOptions;
   readonly #identity: LocalIdentity | null;
-  readonly #socketDir: string;
   readonly #logFile: string;
   #child: ChildProcess | null = null;
   #tail: LogTail | null = null;
@@ -88,8 +101,6 @@ class Launch {
     this.#binary = binary;
     this.#options = options;
     this.#identity = identity;
-    this.#socketDir = mkdtempSync(join(options.socketDir, "p"));
-    chmodSync(this.#socketDir, 0o700);
     this.#logFile = join(options.logDir, `${binary.name.replaceAll(/[^\w.-]/g, "_")}.log`);
   }
 
@@ -142,7 +153,7 @@ class Launch {
       log: this.#options.log,
       tail: this.#tail as LogTail,
       address: autoMtls ? null : { network, address, pid, startTicks, logFile: this.#logFile },
-      socketDir: this.#socketDir,
+      socket: network === "unix" ? address : null,
     });
     if (!(await plugin.isAnswering(healthTimeoutMs))) {
       await plugin.stop(0);
@@ -165,12 +176,13 @@ class Launch {
         // A host's own; a plugin that takes them for its would speak another protocol with us.
         [Variable.clientCertificate]: undefined,
         [Variable.multiplex]: undefined,
+        [ownHostVariable]: "muster",
         ...binary.env,
         [magicCookie.name]: magicCookie.value,
         [Variable.versions]: String(appVersion),
         [Variable.minPort]: String(portRange.min),
         [Variable.maxPort]: String(portRange.max),
-        [Variable.socketDir]: this.#socketDir,
+        [Variable.socketDir]: this.#options.socketDir,
         ...(this.#identity === null ? {} : { [Variable.clientCertificate]: this.#identity.certificatePem }),
       },
       stdio: ["ignore", "pipe", append],
@@ -241,8 +253,8 @@ class Launch {
         this.#killAll();
       });
     } else this.#killAll();
-    const said = this.#tail?.lastLines().at(-1) ?? "";
     this.abandon();
+    const said = this.#tail?.lastWords() ?? "";
     const exit = wasGone ? ` (${this.#exit})` : "";
     return this.#failed(`${reason}${exit}${said === "" ? "" : `; it said: ${said}`}`);
   }
@@ -267,7 +279,6 @@ class Launch {
     this.#killAll();
     this.#child?.stdout?.destroy();
     this.#tail?.close();
-    rmSync(this.#socketDir, { recursive: true, force: true });
   }
 }
 
@@ -341,7 +352,7 @@ async function reattach(name: string, address: PluginAddress, options: LauncherO
     log: options.log,
     tail: new LogTail(name, options.log, address.logFile, "end"),
     address,
-    socketDir: socketDirOf(address, options.socketDir),
+    socket: address.network === "unix" ? address.address : null,
   });
   if (!(await plugin.isAnswering(healthTimeoutMs))) {
     plugin.release();

@@ -3,12 +3,13 @@
  * a pipe of ours: a Go plugin whose host has died is killed by the first line that it logs into a broken pipe, and then
  * there is nothing left to find again.
  *
- * G1: what is kept in memory is bounded, whatever the plugin writes: one line's first bytes.
+ * G1: what is kept in memory is bounded, whatever the plugin writes: one line's first bytes, and its last words.
  * G2: the file is bounded while somebody reads it: it is emptied when it is large and all of it is read.
  * G3: a plugin that floods its log costs a bounded share of the CPU; what is left out is counted and said.
  */
 import { closeSync, constants, fstatSync, ftruncateSync, openSync, readSync } from "node:fs";
 import type { Logger } from "../../../runtime/ports.ts";
+import { LastWords } from "./last-words.ts";
 import { parseLogLine, type LogLevel } from "./log-line.ts";
 
 /** Between two looks at the file. Nobody waits for a log line, and twenty plugins looked at cost nothing to speak of. */
@@ -36,8 +37,7 @@ export class LogTail {
   #linesLeft = 0;
   #dropped = 0;
   #isClosed = false;
-  /** The last lines, for whoever has to say why the plugin died. */
-  readonly #last: string[] = [];
+  readonly #last = new LastWords();
 
   /** Follows the file from its end (of a plugin that is found again), or from its beginning. */
   constructor(plugin: string, log: Logger, path: string, from: "beginning" | "end") {
@@ -49,10 +49,9 @@ export class LogTail {
     this.#timer.unref();
   }
 
-  /** The newest lines, oldest first. */
-  lastLines(): readonly string[] {
-    this.#look();
-    return [...this.#last, ...(this.#rest.length > 0 ? [this.#rest.toString("utf8")] : [])];
+  /** What the plugin wrote before it died, the error first. */
+  lastWords(): string {
+    return this.#last.text();
   }
 
   /** Reads what is there and lets go of the file. */
@@ -117,8 +116,7 @@ export class LogTail {
       return;
     }
     this.#linesLeft -= 1;
-    this.#last.push(text.slice(0, 256));
-    if (this.#last.length > 5) this.#last.shift();
+    this.#last.push(text);
     const line = parseLogLine(text);
     this.#isPanicking ||= line.isPanic;
     const level: LogLevel = this.#isPanicking ? "error" : line.level;

@@ -4,12 +4,11 @@
  * Stages: running → ending (asked to stop) → gone; or released: it goes on without us.
  *
  * P1: the exit is told exactly once to each listener.
- * P2: when the process is gone, nothing of ours is left: connection, timers, log, socket.
+ * P2: when the process is gone, nothing of ours is left: connection, timers, log, and its socket.
  * P3: a plugin that breaks its connection and lives on is killed: nobody could talk to it any more.
  * P4: of a plugin's process nothing but the process itself is killed: its tasks are its children and go on.
  */
 import { rmSync } from "node:fs";
-import { dirname } from "node:path";
 import {
   Empty,
   GRPCControllerService,
@@ -46,8 +45,8 @@ export interface RunningParts {
   readonly log: Logger;
   readonly tail: LogTail;
   readonly address: PluginAddress | null;
-  /** The folder made for its socket, which goes with it; null where it is not ours. */
-  readonly socketDir: string | null;
+  /** Its socket, which goes with it; null: it listens on a port. */
+  readonly socket: string | null;
 }
 
 export class HostedPlugin implements RunningPlugin {
@@ -136,12 +135,12 @@ export class HostedPlugin implements RunningPlugin {
   #onExit(how: string): void {
     if (this.#isReleased) return;
     this.#how = how;
-    const { channel, tail, address, socketDir } = this.#parts;
+    const { channel, tail, socket } = this.#parts;
     // Calls under way end as UNAVAILABLE by the connection's own end; one that outlives its process is cut.
     setTimeout(() => channel.close(), danglingMs).unref();
     tail.close();
-    if (address?.network === "unix") rmSync(address.address, { force: true });
-    if (socketDir !== null) rmSync(socketDir, { recursive: true, force: true });
+    // Nothing else of the folder: a plugin's children listen there too, and go on (P4).
+    if (socket !== null) rmSync(socket, { force: true });
     for (const listener of this.#listeners.splice(0)) listener(how);
   }
 }
@@ -151,9 +150,3 @@ const stdioLinesMax = 10_000;
 const deafMs = 1_000;
 /** A connection ends within this time of its process; after it, we end it. */
 const danglingMs = 250;
-
-/** Where the folder of a socket lies, for one that was found again. */
-export function socketDirOf(address: PluginAddress, base: string): string | null {
-  const folder = dirname(address.address);
-  return address.network === "unix" && dirname(folder) === base ? folder : null;
-}
