@@ -47,25 +47,37 @@ function* subjects(store: Store): Iterable<Subject> {
   for (const object of store.all("task")) yield { kind: "task", object, name: taskName(object) };
 }
 
+const ambiguousShown = 3;
+
+function ambiguous(text: string, matches: readonly Subject[]): RpcError {
+  const shown = matches.slice(0, ambiguousShown).map(({ kind, object }) => `${kind} ${object.id}`);
+  const more = matches.length > shown.length ? `, and ${matches.length - shown.length} more` : "";
+  return new RpcError(
+    Status.INVALID_ARGUMENT,
+    `${text} is ambiguous (${matches.length} matches found: ${shown.join(", ")}${more}): use an id`,
+  );
+}
+
 /** By id, then by name, then by unique prefix of an id; `web.2` also means the newest task of that slot. */
 function find(store: Store, text: string): Subject {
   if (text === "")
     throw new RpcError(Status.INVALID_ARGUMENT, "say which task, service, node, network or volume: its id or name");
-  let named: Subject | null = null;
+  const named: Subject[] = [];
   let slot: Subject | null = null;
   const prefixed: Subject[] = [];
   for (const subject of subjects(store)) {
     if (subject.object.id === text) return subject;
-    if (subject.name === text) named ??= subject;
+    if (subject.name === text) named.push(subject);
     if (subject.object.id.startsWith(text)) prefixed.push(subject);
     // Tasks come in order of creation, so the last one is the newest.
     if (subject.kind === "task" && subject.name.startsWith(`${text}.`)) slot = subject;
   }
-  const found = named ?? slot;
+  // A service and its network often share a name: the kind that comes first is meant.
+  const alike = named.filter(({ kind }) => kind === named[0]?.kind);
+  if (alike.length > 1) throw ambiguous(text, alike);
+  const found = named[0] ?? slot;
   if (found !== null) return found;
-  if (prefixed.length > 1) {
-    throw new RpcError(Status.INVALID_ARGUMENT, `${text} is ambiguous (${prefixed.length} matches found)`);
-  }
+  if (prefixed.length > 1) throw ambiguous(text, prefixed);
   const only = prefixed[0];
   if (only === undefined)
     throw new RpcError(Status.NOT_FOUND, `no task, service, node, network or volume is called ${text}`);

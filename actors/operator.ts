@@ -39,6 +39,8 @@ export interface OperatorSources {
   /** Asks the leader. */
   ask(question: Partial<LeaderQuestion>): Promise<Asked>;
   explainNode(node: Node): readonly Reason[];
+  /** The state of the node's session; empty where another manager, or none, holds it. */
+  sessionState(nodeId: string): string;
   readonly log: Log;
   readonly history: HistoryPort;
   /** The present leader; null when none is known. */
@@ -94,7 +96,8 @@ export function createOperator(
           explainVolume: (volume) => askAbout("volume", volume),
         });
         const reasons = [...explainTroubles(sources.troubles()), ...found.reasons];
-        return WhyResponse.patch(found, { reasons });
+        const session = found.kind === "node" ? sources.sessionState(found.id) : "";
+        return WhyResponse.patch(found, { reasons, session });
       },
 
       async PlanService(request) {

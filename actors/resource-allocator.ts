@@ -9,9 +9,11 @@ import { invalid } from "../machines/refusal.ts";
 import {
   AttachNetworkResponse,
   DetachNetworkResponse,
+  NetworkAttachmentConfig,
   TaskState,
   type ResourceAllocatorService,
 } from "../proto/gen/messages.ts";
+import { WriteBudget } from "../machines/write-budget.ts";
 import { newId } from "../runtime/ids.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type CallSignal } from "../runtime/rpc.ts";
 import { demand, rejection } from "./control/answer.ts";
@@ -24,6 +26,11 @@ import type { Environment } from "./environment.ts";
  */
 const allocationMsMax = 5_000;
 
+/** For each node: a thousand containers at once, such as those of an engine that starts again, and then 16 a second. */
+const attachBudget = { bytesMax: 1_024 * 1_024, bytesPerS: 16 * 1_024 };
+/** About what an attachment writes beside what was asked for, in bytes. */
+const attachBytes = 1_024;
+
 type Allocated = { readonly kind: "allocated" | "later" } | { readonly kind: "refused"; readonly reason: string };
 
 export function createResourceAllocator(env: Environment): {
@@ -31,6 +38,7 @@ export function createResourceAllocator(env: Environment): {
 } {
   const { store, clock } = env;
   const random = env.random.fork("resource-allocator");
+  const budget = new WriteBudget(attachBudget);
 
   /** Until the task has its address, or its status says why it gets none. */
   function allocated(taskId: string, signal: CallSignal): Promise<Allocated> {
@@ -67,6 +75,9 @@ export function createResourceAllocator(env: Environment): {
         if (config === null || config.target === "") throw rejection(invalid("invalid argument"));
         const network = store.get("network", config.target) ?? store.byName("network", config.target);
         demand(checkAttach(network, config.target));
+        const bytes = attachBytes + NetworkAttachmentConfig.encode(config).length;
+        if (!budget.take(nodeId, Math.min(bytes, attachBudget.bytesMax), clock.monotonic()))
+          throw new RpcError(Status.UNAVAILABLE, `node ${nodeId} exceeded rate limit of network attachments`);
         const id = newId(random);
         const task = attachmentTask({
           id,

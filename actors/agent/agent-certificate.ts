@@ -16,6 +16,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
 import {
+  isInForce,
   parseJoinToken,
   renewalInstant,
   rootMatches,
@@ -46,6 +47,8 @@ interface Pending {
   readonly csr: Uint8Array;
   certificatePem: string;
 }
+
+const hourMs = 3_600_000;
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 const decode = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
@@ -242,7 +245,9 @@ export class CertificateActor {
       return { type: "certificate.issued" };
     } catch (error) {
       if (error instanceof RpcError && error.code === Status.DEADLINE_EXCEEDED) return { type: "poll.expired" };
-      return { type: "poll.failed", reason: `cannot learn whether the certificate is issued: ${sentence(error)}` };
+      const reason = `cannot learn whether the certificate is issued: ${sentence(error)}`;
+      const isUnknown = error instanceof RpcError && error.code === Status.NOT_FOUND;
+      return { type: isUnknown ? "poll.unknown" : "poll.failed", reason };
     }
   }
 
@@ -253,15 +258,22 @@ export class CertificateActor {
       const { certificates, clock } = this.#ports;
       let rootPem = this.identity?.rootPem ?? this.#joinRoot;
       const facts = certificates.describe(pending.certificatePem, rootPem);
-      if (facts.kind === "malformed") return refused(`the issued certificate cannot be read: ${facts.reason}`);
-      if (facts.role === null) return refused("no OU found in certificate subject");
+      if (facts.kind === "malformed")
+        return this.#refuse(`the issued certificate cannot be read: ${facts.reason}`, "for good");
+      if (facts.role === null) return this.#refuse("no OU found in certificate subject", "for good");
       if (facts.nodeId === "" || facts.organization === "")
-        return refused("the issued certificate names no node or no cluster");
-      if (!facts.verify(rootPem, clock.now())) {
+        return this.#refuse("the issued certificate names no node or no cluster", "for good");
+      const now = clock.now();
+      if (now > facts.notAfterMs)
+        return this.#refuse(
+          `the issued certificate expired ${Math.ceil((now - facts.notAfterMs) / hourMs)} hours ago by this machine's clock: compare this clock with the managers'`,
+          "for now",
+        );
+      if (!isInForce(facts, rootPem, now)) {
         // Perhaps the cluster's root was rotated and this node has missed it (worker protocol §3.4).
         const offered = await this.#offeredRoot();
-        if (offered === null || !facts.verify(offered, clock.now()))
-          return refused("the issued certificate does not lead to the root that this node trusts");
+        if (offered === null || !isInForce(facts, offered, now))
+          return this.#refuse("the issued certificate does not lead to the root that this node trusts", "for good");
         rootPem = offered;
       }
       const { certificatePem, keyPem } = pending;
@@ -277,8 +289,13 @@ export class CertificateActor {
         at: clock.now(),
       };
     } catch (error) {
-      return refused(`cannot install the certificate: ${sentence(error)}`);
+      return this.#refuse(`cannot install the certificate: ${sentence(error)}`, "for now");
     }
+  }
+
+  #refuse(reason: string, how: "for good" | "for now"): AgentCertificateEvent {
+    this.#ports.telemetry.log.warn({ reason }, "the node's certificate cannot be used");
+    return { type: "certificate.refused", reason, definite: how === "for good" };
   }
 
   /** The root that a manager shows now, if the certificate that this node holds vouches for it. */
@@ -303,10 +320,6 @@ export class CertificateActor {
       telemetry.log.error({ error }, "cannot save the cluster's new root");
     }
   }
-}
-
-function refused(reason: string): AgentCertificateEvent {
-  return { type: "certificate.refused", reason };
 }
 
 function fingerprintMismatch(token: Extract<JoinToken, { kind: "token" }>): string {

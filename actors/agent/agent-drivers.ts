@@ -10,6 +10,8 @@
  * AD3: a plugin that was taken away from the node while tasks of it may run is kept for these: they count as running until
  *      somebody knows otherwise, are stopped where its process still lives or once it is put back, and the node says so. It
  *      gets no new tasks. One without tasks is ended.
+ * AD4: one name is one plugin's: a node does not start with two that claim it, since which one ran its tasks would be chance. One that
+ *      says so only later gets no tasks, which is logged.
  */
 import type { DriverPluginNews } from "../../machines/driver/driver-plugin.ts";
 import { containerDriver } from "../../machines/driver/container-task.ts";
@@ -38,6 +40,11 @@ const changeMs = 300;
 interface Hosted {
   /** AD3 */
   readonly isTakenAway: boolean;
+  readonly makesCgroups: boolean;
+  /** Of its executable; empty for one that was taken away. */
+  readonly path: string;
+  /** It calls itself as another does. AD4 */
+  hasClashed: boolean;
   readonly plugin: DriverPluginActor;
   news: DriverPluginNews | null;
   fingerprint: FingerprintResponse | null;
@@ -65,6 +72,7 @@ export class AgentDrivers {
   #told = "";
   #isClosed = false;
   #isChanging = false;
+  #conflict: string | null = null;
 
   /** `onChange`: what `facts` says of the drivers' health has changed. */
   constructor(
@@ -118,6 +126,11 @@ export class AgentDrivers {
     await Promise.race([this.settled(), late.promise]);
     clock.clearTimeout(timer);
     this.#told = this.#signature();
+  }
+
+  /** AD4. Two plugins that claim one name, in a sentence; null: none that have spoken. */
+  get conflict(): string | null {
+    return this.#conflict;
   }
 
   /** Resolves when every plugin has said how it is, or has failed, at least once. */
@@ -183,7 +196,7 @@ export class AgentDrivers {
       launch: async () => ({ kind: "failed", reason: takenAway }),
     };
     const binary = { name, path: "", args: [], env: {}, autoMtls: false };
-    return this.#host({ ...plugins, launcher }, { binary, config: null }, true);
+    return this.#host({ ...plugins, launcher }, { binary, config: null, makesCgroups: false }, true);
   }
 
   async #host(plugins: AgentPlugins, binary: DriverBinary, isTakenAway = false): Promise<Hosted> {
@@ -208,39 +221,59 @@ export class AgentDrivers {
       known,
     );
     const spoke = Promise.withResolvers<void>();
-    const hosted: Hosted = { isTakenAway, plugin, news: null, fingerprint: null, spoke };
+    const { makesCgroups } = binary;
+    const hosted: Hosted = {
+      isTakenAway,
+      makesCgroups,
+      path: binary.binary.path,
+      hasClashed: false,
+      plugin,
+      news: null,
+      fingerprint: null,
+      spoke,
+    };
     this.#hosted.push(hosted);
     if (kind !== null) this.#register(new TextDecoder().decode(kind), hosted);
     return hosted;
   }
 
   #register(kind: string, hosted: Hosted): void {
-    const { facts, plugins, telemetry } = this.#ports;
+    const { facts, plugins } = this.#ports;
     const other = this.#byKind.get(kind);
     if (other !== undefined) {
-      if (other.hosted !== hosted)
-        telemetry.log.error(
-          { kind, plugin: hosted.plugin.name, other: other.hosted.plugin.name },
-          "two plugins have one name: the second gets no tasks",
-        );
+      if (other.hosted !== hosted) this.#clash(kind, other.hosted, hosted);
       return;
     }
-    const all = plugins as AgentPlugins;
+    const given = plugins as AgentPlugins;
+    const all = hosted.makesCgroups ? { ...given, cgroups: null } : given;
     const options = { kind, plugin: hosted.plugin, plugins: all, facts, networks: this.#networks };
     this.#byKind.set(kind, { driver: new PluginDriver(driverPorts(this.#ports, all), options), hosted });
+  }
+
+  /** AD4. One that was taken away stands in nobody's way. */
+  #clash(kind: string, first: Hosted, second: Hosted): void {
+    if (second.hasClashed) return;
+    second.hasClashed = true;
+    const named = ({ path, plugin }: Hosted): string => `${plugin.name} (${path || "taken away"})`;
+    const sentence = `two driver plugins call themselves ${kind}: ${named(first)} and ${named(second)}`;
+    this.#ports.telemetry.log.error({ kind }, `${sentence}: the second gets no tasks`);
+    if (!first.isTakenAway && !second.isTakenAway)
+      this.#conflict ??= `${sentence}: leave one of them out (--driver NAME=none for our own)`;
   }
 
   #heard(hosted: Hosted, news: DriverPluginNews): void {
     if (this.#isClosed) return;
     hosted.news = news;
     const name = hosted.plugin.description?.name ?? null;
-    if (name !== null && !this.#byKind.has(name)) {
+    if (name !== null && this.#byKind.get(name)?.hosted !== hosted) {
+      const isNew = !this.#byKind.has(name);
       this.#register(name, hosted);
-      this.#ports.disk
-        .save(kindRecords + hosted.plugin.name, new TextEncoder().encode(name))
-        .catch((error: unknown) =>
-          this.#ports.telemetry.log.warn({ error: sentence(error), plugin: name }, "cannot record a plugin's name"),
-        );
+      if (isNew)
+        this.#ports.disk
+          .save(kindRecords + hosted.plugin.name, new TextEncoder().encode(name))
+          .catch((error: unknown) =>
+            this.#ports.telemetry.log.warn({ error: sentence(error), plugin: name }, "cannot record a plugin's name"),
+          );
     }
     if (news.state !== "starting" && news.state !== "awaiting") hosted.spoke.resolve();
     this.#changed();

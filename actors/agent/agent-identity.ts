@@ -1,7 +1,7 @@
 /** The identity of a node on its disk: read once, and from then on durable before it is in force (C2). */
 import { AgentIdentity } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
-import type { CertificateDescription } from "../../runtime/pki/index.ts";
+import { isInForce, type CertificateDescription } from "../../runtime/pki/index.ts";
 import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
 
 const record = "identity";
@@ -60,9 +60,10 @@ export class KeptIdentity {
     return { kind: "held", identity: this.#current };
   }
 
-  /** Whether the certificate that is held leads to that root. */
+  /** Whether the certificate that is held leads to that root, whatever this machine's clock shows: it is not offered again soon. */
   vouchesFor(rootPem: string): boolean {
-    return this.#current?.facts.verify(rootPem, this.#ports.clock.now()) === true;
+    const facts = this.#current?.facts;
+    return facts !== undefined && isInForce(facts, rootPem, Math.min(this.#ports.clock.now(), facts.notAfterMs));
   }
 
   /** Makes what `next` makes of the one that is held durable, then current; null changes nothing. Rejects as the disk does. C2 */

@@ -230,7 +230,7 @@ export type HomeOutcome =
   | { readonly kind: "refused"; readonly reason: string };
 
 /** How a driver keeps its tasks from the node's files: what paths in their environment mean. */
-export type FileIsolation = "none" | "image";
+export type FileIsolation = "none" | "image" | "chroot";
 
 export type { PlannedMount };
 
@@ -252,6 +252,8 @@ export interface TaskHomes {
   /** Of a task that an earlier life of the agent prepared and that still runs: its output is kept on. */
   resume(taskId: string): Promise<void>;
   output(taskId: string, request: OutputRequest): OutputReader;
+  /** Where the task finds its secrets and configs, by the path that the driver mounts them at; for a task in a chroot. */
+  chrootMounts(taskId: string): Promise<readonly { readonly source: string; readonly target: string }[]>;
   /** Its last lines, at most a few hundred bytes. */
   lastOutput(taskId: string): Promise<string>;
   /** Nothing of the task runs: its output is made whole, its secrets go. */
@@ -281,6 +283,8 @@ export interface DriverBinary {
   readonly binary: PluginBinary;
   /** As somebody wrote it; null: nothing. */
   readonly config: ConfigInput;
+  /** It makes its tasks' control groups itself, as our own do: the client's are not for it. */
+  readonly makesCgroups: boolean;
 }
 
 export type { FoundTunnel };
@@ -301,6 +305,11 @@ export interface NetworkTools {
   namespaces(): Promise<readonly string[]>;
   /** Where the kernel has a named one. */
   pathOf(namespace: string): string;
+  /**
+   * The path by which the process `pid` reaches what is at `path` here, for as long as this agent lives: another one where that
+   * process has mounts of its own, in which what this agent has mounted is not. Never rejects.
+   */
+  pathFor(path: string, pid: number): Promise<string>;
   /** Kernel settings by their path under /proc/sys. */
   set(values: Readonly<Record<string, string>>): Promise<void>;
   /**
@@ -318,10 +327,20 @@ export interface NetworkTools {
   readonly mtu: number;
 }
 
+/** Control groups as Nomad's client makes them for its drivers' tasks. */
+export interface TaskCgroups {
+  /** What the driver is told (`CpusetCgroup`). A second call is harmless. */
+  make(taskId: string, name: string): Promise<string>;
+  /** Nothing of the task should run: kills what does in its groups, and removes them. */
+  end(taskId: string, name: string): Promise<void>;
+}
+
 /** The driver plugins of this node. */
 export interface AgentPlugins {
   readonly launcher: PluginLauncher;
   readonly homes: TaskHomes;
+  /** Null: this node makes none. */
+  readonly cgroups: TaskCgroups | null;
   readonly binaries: readonly DriverBinary[];
   /** What every driver is told of the node. */
   readonly agent: NomadDriverConfig;

@@ -4,13 +4,21 @@
  *
  * L1: a task that was finished or running in an earlier life is looked for before a manager is heard, so that nothing
  *     that runs is ever without an actor.
- * L2: of a task that the agent knows, its own status counts, not the manager's; of the rest, the desired state alone can
- *     still change, and only upwards.
- * L3: secrets and configs are not on the disk, so a task that needs some and was not started in an earlier life waits
- *     for what its manager says is assigned.
+ * L2: of a task that this life has an actor for, its own status counts, not the manager's; of the rest, the desired state alone
+ *     can still change, and only upwards.
+ * L3: a task that was not started in an earlier life, as far as the disk says, waits for what its manager says is assigned:
+ *     secrets and configs are not on the disk, and the disk may be an older one, as after a restored snapshot. A task that the
+ *     manager knows to be farther is taken up there, so one that was started is not started again (K3 of its chart).
  */
 import { planAssignments } from "../../machines/agent/agent-assignments.ts";
-import { Task, TaskState, type AssignmentsMessage, type Config, type Secret } from "../../proto/gen/messages.ts";
+import {
+  Task,
+  TaskState,
+  type AssignmentsMessage,
+  type Config,
+  type Secret,
+  type TaskStatus,
+} from "../../proto/gen/messages.ts";
 import { isSubjectToken } from "../../runtime/ids.ts";
 import { taskRecords, TaskActor, type TaskOptions } from "./agent-task.ts";
 import type { AgentDrivers } from "./agent-drivers.ts";
@@ -92,7 +100,7 @@ export class AgentTasks {
     });
     for (const task of tasks.values()) {
       if (task.status !== null) this.#options.reports.know(task.id, task.status);
-      if (needsContents(task)) this.#waiting.set(task.id, task);
+      if (isUnstarted(task)) this.#waiting.set(task.id, task);
       else this.#actors.set(task.id, new TaskActor(this.#ports, this.#options, task));
     }
   }
@@ -105,7 +113,7 @@ export class AgentTasks {
     }
     for (const secret of plan.secrets) this.#secrets.set(secret.id, secret);
     for (const config of plan.configs) this.#configs.set(config.id, config);
-    this.#resume();
+    this.#resume(plan.tasks);
     for (const volume of plan.volumes) this.volumes.assign(volume);
     for (const task of plan.tasks) this.#assign(task);
     for (const volume of plan.removedVolumes) this.volumes.remove(volume);
@@ -140,7 +148,7 @@ export class AgentTasks {
    * `unreachableMsMax` is left as it is: its record stays, so a later agent finds it.
    */
   async clear(): Promise<void> {
-    this.#resume();
+    this.#resume([]);
     for (const id of this.#actors.keys()) this.#remove(id);
     for (const leaving of this.#leaving.values()) leaving.successor = null;
     if (this.#leaving.size === 0) return;
@@ -180,8 +188,18 @@ export class AgentTasks {
   }
 
   /** L3: the first message is a whole one, so what is needed has come, or never will. */
-  #resume(): void {
-    for (const [id, task] of this.#waiting) this.#actors.set(id, new TaskActor(this.#ports, this.#options, task));
+  #resume(assigned: readonly Task[]): void {
+    if (this.#waiting.size === 0) return;
+    const told = new Map(assigned.map(({ id, status }) => [id, status]));
+    for (const [id, task] of this.#waiting) {
+      const status = farther(task.status, told.get(id) ?? null);
+      if (status !== null && status !== task.status) {
+        const fields = { task: id, here: task.status?.state ?? TaskState.NEW, there: status.state };
+        this.#ports.telemetry.log.warn(fields, "the manager knows a later state of a task than this node's disk");
+        this.#options.reports.know(id, status);
+      }
+      this.#actors.set(id, new TaskActor(this.#ports, this.#options, Task.patch(task, { status })));
+    }
     this.#waiting.clear();
   }
 
@@ -228,6 +246,11 @@ export class AgentTasks {
   }
 }
 
-function needsContents({ spec, status }: Task): boolean {
-  return (status?.state ?? TaskState.NEW) < TaskState.STARTING && (spec?.resourceReferences.length ?? 0) > 0;
+function isUnstarted({ status }: Task): boolean {
+  return (status?.state ?? TaskState.NEW) < TaskState.STARTING;
+}
+
+/** The status of the two that is farther; the node's own where neither is. */
+function farther(own: TaskStatus | null, told: TaskStatus | null): TaskStatus | null {
+  return (told?.state ?? TaskState.NEW) > (own?.state ?? TaskState.NEW) ? told : own;
 }

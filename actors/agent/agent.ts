@@ -203,6 +203,11 @@ class NodeAgent implements Agent {
     await this.#reading;
     await this.#drivers.firstWord();
     if (this.#ending !== null) return;
+    const { conflict } = this.#drivers;
+    if (conflict !== null) {
+      this.#enter({ kind: "failed", reason: conflict });
+      return;
+    }
     this.#enter({ kind: "joining" });
     await this.#certificate.start();
   }

@@ -9,7 +9,7 @@ import {
   type DataplaneDriverEvent,
   type DataplaneDriverNews,
 } from "../../machines/dataplane/dataplane-driver.ts";
-import type { Generation } from "../../machines/dataplane/generation.ts";
+import { settingsOf, type Generation } from "../../machines/dataplane/generation.ts";
 import { keyOf, type DataplaneDelta } from "../../machines/dataplane/objects.ts";
 import { Outbox } from "../../machines/dataplane/outbox.ts";
 import { ConfigUpdate, type FromDataplane } from "../../proto/gen/felix.ts";
@@ -168,7 +168,8 @@ export class DataplaneActor {
       onExit: (how) => send({ type: "driver.exited", how }),
     });
     this.#process = process;
-    this.#isFull = !process.send({ configUpdate: ConfigUpdate.create({ config: this.#settings }) });
+    const config = settingsOf(this.#settings, this.#options.generation);
+    this.#isFull = !process.send({ configUpdate: ConfigUpdate.create({ config }) });
     this.#outbox.resync();
     this.#tellSoon();
   }

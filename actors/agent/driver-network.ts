@@ -65,7 +65,8 @@ export class DriverNetworks {
       const ofDriver = isOfDriver ? await this.#create(plan.taskId, hostname) : null;
       const network = await networks.make(plan, ofDriver, nameservers);
       return NetworkIsolationSpec.patch(ofDriver ?? NetworkIsolationSpec.create({ mode: Isolation.GROUP }), {
-        path: networks.pathOf(network),
+        // A plugin of an agent's earlier life may not see what this one mounts.
+        path: await networks.pathFor(network, this.#options.plugin.pid),
         hostsConfig: HostsConfig.create({ hostname, address: this.address(plan.taskId) ?? "" }),
       });
     } catch (error) {

@@ -123,6 +123,11 @@ export class DriverPluginActor {
     this.#send({ type: "plugin.wanted" });
   }
 
+  /** Of its process; null while it does not serve. */
+  get pid(): number | null {
+    return this.#serves() ? (this.#plugin?.pid ?? null) : null;
+  }
+
   /** Null while it does not serve. */
   get client(): DriverClient | null {
     return this.#serves() ? (this.#plugin?.driver ?? null) : null;

@@ -6,6 +6,7 @@ import type { AgentPlugins, DriverTask, NodeFacts } from "./agent-ports.ts";
 import { inNetwork, type DriverNetworks } from "./driver-network.ts";
 import type { DriverDescription, DriverPluginActor } from "./driver-plugin.ts";
 import {
+  chrootMountsOf,
   encodedConfig,
   fileMountsOf,
   isolationOf,
@@ -46,8 +47,7 @@ export class DriverPreparation {
     if ((wants.spec.health?.command ?? []).length > 0 && description.capabilities?.exec === false)
       return refused("the driver runs no commands in its tasks, as the health check asks");
     const isolation = isolationOf(description);
-    if (isolation === null) return refused("the driver wants a chroot, which this node does not make");
-    const { agent, homes } = this.#options.plugins;
+    const { agent, cgroups, homes } = this.#options.plugins;
     const name = taskNameOf(task);
     const hasOutput = description.capabilities?.disableLogCollection !== true;
     const outcome = await homes.prepare(task, wants.spec, {
@@ -76,8 +76,11 @@ export class DriverPreparation {
       const mounts = [
         ...mountsOf(planned, await homes.mount(task.id, planned), isolation),
         ...fileMountsOf(home, name, wants.container?.files ?? []),
+        ...(isolation === "chroot" ? chrootMountsOf(await homes.chrootMounts(task.id)) : []),
       ];
-      const config = taskConfigOf(task, { id, home, wants, mounts, driverConfig: encoded.bytes, agent, facts });
+      const cgroup = wants.container === null ? ((await cgroups?.make(task.id, name)) ?? "") : "";
+      const driverConfig = encoded.bytes;
+      const config = taskConfigOf(task, { id, home, wants, mounts, driverConfig, agent, facts, cgroup });
       return { kind: "prepared", wants, config: await this.#withNetwork(task, config, wants, description) };
     } catch (error) {
       await homes.end(task.id);

@@ -101,8 +101,7 @@ export function taskNameOf({ serviceName }: DriverTask): string {
   return name === "" || name === "alloc" || name === "output" ? "task" : name;
 }
 
-/** Null: a layout that this node does not make. */
-export function isolationOf({ capabilities }: DriverDescription): FileIsolation | null {
+export function isolationOf({ capabilities }: DriverDescription): FileIsolation {
   switch (capabilities?.fsIsolation ?? FsIsolation.NONE) {
     case FsIsolation.IMAGE:
       return "image";
@@ -110,8 +109,8 @@ export function isolationOf({ capabilities }: DriverDescription): FileIsolation 
     case FsIsolation.NONE:
     case FsIsolation.UNVEIL:
       return "none";
-    default:
-      return null;
+    case FsIsolation.CHROOT:
+      return "chroot";
   }
 }
 
@@ -146,16 +145,19 @@ export function taskConfigOf(
     readonly driverConfig: Uint8Array;
     readonly agent: NomadDriverConfig;
     readonly facts: NodeFacts;
+    /** As Nomad's client made it; empty: none. */
+    readonly cgroup: string;
   },
 ): TaskConfig {
-  const { driverConfig, home, id, mounts, wants } = from;
+  const { cgroup, driverConfig, home, id, mounts, wants } = from;
   const { container, spec } = wants;
   return TaskConfig.create({
     id,
     name: taskNameOf(task),
     msgpackDriverConfig: driverConfig,
     env: home.env,
-    resources: container === null ? resourcesOf(task, from.agent, from.facts) : containerResources(container.limits),
+    resources:
+      container === null ? resourcesOf(task, from.agent, from.facts, cgroup) : containerResources(container.limits),
     mounts: [...mounts],
     devices: spec.devices.map(({ hostPath, permissions, taskPath }) =>
       Device.create({ hostPath, taskPath: taskPath || hostPath, cgroupPermissions: permissions || "rwm" }),
@@ -206,6 +208,15 @@ export function fileMountsOf({ allocDir }: TaskHome, name: string, files: readon
   );
 }
 
+/** What a task in a chroot shares with its allocation, and its secrets. */
+export function chrootMountsOf(
+  mounts: readonly { readonly source: string; readonly target: string }[],
+): readonly Mount[] {
+  return mounts.map(({ source: hostPath, target: taskPath }) =>
+    Mount.create({ hostPath, taskPath, readonly: taskPath !== "/alloc" }),
+  );
+}
+
 /** In microseconds: the kernel's own. */
 const cpuPeriodUs = 100_000;
 /** The least that the kernel takes, in microseconds a period. */
@@ -234,7 +245,12 @@ function containerResources({ memoryBytes, memoryReservedBytes, nanoCpus, oomSco
 }
 
 /** Always both parts: drivers take either for granted. */
-function resourcesOf({ resources }: DriverTask, agent: NomadDriverConfig, facts: NodeFacts): Resources {
+function resourcesOf(
+  { resources }: DriverTask,
+  agent: NomadDriverConfig,
+  facts: NodeFacts,
+  cpusetCgroup: string,
+): Resources {
   const mhz = agent.Topology?.cores[0]?.baseSpeed || 1_000;
   const cores = Math.max(1, facts.nanoCpus / 1e9);
   const nanoCpus = resources?.nanoCpus ?? 0;
@@ -254,6 +270,7 @@ function resourcesOf({ resources }: DriverTask, agent: NomadDriverConfig, facts:
       cpuShares,
       memoryLimitBytes: limit,
       PercentTicks: Math.min(1, cpuShares / (cores * mhz)),
+      cpusetCgroup,
       ...quotaOf(resources?.nanoCpusLimit ?? 0),
     }),
   });

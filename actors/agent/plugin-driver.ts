@@ -324,6 +324,9 @@ export class PluginDriver implements TaskDriver {
   /** PD2, PD3. `refusal`: it never ran, for that reason. */
   async #finish(run: Run, exitOfRun: () => Promise<TaskExit>, refusal: string | null): Promise<void> {
     if (run.state.kind !== "ended") {
+      // A start that failed may have left processes, and so may a task.
+      const [, name = ""] = run.record.id.split("/");
+      await this.#options.plugins.cgroups?.end(run.taskId, name);
       await this.#options.plugins.homes.end(run.taskId);
       const exit = await exitOfRun();
       run.record = { ...run.record, exit };

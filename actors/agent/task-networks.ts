@@ -87,6 +87,13 @@ export class TaskNetworks {
     return ofDriver === null ? tools.pathOf(namespaceOf(tools.tag, plan.taskId)) : ofDriver.path;
   }
 
+  /** The same, as the process `pid`, which is to join it, finds it. */
+  async pathFor(network: TaskNetwork, pid: number | null): Promise<string> {
+    const path = this.pathOf(network);
+    // What a driver has made is where it says.
+    return pid === null || network.ofDriver !== null ? path : this.#ports.tools.pathFor(path, pid);
+  }
+
   /** NW2. `isKept`: whether the task may still run. */
   async load(isKept: (taskId: string) => boolean): Promise<void> {
     const { disk, telemetry, tools } = this.#ports;

@@ -4,6 +4,7 @@
  *
  * A1: the role that a joining node gets is decided by its token alone; of its request only the public key counts.
  * A2: who shows a valid certificate renews that node, whatever token it sends.
+ * A3: a node renews as often as its budget allows: each renewal is a signature of the leader and two writes.
  */
 import { isSettled, joiningNode, renewal } from "../../machines/certificates/issuance.ts";
 import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
@@ -23,6 +24,7 @@ import {
   type Node,
   type NodeCAService,
 } from "../../proto/gen/messages.ts";
+import { WriteBudget } from "../../machines/write-budget.ts";
 import { newId } from "../../runtime/ids.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type CallSignal } from "../../runtime/rpc.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
@@ -34,6 +36,11 @@ export interface Ca extends Running {
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
 }
 
+/** A3. Some 60 renewals at once, and one in 5 s from then on: a node renews every few weeks, and anew as the root rotates. */
+const renewalBudget = { bytesMax: 256 * 1_024, bytesPerS: 1_024 };
+/** About what a renewal writes beside its request: the record of the node, and later the certificate, in bytes. */
+const renewalBytes = 4 * 1_024;
+
 export interface CaOptions {
   /** Called when the cluster's unlock key is given to somebody. */
   readonly onUnlockKeyGiven?: (unlockKey: Uint8Array) => void;
@@ -42,6 +49,7 @@ export interface CaOptions {
 export function createCa(env: Environment, authority: CertificateAuthority, options: CaOptions = {}): Ca {
   const { store } = env;
   const random = env.random.fork("ca");
+  const renewals = new WriteBudget(renewalBudget);
   /** Calls that wait for a node's certificate, by node id. */
   const waiting = new Map<string, Set<() => void>>();
   let stopped = false;
@@ -111,8 +119,8 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
   }
 
   const watching = store.watch(({ changes }) => {
-    if (waiting.size === 0) return;
     for (const change of changes) {
+      if (change.table === "node" && change.action === "remove") renewals.forget(change.object.id);
       if (change.table !== "node" || (change.action !== "remove" && !isSettled(change.object))) continue;
       for (const wake of waiting.get(change.object.id) ?? []) wake();
     }
@@ -146,6 +154,9 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
         // The token first: who has none learns nothing about requests, and costs no signature check.
         if (!isMember && roleOf(request.token, cluster()) === null) {
           throw new RpcError(Status.INVALID_ARGUMENT, "A valid join token is necessary to join this cluster");
+        }
+        if (isMember && !renewals.take(identity.nodeId, renewalBytes + request.csr.length, env.clock.monotonic())) {
+          throw new RpcError(Status.UNAVAILABLE, `node ${identity.nodeId} exceeded rate limit of certificate renewals`);
         }
         const read = authority.readCsr(request.csr);
         if (read.kind === "refused") {

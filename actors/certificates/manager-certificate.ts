@@ -2,7 +2,7 @@
  * A manager's own certificate. It signs it itself, since it can read the root's key anyway; where only an external CA has
  * that key it asks as every node does, through its node object, and the leader's signer answers.
  *
- * M3: key and certificate are saved as one, before they are used.
+ * M3: key and certificate are saved as one, before they are used or told of.
  * M4: whoever trusts the root before the present one still accepts this manager. A node that slept through the end of a
  *     rotation learns of the new root from a manager, which it must trust for that: so the chain keeps the certificate in
  *     which the one root vouches for the other until every node has said that it trusts the new one.
@@ -238,6 +238,8 @@ export interface ManagerCertificateParts {
   load(): ManagerIdentity | null;
   /** Durable when it returns. M3 */
   save(identity: ManagerIdentity): void;
+  /** Calls the listener after somebody has set this machine's wall clock: the certificate may have expired, or not be valid yet. */
+  onClockJump(listener: () => void): void;
   /** A certificate to serve with, the first and each one that differs from it in anything. */
   onCertificate(certificate: ManagerCertificate): void;
 }
@@ -271,13 +273,14 @@ export function startManagerCertificate(
       const { signal } = stopping;
       const obtained = await obtainManagerCertificate(env, authority, parts.load(), parts.facts, signal);
       const { certificate } = obtained;
+      // Before anybody is told: telling may end the rotation, and the next certificate's chain is then made of this one's. M3, M4
+      if (certificate.isNew) parts.save(certificate);
       // M5
       if (!isShown) {
         await obtained.tell();
         if (!obtained.isStillGood()) throw new Error("the root changed meanwhile");
       }
       if (signal.aborted) return;
-      if (certificate.isNew) parts.save(certificate);
       parts.onCertificate(certificate);
       if (isShown) await obtained.tell();
       if (signal.aborted) return;
@@ -301,6 +304,8 @@ export function startManagerCertificate(
     );
     if (isDoubtful) send({ type: "certificate.doubted" });
   });
+
+  parts.onClockJump(() => send({ type: "certificate.doubted" }));
 
   return {
     stop() {

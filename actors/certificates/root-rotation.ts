@@ -6,7 +6,7 @@ import {
   shouldBeTold,
   type RootRotationEvent,
 } from "../../machines/certificates/root-rotation.ts";
-import { timeMs } from "../../proto/time.ts";
+import { unclaimedTimes } from "../../machines/certificates/unclaimed.ts";
 import {
   Certificate,
   Cluster,
@@ -23,14 +23,9 @@ import type { CertificateAuthority, IssuerNameRead } from "./ca-port.ts";
 import { commit, proposeTimeoutMs, replacement } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";
+import { UnclaimedNodes } from "./unclaimed-nodes.ts";
 
 const text = new TextDecoder();
-
-/**
- * A node that was given a certificate and never registered is waited for so long, in milliseconds since it was last
- * written: whoever joins registers within seconds, and one that died while joining never does. (SwarmKit waits for ever.)
- */
-const joiningMsMax = 60_000;
 
 export function startRootRotation(env: Environment, authority: CertificateAuthority): Running {
   const { store, telemetry } = env;
@@ -39,6 +34,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
     "muster_root_rotation_nodes_left",
     "Nodes whose certificates are not of the root that is to follow; 0 outside a rotation.",
   );
+  const unclaimed = new UnclaimedNodes(env);
   let stopped = false;
   /** The rotation whose nodes are counted; null outside one. */
   let present: { readonly rotation: RootRotation; readonly issuer: IssuerNameRead } | null = null;
@@ -50,7 +46,8 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
   function isBehind(node: Node): boolean {
     if (present === null) return false;
     if (node.description !== null) return !isIssuedBy(node.description.tlsInfo, present.issuer);
-    return env.clock.now() - timeMs(node.meta?.updatedAt ?? null) < joiningMsMax;
+    const waitedMs = unclaimed.waitedMs(node.id);
+    return waitedMs !== null && waitedMs < unclaimedTimes.holdsRotationMsMax;
   }
 
   /** Whether another root is to follow than was known. */
@@ -180,6 +177,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
       if (stopped) return;
       stopped = true;
       watching.unsubscribe();
+      unclaimed.stop();
       hosted.stop();
       left.set(0);
     },

@@ -64,7 +64,9 @@ export interface Dispatcher extends Running {
   sessions(): Iterable<SessionInfo>;
   /** What the node waits for, as far as this manager knows; empty when there is no such node. */
   explain(nodeId: string): readonly Reason[];
-  /** What this manager thinks of its nodes, for its beats. */
+  /** The state of the node's session here, such as `serving.connected`; empty where this manager holds none. */
+  stateOf(nodeId: string): string;
+  /** What this manager thinks of its nodes, for its beats; counts sessions by state as well. */
   trouble(): NodeTrouble;
   /** Whether a node that was waited for may be declared DOWN: for the leader's watch over nodes that nobody holds. */
   verdict(wait: Wait): Verdict;
@@ -84,6 +86,8 @@ class DispatcherActor implements Dispatcher {
   readonly #ids: Random;
   readonly #jitter: Random;
   readonly #sessions = new Map<string, NodeSession>();
+  /** Sessions by state, as they were counted last. */
+  readonly #counts = new Map<string, number>();
   readonly #histories: RegistrationHistories;
   readonly #descriptions: Descriptions;
   readonly #registrations: ProposalBatch<boolean>;
@@ -142,7 +146,12 @@ class DispatcherActor implements Dispatcher {
     for (const { nodeId, sessionId, state } of this.#sessions.values()) yield { nodeId, sessionId, state };
   }
 
+  stateOf(nodeId: string): string {
+    return this.#sessions.get(nodeId)?.state ?? "";
+  }
+
   trouble(): NodeTrouble {
+    this.#showStates();
     return this.#judge.trouble();
   }
 
@@ -299,6 +308,14 @@ class DispatcherActor implements Dispatcher {
     this.#env.telemetry.metrics.gauge("muster_sessions", "Sessions that this manager holds.").set(this.#sessions.size);
   }
 
+  #showStates(): void {
+    // States that no session is in any more go on at 0.
+    for (const state of this.#counts.keys()) this.#counts.set(state, 0);
+    for (const { state } of this.#sessions.values()) this.#counts.set(state, (this.#counts.get(state) ?? 0) + 1);
+    const gauge = this.#env.telemetry.metrics.gauge("muster_session_states", "Sessions of this manager, by state.");
+    for (const [state, count] of this.#counts) gauge.set(count, { state });
+  }
+
   #openStream(target: StreamTarget, sessionId: string, call: CallContext): void {
     const session = this.#sessionOf(call, sessionId);
     if (session.streams.size >= assignmentLimits.streamsMax) {
@@ -366,7 +383,11 @@ class DispatcherActor implements Dispatcher {
     // Until the own registration is in the log, what it says is older than that.
     else if (held.version === 0) return;
     else if (record === undefined) held.send({ type: "session.forgotten" });
-    else this.#supersede(held);
+    else {
+      this.#supersede(held);
+      // While the log is read again, one session of an earlier life follows the other.
+      this.#adopt(nodeId);
+    }
   }
 
   #onNode(node: Node, old: Node | null, removed: boolean): void {

@@ -225,12 +225,19 @@ export class NodeSession {
     const { clock } = this.#ports.env;
     /** What the session reckons with is monotonic; readers want the time of day. */
     const timeOf = (at: number) => timestampOf(clock.now() + at - clock.monotonic());
-    const reason = (waitingFor: string, wokenBy: string, since: number, deadline: number | null): Reason[] => [
+    const reason = (
+      waitingFor: string,
+      wokenBy: string,
+      since: number,
+      deadline: number | null,
+      atDeadline = "gives up",
+    ): Reason[] => [
       Reason.create({
         waitingFor,
         wokenBy,
         since: timeOf(since),
         deadline: deadline === null ? null : timeOf(deadline),
+        atDeadline,
         tried,
       }),
     ];
@@ -253,16 +260,27 @@ export class NodeSession {
         deadline,
       );
     }
-    if (state === "serving.connected")
-      return reason("nothing: the node is served by this manager", "a heartbeat", heardAt, heartbeatBy);
+    if (state === "serving.connected") {
+      const silentMs = clock.monotonic() - heardAt;
+      if (silentMs > this.#silence.graceMs / 2)
+        return reason(
+          `a heartbeat of the node, which has been silent for ${Math.round(silentMs / 1_000)} s: heartbeats are missed`,
+          "a heartbeat; else the node is suspected to be down",
+          heardAt,
+          heartbeatBy,
+          "is suspect",
+        );
+      return reason("nothing: the node is served by this manager", "a heartbeat", heardAt, heartbeatBy, "is suspect");
+    }
     if (state === "suspect" || state === "judging") {
       const held = context.heldBecause === "" ? "" : `; held back because ${context.heldBecause}`;
       const asked = context.heldBecause === "" ? heartbeatBy : context.heldAt;
       return reason(
-        `the verdict whether the node is DOWN${held}`,
+        `the verdict whether the node is DOWN, since it missed its heartbeats${held}`,
         "a heartbeat, or the next look",
         heardAt,
         asked + context.recheckMs,
+        "is judged",
       );
     }
     return reason("the commit of DOWN", "the log's answer", heardAt, null);

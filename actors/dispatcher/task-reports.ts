@@ -12,6 +12,7 @@
  *     small enough to be written (W2).
  * P5: reports that only repeat a state in other words are written as fast as the node's budget allows, the newest of each
  *     task; the others wait here, and are answered.
+ * P6: volumes that a node lets go of are written as fast as its budget allows; beyond it the node is refused, and reports again.
  */
 import {
   Operation,
@@ -62,6 +63,8 @@ const oddReportLineMs = 10_000;
 /** Tries for a volume whose record someone else changes at the same time. */
 const volumeAttemptsMax = 5;
 const volumeTimeoutMs = 5_000;
+/** P6. Each report writes the whole volume: some 500 bytes, and 100 for each node that it is published to. */
+const volumeBudget = { bytesMax: 1_024 * 1_024, bytesPerS: 16 * 1_024 };
 
 /** A report that waits for its node's budget. P5 */
 interface Deferred {
@@ -78,6 +81,7 @@ export class TaskReports {
   /** By the id of the task. */
   readonly #deferred = new Map<string, Deferred>();
   readonly #budget = new WriteBudget(repeatBudget);
+  readonly #volumeBudget = new WriteBudget(volumeBudget);
   #look: TimerHandle | null = null;
   #oddSince = 0;
   #oddLineAt = -Infinity;
@@ -159,6 +163,7 @@ export class TaskReports {
     );
   }
 
+  /** Throws UNAVAILABLE when the node's budget is used up (P6); what came before in the request is written then. */
   async updateVolumes(
     nodeId: string,
     updates: UpdateVolumeStatusRequest["updates"],
@@ -172,7 +177,10 @@ export class TaskReports {
   /** Of a node that has no session here any more: it reports everything again where it registers next. */
   forget(nodeId: string): void {
     // What it has used up stays used up, however often it connects.
-    if (this.#env.store.get("node", nodeId) === undefined) this.#budget.forget(nodeId);
+    if (this.#env.store.get("node", nodeId) === undefined) {
+      this.#budget.forget(nodeId);
+      this.#volumeBudget.forget(nodeId);
+    }
     for (const [taskId, { nodeId: reporter }] of this.#deferred) if (reporter === nodeId) this.#deferred.delete(taskId);
   }
 
@@ -264,6 +272,9 @@ export class TaskReports {
       if (volume === undefined || status?.state !== PublishState.PENDING_NODE_UNPUBLISH) return;
       const next = VolumePublishStatus.patch(status, { state: PublishState.PENDING_UNPUBLISH });
       const publishStatus = volume.publishStatus.map((published) => (published === status ? next : published));
+      const bytes = Math.min(Volume.encode(volume).length, volumeBudget.bytesMax);
+      if (!this.#volumeBudget.take(nodeId, bytes, this.#env.clock.monotonic()))
+        throw new RpcError(Status.UNAVAILABLE, `node ${nodeId} exceeded rate limit of reports on volumes`);
       const outcome = await this.#env.proposer.propose({
         operations: [
           Operation.create({ update: StoreObject.create({ volume: Volume.patch(volume, { publishStatus }) }) }),

@@ -3,6 +3,7 @@
  *
  * JA1: a name that does not exist is refused as one with another password is, after the same work.
  * JA2: who is removed or disabled is told to every connection that logged in so.
+ * JA3: a login by certificate ends with the certificate (`edges/juju/connection.ts`, C3).
  */
 import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/json-connection.ts";
 import { LoginRate } from "../../machines/json/login-rate.ts";
@@ -112,6 +113,13 @@ export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & 
     },
 
     identityNow: (identity) => identityOf(store, identity),
+
+    standing(name) {
+      const identity = identityOf(store, name);
+      const salt = store.get("user", recordId(name))?.password?.salt ?? new Uint8Array();
+      // Each password has a salt of its own.
+      return identity === null ? null : { identity, mark: salt.join() };
+    },
 
     onGone(identity, listener) {
       const id = recordId(identity satisfies LoginName);

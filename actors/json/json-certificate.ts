@@ -43,6 +43,8 @@ export interface JsonCertificateParts {
   /** Names and addresses at which clients dial, beside the fixed ones. */
   readonly hosts: readonly string[];
   onCertificate(certificate: JsonCertificate): void;
+  /** Calls the listener after somebody has set this machine's wall clock: the certificate may have expired, or not be valid yet. */
+  onClockJump(listener: () => void): void;
   /** None could be made; it is tried again. */
   onFailed?(): void;
 }
@@ -120,6 +122,7 @@ export function startJsonCertificate(
     );
     if (isDoubtful) send({ type: "certificate.doubted" });
   });
+  parts.onClockJump(() => send({ type: "certificate.doubted" }));
 
   return {
     stop() {

@@ -5,11 +5,12 @@
 import { dataKeyMachine, keyStep, type KeyStep } from "../../machines/keys/data-key.ts";
 import { keyFetchMachine } from "../../machines/keys/key-fetch.ts";
 import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
-import { GetDataKeysResponse, type Cluster, type DataKeysService } from "../../proto/gen/messages.ts";
+import { GetDataKeysResponse, Trouble_Kind, type Cluster, type DataKeysService } from "../../proto/gen/messages.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
 import { newest, type Keyring } from "../../runtime/store/keyring.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
+import type { Troubles } from "../../runtime/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";
 
@@ -26,6 +27,8 @@ export interface DataKeyParts {
   readonly seeds: readonly string[];
   /** The other managers refuse to give this one what the log is sealed under, again and again: the process is to end. */
   readonly onDenied?: (reason: string) => void;
+  /** Where it says that the log cannot be read on; nowhere when absent. */
+  readonly troubles?: Troubles;
 }
 
 function clusterOf({ store }: Environment): Cluster | undefined {
@@ -53,6 +56,8 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
     "Data keys that this manager knows of and has not.",
   );
   let isStopped = false;
+  /** What was lacking at the last look: most records of managers change nothing of it. */
+  let seen = "";
 
   /** What the log cannot be read without, and what other living managers hold. */
   const lacking = (): readonly string[] => {
@@ -90,7 +95,13 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
         }
       }
     }
+    const [unread] = keyring.unread;
+    if (unread === undefined) parts.troubles?.clear(Trouble_Kind.KEY_LACKING);
     if (lacking().length === 0) return { reason: "", isDenied: false };
+    if (unread !== undefined) {
+      const said = `the log cannot be read on: it is sealed under data key ${unread}, which this manager does not have (${reason}): start a manager that has it, or put this manager's key file back from a copy`;
+      parts.troubles?.raise({ kind: Trouble_Kind.KEY_LACKING, sentence: said, blocking: true });
+    }
     telemetry.log.warn(
       { lacking: lacking(), reason },
       "data keys are lacking; the log is read no further without them",
@@ -107,15 +118,19 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
           });
         },
         giveUp: (_, { reason }) => parts.onDenied?.(reason),
-        look: ({ self }) => self.send({ type: "keys.looked", lacking: lacking() }),
+        look: ({ self }) => {
+          const ids = lacking();
+          seen = ids.join();
+          missing.set(ids.length);
+          // The name of a key may have been damaged on its way; the record was read again since.
+          if (keyring.unread.length === 0) parts.troubles?.clear(Trouble_Kind.KEY_LACKING);
+          self.send({ type: "keys.looked", lacking: ids });
+        },
       },
     }),
     "key-fetch",
     undefined,
   );
-
-  /** What was lacking at the last look: most records of managers change nothing of it. */
-  let seen = "";
 
   function look(): void {
     const ids = lacking();
@@ -140,6 +155,8 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
 
   const changing = keyring.onChange(look);
   const watching = store.watch(({ changes }) => {
+    // Whatever comes was read.
+    parts.troubles?.clear(Trouble_Kind.KEY_LACKING);
     if (!changes.some(({ table }) => table === "manager")) return;
     look();
     rememberPeers();

@@ -5,6 +5,7 @@
  * ledger → lease. So nothing that only a leader may do happens without both the lease and the log's consent.
  */
 import { leaseMachine } from "../../machines/ledger/lease.ts";
+import { isKept, type LeaseSight } from "../../machines/manager/leader-troubles.ts";
 import type { BatchLimits } from "../../machines/ledger/batch.ts";
 import { LeaderBeat, Lease } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
@@ -22,7 +23,8 @@ import type { Environment, Running } from "../environment.ts";
 import { startLedger, type Ledger } from "./ledger.ts";
 import { startProposer } from "./proposer.ts";
 
-const leaseKey = "leader";
+/** Of the bucket of leases. */
+export const leaseKey = "leader";
 /** Between two LeaderBeats, in milliseconds. */
 const beatIntervalMs = 1_000;
 /** A leader not heard for this long is no longer named, in milliseconds: three beats and their delay. */
@@ -52,6 +54,8 @@ export interface LeadershipParts {
   fullCause?(): string | null;
   /** A write of the lease was answered after so many milliseconds. */
   onLeaseAnswered?(roundTripMs: number): void;
+  /** Another manager has renewed its lease between two looks at it: the link is quick enough for somebody to lead. */
+  onLeaseKept?(): void;
   readonly snapshots?: Partial<SnapshotOptions>;
   readonly batchLimits?: Partial<BatchLimits>;
   /** See ProposerParts. */
@@ -84,6 +88,8 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
   let onReleased: (() => void) | null = null;
   let isReleasing = false;
   let isStopped = false;
+  /** The lease of another at the last look. */
+  let seen: LeaseSight | null = null;
 
   const beat = (): void => {
     if (led === null) return;
@@ -180,6 +186,9 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
         return;
       case "found": {
         const holder = decodeLease(found.value);
+        const sight = holder.instance === instance ? null : { instance: holder.instance, revision: found.revision };
+        if (isKept(seen, sight)) parts.onLeaseKept?.();
+        seen = sight;
         lease.actor.send({ type: "lease.held", attempt, ...holder, revision: found.revision, jitter });
         return;
       }

@@ -68,10 +68,11 @@ import { createPolicy } from "../policy.ts";
 import { startOrchestration, type Orchestration } from "../orchestration/orchestration.ts";
 import { traceOrchestration } from "../orchestration/orchestration-tracing.ts";
 import { writingAs } from "../origin.ts";
-import { startClockWatch } from "./clock-watch.ts";
+import { startClockWatch, type ClockWatch } from "./clock-watch.ts";
 import { startProgress } from "./progress.ts";
 import { watchStandings, type Standings } from "./standings.ts";
 import { startRootRotation } from "../certificates/root-rotation.ts";
+import { startUnclaimedRemoval } from "../certificates/unclaimed-nodes.ts";
 import type { ExternalCa } from "../../runtime/external-ca.ts";
 import { createResourceAllocator } from "../resource-allocator.ts";
 import { startVolumes, type Volumes } from "../volumes/volumes.ts";
@@ -145,6 +146,7 @@ export interface Manager extends Running {
   readonly keyring: Keyring;
   readonly leadership: Leadership;
   readonly services: ManagerServices;
+  readonly clockWatch: Pick<ClockWatch, "onJump">;
   /** Whom its edges serve. */
   readonly standings: Standings;
   /** Resolves when the replica has caught up and there is a cluster: from then on it can serve. */
@@ -191,6 +193,7 @@ export function startManager(parts: ManagerParts): Manager {
         if (found === null) troubles.clear(Trouble_Kind.SLOW_LINK);
         else troubles.raise({ kind: Trouble_Kind.SLOW_LINK, ...found });
       },
+      onLeaseKept: () => troubles.clear(Trouble_Kind.SLOW_LINK),
       startDuties: (epoch) => startDuties(epoch),
       // It may have been demoted while it did not run.
       mayLead: () => {
@@ -204,9 +207,16 @@ export function startManager(parts: ManagerParts): Manager {
       ...(parts.snapshots === undefined ? {} : { snapshots: parts.snapshots }),
     },
   );
-  const environment: Environment = { ...parts, bus, store: replica, proposer: leadership.proposer };
+  const environment: Environment = {
+    ...parts,
+    bus,
+    store: replica,
+    proposer: leadership.proposer,
+    clockWatch: { look: () => clockWatch.look(), sets: () => clockWatch.sets() },
+  };
   const denials = parts.onDenied === undefined ? {} : { onDenied: parts.onDenied };
-  const keys = { vault, keyring, fetchKeys: parts.fetchKeys, addr: advertise, seeds: parts.seeds ?? [], ...denials };
+  const { fetchKeys, seeds = [] } = parts;
+  const keys = { vault, keyring, fetchKeys, addr: advertise, seeds, troubles, ...denials };
 
   function startDuties(epoch: number): Running {
     const duties: Running[] = [];
@@ -233,6 +243,7 @@ export function startManager(parts: ManagerParts): Manager {
         startDemotions(writingAs(termed, Origin.ORIGIN_NODE_WATCH), () => leadership.stepDown()),
         startAgentLogins(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
         startRootRotation(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
+        startUnclaimedRemoval(writingAs(termed, Origin.ORIGIN_CERTIFICATES)),
         startKeyRotation(termed, keys),
         startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),
       );
@@ -274,15 +285,14 @@ export function startManager(parts: ManagerParts): Manager {
 
   const progress = startProgress(environment, {
     log,
+    leases: parts.leases,
     troubles,
     leaderEpoch: () => leadership.leader()?.epoch ?? null,
     ...(parts.servers === undefined ? {} : { servers: parts.servers }),
   });
-  const clockWatch = startClockWatch(parts.clock, {
-    troubles,
-    onJump: () => {
-      if (leadership.isLeading()) leadership.stepDown();
-    },
+  const clockWatch = startClockWatch(parts.clock, troubles);
+  clockWatch.onJump(() => {
+    if (leadership.isLeading()) leadership.stepDown();
   });
   const unhealthy = (): string | null => troubles.cause() ?? progress.stuckBecause();
   const dispatcher = createDispatcher(environment, {
@@ -301,6 +311,8 @@ export function startManager(parts: ManagerParts): Manager {
     trouble: () => dispatcher.trouble(),
   });
   void leadership.follower.caughtUp().then(() => membership.look());
+  // What a snapshot that closed a gap says of this manager is looked at only then.
+  leadership.follower.onCaughtUp(() => membership.look());
   const keyFetch = startKeyFetch(environment, keys);
   const logBroker = createLogBroker(environment);
   const policy = createPolicy(environment, () => leadership.follower.isCaughtUp());
@@ -326,6 +338,7 @@ export function startManager(parts: ManagerParts): Manager {
   const operator = createOperator(environment, {
     ask: (question) =>
       askLeader(environment, { own: () => knowledge, leader: () => leadership.leader()?.managerId ?? null }, question),
+    sessionState: (nodeId) => dispatcher.stateOf(nodeId),
     explainNode: (node) => [...dispatcher.explain(node.id), ...explainCertificate(node, certificateView(node.id))],
     leader: () => {
       const leader = leadership.leader();
@@ -361,6 +374,7 @@ export function startManager(parts: ManagerParts): Manager {
     replica,
     keyring,
     leadership,
+    clockWatch,
     standings,
     services: {
       ca: ca.ca,

@@ -8,9 +8,10 @@ import { flapping, recentChanges } from "../../machines/manager/leader-troubles.
 import { progressMachine } from "../../machines/manager/progress.ts";
 import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
 import { ProposeRequest_Mode, Trouble_Kind } from "../../proto/gen/messages.ts";
-import type { BusServers, Log } from "../../runtime/ports.ts";
+import type { BusServers, LeaseBucket, Log } from "../../runtime/ports.ts";
 import type { Troubles } from "../../runtime/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
+import { leaseKey } from "../ledger/leadership.ts";
 
 /** Often enough that a stuck manager is seen before its nodes are (their grace is 15 s), rare enough to cost nothing. */
 const probeIntervalMs = 3_000;
@@ -20,11 +21,23 @@ const staleMs = 3 * (probeIntervalMs + probeTimeoutMs);
 
 export interface ProgressParts {
   readonly log: Pick<Log, "bounds">;
+  readonly leases: Pick<LeaseBucket, "get">;
   readonly troubles: Troubles;
   /** Epoch of whoever is known to lead; null: nobody is. */
   leaderEpoch(): number | null;
   /** Absent where there is nothing to count. */
   servers?(): Promise<BusServers>;
+}
+
+interface StoreAnswers {
+  readonly log: boolean;
+  readonly leases: boolean;
+}
+
+interface Failed {
+  readonly reason: string;
+  /** Null where nothing is known of them. */
+  readonly answers: StoreAnswers | null;
 }
 
 export interface Progress extends Running {
@@ -38,29 +51,40 @@ export interface Progress extends Running {
 
 export function startProgress(env: Environment, parts: ProgressParts): Progress {
   const { bus, clock, proposer, store } = env;
-  const { log, troubles } = parts;
+  const { leases, log, troubles } = parts;
   let leaderlessSince: { readonly at: number; readonly time: string } | null = null;
   let lastEpoch: number | null = null;
   /** When others began to lead, by the monotonic clock. */
   let changes: readonly number[] = [];
   let isStopped = false;
 
-  const probe = async (): Promise<{ readonly reason: string; readonly logAnswers: boolean } | null> => {
+  /** Which parts of the log's store answer; null when the link was lost meanwhile, so that nothing is known of them. */
+  const storeAnswers = async (): Promise<StoreAnswers | null> => {
+    let isLost = !bus.isUp();
+    const watching = bus.onLink((isUp) => (isLost ||= !isUp));
+    const [bounds, lease] = await Promise.all([log.bounds(probeTimeoutMs), leases.get(leaseKey)]);
+    watching.unsubscribe();
+    return isLost ? null : { log: bounds !== null, leases: lease.kind !== "unknown" };
+  };
+
+  const probe = async (): Promise<Failed | null> => {
     const answer = await proposer.propose({
       operations: [],
       mode: ProposeRequest_Mode.ATOMIC,
       timeoutMs: probeTimeoutMs,
       isProbe: true,
     });
+    if (answer.kind !== "committed") return { reason: answer.message, answers: await storeAnswers() };
     const bounds = await log.bounds(probeTimeoutMs);
-    const logAnswers = bounds !== null;
-    if (answer.kind !== "committed") return { reason: answer.message, logAnswers };
-    if (bounds === null) return { reason: "the log does not answer", logAnswers };
+    if (bounds === null) return { reason: "the log does not answer", answers: await storeAnswers() };
     // What was appended while the answer travelled is no lag: one look later it must be here.
     if (store.version >= bounds.last) return null;
     await new Promise<void>((resolve) => clock.setTimeout(resolve, probeIntervalMs / 3));
     if (store.version >= bounds.last) return null;
-    return { reason: `this manager's replica is at version ${store.version}, the log at ${bounds.last}`, logAnswers };
+    return {
+      reason: `this manager's replica is at version ${store.version}, the log at ${bounds.last}`,
+      answers: null,
+    };
   };
 
   const lookForFlaps = (epoch: number | null): void => {
@@ -74,7 +98,7 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
   };
 
   /** The troubles of the bus, as they are now; one that is over is cleared. */
-  const look = async (failed: { readonly logAnswers: boolean } | null): Promise<void> => {
+  const look = async (failed: Failed | null): Promise<void> => {
     const epoch = parts.leaderEpoch();
     lookForFlaps(epoch);
     if (epoch !== null) leaderlessSince = null;
@@ -85,7 +109,8 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
     const found = busTroubles({
       isUp: bus.isUp(),
       ...servers,
-      logAnswers: failed?.logAnswers ?? true,
+      logAnswers: failed?.answers?.log ?? true,
+      leasesAnswer: failed?.answers?.leases ?? true,
       leaderlessMs: leaderlessSince === null ? 0 : clock.monotonic() - leaderlessSince.at,
       leaderlessSince: leaderlessSince?.time ?? "",
     });

@@ -1,5 +1,5 @@
 /**
- * What nodes are to the cluster, as this manager's replica has it: whose certificates are refused, and who is a worker
+ * What nodes are to the cluster, as this manager's replica has it: whose certificates are refused, and who is no manager
  * whatever its certificate says. Each manager decides by its own replica, in the turn in which that has a commit.
  */
 import { NodeRole } from "../../proto/gen/messages.ts";
@@ -12,7 +12,11 @@ export interface Standings extends Running {
   organization(): string;
   /** Whether its certificate is refused: the node was removed. */
   isRemoved(nodeId: string): boolean;
-  /** Whether the node is a worker. One that is not known is what its certificate says: its record may be on the way. */
+  /**
+   * Whether the node is no manager, whatever its certificate says: a worker, or one that the log does not know. Nobody gets a
+   * certificate before the log has its node, so the unknown one joined in records that were lost, or this replica is behind
+   * for a moment; such a manager tries again.
+   */
   isDemoted(nodeId: string): boolean;
   /** Calls back with the ids of nodes that were removed, or whose role is another one. */
   onChange(listener: (nodeIds: readonly string[]) => void): Subscription;
@@ -49,7 +53,7 @@ export function watchStandings(store: Store): Standings {
         if (Object.hasOwn(blacklistedCertificates, nodeId)) return true;
       return false;
     },
-    isDemoted: (nodeId) => store.get("node", nodeId)?.role === NodeRole.WORKER,
+    isDemoted: (nodeId) => store.get("node", nodeId)?.role !== NodeRole.MANAGER,
     onChange: (listener) => {
       listeners.add(listener);
       return { unsubscribe: () => listeners.delete(listener) };

@@ -48,7 +48,7 @@ export function planMoves({
   const reasons: Reason[] = settings.flaws.map((flaw) => Reason.create({ waitingFor: flaw }));
   const say = (what: string, { reason, untilMs }: Hold): void => {
     const deadline = untilMs === null ? null : timestampOf(Math.round(untilMs));
-    reasons.push(Reason.create({ waitingFor: `${what}${reason}`, deadline }));
+    reasons.push(Reason.create({ waitingFor: `${what}${reason}`, deadline, atDeadline: "goes on" }));
   };
   if (now !== null) say("", now);
   const candidates: Candidate[] = [];

@@ -368,6 +368,7 @@ export function startRebalance(env: Environment): Rebalance {
           waitingFor,
           wokenBy: "a node that joins, comes back or changes, and the end of what it waits for",
           deadline: why?.untilMs == null ? null : timestampOf(Math.round(why.untilMs)),
+          atDeadline: "goes on",
         }),
       ];
     },

@@ -1,4 +1,5 @@
 /** A rollout as the store has it, for its host on the leader and for whoever asks on another manager. */
+import type { ClockSet } from "../../machines/manager/clock-jump.ts";
 import { conditionOf } from "../../machines/orchestration/restart.ts";
 import { explainRollout } from "../../machines/orchestration/rollout/explain.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
@@ -20,14 +21,21 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
-/** The tracker of a service's rollout as the store has it. `record`: null while it has not begun. */
-export function trackerOf(store: Store, service: Service, record: Rollout | null, nowMs: number): RolloutTracker {
+/** The tracker of a service's rollout as the store has it. `record`: null while it has not begun. `clockSets`: of this leader's clock. */
+export function trackerOf(
+  store: Store,
+  service: Service,
+  record: Rollout | null,
+  nowMs: number,
+  clockSets: readonly ClockSet[] = [],
+): RolloutTracker {
   return new RolloutTracker(
     {
       service,
       // After a rollback that is over, what begins anew is an update.
       settings: settingsOf(service, isWayBack(service) && !isOver(phaseOf(service, record))),
       record,
+      clockSets,
       currency: new Currency(),
       nodeOf: (id) => store.get("node", id),
       tasksAt: (slot, nodeId) => [...store.tasksAt(service.id, slot, nodeId)],

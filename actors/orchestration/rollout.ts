@@ -5,6 +5,7 @@
  * R4: what is written was decided on the service and the record as they are stored: the ledger compares both, and what
  *     another writer changed in between is looked at anew.
  */
+import type { ClockSet } from "../../machines/manager/clock-jump.ts";
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
 import {
   afterFailure,
@@ -23,10 +24,10 @@ import {
   stepChosen,
   type RolloutWrite,
 } from "../../machines/orchestration/rollout/status.ts";
+import { deadlineMs } from "../../machines/orchestration/rollout/slot.ts";
 import { settingsOf, type RolloutSettings } from "../../machines/orchestration/rollout/settings.ts";
 import type { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts";
 import { blockerText } from "../../machines/orchestration/rollout/verdict.ts";
-import { timeMs } from "../../proto/time.ts";
 import {
   ProposeRequest_Mode,
   Rollout,
@@ -164,7 +165,8 @@ export class ServiceRollout {
       this.#ports.onOver(this);
       return;
     }
-    const remainingMs = record === null ? -1 : Math.max(0, Math.ceil(timeMs(record.deadline) - this.#env.clock.now()));
+    const nowMs = this.#env.clock.now();
+    const remainingMs = record === null ? -1 : Math.max(0, Math.ceil(deadlineMs(record, this.#clockSets) - nowMs));
     const mustBegin = isOver(phase) || (isMoving(phase) && record === null);
     this.#send({ type: "phase.is", phase, mustBegin, remainingMs });
   }
@@ -208,6 +210,10 @@ export class ServiceRollout {
     return service === undefined ? null : { service, record: recordOf(service, store.get("rollout", service.id)) };
   }
 
+  get #clockSets(): readonly ClockSet[] {
+    return this.#env.clockWatch?.sets() ?? [];
+  }
+
   #isFor(service: Service): boolean {
     return this.#target === (service.specVersion?.index ?? 0);
   }
@@ -221,10 +227,16 @@ export class ServiceRollout {
     if (this.#tracker !== null && record !== null && hasJustBegun) {
       this.#tracker.begin(record);
       this.#basis = basis;
-    } else this.adopt(trackerOf(this.#env.store, service, record, this.#env.clock.now()), stored);
+    } else {
+      const { clock, store } = this.#env;
+      this.adopt(trackerOf(store, service, record, clock.now(), this.#clockSets), stored);
+    }
   }
 
   #look(): void {
+    // A clock that was set this moment ends the term before anything is decided by it. H6
+    this.#env.clockWatch?.look();
+    if (this.#isEnded) return;
     const stored = this.#stored();
     const tracker = stored === null ? null : this.trackerFor(stored.service);
     // What has changed is told at the end of its commit.
