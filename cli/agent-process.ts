@@ -10,6 +10,7 @@ import { createNameServers } from "../edges/dns/server.ts";
 import { volumeDirectory } from "../edges/csi/places.ts";
 import { dataplaneLauncher } from "../edges/dataplane/driver-process.ts";
 import { connectTls } from "../edges/grpc/client.ts";
+import type { Generation } from "../machines/dataplane/generation.ts";
 import type { GenericResource } from "../proto/gen/messages.ts";
 import { Host } from "../runtime/host.ts";
 import { createKeyAndCsr, describeCertificate } from "../runtime/pki/index.ts";
@@ -48,7 +49,7 @@ export interface AgentProcessOptions {
   /** Driver plugins beside those of the data dir. */
   readonly drivers?: DriverChoice;
   /** Executable of the dataplane driver that programs the node's network, and what it speaks; absent: nothing does. */
-  readonly dataplane?: { readonly path: string; readonly generation: "2016" | "current" };
+  readonly dataplane?: { readonly path: string; readonly generation: Generation };
 }
 
 export interface AgentProcess extends Agent {

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { AnyStateMachine, StateNode } from "xstate";
-import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, listingOptions, type Command } from "./command.ts";
 import { printListing } from "./table.ts";
 import { UserError } from "./user-error.ts";
 
@@ -75,9 +75,6 @@ export const charts: Command = command({
       }
       return;
     }
-    if (values.format !== undefined && values.format !== "json" && values.format !== "table") {
-      throw new UsageError(`--format takes 'table', 'json' or 'mermaid', not '${values.format}'`);
-    }
     if (values.format === "json" && values.quiet !== true) {
       for (const { name, summary, machine } of chosen) {
         shell.print(JSON.stringify({ name, summary, machine: machine.config as unknown }));
@@ -88,10 +85,10 @@ export const charts: Command = command({
       shell,
       {
         headings: ["NAME", "STATES", "DESCRIPTION"],
-        rows: chosen.map(({ name, summary, machine }) => ({
+        rows: chosen.map(({ name, file, summary, machine }) => ({
           id: name,
           cells: [name, String(statesOf(machine.root)), summary],
-          object: () => ({}),
+          object: () => ({ name, file, summary }),
         })),
       },
       values,

@@ -7,8 +7,11 @@ import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
 import { examplesOf } from "./help/examples.ts";
 import { groupHelp, helpText } from "./help/text.ts";
 import { atFlag, readsThePast } from "./at-flag.ts";
+import { hostOfContext } from "./contexts.ts";
+import { knownHosts } from "./last-host.ts";
 import type { Shell } from "./shell.ts";
 import { CommandTrace } from "./tracing.ts";
+import { UserError } from "./user-error.ts";
 
 /** A command line that cannot be understood: exit status 125, as Docker's. */
 export class UsageError extends Error {
@@ -111,11 +114,16 @@ export interface CommandDescription {
 }
 
 const control = { type: "string", short: "H", value: "SOCKET", help: "the manager to ask" } as const;
+const context = {
+  type: "string",
+  value: "CONTEXT",
+  help: "Name of the context to use (see 'muster context')",
+} as const;
 const help = { type: "boolean", short: "h", help: "shows this" } as const;
 
 /** Options that every command takes. A command with a `--host` of its own (as `service create`) leaves `-H` to this. */
 function commonTo(options: ParseArgsOptionsConfig): FlagTable {
-  return "host" in options ? { control, help } : { host: control, help };
+  return "host" in options ? { control, context, help } : { host: control, context, help };
 }
 
 /** `--format` and `--quiet`, which every listing takes. */
@@ -273,6 +281,16 @@ export function commandGroup(summary: string, commands: Readonly<Record<string, 
   };
 }
 
+/** The shell with the manager that a command line names, if it names one. Throws UsageError or UserError. */
+export function shellFor(shell: Shell, host: string | undefined, named: string | undefined): Shell {
+  if (named === undefined) return host === undefined ? shell : shell.at(host);
+  if (host !== undefined) throw new UsageError("--host and --context name a manager each: set one of them");
+  const [last] = knownHosts();
+  const chosen = hostOfContext(named) ?? last;
+  if (chosen === undefined) throw new UserError("no cluster was started on this machine: start one with 'muster up'");
+  return shell.at(chosen);
+}
+
 export function command<const Options extends ParseArgsOptionsConfig>(spec: CommandSpec<Options>): Command {
   const everywhere: FlagTable = { ...spec.options, ...commonTo(spec.options) };
   const reading: FlagTable = { ...spec.options, at: atFlag, ...commonTo(spec.options) };
@@ -333,11 +351,10 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
       }
       const hostKey = "host" in spec.options ? "control" : "host";
       const isPast = optionsOf(name)["at"] === atFlag;
-      const host = values[hostKey] as string | undefined;
-      const chosen = host === undefined ? shell : shell.at(host);
+      const chosen = shellFor(shell, values[hostKey] as string | undefined, values["context"] as string | undefined);
       const at = isPast ? (values["at"] as string | undefined) : undefined;
       // What every command takes is not the command's: one that has a `--host` of another meaning would read this one.
-      for (const key of [hostKey, "help", ...(isPast ? ["at"] : [])]) delete values[key];
+      for (const key of [hostKey, "context", "help", ...(isPast ? ["at"] : [])]) delete values[key];
       const trace = new CommandTrace(name, shell.now());
       let failure: unknown = null;
       try {

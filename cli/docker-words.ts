@@ -12,7 +12,6 @@ const ofEngines: readonly string[] = [
   "commit",
   "compose",
   "container",
-  "context",
   "cp",
   "diff",
   "export",

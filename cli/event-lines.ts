@@ -7,6 +7,19 @@ import {
   type Task,
   type WatchMessage_Event,
 } from "../proto/gen/messages.ts";
+import { clusterObject } from "./docker-objects/cluster.ts";
+import {
+  configObject,
+  extensionObject,
+  networkObject,
+  nodeObject,
+  resourceObject,
+  secretObject,
+  serviceObject,
+  taskObject,
+  volumeObject,
+  type DockerObject,
+} from "./docker-objects/index.ts";
 import { stateName } from "./task-table.ts";
 import { millisecondsOf } from "./values.ts";
 
@@ -69,23 +82,52 @@ export interface EventLine {
   readonly now: number;
 }
 
-/** By the names of `docker events --format`, and the object itself as `object`. Null as `eventLine`. */
-export function eventFields(event: WatchMessage_Event, version: number, now: number): Record<string, unknown> | null {
-  const line = eventLine(event, { version, now, asJson: true, showsVersion: false });
-  const kind = eventKinds.find((name) => event.object?.[name] != null);
-  if (line === null || kind === undefined || event.object === null) return null;
-  const { action, id, object, time } = JSON.parse(line) as Record<string, unknown>;
-  const ms = Date.parse(String(time));
-  return {
+/** The object of an event by Docker's names. */
+function dockerObject(object: Watched): DockerObject {
+  const { cluster, config, extension, network, node, resource, secret, service, task, volume } = object;
+  if (node !== null) return nodeObject(node);
+  if (service !== null) return serviceObject(service);
+  if (task !== null) return taskObject(task);
+  if (network !== null) return networkObject(network);
+  if (secret !== null) return secretObject(secret);
+  if (config !== null) return configObject(config);
+  if (volume !== null) return volumeObject(volume);
+  if (cluster !== null) return clusterObject(cluster);
+  if (extension !== null) return extensionObject(extension);
+  return resource === null ? {} : resourceObject(resource);
+}
+
+export interface EventFields {
+  /** By the names of `docker events --format`; `Object` is the object as `inspect` shows it. */
+  readonly shown: Readonly<Record<string, unknown>>;
+  /** The object by SwarmKit's names, which templates know as `object`. */
+  readonly wire: () => unknown;
+}
+
+/** Null as `eventLine`. */
+export function eventFields(event: WatchMessage_Event, version: number, now: number): EventFields | null {
+  const { object } = event;
+  const kind = eventKinds.find((name) => object?.[name] != null);
+  if (kind === undefined || object === null) return null;
+  const ms = timeOf(event, now);
+  const shown = {
     Type: kind,
-    Action: action,
-    Actor: { ID: id, Attributes: new Map([["name", nameOf(kind, event.object)]]) },
+    Action: actions[event.action],
+    Actor: { ID: object[kind]?.id ?? "", Attributes: new Map([["name", nameOf(kind, object)]]) },
     Scope: "swarm",
     Time: Math.floor(ms / 1_000),
     TimeNano: ms * 1e6,
     Version: version,
-    object,
+    Object: dockerObject(object),
   };
+  return { shown, wire: () => Watched.toJson(object)[kind] };
+}
+
+/** When it happened, in milliseconds since the epoch. A removed object says when it was last changed, not when it went. */
+function timeOf({ action, object }: WatchMessage_Event, now: number): number {
+  const kind = eventKinds.find((name) => object?.[name] != null);
+  const updated = kind === undefined ? null : millisecondsOf(object?.[kind]?.meta?.updatedAt ?? null);
+  return action === WatchActionKind.WATCH_ACTION_REMOVE || updated === null ? now : updated;
 }
 
 function nameOf(kind: EventKind, object: Watched): string {
@@ -101,9 +143,7 @@ export function eventLine(event: WatchMessage_Event, { version, asJson, showsVer
   const kind = eventKinds.find((name) => object !== null && object[name] !== null);
   if (object === null || kind === undefined) return null;
   const action = actions[event.action];
-  const updated = millisecondsOf(object[kind]?.meta?.updatedAt ?? null);
-  // A removed object says when it was last changed, not when it went.
-  const time = new Date(action === "remove" || updated === null ? now : updated).toISOString();
+  const time = new Date(timeOf(event, now)).toISOString();
   const id = object[kind]?.id ?? "";
   if (!asJson) {
     const at = showsVersion ? `${version} ` : "";

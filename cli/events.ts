@@ -2,6 +2,7 @@
 import { WatchRequest_WatchEntry, type WatchActionKind, type WatchMessage_Event } from "../proto/gen/messages.ts";
 import { command, UsageError, type Command } from "./command.ts";
 import { eventFields, eventKinds, eventLine, type EventKind } from "./event-lines.ts";
+import { jsonText } from "../runtime/template/template.ts";
 import { filled, readFormat, type Format } from "./format.ts";
 import { withManager } from "./manager-client.ts";
 import { everyAction, watch } from "./watching.ts";
@@ -16,17 +17,22 @@ function wantedKinds(filters: readonly string[]): readonly EventKind[] {
 }
 
 function lineOf(event: WatchMessage_Event, version: number, format: Format, now: number): string | null {
-  if (format.kind !== "template") {
-    return eventLine(event, { version, asJson: format.kind !== "table", showsVersion: false, now });
-  }
+  if (format.kind === "table") return eventLine(event, { version, asJson: false, showsVersion: false, now });
   const fields = eventFields(event, version, now);
-  return fields === null ? null : filled(format.template, fields);
+  if (fields === null) return null;
+  if (format.kind === "wire") return JSON.stringify(fields.wire());
+  if (format.kind === "json") return jsonText(fields.shown);
+  return filled(format.template, format.template.usesWire ? { ...fields.shown, object: fields.wire() } : fields.shown);
 }
 
 export const events: Command = command({
   summary: "Prints what happens in the cluster, one line for each change of an object, until it is interrupted.",
   options: {
-    format: { type: "string", value: "FORMAT", help: "json: one object a line, or a Go template" },
+    format: {
+      type: "string",
+      value: "FORMAT",
+      help: "Go template, json (one object a line, by the same names) or wire (SwarmKit's own fields)",
+    },
     filter: { type: "string", multiple: true, short: "f", value: "type=KIND", help: "only objects of this kind" },
   },
   run: ({ values, shell }) =>

@@ -145,17 +145,23 @@ const inspect = command({
     }),
 });
 
+/** Asked about even with `--force`, which concerns absent networks alone: Docker asks then, too. */
+const ingressWarning =
+  "This is the ingress network. Without it no port published in ingress mode answers on any node of the cluster, until " +
+  "another ingress network is created.";
+
 const rm = command({
   operands: "NETWORK [NETWORK...]",
   min: 1,
-  summary: "Removes networks that nothing uses.",
-  options: { force: { type: "boolean", short: "f", help: "one that is not there is no error" } },
+  summary: "Remove networks that nothing uses; asks first before it removes the ingress network.",
+  options: { force: { type: "boolean", short: "f", help: "Do not fail if a network does not exist" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, (client) =>
       eachOperand(operands, async (operand) => {
         try {
-          const { id } = await findNetwork(client, operand);
-          await client.call(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: id }));
+          const network = await findNetwork(client, operand);
+          if (network.spec?.ingress === true && !(await isConfirmed(shell, ingressWarning))) return;
+          await client.call(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: network.id }));
         } catch (error) {
           const isGone = error instanceof RpcError && error.code === Status.NOT_FOUND;
           if (values.force !== true || !(isGone || error instanceof NotThereError)) throw error;

@@ -94,8 +94,8 @@ function dataplaneLines(report: DataplaneReport | undefined): Lines {
   ];
 }
 
-/** `report`: what it says of its dataplane. */
-export function prettyNode(node: Node, report: DataplaneReport | undefined): string {
+/** `report`: what it says of its dataplane. `session`: the state of its session, where the manager that was asked holds it. */
+export function prettyNode(node: Node, report: DataplaneReport | undefined, session = ""): string {
   const { description, meta, spec, status } = node;
   const joined = millisecondsOf(meta?.createdAt ?? null);
   const { nanoCpus = 0, memoryBytes = 0 } = description?.resources ?? {};
@@ -108,6 +108,7 @@ export function prettyNode(node: Node, report: DataplaneReport | undefined): str
     ...section("Status", [
       ...field("State", word(NodeStatus_State, status?.state ?? NodeStatus_State.UNKNOWN), 1),
       ...field("Message", status?.message ?? "", 1),
+      ...field("Session", session, 1),
       ...field("Availability", word(NodeSpec_Availability, spec?.availability ?? NodeSpec_Availability.ACTIVE), 1),
       ...field("Address", status?.addr ?? "", 1),
     ]),

@@ -11,6 +11,7 @@ import {
   NodeSpec_Availability,
   NodeStatus_State,
   OperatorService,
+  WhyRequest,
   RaftMemberStatus_Reachability,
   RemoveNodeRequest,
   RotateCertificateRequest,
@@ -18,7 +19,9 @@ import {
   UpdateNodeRequest,
 } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
-import { findNode, listNodes, nodeName, retryingConflicts, withManager } from "./manager-client.ts";
+import { findNode, listNodes, nodeName, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
+import { RpcError } from "../runtime/rpc.ts";
+import { UserError } from "./user-error.ts";
 import { matchingNodes, nodeFilterKeys } from "./node-filters.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { dataplanePart, readReports } from "./policy/status.ts";
@@ -95,6 +98,16 @@ const ls = command({
     }),
 });
 
+/** Empty where the manager that answers does not hold the node's session, or is asked for the past. */
+async function sessionState(client: ManagerClient, id: string): Promise<string> {
+  try {
+    return (await client.call(OperatorService.methods.Why, WhyRequest.create({ subject: id }))).session;
+  } catch (error) {
+    if (error instanceof RpcError || error instanceof UserError) return "";
+    throw error;
+  }
+}
+
 const inspect = command({
   operands: "self|NODE [NODE...]",
   min: 1,
@@ -108,7 +121,9 @@ const inspect = command({
         for (const operand of operands) nodes.push(await findNode(client, operand));
         const { prettyNode } = await import("./node-pretty.ts");
         const reports = await readReports(client);
-        shell.print(nodes.map((node) => prettyNode(node, reports.get(node.id))).join("\n\n"));
+        const sessions = await Promise.all(nodes.map(({ id }) => sessionState(client, id)));
+        const pretty = nodes.map((node, at) => prettyNode(node, reports.get(node.id), sessions[at]));
+        shell.print(pretty.join("\n\n"));
         return;
       }
       const find = (operand: string): Promise<Node> => findNode(client, operand);

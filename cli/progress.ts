@@ -120,7 +120,7 @@ export async function untilConverged(
   const done = Promise.withResolvers<"converged" | "interrupted">();
   const { show } = reporter(shell);
   let isListed = false;
-  /** Why a rollback was begun: its own end says only that it is completed. */
+  /** Why a rollback was begun, in the words of then; its end repeats them, for whoever did not see it begin. */
   let rollbackReason = "";
   /** What is to be said of an update that was completed without all of its tasks. */
   let lacking = "";

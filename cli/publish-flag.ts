@@ -1,5 +1,6 @@
 /** `--publish`, whose value is a small language of its own (Docker's), and how added and removed ports change those there are. */
 import { PortConfig, PortConfig_Protocol, PortConfig_PublishMode } from "../proto/gen/messages.ts";
+import { portNamePattern } from "../machines/policy/check.ts";
 import { UsageError } from "./command.ts";
 import { anyNumber, csvFields, parseChoice, parseCount } from "./values.ts";
 
@@ -10,6 +11,13 @@ function portNumber(text: string, flag: string): number {
   const port = parseCount(text, flag, anyNumber);
   if (port < 0 || port > 65_535) throw new UsageError(`--${flag}: ${text} is not a port`);
   return port;
+}
+
+/** As network policies name ports. */
+function portName(text: string, flag: string): string {
+  if (!portNamePattern.test(text))
+    throw new UsageError(`--${flag}: invalid name '${text}': use 1 to 63 letters, digits, '.', '_' or '-'`);
+  return text;
 }
 
 /** `8080` or `8080-8090`, with both ends. */
@@ -47,18 +55,20 @@ function shortForm(value: string, flag: string): readonly PortConfig[] {
   );
 }
 
-/** `mode=host,target=80,published=8080,protocol=tcp`. */
+/** `mode=host,target=80,published=8080,protocol=tcp,name=http`. Docker's has no name; Compose files have. */
 function longForm(value: string, flag: string): PortConfig {
   const port: { -readonly [Key in keyof PortConfig]?: PortConfig[Key] } = {};
-  for (const field of csvFields(value.toLowerCase(), flag)) {
+  for (const field of csvFields(value, flag)) {
     const at = field.indexOf("=");
     if (at < 1) throw new UsageError(`--${flag}: '${field}' is not KEY=VALUE`);
-    const [key, said] = [field.slice(0, at), field.slice(at + 1)];
-    if (key === "target") port.targetPort = portNumber(said, flag);
+    const [key, text] = [field.slice(0, at).toLowerCase(), field.slice(at + 1)];
+    const said = text.toLowerCase();
+    if (key === "name") port.name = portName(text, flag);
+    else if (key === "target") port.targetPort = portNumber(said, flag);
     else if (key === "published") port.publishedPort = portNumber(said, flag);
     else if (key === "protocol") port.protocol = parseChoice(said, flag, protocols);
     else if (key === "mode") port.publishMode = parseChoice(said, flag, publishModes);
-    else throw new UsageError(`--${flag} knows target, published, protocol and mode, not '${key}'`);
+    else throw new UsageError(`--${flag} knows name, target, published, protocol and mode, not '${key}'`);
   }
   if (port.targetPort === undefined || port.targetPort === 0) throw new UsageError(`--${flag} needs target=PORT`);
   return PortConfig.create(port);
@@ -79,7 +89,7 @@ function portText({ publishedPort, targetPort, protocol, publishMode }: PortConf
 
 /**
  * `--publish-rm` goes by target and protocol (and by mode where the long form names one); what is added and there already
- * stays once. Unlike Docker's, a port that is removed and added again in one command is there afterwards, and the short
+ * stays once, under the name that is added with it, if any. Unlike Docker's, a port that is removed and added again in one command is there afterwards, and the short
  * form removes a host port too. Sorted, so that the same set is the same spec.
  */
 export function portsAfter(
@@ -100,7 +110,7 @@ export function portsAfter(
   for (const port of before) if (!isGone(port)) ports.set(portText(port), port);
   for (const port of added.flatMap((text) => parsePublish(text, "publish-add"))) {
     const text = portText(port);
-    if (!ports.has(text)) ports.set(text, port);
+    if (!ports.has(text) || port.name !== "") ports.set(text, port);
   }
   return [...ports].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, port]) => port);
 }

@@ -1,6 +1,6 @@
 /** From arguments to an exit status: 0, 1 with one sentence, or 125 for a command line that cannot be understood. */
 import { RpcError, Status } from "../runtime/rpc.ts";
-import { commandOf, UsageError } from "./command.ts";
+import { commandOf, shellFor, UsageError } from "./command.ts";
 import type { Shell } from "./shell.ts";
 import { CommandEnded, UserError } from "./user-error.ts";
 import { verbs, type Verb } from "./verbs.ts";
@@ -9,21 +9,38 @@ function isHelp(arg: string | undefined): boolean {
   return arg === "--help" || arg === "-h" || arg === "help";
 }
 
-/** Takes `--host SOCKET` off the front. */
+/** Takes `--host SOCKET` or `--context CONTEXT` off the front. */
 function withHost(args: readonly string[], shell: Shell): { readonly args: readonly string[]; readonly shell: Shell } {
   const [first = "", second] = args;
   if (first.startsWith("--host=")) return { args: args.slice(1), shell: shell.at(first.slice("--host=".length)) };
+  if (first.startsWith("--context="))
+    return { args: args.slice(1), shell: shellFor(shell, undefined, first.slice("--context=".length)) };
+  if (first === "--context") {
+    if (second === undefined) throw new UsageError("--context needs the name of a context: see 'muster context ls'");
+    return { args: args.slice(2), shell: shellFor(shell, undefined, second) };
+  }
   if (first !== "--host" && first !== "-H") return { args, shell };
   if (second === undefined) throw new UsageError("--host needs the control socket of a manager");
   return { args: args.slice(2), shell: shell.at(second) };
 }
 
-/** For words that are no command: what to do instead, where they are known from Docker, else where to look. */
-async function unknownCommand(words: string, sentence: string): Promise<UsageError> {
+/**
+ * For words that are no command: what to do instead, where they are known from Docker, else the commands that may have been
+ * meant, and where to look. `known`: the words that could stand in place of the last.
+ */
+async function unknownCommand(words: string, known: readonly string[]): Promise<UsageError> {
   // Loaded where it is needed: nobody else pays for it.
-  const { insteadOf } = await import("./docker-words.ts");
+  const [{ insteadOf }, { didYouMean, similarTo }] = await Promise.all([
+    import("./docker-words.ts"),
+    import("./help/suggestion.ts"),
+  ]);
   const advice = insteadOf(words);
-  return new UsageError(advice === null ? sentence : `there is no 'muster ${words}': ${advice}`);
+  if (advice !== null) return new UsageError(`there is no 'muster ${words}': ${advice}`);
+  const at = words.lastIndexOf(" ");
+  const [noun, word] = at < 0 ? ["", words] : [words.slice(0, at), words.slice(at + 1)];
+  const what = noun === "" ? "a muster command" : `a command of 'muster ${noun}'`;
+  const guess = didYouMean(similarTo(word, known));
+  return new UsageError(`'${word}' is not ${what}: ${guess}see 'muster ${noun === "" ? "" : `${noun} `}--help'`);
 }
 
 async function runVerb(name: string, loaded: Verb, args: readonly string[], shell: Shell): Promise<void> {
@@ -31,10 +48,7 @@ async function runVerb(name: string, loaded: Verb, args: readonly string[], shel
   const [sub, ...rest] = args;
   if (sub === undefined || isHelp(sub)) return printHelp([name, ...rest.filter((word) => !isHelp(word))], shell);
   const found = commandOf(loaded.commands, sub);
-  if (found === undefined) {
-    const words = `${name} ${sub}`;
-    throw await unknownCommand(words, `'${sub}' is not a command of 'muster ${name}': see 'muster ${name} --help'`);
-  }
+  if (found === undefined) throw await unknownCommand(`${name} ${sub}`, Object.keys(loaded.commands));
   return found.run(`${name} ${sub}`, rest, shell);
 }
 
@@ -52,7 +66,7 @@ async function dispatch(given: readonly string[], outer: Shell): Promise<void> {
     return shell.print(`muster ${version}`);
   }
   const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
-  if (entry === undefined) throw await unknownCommand(name, `'${name}' is not a muster command: see 'muster --help'`);
+  if (entry === undefined) throw await unknownCommand(name, Object.keys(verbs));
   return runVerb(name, await entry.load(), rest, shell);
 }
 

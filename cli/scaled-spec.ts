@@ -18,5 +18,8 @@ export function scaledTo(spec: ServiceSpec, count: number): ServiceSpec {
 export function parseScale(operand: string): { readonly name: string; readonly count: number } {
   const at = operand.lastIndexOf("=");
   if (at < 1) throw new UsageError(`'${operand}' is not SERVICE=REPLICAS`);
-  return { name: operand.slice(0, at), count: parseCount(operand.slice(at + 1), "replicas", anyNumber) };
+  const [name, count] = [operand.slice(0, at), operand.slice(at + 1)];
+  if (!/^-?\d+$/.test(count))
+    throw new UsageError(`invalid number of replicas '${count}' in '${operand}': expected a whole number`);
+  return { name, count: parseCount(count, "replicas", anyNumber) };
 }

@@ -21,6 +21,7 @@ import { plan } from "./service/service-plan.ts";
 import { lookupsFor } from "./service/service-references.ts";
 import { withRegistryAuth } from "./service/service-registry-auth.ts";
 import { changedSpec, newSpec } from "./service/service-spec.ts";
+import { serviceWarnings } from "./service/service-warnings.ts";
 
 const methods = ControlService.methods;
 
@@ -37,6 +38,7 @@ const create = command({
       const { service } = await client.call(methods.CreateService, request);
       const id = service?.id ?? "";
       shell.print(id);
+      for (const text of await serviceWarnings(client, [service?.spec ?? spec])) shell.remark(`warning: ${text}`);
       if (values.detach !== true) await untilConverged(client, shell, id, { quiet: values.quiet ?? false });
     }),
 });
@@ -72,14 +74,17 @@ const update = command({
       if (isRollback) refuseOtherFlags(values);
       const lookups = await lookupsFor(client, values);
       const flags = await withDriverConfig(values);
+      let wanted: readonly ServiceSpec[] = [];
       const change = (before: ServiceSpec): ServiceSpec => {
         const spec = changedSpec(before, flags, lookups);
+        wanted = values["constraint-add"] === undefined ? [] : [spec];
         return values["with-registry-auth"] === true ? withRegistryAuth(spec) : spec;
       };
       const rollback = isRollback ? UpdateServiceRequest_Rollback.PREVIOUS : UpdateServiceRequest_Rollback.NONE;
       const operand = operands[0] as string;
       const { id } = await changeService(client, operand, change, rollback);
       shell.print(operand);
+      for (const text of await serviceWarnings(client, wanted)) shell.remark(`warning: ${text}`);
       if (values.detach !== true) await untilConverged(client, shell, id, { quiet: values.quiet ?? false, isRollback });
     }),
 });

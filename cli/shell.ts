@@ -2,7 +2,8 @@
 import { userInfo } from "node:os";
 import { connectUnix } from "../edges/grpc/client-channel.ts";
 import type { CallingProcess, RpcChannel } from "../runtime/rpc.ts";
-import { lastHost } from "./last-host.ts";
+import { chosenHost } from "./contexts.ts";
+import { answers, knownHosts } from "./last-host.ts";
 import { UserError } from "./user-error.ts";
 
 export interface Shell {
@@ -47,6 +48,17 @@ export function socketPath(host: string): string {
   throw new UserError(`'${host}' is not a control socket: write unix:///PATH/control.sock`);
 }
 
+/** Those of these managers that run. */
+async function running(hosts: readonly string[]): Promise<readonly string[]> {
+  const live = await Promise.all(hosts.map(answers));
+  return hosts.filter((_, at) => live[at] === true);
+}
+
+/** How to choose among several clusters on one machine. */
+function choice(others: readonly string[]): string {
+  return `Choose with --host ${others.join(" or ")}, or with 'muster context use'`;
+}
+
 /** COLUMNS counts before what the terminal says, as for other programs; what is piped has no width. */
 function terminalWidth(): number | null {
   if (!process.stdout.isTTY) return null;
@@ -55,7 +67,8 @@ function terminalWidth(): number | null {
   return process.stdout.columns > 0 ? process.stdout.columns : null;
 }
 
-export function processShell(host = process.env["MUSTER_HOST"] ?? ""): Shell {
+/** `given`: what the command line names; null: the environment, the context in use, or the manager started last decides. */
+export function processShell(given: string | null = null): Shell {
   return {
     print: (text) => void process.stdout.write(`${text}\n`),
     write: (data, to) => {
@@ -67,17 +80,26 @@ export function processShell(host = process.env["MUSTER_HOST"] ?? ""): Shell {
     width: terminalWidth(),
     now: () => Date.now(),
     async connect() {
-      const chosen = host === "" ? lastHost() : host;
-      if (chosen === null) {
+      const named = given ?? chosenHost();
+      const hosts = named === null ? knownHosts() : [];
+      const [host = named] = hosts;
+      if (host === null) {
         throw new UserError(
           "no manager is known on this machine: start one with 'muster up', or name its control socket with --host",
         );
       }
-      const path = socketPath(chosen);
+      const path = socketPath(host);
+      const others = await running(hosts.slice(1));
       try {
-        return await connectUnix(path, thisProcess());
+        const channel = await connectUnix(path, thisProcess());
+        if (others.length > 0)
+          this.remark(
+            `note: ${others.length + 1} clusters run here; ${host}, started last, answers. ${choice(others)}`,
+          );
+        return channel;
       } catch (error) {
-        throw new UserError(`no manager answers on ${path}: is 'muster up' or 'muster manager' running?`, {
+        const beside = others.length === 0 ? "" : `. Another cluster runs here. ${choice(others)}`;
+        throw new UserError(`no manager answers on ${path}: is 'muster up' or 'muster manager' running?${beside}`, {
           cause: error,
         });
       }

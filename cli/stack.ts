@@ -5,6 +5,7 @@ import { command, listingOptions, UsageError, type Command } from "./command.ts"
 import { listServices, serviceName, withManager, type ManagerClient } from "./manager-client.ts";
 import { matching, serviceListing } from "./service/service-listing.ts";
 import type { Shell } from "./shell.ts";
+import { checkProject } from "./stack/convert-project.ts";
 import { deployProject, type DeployOptions } from "./stack/deploy.ts";
 import { servicesFound } from "./stack/held.ts";
 import { ignoredOptions } from "./stack/ignored.ts";
@@ -145,7 +146,7 @@ function escaped(value: unknown): unknown {
 const sectionOrder = ["name", "version", "services", "networks", "volumes", "secrets", "configs"];
 
 const config = command({
-  summary: "Prints what Compose files come to when they are merged and their variables filled in.",
+  summary: "Print Compose files merged, with their variables filled in; fails where 'stack deploy' would.",
   options: {
     ...fileFlags,
     "skip-interpolation": { type: "boolean", help: "leaves variables as they are written" },
@@ -155,7 +156,10 @@ const config = command({
     const format = values.format ?? "yaml";
     if (format !== "yaml" && format !== "json") throw new UsageError(`--format takes yaml or json, not '${format}'`);
     const isRaw = values["skip-interpolation"] === true;
-    const { tree } = project(values, shell, isRaw);
+    const loaded = project(values, shell, isRaw);
+    // Variables that are left as they are written fit no place but a text's.
+    if (!isRaw) checkProject(loaded);
+    const { tree } = loaded;
     const plain = (isRaw ? plainOf(tree) : escaped(plainOf(tree))) as Record<string, unknown>;
     const keys = [...sectionOrder, ...Object.keys(plain).filter((key) => !sectionOrder.includes(key))];
     const whole = Object.fromEntries(keys.filter((key) => key in plain).map((key) => [key, plain[key]]));

@@ -34,37 +34,62 @@ export interface ListingOptions {
   readonly "no-trunc"?: boolean | undefined;
 }
 
-/**
- * The widths that columns of these widths may have in so many columns of a terminal: the widest are cut first, the first,
- * which is the id, never, and none below its heading.
- */
-function fitted(widths: readonly number[], least: readonly number[], available: number): readonly number[] {
+/** Never cut: the reason why something failed is what its reader came for. */
+const wholeColumns: readonly string[] = ["ERROR"];
+
+/** Columns of a terminal that a table of columns of these widths takes. */
+function tableWidth(widths: readonly number[]): number {
   const last = widths.length - 1;
-  const total = (cap: number): number =>
-    widths.reduce((sum, width, column) => {
-      const room = capped(width, column, cap);
-      return sum + (column === last ? room : Math.max(columnWidthMin, room + padding));
-    }, 0);
-  const capped = (width: number, column: number, cap: number): number =>
-    column === 0 ? width : Math.min(width, Math.max(cap, least[column] ?? 0));
-  let cap = Math.max(...widths);
-  while (cap > cellWidthMin && total(cap) > available) cap -= 1;
-  return widths.map((width, column) => capped(width, column, cap));
+  return widths.reduce(
+    (sum, width, column) => sum + (column === last ? width : Math.max(columnWidthMin, width + padding)),
+    0,
+  );
 }
 
-/** `width`: columns of the terminal; null where it is none, and nothing is cut. */
+/**
+ * The widths that columns of these widths may have in so many columns of a terminal: the widest are cut first, none below
+ * its least width.
+ */
+function fitted(widths: readonly number[], least: readonly number[], available: number): readonly number[] {
+  const capped = (cap: number): readonly number[] =>
+    widths.map((width, column) => Math.min(width, Math.max(cap, least[column] ?? 0)));
+  let cap = Math.max(...widths);
+  while (cap > cellWidthMin && tableWidth(capped(cap)) > available) cap -= 1;
+  return capped(cap);
+}
+
+function widthsOf(lines: readonly (readonly string[])[]): readonly number[] {
+  const columns = Math.max(...lines.map((cells) => cells.length));
+  return Array.from({ length: columns }, (_, column) =>
+    Math.max(...lines.map((cells) => textWidth(cells[column] ?? ""))),
+  );
+}
+
+/** Without the columns in which no row has anything. */
+function withoutEmpty(lines: readonly (readonly string[])[]): readonly (readonly string[])[] {
+  const [, ...rows] = lines;
+  return lines.map((cells) => cells.filter((_, column) => rows.some((row) => (row[column] ?? "") !== "")));
+}
+
+/**
+ * `width`: columns of the terminal; null where it is none, and all is printed whole. A table that is too wide loses its empty
+ * columns first; then cells are cut, but not the first column, which is the id, nor an error, which runs over the edge.
+ */
 export function formatTable(
   headings: readonly string[],
   rows: readonly (readonly string[])[],
   width: number | null = null,
 ): string {
-  const lines = [headings, ...rows].map((cells) => cells.map(printable));
-  const columns = Math.max(...lines.map((cells) => cells.length));
-  const widths = Array.from({ length: columns }, (_, column) =>
-    Math.max(...lines.map((cells) => textWidth(cells[column] ?? ""))),
-  );
-  const least = widths.map((_, column) => Math.max(cellWidthMin, textWidth(headings[column] ?? "")));
-  const most = width === null ? widths : fitted(widths, least, width);
+  const whole = [headings, ...rows].map((cells) => cells.map(printable));
+  const isTooWide = width !== null && rows.length > 0 && tableWidth(widthsOf(whole)) > width;
+  const lines = isTooWide ? withoutEmpty(whole) : whole;
+  const widths = widthsOf(lines);
+  const [heads = []] = lines;
+  const least = widths.map((room, column) => {
+    const heading = heads[column] ?? "";
+    return column === 0 || wholeColumns.includes(heading) ? room : Math.max(cellWidthMin, textWidth(heading));
+  });
+  const most = isTooWide ? fitted(widths, least, width) : widths;
   return lines
     .map((cells) =>
       cells

@@ -106,6 +106,8 @@ export async function taskListing(
           portsOf(status?.portStatus?.ports ?? []),
         ],
         object: () => Task.toJson(task),
+        // The tree is for people: scripts get the name alone.
+        fields: () => ({ Name: slot }),
       };
     }),
   };

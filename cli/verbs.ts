@@ -47,6 +47,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   secret: noun("content for tasks that nobody else may read", () => import("./secret.ts")),
   volume: noun("storage that plugins have and tasks mount", () => import("./volume.ts")),
   config: noun("content for tasks", () => import("./config.ts")),
+  context: noun("names for the managers that you work with", () => import("./context.ts")),
   user: noun("who may log in to the JSON API", () => import("./user.ts")),
   extension: noun("kinds of objects that the cluster keeps for others", () => import("./extension.ts")),
   resource: noun("objects that the cluster keeps for others", () => import("./resource.ts")),

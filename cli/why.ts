@@ -4,6 +4,11 @@ import { command, formatOf, plainFormat, type Command } from "./command.ts";
 import { withManager } from "./manager-client.ts";
 import { ago, millisecondsOf } from "./values.ts";
 
+/** `retries at: `, as wide as the labels beside it. */
+function deadlineLabel({ atDeadline }: Reason): string {
+  return `${atDeadline === "" ? "gives up" : atDeadline} at:`.padEnd(12);
+}
+
 function lines(reason: Reason, now: number): readonly string[] {
   const since = millisecondsOf(reason.since);
   const deadline = millisecondsOf(reason.deadline);
@@ -11,7 +16,7 @@ function lines(reason: Reason, now: number): readonly string[] {
     `  waiting for: ${reason.waitingFor}`,
     ...(since === null ? [] : [`  since:       ${new Date(since).toISOString()} (${ago(reason.since, now)})`]),
     ...(reason.wokenBy === "" ? [] : [`  woken by:    ${reason.wokenBy}`]),
-    ...(deadline === null ? [] : [`  gives up:    ${new Date(deadline).toISOString()}`]),
+    ...(deadline === null ? [] : [`  ${deadlineLabel(reason)} ${new Date(deadline).toISOString()}`]),
     ...reason.tried.map((tried, at) => `  ${at === 0 ? "tried:      " : "            "} ${tried}`),
   ];
 }
@@ -31,6 +36,7 @@ export const why: Command = command({
         return;
       }
       shell.print(`${answer.kind} ${answer.name === "" ? answer.id : `${answer.name} (${answer.id})`}`);
+      if (answer.session !== "") shell.print(`  session:     ${answer.session}`);
       if (answer.reasons.length === 0) shell.print("  waiting for: nothing: it is where it should be");
       for (const reason of answer.reasons) shell.print(lines(reason, shell.now()).join("\n"));
     }),

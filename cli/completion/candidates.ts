@@ -1,5 +1,6 @@
 /** What may stand where the cursor is, from the tables that the help is made of. */
-import type { CommandDescription, Completable, FlagDescription } from "../command.ts";
+import { shellFor, type CommandDescription, type Completable, type FlagDescription } from "../command.ts";
+import { contextNames } from "../contexts.ts";
 import { commandAt, wordsAfter } from "../help/tree.ts";
 import type { Shell } from "../shell.ts";
 import { objectNames } from "./objects.ts";
@@ -145,13 +146,15 @@ function walk(
 /** `words` are those before the one that is being typed, without `muster`; `current` is what of it is there. */
 export async function candidates(shell: Shell, words: readonly string[], current: string): Promise<Candidates> {
   const hasHost = words[0] === "-H" || words[0] === "--host";
+  const hasContext = words[0] === "--context";
   if (hasHost && words.length === 1) return files;
-  const rest = hasHost ? words.slice(2) : words;
-  const chosen = hasHost ? shell.at(words[1] ?? "") : shell;
+  if (hasContext && words.length === 1) return fitting({ words: contextNames(), files: false }, current);
+  const rest = hasHost || hasContext ? words.slice(2) : words;
+  const chosen = hasHost ? shell.at(words[1] ?? "") : hasContext ? shellFor(shell, undefined, words[1]) : shell;
   const isHelp = rest[0] === "help";
   const next = await wordsAfter(isHelp ? rest.slice(1) : rest);
   if (next !== null) {
-    const flags = rest.length === 0 ? ["--host", "--help", "--version"] : ["--help"];
+    const flags = rest.length === 0 ? ["--context", "--host", "--help", "--version"] : ["--help"];
     return fitting({ words: current.startsWith("-") ? flags : [...next.keys()], files: false }, current);
   }
   const at = await commandAt(rest);

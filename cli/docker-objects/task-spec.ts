@@ -1,5 +1,6 @@
 /** What a service's tasks are made from, as Docker's API has it. */
 import {
+  ExecSpec,
   RestartPolicy_RestartCondition,
   type GenericResource,
   type NetworkAttachmentConfig,
@@ -75,6 +76,23 @@ export function attachmentObject({ aliases, driverAttachmentOpts, target }: Netw
   };
 }
 
+/** What a process of ours runs; undefined where the payload is of a version that cannot be read. */
+function execObject(payload: Uint8Array): DockerObject | undefined {
+  try {
+    const { args, command, dir, env, stopSignal, user } = ExecSpec.decode(payload);
+    return {
+      Command: command,
+      Args: unlessNone(args),
+      Env: unlessNone(env),
+      Dir: unlessEmpty(dir),
+      User: unlessEmpty(user),
+      StopSignal: unlessEmpty(stopSignal),
+    };
+  } catch {
+    return undefined;
+  }
+}
+
 export function taskSpecObject(spec: TaskSpec): DockerObject {
   const kind = spec.generic?.kind ?? "";
   return {
@@ -82,7 +100,11 @@ export function taskSpecObject(spec: TaskSpec): DockerObject {
     PluginSpec: undefined,
     NetworkAttachmentSpec: ifThere(spec.attachment, ({ containerId }) => ({ ContainerID: containerId })),
     // Docker has plugins alone here; a process of ours is told by its kind.
-    GenericSpec: ifThere(spec.generic, ({ payload }) => ({ Kind: kind, TypeURL: payload?.type_url ?? "" })),
+    GenericSpec: ifThere(spec.generic, ({ payload }) => ({
+      Kind: kind,
+      TypeURL: payload?.type_url ?? "",
+      Exec: kind === "exec" ? ifThere(payload?.value, execObject) : undefined,
+    })),
     Resources: ifThere(spec.resources, (resources) => resourcesObject(resources, spec.container?.pidsLimit ?? 0)),
     RestartPolicy: ifThere(spec.restart, restartObject),
     Placement: ifThere(spec.placement, placementObject),

@@ -120,6 +120,14 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "config ls": { "muster config ls --filter label=app=web": "those with a label" },
   "config inspect": { "muster config inspect --pretty site.conf": "with its content" },
   "config rm": { "muster config rm site.conf": "removes it, when no service uses it" },
+  "context create": {
+    "muster context create prod --host unix:///var/lib/muster/manager/control.sock":
+      "a name for the manager of this socket",
+  },
+  "context use": { "muster context use prod": "later commands ask it" },
+  "context ls": { "muster context ls": "all of them; * marks the one in use" },
+  "context show": { "muster context show": "the name of the one in use" },
+  "context rm": { "muster context rm --force prod": "removed, although it is in use" },
   "user add": {
     "cat password.txt | muster user add --role operator ada": "who may change services; the password is the first line",
     "muster user add --password-file /run/password watcher": "who may only look",

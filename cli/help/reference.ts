@@ -5,14 +5,14 @@ import { flagGroups, flagText, usageText } from "./text.ts";
 import { allCommands } from "./tree.ts";
 
 /** Flags that every command has are told once. */
-const common = new Set(["host", "control", "help"]);
+const common = new Set(["host", "control", "context", "help"]);
 
 const introduction = `# Commands
 
 Written by \`npm run reference\` from the tables that \`--help\` shows.
 
-Every command takes \`-H, --host SOCKET\` (\`--control SOCKET\` where \`--host\` is something else), the manager to ask, and
-\`-h, --help\`. \`muster help VERB…\` shows the same. \`ls\` may be written \`list\`, and \`rm\` \`remove\`.
+Every command takes \`-H, --host SOCKET\` (\`--control SOCKET\` where \`--host\` is something else), the manager to ask,
+\`--context CONTEXT\`, its name (\`muster context\`), and \`-h, --help\`. \`muster help VERB…\` shows the same. \`ls\` may be written \`list\`, and \`rm\` \`remove\`.
 
 **Exit status**: 0; 1 when something could not be done, with a sentence on standard error for each that failed; 125 for a
 command line that cannot be understood.

@@ -66,11 +66,12 @@ function overview(): string {
   const width = Math.max(...Object.keys(verbs).map((name) => name.length)) + 3;
   const lines = Object.entries(verbs).map(([name, { summary }]) => `  ${name.padEnd(width)}${summary}`);
   return [
-    "Usage: muster [--host SOCKET] VERB …",
+    "Usage: muster [--host SOCKET | --context CONTEXT] VERB …",
     "",
     ...lines,
     "",
-    "'muster VERB --help' says more. MUSTER_HOST or --host chooses the manager; else it is the one started last here.",
+    "'muster VERB --help' says more. --host, --context, MUSTER_HOST or MUSTER_CONTEXT names the manager; else it is the one of",
+    "'muster context use', or the one started last on this machine.",
   ].join("\n");
 }
 

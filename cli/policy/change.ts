@@ -23,7 +23,7 @@ import { withManager, type ManagerClient } from "../manager-client.ts";
 import { eachOperand } from "../operands.ts";
 import { mistake } from "../stack/located.ts";
 import { UserError } from "../user-error.ts";
-import { factsOf, objectsOf, readCluster, type PolicyCluster } from "./cluster.ts";
+import { factsOf, objectsOf, readCluster, unknownPortsOf, type PolicyCluster } from "./cluster.ts";
 import { cutsOff } from "./cut-off.ts";
 import { readPolicies, type LocatedObject } from "./file.ts";
 import { findObject, kindOrder, nameOf } from "./objects.ts";
@@ -121,6 +121,8 @@ export const apply = command({
       // What others name comes first.
       for (const { of } of objects.toSorted((a, b) => kindOrder.indexOf(a.of.kind) - kindOrder.indexOf(b.of.kind)))
         shell.print(`${of.kind}/${of.object.name} ${await write(client, cluster, of)}`);
+      const facts = factsOf(cluster);
+      for (const { of } of objects) for (const { text } of unknownPortsOf(of, facts)) shell.remark(`warning: ${text}`);
     });
   },
 });

@@ -2,6 +2,7 @@
 import { clusterFacts, type ClusterFacts } from "../../machines/policy/calculate.ts";
 import { evaluateHostEndpoint, type Direction, type Packet, type Verdict } from "../../machines/policy/evaluate.ts";
 import { reportOf } from "../../machines/explain/explain-dataplane.ts";
+import { unknownPorts, type UnknownPort } from "../../machines/policy/named-ports.ts";
 import type { NodeState } from "../../machines/policy/node-state.ts";
 import { isPolicyKind, readPolicyObject, type PolicyObject } from "../../machines/policy/objects.ts";
 import {
@@ -54,6 +55,12 @@ export function objectsOf({ resources }: PolicyCluster): readonly PolicyObject[]
 
 export function factsOf(cluster: PolicyCluster): ClusterFacts {
   return clusterFacts(cluster);
+}
+
+/** Ports that its rules name and nobody has. */
+export function unknownPortsOf(of: PolicyObject, facts: ClusterFacts): readonly UnknownPort[] {
+  if (of.kind === "NetworkPolicy") return unknownPorts(`policy ${of.object.name}`, of.object, facts);
+  return of.kind === "NetworkProfile" ? unknownPorts(`profile ${of.object.name}`, of.object, facts) : [];
 }
 
 const stages = ["untracked", "pre-dnat", "normal"] as const;

@@ -10,14 +10,17 @@ import {
   type Verdict,
   type VerdictReason,
 } from "../../machines/policy/evaluate.ts";
+import { profilesOf } from "../../machines/policy/endpoint.ts";
 import type { EndpointFact } from "../../machines/policy/facts.ts";
+import type { PolicyObject } from "../../machines/policy/objects.ts";
+import { matchesSelector, parseSelector } from "../../machines/policy/selector.ts";
 import { parseAddress } from "../../runtime/ip-address.ts";
 import type { Node } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
 import { byAge, nodeName, serviceName } from "../manager-client.ts";
 import { taskName } from "../../machines/list-filters.ts";
 import { UserError } from "../user-error.ts";
-import { throughHost, type PolicyCluster } from "./cluster.ts";
+import { objectsOf, throughHost, unknownPortsOf, type PolicyCluster } from "./cluster.ts";
 
 /** Where a packet comes from or goes to. */
 interface Party {
@@ -39,7 +42,7 @@ export interface Explanation {
   readonly allowed: boolean;
   readonly title: string;
   readonly sides: readonly Side[];
-  /** Where nothing enforces what is said. */
+  /** Ports that rules name and nobody has; where nothing enforces what is said. */
   readonly remarks: readonly string[];
 }
 
@@ -84,10 +87,34 @@ export function explain(
   const allowed = sides.every((side) => side.allowed);
   const title = `${source.name} (${packet.source}) to ${destination.name} (${packet.destination}), ${text}: ${allowed ? "allowed" : "refused"}`;
   const nodes = new Map([source, destination].flatMap(({ node }) => (node === null ? [] : [[node.id, node] as const])));
-  const remarks = [...nodes.values()]
+  const unenforced = [...nodes.values()]
     .filter(({ id }) => (cluster.reports.get(id)?.state ?? "none") === "none")
     .map((node) => `nothing enforces this on ${nodeName(node)}: it has no dataplane driver`);
-  return { allowed, title, sides, remarks };
+  const unknown = [
+    ...unknownPortsFor(cluster, facts, source, "egress"),
+    ...unknownPortsFor(cluster, facts, destination, "ingress"),
+  ];
+  return { allowed, title, sides, remarks: [...new Set([...unknown, ...unenforced])] };
+}
+
+/** What rules of the policies and profiles of a side name in vain. */
+function unknownPortsFor(cluster: PolicyCluster, facts: ClusterFacts, party: Party, direction: Direction): string[] {
+  const { endpoint, node } = party;
+  const own =
+    endpoint === null ? facts.endpoints.filter((each) => each.isHost && each.nodeId === node?.id) : [endpoint];
+  const objects = objectsOf(cluster);
+  const hasProfile = (name: string): boolean =>
+    objects.some(({ kind, object }) => kind === "NetworkProfile" && object.name === name);
+  const isOfParty = (of: PolicyObject): boolean => {
+    if (of.kind === "NetworkProfile") return own.some((fact) => profilesOf(fact, hasProfile).includes(of.object.name));
+    const chosen = of.kind === "NetworkPolicy" ? parseSelector(of.object.selector) : null;
+    return chosen?.kind === "parsed" && own.some(({ labels }) => matchesSelector(chosen.selector, labels));
+  };
+  return objects
+    .filter(isOfParty)
+    .flatMap((of) => unknownPortsOf(of, facts))
+    .filter((unknown) => unknown.direction === direction)
+    .map(({ text }) => text);
 }
 
 /** An address, a task, a service (its oldest task that has an address), or a node. Throws UserError. */

@@ -1,5 +1,6 @@
 /** `muster agent`. */
 import { hostname } from "node:os";
+import { generations, type Generation } from "../../machines/dataplane/generation.ts";
 import { parseAddress } from "../../runtime/ip-address.ts";
 import { runAgent } from "../agent-process.ts";
 import { command, UsageError, type Command } from "../command.ts";
@@ -42,8 +43,8 @@ export const agent: Command = command({
     "dataplane-protocol": {
       type: "string",
       value: "GENERATION",
-      help: "what the driver speaks: current, or 2016 for one of Felix 2.0 (current)",
-      completes: ["current", "2016"],
+      help: "generation that the driver speaks: 2016 (Felix 2.0), current (to 3.31), 3.32 (and newer) (default current)",
+      completes: [...generations],
     },
     metrics: metricsFlag,
     ...logging,
@@ -102,9 +103,10 @@ function dataPathOf(address: string | undefined): { readonly dataPathAddress?: s
 function dataplaneOf(values: {
   readonly "dataplane-driver"?: string | undefined;
   readonly "dataplane-protocol"?: string | undefined;
-}): { readonly dataplane?: { readonly path: string; readonly generation: "2016" | "current" } } {
-  const { "dataplane-driver": path, "dataplane-protocol": generation = "current" } = values;
-  if (generation !== "current" && generation !== "2016")
-    throw new UsageError(`--dataplane-protocol takes current or 2016, not '${generation}'`);
+}): { readonly dataplane?: { readonly path: string; readonly generation: Generation } } {
+  const { "dataplane-driver": path, "dataplane-protocol": text = "current" } = values;
+  const generation = generations.find((each) => each === text);
+  if (generation === undefined)
+    throw new UsageError(`--dataplane-protocol takes ${generations.join(", ")}, not '${text}'`);
   return path === undefined ? {} : { dataplane: { path, generation } };
 }

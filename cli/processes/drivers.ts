@@ -6,6 +6,7 @@ import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { AgentPlugins, DriverBinary } from "../../actors/agent/agent-ports.ts";
 import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
+import { lazyCgroups } from "../../node/client-cgroups.ts";
 import { ownFolder } from "../../node/own-folder.ts";
 import { taskUser, type TaskUserPolicy } from "../../node/task-users.ts";
 import { portRange } from "../../edges/plugin/handshake.ts";
@@ -143,6 +144,18 @@ export function openDrivers(choice: DriverChoice, { clock, dataDir, log }: Drive
       environment: process.env,
       users: choice.users,
     }),
+    cgroups: lazyCgroups({
+      clock,
+      log,
+      cpus: onlineText(),
+      kill: (pid) => {
+        try {
+          process.kill(pid, "SIGKILL");
+        } catch {
+          // It has ended by itself.
+        }
+      },
+    }),
     binaries,
     agent: nodeConfig(),
   };
@@ -158,6 +171,8 @@ function removeEmpty(directory: string): void {
   }
 }
 
+/** What our own drivers' executables are called by. */
+const ownPrefix = "muster-driver-";
 /** Of processes: every agent has it. */
 const ownDriver = { name: "exec", path: fileURLToPath(new URL("../../bin/muster-driver-exec", import.meta.url)) };
 
@@ -177,7 +192,9 @@ function binariesOf({ configs, directories, named }: DriverChoice, own: string):
     if (!paths.has(name)) throw new UserError(`--driver-config ${name}: there is no driver plugin of that name`);
   return [...paths].map(([name, path]) => {
     if (!isExecutable(path)) throw new UserError(`the driver plugin ${name}: ${path} is no executable file`);
-    return { binary: { name, path, args: [], env: {}, autoMtls: false }, config: configs.get(name) ?? null };
+    const config = configs.get(name) ?? null;
+    const makesCgroups = basename(path).startsWith(ownPrefix);
+    return { binary: { name, path, args: [], env: {}, autoMtls: false }, config, makesCgroups };
   });
 }
 
@@ -240,15 +257,20 @@ function nodeConfig(): NomadDriverConfig {
 
 /** The numbers of the processors: those that are switched off leave gaps. */
 function onlineCores(): readonly number[] {
+  return onlineText()
+    .split(",")
+    .filter(Boolean)
+    .flatMap((range) => {
+      const [from = 0, to = from] = range.split("-").map(Number);
+      return Array.from({ length: to - from + 1 }, (_, at) => from + at);
+    });
+}
+
+/** As the kernel lists them, such as `0-3,5`; empty where it does not. */
+function onlineText(): string {
   try {
-    return readFileSync("/sys/devices/system/cpu/online", "utf8")
-      .trim()
-      .split(",")
-      .flatMap((range) => {
-        const [from = 0, to = from] = range.split("-").map(Number);
-        return Array.from({ length: to - from + 1 }, (_, at) => from + at);
-      });
+    return readFileSync("/sys/devices/system/cpu/online", "utf8").trim();
   } catch {
-    return [];
+    return "";
   }
 }

@@ -19,6 +19,10 @@ import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
 
 export interface JsonOptions {
   readonly listen: HostPort;
+  /** Where agents show their node's certificate; null: nowhere. */
+  readonly agents: HostPort | null;
+  /** Origins of pages that may connect, beside its own. */
+  readonly origins: readonly string[];
   /** Where logins are sent on to; null: they are taken here. */
   readonly redirect: HostPort | null;
 }
@@ -37,10 +41,12 @@ function hostsOf({ host }: HostPort): readonly string[] {
  * given what ends each part, in the order in which they began.
  */
 export async function serveJson(
-  { environment: env, services }: Manager,
+  { clockWatch, environment: env, services }: Manager,
   passwords: Passwords,
   {
     listen,
+    agents,
+    origins,
     redirect,
     telemetry,
     admission,
@@ -54,12 +60,13 @@ export async function serveJson(
   const certified = Promise.withResolvers<JsonCertificate>();
   const failed = Promise.withResolvers<void>();
   const keeper = startJsonCertificate(env, pki, {
-    hosts: hostsOf(listen),
+    hosts: [...new Set([listen, ...(agents === null ? [] : [agents])].flatMap(hostsOf))],
     onCertificate: (certificate) => {
       current = certificate;
       listener?.setCredentials(certificate);
       certified.resolve(certificate);
     },
+    onClockJump: (listener) => clockWatch.onJump(listener),
     onFailed: () => failed.resolve(),
   });
   onStop(() => keeper.stop());
@@ -90,6 +97,8 @@ export async function serveJson(
     const latest = (): JsonCertificate => current ?? first;
     const opened = await listenJson({
       ...listen,
+      agents,
+      origins,
       credentials: latest(),
       telemetry,
       admission,

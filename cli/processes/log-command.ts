@@ -14,17 +14,17 @@ import { joinDelimited } from "../../runtime/store/record.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
 import { SealedLog } from "../../runtime/store/sealed-log.ts";
-import { openVault, type Vault } from "../../runtime/store/vault.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { MarkFile, markFileName } from "../../runtime/system/mark-file.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { appendAllSync } from "../../runtime/system/whole-file.ts";
 import { command, UsageError, type Command } from "../command.ts";
 import { isConfirmed } from "../confirm.ts";
+import { secretFrom } from "../secret-file.ts";
 import type { Shell } from "../shell.ts";
 import { UserError } from "../user-error.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
-import { keyFileDisk, unusable } from "./key-file.ts";
+import { keysOf, unreadable } from "./log-keys.ts";
 import { ownNatsServer } from "./move-own-nats.ts";
 import { natsAccess, natsFlags, replicasOn, sharedNatsOf, type SharedNats } from "./nats-flags.ts";
 import { logging, telemetryFor } from "./serving-flags.ts";
@@ -32,6 +32,12 @@ import { logging, telemetryFor } from "./serving-flags.ts";
 const { "nats-move": _, "lease-ttl": __, ...natsOnly } = natsFlags;
 const flags = {
   "data-dir": { type: "string", value: "DIR", help: "the data dir of a manager that is stopped" },
+  "unlock-key-file": {
+    type: "string",
+    value: "FILE",
+    help: "File whose first line is the unlock key of a manager that autolock has locked; - reads standard input",
+    completes: "file",
+  },
   ...natsOnly,
   ...logging,
 } as const;
@@ -134,11 +140,14 @@ function remedy({ replica, report }: CheckedLog): string {
 async function withLog(
   values: Parameters<typeof sharedNatsOf>[0] & {
     readonly "data-dir"?: string | undefined;
+    readonly "unlock-key-file"?: string | undefined;
     readonly "log-level"?: string | undefined;
   },
   work: (opened: Opened) => Promise<void>,
 ): Promise<void> {
   if (values["data-dir"] === undefined) throw new UsageError("--data-dir is missing: whose keys open the log");
+  const { "unlock-key-file": keyFile } = values;
+  const unlockKey = keyFile === undefined ? undefined : secretFrom(keyFile, "unlock key");
   const shared = sharedNatsOf(values);
   const telemetry = await telemetryFor("muster-log", values["log-level"] ?? "error");
   const dataDir = openDataDir(values["data-dir"]);
@@ -146,7 +155,7 @@ async function withLog(
   try {
     const random = new SystemRandom();
     const clock = new SystemClock();
-    const vault = vaultOf(dataDir, random);
+    const vault = keysOf(dataDir, random, unlockKey);
     const link = await connect(dataDir, shared, telemetry, undo);
     const keyring = new Keyring(vault, random);
     const parts = {
@@ -154,10 +163,9 @@ async function withLog(
       log: new SealedLog(link.log, keyring, random, clock),
       blobs: new SealedBlobs(link.blobs, keyring, { random, clock }),
     };
+    const explain = unreadable(keyring);
     const checked = await checkLog(parts).catch((error: unknown) => {
-      const lacking = keyring.lacking.join(", ");
-      const why = lacking === "" ? (error as Error).message : `this manager lacks its data key ${lacking}`;
-      throw new UserError(`cannot read the log: ${why}`, { cause: error });
+      throw explain(error);
     });
     await work({ checked, parts, raw: link.log, dataDir });
   } catch (error) {
@@ -167,18 +175,6 @@ async function withLog(
   } finally {
     for (const step of undo.reverse()) await step();
     await telemetry.shutdown();
-  }
-}
-
-function vaultOf(dataDir: DataDir, random: SystemRandom): Vault {
-  const found = openVault(keyFileDisk(dataDir), random);
-  switch (found.kind) {
-    case "open":
-      return found.vault;
-    case "locked":
-      throw new UserError("this manager's keys are locked: use the data dir of one that is not");
-    case "broken":
-      throw unusable(dataDir, new Error(`the manager's key file cannot be used: ${found.reason}`));
   }
 }
 

@@ -2,40 +2,56 @@
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import type { NatsLink } from "../../runtime/nats/connection.ts";
 import { nearlyFullSentence } from "../../runtime/nats/disk-room.ts";
-import { jetStreamOff } from "../../runtime/nats/jetstream.ts";
 import type { NatsServer } from "../../runtime/nats/server.ts";
+import { stoppedMsMax } from "../../runtime/nats/stuck.ts";
+import type { StuckWatch } from "../../runtime/nats/stuck-watch.ts";
 import type { Troubles } from "../../runtime/troubles.ts";
 
 const lookMs = 1_000;
 /** A stream leader that was killed is silent for as long as the next one's election takes. */
 const unservedMsMin = 10_000;
 
-/** `server`: our own; null when the NATS is another's. */
+const offSentences = {
+  server: "the nats-server has turned JetStream off, as after an error of its disk: it has to be started again",
+  account: "NATS has JetStream disabled for the account of this manager: enable it in the nats-server's configuration",
+};
+
+/** `own`: our nats-server and the watch over it; null when the NATS is another's. */
 export function reportLogTroubles(
   troubles: Troubles,
-  link: Pick<NatsLink, "unserved" | "fullReason">,
-  server: NatsServer | null,
+  link: Pick<NatsLink, "unserved" | "fullReason" | "jetStreamOff">,
+  own: { readonly server: NatsServer; readonly watch: Pick<StuckWatch, "state"> } | null,
 ): { stop(): void } {
   const look = (): void => {
     const full = link.fullReason();
-    const room = server?.disk.room;
+    const room = own?.server.disk.room;
     if (full !== null) troubles.raise({ kind: Trouble_Kind.DISK_FULL, sentence: full, blocking: true });
     else if (room?.kind === "scarce")
       troubles.raise({ kind: Trouble_Kind.DISK_FULL, sentence: nearlyFullSentence(room), blocking: false });
     else troubles.clear(Trouble_Kind.DISK_FULL);
 
     const silence = link.unserved();
-    if (silence?.reason === jetStreamOff) {
-      const sentence = `${jetStreamOff}, as after an error of its disk: it has to be started again`;
-      troubles.raise({ kind: Trouble_Kind.LOG_OFF, sentence, blocking: true });
-    } else troubles.clear(Trouble_Kind.LOG_OFF);
+    const off = silence === null ? null : link.jetStreamOff();
+    if (off !== null) troubles.raise({ kind: Trouble_Kind.LOG_OFF, sentence: offSentences[off], blocking: true });
+    else troubles.clear(Trouble_Kind.LOG_OFF);
 
-    if (server?.isRunning === true && silence !== null && silence.ms >= unservedMsMin) {
-      const seconds = Math.floor(silence.ms / 1_000);
-      const sentence = `nats-server (process ${server.pid}) runs but has answered nothing for ${seconds} s (${silence.reason})`;
-      troubles.raise({ kind: Trouble_Kind.SERVER_STUCK, sentence, blocking: true });
-    } else troubles.clear(Trouble_Kind.SERVER_STUCK);
+    const stuck = own?.server.isRunning === true && silence !== null ? stuckSentence(own, silence) : null;
+    if (stuck === null) troubles.clear(Trouble_Kind.SERVER_STUCK);
+    else troubles.raise({ kind: Trouble_Kind.SERVER_STUCK, sentence: stuck, blocking: true });
   };
   const timer = setInterval(look, lookMs);
   return { stop: () => clearInterval(timer) };
+}
+
+/** Null while a silence may have another reason. */
+function stuckSentence(
+  { server, watch }: { readonly server: NatsServer; readonly watch: Pick<StuckWatch, "state"> },
+  { ms, reason }: { readonly ms: number; readonly reason: string },
+): string | null {
+  const process = `nats-server (process ${server.pid})`;
+  const seconds = Math.floor(ms / 1_000);
+  if (watch.state === "stopped") {
+    return `${process} is stopped by a signal and has answered nothing for ${seconds} s: continue it, or it is started again after ${stoppedMsMax / 1_000} s`;
+  }
+  return ms < unservedMsMin ? null : `${process} runs but has answered nothing for ${seconds} s (${reason})`;
 }

@@ -196,12 +196,11 @@ export async function startManagerProcess(
     });
     const stepsOfNats = undo.length;
     undo.push(() => link.drain());
-    const reporting = reportLogTroubles(troubles, link, natsServer);
+    const watch = natsServer === null ? null : watchForStuck(natsServer, link);
+    undo.push(() => watch?.stop());
+    const own = natsServer === null || watch === null ? null : { server: natsServer, watch };
+    const reporting = reportLogTroubles(troubles, link, own);
     undo.push(() => reporting.stop());
-    if (natsServer !== null) {
-      const watching = watchForStuck(natsServer, link);
-      undo.push(() => watching.stop());
-    }
     for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
     await unlessEnding(refuseEmptyLog(link.log, vault, ownNatsFolder(dataDir.path), natsServer === null), ending);
 
@@ -405,7 +404,7 @@ function serve(
 
 /** Opens the TLS port with this manager's certificate, and keeps that for as long as the process lives. */
 async function keepCertificate(
-  { environment: env, standings }: Manager,
+  { clockWatch, environment: env, standings }: Manager,
   identity: {
     readonly load: () => ManagerIdentity | null;
     readonly save: (identity: ManagerIdentity) => void;
@@ -428,6 +427,7 @@ async function keepCertificate(
     const keeper = startManagerCertificate(env, pki, {
       facts,
       ...identity,
+      onClockJump: (listener) => clockWatch.onJump(listener),
       onCertificate: (certificate) => {
         identity.trust(certificate.rootPem);
         if (current === null) resolve(certificate);

@@ -23,7 +23,7 @@ export async function runUntilEnd<Running extends { stop(): Promise<void> }>(
   work: (running: Running) => Promise<void> = () => staying,
 ): Promise<"signal" | "done"> {
   const broken = settled<End>();
-  const signal = untilSignal();
+  const signal = untilSignal(telemetry.reopenLog);
   const controller = new AbortController();
   void signal.then(() => controller.abort());
   const onBroken = (error: unknown): void => broken.resolve({ kind: "failed", error });

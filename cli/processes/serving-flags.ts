@@ -5,6 +5,7 @@ import {
   networkDefaultsProblem,
   type NetworkDefaults,
 } from "../../machines/allocation/network-defaults.ts";
+import { parseOrigin } from "../../edges/juju/origin.ts";
 import { createTelemetry, type ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { UsageError } from "../command.ts";
 import { parseHostPort, type HostPort } from "./addresses.ts";
@@ -58,24 +59,49 @@ export const serving = {
     value: "ADDR[:PORT]",
     help: "serves the JSON API there, by default on port 17070 (nowhere)",
   },
+  "json-origin": {
+    type: "string",
+    multiple: true,
+    value: "ORIGIN",
+    help: "origin of pages that may open the JSON API in a browser, such as https://example.com (its own alone)",
+  },
+  "json-agent-listen": {
+    type: "string",
+    value: "ADDR[:PORT]",
+    help: "serves the JSON API to agents that show their node's certificate, by default on port 17071 (nowhere)",
+  },
   "json-redirect": { type: "string", value: "ADDR:PORT", help: "sends logins at the JSON API on to that manager" },
   ...logging,
 } as const;
 
 /** Juju's port. */
 const defaultJsonPort = 17_070;
+const defaultJsonAgentPort = 17_071;
 
-function jsonOf(values: {
+interface JsonFlags {
   readonly "json-listen"?: string | undefined;
+  readonly "json-origin"?: readonly string[] | undefined;
+  readonly "json-agent-listen"?: string | undefined;
   readonly "json-redirect"?: string | undefined;
-}): JsonOptions | null {
-  const { "json-listen": listen, "json-redirect": redirect } = values;
+}
+
+function jsonOf(values: JsonFlags): JsonOptions | null {
+  const { "json-listen": listen, "json-agent-listen": agents, "json-redirect": redirect } = values;
   if (listen === undefined) {
-    if (redirect !== undefined) throw new UsageError("--json-redirect needs --json-listen");
+    for (const flag of ["json-origin", "json-agent-listen", "json-redirect"] as const)
+      if (values[flag] !== undefined) throw new UsageError(`--${flag} needs --json-listen`);
     return null;
   }
   return {
     listen: parseHostPort(listen, defaultJsonPort),
+    agents: agents === undefined ? null : parseHostPort(agents, defaultJsonAgentPort),
+    origins: (values["json-origin"] ?? []).map((text) => {
+      const origin = parseOrigin(text);
+      if (origin !== null) return origin;
+      throw new UsageError(
+        `invalid --json-origin ${JSON.stringify(text)}: expected SCHEME://HOST[:PORT], such as https://example.com`,
+      );
+    }),
     redirect: redirect === undefined ? null : parseHostPort(redirect, defaultJsonPort),
   };
 }
@@ -110,18 +136,18 @@ export function hostPortOf(text: string | undefined): HostPort | null {
 }
 
 /** What the flags of whoever serves nodes say. Throws UsageError and UserError. */
-export function servingOf(values: {
-  readonly listen?: string | undefined;
-  readonly advertise?: string | undefined;
-  readonly metrics?: string | undefined;
-  readonly "default-addr-pool"?: readonly string[] | undefined;
-  readonly "default-addr-pool-mask-length"?: string | undefined;
-  readonly "data-path-port"?: string | undefined;
-  readonly "accept-log-loss"?: boolean | undefined;
-  readonly "csi-plugin"?: readonly string[] | undefined;
-  readonly "json-listen"?: string | undefined;
-  readonly "json-redirect"?: string | undefined;
-}): {
+export function servingOf(
+  values: JsonFlags & {
+    readonly listen?: string | undefined;
+    readonly advertise?: string | undefined;
+    readonly metrics?: string | undefined;
+    readonly "default-addr-pool"?: readonly string[] | undefined;
+    readonly "default-addr-pool-mask-length"?: string | undefined;
+    readonly "data-path-port"?: string | undefined;
+    readonly "accept-log-loss"?: boolean | undefined;
+    readonly "csi-plugin"?: readonly string[] | undefined;
+  },
+): {
   readonly listen: HostPort;
   readonly advertise: HostPort | null;
   readonly metrics: HostPort | null;

@@ -1,7 +1,11 @@
 /** Waits for the end of a process: Ctrl-C, a supervisor's SIGTERM, or a failure inside. */
+import { isatty } from "node:tty";
 
-/** The first signal resolves; a second one ends the process at once, for whoever does not want to wait. */
-export function untilSignal(): Promise<NodeJS.Signals> {
+/**
+ * The first signal resolves; a second one ends the process at once, for whoever does not want to wait. SIGHUP of a process
+ * without a terminal is for `reopenLog`, as log rotation expects; with one it says that the terminal is gone.
+ */
+export function untilSignal(reopenLog: (() => void) | null = null): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let isEnding = false;
     const onSignal = (signal: NodeJS.Signals): void => {
@@ -9,7 +13,9 @@ export function untilSignal(): Promise<NodeJS.Signals> {
       isEnding = true;
       resolve(signal);
     };
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, onSignal);
+    const onHangUp = reopenLog !== null && !isatty(0) ? reopenLog : onSignal;
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, onSignal);
+    process.on("SIGHUP", onHangUp);
   });
 }
 

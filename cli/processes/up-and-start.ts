@@ -4,12 +4,35 @@ import { command, UsageError, type Command } from "../command.ts";
 import type { Shell } from "../shell.ts";
 import { UserError } from "../user-error.ts";
 import { formatHostPort } from "./addresses.ts";
+import { humanDuration } from "../values.ts";
 import { defaultDataDir } from "./data-dir.ts";
 import { driverChoice, driverFlags } from "./drivers.ts";
 import { runUntilEnd, staying } from "./run-until-end.ts";
 import { logFile, serving, servingOf, telemetryFor } from "./serving-flags.ts";
+import { lastWriteMs, putAside } from "./earlier-state.ts";
 import { startHello } from "./start.ts";
 import { startUp, workerToken } from "./up.ts";
+
+/**
+ * A sentence that says where the state is, and that it was found, if so; with `fresh` an earlier cluster's is put aside first.
+ * It is for when the start has succeeded: one that fails says why and nothing else. Throws UserError.
+ */
+function stateSentence(shell: Shell, dataDir: string, fresh: boolean | undefined): string {
+  if (fresh === true) {
+    const aside = putAside(dataDir, shell.now());
+    if (aside !== null)
+      shell.remark(`The earlier cluster's state is kept in ${aside}: remove it when you do not need it.`);
+  }
+  const since = lastWriteMs(dataDir);
+  if (since === null) return `${dataDir} (new)`;
+  const age = humanDuration(shell.now() - since).toLowerCase();
+  return `${dataDir}, found: the cluster that last ran ${age} ago goes on (--fresh begins a new one)`;
+}
+
+const fresh = {
+  type: "boolean",
+  help: "Begin a new cluster; the state of an earlier one in the data dir is put aside",
+} as const;
 
 /** Whoever starts the sample cluster. */
 const ownUser = String(process.getuid?.() ?? 0);
@@ -26,11 +49,13 @@ export const up: Command = command({
   options: {
     ...serving,
     ...driverFlags,
+    fresh,
     "no-agent": { type: "boolean", help: "no node for process tasks on this machine" },
   },
   run: async ({ values, shell }) => {
     const dataDir = values["data-dir"] ?? defaultDataDir();
     const drivers = await driverChoice(values);
+    const state = stateSentence(shell, dataDir, values.fresh);
     const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
     await runUntilEnd(telemetry, async (starting) => {
       const running = await startUp(
@@ -47,6 +72,7 @@ export const up: Command = command({
       for (const warning of running.manager.warnings) shell.remark(`note: ${warning}`);
       shell.print(`Manager:        ${running.manager.advertise}`);
       shell.print(`Control socket: ${running.manager.controlSocket}`);
+      shell.print(`State:          ${state}`);
       shell.print(`Log:            ${join(dataDir, logFile)}`);
       shell.print(
         `Join an engine: docker swarm join --token ${workerToken(running.manager)} ${running.manager.advertise}`,
@@ -61,6 +87,7 @@ export const start: Command = command({
   summary: "Runs a cluster on this machine with the sample service hello; --once ends when that has answered.",
   options: {
     ...serving,
+    fresh,
     once: { type: "boolean", help: "ends everything when the sample service has answered" },
     port: { type: "string", value: "PORT", help: "where the sample service answers (a free one)" },
   },
@@ -69,6 +96,7 @@ export const start: Command = command({
     const port = values.port === undefined ? null : Number(values.port);
     if (port !== null && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
       throw new UsageError(`--port takes a number from 1 to 65535, not '${values.port}'`);
+    const state = stateSentence(shell, dataDir, values.fresh);
     const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
     const options = {
       dataDir,
@@ -83,6 +111,7 @@ export const start: Command = command({
       telemetry,
       (starting) => startUp(options, starting),
       async ({ manager }) => {
+        shell.remark(`State: ${state}`);
         const host = `unix://${manager.controlSocket}`;
         await startHello(shell.at(host), port);
         const joinLine = `docker swarm join --token ${workerToken(manager)} ${manager.advertise}`;

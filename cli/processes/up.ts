@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { runAgent, type AgentProcess } from "../agent-process.ts";
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
-import { rememberHost } from "../last-host.ts";
+import { forgetHost, rememberHost } from "../last-host.ts";
 import { UserError } from "../user-error.ts";
 import type { HostPort } from "./addresses.ts";
 import type { CsiSocketPaths } from "./csi.ts";
@@ -47,7 +47,9 @@ export async function startUp(options: UpOptions, starting: Starting): Promise<U
     starting,
   );
   let agent: AgentProcess | null = null;
+  const host = `unix://${manager.controlSocket}`;
   const stop = async (): Promise<void> => {
+    forgetHost(host);
     await agent?.shutdown(true);
     await manager.stop();
   };
@@ -66,7 +68,7 @@ export async function startUp(options: UpOptions, starting: Starting): Promise<U
         telemetry,
         starting.onBroken,
       );
-    rememberHost(`unix://${manager.controlSocket}`);
+    rememberHost(host);
     return { manager, stop };
   } catch (error) {
     await stop();

@@ -127,7 +127,12 @@ export const createFlags = {
   secret: texts({ group: files, value: "NAME|source=…", help: "secret as a file" }),
   config: texts({ group: files, value: "NAME|source=…", help: "config as a file" }),
   network: texts({ group: network, value: "NAME|name=…,alias=…", help: "network to be on" }),
-  publish: texts({ group: network, value: "PORT:PORT|target=…", help: "port that answers on nodes", short: "p" }),
+  publish: texts({
+    group: network,
+    value: "PORT:PORT|target=…",
+    help: "port that answers on nodes; with name=NAME, network policies can name it",
+    short: "p",
+  }),
   host: texts({ group: network, value: "NAME:IP", help: "line of /etc/hosts", containers: true }),
   dns: texts({ group: network, value: "IP", help: "name server" }),
   "dns-option": texts({ group: network, value: "OPTION", help: "option of the resolver" }),

@@ -24,6 +24,7 @@ const known = new Set([
   "environment",
   "healthcheck",
   "logging",
+  "networks",
   "ports",
   "profiles",
   "restart",

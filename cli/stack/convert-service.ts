@@ -52,10 +52,10 @@ function endpoint(service: View): EndpointSpec {
   });
 }
 
-/** What the project calls the networks of a service. Processes are on those of their node. */
+/** What the project calls the networks of a service. Processes are in those that they name, or have their node's. */
 export function networkKeys(service: View): readonly string[] {
-  if (isProcess(service)) return [];
   const { keys } = service.child("networks");
+  if (isProcess(service)) return keys;
   return keys.length === 0 ? [defaultNetwork] : keys;
 }
 

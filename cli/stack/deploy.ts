@@ -30,15 +30,14 @@ import { RpcError, Status } from "../../runtime/rpc.ts";
 import { retryingConflicts, type ManagerClient } from "../manager-client.ts";
 import type { Lookups } from "../service/service-references.ts";
 import { withRegistryAuth } from "../service/service-registry-auth.ts";
+import { serviceWarnings } from "../service/service-warnings.ts";
 import { UserError } from "../user-error.ts";
-import { configsOf, networksOf, secretsOf } from "./convert-resources.ts";
-import { serviceSpecOf } from "./convert-service.ts";
+import { converted } from "./convert-project.ts";
 import { nameOf, surroundings, type Held } from "./held.ts";
 import { taggedImage } from "./image.ts";
 import { imageLabel } from "./names.ts";
-import { inOrderOfDependence, inTurn } from "./order.ts";
+import { inTurn } from "./order.ts";
 import type { Project } from "./project.ts";
-import { View } from "./view.ts";
 
 const methods = ControlService.methods;
 
@@ -262,22 +261,13 @@ export async function deployProject(
   options: DeployOptions,
 ): Promise<readonly string[]> {
   const { stack } = options;
-  const view = new View(project.tree, "");
-  const services = view.children("services");
-  const networks = networksOf(view, stack);
-  const secrets = secretsOf(view, stack, project.variables);
-  const configs = configsOf(view, stack, project.variables);
-  const specsWith = (lookups: Lookups): readonly ServiceSpec[] =>
-    inOrderOfDependence(services).map((name) => {
-      const service = services.get(name) ?? new View(undefined, "");
-      return serviceSpecOf(name, service, { stack, project: view, lookups });
-    });
-
+  const { configs, networks, secrets, services, specsWith } = converted(project, stack);
   const held = await surroundings(client, stack);
   const names = (specs: readonly { readonly annotations: Annotations | null }[]): Set<string> =>
     new Set(specs.map(({ annotations }) => annotations?.name ?? ""));
   const pending = { network: new Set(networks.own.keys()), secret: names(secrets), config: names(configs) };
   const rehearsed = specsWith(lookupsOf(held, pending));
+  for (const text of await serviceWarnings(client, rehearsed)) options.warn(text);
 
   if (options.isPruning) {
     const wanted = names(rehearsed);

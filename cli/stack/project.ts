@@ -7,6 +7,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { UserError } from "../user-error.ts";
+import { checkDependencies } from "./dependencies.ts";
 import { parseEnvFile } from "./env-file.ts";
 import { interpolatedTree, type Variables } from "./interpolate.ts";
 import {
@@ -287,5 +288,6 @@ export function loadProject(project: ProjectFiles): Project {
   const envFiles = project.envFiles ?? (isThere(usual) ? [usual] : []);
   const variables = variablesFor(project, envFiles, null);
   const tree = loadFiles({ ...project, folder, variables, depth: 0 });
+  checkDependencies(child(tree, "services"));
   return { tree: withFiles(withProfiles(tree, variables), variables), variables };
 }

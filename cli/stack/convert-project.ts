@@ -1,0 +1,48 @@
+/** A Compose project as the cluster's objects: all that can be wrong with the files shows here, before anything is written. */
+import { checkServiceSpec } from "../../machines/validation/service.ts";
+import type { ConfigSpec, SecretSpec, ServiceSpec } from "../../proto/gen/messages.ts";
+import type { Lookups } from "../service/service-references.ts";
+import { UserError } from "../user-error.ts";
+import { configsOf, networksOf, secretsOf, type StackNetworks } from "./convert-resources.ts";
+import { serviceSpecOf } from "./convert-service.ts";
+import { inOrderOfDependence } from "./order.ts";
+import type { Project } from "./project.ts";
+import { View } from "./view.ts";
+
+export interface Converted {
+  /** As the files have them. */
+  readonly services: ReadonlyMap<string, View>;
+  readonly networks: StackNetworks;
+  readonly secrets: readonly SecretSpec[];
+  readonly configs: readonly ConfigSpec[];
+  /** The services, each behind those that it depends on. Throws UserError. */
+  specsWith(lookups: Lookups): readonly ServiceSpec[];
+}
+
+/** Throws UserError, with file, line and key where there is one. */
+export function converted(project: Project, stack: string): Converted {
+  const view = new View(project.tree, "");
+  const services = view.children("services");
+  return {
+    services,
+    networks: networksOf(view, stack),
+    secrets: secretsOf(view, stack, project.variables),
+    configs: configsOf(view, stack, project.variables),
+    specsWith: (lookups) =>
+      inOrderOfDependence(services).map((name) => {
+        const service = services.get(name) ?? new View(undefined, "");
+        const spec = serviceSpecOf(name, service, { stack, project: view, lookups });
+        const refusal = checkServiceSpec(spec);
+        if (refusal !== null) throw new UserError(`service ${name}: ${refusal.message}`);
+        return spec;
+      }),
+  };
+}
+
+/** Whatever the cluster may hold is taken to be there. */
+const anything: Lookups = { network: (name) => name, secret: (name) => name, config: (name) => name };
+
+/** Throws UserError for what `stack deploy` would refuse without having asked the cluster. */
+export function checkProject(project: Project): void {
+  converted(project, "stack").specsWith(anything);
+}

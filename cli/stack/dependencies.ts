@@ -1,0 +1,26 @@
+/** What services of a project say of their order: `depends_on` names services of the project, and never leads in a circle. */
+import { child, mistake, textOf, under, type Node } from "./located.ts";
+
+/** Throws UserError, with file, line and key. `services`: all of the project, those of inactive profiles as well. */
+export function checkDependencies(services: Node | undefined): void {
+  if (services?.kind !== "mapping") return;
+  const done = new Set<string>();
+  const visit = (name: string, way: readonly string[]): void => {
+    if (done.has(name)) return;
+    const needs = child(child(services, name), "depends_on");
+    const path = under(under("services", name), "depends_on");
+    for (const [other, { at, value }] of needs?.kind === "mapping" ? needs.entries : []) {
+      if (!services.entries.has(other)) {
+        const required = child(value, "required");
+        if (required !== undefined && /^false$/i.test(textOf(required))) continue;
+        throw mistake(at, path, `names the service '${other}', which is not in the project`);
+      }
+      const circle = [...way, name].indexOf(other);
+      if (circle >= 0)
+        throw mistake(at, path, `leads in a circle: ${[...way, name, other].slice(circle).join(" -> ")}`);
+      visit(other, [...way, name]);
+    }
+    done.add(name);
+  };
+  for (const name of services.entries.keys()) visit(name, []);
+}
