@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
-import { ExecPlugin } from "../../../drivers/exec/plugin.ts";
+import { execFor } from "../../../drivers/exec/foreign.ts";
+import { uidOf } from "../../../node/user.ts";
 import { MockDriver } from "../../../drivers/mock/driver.ts";
 import { objectSpec } from "../../../edges/plugin/server/fields.ts";
 import { mockDriver, packed, protoDir } from "../../fixtures/plugin-launch.ts";
@@ -12,7 +13,7 @@ import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
 import type { Driver } from "../../../edges/plugin/server/index.ts";
 import { goPlugin } from "./subjects.ts";
 
-const go = await goPlugin();
+const go = goPlugin();
 
 interface Step {
   readonly step: string;
@@ -35,9 +36,13 @@ const mock: Ours = {
 };
 const exec: Ours = {
   path: join(dirname(mockDriver), "muster-driver-exec"),
-  driver: new ExecPlugin(),
+  // Not `exec`, which is Nomad's own.
+  driver: execFor([], {}),
   config: { state_dir: join(tmpdir(), "muster-test", "exec") },
-  task: { command: "sh", args: ["-c", "sleep 0.2; exit 5"] },
+  task: {
+    command: "sh",
+    args: ["-c", `sleep 0.2; [ "$(id -u)" = ${process.getuid?.() === 0 ? uidOf("nobody") : uidOf("")} ] && exit 5`],
+  },
 };
 
 for (const [ours, tls] of [

@@ -1,6 +1,7 @@
-// Configurations by schemas, beside the libraries that Nomad's agent reads and encodes them with: the same bytes for the same
+// Configurations by schemas, beside Nomad's own code, which its agent reads and encodes them with: the same bytes for the same
 // configuration, and no for the same ones. Schemas and configurations are drawn; a failure prints its seed.
 import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import test from "ava";
 import fc from "fast-check";
 import {
@@ -17,13 +18,13 @@ import {
   Spec,
 } from "../../../proto/gen/nomad.ts";
 import { encodeConfig, type ConfigInput } from "../../../runtime/hclspec/index.ts";
-import { goPlugin } from "./subjects.ts";
+import { peerPath, peersMissing } from "../go/peers.ts";
 
-const go = await goPlugin();
+const missing = peersMissing("nomad-hcl");
 
 /** Each as the libraries answer it: bytes in hex, or `error: …`. */
-async function asked(path: string, cases: readonly (readonly [Spec, ConfigInput])[]): Promise<readonly string[]> {
-  const child = spawn(path, ["hcl"], { stdio: ["pipe", "pipe", "inherit"] });
+async function asked(cases: readonly (readonly [Spec, ConfigInput])[]): Promise<readonly string[]> {
+  const child = spawn(peerPath("nomad-hcl"), [], { stdio: ["pipe", "pipe", "inherit"] });
   let text = "";
   child.stdout.on("data", (chunk: Buffer) => (text += chunk.toString("utf8")));
   for (const [spec, config] of cases) child.stdin.write(`${JSON.stringify({ spec: Spec.toJson(spec), config })}\n`);
@@ -128,13 +129,33 @@ const value: fc.Arbitrary<ConfigInput> = fc.oneof(
 );
 const config = fc.dictionary(anyName, value, { maxKeys: 3 });
 
+/** Expressions with the values that the unit test expects of ours: hex, or `error`. */
+const expressions = JSON.parse(
+  readFileSync(new URL("../../fixtures/hcl-expressions.json", import.meta.url), "utf8"),
+) as readonly (readonly [string, string])[];
+const expressionsTitle = "the libraries of Nomad's agent give expressions the values that ours are tested with";
+if (missing !== null) test.skip(`${expressionsTitle}: ${missing}`, () => {});
+else
+  test(expressionsTitle, async (t) => {
+    const cases = expressions.map(([value]) => {
+      const attributes = { x: Spec.create({ literal: Literal.create({ value }) }) };
+      return [Spec.create({ object: ObjectSpec.create({ attributes }) }), {}] as const;
+    });
+    const theirs = await asked(cases);
+    const found = theirs.map((answer) => (answer.startsWith("error: ") ? "error" : answer.slice(6)));
+    t.deepEqual(
+      expressions.map(([text], at) => [text, found[at]]),
+      expressions.map((each) => [...each]),
+    );
+  });
+
 const title = "configurations are read and encoded as the libraries of Nomad's agent do it";
-if (go.kind === "absent") test.skip(`${title}: ${go.reason}`, () => {});
+if (missing !== null) test.skip(`${title}: ${missing}`, () => {});
 else
   test(title, async (t) => {
     const seed = Number(process.env["SEED"] ?? 20_261_121);
     const cases = fc.sample(fc.tuple(object, config), { numRuns: 3_000, seed });
-    const theirs = await asked(go.path, cases);
+    const theirs = await asked(cases);
     t.is(theirs.length, cases.length);
     let agreed = 0;
     const differences: string[] = [];

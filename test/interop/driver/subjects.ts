@@ -1,15 +1,11 @@
 /**
- * The drivers that the conformance suite runs against: ours; one made with HashiCorp's own plugin library, built here from
- * `go-plugin/` where Go and its modules are to be had; and any that MUSTER_TEST_DRIVERS names (a JSON list of subjects).
+ * The drivers that the conformance suite runs against: ours; one made with HashiCorp's own plugin library
+ * (`npm run peers`); and any that MUSTER_TEST_DRIVERS names (a JSON list of subjects).
  */
-import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { mkdir, rename } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { mockDriver, protoDir } from "../../fixtures/plugin-launch.ts";
+import { peerPath, peersMissing } from "../go/peers.ts";
 import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
 
 export interface Subject {
@@ -54,34 +50,14 @@ const exec: Subject = {
   terminals: true,
 };
 
-const goSource = fileURLToPath(new URL("go-plugin/", import.meta.url));
-/** Outside the tree, and kept from one run to the next: building takes a minute the first time. */
-const goBinary = join(tmpdir(), "muster-test", "go-sh");
-
-function goTool(): string | null {
-  const places = (process.env["PATH"] ?? "").split(":").map((folder) => join(folder, "go"));
-  return [...places, "/usr/local/go/bin/go"].find((path) => existsSync(path)) ?? null;
-}
-
 export type GoPlugin =
   | { readonly kind: "built"; readonly path: string }
   | { readonly kind: "absent"; readonly reason: string };
 
 /** The Go program, driver and host in one. */
-export async function goPlugin(): Promise<GoPlugin> {
-  const go = goTool();
-  if (go === null) return { kind: "absent", reason: "there is no Go" };
-  // Test files run at the same time: each builds into a place of its own, and moves it in one step.
-  const fresh = `${goBinary}.${process.pid}`;
-  try {
-    await mkdir(join(tmpdir(), "muster-test"), { recursive: true });
-    const env = { ...process.env, CGO_ENABLED: "0", GOFLAGS: "-buildvcs=false" };
-    await promisify(execFile)(go, ["build", "-o", fresh, "."], { cwd: goSource, env, timeout: 170_000 });
-    await rename(fresh, goBinary);
-  } catch (error) {
-    return { kind: "absent", reason: `it cannot be built: ${String(error).slice(0, 300)}` };
-  }
-  return { kind: "built", path: goBinary };
+export function goPlugin(): GoPlugin {
+  const reason = peersMissing("go-plugin");
+  return reason === null ? { kind: "built", path: peerPath("go-plugin") } : { kind: "absent", reason };
 }
 
 function goDriver(path: string): Subject {
@@ -99,9 +75,9 @@ function goDriver(path: string): Subject {
 }
 
 /** With what has to be skipped, and why. */
-export async function subjects(): Promise<{ readonly found: readonly Subject[]; readonly skipped: readonly string[] }> {
+export function subjects(): { readonly found: readonly Subject[]; readonly skipped: readonly string[] } {
   const named = JSON.parse(process.env["MUSTER_TEST_DRIVERS"] ?? "[]") as readonly Subject[];
-  const go = await goPlugin();
+  const go = goPlugin();
   return go.kind === "absent"
     ? { found: [mock, exec, ...named], skipped: [`go-sh: ${go.reason}`] }
     : { found: [mock, exec, goDriver(go.path), ...named], skipped: [] };

@@ -4,7 +4,7 @@
 //
 //	MUSTER_PROTO_DIR=<tree>/proto go-driver
 //
-// See host.go for its other half, and hcl.go for what it says of configurations.
+// See host.go for its other half.
 package main
 
 import (
@@ -536,9 +536,6 @@ func (s *servable) GRPCServer(_ *plugin.GRPCBroker, server *grpc.Server) error {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "hcl" {
-		hclLines()
-	}
 	logger = hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, JSONFormat: true, Output: os.Stderr, Name: "go-sh"})
 	load()
 	if len(os.Args) > 1 && os.Args[1] == "host" {

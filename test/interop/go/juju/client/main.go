@@ -1,0 +1,199 @@
+// Juju's own Go client packages against a server of its protocol: does what users do every day, one step after the other, and
+// prints what it was told as one JSON object. A step that fails is told by its error.
+//
+//	juju-client ADDR:PORT CA-FILE MODEL-UUID USER < password
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/juju/juju/api"
+	"github.com/juju/juju/api/base"
+	"github.com/juju/juju/api/client/action"
+	"github.com/juju/juju/api/client/application"
+	"github.com/juju/juju/api/client/client"
+	"github.com/juju/juju/api/client/modelconfig"
+	"github.com/juju/juju/api/client/modelmanager"
+	"github.com/juju/juju/api/client/storage"
+	"github.com/juju/juju/api/client/usermanager"
+	"github.com/juju/juju/api/common"
+	"github.com/juju/juju/api/controller/controller"
+	"github.com/juju/juju/rpc/params"
+	"github.com/juju/loggo"
+	"github.com/juju/names/v5"
+)
+
+const (
+	actionWaitMax = 60 * time.Second
+	actionPoll    = 200 * time.Millisecond
+)
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// runs gives a command to a unit and waits for its end, as the command `juju exec` does.
+func runs(conn api.Connection, unit, commands string) (any, error) {
+	actions := action.NewClient(conn)
+	begun, err := actions.Run(action.RunParams{Commands: commands, Units: []string{unit}, Timeout: actionWaitMax})
+	if err != nil {
+		return nil, err
+	}
+	if len(begun.Actions) != 1 {
+		return nil, fmt.Errorf("%d actions", len(begun.Actions))
+	}
+	if err := begun.Actions[0].Error; err != nil {
+		return nil, err
+	}
+	id := begun.Actions[0].Action.ID
+	progress, err := actions.WatchActionProgress(id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		progress.Kill()
+		_ = progress.Wait()
+	}()
+	for deadline := time.Now().Add(actionWaitMax); time.Now().Before(deadline); time.Sleep(actionPoll) {
+		results, err := actions.Actions([]string{id})
+		if err != nil {
+			return nil, err
+		}
+		if status := results[0].Status; status != params.ActionPending && status != params.ActionRunning {
+			operation, err := actions.Operation(begun.OperationID)
+			return map[string]any{"status": status, "output": results[0].Output, "operation": operation.Status}, err
+		}
+	}
+	return nil, fmt.Errorf("action %s has not ended", id)
+}
+
+// adds a unit and destroys it at once.
+func addsAndDestroys(conn api.Connection, name string) (any, error) {
+	applications := application.NewClient(conn)
+	units, err := applications.AddUnits(application.AddUnitsParams{ApplicationName: name, NumUnits: 1})
+	if err != nil {
+		return nil, err
+	}
+	results, err := applications.DestroyUnits(application.DestroyUnitsParams{Units: units})
+	if err != nil {
+		return nil, err
+	}
+	for _, result := range results {
+		if result.Error != nil {
+			return nil, result.Error
+		}
+	}
+	return units, nil
+}
+
+func configures(conn api.Connection) (any, error) {
+	config := modelconfig.NewClient(conn)
+	if err := config.ModelSet(map[string]any{"logging-config": "<root>=DEBUG"}); err != nil {
+		return nil, err
+	}
+	constraints, err := config.GetModelConstraints()
+	if err != nil {
+		return nil, err
+	}
+	all, err := config.ModelGet()
+	return map[string]any{"logging-config": all["logging-config"], "constraints": constraints.String()}, err
+}
+
+func grants(conn api.Connection) (any, error) {
+	users := usermanager.NewClient(conn)
+	if _, _, err := users.AddUser("ben", "Ben", "correct horse"); err != nil {
+		return nil, err
+	}
+	if err := controller.NewClient(conn).GrantController("ben", "superuser"); err != nil {
+		return nil, err
+	}
+	info, err := users.UserInfo([]string{"ben"}, usermanager.AllUsers)
+	if err != nil {
+		return nil, err
+	}
+	return info[0].Access, nil
+}
+
+func logs(conn api.Connection) (any, error) {
+	messages, err := client.NewClient(conn, loggo.GetLogger("client")).WatchDebugLog(common.DebugLogParams{
+		IncludeEntity: []string{"unit-web-*"}, Replay: true, NoTail: true, Limit: 2,
+	})
+	if err != nil {
+		return nil, err
+	}
+	told := []map[string]any{}
+	for message := range messages {
+		told = append(told, map[string]any{"entity": message.Entity, "severity": message.Severity, "module": message.Module,
+			"message": message.Message, "hasTime": !message.Timestamp.IsZero()})
+	}
+	return told, nil
+}
+
+func main() {
+	if len(os.Args) != 5 {
+		fail(fmt.Errorf("usage: juju-client ADDR:PORT CA-FILE MODEL-UUID USER < password"))
+	}
+	ca, err := os.ReadFile(os.Args[2])
+	if err != nil {
+		fail(err)
+	}
+	password, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil {
+		fail(err)
+	}
+	model := names.NewModelTag(os.Args[3])
+	conn, err := api.Open(&api.Info{
+		Addrs:    []string{os.Args[1]},
+		CACert:   string(ca),
+		ModelTag: model,
+		Tag:      names.NewUserTag(os.Args[4]),
+		Password: strings.TrimSpace(password),
+	}, api.DefaultDialOpts())
+	if err != nil {
+		fail(err)
+	}
+	defer conn.Close()
+	told := map[string]any{}
+	step := func(name string, run func() (any, error)) {
+		result, err := run()
+		if err != nil {
+			result = map[string]any{"error": err.Error()}
+		}
+		told[name] = result
+	}
+	step("status", func() (any, error) {
+		status, err := client.NewClient(conn, loggo.GetLogger("client")).Status(nil)
+		if err != nil {
+			return nil, err
+		}
+		hardware := []string{}
+		for _, machine := range status.Machines {
+			hardware = append(hardware, machine.Hardware)
+		}
+		return hardware, nil
+	})
+	step("model", func() (any, error) {
+		found, err := modelmanager.NewClient(conn).ModelStatus(model)
+		if err != nil {
+			return nil, err
+		}
+		return func(status base.ModelStatus) any {
+			return map[string]any{"applications": status.ApplicationCount, "machines": status.TotalMachineCount, "error": status.Error}
+		}(found[0]), nil
+	})
+	step("action", func() (any, error) { return runs(conn, "web/0", "echo hello; echo oops >&2; exit 3") })
+	step("units", func() (any, error) { return addsAndDestroys(conn, "web") })
+	step("config", func() (any, error) { return configures(conn) })
+	step("access", func() (any, error) { return grants(conn) })
+	step("logs", func() (any, error) { return logs(conn) })
+	step("storage", func() (any, error) { return storage.NewClient(conn).ListStorageDetails() })
+	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+		fail(err)
+	}
+}
