@@ -4,17 +4,12 @@
  * line; 3 where it cannot run.
  */
 import { fileURLToPath } from "node:url";
-import { chaosOptions, UsageError } from "./options.ts";
+import { orExit } from "../support/script-arguments.ts";
+import { chaosOptions } from "./options.ts";
 import { chaosMissing, runInSandbox } from "./sandbox.ts";
 
 const args = process.argv.slice(2);
-try {
-  chaosOptions(args);
-} catch (error) {
-  if (!(error instanceof UsageError)) throw error;
-  process.stderr.write(`${error.message}\n`);
-  process.exit(2);
-}
+orExit(() => chaosOptions(args));
 const missing = chaosMissing();
 if (missing !== null) {
   process.stderr.write(`a chaos run is not possible here: ${missing}\n`);

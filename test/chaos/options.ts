@@ -1,9 +1,6 @@
 /** What `npm run chaos` takes on its command line. */
-import { parseArgs } from "node:util";
+import { scriptArguments, UsageError, wholeNumber } from "../support/script-arguments.ts";
 import { kinds } from "./kinds.ts";
-
-/** A command line that cannot be understood. */
-export class UsageError extends Error {}
 
 export interface ChaosOptions {
   readonly faults: number;
@@ -20,7 +17,11 @@ export const usage = "usage: npm run chaos -- [--faults N] [--seed S] [--only KI
 
 /** Throws UsageError. */
 export function chaosOptions(args: readonly string[]): ChaosOptions {
-  const { values } = parsed(args);
+  const values = scriptArguments(
+    usage,
+    { faults: { type: "string" }, seed: { type: "string" }, only: { type: "string" } },
+    args,
+  );
   const only = (values.only ?? "").split(",").filter((name) => name !== "");
   const unknown = only.filter((name) => kinds.every((kind) => kind.name !== name));
   if (unknown.length > 0)
@@ -28,28 +29,8 @@ export function chaosOptions(args: readonly string[]): ChaosOptions {
       `--only: no kind is called ${unknown.join(", ")}\n${usage}\n${kinds.map(({ name }) => name).join(", ")}`,
     );
   return {
-    faults: wholeNumber("--faults", values.faults ?? String(faultsByDefault), 1, faultsMax),
-    seed: wholeNumber("--seed", values.seed ?? "1", 0, Number.MAX_SAFE_INTEGER),
+    faults: wholeNumber("--faults", values.faults ?? String(faultsByDefault), usage, 1, faultsMax),
+    seed: wholeNumber("--seed", values.seed ?? "1", usage),
     only,
   };
-}
-
-function parsed(args: readonly string[]): {
-  readonly values: { readonly faults?: string; readonly seed?: string; readonly only?: string };
-} {
-  try {
-    return parseArgs({
-      args: [...args],
-      options: { faults: { type: "string" }, seed: { type: "string" }, only: { type: "string" } },
-    });
-  } catch (error) {
-    throw new UsageError(`${(error as Error).message}\n${usage}`);
-  }
-}
-
-function wholeNumber(name: string, text: string, min: number, max: number): number {
-  const number = Number(text);
-  if (!/^\d+$/.test(text) || number < min || number > max)
-    throw new UsageError(`${name}: expected a whole number from ${min} to ${max}, got "${text}"\n${usage}`);
-  return number;
 }

@@ -130,10 +130,17 @@ async function misplaced(world: World): Promise<string[]> {
 /** What an agent has of its own besides its tasks, one of each: its exec driver, and who keeps the tasks' output. */
 const helpers = ["/drivers/exec/", "/node/output/"];
 
-/** Processes on an agent's machine that are neither the agent, nor its helpers, nor a task or the shell that waits for it. */
+/** A task's own process, the first of its namespace, `unshare` that has made that, and the shell that waits for it. */
+function withAncestors(pid: number): (number | null)[] {
+  const line: (number | null)[] = [pid];
+  while (line.length < 4 && line.at(-1) !== null) line.push(parentOf(line.at(-1) as number));
+  return line;
+}
+
+/** Processes on an agent's machine that are neither the agent, nor its helpers, nor a task or what waits for it. */
 function strangers(agent: Place, tasksOfAgent: ReadonlySet<number>): string[] {
   if (!agent.process.isRunning) return [];
-  const owned = new Set<number | null>([agent.process.pid, ...tasksOfAgent, ...[...tasksOfAgent].map(parentOf)]);
+  const owned = new Set<number | null>([agent.process.pid, ...[...tasksOfAgent].flatMap(withAncestors)]);
   const others = agent.pids().filter((pid) => !owned.has(pid));
   const isHelper = (pid: number, helper: string): boolean => wordsOf(pid).some((word) => word.includes(helper));
   const problems: string[] = [];

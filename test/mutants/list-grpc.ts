@@ -104,7 +104,7 @@ export const grpcMutants: readonly Mutant[] = [
   },
   {
     name: "resets-for-free",
-    file: "edges/grpc/http2/connection.ts",
+    file: "edges/grpc/http2/peer-frames.ts",
     original: 'require(this.#resets.take(count), ErrorCode.ENHANCE_YOUR_CALM, "too many streams reset");',
     replacement: "",
     breaks: "a peer opens and resets streams as fast as it likes",

@@ -13,3 +13,15 @@ export const mutants: readonly Mutant[] = [
   ...orchestrationMutants,
   ...grpcMutants,
 ];
+
+/**
+ * A few of each part, which tests or the first two seeds find in seconds: for CI, which so notices when the measuring itself, or
+ * all that looks, no longer does.
+ */
+export const sample: readonly string[] = [
+  "silent-never-down",
+  "receipts-ignored",
+  "receipts-lost-with-snapshot",
+  "heartbeats-not-counted",
+  "readmitted-after-removal",
+];

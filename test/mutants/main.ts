@@ -11,8 +11,8 @@
 import { appendFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
-import { mutants } from "./list.ts";
+import { orExit, scriptArguments, UsageError, wholeNumber } from "../support/script-arguments.ts";
+import { mutants, sample } from "./list.ts";
 import { broken, type Mutant } from "./mutant.ts";
 import { reachedFrom } from "./reach.ts";
 import { Tree } from "./tree.ts";
@@ -23,15 +23,38 @@ const program = "test/sim/main.ts";
 /** A breakage that makes tests or seeds go round in circles is found by that; on a busy machine a good run takes minutes. */
 const timeoutMs = 1_200_000;
 
-const { values } = parseArgs({
-  options: {
+const usage = `usage: npm run mutants -- [--only NAME[,NAME...] | --sample] [--seeds N] [-j N] [--half tests|seeds] [--enough] [--out FILE]
+
+  --only NAMES    Only these breakages
+  --sample        Only the few that CI makes
+  --seeds N       Seeds that each is looked for by (default 30)
+  -j, --jobs N    Breakages at a time (default 1)
+  --half HALF     Only the tests, or only the seeds
+  --enough        No seeds for plain logic that tests have found
+  --out FILE      Add each result to a file as it comes`;
+
+const { values, seeds, jobs, names } = orExit(() => {
+  const values = scriptArguments(usage, {
     only: { type: "string", default: "" },
+    sample: { type: "boolean", default: false },
     seeds: { type: "string", default: "30" },
     jobs: { type: "string", short: "j", default: "1" },
     enough: { type: "boolean", default: false },
     half: { type: "string", default: "" },
     out: { type: "string", default: "" },
-  },
+  });
+  if (!["", "tests", "seeds"].includes(values.half))
+    throw new UsageError(`--half: expected tests or seeds, got "${values.half}"\n${usage}`);
+  if (values.sample && values.only !== "") throw new UsageError(`--sample: not together with --only\n${usage}`);
+  const only = values.sample ? sample : values.only === "" ? null : values.only.split(",");
+  for (const name of only ?? [])
+    if (!mutants.some((mutant) => mutant.name === name)) throw new UsageError(`no breakage is named ${name}\n${usage}`);
+  return {
+    values,
+    names: only,
+    seeds: wholeNumber("--seeds", values.seeds, usage, 1),
+    jobs: wholeNumber("--jobs", values.jobs, usage, 1),
+  };
 });
 
 function fail(message: string): never {
@@ -39,23 +62,12 @@ function fail(message: string): never {
   process.exit(2);
 }
 
-function wholeNumber(text: string, name: string): number {
-  const number = Number(text);
-  if (!Number.isSafeInteger(number) || number < 1) fail(`${name} must be a positive whole number, not "${text}"`);
-  return number;
-}
-
 function say(line: string): void {
   process.stdout.write(`${line}\n`);
   if (values.out !== "") appendFileSync(values.out, `${line}\n`);
 }
 
-const seeds = wholeNumber(values.seeds, "--seeds");
-const jobs = wholeNumber(values.jobs, "-j");
-const names = values.only === "" ? null : values.only.split(",");
 const chosen = names === null ? mutants : mutants.filter(({ name }) => names.includes(name));
-for (const name of names ?? []) if (!mutants.some((mutant) => mutant.name === name)) fail(`no mutant is named ${name}`);
-if (!["", "tests", "seeds"].includes(values.half)) fail(`--half must be "tests" or "seeds", not "${values.half}"`);
 const simulated = reachedFrom(top, program);
 
 interface Tried {

@@ -3,14 +3,19 @@
  *
  * S90: nothing is sent to who shows the certificate of a node that this manager's replica has for removed, nor, by a method of
  *      managers, to one that it has for a worker; also not on what was open before, and not in the turn of that commit.
+ * S92: nothing is sent to who showed a certificate that has expired, also not on what was open before.
  */
 import { CertifiedConnections } from "../../edges/grpc/certified-connections.ts";
 import { accessByPath, authorize, type Caller, type Membership } from "../../edges/grpc/roles.ts";
 import { NodeRole } from "../../proto/gen/messages.ts";
 import type { Clock } from "../../runtime/ports.ts";
 import type { Peer } from "../../runtime/rpc.ts";
+import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimGate } from "../../runtime/sim/rpc-server.ts";
 import type { Store } from "../../runtime/store/store.ts";
+
+/** Of S92, in milliseconds: a clock that drifts measures what is left by itself. */
+const expiryToleranceMs = 1_000;
 
 export interface SimAccessOptions {
   readonly clock: Clock;
@@ -30,6 +35,11 @@ function wrongReceiver(store: Store, { identity }: Peer, path: string): string |
   if (access === "worker-or-manager") return null;
   const isWorker = role !== "swarm-manager" || store.get("node", nodeId)?.role === NodeRole.WORKER;
   return isWorker ? `S90: ${path} sends to node ${nodeId}, which is a worker` : null;
+}
+
+/** The end of the certificate that the peer showed; null: it has none. */
+function endOf({ identity }: Peer): number | null {
+  return (identity as SimIdentity)?.notAfterMs ?? null;
 }
 
 export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOptions): SimGate {
@@ -56,7 +66,7 @@ export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOp
       anonymous: { ...peer, identity: null },
       rejection: null,
       isCertified: identity !== null,
-      notAfterMs: null,
+      notAfterMs: endOf(peer),
     };
   };
   return {
@@ -73,6 +83,9 @@ export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOp
     sends: (peer, path) => {
       const claim = wrongReceiver(store, peer, path);
       if (claim !== null) onWrong(claim);
+      const end = endOf(peer);
+      if (end !== null && clock.now() > end + expiryToleranceMs)
+        onWrong(`S92: ${path} sends to node ${peer.identity?.nodeId ?? ""}, whose certificate has expired`);
     },
   };
 }

@@ -119,11 +119,16 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
 export function identityOf(
   certificatePem: string,
   nowMs: number,
-): { readonly nodeId: string; readonly role: NodeRoleName; readonly organization: string } | null {
+): {
+  readonly nodeId: string;
+  readonly role: NodeRoleName;
+  readonly organization: string;
+  readonly notAfterMs: number;
+} | null {
   const [line = ""] = certificatePem.split("\n");
   if (!line.startsWith(label)) return null;
   const { nodeId, role, organization, notAfterMs } = JSON.parse(line.slice(label.length)) as Claims;
-  return nowMs > notAfterMs ? null : { nodeId, role, organization };
+  return nowMs > notAfterMs ? null : { nodeId, role, organization, notAfterMs };
 }
 
 /** Whether somebody who trusts these roots takes the certificate for one of the cluster's. */

@@ -1,4 +1,6 @@
 /** Looks at every commit of every replica: all that must hold whatever fails. */
+import { observedState } from "../../machines/task.ts";
+import { TaskState } from "../../proto/gen/messages.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { areExact } from "./clocks.ts";
@@ -7,7 +9,7 @@ import { checkContention } from "./invariants-contention.ts";
 import { checkEvictions, checkNodes } from "./invariants-global.ts";
 import { checkProven } from "./invariants-health.ts";
 import { checkLeaders } from "./invariants-leader.ts";
-import { checkAssigned } from "./invariants-nodes.ts";
+import { checkAssigned, checkDeclared } from "./invariants-nodes.ts";
 import { RolloutEnds } from "./invariants-rollout-ends.ts";
 import type { SimManagers } from "./managers.ts";
 import { checkJobs, checkSchedules, type RunCreations } from "./invariants-jobs.ts";
@@ -40,6 +42,8 @@ export class CommitChecks {
   readonly #hashes = new Map<number, string>();
   readonly #runs: RunCreations = new Map();
   readonly #roots = new RootChecks();
+  /** Ids of tasks that an agent has reported as STARTING or later. */
+  readonly #started = new Set<string>();
   #newest = 0;
 
   constructor(scene: Scene, parts: CheckedParts) {
@@ -50,6 +54,11 @@ export class CommitChecks {
   /** Last version that any replica has. */
   get newest(): number {
     return this.#newest;
+  }
+
+  /** Whether the log has said that the task was started. */
+  isToldStarted(taskId: string): boolean {
+    return this.#started.has(taskId);
   }
 
   /** The log has lost what came after that version: others take the numbers. */
@@ -88,13 +97,18 @@ export class CommitChecks {
     const { nats, trace } = this.#scene.simulation;
     const demand = (claim: string | null): void => this.#scene.demand(name, claim);
     this.#parts.workloads.observe(commit, replica);
+    for (const change of commit.changes)
+      if (change.table === "task" && observedState(change.object) >= TaskState.STARTING)
+        this.#started.add(change.object.id);
     demand(checkSlots(commit, replica));
     demand(checkNodes(commit, replica));
     demand(checkEvictions(commit, replica));
     demand(checkStatesGrow(commit));
     demand(checkAssigned(commit, replica));
+    demand(checkDeclared(commit, replica));
     // Who was stopped and continued leads for a moment, in which it can do no harm.
-    if (this.#scene.options.rates.pauseMs === 0) demand(checkLeaders(this.#parts.managers));
+    const isPausing = this.#scene.options.rates.pauseMs > 0 || trace.marks.has("trial.leader.paused");
+    if (!isPausing) demand(checkLeaders(this.#parts.managers));
     demand(checkNetworks(commit, replica));
     demand(checkContention(commit, replica));
     const [before, record] = [commit.version - 1, commit.version].map((each) => nats.record(each));

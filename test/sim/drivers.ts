@@ -1,7 +1,9 @@
 /**
  * The driver plugins of a simulated node: processes that die, and tasks that outlive them and the agent.
  *
- * S35: at any moment one process of a plugin runs on a node, and no task was started twice by its driver.
+ * S35: at any moment one process of a plugin runs on a node, and no task was started twice by its driver: not where the agent's
+ *     disk became an older one either, if a manager had been told of the start. Of any other start nobody knows then; its
+ *     run has ended with the machine's power.
  */
 import type { AgentPlugins, OutputReader, TaskHomes } from "../../actors/agent/agent-ports.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
@@ -77,6 +79,15 @@ export class SimDrivers {
     return this.machine.running().map(taskOf);
   }
 
+  /** Those starts do not count of which no manager was told: the agent's disk has forgotten them. */
+  forgetStarts(isTold: (taskId: string) => boolean): void {
+    for (const [id, task] of this.machine.tasks) {
+      if (task.starts === 0 || isTold(taskOf(id))) continue;
+      this.#trace.mark("driver.start.forgotten");
+      task.starts = 0;
+    }
+  }
+
   /** S35, S41; null when they hold. */
   flaw(): string | null {
     const [wrong] = this.machine.wrongs;
@@ -118,7 +129,8 @@ export class SimDrivers {
     return {
       launcher: this.machine.launcherOf(clock),
       homes,
-      binaries: this.#isHere ? [{ binary, config: null }] : [],
+      cgroups: null,
+      binaries: this.#isHere ? [{ binary, config: null, makesCgroups: true }] : [],
       agent: NomadDriverConfig.create(),
     };
   }
@@ -159,6 +171,7 @@ const homes: TaskHomes = {
   }),
   mount: async (_taskId, mounts) => mounts.map(({ target }) => target),
   resume: async () => {},
+  chrootMounts: async () => [],
   output: () => nothing,
   lastOutput: async () => "",
   end: async () => {},

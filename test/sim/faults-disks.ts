@@ -21,7 +21,7 @@ export interface DiskFaultParts extends FaultTargets {
 export function startDiskFaults(
   simulation: Simulation,
   rates: FaultRates,
-  { agents, every, later, losePower, managers, mayBreak }: DiskFaultParts,
+  { agents, diskWentBack, every, later, losePower, managers, mayBreak }: DiskFaultParts,
 ): { heal(): void } {
   const { nats, trace } = simulation;
   const processes = [...managers, ...agents];
@@ -51,6 +51,7 @@ export function startDiskFaults(
     process.crash({ losePower: true });
     losePower(process);
     process.disk.restore(copy);
+    diskWentBack(process);
     trace.mark("disk.older");
     later(random.between(0, downMsMax), () => process.start());
   });

@@ -14,6 +14,8 @@ export interface FaultTargets {
   readonly mayLoseTail: () => boolean;
   /** Whether the machine may be thrown away, or its disk go back in time: whether the cluster can do without. */
   readonly mayBreak: (process: SimProcess) => boolean;
+  /** The disk of an agent's machine is an older one now. */
+  readonly diskWentBack: (agent: SimProcess) => void;
 }
 
 export interface Faults {

@@ -6,9 +6,10 @@
  * S26: when records begin to be written under another key, every living manager holds it.
  * S27: at rest each manager's key file is locked as the cluster wants it, all hold the key that the log is under, and that
  *      was made for the unlock key in force.
+ * S133: at rest each manager has on its disk what it works with: locked when it says so, else open and with all its data keys.
  */
 import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
-import { LogRecord, SnapshotPart, type Cluster } from "../../proto/gen/messages.ts";
+import { KeyFile, LogRecord, SnapshotPart, type Cluster } from "../../proto/gen/messages.ts";
 import { splitFirst } from "../../runtime/store/record.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
@@ -64,4 +65,14 @@ export function findUnlockedOtherwise(managers: readonly (RunningManager | null)
     }
   }
   return null;
+}
+
+/** S133, of the key file of a manager that runs. */
+export function checkKeyFile(bytes: Uint8Array | null, { keyring, lock }: RunningManager): string | null {
+  if (bytes === null) return "S133: there is no key file";
+  const { locked, open } = KeyFile.decode(bytes);
+  if (lock() !== "") return locked === null ? "S133: the key file is open on the disk, and should be locked" : null;
+  if (open === null) return "S133: the key file is locked on the disk, and should be open";
+  const lacking = keyring.keys.find(({ id }) => !open.dataKeys.some((key) => key.id === id));
+  return lacking === undefined ? null : `S133: the data key ${lacking.id} is in memory alone`;
 }

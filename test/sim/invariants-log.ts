@@ -1,7 +1,8 @@
 /**
  * What a manager may make of a log that lost records. Looked at in every life of every manager.
  *
- * S70: what a manager has acknowledged to a client is in the log that it serves, as it was, until somebody accepts the loss.
+ * S70: what a manager has acknowledged to a client is in the log that it serves, as it was, until somebody accepts the loss. What it
+ *      acknowledged while it said that its mark cannot be written counts once a mark was written in the same life (ADR 30).
  */
 import { toHex } from "../../runtime/store/record.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -11,6 +12,8 @@ export class LogMemory {
   /** Checksums by version: of what this manager has applied, and of what it has answered somebody with. */
   readonly #applied = new Map<number, string>();
   readonly #acknowledged = new Map<number, string>();
+  /** Answered in this life while the mark could not be written, and not covered by one since. */
+  readonly #unmarked = new Set<number>();
   readonly #fail: (claim: string) => void;
 
   constructor(fail: (claim: string) => void) {
@@ -23,6 +26,7 @@ export class LogMemory {
 
   /** For one life. */
   follow(replica: Replica): void {
+    this.#unmarked.clear();
     replica.watch(({ version }) => {
       const checksum = toHex(replica.checksum);
       const expected = this.#acknowledged.get(version);
@@ -32,9 +36,14 @@ export class LogMemory {
     });
   }
 
-  acknowledge(version: number): void {
-    const checksum = this.#applied.get(version);
-    if (checksum !== undefined) this.#acknowledged.set(version, checksum);
+  acknowledge(version: number, isMarked = true): void {
+    this.#unmarked.add(version);
+    if (!isMarked) return;
+    for (const each of this.#unmarked) {
+      const checksum = this.#applied.get(each);
+      if (checksum !== undefined) this.#acknowledged.set(each, checksum);
+    }
+    this.#unmarked.clear();
   }
 
   /** It begins to serve. */

@@ -4,6 +4,7 @@
  * S123: nobody gives a task to a node that is not READY.
  * S124: once nothing else fails any more, a node that is silent is DOWN within the time that its managers have for it, and
  *      stays so; its tasks then run elsewhere (L3).
+ * S130: who is declared DOWN has no session any more: whoever registered meanwhile is not.
  */
 import { isEnded, observedState } from "../../machines/task.ts";
 import { NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
@@ -31,6 +32,23 @@ export function checkAssigned(commit: Commit, store: Store): string | null {
       return `S123: task ${id} is given to node ${nodeId}, which is ${stateName(node)}`;
   }
   return null;
+}
+
+/** S130 */
+export function checkDeclared(commit: Commit, store: Store): string | null {
+  for (const change of commit.changes) {
+    if (change.table !== "node" || change.action !== "update") continue;
+    const isNews = stateOf(change.object) === NodeStatus_State.DOWN && stateOf(change.old) !== NodeStatus_State.DOWN;
+    const session = isNews ? store.get("session", change.object.id) : undefined;
+    // It may have come back within the same transaction.
+    if (session !== undefined && stateOf(store.get("node", change.object.id)) === NodeStatus_State.DOWN)
+      return `S130: node ${change.object.id} is declared DOWN, and has session ${session.sessionId} with ${session.managerId}`;
+  }
+  return null;
+}
+
+function stateOf(node: Node | null | undefined): NodeStatus_State {
+  return node?.status?.state ?? NodeStatus_State.UNKNOWN;
 }
 
 /** S124. `silentMs`: for how long each silent node has been so, by its hostname. Null when nothing is wrong, or not yet. */

@@ -4,10 +4,14 @@
  *
  * R7: no rollout is completed in which more slots failed than its settings tolerate, whichever way it goes.
  * R8: no rollout is completed before the tasks that it started have been watched for as long as its settings say.
+ *
+ * Both speak of the slots that the rollout changes (U3 of the tracker). A way back leaves alone the slots that still have the
+ * spec to which it leads; what restarts there is the restart supervisor's, and nothing that the rollout waits for.
  */
 import { wasEvicted } from "../../machines/orchestration/enforcer.ts";
 import { isWayBack } from "../../machines/orchestration/rollout/status.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
+import { Currency } from "../../machines/orchestration/task-currency.ts";
 import { isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import {
@@ -102,13 +106,15 @@ function checkWatched(service: Service, version: number, store: Store): string |
   return null;
 }
 
-/** It is of the present spec, and its slot had a task of another. */
+/** It is of the present spec, and its slot had a task of another: one of another version may have asked for the same. */
 function isPart(task: Task, service: Service, store: Store): boolean {
-  const version = versionOf(service);
-  if (versionOf(task) !== version) return false;
+  if (versionOf(task) !== versionOf(service)) return false;
+  const currency = new Currency();
   const fellows =
     task.slot === 0 ? store.tasksAt(task.serviceId, 0, task.nodeId) : store.tasksBySlot(task.serviceId, task.slot);
-  for (const other of fellows) if (versionOf(other) !== version && other.desiredState < TaskState.REMOVE) return true;
+  for (const other of fellows)
+    if (other.desiredState < TaskState.REMOVE && currency.isOutdated(other, service, (id) => store.get("node", id)))
+      return true;
   return false;
 }
 

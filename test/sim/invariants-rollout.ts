@@ -9,7 +9,8 @@
  * R3: start-first stops an old task that runs only once the new one does.
  * R4: a rollback leads to the spec before, and is completed when every task has it, but those that were being made when it
  *     began.
- * R5: once nothing fails any more, each rollout ends, within its deadline: completed, paused or rolled back.
+ * R5: once nothing fails any more, each rollout ends, within its deadline: completed, paused or rolled back. Where leaders' clocks
+ *     were set the deadline in the log is that of a wrong clock, and only the bound of L3 holds.
  * R6: nothing but the failure of an update that somebody asked for turns a service back by itself.
  */
 import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
@@ -213,13 +214,16 @@ export function isHopeless(service: Service): boolean {
   return kind === refusedPayload || kind === stuckPayload || isPaused(phaseOf(service, null));
 }
 
-/** R5: why a rollout is not over, or null. `nowMs`: in milliseconds since the epoch. */
-export function findMovingRollout(store: Store, nowMs: number): string | null {
+/**
+ * R5: why a rollout is not over, or null. `nowMs`: in milliseconds since the epoch; null where leaders' clocks were set, which
+ * deadlines in the log say nothing of.
+ */
+export function findMovingRollout(store: Store, nowMs: number | null): string | null {
   for (const service of store.all("service")) {
     const record = recordOf(service, store.get("rollout", service.id));
     const phase = phaseOf(service, record);
     if (!isMoving(phase)) continue;
-    const lateMs = record === null ? 0 : nowMs - timeMs(record.deadline);
+    const lateMs = record === null || nowMs === null ? 0 : nowMs - timeMs(record.deadline);
     const late = lateMs > skewMs ? `, ${Math.round(lateMs)} ms after its deadline` : "";
     return `R5: the rollout of ${service.id} is ${phase}${late}`;
   }

@@ -8,6 +8,7 @@ import { Connection, type Wire } from "../../edges/juju/connection.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";
 import { Feed } from "../../edges/juju/feed/feed.ts";
+import { Tickets } from "../../edges/juju/tickets.ts";
 import { loginNameOf } from "../../edges/juju/login-name.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { UsersService } from "../../proto/gen/messages.ts";
@@ -87,6 +88,7 @@ export function serveSimJson({ environment: env, services }: Manager): {
     clusterId: () => clusterOf(env)?.id ?? "",
     servers: () => [],
     redirect: null,
+    tickets: new Tickets(api, clock),
     loginName: (tag: string) => loginNameOf(store, tag),
   };
   const connections = new Map<Peer, Connection>();
@@ -100,7 +102,9 @@ export function serveSimJson({ environment: env, services }: Manager): {
       scope: "model",
       refusal: null,
       certificate: null,
+      lookAtCertificate: () => {},
       clientVersion: "",
+      host: "",
     });
     connections.set(peer, connection);
     const end = (): void => {

@@ -5,39 +5,43 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { judgeSeed, knownFailures } from "./known-failures.ts";
 import { judgeMarks, knownMarks, unreachedMarks } from "./marks.ts";
 import { describeOptions, drawOptions } from "./options.ts";
 import { runSeeds, type SeedResult } from "./seed-pool.ts";
+import { orExit, scriptArguments, wholeNumber } from "../support/script-arguments.ts";
 import { runSeed } from "./world.ts";
 
 function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-const { values } = parseArgs({
-  options: {
+const usage = `usage: npm run sim -- [--seeds N] [--from N] [--processes N] [--until-failed] [--trace]
+
+  --seeds N         Number of seeds to run (default 20)
+  --from N          First seed (default 1)
+  --processes N     Number of processes that run seeds (default: one per core)
+  --until-failed    Stop at the first seed that fails
+  --trace           Write the trace of a seed that passes, too (with SEED)
+
+SEED=N npm run sim runs one seed with its trace.`;
+
+const only = process.env["SEED"];
+const { values, from, count, processes } = orExit(() => {
+  const values = scriptArguments(usage, {
     seeds: { type: "string", default: "20" },
     from: { type: "string", default: "1" },
     trace: { type: "boolean", default: false },
     processes: { type: "string" },
     "until-failed": { type: "boolean", default: false },
-  },
+  });
+  return {
+    values,
+    from: wholeNumber(only === undefined ? "--from" : "SEED", only ?? values.from, usage),
+    count: only === undefined ? wholeNumber("--seeds", values.seeds, usage) : 1,
+    processes: values.processes === undefined ? undefined : wholeNumber("--processes", values.processes, usage, 1),
+  };
 });
-
-function wholeNumber(text: string, name: string): number {
-  const number = Number(text);
-  if (!Number.isSafeInteger(number) || number < 0) {
-    process.stderr.write(`${name} must be a whole number, not '${text}'\n`);
-    process.exit(2);
-  }
-  return number;
-}
-
-const only = process.env["SEED"];
-const from = wholeNumber(only ?? values.from, only === undefined ? "--from" : "SEED");
-const count = only === undefined ? wholeNumber(values.seeds, "--seeds") : 1;
 /** Failing seeds whose traces are written. */
 const tracesMax = 5;
 const marks = new Map<string, number>();
@@ -74,7 +78,6 @@ function isPassed(seed: number, result: SeedResult): boolean {
 }
 
 if (only === undefined) {
-  const processes = values.processes === undefined ? undefined : wholeNumber(values.processes, "--processes");
   const untilFailed = values["until-failed"];
   await runSeeds({ from, count, processes, untilFailed }, async (seed, result) => {
     ran += 1;

@@ -23,6 +23,7 @@ import {
   TaskAccessService,
   TaskCallsService,
   ResourceAllocatorService,
+  Trouble_Kind,
   WatchService,
   type Cluster,
   type GetUnlockKeyResponse,
@@ -66,10 +67,13 @@ export interface ManagerOptions {
   readonly servesJson: boolean;
   /** Records of the log after which a snapshot is written. */
   readonly snapshotEvery: number;
+  /** Records of which the log's history consists. */
+  readonly historyRecordsKept: number;
   /** The operator has accepted that the log lost records. */
   readonly acceptsLogLoss: boolean;
   /** A client was answered with an object of that version. */
-  readonly onAcknowledged: (version: number) => void;
+  /** `isMarked`: false where the manager says that its mark cannot be written, so that a loss would go unnoticed. */
+  readonly onAcknowledged: (version: number, isMarked: boolean) => void;
   /** It is about to listen. */
   readonly onServing: (replica: Replica) => void;
   /** Called first of all: whether it is locked, and how it is unlocked. */
@@ -90,6 +94,8 @@ export interface RunningManager {
   readonly store: Replica;
   readonly keyring: Keyring;
   isLeading(): boolean;
+  /** Why it calls itself unhealthy; null while it does not. */
+  unhealthy(): string | null;
   /** Fingerprint of what locks its key file; empty: nothing does. */
   lock(): string;
   /** The unlock key, as somebody at this manager's machine is given it; empty: there is none. */
@@ -133,6 +139,7 @@ function runManager(
     address,
     busObserver,
     csi,
+    historyRecordsKept,
     lock,
     onAcknowledged,
     onServing,
@@ -148,6 +155,7 @@ function runManager(
   }: ManagerOptions & { lock: ManagerLock; vault: Vault },
 ): RunningManager {
   const { clock, random, telemetry } = ports;
+  const troubles = createTroubles({ clock, telemetry });
   const authority = simulatedAuthority(random.fork("authority"));
   const manager = startManager({
     managerId: nodeId(ports),
@@ -176,10 +184,10 @@ function runManager(
     acceptsLogLoss,
     advertise: address,
     warnings: [],
-    troubles: createTroubles({ clock, telemetry }),
+    troubles,
     encodesAlways: true,
     busObserver,
-    snapshots: { everyRecords: snapshotEvery },
+    snapshots: { everyRecords: snapshotEvery, historyRecordsKept },
     // So little that those who resume need the log.
     watch: { recentBytesMax: 20_000 },
     onBroken,
@@ -206,6 +214,7 @@ function runManager(
         facts,
         load: () => identityIn(vault),
         save: ({ keyPem, certificatePem }) => vault.update({ nodeKey: keyPem, nodeCertificate: certificatePem }),
+        onClockJump: (listener) => manager.clockWatch.onJump(listener),
         onCertificate: (certificate) => {
           held = certificate;
           resolve();
@@ -223,7 +232,9 @@ function runManager(
       recordOf: (nodeId) => manager.replica.get("session", nodeId),
       onWrong: (claim) => onWrong(`${claim} (on ${ports.name})`),
     });
-    const control = acknowledging(services.control, onAcknowledged);
+    const control = acknowledging(services.control, (version) =>
+      onAcknowledged(version, !troubles.all().some(({ kind }) => kind === Trouble_Kind.LOG_MARK)),
+    );
     const peerOf = (identity: SimIdentity, client: string): Peer => ({ identity, local: false, address: client });
     onServing(manager.replica);
     ports.rpc.serve(
@@ -249,7 +260,11 @@ function runManager(
       peerOf,
       simGate({
         clock,
-        membership: manager.standings,
+        // Simulated managers join without a token: the log knows each only once it has the keys to write its own record.
+        membership: {
+          ...manager.standings,
+          isDemoted: (id) => manager.replica.get("node", id) !== undefined && manager.standings.isDemoted(id),
+        },
         store: manager.replica,
         onWrong: (claim) => onWrong(`${claim} (on ${ports.name})`),
         mark: (name) => trace.mark(name),
@@ -271,6 +286,7 @@ function runManager(
     store: manager.replica,
     keyring: manager.keyring,
     isLeading: () => manager.leadership.isLeading(),
+    unhealthy: () => manager.unhealthy(),
     lock: () => vault.lock,
     unlockKey: () => {
       if (cluster() === undefined) return new Uint8Array();

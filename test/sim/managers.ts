@@ -7,6 +7,7 @@ import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
 import { LogLoss } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
+import { snapshotDefaults } from "../../runtime/store/snapshots.ts";
 import { drawClock } from "./clocks.ts";
 import { BusLedger } from "./invariants-bus.ts";
 import { handshakeProblem } from "./invariants-certificates.ts";
@@ -122,11 +123,12 @@ export class SimManagers {
     manager.running = null;
     manager.isRetired = false;
     const { acceptsLogLoss } = manager;
+    const { historyRecords } = this.#scene.options;
     manager.acceptsLogLoss = false;
     if (acceptsLogLoss) manager.memory.accept();
     bootManager(ports, {
       acceptsLogLoss,
-      onAcknowledged: (version) => manager.memory.acknowledge(version),
+      onAcknowledged: (version, isMarked) => manager.memory.acknowledge(version, isMarked),
       onServing: (replica) => manager.memory.checkServing(replica),
       address: manager.address,
       trace,
@@ -135,6 +137,7 @@ export class SimManagers {
       busObserver: this.#bus,
       servesJson: this.#scene.options.jsonClients > 0,
       snapshotEvery,
+      historyRecordsKept: historyRecords === 0 ? snapshotDefaults.historyRecordsKept : historyRecords,
       onLock: (lock) => (manager.lock = lock),
       onRunning: (running) => {
         manager.running = running;

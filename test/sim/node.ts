@@ -10,6 +10,7 @@ import type { SimDrivers } from "./drivers.ts";
 import type { AssignedVersions } from "./invariants-sessions.ts";
 import { identityOf, simulatedAuthority } from "./authority.ts";
 import { agentDisk, type SimMachine } from "./machine.ts";
+import type { Repeats } from "./repeats.ts";
 import { traceTransitions } from "./transitions.ts";
 import type { SimDataplanes } from "./policies.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
@@ -49,6 +50,7 @@ export interface NodeOptions {
   /** Null: it follows no network policy. */
   readonly dataplanes: SimDataplanes | null;
   readonly assigned: AssignedVersions;
+  readonly repeats: Repeats;
   /** Something that must hold does not. */
   readonly onWrong: (claim: string) => void;
   /** Null: the node has no driver plugins. */
@@ -80,6 +82,7 @@ export function bootNode(
     network,
     onNotJoined,
     onWrong,
+    repeats,
     storage,
     trace,
   }: NodeOptions,
@@ -95,7 +98,7 @@ export function bootNode(
       );
       // Once there is a connection, as in TLS: who is not reached refuses nothing.
       const problem = handshake(manager, credentials, material);
-      if (problem === null) return assigned.watching(channel, manager);
+      if (problem === null) return repeats.through(assigned.watching(channel, manager));
       channel.close();
       throw new RpcError(Status.UNAVAILABLE, problem);
     },

@@ -8,6 +8,7 @@ import { SimMachine, type TaskHabits } from "./machine.ts";
 import type { SimManagers } from "./managers.ts";
 import { bootNode } from "./node.ts";
 import type { SimDataplanes } from "./policies.ts";
+import { Repeats } from "./repeats.ts";
 import { operatorMs, type Scene } from "./scene.ts";
 import type { SimStorage } from "./storage.ts";
 
@@ -18,6 +19,7 @@ export interface SimAgent {
   readonly process: SimProcess;
   readonly machine: SimMachine;
   readonly assigned: AssignedVersions;
+  readonly repeats: Repeats;
   /** Null in a run without driver plugins. */
   readonly drivers: SimDrivers | null;
   /** Null in a run in which no task has a network. */
@@ -88,6 +90,8 @@ export class SimNodes {
     const assigned = new AssignedVersions(name, (claim) => {
       if (!this.#scene.isTailLost) this.#scene.fail(claim);
     });
+    const chance = this.#isHealed ? 0 : options.repeats;
+    const repeats = new Repeats({ clock, random: random.fork(`repeats.${name}`), trace, chance });
     const address = `192.0.2.${this.all.length + 1}`;
     let at = random.pick(managers.serving);
     let token = "";
@@ -111,6 +115,7 @@ export class SimNodes {
           network,
           address,
           assigned,
+          repeats,
           storage,
           dataplanes,
           onWrong: (claim) => this.#scene.fail(claim),
@@ -122,7 +127,7 @@ export class SimNodes {
         onFail: (reason, error) => this.#scene.processFailed(name, reason, error, () => undefined),
       },
     );
-    this.all.push({ process: each, machine, assigned, drivers, network, address });
+    this.all.push({ process: each, machine, assigned, repeats, drivers, network, address });
     return each;
   }
 
@@ -153,10 +158,16 @@ export class SimNodes {
     this.#options.storage?.storage.forgetMounts(agent.name);
   }
 
+  /** The agent's disk is from before some starts. Of those that no manager was told of, nobody knows any more (S35). */
+  forgetStarts(agent: SimProcess, isTold: (taskId: string) => boolean): void {
+    this.all.find(({ process: each }) => each === agent)?.drivers?.forgetStarts(isTold);
+  }
+
   /** Tasks do not fail by themselves any more, and neither do plugins. */
   heal(): void {
     this.#isHealed = true;
-    for (const { drivers, network, process: each } of this.all) {
+    for (const { drivers, network, process: each, repeats } of this.all) {
+      repeats.heal();
       drivers?.heal();
       network?.heal();
       // Whoever took a plugin away puts it back.

@@ -88,8 +88,14 @@ export interface SimOptions {
   readonly drivers: DriverFaults;
   /** Mean milliseconds between two attacks of somebody on NATS without the cluster's keys; 0: there is nobody. */
   readonly attackMs: number;
+  /** Chance that a call of a node comes a second time, later; 0: never. */
+  readonly repeats: number;
+  /** Records of which the log's history consists; what is older goes once a snapshot covers it. 0: as by default, which is more than any run writes. */
+  readonly historyRecords: number;
   /** Agents that join when the others have run for a while. */
   readonly lateAgents: number;
+  /** Single faults once all has come to rest (trials.ts). */
+  readonly trials: number;
 }
 
 export function drawOptions(seed: number): SimOptions {
@@ -111,6 +117,8 @@ export function drawOptions(seed: number): SimOptions {
   const disks = drawDisks(new SimRandom(`${seed}/options.disks`));
   Object.assign(network, disks.network);
   const certificateOperations = drawCertificateOperations(new SimRandom(`${seed}/options.certificates`));
+  const watchers = drawWatchers(new SimRandom(`${seed}/options.watchers`));
+  const looksBack = drawLooksBack(new SimRandom(`${seed}/options.history`));
   return {
     seed,
     managers: random.pick([1, 2, 2, 3, 3]),
@@ -147,9 +155,9 @@ export function drawOptions(seed: number): SimOptions {
     contentionOperations: drawGlobalOperations(new SimRandom(`${seed}/options.contention`)),
     placementOperations: drawGlobalOperations(new SimRandom(`${seed}/options.placement`)),
     lockOperations: drawLockOperations(new SimRandom(`${seed}/options.locks`)),
-    watchers: drawWatchers(new SimRandom(`${seed}/options.watchers`)),
+    watchers,
     jsonClients: drawJsonClients(new SimRandom(`${seed}/options.json`)),
-    looksBack: drawLooksBack(new SimRandom(`${seed}/options.history`)),
+    looksBack,
     attackMs: drawAttackMs(new SimRandom(`${seed}/options.attacker`)),
     logOperations: drawGlobalOperations(new SimRandom(`${seed}/options.logs`)),
     certificateOperations,
@@ -158,7 +166,19 @@ export function drawOptions(seed: number): SimOptions {
     ...drawPolicies(new SimRandom(`${seed}/options.policies`)),
     ...drawDrivers(new SimRandom(`${seed}/options.drivers`), new SimRandom(`${seed}/options.health`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
+    repeats: drawRepeats(new SimRandom(`${seed}/options.repeats`)),
+    historyRecords: drawHistoryRecords(new SimRandom(`${seed}/options.historyRecords`), looksBack + watchers > 0),
+    trials: 2,
   };
+}
+
+function drawRepeats(random: SimRandom): number {
+  return random.chance(0.3) ? random.between(0.05, 0.4) : 0;
+}
+
+/** Who looks back, or resumes a watch, may want any record. */
+function drawHistoryRecords(random: SimRandom, isWanted: boolean): number {
+  return random.chance(isWanted ? 0 : 0.8) ? 20 + random.below(100) : 0;
 }
 
 function drawClockJumps(random: SimRandom): number {
@@ -304,12 +324,15 @@ export function describeOptions(options: SimOptions): string {
     `roleOperations=${options.roleOperations}`,
     `lateAgents=${options.lateAgents}`,
     `faultsMs=${options.faultsMs}`,
+    `trials=${options.trials}`,
   ];
   const note = (name: string, value: number | boolean) => {
     if (value === 0 || value === false) return;
     parts.push(value === true ? name : `${name}=${Number(value).toPrecision(3)}`);
   };
   note("attackMs", options.attackMs);
+  note("repeats", options.repeats);
+  note("historyRecords", options.historyRecords);
   note("skewMsMax", options.skewMsMax);
   note("driftPpmMax", options.driftPpmMax);
   for (const group of [

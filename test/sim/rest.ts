@@ -3,13 +3,14 @@
  *
  * L2: until it rests something is written now and then.
  * L3: it rests within a bounded time after the last fault.
+ * S126: it rests only when every manager that serves calls itself healthy: what was wrong with one is over with its cause.
  */
 import { isEnded, observedState } from "../../machines/task.ts";
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import type { CommitChecks } from "./commit-checks.ts";
 import { findUntrusting } from "./invariants-certificates.ts";
 import { findUnwell } from "./invariants-health.ts";
-import { checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
+import { checkKeyFile, checkSealed, findUnlockedOtherwise } from "./invariants-locks.ts";
 import { findUnmissed } from "./invariants-nodes.ts";
 import { findUnnamed } from "./invariants-names.ts";
 import { findLost, findUnallocated } from "./invariants-networks.ts";
@@ -88,8 +89,11 @@ function checkAtRest(scene: Scene, { checks, managers, storage }: RestingParts):
     const nameOf = (nodeId: string) => some.store.get("node", nodeId)?.description?.hostname;
     scene.demand("storage", findStrayVolumes(some.store, storage.storage, nameOf));
   }
-  for (const { running, process: each } of managers.all)
-    if (running !== null) checks.checkWhole(each.name, running.store);
+  for (const { running, process: each } of managers.all) {
+    if (running === null) continue;
+    checks.checkWhole(each.name, running.store);
+    scene.demand(each.name, checkKeyFile(each.disk.read("keys"), running));
+  }
 }
 
 /** In milliseconds of virtual time: when the last fault ended, and when something was written last. */
@@ -106,6 +110,8 @@ function whyRestless(scene: Scene, parts: RestingParts, { healedAt, progressAt }
   if (otherwise !== null) return otherwise;
   for (const { running, process: each } of managers.serving) {
     if (running === null) return `${each.name} does not run`;
+    const trouble = running.unhealthy();
+    if (trouble !== null) return `S126: ${each.name} calls itself unhealthy: ${trouble}`;
     const why = findRestless(scene, parts, running, healedAt);
     if (why !== null) return `${each.name}: ${why}`;
   }
@@ -140,7 +146,7 @@ function findRestless(
     (allocates() ? findLost(store, held) : null) ??
     (storage === null ? null : findUnpublished(store)) ??
     (dataplanes === null ? null : findUntold(store, dataplanes)) ??
-    findMovingRollout(store, clock.now()) ??
+    findMovingRollout(store, options.rates.clockJumpMs > 0 ? null : clock.now()) ??
     (options.rebalanceOperations === 0 ? null : findUnbalanced(store, clock.now()));
   if (why !== null) return why;
   for (const id of workloads.removed)

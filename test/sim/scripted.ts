@@ -45,6 +45,8 @@ export class ScriptedWorld {
         contentionOperations: 0,
         policyOperations: 0,
         attackMs: 0,
+        repeats: 0,
+        historyRecords: 0,
         volumeOperations: 0,
         ...(options.tasks === undefined ? {} : { tasks: options.tasks }),
       },

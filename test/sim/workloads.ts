@@ -25,6 +25,7 @@ import { RolloutWorkload } from "./workload-rollout.ts";
 import { VolumeWorkload } from "./workload-volumes.ts";
 import { WatchWorkload } from "./workload-watch.ts";
 import { Workload } from "./workload.ts";
+import { Writer } from "./workload-writer.ts";
 
 interface Client {
   readonly isDone: boolean;
@@ -135,6 +136,22 @@ export class Workloads {
       tokens: () => [...this.#tokens],
       onWrong: (claim) => this.#scene.fail(claim),
     }).start();
+  }
+
+  /** Somebody more, who writes small things one after the other within so many milliseconds. */
+  write(withinMs: number): Client {
+    const { simulation } = this.#scene;
+    return this.#add(
+      "the writer",
+      new Writer({
+        ports: simulation.ports("writer"),
+        trace: simulation.trace,
+        answers: this.#answers,
+        addresses: this.#managers.all.map(({ address }) => address),
+        identity: { nodeId: "writer", role: "swarm-manager", organization: this.#managers.organization() },
+        withinMs,
+      }),
+    );
   }
 
   /** Promotes whoever is demoted, when all else is done. */

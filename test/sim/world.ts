@@ -2,7 +2,7 @@
  * A whole cluster in one process on virtual time: managers, nodes, NATS, clients, and what goes wrong.
  *
  * Phases: founding (nothing fails until there is a cluster), trouble (faults and the workloads), healing (nothing fails any
- * more, and the cluster must come to rest).
+ * more, and the cluster must come to rest), trials (single faults in a cluster at rest).
  *
  * L1: a cluster is founded while nothing fails.
  */
@@ -17,6 +17,7 @@ import { SimDataplanes } from "./policies.ts";
 import { comeToRest } from "./rest.ts";
 import { Scene, sentence } from "./scene.ts";
 import { controllerSockets, SimStorage } from "./storage.ts";
+import { Trials } from "./trials.ts";
 import { Workloads } from "./workloads.ts";
 
 /** Stays for ever: some services are for it alone. */
@@ -93,6 +94,7 @@ class World {
       if (this.#scene.failure === null) {
         const faults = await this.#trouble();
         if (this.#scene.failure === null) await this.#heal(faults);
+        if (this.#scene.failure === null) await this.#try();
       }
     } catch (error) {
       this.#scene.fail(`P2: the simulation threw: ${sentence(error)}`);
@@ -137,6 +139,7 @@ class World {
       mayLoseTail: () => this.#mayLoseTail(),
       losePower: (agent) => this.#nodes.losePower(agent),
       mayBreak: (process) => this.#mayBreak(process),
+      diskWentBack: (agent) => this.#nodes.forgetStarts(agent, (taskId) => this.#checks.isToldStarted(taskId)),
     });
     await this.#scene.runUntil(() => false, options.faultsMs);
     attacker?.stop();
@@ -154,6 +157,21 @@ class World {
     if (this.#scene.options.endsWithAllManagers) this.#workloads.restoreRoles();
     this.#isHealed = true;
     if (this.#managers.all.some(({ isRetired }) => isRetired)) this.#nodes.tellOfManagers();
+    await this.#rest();
+  }
+
+  async #try(): Promise<void> {
+    const trials = new Trials({
+      scene: this.#scene,
+      managers: this.#managers,
+      nodes: this.#nodes,
+      workloads: this.#workloads,
+      spared: sparedAgent,
+    });
+    await trials.run(() => this.#rest());
+  }
+
+  async #rest(): Promise<void> {
     await comeToRest(this.#scene, {
       managers: this.#managers,
       nodes: this.#nodes,

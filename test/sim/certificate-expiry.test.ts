@@ -1,0 +1,73 @@
+// Certificates of one hour, for longer than an hour: S92, and nobody notices.
+import test from "ava";
+import {
+  CAConfig,
+  ClusterSpec,
+  ControlService,
+  Duration,
+  ListClustersRequest,
+  NodeStatus_State,
+  UpdateClusterRequest,
+} from "../../proto/gen/messages.ts";
+import { identityOf } from "./authority.ts";
+import type { SimManager } from "./managers.ts";
+import { ScriptedWorld } from "./scripted.ts";
+
+const { ListClusters, UpdateCluster } = ControlService.methods;
+const minuteMs = 60_000;
+
+test("connections end with the certificates that they began with, whose nodes have long renewed them and are back at once", async (t) => {
+  t.timeout(300_000);
+  const world = new ScriptedWorld({
+    seed: 21,
+    managers: 1,
+    agents: 2,
+    steps: 2_000_000,
+    onReplica: (replica, demand) =>
+      void replica.watch(({ changes }) => {
+        for (const { action, object, table } of changes)
+          if (table === "node" && action !== "remove" && object.status?.state === NodeStatus_State.DOWN)
+            demand(`S92: node ${object.id} is declared DOWN over its certificate`);
+      }),
+  });
+  await world.found();
+  const { simulation } = world.scene;
+  const manager = world.leader as SimManager;
+  const operator = simulation.ports("operator");
+  const organization = world.managers.organization();
+  const channel = operator.rpc.dial(manager.address, { nodeId: "client", role: "swarm-manager", organization });
+  const cluster = () => [...(manager.running?.store.all("cluster") ?? [])][0];
+  let isAsked = false;
+  void channel.unary(ListClusters, ListClustersRequest.create()).then(async ({ clusters }) => {
+    const [{ id, meta, spec } = { id: "", meta: null, spec: null }] = clusters;
+    // Everybody gets one of the new kind at once.
+    const caConfig = CAConfig.create({ nodeCertExpiry: Duration.create({ seconds: 3_600 }), forceRotate: 1 });
+    const wanted = ClusterSpec.patch(spec ?? ClusterSpec.create(), { caConfig });
+    const request = { clusterId: id, clusterVersion: meta?.version ?? null, spec: wanted };
+    await channel.unary(UpdateCluster, UpdateClusterRequest.create(request));
+    isAsked = true;
+  });
+  await world.until("another root", () => isAsked && cluster()?.rootCa?.rootRotation === null);
+
+  const ends = (): readonly number[] =>
+    [...(manager.running?.store.all("node") ?? [])].map(
+      ({ certificate }) =>
+        identityOf(new TextDecoder().decode(certificate?.certificate), operator.clock.now())?.notAfterMs ?? 0,
+    );
+  const first = Math.max(...ends());
+  t.true(first <= operator.clock.now() + 60 * minuteMs);
+  const before = simulation.trace.marks.get("access.ended") ?? 0;
+  let longestAwayMs = 0;
+  for (let minute = 0; minute < 75; minute += 1) {
+    await world.pass(minuteMs);
+    const begunMs = operator.clock.now();
+    await world.until("all nodes to be READY", () => world.areAllReady());
+    longestAwayMs = Math.max(longestAwayMs, operator.clock.now() - begunMs);
+  }
+  t.true(operator.clock.now() > first);
+  t.true(Math.min(...ends()) > operator.clock.now(), "all have renewed");
+  // Renewing ends no session: those of the first certificates ended with them.
+  t.true((simulation.trace.marks.get("access.ended") ?? 0) >= before + 2);
+  t.is(longestAwayMs, 0);
+  t.is(world.scene.failure, null);
+});

@@ -1,0 +1,97 @@
+/**
+ * A leader whose wall clock is set while it carries out an update, as after a laptop's sleep.
+ *
+ * S127: a clock that is set cuts no watch of an update short and prolongs none beyond its double, and lets no deadline pass.
+ */
+import test from "ava";
+import {
+  Annotations,
+  Any,
+  ControlService,
+  CreateServiceRequest,
+  Duration,
+  GenericRuntimeSpec,
+  GetServiceRequest,
+  ReplicatedService,
+  ServiceSpec,
+  TaskSpec,
+  UpdateConfig,
+  UpdateServiceRequest,
+  UpdateStatus_UpdateState,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import type { SimManager } from "./managers.ts";
+import { ScriptedWorld } from "./scripted.ts";
+import { taskKind } from "./workload.ts";
+
+const steady = { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
+const monitorMs = 20_000;
+const { COMPLETED, UPDATING } = UpdateStatus_UpdateState;
+
+/** One manager, two nodes, and a service of two tasks; an update changes one task after the other. */
+async function updating(seed: number) {
+  const world = new ScriptedWorld({ seed, managers: 1, agents: 2, tasks: steady });
+  await world.found();
+  const manager = world.leader as SimManager;
+  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
+  const channel = world.scene.simulation.ports("person").rpc.dial(manager.address, identity);
+  const { CreateService, GetService, UpdateService } = ControlService.methods;
+  const specOf = (forceUpdate: number): ServiceSpec =>
+    ServiceSpec.create({
+      annotations: Annotations.create({ name: "web" }),
+      task: TaskSpec.create({
+        generic: GenericRuntimeSpec.create({
+          kind: taskKind,
+          payload: Any.create({ type_url: "sim", value: new Uint8Array([1]) }),
+        }),
+        forceUpdate,
+      }),
+      replicated: ReplicatedService.create({ replicas: 2 }),
+      update: UpdateConfig.create({ parallelism: 1, monitor: Duration.create({ seconds: monitorMs / 1_000 }) }),
+    });
+  let service: Service | null = null;
+  const call = (work: Promise<{ readonly service: Service | null }>): void =>
+    void work.then(
+      (answer) => (service = answer.service),
+      (error: unknown) => world.scene.fail(String(error)),
+    );
+  call(channel.unary(CreateService, CreateServiceRequest.create({ spec: specOf(0) }), { timeoutMs: 30_000 }));
+  await world.until("two tasks", () => world.running("a1").length + world.running("a2").length === 2);
+  const serviceId = (service as Service | null)?.id ?? "";
+  const before = new Set([...world.running("a1"), ...world.running("a2")]);
+  call(channel.unary(GetService, GetServiceRequest.create({ serviceId }), { timeoutMs: 30_000 }));
+  await world.pass(1_000);
+  const serviceVersion = (service as Service | null)?.meta?.version ?? null;
+  const request = UpdateServiceRequest.create({ serviceId, serviceVersion, spec: specOf(1) });
+  call(channel.unary(UpdateService, request, { timeoutMs: 30_000 }));
+  const stored = () => manager.running?.store.get("service", serviceId);
+  await world.until("the update", () => stored()?.updateStatus?.state === UPDATING);
+  /** Tasks of the new spec that run. */
+  const changed = (): number => [...world.running("a1"), ...world.running("a2")].filter((id) => !before.has(id)).length;
+  return { world, manager, changed, state: () => stored()?.updateStatus?.state };
+}
+
+test("S127: a clock that is set forward cuts short no watch over what an update changed", async (t) => {
+  const { changed, manager, state, world } = await updating(31);
+  await world.until("all tasks of the new spec", () => changed() === 2);
+  const fromMs = world.scene.simulation.clock.elapsed;
+  await world.pass(2_000);
+  manager.process.jumpClock(3_600_000);
+  await world.until("the end of the update", () => state() === COMPLETED);
+  const watchedMs = world.scene.simulation.clock.elapsed - fromMs;
+  t.true(watchedMs >= monitorMs - 500, `${watchedMs} ms`);
+  t.true(watchedMs <= 2 * monitorMs, `${watchedMs} ms`);
+});
+
+for (const byMs of [12 * 3_600_000, -12 * 3_600_000])
+  test(`S127: a clock that is set by ${byMs / 3_600_000} h in the middle of an update lets no deadline pass`, async (t) => {
+    const { changed, manager, state, world } = await updating(32);
+    for (let set = 0; set < 2; set += 1) {
+      manager.process.jumpClock(byMs);
+      await world.pass(300);
+      t.is(state(), UPDATING);
+    }
+    await world.until("all tasks of the new spec", () => changed() === 2);
+    await world.until("the end of the update", () => state() !== UPDATING);
+    t.is(state(), COMPLETED);
+  });
