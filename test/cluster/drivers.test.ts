@@ -6,7 +6,14 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
-import { startAgent, startManager, type TestAgent, type TestManager } from "../fixtures/muster.ts";
+import {
+  MusterProcess,
+  startAgent,
+  startManager,
+  tempDir,
+  type TestAgent,
+  type TestManager,
+} from "../fixtures/muster.ts";
 import { commandOf, kill, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -88,6 +95,26 @@ test.serial(
     await until("no record to be left", () => records().length === 0);
   },
 );
+
+test.serial("two plugins that claim one name keep the agent from starting, which names both", async (t) => {
+  const manager = await startManager(t);
+  const token = await manager.muster("token", "worker");
+  const dataDir = tempDir(t, "agent");
+  const both = ["--driver", `first=${mockDriver}`, "--driver", `second=${mockDriver}`];
+  const agent = new MusterProcess(
+    dataDir,
+    ["agent", "--join", manager.address, "--token", token, "--data-dir", dataDir, ...both],
+    {},
+    [],
+  );
+  t.teardown(() => agent.end());
+  await until("the agent's end", () => !agent.isRunning);
+  t.regex(
+    agent.output,
+    /two driver plugins call themselves mock: (first|second) \(.*\) and (first|second) \(.*\): leave/,
+  );
+  t.deepEqual(processesOf(dataDir), [], "no plugin is left");
+});
 
 test.serial("what a task's driver says of it is how it ended, and a wrong configuration names its field", async (t) => {
   const { manager } = await world(t);

@@ -1,9 +1,9 @@
 // Health checks of processes: by command, HTTP and TCP, through kill -9 of the agent, and what they do to a rollout.
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { freePort, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
-import { isAlive } from "../fixtures/processes.ts";
+import { commandOf, isAlive, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
 interface Row {
@@ -15,6 +15,12 @@ interface Row {
 /** For a server that a busy machine takes long to start. */
 const patient = ["--health-start-period", "1h", "--health-start-interval", "200ms"];
 
+/** The server's pid on this machine: it knows another one, in the namespace of its task. */
+function serverIn(folder: string): number {
+  const [pid = 0] = processesOf(folder).filter((each) => commandOf(each).startsWith(`${process.execPath} -e `));
+  return pid;
+}
+
 /** Looks often, and has a bound that a busy machine does not reach. */
 const often = ["--health-interval", "200ms", "--health-timeout", "20s", "--restart-delay", "0s", "--detach"];
 
@@ -23,7 +29,7 @@ async function world(t: ExecutionContext) {
   await manager.patience();
   const agent = await startAgent(t, manager, { hostname: "one" });
   const folder = tempDir(t, "health");
-  return { manager, agent, well: join(folder, "well"), pid: join(folder, "pid") };
+  return { manager, agent, folder, well: join(folder, "well") };
 }
 
 const tasksOf = (manager: TestManager, service: string): Promise<readonly Row[]> =>
@@ -35,10 +41,9 @@ async function untilState(manager: TestManager, service: string, state: string):
   );
 }
 
-/** Writes its pid, and serves on the port, well or not, as the file is there or not. */
-function server(port: number, well: string, pid: string): readonly string[] {
+/** Serves on the port, well or not, as the file is there or not. */
+function server(port: number, well: string): readonly string[] {
   const script = `
-    require("fs").writeFileSync(${JSON.stringify(pid)}, String(process.pid));
     require("http").createServer((_, answer) => {
       const isWell = require("fs").existsSync(${JSON.stringify(well)});
       answer.writeHead(isWell ? 200 : 503).end("not\\nyet");
@@ -47,11 +52,11 @@ function server(port: number, well: string, pid: string): readonly string[] {
 }
 
 test.serial("a task is STARTING until its check passes, goes on through kill -9 of the agent, and fails", async (t) => {
-  const { agent, manager, pid, well } = await world(t);
+  const { agent, folder, manager, well } = await world(t);
   const port = await freePort();
   const check = ["--health-http", `http://shop.example:${port}/ready`, "--health-retries", "2", ...patient];
   const create = ["service", "create", "--name", "web", ...often, ...check];
-  await manager.muster(...create, ...server(port, well, pid));
+  await manager.muster(...create, ...server(port, well));
   const why = (): Promise<string> => manager.muster("why", "web.1");
   await until("what the check says", async () => /answered 503: not yet/.test(await why()));
   t.regex(await why(), new RegExp(`its health check pass: GET shop.example:${port}/ready`));
@@ -64,7 +69,8 @@ test.serial("a task is STARTING until its check passes, goes on through kill -9 
   t.is((await untilState(manager, "web", "Starting")).ID, waiting.ID, "it has still to pass");
   writeFileSync(well, "");
   t.is((await untilState(manager, "web", "Running")).ID, waiting.ID);
-  const before = Number(readFileSync(pid, "utf8"));
+  const before = serverIn(folder);
+  t.true(before > 0);
 
   await agent.process.end("SIGKILL");
   agent.process.start();
@@ -84,11 +90,11 @@ test.serial("a task is STARTING until its check passes, goes on through kill -9 
 });
 
 test.serial("commands and connections are checks too, and a version that is not well is rolled back", async (t) => {
-  const { manager, pid, well } = await world(t);
+  const { manager, well } = await world(t);
   const port = await freePort();
   writeFileSync(well, "");
   const tcp = ["service", "create", "--name", "tcp", ...often, ...patient, "--health-tcp", `:${port}`];
-  await manager.muster(...tcp, ...server(port, well, pid));
+  await manager.muster(...tcp, ...server(port, well));
   const command = ["--health-cmd", 'test "$NOMAD_JOB_NAME" = command', "--health-retries", "1"];
   const rollout = ["--update-failure-action", "rollback", "--update-monitor", "1s", "--rollback-monitor", "1s"];
   const create = ["service", "create", "--name", "command", ...often, ...command, ...rollout, "--driver", "exec"];

@@ -108,3 +108,27 @@ test.serial(
     t.true(names.includes("before") && names.includes("after"), names.join());
   },
 );
+
+test.serial("a node that joined in records which a repair gave up comes back as the node that it was", async (t) => {
+  t.timeout(300_000);
+  const manager = await startManager(t);
+  await createService(manager, sleepers("before", 0));
+  const nats = await natsOf(t, manager);
+  const manage = await nats.jetstreamManager();
+  const { state } = await manage.streams.info(logStream);
+  await createService(manager, sleepers("gone", 0));
+  await startAgent(t, manager, { hostname: "late" });
+  const isReady = async () => (await nodeCalled(manager, "late")).status?.state === NodeStatus_State.READY;
+  await until("the agent to be READY", isReady);
+  const { id } = await nodeCalled(manager, "late");
+  // The record after those that are kept: all that follows it, the node's among it, cannot be read any more.
+  await manage.streams.deleteMessage(logStream, state.last_seq + 1, false);
+  await manager.process.end();
+  const repaired = await runMuster(["log", "repair", "--yes", "--data-dir", manager.dataDir]);
+  t.is(repaired.code, 0, repaired.stderr);
+  manager.process.start();
+  await manager.ready();
+  t.deepEqual(await serviceNames(manager), ["before"]);
+  await until("the agent to be READY again", async () => isReady().catch(() => false));
+  t.is((await nodeCalled(manager, "late")).id, id);
+});

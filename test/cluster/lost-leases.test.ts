@@ -5,6 +5,8 @@ import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { connectNats, type NatsLink } from "../../runtime/nats/connection.ts";
 import { leaseStream } from "../../runtime/nats/streams.ts";
+import { status } from "../fixtures/control-client.ts";
+import { startManager } from "../fixtures/muster.ts";
 import { natsCluster, type TestCluster } from "../fixtures/nats-cluster.ts";
 import { currentNats, testTelemetry, until } from "../fixtures/nats-server.ts";
 
@@ -74,4 +76,36 @@ test.serial("a manager that starts where the bucket is stuck makes it anew as we
   const { leases } = await connected(t, cluster);
   await until("a lease", async () => (await leases.create("leader", value)).kind === "stored", 300_000);
   t.pass();
+});
+
+test.serial("while nobody leads the bucket of leases, managers name the bucket, not the log", async (t) => {
+  t.timeout(600_000);
+  const cluster = await natsCluster(t, currentNats);
+  const manager = await startManager(t, { args: cluster.urls.flatMap((url) => ["--nats", url]) });
+  await until("health before", async () => (await status(manager)).healthy);
+  const observer = await connected(t, cluster);
+  for (let count = 0; count < 50; count += 1)
+    await until("a lease", async () => (await observer.leases.create(`other${count}`, value)).kind !== "unknown");
+
+  await loseLeases(cluster);
+  await until("the log to be led again", async () => (await observer.log.bounds(1_000)) !== null);
+  const since = performance.now();
+  await until("the manager to notice", async () => !(await status(manager)).healthy, 300_000);
+  /** Sentence → when it was said last. */
+  const said = new Map<string, number>();
+  await until(
+    "a leader again",
+    async () => {
+      const { troubles, healthy } = await status(manager);
+      for (const { sentence } of troubles) said.set(sentence, performance.now() - since);
+      return healthy && troubles.length === 0;
+    },
+    300_000,
+  );
+  t.log([...said].map(([sentence, ms]) => `to ${(ms / 1_000).toFixed(1)} s: ${sentence}`).join("\n"));
+  const last = (beginning: string): number =>
+    Math.max(-1, ...[...said].flatMap(([sentence, ms]) => (sentence.startsWith(beginning) ? [ms] : [])));
+  const named = last("the bucket of leases has no leader in NATS, though 3 of 3 servers answer");
+  t.true(named > 0, "it is named");
+  t.true(named > last("the log has no leader"), "the log is not, once it is led");
 });

@@ -1,5 +1,5 @@
 // What `npm start` runs: the whole cluster on one machine, and nothing of it left afterwards.
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -57,6 +57,23 @@ test.serial(
       [...text.matchAll(/^(\S{25}) .* (?:manager|worker) /gm)].map(([, id]) => id as string);
     t.is(nodeIds(first.stdout).length, 2);
     t.deepEqual(nodeIds(second.stdout), nodeIds(first.stdout), "the same cluster with the same nodes");
+    t.true(first.stderr.startsWith(`State: ${on.dataDir} (new)\n`), first.stderr);
+    t.regex(
+      second.stderr,
+      /^State: .*, found: the cluster that last ran .* ago goes on \(--fresh begins a new one\)\n/,
+    );
+
+    const third = await startOnce(t, on, "--fresh");
+    t.is(third.code, 0, third.stderr);
+    t.is(nodeIds(third.stdout).length, 2);
+    t.false(
+      nodeIds(third.stdout).some((id) => nodeIds(first.stdout).includes(id)),
+      "another cluster",
+    );
+    const [, aside = ""] = /^The earlier cluster's state is kept in (.*): remove it/m.exec(third.stderr) ?? [];
+    t.teardown(() => rmSync(aside, { recursive: true, force: true }));
+    t.true(existsSync(join(aside, "manager")), third.stderr);
+    t.deepEqual(on.leftBehind(), []);
   },
 );
 
@@ -72,7 +89,7 @@ test.serial(
     const ran = await startOnce(t, on, "--port", String(port));
     t.is(ran.code, 1);
     t.true(ran.ms < 60_000);
-    t.is(ran.stderr, `muster: port ${port} is in use: choose another with --port\n`);
+    t.is(ran.stderr, `State: ${on.dataDir} (new)\nmuster: port ${port} is in use: choose another with --port\n`);
     t.deepEqual(on.leftBehind(), []);
   },
 );
@@ -85,7 +102,13 @@ test.serial("start runs until it is interrupted, and then ends everything that i
   t.teardown(async () => void (await start.end("SIGKILL")));
   const [, url = ""] = await until("the service's URL", () => /^Service hello: (\S+)$/m.exec(start.output), 40_000);
   t.regex(await (await fetch(url)).text(), /^hello from hello\.[123]\./);
+  // As log rotation does it.
+  const log = join(on.dataDir, "muster.log");
+  renameSync(log, `${log}.1`);
+  start.child.kill("SIGHUP");
+  await until("the log under its own name", () => existsSync(log));
   t.is(await start.end("SIGINT"), 0, start.output);
+  t.regex(readFileSync(log, "utf8"), /"msg":"ending"/);
   t.deepEqual(on.leftBehind(), []);
   await t.throwsAsync(fetch(url), undefined, "the tasks are gone");
 });

@@ -1,13 +1,13 @@
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
-import { connectNats, type NatsLink } from "../../runtime/nats/connection.ts";
+import type { NatsLink } from "../../runtime/nats/connection.ts";
 import { callJetStream, fieldsField, textField } from "../../runtime/nats/jetstream.ts";
 import { Link } from "../../runtime/nats/link.ts";
 import type { Random } from "../../runtime/ports.ts";
 import { logStream } from "../../runtime/nats/streams.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
-import { natsCluster } from "../fixtures/nats-cluster.ts";
+import { connectWhenElected, natsCluster } from "../fixtures/nats-cluster.ts";
 import { natsBinaries, testTelemetry, until } from "../fixtures/nats-server.ts";
 
 const record = (sequence: number): Uint8Array => new TextEncoder().encode(`record ${sequence}`);
@@ -18,7 +18,7 @@ for (const binary of natsBinaries) {
     const telemetry = await testTelemetry();
     const options = { servers: cluster.urls, name: "test", telemetry, replicas: 3 as const };
     const connect = async (): Promise<NatsLink> => {
-      const link = await connectNats(options);
+      const link = await connectWhenElected(options);
       t.teardown(() => link.close());
       return link;
     };

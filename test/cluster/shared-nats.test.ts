@@ -168,7 +168,7 @@ for (const binary of natsBinaries) {
 
 test.serial("where fewer nats-servers run than are named, a manager says so, or starts on what there is", async (t) => {
   t.timeout(300_000);
-  const cluster = await natsCluster(t, currentNats, 2);
+  const cluster = await natsCluster(t, currentNats, { size: 2 });
   const nats = [...cluster.urls, `nats://127.0.0.1:${await freePort()}`].join(",");
   const args = ["manager", "--data-dir", tempDir(t, "few"), "--listen", `127.0.0.1:${await freePort()}`, "--nats"];
   const refused = await runMuster([...args, nats], { timeoutMs: 120_000 });

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { commandOf, kill, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 import { removeTaskNamespaces, tagOf, taskNamespaces } from "../support/task-namespaces.ts";
 import { client, server } from "../support/task-programs.ts";
@@ -134,5 +135,53 @@ peer.pipe(process.stdout); process.stdin.pipe(peer);`;
     t.notRegex(await machine.run("/usr/sbin/nft", "list", "tables"), /muster-tasks/);
     held.stdin.end();
     if (held.exitCode === null) await once(held, "exit");
+  },
+);
+
+/** Of this agent's exec plugin. */
+function execPlugin(dataDir: string): number {
+  const found = processesOf(dataDir).filter((pid) => commandOf(pid).includes("drivers/exec/main.ts"));
+  return found.length === 1 ? (found[0] as number) : 0;
+}
+
+real(
+  "an agent that comes back in a mount namespace of its own goes on with the plugin of its earlier life",
+  async (t) => {
+    const { machines } = startLab(t, 1);
+    const machine = machines[0] as Machine;
+    const manager = await startManager(t, { on: machine });
+    await manager.patience();
+    const agent = await startAgent(t, manager, { on: machine, hostname: "one" });
+    removeTaskNamespaces(t, agent.dataDir);
+    await manager.muster("network", "create", "back");
+    const create = ["service", "create", "-d", "--driver", "exec", "--network", "back", "--stop-signal", "SIGKILL"];
+    await manager.muster(...create, "--name", "first", "--", "sleep", "1000");
+    const first = await runs(manager, "first");
+    const address = await addressOf(manager, first);
+    t.not(address, "");
+    const plugin = execPlugin(agent.dataDir);
+    t.not(plugin, 0);
+    await agent.process.end("SIGKILL");
+    // As systemd does with PrivateTmp=true: what is mounted there is seen there alone.
+    agent.process.start([...machine.inside, "unshare", "--mount", "--propagation", "private", "--"]);
+    await until("the agent's next session", () => agent.sessions().length > 1);
+    t.is(execPlugin(agent.dataDir), plugin);
+    await manager.muster(...create, "--name", "second", "--", "sleep", "1000");
+    const second = await runs(manager, "second");
+    t.is((await manager.json("service", "ps", "second")).length, 1, "no attempt has failed");
+    t.not(await addressOf(manager, second), "");
+    t.is(await addressOf(manager, first), address);
+    // The next plugin is in the agent's namespace, where nothing is mounted for the first task.
+    kill(plugin);
+    await until("another plugin", () => ![0, plugin].includes(execPlugin(agent.dataDir)));
+    await until("an answer of the first task by it", () =>
+      addressOf(manager, first).then(
+        (found) => found === address,
+        () => false,
+      ),
+    );
+    await manager.muster("service", "rm", "first", "second");
+    await until("no namespace to be left", () => taskNamespaces(agent.dataDir).length === 0);
+    t.deepEqual(await links(machine), []);
   },
 );

@@ -53,6 +53,7 @@ test("clients in Python of Juju 1, 2 and 3 log in, see, watch and change a clust
       status: ["web"],
       watched: ["web"],
       units: ["web/0", "web/1", "web/2"],
+      ran: ["hello\n", 0],
       config: "green",
       constraints: 64,
     });

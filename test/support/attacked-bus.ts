@@ -26,10 +26,11 @@ export function attackedBus() {
   const subscribers = new Set<Subscriber>();
   const clock = new SimClock();
   let lives = 0;
-  /** `answer`: an answer on its way; `loses`: whether a message gets lost. */
+  /** `answer`: an answer on its way; `loses`: whether a message gets lost; `delayMs`: how long an answer is on its way. */
   const attack = {
     answer: (_subject: string, data: Uint8Array): Uint8Array => data,
     loses: (_subject: string): boolean => false,
+    delayMs: (_subject: string): number => 0,
   };
 
   function deliver(subject: string, data: Uint8Array, respond: (answer: Uint8Array) => void): number {
@@ -53,7 +54,12 @@ export function attackedBus() {
       wire.push({ subject, data, asked: true });
       return new Promise<RequestOutcome>((resolve) => {
         clock.setTimeout(() => resolve({ kind: "timeout" }), timeoutMs);
-        const respond = (answer: Uint8Array): void => resolve({ kind: "reply", data: attack.answer(subject, answer) });
+        const respond = (answer: Uint8Array): void => {
+          const reply = (): void => resolve({ kind: "reply", data: attack.answer(subject, answer) });
+          const delayMs = attack.delayMs(subject);
+          if (delayMs === 0) reply();
+          else clock.setTimeout(reply, delayMs);
+        };
         if (deliver(subject, data, respond) === 0) resolve({ kind: "no-responders" });
       });
     },

@@ -65,6 +65,8 @@ export interface TestCluster extends TestManager {
 }
 
 const runMs = 50;
+/** Callbacks within one `run`: far more than any that ends takes, and some seconds of real time. */
+const stepsMax = 200_000;
 const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
 
 export function execSpec(fields: Partial<TaskSpec> = {}): TaskSpec {
@@ -102,7 +104,9 @@ export async function testCluster(nodes: readonly string[]): Promise<TestCluster
     stops: () => true,
 
     async run(ms = runMs) {
-      await clock.run({ untilMs: clock.now() + ms });
+      const end = await clock.run({ untilMs: clock.now() + ms, maxSteps: stepsMax });
+      if (end === "steps")
+        throw new Error(`${stepsMax} steps within ${ms} ms: the orchestration goes round in circles`);
       await settle();
     },
     async propose(...operations: Operation[]) {

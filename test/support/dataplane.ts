@@ -14,6 +14,7 @@ import {
   type HostEndpoint,
   type IPSetDeltaUpdate,
 } from "../../proto/gen/felix.ts";
+import { tierEntries } from "../../proto/tier-policies.ts";
 
 export { fc };
 
@@ -58,7 +59,7 @@ const arbitraryObject: fc.Arbitrary<DataplaneObject> = fc.oneof(
   fc
     .tuple(some("w"), fc.uniqueArray(some("p"), { maxLength: 2 }), fc.uniqueArray(some("f"), { maxLength: 2 }))
     .map(([id, policies, profiles]) =>
-      endpointOf(id, [TierInfo.create({ name: "default", ingressPolicies: policies })], profiles),
+      endpointOf(id, [TierInfo.create({ name: "default", ingressPolicies: tierEntries(policies) })], profiles),
     ),
 );
 
@@ -153,7 +154,7 @@ export class ModelDriver {
         if (!this.#rules.has(keyOf({ kind: "profile", id: ProfileID.create({ name }) })))
           return `${key} names profile ${name}, which it has not got`;
       for (const { egressPolicies, ingressPolicies, name: tier } of tiersOf(endpoint))
-        for (const name of [...ingressPolicies, ...egressPolicies])
+        for (const name of [...ingressPolicies, ...egressPolicies].map((entry) => Buffer.from(entry).toString()))
           if (!this.#rules.has(keyOf({ kind: "policy", id: PolicyID.create({ tier, name }) })))
             return `${key} names policy ${tier}/${name}, which it has not got`;
     }

@@ -81,6 +81,8 @@ export interface JsonWorldOptions {
   readonly extra?: readonly Facade[];
   readonly redirect?: readonly Server[];
   readonly connectionsMax?: number;
+  /** Of pages that may connect. */
+  readonly origins?: readonly string[];
   /** Other limits on clients. */
   readonly limits?: Partial<AdmissionLimits>;
 }
@@ -110,7 +112,7 @@ function counted(facades: readonly Facade[], waiting: { requests: number }): rea
 
 export async function jsonWorld(
   t: ExecutionContext,
-  { facades = [], extra = [], redirect, connectionsMax, limits }: JsonWorldOptions = {},
+  { facades = [], extra = [], redirect, connectionsMax, origins = [], limits }: JsonWorldOptions = {},
 ) {
   const manager = testManager();
   const { env } = manager;
@@ -136,6 +138,7 @@ export async function jsonWorld(
       pki.createServerIdentity({ ...request, nowMs: Date.now() }),
   };
   const keeper = startJsonCertificate(env, authority, {
+    onClockJump: () => {},
     hosts: ["192.0.2.1"],
     onCertificate: (next) => {
       certificate = next;
@@ -148,6 +151,8 @@ export async function jsonWorld(
   listener = await listenJson({
     host: "127.0.0.1",
     port: 0,
+    agents: { host: "127.0.0.1", port: 0 },
+    origins,
     credentials: certificate ?? (await first.promise),
     telemetry: env.telemetry,
     admission: createAdmission(env.telemetry, limits),
@@ -162,11 +167,16 @@ export async function jsonWorld(
       loginName: (tag) => loginNameOf(env.store, tag),
     },
   });
-  const { port } = listener;
+  const { port, agentPort } = listener;
   const clients: TestClient[] = [];
-  const connect = async (path = "/", options: { cert?: string; key?: string } = {}): Promise<TestClient> => {
-    const tls = { ca: rootPem, servername: serverName, ...options };
-    const socket = new WebSocket(`wss://127.0.0.1:${port}${path}`, tls);
+  /** With a certificate at the port of agents, unless another is named. */
+  const connect = async (
+    path = "/",
+    options: { cert?: string; key?: string; origin?: string; headers?: Record<string, string>; to?: number } = {},
+  ): Promise<TestClient> => {
+    const { to = options.cert === undefined ? port : (agentPort ?? port), ...rest } = options;
+    const tls = { ca: rootPem, servername: serverName, ...rest };
+    const socket = new WebSocket(`wss://127.0.0.1:${to}${path}`, tls);
     const client = new TestClient(socket);
     clients.push(client);
     await once(socket, "open");

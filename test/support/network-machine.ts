@@ -87,6 +87,7 @@ export class NetworkMachine {
         return named.map((path) => path.slice(directory.length));
       },
       pathOf: (name) => directory + name,
+      pathFor: async (path) => path,
       set: wait,
       ip: (lines, { goesOn = false, inside } = {}) =>
         inParts(lines, (line) => {

@@ -29,7 +29,8 @@ export function isAllowed(world: PolicyWorld, from: Side, to: Side, packet: Pack
 
 function passes(world: PolicyWorld, side: Side, direction: "inbound" | "outbound", packet: Packet): boolean {
   for (const tier of side.tiers) {
-    const names = direction === "inbound" ? tier.ingressPolicies : tier.egressPolicies;
+    const entries = direction === "inbound" ? tier.ingressPolicies : tier.egressPolicies;
+    const names = entries.map((entry) => Buffer.from(entry).toString());
     if (names.length === 0) continue;
     let verdict: Verdict = null;
     for (const name of names) {

@@ -94,6 +94,7 @@ export async function served(t: ExecutionContext): Promise<Served> {
     createOperator(env, {
       ask: (question) => askLeader(env, { own: () => knowledge, leader: () => "manager1" }, question),
       explainNode: () => [],
+      sessionState: (nodeId) => (nodeId === "held" ? "serving.connected" : ""),
       log: retained.log,
       history,
       leader: () => ({ id: "manager1", epoch: 1 }),

@@ -152,6 +152,45 @@ test("an offered root is considered only by a node that holds a certificate", (t
   t.deepEqual(names(after(joining, offered)), ["reportUnexpected"]);
 });
 
+test("C7: a join whose certificate cannot be used yet waits for it as the node that it is, and never asks for another node", (t) => {
+  const unusable: AgentCertificateEvent = { type: "certificate.refused", reason: "expired", definite: false };
+  const asked = [joining, { type: "root.fetched" }, accepted, issued] as const;
+  const refusals = Array.from({ length: 20 }, () => [unusable, "pollBackoff", issued]).flat();
+  const waiting = after(...asked, ...refusals, unusable);
+  t.is(waiting.state.value, "waiting-to-poll");
+  t.is(waiting.state.context.reason, "expired");
+  t.deepEqual(delays(waiting), [30_000]);
+  t.deepEqual(names(after(...asked, unusable, "pollBackoff")), ["pollStatus"]);
+  const done = after(...asked, ...refusals, installed);
+  t.is(done.state.value, "valid");
+  t.is(done.state.context.nodeId, "n1");
+});
+
+test("a join whose certificate never leads to the root that its token names fails at once, and says so", (t) => {
+  const foreign: AgentCertificateEvent = { type: "certificate.refused", reason: "another root", definite: true };
+  const failed = after(joining, { type: "root.fetched" }, accepted, issued, foreign);
+  t.is(failed.state.value, "failed");
+  t.is(failed.state.context.reason, "another root");
+  t.is(
+    after(holding, { type: "renewal.forced" }, "forcedDelay", accepted, issued, foreign).state.value,
+    "waiting-to-renew",
+  );
+});
+
+test("a join begins anew once it is sure that the node which it was given is gone, and no manager merely lags", (t) => {
+  const unknown: AgentCertificateEvent = { type: "poll.unknown", reason: "not found" };
+  const polling = [joining, { type: "root.fetched" }, accepted] as const;
+  t.is(after(...polling, unknown).state.value, "waiting-to-poll");
+  const gone = after(...polling, unknown, "pollBackoff", unknown, "pollBackoff", unknown);
+  t.is(gone.state.value, "waiting-to-request");
+  const again = after(...polling, unknown, "pollBackoff", unknown, "pollBackoff", unknown, "joinRetry", refused);
+  t.is(again.state.value, "waiting-to-request");
+  // Who has a certificate is a node of the cluster until somebody removes it.
+  const renewing = [holding, { type: "renewal.forced" }, "forcedDelay", accepted] as const;
+  const kept = after(...renewing, unknown, "pollBackoff", unknown, "pollBackoff", unknown);
+  t.is(kept.state.value, "waiting-to-poll");
+});
+
 test("what the disk holds can make the start a failure that says why", (t) => {
   const failed = after({ kind: "failed", reason: "expired" });
   t.is(failed.state.value, "failed");

@@ -40,6 +40,24 @@ test("an agent joins with its token and describes its node to the manager", asyn
   t.is(world.sessions.length, 1);
 });
 
+test("C7: an agent whose clock is off joins as one node: at once with a clock that is behind, else when that is set right", async (t) => {
+  const dayMs = 86_400_000;
+  const behind = new World();
+  behind.node.jumpClock(-dayMs);
+  await behind.serving();
+  t.is(behind.requests.length, 1);
+  const ahead = new World();
+  ahead.node.jumpClock(100 * dayMs);
+  ahead.node.start();
+  await ahead.until(() => ahead.requests.length === 1);
+  await ahead.pass(600_000);
+  t.deepEqual([ahead.requests.length, ahead.agent.state().kind], [1, "joining"]);
+  ahead.node.setClockRight();
+  await ahead.until(() => ahead.agent.state().kind === "serving");
+  t.is(ahead.requests.length, 1);
+  t.is(ahead.agent.nodeId(), "node1");
+});
+
 test("a bad secret ends the join with the manager's words", async (t) => {
   const world = new World();
   world.token = `${world.goodToken.slice(0, -1)}z`;
@@ -184,6 +202,56 @@ test("after a kill -9 the agent finds its tasks, starts none twice and reports t
   t.deepEqual(world.machine.running(), ["t1"]);
 });
 
+for (const { was, ends } of [
+  { was: TaskState.STARTING, ends: [TaskState.FAILED] },
+  { was: TaskState.RUNNING, ends: [TaskState.FAILED] },
+  { was: TaskState.COMPLETE, ends: [] },
+])
+  test(`L3: an agent whose disk is an older one does not start again what its manager knows to be in state ${was}`, async (t) => {
+    const world = await new World().serving();
+    world.assignAll(task("t1", { desiredState: TaskState.READY }));
+    await world.until(() => world.statesOf("t1").includes(TaskState.READY));
+    await world.pass(1_000);
+    const copy = world.node.disk.copy();
+    world.assignAll(task("t1"));
+    await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING));
+    world.node.crash({ losePower: true });
+    world.machine.losePower();
+    world.node.disk.restore(copy);
+    world.reports.length = 0;
+    world.node.start();
+    await world.until(() => world.streams.length === 2);
+    await world.pass(2_000);
+    t.deepEqual(world.machine.running(), []);
+    world.assignAll(task("t1", { status: TaskStatus.create({ state: was }) }), task("t2"));
+    await world.until(() => world.statesOf("t2").includes(TaskState.RUNNING));
+    await world.pass(2_000);
+    t.deepEqual(world.machine.running(), ["t2"]);
+    t.deepEqual(
+      world.statesOf("t1").filter((state) => state > TaskState.READY),
+      ends,
+    );
+  });
+
+test("L3: after a kill -9 nothing is started that was not, before a manager has said that it is still assigned", async (t) => {
+  const world = await new World().serving();
+  const hanging = world.machine.driver.bind(world.machine);
+  world.machine.driver = (kind, clock) => ({ ...hanging(kind, clock), prepare: () => new Promise(() => {}) });
+  world.node.restart();
+  await world.until(() => world.streams.length === 2);
+  world.assignAll(task("t1"), task("t2"));
+  await world.until(() => world.statesOf("t1").includes(TaskState.PREPARING));
+  await world.pass(1_000);
+  world.machine.driver = hanging;
+  world.node.restart();
+  await world.until(() => world.streams.length === 3);
+  await world.pass(5_000);
+  t.deepEqual(world.machine.running(), []);
+  world.assignAll(task("t1"));
+  await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING));
+  t.deepEqual(world.machine.running(), ["t1"]);
+});
+
 test("a session that ends is rebuilt with its id, and every task's newest state is told again", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1"));
@@ -296,6 +364,17 @@ test("a new root to which the certificate leads is kept, and the manager is told
   world.node.start();
   await world.until(() => world.sessions.length === 3);
   t.is(text(world.sessions[2]?.request.description?.tlsInfo?.trustRoot ?? new Uint8Array()), "SIMULATED ROOT 2\n");
+});
+
+test("a new root is kept although the node's clock was set to before its certificate", async (t) => {
+  const world = await new World().serving();
+  world.node.jumpClock(-86_400_000);
+  world.script.crossRoots = ["SIMULATED ROOT 2\n"];
+  world.script.rootPem = "SIMULATED ROOT 2\n";
+  world.tell();
+  await world.until(() => world.sessions.length === 2);
+  const trusted = world.sessions[1]?.request.description?.tlsInfo?.trustRoot ?? new Uint8Array();
+  t.is(text(trusted), "SIMULATED ROOT 2\n");
 });
 
 test("a renewal that leads to a root which the node has missed fetches that root", async (t) => {

@@ -168,6 +168,32 @@ test("a node with a certificate renews it without a token, with the role that it
   );
 });
 
+test("A3: a node that renews all the time is refused beyond its budget, before its request is looked at; others are not", async (t) => {
+  const { ca, cluster, proposals, clock, store, seed } = await world(t, { signing: false });
+  seed("node", Node.create({ id: "n1" }), Node.create({ id: "n2" }));
+  const csrOfNode = await csr();
+  const renew = (nodeId: string, bytesOfCsr = csrOfNode) => {
+    const identity = { nodeId, role: "swarm-worker" as const, organization: cluster().id };
+    return refusalOf(() =>
+      ca.nodeCa.IssueNodeCertificate(request({ csr: bytesOfCsr }), call({ identity, local: false })),
+    );
+  };
+  const before = proposals.length;
+  const refused: unknown[] = [];
+  for (let at = 0; at < 200; at += 1) {
+    const refusal = await renew("n1");
+    if (refusal !== null) refused.push(refusal);
+  }
+  t.true(refused.length > 100, `${refused.length} of 200`);
+  t.is(proposals.length - before, 200 - refused.length);
+  t.deepEqual(refused[0], { code: Status.UNAVAILABLE, message: "node n1 exceeded rate limit of certificate renewals" });
+  t.like(await renew("n1", bytes.encode("no request")), { code: Status.UNAVAILABLE });
+  t.is(await renew("n2"), null);
+  clock.advance(10_000);
+  t.is(await renew("n1"), null, "the budget grows");
+  t.is(store.get("node", "n1")?.certificate?.csr.length, csrOfNode.length);
+});
+
 test("a removed node's certificate gets it nothing", async (t) => {
   const { ca, cluster, seed } = await world(t, { signing: false });
   seed("cluster", Cluster.patch(cluster(), { blacklistedCertificates: { n1: BlacklistedCertificate.create({}) } }));

@@ -4,7 +4,8 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import test from "ava";
 import { clockMissing, setClock } from "../chaos/clock.ts";
-import { chaosOptions, UsageError } from "../chaos/options.ts";
+import { chaosOptions } from "../chaos/options.ts";
+import { UsageError } from "../support/script-arguments.ts";
 import { WriteRecord } from "../chaos/write-record.ts";
 
 const listed = (contents: Readonly<Record<string, string>>): ReadonlyMap<string, string> =>

@@ -10,7 +10,16 @@ import { toMermaid } from "../../cli/chart-mermaid.ts";
 import { humanDuration, parseBytes, parseCount, parseCpus, parseDuration, parseRatio } from "../../cli/values.ts";
 import { formatTable } from "../../cli/table.ts";
 import { UsageError } from "../../cli/command.ts";
-import { NodeRole, Manager, NodeSpec_Availability, TaskState, type Node } from "../../proto/gen/messages.ts";
+import {
+  EngineDescription,
+  Manager,
+  Node,
+  NodeDescription,
+  NodeRole,
+  NodeSpec_Availability,
+  PluginDescription,
+  TaskState,
+} from "../../proto/gen/messages.ts";
 import { readyNode, served, taskOf } from "../support/served.ts";
 
 const top = fileURLToPath(new URL("../..", import.meta.url));
@@ -58,7 +67,10 @@ test("node update drains and labels; node rm wants --force for one that is up", 
 });
 
 test("where the manager is may be said behind any command: it is none of the command's own flags", async (t) => {
-  const { muster, socket } = await served(t);
+  const { muster, socket, manager } = await served(t);
+  const plugins = [PluginDescription.create({ type: "Driver", name: "exec" })];
+  const description = NodeDescription.create({ engine: EngineDescription.create({ plugins }) });
+  manager.seed("node", Node.patch(readyNode("n1", "alpha"), { description }));
   const ask = async (...args: string[]) => (await muster(...args)).remarks;
   const exec = ["--driver", "exec", "--", "/bin/true"];
   t.deepEqual(await ask("service", "create", "-d", "-H", socket, "--name", "p", ...exec), []);
@@ -150,6 +162,11 @@ test("tasks are listed and found by slot", async (t) => {
   t.is(why[1], "  waiting for: a node");
   t.true(why.includes("  woken by:    node.ready"));
   t.deepEqual((await muster("why", "web")).lines[1], "  waiting for: nothing: it is where it should be");
+  // Two nodes of one name: none is meant more than the other. A node and a service of one name: the service is.
+  manager.seed("node", readyNode("n8", "twin"), readyNode("n9", "twin"), readyNode("n7", "web"));
+  const twin = await muster("why", "twin");
+  t.deepEqual(twin.remarks, ["muster: twin is ambiguous (2 matches found: node n8, node n9): use an id"]);
+  t.regex((await muster("why", "web")).lines[0] ?? "", /^service web /);
   t.regex(
     (await muster("why", "nobody")).remarks[0] ?? "",
     /no task, service, node, network or volume is called nobody/,
@@ -178,8 +195,8 @@ test("events prints a line for each change until the manager goes", async (t) =>
   }
   await first.promise;
   const event = JSON.parse(seen[0] ?? "") as Record<string, unknown>;
-  t.like(event, { kind: "service", action: "create" });
-  t.true((event["version"] as number) > 0);
+  t.like(event, { Type: "service", Action: "create" });
+  t.true((event["Version"] as number) > 0);
 });
 
 test("every machine of the system is among the charts, and each can be drawn", async (t) => {
@@ -208,6 +225,9 @@ test("charts shows events, guards, delays and final states", async (t) => {
   t.true(lines.some((line) => line.trim() === "issued --> [*]"));
   t.true((await muster("charts", "-q")).lines.includes("certificate"));
   t.is((await muster("charts", "nothing")).status, 1);
+  const { lines: filled } = await muster("charts", "certificate", "session", "--format", "{{.Name}} {{.States}}");
+  t.regex(filled.join("\n"), /^certificate \d+\nsession \d+$/);
+  t.is((await muster("charts", "--format", "{{.Nothing")).status, 125);
   const json = (await muster("charts", "certificate", "--format", "json")).lines;
   t.like(JSON.parse(json[0] ?? ""), { name: "certificate", machine: { id: "certificate" } });
 });
@@ -276,16 +296,22 @@ test("columns are as wide as their widest cell and three blanks, ten at least", 
   t.is(formatTable(["ID", "NAME"], [["a", "x"]]), "ID        NAME\na         x");
 });
 
-test("the last manager started is the one that commands find", (t) => {
+test("the managers started here are known, the last one first, until they end", (t) => {
   const state = mkdtempSync(join(tmpdir(), "muster-state-"));
   t.teardown(() => rmSync(state, { recursive: true, force: true }));
   const script = `
-    const { rememberHost, lastHost } = await import(${JSON.stringify(join(top, "cli", "last-host.ts"))});
-    rememberHost("unix:///a/control.sock"); rememberHost("unix:///b/control.sock"); process.stdout.write(lastHost());`;
+    const { forgetHost, knownHosts, rememberHost } = await import(${JSON.stringify(join(top, "cli", "last-host.ts"))});
+    const show = () => process.stdout.write(knownHosts().join(" ") + "\\n");
+    for (const host of ["a", "b", "c", "a"]) rememberHost("unix:///" + host);
+    show();
+    forgetHost("unix:///a");
+    show();
+    for (let at = 0; at < 40; at += 1) rememberHost("unix:///" + at);
+    process.stdout.write(String(knownHosts().length));`;
   const env = { ...process.env, XDG_STATE_HOME: state };
   t.is(
     execFileSync(process.execPath, ["--input-type=module", "-e", script], { env, encoding: "utf8" }),
-    "unix:///b/control.sock",
+    "unix:///a unix:///c unix:///b\nunix:///c unix:///b\n16",
   );
   t.true(existsSync(join(state, "muster", "host")));
 });

@@ -89,6 +89,14 @@ test("nodes are filtered, and shown for people", async (t) => {
   t.is((await muster("node", "ls", "--filter", "role=king")).status, 125);
   t.is((await muster("node", "ls", "--filter", "colour=red")).status, 125);
   const { lines } = await muster("node", "inspect", "--pretty", "alpha");
+  t.false(
+    lines.some((line) => line.includes("Session")),
+    "another manager holds it",
+  );
+  manager.seed("node", readyNode("held", "gamma"));
+  const held = (await muster("node", "inspect", "--pretty", "gamma")).lines.join("\n");
+  t.true(held.includes("\n Session:              serving.connected\n"), held);
+  t.is((await muster("why", "gamma")).lines[1], "  session:     serving.connected");
   t.true(lines.includes("Labels:") && lines.includes(" - zone=eu"));
   t.regex(lines.join("\n"), /^ State: +Ready$/m);
 });
@@ -123,6 +131,27 @@ test("events are printed by a template of Docker's names; one that does not fit 
   t.like(await bad, { status: 1 });
 });
 
+test("events in JSON have the names of the templates, times and commands as text", async (t) => {
+  const { musterWith, muster } = await served(t);
+  const lines: string[] = [];
+  void musterWith((line) => void lines.push(line), "events", "--filter", "type=service", "--format", "json");
+  for (let turn = 0; turn < 100 && lines.length === 0; turn += 1) {
+    const named = ["--name", `web${turn}`, "--driver", "exec", "--env", "A=1"];
+    const made = await muster("service", "create", "-d", ...named, "/bin/sleep", "60");
+    t.is(made.status, 0, made.remarks.join());
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  const event = JSON.parse(lines[0] ?? "") as Record<string, unknown>;
+  t.like(event, { Type: "service", Action: "create", Scope: "swarm" });
+  t.deepEqual(Object.keys(event), ["Type", "Action", "Actor", "Scope", "Time", "TimeNano", "Version", "Object"]);
+  const { CreatedAt, Spec } = event["Object"] as {
+    readonly CreatedAt: string;
+    readonly Spec: { readonly TaskTemplate: { readonly GenericSpec: object } };
+  };
+  t.regex(CreatedAt, /^\d{4}-\d\d-\d\dT/);
+  t.like(Spec.TaskTemplate.GenericSpec, { Kind: "exec", Exec: { Command: "/bin/sleep", Args: ["60"], Env: ["A=1"] } });
+});
+
 test("info sums the cluster up, by Docker's names where it has them", async (t) => {
   const { muster, manager } = await withServices(t);
   manager.seed("node", readyNode("n1", "alpha"));
@@ -137,7 +166,7 @@ test("info sums the cluster up, by Docker's names where it has them", async (t) 
 });
 
 test("a table is cut to the terminal, widest columns first, ids and headings never", (t) => {
-  const headings = ["ID", "NAME", "ERROR"];
+  const headings = ["ID", "NAME", "COMMAND"];
   const rows = [["0123456789ab", "web.1", "starting container failed: no such file or directory: unknown"]];
   const cut = formatTable(headings, rows, 50).split("\n");
   t.true(cut.every((line) => textWidth(line) <= 50));
@@ -145,6 +174,35 @@ test("a table is cut to the terminal, widest columns first, ids and headings nev
   t.is(formatTable(headings, rows, null).split("\n")[1]?.endsWith("unknown"), true);
   t.is(formatTable(headings, rows), formatTable(headings, rows, 500));
   t.regex(formatTable(headings, rows, 1).split("\n")[1] ?? "", /^0123456789ab /);
+});
+
+test("a table that is too wide loses its empty columns, and never a part of an error", (t) => {
+  const headings = ["ID", "NAME", "IMAGE", "NODE", "DESIRED STATE", "CURRENT STATE", "ERROR", "PORTS"];
+  const error = '"starting container failed: no such file or directory"';
+  const rows = [
+    [
+      "0123456789ab",
+      "web.1",
+      "registry.example:5000/team/web:1",
+      "alpha",
+      "Running",
+      "Failed 2 minutes ago",
+      error,
+      "",
+    ],
+  ];
+  const [head = "", row = ""] = formatTable(headings, rows, 80).split("\n");
+  t.regex(head, /^ID +NAME +IMAGE +NODE +DESIRED STATE +CURRENT STATE +ERROR$/);
+  t.regex(
+    row,
+    /^0123456789ab +web\.1 +registr… +alpha +Running +Failed 2 min… +"starting container failed: no such file or directory"$/,
+  );
+  const [quiet = "", fine = ""] = formatTable(headings, [rows[0]?.with(6, "") ?? []], 80).split("\n");
+  t.regex(quiet, /^ID +NAME +IMAGE +NODE +DESIRED STATE +CURRENT STATE$/);
+  t.true(textWidth(fine) <= 80, fine);
+  // Nothing is dropped where there is room, or no terminal.
+  for (const width of [null, 500]) t.regex(formatTable(headings, rows, width), /ERROR +PORTS$/m);
+  t.regex(formatTable(headings, [], 20), /PORTS$/);
 });
 
 test("wide characters take two columns, joined ones one, and what steers a terminal none of it", (t) => {

@@ -59,7 +59,7 @@ test("help is the same from either side, for the whole, a noun and a command", a
     t.is(before.text, after.text);
     t.regex(before.text, new RegExp(`^Usage: muster ${verb.join(" ")} `));
   }
-  t.regex((await printed("help")).text, /^Usage: muster \[--host SOCKET\] VERB/);
+  t.regex((await printed("help")).text, /^Usage: muster \[--host SOCKET \| --context CONTEXT\] VERB/);
   t.regex((await printed("service", "help", "create")).text, /^Usage: muster service create/);
   t.like(await printed("help", "nothing"), { status: 125 });
   t.like(await printed("help", "node", "nothing"), { status: 125 });

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { UsageError } from "../../cli/command.ts";
 import { networkSpec, type NetworkFlags } from "../../cli/network-spec.ts";
 import {
@@ -93,7 +93,7 @@ test("network ls hides what stands for each engine's own network, inspect and rm
   t.is(shown.Id, id);
   t.deepEqual((await muster("network", "rm", "nothing")).remarks, ["muster: no such network: nothing"]);
   t.deepEqual(await muster("network", "rm", "-f", "nothing", "back"), { status: 0, lines: ["back"], remarks: [] });
-  t.is((await muster("network", "rm", "--force", "ingress", "host")).status, 1, "forced is only what is not there");
+  t.is((await muster("network", "rm", "--force", "host")).status, 1, "forced is only what is not there");
   t.is(manager.store.get("network", id), undefined);
 });
 
@@ -166,6 +166,38 @@ test("network inspect --verbose shows who is on a network, with which addresses"
   t.false("Services" in (await shown("back"))[0]);
 });
 
+/** Runs a command as a process, which asks on its standard input. */
+async function asked(t: ExecutionContext, socket: string, args: readonly string[], answer: string) {
+  const child = spawn(process.execPath, [main, "--host", socket, ...args]);
+  t.teardown(() => child.kill("SIGKILL"));
+  let [out, err] = ["", ""];
+  child.stdout.on("data", (data: Buffer) => (out += data.toString()));
+  child.stderr.on("data", (data: Buffer) => (err += data.toString()));
+  child.stdin.write(answer);
+  const isEnd = !answer.endsWith("\n");
+  if (isEnd) child.stdin.end();
+  const [ended] = (await once(child, "close")) as [number];
+  return { ended, out, err };
+}
+
+test("network rm asks before it removes the ingress network, forced or not", async (t) => {
+  const { muster, manager, socket } = await served(t);
+  await muster("network", "create", "back");
+  const hasIngress = () => manager.store.byName("network", "ingress") !== undefined;
+  for (const args of [
+    ["network", "rm", "ingress"],
+    ["network", "rm", "--force", "ingress", "back"],
+  ]) {
+    const { ended, out, err } = await asked(t, socket, args, "n\n");
+    t.is(ended, 0);
+    t.is(out, args.includes("back") ? "back\n" : "", "the others are removed");
+    t.regex(err, /^WARNING! This is the ingress network\. .*\nAre you sure you want to continue\? \[y\/N\] $/);
+    t.true(hasIngress());
+  }
+  t.like(await asked(t, socket, ["network", "rm", "ingress"], "y\n"), { ended: 0, out: "ingress\n" });
+  t.false(hasIngress());
+});
+
 test("network prune removes what neither a service nor a task uses, and asks before", async (t) => {
   const { muster, manager, socket } = await served(t);
   const remaining = () =>
@@ -182,26 +214,14 @@ test("network prune removes what neither a service nor a task uses, and asks bef
   const all = remaining();
   t.deepEqual(all, ["bridge", "host", "idle", "ingress", "labelled", "stopping", "used"]);
 
-  // Asked as a process is: on its standard input.
-  const asked = async (answer: string) => {
-    const child = spawn(process.execPath, [main, "--host", socket, "network", "prune", "--filter", "label!=keep=yes"]);
-    t.teardown(() => child.kill("SIGKILL"));
-    let [out, err] = ["", ""];
-    child.stdout.on("data", (data: Buffer) => (out += data.toString()));
-    child.stderr.on("data", (data: Buffer) => (err += data.toString()));
-    child.stdin.write(answer);
-    const isEnd = !answer.endsWith("\n");
-    if (isEnd) child.stdin.end();
-    const [ended] = (await once(child, "close")) as [number];
-    return { ended, out, err };
-  };
+  const prune = ["network", "prune", "--filter", "label!=keep=yes"];
   const question =
     "WARNING! This will remove all networks not used by at least one service or task.\n" +
     "Are you sure you want to continue? [y/N] ";
   for (const answer of ["n\n", "\n", "yes\n", ""])
-    t.deepEqual(await asked(answer), { ended: 0, out: "", err: question });
+    t.deepEqual(await asked(t, socket, prune, answer), { ended: 0, out: "", err: question });
   t.deepEqual(remaining(), all);
-  t.deepEqual(await asked("Y\n"), { ended: 0, out: "Deleted Networks:\nidle\n", err: question });
+  t.deepEqual(await asked(t, socket, prune, "Y\n"), { ended: 0, out: "Deleted Networks:\nidle\n", err: question });
   t.deepEqual(
     remaining(),
     all.filter((name) => name !== "idle"),

@@ -175,6 +175,47 @@ test("policies are applied, listed, shown, explained and removed", async (t) => 
   t.regex((await muster("policy", "rm", "db")).remarks[0] ?? "", /no such policy: db/);
 });
 
+test("a policy that names a port that nobody has is warned of, and explained", async (t) => {
+  const { muster } = await lab(t);
+  const naming = (port: string): string => `
+kind: NetworkPolicy
+metadata: { name: db }
+spec:
+  selector: service == 'db'
+  types: [ingress, egress]
+  ingress:
+    - { action: allow, protocol: icmp }
+    - { action: allow, protocol: tcp, destination: { ports: [${port}] } }
+  egress:
+    - { action: allow, protocol: udp, destination: { selector: "service == 'db'", ports: [sql] } }
+`;
+  const applied = await muster("policy", "apply", "-f", written(t, naming("sqk")));
+  t.is(applied.status, 0);
+  t.deepEqual(applied.lines, ["NetworkPolicy/db created"]);
+  t.deepEqual(applied.remarks, [
+    "warning: policy db, ingress rule 2 names the port sqk, and no service publishes a TCP port of that name: the rule matches nothing until one does",
+    "warning: policy db, egress rule 1 names the port sql, and no service that its selector chooses publishes a UDP port of that name: the rule matches nothing until one does",
+  ]);
+  const explained = await muster("policy", "explain", "web", "db", "tcp/5432");
+  t.true(explained.lines[0]?.endsWith(": refused"));
+  t.is(
+    explained.lines[3],
+    "  policy db, ingress rule 2 names the port sqk, and no service publishes a TCP port of that name: the rule matches nothing until one does",
+  );
+  t.false(
+    explained.lines.some((line) => line.includes("policy db, egress")),
+    "it is not about what leaves web",
+  );
+  const right = await muster("policy", "apply", "-f", written(t, naming("sql").replace("udp", "tcp")));
+  t.deepEqual(right.remarks, []);
+  t.true((await muster("policy", "explain", "web", "db", "tcp/5432")).lines[0]?.endsWith(": allowed"));
+  t.is(
+    (await muster("policy", "explain", "web", "db", "tcp/5432")).lines.filter((line) => /names the port/.test(line))
+      .length,
+    0,
+  );
+});
+
 const cutting = `
 kind: HostEndpoint
 metadata: { name: m1-all }

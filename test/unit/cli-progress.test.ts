@@ -131,6 +131,23 @@ test("an update that was rolled back is a failure, with the reason", async (t) =
   );
 });
 
+test("an update that was rolled back before anybody looked is told with its reason", async (t) => {
+  const { muster, musterWith, manager } = await served(t);
+  await muster("service", "create", "-d", "--name", "web", "bb:1");
+  const current = () => manager.store.byName("service", "web") as Service;
+  const waiting = musterWith(() => {}, "service", "update", "--image", "nope:1", "web");
+  await until(() => current().spec?.task?.container?.image === "nope:1");
+  const updateStatus = UpdateStatus.create({
+    state: UpdateStatus_UpdateState.ROLLBACK_COMPLETED,
+    message: "rollback completed; update rolled back due to failure or early termination of task t1: No such image",
+  });
+  manager.seed("service", Service.patch(current(), { updateStatus }));
+  t.is(
+    (await waiting).remarks.at(-1),
+    "muster: service rolled back: rollback completed; update rolled back due to failure or early termination of task t1: No such image",
+  );
+});
+
 test("an update that was completed without all of its tasks ends the waiting, and says how many run", async (t) => {
   const { muster, musterWith, manager } = await served(t);
   await muster("service", "create", "-d", "--name", "web", "--replicas", "2", "bb:1");

@@ -187,6 +187,22 @@ test("ports come in ranges, and one target may have a range in front", (t) => {
   ]);
 });
 
+test("a port has a name, in the case in which it is written, and one that is there is given one", (t) => {
+  const [port] = parsePublish("NAME=Sql,mode=HOST,target=5432,published=5433");
+  t.like(port, { name: "Sql", targetPort: 5_432, publishedPort: 5_433, publishMode: PortConfig_PublishMode.HOST });
+  const before = parsePublish("5433:5432");
+  t.deepEqual(
+    portsAfter(before, ["name=sql,target=5432,published=5433"], []).map(({ name }) => name),
+    ["sql"],
+  );
+  t.deepEqual(
+    portsAfter(parsePublish("name=sql,target=5432,published=5433"), ["5433:5432"], []).map(({ name }) => name),
+    ["sql"],
+    "a port that is added without a name keeps the one that it has",
+  );
+  t.throws(() => parsePublish("name=a b,target=1"), { message: /--publish: invalid name 'a b'/ });
+});
+
 test("a port taken away and given again is there, and the short form takes a host port away too", (t) => {
   const before = [...parsePublish("8080:80"), ...parsePublish("mode=host,target=81,published=8081")];
   t.deepEqual(

@@ -2,10 +2,16 @@ import test from "ava";
 import { createFlags, type CreateValues } from "../../cli/service/service-flags.ts";
 import { changedSpec, newSpec } from "../../cli/service/service-spec.ts";
 import { convergence } from "../../cli/convergence.ts";
+import { processLabel } from "../../machines/manager/manager-role.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { UsageError } from "../../cli/command.ts";
 import { UserError } from "../../cli/user-error.ts";
 import {
+  EngineDescription,
+  Node,
+  NodeDescription,
+  NodeRole,
+  PluginDescription,
   ExecSpec,
   Meta,
   Mount_Type,
@@ -189,6 +195,13 @@ test("service ps shows each slot's newest attempt and the older ones beneath it"
   t.regex(lines[0] ?? "", /^ID +NAME +IMAGE +NODE +DESIRED STATE +CURRENT STATE +ERROR +PORTS$/);
   t.regex(lines[1] ?? "", /^new +web\.1 +bb:1 +alpha +Running +Running about a minute ago$/);
   t.regex(lines[2] ?? "", /^old + \\_ web\.1 +bb:1 +alpha +Shutdown +Failed +"task: non-zero exit \(1\)"$/);
+  // The tree belongs in the table alone: scripts split what a template or JSON prints.
+  t.deepEqual((await muster("service", "ps", "--format", "{{.Name}}", "web")).lines, ["web.1", "web.1"]);
+  const json = (await muster("service", "ps", "--format", "json", "web")).lines;
+  t.deepEqual(
+    json.map((line) => (JSON.parse(line) as { Name: string }).Name),
+    ["web.1", "web.1"],
+  );
 });
 
 test("service create waits until all replicas run, and says why they do not yet", async (t) => {
@@ -284,6 +297,42 @@ test("service update changes what it names, again when another writer came betwe
   t.is(serviceNamed(manager.store, "web").id, before.id);
 });
 
+test("a driver that no node has, and managers as the only place, are warned of", async (t) => {
+  const { muster, manager } = await served(t);
+  const create = async (...args: readonly string[]) => (await muster("service", "create", "-d", ...args)).remarks;
+  t.deepEqual(await create("--name", "lone", "--driver", "exec", "/bin/true"), [
+    "warning: service lone: no node has the driver exec (no node has any driver): tasks wait until one does",
+  ]);
+  const plugins = ["exec", "java"].map((name) => PluginDescription.create({ type: "Driver", name }));
+  const node = readyNode("n1", "alpha");
+  manager.seed(
+    "node",
+    Node.patch(node, {
+      description: NodeDescription.patch(node.description ?? NodeDescription.create({}), {
+        engine: EngineDescription.create({ plugins }),
+      }),
+    }),
+  );
+  t.deepEqual(await create("--name", "known", "--driver", "exec", "/bin/true"), []);
+  t.deepEqual(await create("--name", "typo", "--driver", "jvaa", "--driver-config", "{}"), [
+    "warning: service typo: no node has the driver jvaa (nodes have exec, java): tasks wait until one does",
+  ]);
+  // A stock manager's node runs tasks.
+  t.deepEqual(await create("--name", "stock", "--constraint", "node.role == manager", "bb:1"), []);
+  for (const each of [...manager.store.all("node")].filter(({ role }) => role === NodeRole.MANAGER)) {
+    const labels = { [processLabel]: "manager" };
+    const description = NodeDescription.create({ engine: EngineDescription.create({ labels }) });
+    manager.seed("node", Node.patch(each, { description }));
+  }
+  const [asked = ""] = await create("--name", "edge", "--constraint", "node.role == manager", "bb:1");
+  t.regex(asked, /^warning: service edge: constraint node\.role == manager: Muster's managers run no tasks/);
+  t.regex((await create("--name", "e2", "--constraint", "node.role!=worker", "bb:1"))[0] ?? "", /run no tasks/);
+  t.deepEqual(await create("--name", "inner", "--constraint", "node.role==worker", "bb:1"), []);
+  const updated = await muster("service", "update", "-d", "--constraint-add", "node.role==manager", "inner");
+  t.regex(updated.remarks[0] ?? "", /^warning: service inner: constraint node\.role==manager/);
+  t.deepEqual((await muster("service", "update", "-d", "--label-add", "a=b", "inner")).remarks, []);
+});
+
 test("service scale and rm take several services", async (t) => {
   const { muster, manager } = await served(t);
   for (const name of ["a", "b"]) await muster("service", "create", "-d", "--name", name, "bb:1");
@@ -298,6 +347,7 @@ test("service scale and rm take several services", async (t) => {
   t.is(serviceNamed(manager.store, "a").spec?.replicated?.replicas, 4);
   const none = await muster("service", "scale", "-d", "a=1", "b=many");
   t.deepEqual([none.status, none.lines], [125, []], "what cannot be read changes nothing");
+  t.deepEqual(none.remarks, ["muster: invalid number of replicas 'many' in 'b=many': expected a whole number"]);
   await muster("service", "rm", "everywhere");
   t.deepEqual((await muster("service", "rm", "a", "b")).lines, ["a", "b"]);
   t.is(manager.store.count("service"), 0);

@@ -296,6 +296,34 @@ test("x-muster makes a service of plain processes", async (t) => {
   );
 });
 
+test("a service of plain processes is in the networks that it names, and its ports have names", async (t) => {
+  const { muster, write, service } = await stage(t);
+  const file = write(
+    "c.yaml",
+    `services:
+  a:
+    command: postgres
+    x-muster: { driver: exec }
+    networks: { back: { aliases: [db] } }
+    ports: [{ name: sql, mode: host, target: 5432, published: "5433" }]
+  b: { command: sleep 1d, x-muster: { driver: exec } }
+networks: { back: {} }
+`,
+  );
+  t.deepEqual((await muster("stack", "deploy", "-d", "-c", file, "s")).lines, [
+    "Creating network s_back",
+    "Creating service s_a",
+    "Creating service s_b",
+  ]);
+  const { endpoint, task } = service("s_a").spec ?? {};
+  t.deepEqual(
+    task?.networks.map(({ aliases }) => aliases),
+    [["db", "a"]],
+  );
+  t.like(endpoint?.ports[0], { name: "sql", targetPort: 5_432, publishedPort: 5_433 });
+  t.is(service("s_b").spec?.task?.networks.length, 0, "without 'networks' it has its node's");
+});
+
 test("a service of plain processes has the file's health check, or one that only x-muster knows", async (t) => {
   const { muster, write, service } = await stage(t);
   const deploy = async (own: string, more: string) => {
@@ -392,6 +420,36 @@ test("a Compose file comes from standard input, and stack config prints what may
   t.like(JSON.parse(run(text, "stack", "config", "--format", "json", "--skip-interpolation", "-c", "-")), {
     services: { a: { image: "bb:$A", command: ["echo", "$$HOME"] } },
   });
+});
+
+test("stack config finds what stack deploy refuses without asking the cluster", async (t) => {
+  const { muster, write } = await stage(t);
+  const wrong: readonly (readonly [text: string, error: RegExp])[] = [
+    [
+      "services: {a: {image: bb, depends_on: [b]}}",
+      /c\.yaml:1: services\.a\.depends_on names the service 'b', which is not/,
+    ],
+    [
+      "services: {a: {image: bb, depends_on: [b]}, b: {image: bb, depends_on: [c]}, c: {image: bb, depends_on: [b]}}",
+      /services\.c\.depends_on leads in a circle: b -> c -> b/,
+    ],
+    ["services: {a: {image: bb, depends_on: [a]}}", /services\.a\.depends_on leads in a circle: a -> a/],
+    ["services: {a: {image: bb, networks: [n]}}", /services\.a\.networks\.n is not under 'networks'/],
+    [
+      "services: {a: {image: bb, deploy: {placement: {constraints: ['node.hostname=x']}}}}",
+      /service a: constraint expected one operator/,
+    ],
+    ["services: {a: {image: bb, secrets: [s]}}\nsecrets: {s: {file: ./nothing}}", /nothing/],
+  ];
+  for (const [text, error] of wrong) {
+    const file = write("c.yaml", text);
+    const found = await muster("stack", "config", "-c", file);
+    t.is(found.status, 1, text);
+    t.regex(found.remarks.join("\n"), error);
+    t.deepEqual((await muster("stack", "deploy", "-d", "-c", file, "s")).remarks, found.remarks, text);
+  }
+  const optional = "services: {a: {image: bb, depends_on: {b: {condition: service_started, required: false}}}}";
+  t.is((await muster("stack", "config", "-c", write("c.yaml", optional))).status, 0);
 });
 
 test("a network that differs from the file is said, and stays", async (t) => {

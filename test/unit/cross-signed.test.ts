@@ -192,3 +192,41 @@ withOpenssl(
     t.is(await rejection(t, made, made.strangeRoot), "SELF_SIGNED_CERT_IN_CHAIN");
   },
 );
+
+/** Root and leaf, made by a manager whose clock is off. */
+async function madeAt(role: "swarm-manager" | "swarm-worker", nowMs: number): Promise<Certificates> {
+  const root = await pki.createRoot({ nowMs });
+  const { csrPem, keyPem } = await pki.createKeyAndCsr();
+  const chain = await pki.issue({
+    csrPem,
+    rootCertificatePem: root.certificatePem,
+    rootKeyPem: root.keyPem,
+    nodeId: "n",
+    role,
+    organization: "c",
+    validitySeconds: 90 * 86_400,
+    nowMs,
+  });
+  const [newRoot, strangeRoot] = [root.certificatePem, (await pki.createRoot({ nowMs })).certificatePem];
+  return { oldRoot: newRoot, newRoot, strangeRoot, chain, key: keyPem };
+}
+
+test("certificates that a clock which was ahead has dated are trusted by nodes and managers of their root alone", async (t) => {
+  const aheadMs = Date.now() + 4 * 3_600_000;
+  const manager = await madeAt("swarm-manager", aheadMs);
+  t.is(await connect(t, manager, manager.newRoot), "connected");
+  t.regex(await connect(t, manager, manager.strangeRoot), /its certificate is not trusted/);
+  const worker = await madeAt("swarm-worker", aheadMs);
+  t.is(await rejection(t, worker, worker.newRoot), null);
+  t.not(await rejection(t, worker, worker.strangeRoot), null);
+  // Its name is not a manager's.
+  t.regex(await connect(t, worker, worker.newRoot), /its certificate is not trusted/);
+});
+
+test("an expired certificate is trusted by nobody", async (t) => {
+  const longAgoMs = Date.now() - 91 * 86_400_000;
+  const manager = await madeAt("swarm-manager", longAgoMs);
+  t.regex(await connect(t, manager, manager.newRoot), /its certificate is not trusted/);
+  const worker = await madeAt("swarm-worker", longAgoMs);
+  t.is(await rejection(t, worker, worker.newRoot), "CERT_HAS_EXPIRED");
+});

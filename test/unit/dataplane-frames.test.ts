@@ -68,7 +68,7 @@ const toDriver: Readonly<Record<string, object>> = {
       endpoint: {
         name: "eth0",
         profileIds: ["p1"],
-        tiers: [{ name: "default", ingressPolicies: ["pol"] }],
+        tiers: [{ name: "default", ingressPolicies: [Buffer.from("pol").toString("base64")] }],
         expectedIpv4Addrs: ["10.0.0.5"],
       },
     },

@@ -5,6 +5,7 @@ import { Outbox } from "../../machines/dataplane/outbox.ts";
 import { updateOf } from "../../machines/dataplane/generation.ts";
 import type { DataplaneDelta } from "../../machines/dataplane/objects.ts";
 import { Policy, PolicyID, PortRange, Rule, TierInfo } from "../../proto/gen/felix.ts";
+import { tierEntries } from "../../proto/tier-policies.ts";
 import { arbitraryDelta, endpointOf, ModelDriver, policyOf, setOf } from "../support/dataplane.ts";
 
 function drain(outbox: Outbox, driver: ModelDriver, limit = Infinity): void {
@@ -115,9 +116,15 @@ test("G1: drivers of 2016 get a rule for each network, one list of policies, and
       t.deepEqual(rule?.dstPorts, [], "a drop for one of the ports is a drop for all");
     }
   }
-  const tiers = [TierInfo.create({ name: "default", ingressPolicies: ["a", "b"], egressPolicies: ["b", "c"] })];
+  const tiers = [
+    TierInfo.create({
+      name: "default",
+      ingressPolicies: tierEntries(["a", "b"]),
+      egressPolicies: tierEntries(["b", "c"]),
+    }),
+  ];
   const endpoint = updateOf(endpointOf("w", tiers), "2016")?.workloadEndpointUpdate?.endpoint;
-  t.deepEqual(endpoint?.tiers[0]?.ingressPolicies, ["a", "b", "c"]);
+  t.deepEqual(endpoint?.tiers[0]?.ingressPolicies, tierEntries(["a", "b", "c"]));
   t.deepEqual(endpoint?.tiers[0]?.egressPolicies, []);
   t.is(updateOf({ ...setOf("n", ["10.0.0.0/8"]), type: 2 }, "2016"), null);
 });

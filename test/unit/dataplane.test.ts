@@ -180,6 +180,17 @@ test("D2 D4: a driver that dies, breaks, or hangs is replaced after a wait that 
   t.is(drivers.length, 4, "after one that held, the wait is the first one again");
 });
 
+test("G2: a driver of 2016 is told the cluster's failsafe ports in its own form", async (t) => {
+  const settings = { FailsafeInboundHostPorts: "tcp:22,udp:68,tcp:2377", FailsafeOutboundHostPorts: "udp:53" };
+  const { actor, driver, run } = await world({ generation: "2016", settings });
+  actor.ready();
+  await run(1);
+  t.deepEqual(driver(0).told[0]?.configUpdate?.config, {
+    FailsafeInboundHostPorts: "22,2377",
+    FailsafeOutboundHostPorts: "none",
+  });
+});
+
 test("new settings start another driver as soon as the one before is gone; the same ones do not", async (t) => {
   const { actor, drivers, driver, run } = await world();
   actor.ready();

@@ -96,6 +96,19 @@ test("while the log is away sessions stay, nobody is DOWN, and a registration wa
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });
 
+test("why names missed heartbeats before the node is suspected", async (t) => {
+  const world = setUp(t);
+  await join(world, "n1");
+  const why = () => world.dispatcher.explain("n1")[0];
+  await world.run(5_000);
+  t.regex(why()?.waitingFor ?? "", /^nothing: the node is served/);
+  await world.run(5_000);
+  t.like(why(), {
+    waitingFor: "a heartbeat of the node, which has been silent for 10 s: heartbeats are missed",
+    atDeadline: "is suspect",
+  });
+});
+
 test("a node that others called DOWN is READY again while its session lives", async (t) => {
   const world = setUp(t);
   await join(world, "n1");
@@ -151,7 +164,8 @@ test("a manager that was stopped for long gives its nodes a grace to be heard be
   const run = (ms: number): Promise<unknown> => clock.run({ untilMs: now() + ms });
   await run(12_500);
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
-  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /verdict/);
+  t.like(world.dispatcher.explain("n1")[0], { atDeadline: "is judged" });
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /verdict .* since it missed its heartbeats/);
   t.true((await beat(world, "n1", sessionId)) > 0);
   await run(10_000);
   t.is(world.stateOf("n1"), NodeStatus_State.READY);

@@ -214,6 +214,40 @@ test("a volume that the node let go of is the controller's to unpublish", async 
   t.is(world.store.get("volume", "v1")?.publishStatus[0]?.state, PublishState.PENDING_UNPUBLISH);
 });
 
+test("P6: volumes that a node lets go of again and again are written as fast as its budget allows", async (t) => {
+  const world = setUp(t);
+  const { sessionId } = await join(world, "n1");
+  const pending = VolumePublishStatus.create({ nodeId: "n1", state: PublishState.PENDING_NODE_UNPUBLISH });
+  const others = Array.from({ length: 1_000 }, (_, at) =>
+    VolumePublishStatus.create({ nodeId: `other${at}`.padEnd(25) }),
+  );
+  const updates = Array.from({ length: 100 }, (_, at) =>
+    VolumeStatusUpdate.create({ id: `v${at}`, unpublished: true }),
+  );
+  for (const { id } of updates) world.seed("volume", Volume.create({ id, publishStatus: [pending, ...others] }));
+  const report = () =>
+    refusalOf(() =>
+      world.dispatcher.handlers.UpdateVolumeStatus(
+        UpdateVolumeStatusRequest.create({ sessionId, updates }),
+        from("n1"),
+      ),
+    );
+  t.deepEqual(await report(), {
+    code: Status.UNAVAILABLE,
+    message: "node n1 exceeded rate limit of reports on volumes",
+  });
+  const left = () =>
+    updates.filter(({ id }) => world.store.get("volume", id)?.publishStatus[0]?.state === pending.state);
+  const { length } = left();
+  t.true(length > 50 && length < 100, `${length} of 100`);
+  // As an agent does: it reports again what was refused.
+  for (let again = 0; again < 600 && left().length > 0; again += 1) {
+    await world.run(1_000);
+    await report();
+  }
+  t.deepEqual(left(), []);
+});
+
 test("D1, D2: a description that is too large is refused, and one that changes all the time is not written each time", async (t) => {
   const world = setUp(t);
   const { sessionId } = await join(world, "n1");

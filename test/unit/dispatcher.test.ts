@@ -259,6 +259,34 @@ test("a manager that restarts finds its sessions in the log and lets them be res
   t.is(world.stateOf("n2"), NodeStatus_State.DOWN);
 });
 
+test("a node that came back to a manager which had restarted has no more time than others when its stream breaks", async (t) => {
+  const world = setUp(t);
+  const { sessionId } = await join(world, "n1");
+  world.dispatcher.stop();
+  world.env.host.stopAll();
+  const again = world.start();
+  t.teardown(() => again.stop());
+  const resumed = open(world, "n1", sessionId, NodeDescription.create({ hostname: "n1" }), again);
+  await world.run(1_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  resumed.breakOff();
+  await world.run(6_500);
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
+});
+
+test("of several sessions of an earlier life, which come while the log is read, the last is waited for", async (t) => {
+  const world = setUp(t);
+  world.seed(
+    "node",
+    Node.patch(world.store.get("node", "n1") as Node, { status: NodeStatus.create({ state: NodeStatus_State.READY }) }),
+  );
+  world.seed("session", Session.create({ id: "n1", sessionId: "first", managerId: "m1" }));
+  world.seed("session", Session.create({ id: "n1", sessionId: "last", managerId: "m1" }));
+  t.like([...world.dispatcher.sessions()], [{ nodeId: "n1", sessionId: "last", state: "adopted" }]);
+  await world.run(32_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
+});
+
 test("all managers that live are listed, and a change of them or of the node is told once, a heartbeat's never", async (t) => {
   const world = setUp(t);
   const { stream } = await join(world, "n1");

@@ -36,6 +36,25 @@ test("commands of one engine, and those that make no sense in a cluster, say wha
   ]);
 });
 
+test("a mistyped word is answered with the commands that are close to it", async (t) => {
+  const wrong: readonly (readonly [words: string, meant: string])[] = [
+    ["servce ls", "'service'"],
+    ["ndoe ls", "'node'"],
+    ["hist", "'history'"],
+    ["service inspct web", "'inspect'"],
+    ["node demtoe n1", "'demote'"],
+    ["network lst", "'ls'"],
+  ];
+  for (const [words, meant] of wrong) {
+    const [status, remark] = await told(...words.split(" "));
+    t.is(status, 125);
+    t.true(remark.includes(`: did you mean ${meant}? see 'muster `), remark);
+  }
+  // Nothing is close: no guess.
+  t.false((await told("zzz"))[1].includes("did you mean"));
+  t.false((await told("x"))[1].includes("did you mean"));
+});
+
 test("what is said to be no command is none, and what is to be done instead is one", async (t) => {
   const nouns = [...((await wordsAfter([])) ?? new Map()).keys()];
   const dockers =

@@ -6,19 +6,16 @@ import {
   copyFileSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
   readFileSync,
   readdirSync,
   readSync,
-  rmSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import test, { type ExecutionContext } from "ava";
+import test from "ava";
 import {
   joinFiles,
   makeCgroup,
@@ -30,99 +27,22 @@ import {
   usageOf,
 } from "../../drivers/exec/cgroups.ts";
 import type { ExecConfig } from "../../drivers/exec/fields.ts";
-import { ExecPlugin } from "../../drivers/exec/plugin.ts";
-import type { ExecRun } from "../../drivers/exec/run.ts";
 import { parseRunFacts, signalNamed, signalNumberOf, taskArguments } from "../../drivers/exec/run-file.ts";
-import type { ExecSession, TaskExit, TaskRequest } from "../../edges/plugin/server/index.ts";
+import type { TaskExit } from "../../edges/plugin/server/index.ts";
 import {
   DNSConfig,
   LinuxResources,
   Mount,
   NetworkIsolationSpec,
   NetworkIsolationSpec_NetworkIsolationMode as Isolation,
-  NomadDriverConfig,
   Resources,
-  TaskConfig,
+  type TaskConfig,
 } from "../../proto/gen/nomad.ts";
+import { execLab as lab, sh, terminal } from "../fixtures/exec-lab.ts";
 import { until } from "../fixtures/until.ts";
 
 const isRoot = process.getuid?.() === 0;
 const asRoot = isRoot ? test : test.skip;
-const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
-
-interface Lab {
-  readonly folder: string;
-  /** The task's own directory. */
-  readonly home: string;
-  /** The events that were told. */
-  readonly told: string[];
-  plugin(): ExecPlugin;
-  request(config: Partial<ExecConfig>, task?: Partial<TaskConfig>): TaskRequest<ExecConfig>;
-  start(config: Partial<ExecConfig>, task?: Partial<TaskConfig>): Promise<ExecRun>;
-  stdout(): string;
-}
-
-function lab(t: ExecutionContext): Lab {
-  const folder = mkdtempSync(join(tmpdir(), "muster-exec-plugin-"));
-  const home = join(folder, "alloc", "web");
-  mkdirSync(join(home, "local"), { recursive: true, mode: 0o755 });
-  const [stdoutPath, stderrPath] = [join(folder, "stdout"), join(folder, "stderr")];
-  for (const path of [stdoutPath, stderrPath]) writeFileSync(path, "");
-  const runs: ExecRun[] = [];
-  const told: string[] = [];
-  const plugin = (): ExecPlugin => {
-    const made = new ExecPlugin();
-    made.configure({ state_dir: join(folder, "state") }, NomadDriverConfig.create());
-    return made;
-  };
-  const driver = plugin();
-  t.teardown(async () => {
-    for (const run of runs) await run.stop("SIGKILL", 0);
-    rmSync(folder, { recursive: true, force: true });
-  });
-  let count = 0;
-  const request: Lab["request"] = (config, task = {}) => {
-    const id = `a1/web/${(count += 1)}`;
-    return {
-      id,
-      config: { command: "true", args: [], work_dir: null, chroot: null, oom_score_adj: 0, ...config },
-      task: TaskConfig.create({ id, name: "web", allocDir: join(folder, "alloc"), stdoutPath, stderrPath, ...task }),
-      log: silent,
-      tell: (message) => void told.push(message),
-    };
-  };
-  return {
-    folder,
-    home,
-    told,
-    plugin,
-    request,
-    async start(config, task) {
-      const run = await driver.start(request(config, task));
-      runs.push(run);
-      return run;
-    },
-    stdout: () => readFileSync(stdoutPath, "utf8"),
-  };
-}
-
-const sh = (script: string): Partial<ExecConfig> => ({ command: "sh", args: ["-c", script] });
-
-/** A session with a terminal, and what came out of it. */
-function terminal(run: ExecRun, command: readonly string[]): { session: ExecSession; text: () => string } {
-  let text = "";
-  const session = run.exec({
-    command,
-    terminal: { rows: 24, columns: 80 },
-    output: (_stream, bytes) => {
-      text += Buffer.from(bytes).toString("utf8");
-      return true;
-    },
-    onDrain: () => {},
-  });
-  return { session, text: () => text };
-}
-
 test("a task has its arguments, its environment, its directory and its output", async (t) => {
   const { start, stdout, home } = lab(t);
   const run = await start(sh(`printf '%s|%s|%s\\n' "$NAME" "$(pwd)" "$1"`), { env: { NAME: "a b" } });
@@ -401,7 +321,8 @@ const resolver = "nameserver 192.0.2.1\nsearch x.test\noptions ndots:2\n";
 asRoot(
   "a task with name servers of its own has them in its resolv.conf, and the node and other tasks have the node's",
   async (t) => {
-    const { start, stdout, home } = lab(t);
+    // Of tasks that are not isolated, or they could not mount.
+    const { start, stdout, home } = lab(t, { isolation: "none" });
     const own = readFileSync("/etc/resolv.conf", "utf8");
     mkdirSync(join(home, "place"));
     const run = await start(
@@ -471,7 +392,7 @@ withLimits("a task that uses more memory than it may is killed, and that is told
 });
 
 withLimits("a process that left the task's session ends with the task, and its cgroup is removed", async (t) => {
-  const { start, stdout } = lab(t);
+  const { start, stdout } = lab(t, { default_pid_mode: "host" });
   const run = await start(sh("setsid sleep 50 & echo $!; sleep 0.3"), memory(64 * 1024 * 1024));
   t.is((await run.exited).exitCode, 0);
   const state = (): string => {

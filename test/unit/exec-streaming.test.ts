@@ -1,5 +1,9 @@
 // The driver's side of a command with a terminal: when it has which size.
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import test from "ava";
+import { openSession } from "../../drivers/exec/session.ts";
 import { execTaskStreaming } from "../../edges/plugin/server/exec.ts";
 import type { ExecRequest, RunningTask, TerminalSize } from "../../edges/plugin/server/index.ts";
 import {
@@ -7,6 +11,7 @@ import {
   ExecTaskStreamingRequest_Setup,
   ExecTaskStreamingRequest_TerminalSize,
 } from "../../proto/gen/nomad.ts";
+import { findTools } from "../../node/system-tools.ts";
 import { call } from "../support/manager.ts";
 
 const setup = ExecTaskStreamingRequest_Setup.create({ taskId: "t1", command: ["sh"], tty: true });
@@ -50,4 +55,37 @@ test("without one a terminal begins with 24 rows of 80, and takes what comes", a
     first: { rows: 24, columns: 80 },
     later: [{ rows: 24, columns: 80 }],
   });
+});
+
+test("a size that is asked for before the terminal has its first one is the size that it keeps", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "muster-terminal-"));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const tools = findTools(process.env["PATH"] ?? "");
+  // A machine on which the first size is set late: without -F, the size is that of the command's own terminal.
+  const stty = join(folder, "stty");
+  writeFileSync(stty, `#!/bin/sh\n[ "$1" = -F ] || sleep 0.5\nexec ${tools.stty} "$@"\n`);
+  chmodSync(stty, 0o755);
+  let text = "";
+  const session = openSession(
+    [],
+    { prefix: [], env: { PATH: process.env["PATH"] ?? "" }, directory: "/" },
+    {
+      // The command begins after the first size; the other may still be on its way.
+      command: [
+        "/bin/sh",
+        "-c",
+        "for n in $(seq 100); do [ \"$(stty size)\" = '100 132' ] && exit 7; sleep 0.1; done; stty size",
+      ],
+      terminal: { rows: 24, columns: 80 },
+      output: (_stream, bytes) => {
+        text += Buffer.from(bytes).toString("utf8");
+        return true;
+      },
+      onDrain: () => {},
+    },
+    { ...tools, stty },
+  );
+  session.resize({ rows: 100, columns: 132 });
+  const { exitCode } = await session.exited;
+  t.is(exitCode, 7, text);
 });

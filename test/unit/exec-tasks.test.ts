@@ -55,7 +55,13 @@ async function node(t: ExecutionContext): Promise<Node> {
   const path = join(mockDriver, "../muster-driver-exec");
   const binary = { name: "exec", path, args: [], env: {}, autoMtls: false };
   const agent = NomadDriverConfig.create();
-  const plugins: AgentPlugins = { launcher, homes, binaries: [{ binary, config: null }], agent };
+  const plugins: AgentPlugins = {
+    launcher,
+    homes,
+    cgroups: null,
+    binaries: [{ binary, config: null, makesCgroups: true }],
+    agent,
+  };
   const facts = { architecture: "x86_64", os: "linux", nanoCpus: 2e9, memoryBytes: 2 ** 32, engineVersion: "1" };
   const lives: Life[] = [];
   t.teardown(async () => {

@@ -5,11 +5,11 @@ import test, { type ExecutionContext } from "ava";
 import { FirstBytes } from "../../edges/grpc/first-bytes.ts";
 
 async function listening(t: ExecutionContext, timeoutMs: number) {
-  const spoken: { socket: Socket; first: number }[] = [];
+  const spoken: { socket: Socket; head: Buffer }[] = [];
   let heard = (): void => {};
   const someoneSpoke = new Promise<void>((resolve) => (heard = resolve));
-  const firstBytes = new FirstBytes(timeoutMs, (socket, first) => {
-    spoken.push({ socket, first });
+  const firstBytes = new FirstBytes(timeoutMs, (socket, head) => {
+    spoken.push({ socket, head });
     heard();
   });
   const server = createServer((socket) => firstBytes.await(socket)).listen(0, "127.0.0.1");
@@ -29,7 +29,7 @@ test("a connection is handed on once, with all that it said still to be read", a
   const { client, firstBytes, spoken, someoneSpoke } = await listening(t, 60_000);
   client.write("hello");
   await someoneSpoke;
-  t.is(spoken[0]?.first, 0x68);
+  t.is(spoken[0]?.head.toString("latin1"), "hello");
   firstBytes.close();
   const { socket } = spoken[0] as { socket: Socket };
   client.end(" there");

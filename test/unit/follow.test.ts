@@ -121,9 +121,13 @@ test("F4: a replica that has applied another record than the log holds stops whe
 
 test("F1: a replica that was away for longer than the history goes on from a snapshot", async (t) => {
   const whole = written("kept", 9);
-  const { kept, replica, broken, run } = following(whole.records.slice(0, 2));
+  const { follower, kept, replica, broken, run } = following(whole.records.slice(0, 2));
+  let times = 0;
+  follower.onCaughtUp(() => (times += 1));
   await run(100);
   t.is(replica.version, 2);
+  for (const reading of kept.readings) reading.onCaughtUp(2);
+  t.deepEqual([times, follower.isCaughtUp()], [1, true]);
   kept.first = 6;
   kept.records.push(...whole.records.slice(2));
   const upTo = new Writer();
@@ -132,6 +136,9 @@ test("F1: a replica that was away for longer than the history goes on from a sna
   await run(2_000);
   t.is(replica.version, 9);
   t.deepEqual(broken, []);
+  t.deepEqual([times, follower.isCaughtUp()], [1, false], "until it has reached the end again");
+  for (const reading of kept.readings) reading.onCaughtUp(9);
+  t.deepEqual([times, follower.isCaughtUp()], [2, true]);
 });
 
 test("who waits for the end of a log that ends before what was applied stops, and does not wait for ever", async (t) => {

@@ -2,13 +2,14 @@
 import { once } from "node:events";
 import { statSync, writeFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
-import { connect as connectSocket, createServer } from "node:net";
+import { connect as connectSocket, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { connect as connectTlsSocket } from "node:tls";
 import { spawnSync } from "node:child_process";
 import test from "ava";
 import { connectTls, connectUnix } from "../../edges/grpc/client.ts";
 import { frame } from "../../edges/grpc/framing.ts";
+import { notDockerMessage } from "../../edges/grpc/http1.ts";
 import { createGrpcServer } from "../../edges/grpc/server.ts";
 import {
   GetRootCACertificateRequest,
@@ -161,6 +162,36 @@ test("L4: the control socket understands TLS as well, as Docker's clients speak 
   const [{ "grpc-status": status }] = (await trailers) as [Record<string, string>];
   t.is(status, "0");
   t.true(handlers.calls.every(({ peer }) => peer.local));
+});
+
+/** All that the server sends until it closes. */
+async function answerTo(socket: Socket, request: string): Promise<string> {
+  socket.on("error", () => {});
+  socket.write(request);
+  return (await socket.toArray()).join("");
+}
+
+test("L5: an HTTP/1 request is answered with Docker's JSON error, on the control socket and on the port, TLS or not", async (t) => {
+  const { server, port } = await world(t);
+  const path = join(temporaryFolder(t), "control.sock");
+  await server.listenUnix(path);
+  const connections: (() => Socket)[] = [
+    () => connectSocket({ path }),
+    () => connectTlsSocket({ path, rejectUnauthorized: false }),
+    () => connectSocket(port, "127.0.0.1"),
+    () => connectTlsSocket({ port, host: "127.0.0.1", rejectUnauthorized: false }),
+  ];
+  for (const open of connections) {
+    const answer = await answerTo(open(), "GET /v1.41/containers/json HTTP/1.1\r\nHost: docker\r\n\r\n");
+    const [head = "", body = ""] = answer.split("\r\n\r\n");
+    t.regex(head, /^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/json\r\n/);
+    t.deepEqual(JSON.parse(body), { message: notDockerMessage });
+    t.true(head.includes(`Content-Length: ${Buffer.byteLength(body)}`));
+    const headOnly = await answerTo(open(), "HEAD /_ping HTTP/1.1\r\nHost: docker\r\n\r\n");
+    t.true(headOnly.endsWith("\r\n\r\n"));
+  }
+  // Neither HTTP/1 nor HTTP/2: closed as before.
+  t.notRegex(await answerTo(connectSocket({ path }), "EHLO there\r\n"), /HTTP/);
 });
 
 test("a connection to the control socket that says nothing ends with the server", async (t) => {

@@ -1,4 +1,5 @@
 // Configurations by a plugin's schema: the golden vectors of docs/reference/nomad-driver-protocol.md §3.6, then what is refused.
+import { readFileSync } from "node:fs";
 import test from "ava";
 import {
   Array as ArraySpec,
@@ -21,6 +22,11 @@ import {
   unpack,
   type ConfigInput,
 } from "../../runtime/hclspec/index.ts";
+
+/** Expressions and their values as hex, or `error`; the interop test asks the libraries for the same. */
+const expressions = JSON.parse(
+  readFileSync(new URL("../fixtures/hcl-expressions.json", import.meta.url), "utf8"),
+) as readonly (readonly [string, string])[];
 
 const attr = (type: string, name = "", required = false): Spec =>
   Spec.create({ Attr: Attr.create({ name, type, required }) });
@@ -244,8 +250,27 @@ test("literals are expressions with functions and no variables", (t) => {
   t.is(read("<<-EOT\n  one\n    two\n  EOT\n"), "one\n  two\n");
   t.is(read('"a\\tb\\u0041"'), "a\tbA");
   t.throws(() => evaluate("1 / 0"), { message: /zero/ });
-  t.throws(() => evaluate("[for x in y : x]"), { message: /for/ });
+  t.throws(() => evaluate("[for x in y : x]"), { message: /no variable named "y"/ });
   t.throws(() => evaluate("x"), { message: /no variable named "x"/ });
+});
+
+test("expressions have the values that Nomad's libraries give them", (t) => {
+  for (const [text, expected] of expressions) {
+    const outcome = encodeConfig(object({ x: literal(text) }), {});
+    // The object around the value is a map of one key.
+    const found = outcome.kind === "encoded" ? Buffer.from(outcome.bytes).toString("hex").slice(6) : "error";
+    t.is(found, expected, text);
+  }
+  t.true(expressions.length > 150);
+});
+
+test("loops within loops visit no more elements than an agent has time for", (t) => {
+  const ten = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]";
+  const nested = (depth: number): string => (depth === 0 ? "1" : `[for x${depth} in ${ten} : ${nested(depth - 1)}]`);
+  t.notThrows(() => evaluate(nested(4)));
+  t.throws(() => evaluate(nested(12)), { message: /visit more than 100000 elements/ });
+  t.throws(() => evaluate(`${"!".repeat(10_000)}true`), { message: /nested too deeply/ });
+  t.throws(() => evaluate(`[[]]${"[*]".repeat(10_000)}`), { message: /nested too deeply/ });
 });
 
 test("what Go writes is read, and what is cut short is not", (t) => {

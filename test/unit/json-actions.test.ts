@@ -13,8 +13,13 @@ import {
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { workerNode } from "../support/control.ts";
-import { failureOf, jsonWorld } from "../support/json-world.ts";
+import { operationsMax, runningMax } from "../../edges/juju/facades/operations.ts";
+import { failureOf, jsonWorld, type Asked, type Reply } from "../support/json-world.ts";
 import type { TestManager } from "../support/manager.ts";
+
+interface Client {
+  ask(asked: Asked): Promise<Reply>;
+}
 
 function seeded({ seed }: TestManager): void {
   const annotations = Annotations.create({ name: "web" });
@@ -54,21 +59,84 @@ function drivers() {
   return { taskAccess, closed, abandoned: () => abandoned };
 }
 
+/** What the newer clients do: begins it, and asks for the results by their ids until they are there. */
+async function ran({ ask }: Client, params: object, version = 7): Promise<Reply[]> {
+  const begun = await ask({ type: "Action", version, request: "Run", params });
+  const entities = ((version === 7 ? begun["actions"] : begun["results"]) as Reply[]).map(({ action }) => ({
+    tag: (action as { tag: string } | undefined)?.tag ?? "",
+  }));
+  for (;;) {
+    const asked = await ask({ type: "Action", version, request: "Actions", params: { entities } });
+    const results = asked["results"] as Reply[];
+    if (results.every(({ status }) => status !== "running" && status !== "pending")) return results;
+    await new Promise(setImmediate);
+  }
+}
+
 test("commands are run in each unit of an application by a shell, whose input is closed", async (t) => {
   const { taskAccess, closed } = drivers();
   const { connect, manager } = await jsonWorld(t, { taskAccess });
   seeded(manager);
-  const params = { commands: "ls -l", applications: ["web"] };
-  const { actions } = await connect("V1").ask({ type: "Action", version: 7, request: "Run", params });
-  t.like(actions, [
+  t.like(await ran(connect("V1"), { commands: "ls -l", applications: ["web"] }), [
     {
-      action: { receiver: "unit-web-0" },
+      action: { tag: "action-2", receiver: "unit-web-0", name: "juju-exec", parameters: { command: "ls -l" } },
       status: "completed",
       output: { "return-code": 0, stdout: "/bin/sh -c ls -l", stderr: "t1" },
     },
-    { action: { receiver: "unit-web-1" }, status: "failed", output: { "return-code": 3 } },
+    { action: { tag: "action-3", receiver: "unit-web-1" }, status: "failed", output: { "return-code": 3 } },
   ]);
   t.deepEqual(closed, ["t1", "t2"]);
+});
+
+test("a command has an id at once, is listed and watched while it runs, goes on without its connection, and is cancelled", async (t) => {
+  const { taskAccess, abandoned } = drivers();
+  const { connect, manager, feed, settle } = await jsonWorld(t, { taskAccess });
+  seeded(manager);
+  const { ask, resources } = connect("V1");
+  const { ask: other } = connect("V1");
+  const action = (request: string, params: object = {}) => ask({ type: "Action", version: 7, request, params });
+  const begun = await action("Run", { commands: "wait", units: ["web/0", "web/9"] });
+  t.like(begun, { operation: "operation-1" });
+  t.like(begun["actions"], [
+    { action: { tag: "action-2", receiver: "unit-web-0" } },
+    { error: { message: 'unit "web/9" not found', code: "not found" } },
+  ]);
+  const entities = [{ tag: "action-2" }];
+  t.like(await action("WatchActionsProgress", { entities }), { results: [{ "watcher-id": "1", changes: [] }] });
+  t.like(await action("Actions", { entities }), { results: [{ status: "running" }] });
+  t.like(feed.find("action", "2"), { receiver: "unit-web-0", status: "running", completed: "" });
+  t.like(await action("ListOperations"), {
+    results: [{ operation: "operation-1", status: "running" }],
+    truncated: false,
+  });
+  t.deepEqual(await action("ListOperations", { units: ["web/1"] }), { results: [], truncated: false });
+  resources.stopAll();
+  t.is(abandoned(), 0, "another may ask for it");
+  const results = await other({ type: "Action", version: 7, request: "Cancel", params: { entities } });
+  t.like(results["results"], [{ status: "cancelled" }]);
+  await settle();
+  t.is(abandoned(), 1);
+  const operation = await action("Operations", { entities: [{ tag: "operation-1" }, { tag: "operation-9" }] });
+  t.like(operation["results"], [{ status: "cancelled" }, { error: { code: "not found" } }]);
+  t.like(feed.find("action", "2"), { status: "cancelled" });
+});
+
+test("of finished operations so many are kept and no more, and of commands under way there are only so many", async (t) => {
+  const { connect, manager, feed } = await jsonWorld(t, drivers());
+  seeded(manager);
+  const client = connect("V1");
+  for (let n = 0; n <= operationsMax; n += 1) {
+    const [result] = await ran(client, { commands: "ls", units: ["web/0"] });
+    t.is(result?.["status"], "completed");
+  }
+  const ask = (tag: string) =>
+    client.ask({ type: "Action", version: 7, request: "Actions", params: { entities: [{ tag }] } });
+  t.like(await ask("action-2"), { results: [{ error: { code: "not found" } }] });
+  t.like(await ask("action-4"), { results: [{ status: "completed" }] });
+  t.is(feed.find("action", "2"), undefined);
+  const wait = { type: "Action", version: 7, request: "Run", params: { commands: "wait", applications: ["web"] } };
+  for (let n = 0; n < runningMax; n += 2) await client.ask(wait);
+  t.is((await failureOf(() => client.ask(wait)))?.code, "try again");
 });
 
 test("a client of 1.x gets the output as base64", async (t) => {
@@ -82,16 +150,12 @@ test("a client of 1.x gets the output as base64", async (t) => {
 test("one unit that cannot does not fail the others, and what is too much output is cut", async (t) => {
   const { connect, manager } = await jsonWorld(t, drivers());
   seeded(manager);
-  const { ask } = connect("V1");
-  const run = (params: object) => ask({ type: "Action", version: 2, request: "Run", params });
-  const { results } = (await run({ commands: "long", units: ["web/0", "web/9"] })) as {
-    results: Record<string, never>[];
-  };
-  t.is((results[0]?.["output"] as { stdout: string } | undefined)?.stdout.length, 512 * 1024);
-  t.regex(results[0]?.["message"] ?? "", /dropped/);
-  t.like(results[1], { status: "error", error: { code: "not found" } });
-  const refused = await run({ commands: "refuse", units: ["web/0"] });
-  t.like(refused["results"], [{ error: { message: "it cannot", code: "operation is blocked" } }]);
+  const client = connect("V1");
+  const [long] = await ran(client, { commands: "long", units: ["web/0"] }, 2);
+  t.is((long?.["output"] as { stdout: string } | undefined)?.stdout.length, 512 * 1024);
+  t.regex(String(long?.["message"]), /dropped/);
+  const [refused] = await ran(client, { commands: "refuse", units: ["web/0"] });
+  t.like(refused, { status: "failed", message: "it cannot" });
 });
 
 test("what does not end in time is given up", async (t) => {
@@ -99,10 +163,10 @@ test("what does not end in time is given up", async (t) => {
   const { connect, manager, settle } = await jsonWorld(t, { taskAccess });
   seeded(manager);
   const params = { commands: "wait", units: ["web/0"], timeout: 500_000_000 };
-  const waiting = connect("V1").ask({ type: "Action", version: 7, request: "Run", params });
+  const waiting = ran(connect("V1"), params);
   await new Promise(setImmediate);
   await settle();
-  t.like((await waiting)["actions"], [{ status: "error", error: { code: "deadline exceeded" } }]);
+  t.like(await waiting, [{ status: "failed", message: "it did not end within 0.5 s" }]);
   t.is(abandoned(), 1);
 });
 

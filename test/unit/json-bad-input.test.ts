@@ -103,18 +103,18 @@ const lines: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Prom
   async "unknown types"(t, { arrive }) {
     const client = await arrive();
     for (const type of ["Nothing", "", "__proto__", "constructor"]) {
-      const told = refusal(2, `unknown object type "${type}"`, "not implemented");
+      const told = refusal(2, `facade "${type}" is not supported by this controller`, "not supported");
       t.deepEqual(await client.ask(ask(2, type, "Get")), told);
     }
-    const version = refusal(2, 'unknown version (99) of interface "Client"', "not implemented");
+    const version = refusal(2, 'version (99) of facade "Client" is not supported by this controller', "not supported");
     t.deepEqual(await client.ask({ ...ask(2, "Client", "FullStatus"), version: 99 }), version);
   },
 
   async "unknown requests"(t, { arrive }) {
     const client = await arrive();
     for (const name of ["Nothing", "", "toString", "__proto__"]) {
-      const text = `no such request - method Client(6).${name} is not implemented`;
-      t.deepEqual(await client.ask(ask(2, "Client", name)), refusal(2, text, "not implemented"));
+      const text = `method Client(6).${name} is not supported by this controller`;
+      t.deepEqual(await client.ask(ask(2, "Client", name)), refusal(2, text, "not supported"));
     }
   },
 

@@ -209,7 +209,7 @@ test("a client deploys, scales, exposes, constrains, annotates and removes", asy
   await app("SetConstraints", { application: "web", constraints: { cores: 1, arch: "amd64" } });
   t.deepEqual(spec()?.task?.placement?.constraints, ["node.id==n1", "node.platform.arch==x86_64"]);
   const got = await app("Get", { application: "web" });
-  t.deepEqual(got["constraints"], { arch: "x86_64", cores: 1 });
+  t.deepEqual(got["constraints"], { arch: "amd64", cores: 1 });
   t.is(at(got, "config", "COLOR", "value"), "red");
 
   const annotate = { annotations: [{ entity: "application-web", annotations: { owner: "me" } }] };

@@ -1,5 +1,6 @@
 import test from "ava";
 import fc from "fast-check";
+import { Tickets } from "../../edges/juju/tickets.ts";
 import { startJsonApi } from "../../actors/json/json-api.ts";
 import { Connection, type Wire } from "../../edges/juju/connection.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
@@ -66,9 +67,11 @@ async function bare() {
   );
   const { facade, held, stopped } = slow();
   const { metrics } = env.telemetry;
+  const api = startJsonApi(env, passwords);
   const connection = new Connection(
     {
-      api: startJsonApi(env, passwords),
+      api,
+      tickets: new Tickets(api, clock),
       registry: new Registry([facade, pinger]),
       clock,
       log: env.telemetry.log,
@@ -82,7 +85,16 @@ async function bare() {
       redirect: null,
       loginName: (tag) => loginNameOf(env.store, tag),
     },
-    { id: "1", address: "192.0.2.9", scope: "model", refusal: null, certificate: null, clientVersion: "" },
+    {
+      id: "1",
+      address: "192.0.2.9",
+      scope: "model",
+      refusal: null,
+      certificate: null,
+      lookAtCertificate: () => {},
+      clientVersion: "",
+      host: "",
+    },
   );
   const seen = { replies: [] as Reply[], closed: null as number | null, cut: 0, pings: 0, paused: false };
   const peer = { unsent: 0 };
@@ -251,15 +263,20 @@ test("what goes wrong inside is told without details, what a handler refuses wit
       { "request-id": 5, error: "id not found", "error-code": "not found", response: {} },
       {
         "request-id": 6,
-        error: "no such request - method Slow(1).constructor is not implemented",
-        "error-code": "not implemented",
+        error: "method Slow(1).constructor is not supported by this controller",
+        "error-code": "not supported",
         response: {},
       },
-      { "request-id": 7, error: 'unknown object type "AllWatcher"', "error-code": "not implemented", response: {} },
+      {
+        "request-id": 7,
+        error: 'facade "AllWatcher" is not supported by this controller',
+        "error-code": "not supported",
+        response: {},
+      },
       {
         "request-id": 8,
-        error: 'unknown version (9) of interface "Slow"',
-        "error-code": "not implemented",
+        error: 'version (9) of facade "Slow" is not supported by this controller',
+        "error-code": "not supported",
         response: {},
       },
     ],

@@ -76,6 +76,7 @@ test("output is followed by a watcher: what has come is one answer, and Next wai
   source.say("three");
   const first = await next();
   t.deepEqual((first["lines"] as unknown[])[0], {
+    unit: "",
     "task-id": "t1",
     "instance-id": "n1",
     time: null,

@@ -1,5 +1,7 @@
 import test from "ava";
+import { X509Certificate } from "node:crypto";
 import { connect as connectTls } from "node:tls";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { pinger } from "../../edges/juju/facades/pinger.ts";
 import type { Facade } from "../../edges/juju/facade.ts";
@@ -246,8 +248,9 @@ test("JA2: who is removed is hung up on, and so is the agent of a node that is r
   t.deepEqual(await again.login(), refused);
 });
 
-test("a node's agent logs in by its certificate alone, and as that node alone", async (t) => {
-  const { connect, store, manager } = await jsonWorld(t, { facades: [pinger] });
+/** Two nodes, one of which has a certificate of the cluster's root. */
+async function certified(world: Awaited<ReturnType<typeof jsonWorld>>) {
+  const { store, manager } = world;
   const [cluster] = [...store.all("cluster")];
   manager.seed("node", workerNode("n1"), workerNode("n2"));
   const { keyPem: key, csrPem } = await pki.createKeyAndCsr();
@@ -262,11 +265,103 @@ test("a node's agent logs in by its certificate alone, and as that node alone", 
     validitySeconds: 3_600,
     nowMs: Date.now(),
   });
+  return { cert, key };
+}
+
+/** Another root is the cluster's, and nothing leads from the former one to it. */
+async function replaceRoot({ manager, store }: Awaited<ReturnType<typeof jsonWorld>>) {
+  const root = await pki.createRoot({ nowMs: Date.now() });
+  const [cluster] = [...store.all("cluster")];
+  const bytes = new TextEncoder();
+  const rootCa = RootCA.patch(cluster?.rootCa ?? RootCA.create({}), {
+    caCert: bytes.encode(root.certificatePem),
+    caKey: bytes.encode(root.keyPem),
+  });
+  manager.seed("cluster", Cluster.patch(cluster ?? Cluster.create({}), { rootCa }));
+  manager.clock.advance(1);
+  return root;
+}
+
+test("a node's agent logs in by its certificate alone, and as that node alone", async (t) => {
+  const world = await jsonWorld(t, { facades: [pinger] });
+  const { connect, port } = world;
+  const { cert, key } = await certified(world);
   const client = await connect("/", { cert, key });
   t.deepEqual(await client.login(`machine-${machineId("n2")}`, "x"), refused);
   t.like(await client.login(`machine-${machineId("n1")}`, ""), {
     response: { "user-info": { identity: `machine-${machineId("n1")}` } },
   });
+  // The other port does not ask, and so hears of none.
+  const elsewhere = await connect("/", { cert, key, to: port });
+  t.like(await elsewhere.login(`machine-${machineId("n1")}`, ""), { error: "no credentials provided" });
+});
+
+test("the port that browsers use asks nobody for a certificate; that of agents does", async (t) => {
+  const { port, listener } = await jsonWorld(t);
+  const asked = (to: number): Promise<boolean> =>
+    new Promise((resolve, reject) => {
+      const args = ["s_client", "-connect", `127.0.0.1:${to}`, "-tls1_2"];
+      const client = execFile("openssl", args, (error, stdout) =>
+        error === null ? resolve(/Client Certificate Types/.test(stdout)) : reject(error),
+      );
+      client.stdin?.end();
+    });
+  t.deepEqual([await asked(port), await asked(listener.agentPort ?? 0)], [false, true]);
+});
+
+test("pages of other origins are refused before anything is said; programs, the own origin and the list are not", async (t) => {
+  const { connect, port } = await jsonWorld(t, {
+    facades: [pinger],
+    origins: ["https://dashboard.example.com", "http://localhost", "null"],
+  });
+  const own = `127.0.0.1:${port}`;
+  for (const origin of [
+    "https://dashboard.example.com",
+    "http://localhost/",
+    "null",
+    `https://${own}`,
+    `wss://${own}/model/x/api`,
+  ])
+    t.deepEqual((await (await connect("/", { origin })).ask(ping))["error"], "permission denied", origin);
+  for (const origin of [
+    "https://evil.example.com",
+    `http://${own}`,
+    "https://127.0.0.1:1",
+    "http://dashboard.example.com",
+    "x",
+  ])
+    await t.throwsAsync(connect("/", { origin }), { message: /403/ }, origin);
+});
+
+test("JA3: a login by certificate ends when that expires, and one by password does not", async (t) => {
+  const world = await jsonWorld(t, { facades: [pinger] });
+  const { addUser, connect, manager } = world;
+  await addUser("ada");
+  const shown = await certified(world);
+  const { clock } = manager;
+  const leftMs = 5_000;
+  clock.advance(new X509Certificate(shown.cert).validToDate.getTime() - leftMs - clock.now());
+  const [agent, user, late] = [await connect("/", shown), await connect("/", shown), await connect("/", shown)];
+  t.is((await agent.login(`machine-${machineId("n1")}`, ""))["error"], undefined);
+  t.is((await user.login())["error"], undefined);
+  clock.advance(leftMs + 1);
+  t.is(await agent.closed, 1008);
+  t.deepEqual(await user.ask(ping), { "request-id": 2, response: {} });
+  // Whoever has connected before, and logs in only now.
+  t.like(await late.login(`machine-${machineId("n1")}`, ""), { "request-id": 1, error: "no credentials provided" });
+});
+
+test("JA3: a login by certificate ends when its root is trusted no more, and one by password does not", async (t) => {
+  const world = await jsonWorld(t, { facades: [pinger] });
+  const { addUser, connect } = world;
+  await addUser("ada");
+  const shown = await certified(world);
+  const [agent, user] = [await connect("/", shown), await connect("/", shown)];
+  t.is((await agent.login(`machine-${machineId("n1")}`, ""))["error"], undefined);
+  t.is((await user.login())["error"], undefined);
+  await replaceRoot(world);
+  t.is(await agent.closed, 1008);
+  t.deepEqual(await user.ask(ping), { "request-id": 2, response: {} });
 });
 
 test("whoever guesses has to connect anew, and then to wait; others of that address too, but not for long", async (t) => {
@@ -307,7 +402,8 @@ test("the certificate has the names that clients look for, and the authority com
 });
 
 test("another certificate is shown from then on, and who is connected stays so", async (t) => {
-  const { connect, addUser, port, rootPem, store, manager } = await jsonWorld(t, { facades: [pinger] });
+  const world = await jsonWorld(t, { facades: [pinger] });
+  const { connect, addUser, port, rootPem } = world;
   await addUser("ada");
   const client = await connect();
   await client.login();
@@ -319,15 +415,7 @@ test("another certificate is shown from then on, and who is connected stays so",
     return fingerprint;
   };
   const before = await shown(rootPem);
-  const root = await pki.createRoot({ nowMs: Date.now() });
-  const [cluster] = [...store.all("cluster")];
-  const bytes = new TextEncoder();
-  const rootCa = RootCA.patch(cluster?.rootCa ?? RootCA.create({}), {
-    caCert: bytes.encode(root.certificatePem),
-    caKey: bytes.encode(root.keyPem),
-  });
-  manager.seed("cluster", Cluster.patch(cluster ?? Cluster.create({}), { rootCa }));
-  manager.clock.advance(1);
+  const root = await replaceRoot(world);
   await until("a certificate of the other root", () => shown(root.certificatePem).then((after) => after !== before));
   t.deepEqual(await client.ask(ping), { "request-id": 2, response: {} });
 });
@@ -346,6 +434,7 @@ test("where only an external CA has the root's key there is no certificate for t
   const host = testManager().env.host;
   const keeper = startJsonCertificate({ ...manager.env, host }, pki, {
     hosts: [],
+    onClockJump: () => {},
     onCertificate: () => events.push("certificate"),
     onFailed: () => events.push("failed"),
   });
@@ -357,12 +446,31 @@ test("where only an external CA has the root's key there is no certificate for t
   manager.seed("cluster", withKey(caKey));
   const again = startJsonCertificate({ ...manager.env, host: testManager().env.host }, pki, {
     hosts: [],
+    onClockJump: () => {},
     onCertificate: () => events.push("certificate"),
   });
   t.teardown(() => again.stop());
   manager.clock.advance(1);
   await until("the certificate", () => events.length > 1);
   t.deepEqual(events, ["failed", "certificate"]);
+});
+
+test("the port's certificate is made anew when the clock is set: it may not be valid yet, or have expired", async (t) => {
+  const { manager } = await jsonWorld(t);
+  const made: string[] = [];
+  const jumped: (() => void)[] = [];
+  const keeper = startJsonCertificate({ ...manager.env, host: testManager().env.host }, pki, {
+    hosts: [],
+    onClockJump: (listener) => void jumped.push(listener),
+    onCertificate: ({ certificatePem }) => void made.push(certificatePem),
+  });
+  t.teardown(() => keeper.stop());
+  manager.clock.advance(1);
+  await until("the certificate", () => made.length === 1);
+  for (const listener of jumped) listener();
+  manager.clock.advance(1);
+  await until("another certificate", () => made.length === 2);
+  t.not(made[0], made[1]);
 });
 
 test("of connections there are so many and no more: the next is told 503, and has its place when one has gone", async (t) => {

@@ -241,8 +241,22 @@ test("the last lines of services, units and tasks are one answer", async (t) => 
   const ask = asker(reader);
   const shown = await ask("Logs", { applications: ["web"], units: ["web/0"], tasks: ["t1"], tail: 5 });
   t.deepEqual(shown["lines"], [
-    { "task-id": "t1", "instance-id": "n1", time: "1970-01-01T00:01:00.005Z", stream: "stderr", text: "one" },
-    { "task-id": "t1", "instance-id": "n1", time: "1970-01-01T00:01:00.005Z", stream: "stderr", text: "two" },
+    {
+      unit: "web/0",
+      "task-id": "t1",
+      "instance-id": "n1",
+      time: "1970-01-01T00:01:00.005Z",
+      stream: "stderr",
+      text: "one",
+    },
+    {
+      unit: "web/0",
+      "task-id": "t1",
+      "instance-id": "n1",
+      time: "1970-01-01T00:01:00.005Z",
+      stream: "stderr",
+      text: "two",
+    },
   ]);
   t.like(shown, { "is-cut": false, warnings: ["node n2 does not answer", "some are missing"] });
   t.like(asked[0], { selector: { serviceIds: [id], taskIds: ["t1", "t1"] }, options: { follow: false, tail: -6 } });

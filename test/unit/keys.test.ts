@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { createCa } from "../../actors/certificates/ca.ts";
+import { createTroubles } from "../../actors/manager/troubles.ts";
 import { createDataKeys, startKeyFetch, startKeyRotation, type DataKeyParts } from "../../actors/keys/data-keys.ts";
 import { keyWarnings } from "../../actors/keys/key-warnings.ts";
 import { startManagerLock } from "../../actors/keys/manager-lock.ts";
@@ -21,6 +22,7 @@ import {
   UpdateClusterRequest,
   type Cluster,
   type GetDataKeysResponse,
+  Trouble_Kind,
 } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
@@ -280,6 +282,47 @@ test("what is lacking is asked of those who told of it first, then of all, again
   t.is(asked.length, length, "and nobody is asked any more");
 });
 
+test("a log that is sealed under a key which nobody gives is a trouble that names the key and what to do, until it is read on", async (t) => {
+  const world = keyWorld(() => Promise.reject(new RpcError(Status.UNAVAILABLE, "nobody there")), ["seed:2377"]);
+  const { env, keyring, seed, run, parts, clock, telemetry } = { ...world, ...world.env };
+  const troubles = createTroubles({ clock, telemetry });
+  const fetching = startKeyFetch(env, { ...parts, troubles });
+  t.teardown(() => fetching.stop());
+  seed("manager", Manager.create({ id: "m3", addr: "m3:2377", alive: true, heldKeys: [{ id: "0badc0de" } as never] }));
+  await run(3_000);
+  t.is(troubles.cause(), null, "what others hold is not needed yet");
+  keyring.lack("0badc0de", "record");
+  await run(3_000);
+  t.regex(
+    troubles.cause() ?? "",
+    /^the log cannot be read on: it is sealed under data key 0badc0de, which this manager does not have \(.*nobody there.*\): start a manager that has it/,
+  );
+  t.deepEqual(
+    troubles.all().map(({ kind }) => kind),
+    [Trouble_Kind.KEY_LACKING],
+  );
+  // It was found after all, or was named by mistake: the log goes on.
+  keyring.lackNoMore("0badc0de");
+  seed("manager", Manager.create({ id: "m3", addr: "m3:2377", alive: true }));
+  t.is(troubles.cause(), null);
+});
+
+test("a key whose name was damaged on its way is no trouble once the record was read again, though nothing follows it", async (t) => {
+  const world = keyWorld(() => Promise.reject(new RpcError(Status.NOT_FOUND, "not here")), ["seed:2377"]);
+  const { env, keyring, run, parts } = world;
+  const troubles = createTroubles(env);
+  const fetching = startKeyFetch(env, { ...parts, troubles });
+  t.teardown(() => fetching.stop());
+  for (let time = 1; time <= 2; time += 1) {
+    keyring.lack("damaged", "record");
+    await run(3_000);
+    t.regex(troubles.cause() ?? "", /data key damaged/, `time ${time}`);
+    keyring.lackNoMore("damaged");
+    await run(60_000);
+    t.is(troubles.cause(), null);
+  }
+});
+
 test("Y1: who is refused again and again gives up; a manager that lags for a while does not make him", async (t) => {
   const { id } = keyWorld(() => Promise.reject(new Error("unused"))).keyring.forAppend(0);
   const denied = new RpcError(Status.PERMISSION_DENIED, "not part of OUs: [swarm-manager]");
@@ -330,7 +373,7 @@ test("after the lock has changed the leader makes a key, waits for the others an
   await update(true, true);
   seed("cluster", stored());
   t.regex(told(), /Nobody has been given the unlock key yet/);
-  keyring.lack("elsewhere");
+  keyring.lack("elsewhere", "record");
   t.regex(told(), /data key elsewhere is lacking/);
   Object.defineProperty(vault, "failure", { value: "ENOSPC: no space left on device" });
   t.regex(told(), /key file cannot be written \(ENOSPC/);

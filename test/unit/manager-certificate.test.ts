@@ -11,6 +11,7 @@ import {
   NodeDescription,
   NodeTLSInfo,
 } from "../../proto/gen/messages.ts";
+import type { Clock } from "../../runtime/ports.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { bytes, ensureManagerCertificate, facts, rootWorld, text, worker } from "../support/roots.ts";
 
@@ -63,6 +64,7 @@ test("a manager gets another certificate by itself when another root signs, and 
     facts,
     load: held,
     save: hold,
+    onClockJump: () => {},
     onCertificate: ({ certificatePem }) => void seen.push(certificatePem),
   });
   t.teardown(() => keeper.stop());
@@ -92,6 +94,7 @@ test("a manager shows a certificate before its node says so: a rotation ends, an
     facts,
     load: held,
     save: hold,
+    onClockJump: () => {},
     onCertificate: ({ acceptedPem, certificatePem }) => {
       const read = pki.describeCertificate(certificatePem, acceptedPem);
       const own = read.kind === "certificate" ? Buffer.from(read.issuerPublicKeyDer ?? []) : Buffer.alloc(0);
@@ -113,6 +116,72 @@ test("a manager shows a certificate before its node says so: a rotation ends, an
   clock.advance(managerCertificateTimes.retryMs);
   await run(() => issuerTold().equals(shown[1]?.own ?? Buffer.alloc(0)));
   t.deepEqual(issuerTold(), shown[1]?.own);
+});
+
+test("M4: a manager that starts while a rotation ends is accepted by whoever has not heard of the new root yet", async (t) => {
+  const { cluster, env, held, hold, rotation, run, seed, update } = await rootWorld(t);
+  const rootNow = (): string => text.decode(cluster().rootCa?.caCert);
+  const first = rootNow();
+  rotation();
+  const second = text.decode((await update({ forceRotate: 1 })).rootCa?.rootRotation?.caCert);
+  const unaware = worker("unaware", second);
+  const tlsInfo = NodeTLSInfo.patch(unaware.description?.tlsInfo as NodeTLSInfo, { trustRoot: bytes.encode(first) });
+  seed("node", Node.patch(unaware, { description: NodeDescription.create({ tlsInfo }) }));
+  // Its node says that it has renewed, which ends the rotation, and it hears the answer to that only afterwards.
+  const proposer: typeof env.proposer = {
+    propose: async (request) => {
+      const outcome = await env.proposer.propose(request);
+      await run(() => rootNow() === second);
+      return outcome;
+    },
+  };
+  const seen: string[] = [];
+  const keeper = startManagerCertificate({ ...env, proposer }, pki, {
+    facts,
+    load: held,
+    save: hold,
+    onClockJump: () => {},
+    onCertificate: ({ certificatePem }) => void seen.push(certificatePem),
+  });
+  t.teardown(() => keeper.stop());
+  await run(() => seen.length === 1);
+  t.is(rootNow(), second);
+  const read = pki.describeCertificate(seen[0] ?? "", second);
+  for (const root of [first, second]) t.true(read.kind === "certificate" && read.verify(root, Date.now()));
+});
+
+test("M6: a manager gets another certificate at once when its clock was set to before or after the one it has", async (t) => {
+  const { clock, env, run, held, hold } = await rootWorld(t);
+  let offMs = 0;
+  const set: Clock = {
+    now: () => clock.now() + offMs,
+    monotonic: () => clock.monotonic(),
+    setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
+    clearTimeout: (timer) => clock.clearTimeout(timer),
+    soon: (callback) => clock.soon(callback),
+  };
+  const jumped: (() => void)[] = [];
+  const seen: { readonly notBeforeMs: number; readonly notAfterMs: number }[] = [];
+  const keeper = startManagerCertificate({ ...env, clock: set }, pki, {
+    facts,
+    load: held,
+    save: hold,
+    onClockJump: (listener) => void jumped.push(listener),
+    onCertificate: ({ certificatePem }) => {
+      const read = pki.describeCertificate(certificatePem);
+      if (read.kind === "certificate") seen.push(read);
+    },
+  });
+  t.teardown(() => keeper.stop());
+  await run(() => seen.length === 1);
+  for (const ms of [200 * 86_400_000, -4 * 3_600_000, 0]) {
+    offMs = ms;
+    const count = seen.length;
+    for (const listener of jumped) listener();
+    await run(() => seen.length > count);
+    const last = seen.at(-1);
+    t.true(last !== undefined && last.notBeforeMs <= set.now() && set.now() < last.notAfterMs, String(ms));
+  }
 });
 
 test("what changes while a certificate cannot be got is looked at right after, too", (t) => {

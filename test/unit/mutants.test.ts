@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import test from "ava";
-import { mutants } from "../mutants/list.ts";
+import { mutants, sample } from "../mutants/list.ts";
 import { broken, type Mutant } from "../mutants/mutant.ts";
 import { meetsGoal, type Found } from "../mutants/verdict.ts";
 
@@ -28,6 +28,14 @@ test("every breakage still applies to the tree, and its tests are there", (t) =>
 test("there are at least 60 breakages, each with a name of its own", (t) => {
   t.true(mutants.length >= 60);
   t.is(new Set(mutants.map(({ name }) => name)).size, mutants.length);
+});
+
+test("CI's sample is of the list", (t) => {
+  const names = new Set(mutants.map(({ name }) => name));
+  t.deepEqual(
+    sample.filter((name) => !names.has(name)),
+    [],
+  );
 });
 
 const mutant: Mutant = {

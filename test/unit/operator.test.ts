@@ -26,6 +26,7 @@ test("why finds a task by slot, a service by name and a node by id prefix", asyn
     ask: () =>
       Promise.resolve({ kind: "answered", answer: LeaderAnswer.create({ why: WhyResponse.create({ reasons }) }) }),
     explainNode: () => [],
+    sessionState: () => "",
     log: retainedOf(manager).log,
     history: { readAt: () => Promise.reject(new Error("not asked")), tell: () => undefined },
     leader: () => ({ id: "manager1", epoch: 4 }),

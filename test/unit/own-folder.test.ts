@@ -2,6 +2,7 @@ import test from "ava";
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { configDefault } from "../../drivers/exec/fields.ts";
 import { ExecPlugin } from "../../drivers/exec/plugin.ts";
 import { ownFolder } from "../../node/own-folder.ts";
 
@@ -37,6 +38,6 @@ test("a driver keeps its state in no folder that somebody else made", (t) => {
   const folder = place(t);
   chownSync(folder, 65_534, 65_534);
   const exec = new ExecPlugin();
-  exec.configure({ state_dir: folder }, null);
+  exec.configure({ ...configDefault, state_dir: folder }, null);
   t.throws(() => exec.fingerprint(), { message: /belongs to user 65534/ });
 });

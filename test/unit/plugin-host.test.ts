@@ -1,9 +1,12 @@
 // The host of driver plugins over real processes: what well-behaved ones do, and what the others get.
-import { readdirSync } from "node:fs";
+import { once } from "node:events";
+import { readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import test from "ava";
-import { parseHandshake } from "../../edges/plugin/handshake.ts";
+import { parseHandshake, Variable } from "../../edges/plugin/handshake.ts";
 import { parseLogLine } from "../../edges/plugin/host/log-line.ts";
+import { sweepSockets } from "../../edges/plugin/host/stale-sockets.ts";
 import { SetConfigRequest, TaskHandle, type TaskStats } from "../../proto/gen/nomad.ts";
 import { isPluginGone, isUnknownTask, type PluginAddress, type RunningPlugin } from "../../runtime/plugins.ts";
 import { isRecoverable } from "../../runtime/recoverable.ts";
@@ -143,6 +146,36 @@ for (const [what, [script, reason]] of Object.entries(bad)) {
   });
 }
 
+test("the reason of a plugin that does not start begins with its error, whatever it writes around it", async (t) => {
+  const lab = pluginLab(t);
+  const reasonOf = async (path: string): Promise<string> => {
+    const outcome = await lab.launch({ name: "bad", path });
+    return outcome.kind === "failed" ? outcome.reason : "it runs";
+  };
+  const program = (name: string, text: string): string => {
+    const path = join(lab.folder, name);
+    writeFileSync(path, `#!${process.execPath}\n${text}`, { mode: 0o755 });
+    return path;
+  };
+  // What an author sees whose driver was copied out of this tree.
+  const missing = await reasonOf(program("missing.mjs", 'import "../../edges/plugin/server/index.ts";'));
+  t.regex(
+    missing,
+    /\(exit code 1\); it said: Error \[ERR_MODULE_NOT_FOUND\]: Cannot find module .*index\.ts.* \| .*ERR_MODULE_NOT_FOUND/,
+  );
+  t.notRegex(missing, /Node\.js v/);
+  const typescript = await reasonOf(program("enum.ts", "enum Colour { red }"));
+  t.regex(typescript, /it said: SyntaxError \[ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX\]: .* \| enum Colour \{ red \} \| /);
+  const goroutines = Array.from({ length: 200 }, (_, at) => `goroutine ${at} [running]:`).join("\n");
+  const go = await reasonOf(lab.script(`cat >&2 <<'END'\npanic: nil map\n${goroutines}\nEND\nexit 2`));
+  t.regex(go, /it said: panic: nil map \| .*goroutine 199 \[running\]:$/);
+  t.true(go.length < 2_200, `${go.length} characters`);
+  const json = await reasonOf(
+    lab.script(`echo '{"@level":"error","@message":"no licence"}' >&2; echo bye >&2; exit 1`),
+  );
+  t.regex(json, /it said: no licence \| bye$/);
+});
+
 test("a file that is no executable is refused", async (t) => {
   const lab = pluginLab(t);
   t.like(await lab.launch({ path: "/etc/hostname" }), { kind: "failed" });
@@ -258,4 +291,29 @@ test("a plugin that hangs is killed when its grace is over", async (t) => {
   t.false(await plugin.isAnswering(300));
   await plugin.stop(300);
   t.is(await how, "signal SIGKILL");
+});
+
+test("what a plugin's children listen on outlives the plugin, and is removed once nobody listens", async (t) => {
+  const lab = pluginLab(t);
+  const plugin = await lab.running({});
+  const variable = readFileSync(`/proc/${plugin.pid}/environ`, "utf8")
+    .split("\0")
+    .find((each) => each.startsWith(`${Variable.socketDir}=`));
+  const folder = variable?.slice(Variable.socketDir.length + 1) ?? "";
+  // As an executor of Nomad's does, which inherits the variable and serves the task.
+  const path = join(folder, "plugin42");
+  const executor = createServer().listen({ path });
+  t.teardown(() => executor.close());
+  await once(executor, "listening");
+  process.kill(plugin.pid, "SIGKILL");
+  await new Promise<void>((resolve) => plugin.onExit(() => resolve()));
+  t.deepEqual(readdirSync(folder), ["plugin42"]);
+  await sweepSockets(folder);
+  t.deepEqual(readdirSync(folder), ["plugin42"], "somebody listens");
+  // A killed process leaves its socket: so does one whose path was moved.
+  renameSync(path, join(folder, "plugin43"));
+  await new Promise((resolve) => executor.close(resolve));
+  t.deepEqual(readdirSync(folder), ["plugin43"]);
+  await sweepSockets(folder);
+  t.deepEqual(readdirSync(folder), []);
 });

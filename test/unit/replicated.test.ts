@@ -83,6 +83,7 @@ test("a task that fails is followed by one that waits for the restart delay, and
   t.deepEqual(cluster.picture(), ["1:READY@n1"]);
   const [why] = cluster.orchestration.explainTask(cluster.tasks()[1]!);
   t.regex(why?.waitingFor ?? "", /restart delay/);
+  t.is(why?.atDeadline, "retries");
   t.truthy(why?.deadline);
   await cluster.run(1_000);
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1"]);

@@ -93,6 +93,23 @@ test("an address can be asked for; one that is taken is refused with the reason,
   t.is(cluster.store.get("task", await attach("net", "10.3.0.77", other))?.nodeId, "n2");
 });
 
+test("a node that attaches all the time is refused beyond its budget, others are not", async (t) => {
+  const { attach, detach, cluster } = await setUp(network("net", "10.0.0.0/8"));
+  const addresses = Array.from({ length: 2_000 }, () => "10.0.0.0");
+  const large = NetworkAttachmentConfig.create({ target: "net", addresses });
+  const { handlers } = createResourceAllocator(cluster.env);
+  const refused: unknown[] = [];
+  for (let at = 0; at < 60; at += 1) {
+    const answer = refusalOf(() => handlers.AttachNetwork(AttachNetworkRequest.create({ config: large }), worker));
+    await cluster.run();
+    const refusal = await answer;
+    if (refusal?.code === Status.UNAVAILABLE) refused.push(refusal);
+  }
+  t.true(refused.length > 5, `${refused.length} of 60`);
+  t.deepEqual(refused[0], { code: Status.UNAVAILABLE, message: "node n1 exceeded rate limit of network attachments" });
+  await detach(await attach("net", "", other), other);
+});
+
 test("what cannot be attached to is told as SwarmKit does", async (t) => {
   const { attach, detach, handlers } = await setUp(network("closed", "10.3.0.0/24", false));
   t.deepEqual(await refusalOf(() => attach("nowhere")), {

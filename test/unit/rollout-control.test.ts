@@ -111,7 +111,7 @@ test("abort takes an update that is paused back", async (t) => {
   await act(cluster, ABORT);
   await cluster.run(10_000);
   t.is(versions(cluster), "0 0 0 0");
-  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed; update rolled back: an operator aborted it");
 });
 
 test("a rollback can be paused and resumed", async (t) => {
@@ -209,7 +209,7 @@ test("scaling while an update is paused resumes it, and the way back leads to th
   t.regex(status(cluster), /^PAUSED/);
   await act(cluster, ABORT);
   await cluster.run(20_000);
-  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed; update rolled back: an operator aborted it");
   t.is(cluster.store.get("service", "web")?.spec?.task?.forceUpdate, 0);
   t.is(versions(cluster), "0 0 0");
 });

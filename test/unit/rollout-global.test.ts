@@ -50,7 +50,7 @@ test("a global service is rolled out node by node, and pauses when a node's task
   await act(cluster, ABORT);
   await cluster.run(60_000);
   t.is(onNodes(cluster), "n1:1 n2:1 n3:1");
-  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
+  t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed; update rolled back: an operator aborted it");
 });
 
 test("a paused node's task of a global service waits for the node, and not the rollout for it", async (t) => {

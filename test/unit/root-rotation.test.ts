@@ -2,6 +2,8 @@
 import test from "ava";
 import { initialTransition, transition } from "xstate";
 import { rootRotationLimits, rootRotationMachine } from "../../machines/certificates/root-rotation.ts";
+import { startRootRotation } from "../../actors/certificates/root-rotation.ts";
+import type { Clock } from "../../runtime/ports.ts";
 import { IssuanceStatus_State, Node } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { rootWorld, text, wanted, worker } from "../support/roots.ts";
@@ -61,6 +63,27 @@ test("who died while joining holds a rotation up for a minute and no longer", as
   await turns(45_000);
   t.not(cluster().rootCa?.rootRotation, null);
   await turns(30_000);
+  t.is(cluster().rootCa?.rootRotation, null);
+});
+
+test("U2: a node that never registered holds a rotation up for a minute, although a clock that was ahead wrote it", async (t) => {
+  const { clock, cluster, drop, env, run, seed, update } = await rootWorld(t);
+  drop("node", "manager1");
+  seed("node", Node.patch(worker("half", ""), { description: null }));
+  const behind: Clock = {
+    now: () => clock.now() - 4 * 3_600_000,
+    monotonic: () => clock.monotonic(),
+    setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
+    clearTimeout: (timer) => clock.clearTimeout(timer),
+    soon: (callback) => clock.soon(callback),
+  };
+  const running = startRootRotation({ ...env, clock: behind }, pki);
+  t.teardown(() => running.stop());
+  await update({ forceRotate: 1 });
+  for (let at = 0; at < 75_000; at += rootRotationLimits.pauseMs) {
+    clock.advance(rootRotationLimits.pauseMs);
+    await run(() => cluster().rootCa?.rootRotation === null, 5);
+  }
   t.is(cluster().rootCa?.rootRotation, null);
 });
 

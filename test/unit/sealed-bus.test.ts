@@ -136,6 +136,26 @@ test("SB3: a receiver that starts anew hears nothing that was recorded before, w
   t.is(reborn.refused("task.question", "replayed"), 1);
 });
 
+test("SB3: an overloaded sender that proves itself late is heard all the same", async (t) => {
+  const { attack, keyring, manager, pass } = attackedBus();
+  const [slow, other] = [manager(keyring(first)), manager(keyring(first))];
+  const heard: string[] = [];
+  other.bus.subscribe(subjects.leaderBeat, hearing(heard));
+  attack.delayMs = () => 1_900;
+  for (let beat = 1; beat <= 20; beat += 1) {
+    slow.bus.publish(subjects.leaderBeat, bytes(`beat ${beat}`));
+    await pass(1_000);
+  }
+  t.true(heard.length >= 15, heard.join());
+  t.is(heard.at(-1), "beat 20");
+
+  attack.delayMs = () => 2_200;
+  const tooSlow = manager(keyring(first));
+  tooSlow.bus.publish(subjects.leaderBeat, bytes("a beat"));
+  await pass(5_000);
+  t.is(other.refused("leader.beat", "unproven"), 1);
+});
+
 test("SB3: nothing is heard of a sender that has ended", async (t) => {
   const { ask, inject, keyring, last, manager, one, pass, subject } = await twoManagers();
   await ask("run this");

@@ -2,7 +2,9 @@
 import test from "ava";
 import {
   Cluster,
+  GenericRuntimeSpec,
   JoinTokens,
+  Meta,
   Node,
   NodeDescription,
   NodeTLSInfo,
@@ -10,16 +12,23 @@ import {
   Service,
   ServiceSpec,
   Annotations,
+  Task,
+  TaskSpec,
+  TaskState,
+  TaskStatus,
   UpdateStatus,
   UpdateStatus_UpdateState,
+  Version,
 } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { makeJoinToken } from "../../runtime/pki/index.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 import { RootChecks } from "../sim/invariants-certificates.ts";
+import { RolloutEnds } from "../sim/invariants-rollout-ends.ts";
 import { RolloutChecks } from "../sim/invariants-rollout.ts";
 import { testManager } from "../support/manager.ts";
 
-const { COMPLETED, ROLLBACK_STARTED, UPDATING } = UpdateStatus_UpdateState;
+const { COMPLETED, ROLLBACK_COMPLETED, ROLLBACK_STARTED, UPDATING } = UpdateStatus_UpdateState;
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 function commit(version: number, ...changes: ObjectChange[]): Commit {
@@ -61,6 +70,39 @@ test("R6: a service is turned back by itself only for an update that is not over
   t.regex(told(asked, over, service("b", UPDATING, "a"), back) ?? "", /^R6/);
   t.is(told(asked, over, service("a", ROLLBACK_STARTED, "b")), null, "somebody asked for it");
   t.is(told(asked, over, service("c", UPDATING, "b"), service("b", ROLLBACK_STARTED, null)), null, "another update");
+});
+
+/** What R8 says when a rollout of `service` ends, one of whose slots has tasks of these specs, the last running for 213 ms. */
+function watched(...tasks: readonly { readonly kind: string; readonly version: number }[]): string | null {
+  const { store, seed } = testManager();
+  const [newest] = tasks.slice(-1);
+  const specOf = (kind: string): TaskSpec => TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind }) });
+  const stored = (state: UpdateStatus_UpdateState): Service =>
+    Service.create({
+      id: "s",
+      spec: ServiceSpec.create({ task: specOf(newest?.kind ?? "") }),
+      specVersion: Version.create({ index: newest?.version ?? 0 }),
+      updateStatus: UpdateStatus.create({ state }),
+      meta: Meta.create({ updatedAt: timestampOf(100_213) }),
+    });
+  for (const [at, { kind, version }] of tasks.entries()) {
+    const isNewest = at === tasks.length - 1;
+    const state = isNewest ? TaskState.RUNNING : TaskState.FAILED;
+    const told = { state, timestamp: timestampOf(100_000), appliedAt: timestampOf(100_000) };
+    const fields = { id: `t${at}`, serviceId: "s", slot: 1, spec: specOf(kind), status: TaskStatus.create(told) };
+    const desiredState = isNewest ? TaskState.RUNNING : TaskState.SHUTDOWN;
+    seed("task", Task.create({ ...fields, desiredState, specVersion: Version.create({ index: version }) }));
+  }
+  seed("service", stored(ROLLBACK_COMPLETED));
+  const [old, object] = [stored(ROLLBACK_STARTED), stored(ROLLBACK_COMPLETED)];
+  return new RolloutEnds(true).check(commit(100, { table: "service", action: "update", object, old }), 1, store);
+}
+
+test("R8: what a rollout started is watched; what restarts in a slot that has had its spec all along is not", (t) => {
+  t.regex(watched({ kind: "b", version: 2 }, { kind: "a", version: 3 }) ?? "", /^R8.* has run for 213 ms of 5000/);
+  t.is(watched({ kind: "a", version: 1 }, { kind: "a", version: 3 }), null);
+  const between = watched({ kind: "a", version: 1 }, { kind: "b", version: 2 }, { kind: "a", version: 3 });
+  t.regex(between ?? "", /^R8/);
 });
 
 function node(issuer: string): Node {

@@ -1,4 +1,5 @@
 import test from "ava";
+import { LogMemory } from "../sim/invariants-log.ts";
 import {
   Annotations,
   Meta,
@@ -10,6 +11,7 @@ import {
   TaskStatus,
   Version,
 } from "../../proto/gen/messages.ts";
+import type { Replica } from "../../runtime/store/replica.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 import { testManager } from "../support/manager.ts";
 import {
@@ -113,4 +115,32 @@ test("a cluster has converged when each service has its replicas on nodes that a
   t.regex(findUnconverged(store, () => false) ?? "", /not READY/);
   seed("task", task("t2", { serviceId: "gone" }));
   t.regex(findUnconverged(store, () => true) ?? "", /left over/);
+});
+
+test("S70: what was acknowledged without a mark counts once a mark of the same life covers it", (t) => {
+  const failures: string[] = [];
+  const memory = new LogMemory((claim) => failures.push(claim));
+  const live = () => {
+    let tell: (commit: { readonly version: number }) => void = () => {};
+    const replica = { checksum: new Uint8Array(), watch: (listener: typeof tell) => void (tell = listener) };
+    memory.follow(replica as unknown as Replica);
+    return (version: number, record: number): void => {
+      replica.checksum = Uint8Array.of(record);
+      tell({ version });
+    };
+  };
+  const first = live();
+  for (const version of [1, 2, 3]) first(version, version);
+  memory.acknowledge(1);
+  memory.acknowledge(2, false);
+  const second = live();
+  second(2, 9);
+  t.deepEqual(failures, [], "it was said that a loss would go unnoticed");
+  second(1, 9);
+  t.is(failures.length, 1);
+  second(3, 3);
+  memory.acknowledge(2, false);
+  memory.acknowledge(3);
+  live()(2, 8);
+  t.is(failures.length, 2, "the mark behind version 3 covers version 2 as well");
 });

@@ -1,6 +1,7 @@
 import test from "ava";
 import fc from "fast-check";
 import type { LogRoom } from "../../runtime/ports.ts";
+import { Replica } from "../../runtime/store/replica.ts";
 import {
   firstRecordToKeep,
   parseSnapshotName,
@@ -8,8 +9,13 @@ import {
   snapshotDefaults,
   snapshotName,
   snapshotsToKeep,
+  startSnapshotWriter,
   type SnapshotOptions,
 } from "../../runtime/store/snapshots.ts";
+
+import { testManager } from "../support/manager.ts";
+import { TestLog } from "../support/retained.ts";
+import { put, service, Writer } from "./store-kit.ts";
 
 const options = { ...snapshotDefaults, snapshotsKept: 2, historyRecordsKept: 1_000 };
 
@@ -96,4 +102,26 @@ test("N4: where room is short all goes that the newest snapshot covers, and with
     await bare.shed();
     t.is(bare.first(), 1);
   }
+});
+
+test("a snapshot is written after so many records, and not before", async (t) => {
+  const { env, clock } = testManager();
+  const source = new Writer();
+  const kept = new TestLog(source.records, env.clock);
+  const replica = new Replica();
+  const { blobs, log } = kept;
+  const writer = startSnapshotWriter({ ...env, log, blobs, replica, options: { ...options, everyRecords: 5 } });
+  const write = async (count: number): Promise<readonly string[]> => {
+    for (let at = 0; at < count; at += 1) {
+      const version = replica.version + 1;
+      replica.apply(version, source.write([put({ service: service(`s${version}`, `s${version}`) })]));
+    }
+    await clock.run({ untilMs: clock.now() + 1_000 });
+    return [...kept.stored.keys()];
+  };
+  t.deepEqual(await write(4), []);
+  t.deepEqual(await write(2), [snapshotName(5)]);
+  t.deepEqual(await write(3), [snapshotName(5)]);
+  t.deepEqual(await write(3), [snapshotName(5), snapshotName(10)]);
+  writer.stop();
 });

@@ -7,6 +7,7 @@ import { rulesetOf } from "../../machines/driver/task-network/rules.ts";
 import { interfaceOf } from "../../machines/policy/facts.ts";
 import {
   Annotations,
+  ContainerSpec,
   Driver,
   Endpoint,
   IPAMConfig,
@@ -18,6 +19,7 @@ import {
   PortConfig_Protocol,
   PortConfig_PublishMode,
   Task,
+  TaskSpec,
 } from "../../proto/gen/messages.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
@@ -94,6 +96,14 @@ test("a task without networks is in the node's; one with them has a link for eac
   t.not(plan.links[0]?.taskMac, plan.links[1]?.taskMac);
 });
 
+test("a process's port that has a name and no port of the node is no port of the node", (t) => {
+  const named = PortConfig.patch(hostPort, { publishedPort: 0, name: "sql" });
+  t.deepEqual(
+    planOf("t", [[back, "10.0.2.5/24"]], [named, hostPort]).ports.map(({ name }) => name),
+    ["http"],
+  );
+});
+
 const refusals: readonly (readonly [what: string, task: Task, reason: RegExp])[] = [
   [
     "the routing mesh",
@@ -105,7 +115,14 @@ const refusals: readonly (readonly [what: string, task: Task, reason: RegExp])[]
   ["an address of no subnet", taskOn("t", [[back, "10.9.9.9/24"]]), /10\.9\.9\.9\/24 in network net-back is in none/],
   [
     "a port of any number",
-    taskOn("t", [[back, "10.0.2.5/24"]], [PortConfig.patch(hostPort, { publishedPort: 0 })]),
+    taskOn("t", [[back, "10.0.2.5/24"]], [PortConfig.patch(hostPort, { publishedPort: 0, name: "" })]),
+    /its port 80 is published/,
+  ],
+  [
+    "a container's port of any number, with a name",
+    Task.patch(taskOn("t", [[back, "10.0.2.5/24"]], [PortConfig.patch(hostPort, { publishedPort: 0 })]), {
+      spec: TaskSpec.create({ container: ContainerSpec.create({ image: "nginx:1" }) }),
+    }),
     /its port 80 is published/,
   ],
 ];

@@ -25,7 +25,7 @@ function linuxResources(resources: Partial<TaskResources>) {
   const wants = wantsOf(of);
   if (wants.kind === "refused") throw new Error(wants.reason);
   const agent = NomadDriverConfig.create();
-  const config = { id: "run1", home, wants, mounts: [], driverConfig: new Uint8Array(0), agent, facts };
+  const config = { id: "run1", home, wants, mounts: [], driverConfig: new Uint8Array(0), agent, facts, cgroup: "" };
   return taskConfigOf(of, config).resources?.linuxResources;
 }
 

@@ -1,8 +1,8 @@
 import test from "ava";
 import { taskUsers } from "../../cli/processes/drivers.ts";
 import { UsageError } from "../../cli/command.ts";
-import { taskUser } from "../../node/task-users.ts";
-import { uidOf } from "../../node/user.ts";
+import { groupRefusal, taskUser } from "../../node/task-users.ts";
+import { uidOf, userNamed } from "../../node/user.ts";
 
 const refused = /runs no task as root.*--user.*--allow-root/;
 
@@ -13,6 +13,27 @@ test("TU1: root is refused by every name that it has, unless the node allows it"
     if (found.kind === "refused") t.regex(found.reason, refused);
     t.is(taskUser(name, { fallback: "nobody", allowsRoot: true }).kind, "user", name);
   }
+});
+
+test("TU2: root's group, and any group of the machine that the user is not in, is refused unless the node allows root", (t) => {
+  // Gid 2 is a group of every Linux, `bin` or `daemon`; 54321 is a group of none.
+  for (const name of ["nobody:0", "nobody:root", "1234:0", "nobody:bin", "1234:2", "54321:root"]) {
+    const found = taskUser(name, { fallback: "nobody", allowsRoot: false });
+    t.is(found.kind, "refused", name);
+    if (found.kind === "refused") t.regex(found.reason, /group.*--allow-root/, name);
+    t.is(taskUser(name, { fallback: "nobody", allowsRoot: true }).kind, "user", name);
+  }
+  for (const name of ["nobody", `nobody:${userNamed("nobody")?.gid}`, "1234:54321", "bin:bin", "bin"])
+    t.is(taskUser(name, { fallback: "nobody", allowsRoot: false }).kind, "user", name);
+  t.is(taskUser("", { fallback: "nobody:0", allowsRoot: false }).kind, "refused", "the node's choice is no exception");
+});
+
+test("TU2: who is in root's group by the machine's own files is refused as well", (t) => {
+  const rootGroup = (found: ReturnType<typeof groupRefusal>): boolean => /root's group/.test(found ?? "");
+  const user = { uid: 12, gid: 54_321, groups: [], home: "/" };
+  t.is(groupRefusal("operator", user), null);
+  t.true(rootGroup(groupRefusal("operator", { ...user, gid: 0 })));
+  t.true(rootGroup(groupRefusal("operator", { ...user, groups: [5, 0] })));
 });
 
 test("a task that names no user runs as the node's choice, which may not be root either", (t) => {

@@ -1,6 +1,7 @@
 // Trace contexts on their way from a command to a task, and what recording them costs and changes: nothing.
 import { createServer } from "node:net";
 import { SpanStatusCode, trace, type Attributes, type Tracer } from "@opentelemetry/api";
+import { hostname } from "node:os";
 import test from "ava";
 import type { Environment } from "../../actors/environment.ts";
 import { startLeadership } from "../../actors/ledger/leadership.ts";
@@ -29,8 +30,10 @@ import { Host } from "../../runtime/host.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import type { Cause as KnownCause, Proposal, ProposeOutcome } from "../../runtime/store/store.ts";
+import { version } from "../../cli/version.ts";
 import { contextOf, createTracing, traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import { createRecorder } from "../support/recorder.ts";
+import { startCollector } from "../fixtures/collector.ts";
 import { call } from "../support/manager.ts";
 import { create, node, proposal, put, service, status, task, testTtlMs, Writer } from "./store-kit.ts";
 
@@ -62,6 +65,26 @@ test("where nobody collects, spans record nothing and pass the context on", asyn
   t.false(span.isRecording());
   t.is(traceparentOf(span), given);
   await tracing.shutdown();
+});
+
+test("spans say which process of which version on which host recorded them", async (t) => {
+  const collector = await startCollector(t);
+  const record = async (): Promise<void> => {
+    const tracing = await createTracing("muster-manager", collector.endpoint);
+    tracing.tracer.startSpan("service create").end();
+    await tracing.shutdown();
+  };
+  await record();
+  t.like(collector.spans[0]?.resource, {
+    "service.name": "muster-manager",
+    "service.version": version,
+    "host.name": hostname(),
+  });
+  t.regex(collector.spans[0]?.resource["service.instance.id"] ?? "", /^[0-9a-f-]{36}$/);
+  process.env["OTEL_RESOURCE_ATTRIBUTES"] = "deployment.environment.name=test,service.instance.id=m1";
+  t.teardown(() => delete process.env["OTEL_RESOURCE_ATTRIBUTES"]);
+  await record();
+  t.like(collector.spans[1]?.resource, { "deployment.environment.name": "test", "service.instance.id": "m1" });
 });
 
 test("a collector that does not answer holds up the end for its timeout only", async (t) => {

@@ -4,8 +4,8 @@ import { createTroubles } from "../../actors/manager/troubles.ts";
 import { explainTroubles } from "../../machines/explain/explain-troubles.ts";
 import { leftOf } from "../../machines/elapsed.ts";
 import { busTroubles, type BusSight } from "../../machines/manager/bus-troubles.ts";
-import { jumpBetween, jumpSentence } from "../../machines/manager/clock-jump.ts";
-import { flapping, recentChanges, slowLink } from "../../machines/manager/leader-troubles.ts";
+import { jumpBetween, jumpSentence, presentTime } from "../../machines/manager/clock-jump.ts";
+import { flapping, isKept, recentChanges, slowLink } from "../../machines/manager/leader-troubles.ts";
 import { causeOf, cleared, kindName, raised } from "../../machines/manager/troubles.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
@@ -31,6 +31,12 @@ test("the cause is the blocking trouble that precedes its consequences, whicheve
   t.is(causeOf(troubles), noMajority.sentence);
   troubles = cleared(troubles, Trouble_Kind.NO_MAJORITY);
   t.is(causeOf(troubles), "no manager leads");
+});
+
+test("a key that is lacking precedes what follows from it (H2)", (t) => {
+  const at = timestampOf(1_000);
+  const lacking = { kind: Trouble_Kind.KEY_LACKING, sentence: "a key is lacking", blocking: true };
+  t.is(causeOf(raised(raised([], { ...leaderless, at }), { ...lacking, at })), lacking.sentence);
 });
 
 test("a warning is told but is no cause, and nothing waits for its end", (t) => {
@@ -112,6 +118,19 @@ test("a clock that was set is noticed in both directions, one that drifts or a p
   t.is(jumpSentence(-3_600_000, 0), "this machine's clock was set back by 3600 s, to 1970-01-01T00:00:00Z");
 });
 
+test("H6: times from before the clock was set forward are moved with it, later ones and those from before it was set back are not", (t) => {
+  const hourMs = 3_600_000;
+  const sets = [{ atMs: 10 * hourMs, byMs: 2 * hourMs }];
+  t.is(presentTime(8 * hourMs - 1_000, sets), 10 * hourMs - 1_000, "a second before it was set");
+  t.is(presentTime(10 * hourMs, sets), 10 * hourMs);
+  t.is(presentTime(10 * hourMs - 900, sets), 10 * hourMs - 900, "it was noticed a moment later");
+  const again = [...sets, { atMs: 20 * hourMs, byMs: hourMs }];
+  t.is(presentTime(8 * hourMs - 1_000, again), 11 * hourMs - 1_000);
+  t.is(presentTime(18 * hourMs, again), 19 * hourMs);
+  t.is(presentTime(19.9 * hourMs, again), 19.9 * hourMs);
+  t.is(presentTime(9 * hourMs, [{ atMs: 4 * hourMs, byMs: -5 * hourMs }]), 9 * hourMs);
+});
+
 test("what is left of a wait is never more than the whole, and nothing where the time lies further ahead than clocks differ", (t) => {
   t.is(leftOf(1_000_000, 5_000, 1_002_000), 3_000);
   t.is(leftOf(1_000_000, 5_000, 1_009_000), 0);
@@ -120,7 +139,15 @@ test("what is left of a wait is never more than the whole, and nothing where the
 });
 
 test("without a leader for longer than a change takes, or with a minority of the servers, there is a cause (H3, H4)", (t) => {
-  const fine = { isUp: true, named: 3, answering: 3, logAnswers: true, leaderlessMs: 0, leaderlessSince: "" };
+  const fine = {
+    isUp: true,
+    named: 3,
+    answering: 3,
+    logAnswers: true,
+    leasesAnswer: true,
+    leaderlessMs: 0,
+    leaderlessSince: "",
+  };
   const said = (sight: Partial<BusSight>) => busTroubles({ ...fine, ...sight }).map(({ sentence }) => sentence);
   t.deepEqual(said({}), []);
   t.deepEqual(said({ leaderlessMs: 5_000, leaderlessSince: "10:00" }), []);
@@ -129,6 +156,15 @@ test("without a leader for longer than a change takes, or with a minority of the
   t.deepEqual(said({ answering: 1 }), ["NATS has no majority: 1 of 3 servers answers"]);
   t.deepEqual(said({ answering: 0, isUp: false }), ["NATS has no majority: 0 of 3 servers answer"]);
   t.deepEqual(said({ logAnswers: false }), ["the log has no leader in NATS, though 3 of 3 servers answer"]);
+  t.deepEqual(said({ leasesAnswer: false }), [
+    "the bucket of leases has no leader in NATS, though 3 of 3 servers answer",
+  ]);
+  t.deepEqual(said({ logAnswers: false, leasesAnswer: false, named: 0 }), [
+    "the log and the bucket of leases have no leader in NATS",
+  ]);
+  t.deepEqual(said({ logAnswers: false, named: 1, answering: 1 }), [
+    "the log does not answer, though 1 of 1 server answers",
+  ]);
   t.deepEqual(said({ named: 1, answering: 0, isUp: false }), ["the link to NATS is down, no server answers"]);
 });
 
@@ -142,6 +178,14 @@ test("a link on which a write of the lease takes a sixth of it is a warning, and
     /takes 1300 ms for a write of the lease, which lasts 3000 ms.*--lease-ttl 6s or more/,
   );
   t.is(slowLink(1_300, 9_000), null, "what it says to do helps");
+});
+
+test("another keeps the lease once one life of it has renewed that, not when it has just taken it", (t) => {
+  t.false(isKept(null, { instance: "a", revision: 7 }));
+  t.false(isKept({ instance: "a", revision: 7 }, { instance: "a", revision: 7 }));
+  t.false(isKept({ instance: "a", revision: 7 }, { instance: "b", revision: 8 }));
+  t.false(isKept({ instance: "a", revision: 7 }, null));
+  t.true(isKept({ instance: "a", revision: 7 }, { instance: "a", revision: 8 }));
 });
 
 test("leadership that changes hands again and again is a warning for as long as it does", (t) => {

@@ -18,6 +18,7 @@ import {
   WorkloadEndpointRemove,
   type WorkloadEndpoint,
 } from "../../../proto/gen/felix.ts";
+import { tierEntries } from "../../../proto/tier-policies.ts";
 import { allow, body, deny, ports, protocol, ScriptedMain, tier, type Body } from "../../fixtures/dataplane-main.ts";
 import { addresses, canMakeNetworks, PacketLab, type Station, type Wish } from "../../fixtures/packet-lab.ts";
 
@@ -298,7 +299,7 @@ test("tiers and policies decide in order: the end of a tier drops, a pass leads 
     [false, false],
     "unknown policy",
   );
-  const passing = TierInfo.create({ name: "default", ingressPolicies: ["tcp"], defaultAction: "Pass" });
+  const passing = TierInfo.create({ name: "default", ingressPolicies: tierEntries(["tcp"]), defaultAction: "Pass" });
   t.deepEqual(await seen([passing], ["open"]), [true, true], "a tier that passes at its end");
 });
 
@@ -413,7 +414,13 @@ test("a host endpoint drops all but failsafe ports, and what its policies allow"
     body.host("eth", {
       name: "",
       expectedIpv4Addrs: ["192.0.2.77", router.v4],
-      tiers: [TierInfo.create({ name: "default", ingressPolicies: ["in"], egressPolicies: ["out"] })],
+      tiers: [
+        TierInfo.create({
+          name: "default",
+          ingressPolicies: tierEntries(["in"]),
+          egressPolicies: tierEntries(["out"]),
+        }),
+      ],
     }),
   );
   t.deepEqual(await lab.h.probe(inward), [true, true, true, true, false]);

@@ -2,6 +2,7 @@
 import anyTest from "ava";
 import * as fc from "fast-check";
 import { IPVersion, PortRange, Rule, TierInfo } from "../../../proto/gen/felix.ts";
+import { tierEntries } from "../../../proto/tier-policies.ts";
 import { body, protocol, ScriptedMain } from "../../fixtures/dataplane-main.ts";
 import { addresses, canMakeNetworks, PacketLab, type Wish } from "../../fixtures/packet-lab.ts";
 import { isAllowed, type Packet, type PolicyWorld, type Side } from "../../support/policy-evaluator.ts";
@@ -66,8 +67,8 @@ const rules = fc.record({ inbound: ruleList, outbound: ruleList });
 const tier = fc
   .record({
     name: fc.constant("default"),
-    ingressPolicies: fc.uniqueArray(fc.constantFrom(...policyNames, "missing"), { maxLength: 2 }),
-    egressPolicies: fc.uniqueArray(fc.constantFrom(...policyNames), { maxLength: 2 }),
+    ingressPolicies: fc.uniqueArray(fc.constantFrom(...policyNames, "missing"), { maxLength: 2 }).map(tierEntries),
+    egressPolicies: fc.uniqueArray(fc.constantFrom(...policyNames), { maxLength: 2 }).map(tierEntries),
   })
   .map((fields) => TierInfo.create(fields));
 const side: fc.Arbitrary<Side> = fc.record({

@@ -1,0 +1,58 @@
+// A manager's own nats-server that a signal has stopped: it is stuck, not dead, and holds its port.
+import { readFileSync } from "node:fs";
+import test from "ava";
+import { Trouble_Kind } from "../../proto/gen/messages.ts";
+import { createService, serviceNames, sleepers, status } from "../fixtures/control-client.ts";
+import { startManager } from "../fixtures/muster.ts";
+import { signal } from "../fixtures/nats-server.ts";
+import { isAlive } from "../fixtures/processes.ts";
+import { until } from "../fixtures/until.ts";
+
+/** A minute that counts only looks in which a busy machine had time, and an ordinary start. */
+const patienceMs = 300_000;
+
+test("our nats-server that is stopped by a signal is named as such, and started again after a minute", async (t) => {
+  t.timeout(600_000);
+  const manager = await startManager(t);
+  await createService(manager, sleepers("before", 0));
+  await until("health before", async () => (await status(manager)).healthy);
+  const { pid = 0 } = manager.process.child;
+  const children = (): number[] =>
+    readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8")
+      .trim()
+      .split(" ")
+      .filter((text) => text !== "")
+      .map(Number);
+  const server = children().find((child) => readFileSync(`/proc/${child}/comm`, "utf8").startsWith("nats-server")) ?? 0;
+  t.true(server > 0);
+  t.teardown(() => signal(server, "SIGKILL"));
+
+  signal(server, "SIGSTOP");
+  const stoppedAt = performance.now();
+  const said = await until(
+    "the truth",
+    async () => {
+      const { healthy, troubles } = await status(manager);
+      const found = troubles.find(({ kind }) => kind === Trouble_Kind.SERVER_STUCK);
+      return !healthy && found?.blocking === true ? found.sentence : null;
+    },
+    patienceMs,
+  );
+  t.log(`said after ${((performance.now() - stoppedAt) / 1_000).toFixed(1)} s: ${said}`);
+  t.regex(said, new RegExp(`^nats-server \\(process ${server}\\) is stopped by a signal`));
+  t.regex(said, /continue it, or it is started again after 60 s$/);
+  t.true(isAlive(server), "whoever stopped it has a minute");
+
+  await until("another nats-server", () => !isAlive(server), patienceMs);
+  t.log(`started again after ${((performance.now() - stoppedAt) / 1_000).toFixed(1)} s`);
+  await until(
+    "nothing to be wrong",
+    async () => {
+      const { healthy, troubles } = await status(manager);
+      return healthy && troubles.length === 0;
+    },
+    patienceMs,
+  );
+  await createService(manager, sleepers("after", 0));
+  t.deepEqual(await serviceNames(manager), ["after", "before"]);
+});

@@ -1,0 +1,13 @@
+// What our exec driver calls itself, by who has started it.
+import test from "ava";
+import { execFor } from "../../drivers/exec/foreign.ts";
+import { ownHostVariable } from "../../edges/plugin/handshake.ts";
+
+test("the exec driver is exec for Muster's agent, and does not shadow Nomad's exec unless it is told to", (t) => {
+  t.is(execFor([], { [ownHostVariable]: "muster" }).name, "exec");
+  t.is(execFor([], {}).name, "muster-exec");
+  t.is(execFor(["--name", "exec"], {}).name, "exec");
+  t.is(execFor(["--name", "jobs"], { [ownHostVariable]: "muster" }).name, "jobs");
+  for (const args of [["--name"], ["--name", "a b"], ["--name", "a", "b"], ["x"]])
+    t.throws(() => execFor(args, {}), { message: /takes only --name NAME/ });
+});
