@@ -1,9 +1,8 @@
 /**
- * `npm run bench [-- --short] [-- --only load|failover|micro|scheduler|watch|logs|stack|list|history|dataplane|drivers|json|policy]`: prints every table, or one group. `--short` uses small
- * loads, to show that each benchmark works.
+ * `npm run bench [-- --short] [-- --only GROUP]`: prints every table, or one group. `--short` uses small loads, to show that
+ * each benchmark works.
  */
 import { cpus } from "node:os";
-import { parseArgs } from "node:util";
 import { driversTable } from "./drivers.ts";
 import { dataplaneTable } from "./dataplane.ts";
 import { failoverTable } from "./failover.ts";
@@ -16,10 +15,16 @@ import { microTables } from "./micro.ts";
 import { policyTable } from "./policy.ts";
 import { schedulerTable } from "./scheduler.ts";
 import { stackTable } from "./stack.ts";
+import { orExit, scriptArguments, UsageError } from "../test/support/script-arguments.ts";
 import { watchTable } from "./watch.ts";
 
-const { values } = parseArgs({ options: { short: { type: "boolean", default: false }, only: { type: "string" } } });
-const { short, only } = values;
+const usage = `usage: npm run bench -- [--short] [--only GROUP]
+
+  --short         Small loads, to see that each benchmark works
+  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json or policy`;
+const { short, only } = orExit(() =>
+  scriptArguments(usage, { short: { type: "boolean", default: false }, only: { type: "string" } }),
+);
 
 const loads: readonly Load[] = short
   ? [{ agents: 20, tasks: 200, batch: false, idleSeconds: 0 }]
@@ -47,10 +52,10 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   policy: () => policyTable(short),
 };
 
-if (only !== undefined && groups[only] === undefined) {
-  process.stderr.write(`usage: bench/main.ts [--short] [--only ${Object.keys(groups).join("|")}]\n`);
-  process.exit(125);
-}
+orExit(() => {
+  if (only !== undefined && groups[only] === undefined)
+    throw new UsageError(`--only: no group is called ${only}\n${usage}`);
+});
 process.stdout.write(`${new Date().toISOString()}, ${cpus().length} x ${cpus()[0]?.model}, Node ${process.version}\n`);
 for (const [name, print] of Object.entries(groups))
   if (only === undefined || only === name) process.stdout.write(await print());
