@@ -9,7 +9,8 @@ import { connectUnix } from "../edges/grpc/client.ts";
 import type { MethodDescriptor } from "../proto/codec.ts";
 import { startNatsServer } from "../runtime/nats/server.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
-import { freePort, until } from "./peers.ts";
+import { until } from "./peers.ts";
+import { freePort } from "../test/fixtures/ports.ts";
 
 /** Tasks of benchmarks write into folders of the user that runs them. */
 const asRoot = process.getuid?.() === 0 ? ["--allow-root", "--task-user", "root"] : [];

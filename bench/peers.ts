@@ -4,10 +4,10 @@
  */
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort } from "../test/fixtures/ports.ts";
 import { unmountBelow } from "../test/support/mounts.ts";
 import { cpuSeconds, memoryMiB, processTree } from "./processes.ts";
 
@@ -28,14 +28,6 @@ export interface Peer {
 
 const startTimeoutMs = 30_000;
 const program = fileURLToPath(new URL("../bin/muster", import.meta.url));
-
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 export async function until(
   what: string,

@@ -12,7 +12,8 @@ import { Keyring } from "../../runtime/store/keyring.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { SealedLog } from "../../runtime/store/sealed-log.ts";
 import { openVault, type Vault } from "../../runtime/store/vault.ts";
-import { freePort, runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
+import { runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { natsServer, type TestServer } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
 

@@ -28,15 +28,8 @@ import {
 import { createKeyAndCsr } from "../../runtime/pki/index.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import { ask, createService, nodes, sleepers } from "../fixtures/control-client.ts";
-import {
-  freePort,
-  MusterProcess,
-  runMuster,
-  startManager,
-  tempDir,
-  type Ran,
-  type TestManager,
-} from "../fixtures/muster.ts";
+import { MusterProcess, runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 

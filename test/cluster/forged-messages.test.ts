@@ -9,7 +9,8 @@ import { connect } from "nats";
 import { TaskCallRequest, TaskExec, TaskQuestion } from "../../proto/gen/messages.ts";
 import { busSubjects, subjectKind, taskQuestion } from "../../runtime/subjects.ts";
 import { runningTasks, sleepers, createService, status, nodeCalled } from "../fixtures/control-client.ts";
-import { freePort, runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
 

@@ -2,7 +2,8 @@
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { freePort, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { commandOf, isAlive, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 

@@ -9,7 +9,7 @@ import { reportLogTroubles } from "../../cli/processes/log-troubles.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import { connectNats } from "../../runtime/nats/connection.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
-import { freePort } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { natsBinaries, signal, temporaryFolder, testTelemetry, until } from "../fixtures/nats-server.ts";
 
 interface Off {

@@ -9,7 +9,8 @@ import { promisify } from "node:util";
 import test from "ava";
 import { WebSocket } from "ws";
 import { createService, sleepers } from "../fixtures/control-client.ts";
-import { freePort, startAgent, startManager, tempDir } from "../fixtures/muster.ts";
+import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
 import { password, TestClient, type Reply } from "../support/json-api.ts";
 

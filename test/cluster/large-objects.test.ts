@@ -6,7 +6,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
 import { status } from "../fixtures/control-client.ts";
-import { freePort, runMuster, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { runMuster, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
 

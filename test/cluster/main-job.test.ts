@@ -3,7 +3,8 @@ import { existsSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { freePort, MusterProcess, runMuster, tempDir, type Ran } from "../fixtures/muster.ts";
+import { MusterProcess, runMuster, tempDir, type Ran } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { commandOf, endProcessesOf, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 

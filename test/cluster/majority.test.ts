@@ -2,7 +2,8 @@
 import test from "ava";
 import { OperatorService, Trouble_Kind, WhyRequest } from "../../proto/gen/messages.ts";
 import { ask, createService, runningTasks, sleepers, status } from "../fixtures/control-client.ts";
-import { freePort, startAgent, startManager } from "../fixtures/muster.ts";
+import { startAgent, startManager } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { natsCluster } from "../fixtures/nats-cluster.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";

@@ -13,7 +13,8 @@ import {
   tasks,
   writeSteadily,
 } from "../fixtures/control-client.ts";
-import { freePort, runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { natsCluster, securedNatsCluster } from "../fixtures/nats-cluster.ts";
 import { observe, type Observer } from "../fixtures/nats-observer.ts";
 import { currentNats, natsBinaries, natsServer } from "../fixtures/nats-server.ts";

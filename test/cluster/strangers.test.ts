@@ -5,7 +5,8 @@ import { connect as connectTls, type TLSSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { ListClustersRequest, ControlService } from "../../proto/gen/messages.ts";
 import { ask } from "../fixtures/control-client.ts";
-import { freePort, startManager, type TestManager } from "../fixtures/muster.ts";
+import { startManager, type TestManager } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
 
 const mib = 1024 * 1024;

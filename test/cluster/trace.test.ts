@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
 import { startCollector, type CollectedSpan } from "../fixtures/collector.ts";
-import { asRoot, freePort, MusterProcess, startManager, tempDir } from "../fixtures/muster.ts";
+import { asRoot, MusterProcess, startManager, tempDir } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
 
 test("a command, the manager, the agent and the process it starts share one trace", async (t) => {

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import anyTest from "ava";
 import { browserMissing, startBrowser } from "../fixtures/browser.ts";
 import { createService, sleepers } from "../fixtures/control-client.ts";
-import { freePort, startManager, tempDir } from "../fixtures/muster.ts";
+import { startManager, tempDir } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 
 const missing = browserMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;

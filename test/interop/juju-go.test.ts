@@ -7,7 +7,8 @@ import { promisify } from "node:util";
 import anyTest, { type ExecutionContext } from "ava";
 import { WebSocket } from "ws";
 import { createService } from "../fixtures/control-client.ts";
-import { freePort, startAgent, startManager, tempDir } from "../fixtures/muster.ts";
+import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
 import {
   Annotations,

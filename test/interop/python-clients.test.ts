@@ -7,7 +7,8 @@ import { promisify } from "node:util";
 import anyTest from "ava";
 import { modelUuid } from "../../edges/juju/model.ts";
 import { createService, runningTasks, sleepers, status } from "../fixtures/control-client.ts";
-import { freePort, startAgent, startManager, tempDir } from "../fixtures/muster.ts";
+import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
 import { pythonClientsMissing, pythonOf } from "../fixtures/python-clients.ts";
 
