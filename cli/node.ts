@@ -20,7 +20,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
 import { findNode, listNodes, nodeName, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
-import { RpcError } from "../runtime/rpc.ts";
+import { RpcError, Status } from "../runtime/rpc.ts";
 import { UserError } from "./user-error.ts";
 import { matchingNodes, nodeFilterKeys } from "./node-filters.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
@@ -98,12 +98,13 @@ const ls = command({
     }),
 });
 
-/** Empty where the manager that answers does not hold the node's session, or is asked for the past. */
+/** Empty when a stock manager answers, which does not know the call, and when asked for the past. */
 async function sessionState(client: ManagerClient, id: string): Promise<string> {
   try {
     return (await client.call(OperatorService.methods.Why, WhyRequest.create({ subject: id }))).session;
   } catch (error) {
-    if (error instanceof RpcError || error instanceof UserError) return "";
+    const isUnknownCall = error instanceof RpcError && error.code === Status.UNIMPLEMENTED;
+    if (isUnknownCall || error instanceof UserError) return "";
     throw error;
   }
 }

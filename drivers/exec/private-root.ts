@@ -4,20 +4,9 @@
  */
 import { lstatSync, readlinkSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { chrootPaths } from "../../node/task-home/chroot.ts";
 import type { SealingPlan } from "./sealing.ts";
 
-/** Nomad's `chroot_env`, but for what only links need. */
-const pathsDefault = [
-  "/bin",
-  "/etc",
-  "/lib",
-  "/lib32",
-  "/lib64",
-  "/run/resolvconf",
-  "/run/systemd/resolve",
-  "/sbin",
-  "/usr",
-];
 const devices = ["null", "zero", "full", "random", "urandom", "tty"];
 /** What of /proc would let root in the task change or read the node, as in Nomad's `exec`. */
 const readOnlyProc = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"];
@@ -93,7 +82,7 @@ class Builder {
 
 /** The paths below which such a task finds files. */
 export function rootPaths(paths: readonly string[] | null): readonly string[] {
-  return (paths ?? pathsDefault).filter((path) => lstatSync(path, { throwIfNoEntry: false }) !== undefined);
+  return (paths ?? chrootPaths).filter((path) => lstatSync(path, { throwIfNoEntry: false }) !== undefined);
 }
 
 export function buildRoot(plan: SealingPlan, asked: RootAsked): void {

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { clientCgroups } from "../../node/client-cgroups.ts";
+import { until } from "../fixtures/until.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 
 function rootWith(t: ExecutionContext, files: Readonly<Record<string, string>>): string {
@@ -62,4 +63,44 @@ test("a node that may not make them says which drivers lack them, once", async (
   t.is(warnings.length, 1);
   t.regex(warnings[0] ?? "", /raw_exec cannot start/);
   t.is(await clientCgroups(optionsFor(rootWith(t, {})).options), null, "a node without any has nothing to say");
+});
+
+test("CC1, version 2: processes left in a task's scope are killed before it is removed", async (t) => {
+  const root = rootWith(t, { "cgroup.controllers": "cpu" });
+  const cgroups = await clientCgroups(optionsFor(root).options);
+  const scope = (await cgroups?.make("a1", "web")) ?? "";
+  writeFileSync(join(scope, "cgroup.procs"), "41\n42\n");
+  const ended = cgroups?.end("a1", "web");
+  const kill = join(scope, "cgroup.kill");
+  await until("the scope's kill file", () => existsSync(kill) && readFileSync(kill, "utf8") === "1");
+  // The kernel's files go with their folder; these do not.
+  rmSync(join(scope, "cgroup.procs"));
+  await until("the scope's removal", () => {
+    rmSync(kill, { force: true });
+    return !existsSync(scope);
+  });
+  await ended;
+});
+
+test("CC1, version 1: processes left in a task's group are frozen, killed and thawed", async (t) => {
+  const root = rootWith(t, { "cpuset/cpuset.mems": "0\n", "freezer/x": "", "memory/x": "", "cpu/x": "" });
+  const killed: number[] = [];
+  const freezer = join(root, "freezer/nomad/a1.web");
+  const states: string[] = [];
+  const kill = (pid: number): void => {
+    killed.push(pid);
+    states.push(readFileSync(join(freezer, "freezer.state"), "utf8"));
+    if (killed.length === 2) rmSync(join(freezer, "cgroup.procs"));
+  };
+  const cgroups = await clientCgroups({ ...optionsFor(root).options, kill });
+  await cgroups?.make("a1", "web");
+  writeFileSync(join(freezer, "cgroup.procs"), "41\n42\n");
+  const ended = cgroups?.end("a1", "web");
+  const state = join(freezer, "freezer.state");
+  await until("a thawed group", () => killed.length >= 2 && readFileSync(state, "utf8") === "THAWED");
+  rmSync(state);
+  await ended;
+  t.deepEqual(killed, [41, 42]);
+  t.deepEqual(states, ["FROZEN", "FROZEN"]);
+  t.false(existsSync(freezer));
 });
