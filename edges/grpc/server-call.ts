@@ -14,8 +14,7 @@ import { RpcError, Status, type CallContext, type CallSignal, type Peer, type Si
 import { CallerSignal } from "./caller-signal.ts";
 import { FrameReader, type FrameReceiver } from "./framing.ts";
 import { ErrorCode } from "./http2/protocol.ts";
-import type { RequestHeaders } from "./http2/request-headers.ts";
-import { httpError, okHeaders, trailers, trailersOnly } from "./http2/response-headers.ts";
+import { okHeaders, trailers, trailersOnly } from "./http2/response-headers.ts";
 import type { Http2Stream, StreamReceiver } from "./http2/stream.ts";
 import type { MethodMetrics } from "./method-metrics.ts";
 import { RequestStream, type FlowControl } from "./request-stream.ts";
@@ -56,14 +55,6 @@ export function refuse(stream: Http2Stream, code: Status, message: string, detai
   if (stream.isClosed || stream.hasResponded) return;
   stream.hasEnded = true;
   stream.respond(trailersOnly(code, message, details));
-}
-
-/** True for what is no gRPC, which it answers with grpc-go's codes: wrong method, wrong media type. */
-export function refusesForeign(stream: Http2Stream, { method, contentType }: RequestHeaders): boolean {
-  if (method === "POST" && contentType.startsWith("application/grpc")) return false;
-  stream.hasEnded = true;
-  stream.respond(httpError(method === "POST" ? 415 : 405));
-  return true;
 }
 
 /** What a client stream's handler reads then: one for all, since an error is made with a stack each time. */

@@ -26,6 +26,7 @@ import { parseCaller } from "./calling-process.ts";
 import { CertifiedConnections, type EndReason } from "./certified-connections.ts";
 import { isVouchedFor } from "./cross-signed.ts";
 import { erase } from "./erase.ts";
+import { refusesForeign } from "./foreign-request.ts";
 import { framedOnce } from "./framing.ts";
 import { BudgetError, ConnectionError, anonymousLimits, knownLimits } from "./http2/protocol.ts";
 import { ServerConnection } from "./http2/server-connection.ts";
@@ -42,7 +43,7 @@ import {
 import { messageBytesMaxDefault, requestBytesMax } from "./message-limits.ts";
 import { MethodMetrics, ServerMetrics } from "./method-metrics.ts";
 import { accessByPath, authorize, standingOf, type Access, type Caller, type Membership } from "./roles.ts";
-import { ServerCall, refuse, refusesForeign, type ServedMethod } from "./server-call.ts";
+import { ServerCall, refuse, type ServedMethod } from "./server-call.ts";
 import { parseTimeout } from "./status.ts";
 
 export type { Credentials } from "./listener.ts";

@@ -50,7 +50,8 @@ export function trailersOnly(code: Status, message: string, details: Uint8Array 
   return Buffer.concat([okHeaders, trailers(code, message, details)]);
 }
 
-/** An answer that is no gRPC. */
-export function httpError(status: number): Buffer {
-  return field(":status", String(status));
+/** The headers of an answer that is not gRPC. */
+export function httpError(status: number, fields: Readonly<Record<string, string>>): Buffer {
+  const rest = Object.entries(fields).map(([name, value]) => field(name, value));
+  return Buffer.concat([field(":status", String(status)), ...rest]);
 }

@@ -7,10 +7,11 @@ import type { MethodDescriptor } from "../../../proto/codec.ts";
 import type { Logger } from "../../../runtime/ports.ts";
 import { Status, type Peer, type ServiceHandlers } from "../../../runtime/rpc.ts";
 import { erase } from "../../grpc/erase.ts";
+import { refusesForeign } from "../../grpc/foreign-request.ts";
 import { framedOnce } from "../../grpc/framing.ts";
 import { knownLimits, type ConnectionLimits } from "../../grpc/http2/protocol.ts";
 import { ServerConnection, type ConnectionHandler } from "../../grpc/http2/server-connection.ts";
-import { ServerCall, refuse, refusesForeign, type ServedMethod } from "../../grpc/server-call.ts";
+import { ServerCall, refuse, type ServedMethod } from "../../grpc/server-call.ts";
 import { parseTimeout } from "../../grpc/status.ts";
 
 /** The configuration of a task may hold whole files. Go's plugins take 4 MiB. */
