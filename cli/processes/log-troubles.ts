@@ -2,6 +2,7 @@
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import type { NatsLink } from "../../runtime/nats/connection.ts";
 import { nearlyFullSentence } from "../../runtime/nats/disk-room.ts";
+import type { Laggard } from "../../runtime/nats/laggards.ts";
 import type { NatsServer } from "../../runtime/nats/server.ts";
 import { stoppedMsMax } from "../../runtime/nats/stuck.ts";
 import type { StuckWatch } from "../../runtime/nats/stuck-watch.ts";
@@ -19,7 +20,7 @@ const offSentences = {
 /** `own`: our nats-server and the watch over it; null when the NATS is another's. */
 export function reportLogTroubles(
   troubles: Troubles,
-  link: Pick<NatsLink, "unserved" | "fullReason" | "jetStreamOff">,
+  link: Pick<NatsLink, "unserved" | "fullReason" | "jetStreamOff" | "laggards">,
   own: { readonly server: NatsServer; readonly watch: Pick<StuckWatch, "state"> } | null,
 ): { stop(): void } {
   const look = (): void => {
@@ -36,11 +37,23 @@ export function reportLogTroubles(
     else troubles.clear(Trouble_Kind.LOG_OFF);
 
     const stuck = own?.server.isRunning === true && silence !== null ? stuckSentence(own, silence) : null;
-    if (stuck === null) troubles.clear(Trouble_Kind.SERVER_STUCK);
-    else troubles.raise({ kind: Trouble_Kind.SERVER_STUCK, sentence: stuck, blocking: true });
+    const behind = link.laggards();
+    if (stuck !== null) troubles.raise({ kind: Trouble_Kind.SERVER_STUCK, sentence: stuck, blocking: true });
+    else if (behind.length > 0)
+      // The others may carry on without it: what they cannot do is a trouble of its own.
+      troubles.raise({ kind: Trouble_Kind.SERVER_STUCK, sentence: behindSentence(behind), blocking: false });
+    else troubles.clear(Trouble_Kind.SERVER_STUCK);
   };
   const timer = setInterval(look, lookMs);
   return { stop: () => clearInterval(timer) };
+}
+
+function behindSentence(behind: readonly Laggard[]): string {
+  const names = behind.map(({ name }) => name).join(" and ");
+  const seconds = Math.floor(Math.max(...behind.map(({ ms }) => ms)) / 1_000);
+  return behind.length === 1
+    ? `nats-server ${names} accepts clients but has not followed the log for ${seconds} s: check its disk and restart it`
+    : `nats-servers ${names} accept clients but have not followed the log for ${seconds} s: check their disks and restart them`;
 }
 
 /** Null while a silence may have another reason. */

@@ -6,11 +6,12 @@ import { abilities, isSupported } from "./abilities.ts";
 import { NatsBlobs } from "./blobs.ts";
 import { NatsBus } from "./bus.ts";
 import { fullSentence, type DiskRoom } from "./disk-room.ts";
-import { NatsProblem } from "./errors.ts";
+import { NatsProblem, textOf } from "./errors.ts";
+import { type Laggard, Laggards } from "./laggards.ts";
 import { NatsLeases } from "./leases.ts";
 import { Link } from "./link.ts";
 import { NatsLog } from "./log.ts";
-import { setUpStreams } from "./streams.ts";
+import { setUpBlobs, setUpStreams } from "./streams.ts";
 
 /** Bytes: NATS's own default. What managers send each other and a transaction of the log fit it, the largest config included. */
 const maxPayloadMin = 1024 * 1024;
@@ -59,6 +60,8 @@ export interface NatsLink {
   unserved(): { readonly ms: number; readonly reason: string } | null;
   /** Where JetStream is off; null while it is on, and without a connection. */
   jetStreamOff(): "server" | "account" | null;
+  /** Servers that take clients and have stopped following the log; none where one server was named. */
+  laggards(): readonly Laggard[];
   /** Why the log takes nothing for want of space; null while it takes what it is given. */
   fullReason(): string | null;
   /** Stops receiving, sees what was published off, closes. Takes seconds at most. */
@@ -92,12 +95,20 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       logMessageBytesMax,
       leaseTtlMs: ttlMs,
       leaseConfig,
+      blobsUnheard,
       ...streams
     } = await setUpStreams(link, {
       replicas,
       leaseTtlMs,
       maxPayload,
     });
+    if (blobsUnheard !== "") {
+      telemetry.log.warn({ reason: blobsUnheard }, "the bucket of snapshots does not answer: going on without it");
+      setUpBlobs(link, { replicas, leaseTtlMs, maxPayload }).catch((error: unknown) =>
+        telemetry.log.error({ reason: textOf(error) }, "the bucket of snapshots cannot be used"),
+      );
+    }
+    const laggards = new Laggards(link);
     return {
       bus: new NatsBus(link),
       log: new NatsLog(link, { telemetry, random, messageBytesMax: logMessageBytesMax, disk: options.disk ?? null }),
@@ -113,6 +124,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       fullReason: () =>
         options.disk?.room.kind === "full" ? fullSentence(options.disk.room) : link.serving.fullReason,
       jetStreamOff: () => link.jetStreamOff,
+      laggards: () => laggards.all(performance.now()),
       unserved: () => link.serving.silence(performance.now()),
       drain: () => link.drain(),
       close: () => link.close(),

@@ -15,7 +15,7 @@ import type { BusServers, Random, Subscription, Telemetry } from "../ports.ts";
 import { type NatsAddress, parseAddress, showAddress } from "./address.ts";
 import { asDialProblem, dialProblem } from "./dial-problem.ts";
 import { crash, NatsProblem, textOf } from "./errors.ts";
-import { type Greeting, greet } from "./greeting.ts";
+import { type Greeting, type GreetingOutcome, greet } from "./greeting.ts";
 import { openServerProblem } from "./open-server.ts";
 import { silentTicksLost, silentTicksSuspect, startPinging } from "./pings.ts";
 import { type Answer, Requests } from "./requests.ts";
@@ -144,8 +144,24 @@ export class Link {
 
   /** How many of the servers that were named greet a new connection now: what a frozen or dead one does not. */
   async servers(): Promise<BusServers> {
-    const greeted = await Promise.all(this.#addresses.map(({ host, port }) => greet(host, port, countMs)));
+    const greeted = await this.#greetAll();
     return { named: greeted.length, answering: greeted.filter(({ kind }) => kind === "greeted").length };
+  }
+
+  /** How many servers this link was told of. */
+  get named(): number {
+    return this.#addresses.length;
+  }
+
+  /** Names of those servers that greet a new connection now. Takes 1.5 s at most. */
+  async greetingNames(): Promise<readonly string[]> {
+    return (await this.#greetAll()).flatMap((outcome) =>
+      outcome.kind === "greeted" ? [outcome.greeting.serverName] : [],
+    );
+  }
+
+  #greetAll(): Promise<readonly GreetingOutcome[]> {
+    return Promise.all(this.#addresses.map(({ host, port }) => greet(host, port, countMs)));
   }
 
   /** Tells each change of `isUp`. */
@@ -260,7 +276,7 @@ export class Link {
     } catch (error) {
       throw dialProblem(error, showAddress(address));
     }
-    if (this.#isClosed()) {
+    if (this.isClosed()) {
       void connection.close().catch(() => undefined);
       throw new NatsProblem("closed", "The link to NATS was closed.");
     }
@@ -347,7 +363,7 @@ export class Link {
   }
 
   #redialLater(): void {
-    if (this.#isClosed()) return;
+    if (this.isClosed()) return;
     this.#redialTimer = setTimeout(() => {
       this.#dial().then(
         () => {
@@ -373,7 +389,7 @@ export class Link {
   }
 
   #setState(state: "up" | "suspect" | "down" | "closed"): void {
-    if (this.#state === state || this.#isClosed()) return;
+    if (this.#state === state || this.isClosed()) return;
     const wasUp = this.isUp();
     this.#state = state;
     if (wasUp === this.isUp()) return;
@@ -383,8 +399,8 @@ export class Link {
     tellAll(this.#upListeners, this.isUp());
   }
 
-  /** A method, so that the compiler does not think the state unchanged across an await. */
-  #isClosed(): boolean {
+  /** By its owner. A method, so that the compiler does not think the state unchanged across an await. */
+  isClosed(): boolean {
     return this.#state === "closed";
   }
 

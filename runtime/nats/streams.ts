@@ -105,6 +105,10 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
 const setUpMs = 30_000;
 /** How long a manager that could start on the copies that there are waits for more of them. */
 const raiseMs = 10_000;
+/** How long one that has found the log and the leases waits for word of the blobs: two calls. */
+const blobsMs = 10_000;
+/** Between tries to set up the blobs once the manager runs. */
+const blobsRetryMs = 5_000;
 const callTimeoutMs = 5_000;
 const retryDelayMs = 250;
 
@@ -119,11 +123,15 @@ export interface StreamsSetUp {
   readonly leaseConfig: Fields;
   /** Why they were not raised; empty when they have what was asked for. */
   readonly notRaised: string;
+  /** Why the bucket of blobs is not known to be set up; empty when it is. `setUpBlobs` goes on with it. */
+  readonly blobsUnheard: string;
 }
 
 /**
  * Makes what is missing, and raises the copies of what is there: where a server that this needs is down, what is there is
- * taken as it is. Throws NatsProblem `unusable` or `unavailable`.
+ * taken as it is. A server whose disk was full may run on, lead the blobs and answer nothing until it is restarted (seen with
+ * nats-server 2.9.10). The log and the leases have another leader by then, and managers must be able to start on them, so
+ * where both are there the blobs are not waited for. Throws NatsProblem `unusable` or `unavailable`.
  */
 export async function setUpStreams(link: Link, options: StreamOptions): Promise<StreamsSetUp> {
   const startedAt = performance.now();
@@ -131,10 +139,19 @@ export async function setUpStreams(link: Link, options: StreamOptions): Promise<
   let replicas: number = options.replicas;
   let leaseConfig: Fields = {};
   let notRaised = "";
+  let blobsUnheard = "";
+  let isFounded = true;
   for (const plan of plans(options)) {
-    const outcome = await setUpStream(link, plan, startedAt);
-    if (textField(plan.config, "name") === logStream) logConfig = outcome.config;
-    if (textField(plan.config, "name") === leaseStream) leaseConfig = outcome.config;
+    const name = textField(plan.config, "name");
+    const unheardMs = name === blobStream && isFounded ? blobsMs : Number.POSITIVE_INFINITY;
+    const outcome = await setUpStream(link, plan, { startedAt, unheardMs });
+    if (outcome.kind === "unheard") {
+      blobsUnheard = outcome.reason;
+      continue;
+    }
+    if (outcome.kind === "made") isFounded = false;
+    if (name === logStream) logConfig = outcome.config;
+    if (name === leaseStream) leaseConfig = outcome.config;
     // JetStream leaves out what is not a matter of a cluster.
     replicas = Math.min(replicas, Math.max(1, numberField(outcome.config, "num_replicas")));
     if (outcome.kind === "not raised") notRaised = outcome.reason;
@@ -142,19 +159,33 @@ export async function setUpStreams(link: Link, options: StreamOptions): Promise<
   const limit = numberField(logConfig, "max_msg_size");
   const logMessageBytesMax = limit > 0 ? Math.min(limit, options.maxPayload) : options.maxPayload;
   const leaseTtlMs = Math.round(numberField(leaseConfig, "max_age") / nanos(1));
-  return { logMessageBytesMax, replicas, leaseTtlMs, leaseConfig, notRaised };
+  return { logMessageBytesMax, replicas, leaseTtlMs, leaseConfig, notRaised, blobsUnheard };
+}
+
+/** Goes on with the bucket of blobs until it is set up or the link is closed. Throws NatsProblem `unusable`. */
+export async function setUpBlobs(link: Link, options: StreamOptions): Promise<void> {
+  const plan = plans(options).find(({ config }) => textField(config, "name") === blobStream);
+  while (plan !== undefined && !link.isClosed()) {
+    const outcome = await trySetUp(link, blobStream, plan);
+    if (outcome.kind !== "again") return;
+    await new Promise((resolve) => setTimeout(resolve, blobsRetryMs).unref());
+  }
 }
 
 async function setUpStream(
   link: Link,
   plan: StreamPlan,
-  startedAt: number,
-): Promise<Exclude<SetUp, { readonly kind: "again" }>> {
+  { startedAt, unheardMs }: { readonly startedAt: number; readonly unheardMs: number },
+): Promise<Exclude<SetUp, { readonly kind: "again" }> | { readonly kind: "unheard"; readonly reason: string }> {
   const name = textField(plan.config, "name");
+  const beganAt = performance.now();
   for (;;) {
     const outcome = await trySetUp(link, name, plan);
     const passedMs = performance.now() - startedAt;
-    if (outcome.kind === "ready" || (outcome.kind === "not raised" && passedMs >= raiseMs)) return outcome;
+    if (outcome.kind === "ready" || outcome.kind === "made") return outcome;
+    if (outcome.kind === "not raised" && passedMs >= raiseMs) return outcome;
+    if (outcome.kind === "again" && performance.now() - beganAt >= unheardMs)
+      return { kind: "unheard", reason: outcome.reason };
     if (passedMs >= setUpMs) {
       throw new NatsProblem(
         "unavailable",
@@ -167,6 +198,7 @@ async function setUpStream(
 
 type SetUp =
   | { readonly kind: "ready"; readonly config: Fields }
+  | { readonly kind: "made"; readonly config: Fields }
   | { readonly kind: "not raised"; readonly config: Fields; readonly reason: string }
   | { readonly kind: "again"; readonly reason: string };
 
@@ -176,7 +208,7 @@ async function trySetUp(link: Link, name: string, plan: StreamPlan): Promise<Set
   if (found.kind === "refused") {
     if (found.errCode !== JetStreamError.streamNotFound) throw unusable(name, found.reason);
     const made = await callJetStream(link, `STREAM.CREATE.${name}`, plan.config, callTimeoutMs);
-    if (made.kind === "ok") return { kind: "ready", config: fieldsField(made.body, "config") };
+    if (made.kind === "ok") return { kind: "made", config: fieldsField(made.body, "config") };
     if (made.errCode === JetStreamError.replicasWithoutCluster) throw unusable(name, needsCluster);
     if (made.errCode === JetStreamError.noPeers) return { kind: "again", reason: `${made.reason}: ${needsServers}` };
     // Another manager made it in the same moment: look at what it made.

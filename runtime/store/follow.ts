@@ -8,6 +8,7 @@
  *     that lost its tail and grew to the old length again looks like one that has nothing new.
  *     One that ends before what was applied, and keeps to that, has lost its tail.
  * F5: a snapshot of records that the log has lost is not loaded, nor by anybody after that: nothing would ever follow it.
+ *     One that cannot be asked for is done without where the log goes on from the replica: NATS may serve one and not the other.
  * F6: nothing is applied of a log that lacks what the manager's mark names, unless that loss was accepted.
  */
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
@@ -24,6 +25,8 @@ import { reachesVersion, sleep } from "./wait.ts";
 
 /** Between two tries to reach the log or the blobs, in milliseconds. */
 const retryMs = 250;
+/** Tries to read the snapshots before a log that the replica can follow from where it is does without: each takes 5 s at most. */
+const failuresMax = 3;
 /** How long the log may take to tell its bounds, in milliseconds. */
 const boundsTimeoutMs = 2_000;
 /** How long `caughtUp` waits for the reader before it asks for the bounds again, in milliseconds. */
@@ -219,12 +222,19 @@ export function startFollowing(parts: FollowerParts): Follower {
   let isAdmitted = false;
   /** The record that a reading did not find; 0: none. */
   let hole = 0;
+  /** How often the snapshots could not be read. */
+  let failures = 0;
 
   const begin = async (): Promise<void> => {
     while (!isStopped) {
       try {
         if (!(await admit())) return;
-        await loadSnapshot();
+        await loadSnapshot().catch((error: unknown) => {
+          failures += 1;
+          // Only a snapshot closes a hole.
+          if (error instanceof LogBreak || hole !== 0 || failures < failuresMax) throw error;
+          telemetry.log.warn({ error: String(error) }, "snapshots cannot be read: going by the log alone");
+        });
         const bounds = await boundsOfLog();
         if (bounds === null) return;
         if (hole === replica.version + 1 && bounds.first <= hole) {

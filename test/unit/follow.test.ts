@@ -87,6 +87,36 @@ test("F5: where the log begins behind a snapshot, what its first record names as
   t.deepEqual([told.broken, told.services, told.snapshots], [[], [], []]);
 });
 
+test("F5: where the snapshots cannot be asked for, a log that begins at the replica's next record is followed, and no other", async (t) => {
+  for (const [first, version] of [
+    [1, 8],
+    [3, 0],
+  ] as const) {
+    const { env, clock } = testManager();
+    const kept = new TestLog(written("kept", 8).records, env.clock);
+    kept.first = first;
+    let asked = 0;
+    const list = (): Promise<never> => {
+      asked += 1;
+      return Promise.reject(new Error("the blobs could not be listed"));
+    };
+    const replica = new Replica();
+    const broken: string[] = [];
+    const follower = startFollowing({
+      log: kept.log,
+      blobs: { ...kept.blobs, list },
+      replica,
+      clock: env.clock,
+      telemetry: env.telemetry,
+      onBroken: (error) => broken.push(error.message),
+    });
+    await clock.run({ untilMs: clock.now() + 60_000 });
+    follower.stop();
+    t.deepEqual([broken, replica.version], [[], version], `first ${first}`);
+    t.true(asked >= 3, "the snapshots were asked for more than once");
+  }
+});
+
 /** Follows a log that the test changes, until `until`. */
 function following(records: Uint8Array[], snapshots: readonly Writer[] = []) {
   const { env, clock } = testManager();

@@ -5,9 +5,11 @@ import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { parseGreeting } from "../../runtime/nats/greeting.ts";
 import { openServerProblem } from "../../runtime/nats/open-server.ts";
 import { expectLastSequence, store } from "../../runtime/nats/jetstream.ts";
+import { laggingSince, unheardFollowers } from "../../runtime/nats/laggards.ts";
 import { NatsLeases } from "../../runtime/nats/leases.ts";
 import type { Link } from "../../runtime/nats/link.ts";
 import { streamSequence } from "../../runtime/nats/log-reading.ts";
+import { nanos } from "../../runtime/nats/streams.ts";
 
 test("an address is read as NATS's own tools read it", (t) => {
   t.deepEqual(parseAddress("nats://user:p%40ss@host:4333"), {
@@ -95,6 +97,30 @@ test("the operator is told what the server cannot promise, and nothing when it c
   );
   t.deepEqual(["2.8.4", "1.9.0", "", "x"].map(isSupported), [false, false, false, false]);
   t.deepEqual(["2.9.0", "v2.10.3", "3.0.0-beta"].map(isSupported), [true, true, true]);
+});
+
+test("B1: a follower is unheard when it is out of date and the log's leader has not heard it for 10 s, or ever", (t) => {
+  const info = (...replicas: object[]) => ({ config: { num_replicas: 3 }, cluster: { leader: "n0", replicas } });
+  const follower = (name: string, current: boolean, activeMs: number) => ({ name, current, active: nanos(activeMs) });
+  t.deepEqual(unheardFollowers(info(follower("n1", true, 400), follower("n2", true, 60_000))), []);
+  t.deepEqual(unheardFollowers(info(follower("n1", false, 400), follower("n2", false, 9_900))), [], "they catch up");
+  t.deepEqual(unheardFollowers(info(follower("n1", false, 10_000), follower("n2", false, 0))), ["n1", "n2"]);
+  t.deepEqual(unheardFollowers({ ...info(follower("n1", false, 0)), cluster: { replicas: [] } }), [], "nobody leads");
+  t.deepEqual(unheardFollowers({ config: { num_replicas: 1 } }), [], "a server that is alone");
+});
+
+test("B1: the time of a laggard runs from the first of the looks at which it was unheard without a break", (t) => {
+  const first = laggingSince(new Map(), { at: 5_000, unheard: ["n1"] });
+  const second = laggingSince(first, { at: 10_000, unheard: ["n2", "n1"] });
+  t.deepEqual(
+    [...second],
+    [
+      ["n2", 10_000],
+      ["n1", 5_000],
+    ],
+  );
+  const third = laggingSince(second, { at: 15_000, unheard: [] });
+  t.deepEqual([...laggingSince(third, { at: 20_000, unheard: ["n1"] })], [["n1", 20_000]]);
 });
 
 /** A link whose server answers everything with that. */
