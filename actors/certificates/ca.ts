@@ -2,7 +2,8 @@
  * The CA and NodeCA services, as every manager answers them: a request is written into the node's object, the leader's
  * signer does the rest, and whoever waits for a certificate waits on this manager's replica.
  *
- * A1: the role that a joining node gets is decided by its token alone; of its request only the public key counts.
+ * A1: the role that a joining node gets is decided by its token alone; of its request only the public key counts. Who asks to be
+ *     a manager by a worker's token is refused, and no node is made of it. (Engines ask for no role.)
  * A2: who shows a valid certificate renews that node, whatever token it sends.
  * A3: a node renews as often as its budget allows: each renewal is a signature of the leader and two writes.
  */
@@ -83,6 +84,12 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
     const role = roleOf(request.token, present);
     if (role === null) {
       throw new RpcError(Status.INVALID_ARGUMENT, "A valid join token is necessary to join this cluster");
+    }
+    if (role !== NodeRole.MANAGER && request.role === NodeRole.MANAGER) {
+      throw new RpcError(
+        Status.INVALID_ARGUMENT,
+        "the token is a worker's: 'muster token manager' on a manager prints the one for managers",
+      );
     }
     const { csr, availability } = request;
     const node = joiningNode({ id: newId(random), role, csr, availability, cluster: present });

@@ -120,7 +120,9 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       demandGiven(nodeId);
       await transact(env, call, () => {
         const node = nodeOf(nodeId);
-        demand(checkNodeRemoval(node, force, managership(nodeId)));
+        const managed = managership(nodeId);
+        const { identity } = call.peer;
+        demand(checkNodeRemoval(node, force, managed, identity !== null && identity.nodeId === nodeId));
         const operations: Operation[] = [];
         for (const cluster of store.all("cluster")) operations.push(replacement("cluster", blacklisted(cluster, node)));
         for (const task of store.tasksByNode(nodeId)) {
@@ -129,6 +131,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
         if (store.get("session", nodeId) !== undefined) operations.push(removal("session", nodeId));
         // What it said of its dataplane has the node's id; a resource of another kind never has.
         if (store.get("resource", nodeId)?.kind === reportKind) operations.push(removal("resource", nodeId));
+        if (managed.manager !== undefined) operations.push(removal("manager", nodeId));
         operations.push(removal("node", nodeId));
         return operations;
       });

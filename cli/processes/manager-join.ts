@@ -4,6 +4,7 @@
  */
 import {
   CAService,
+  ControlService,
   DataKeysService,
   GetDataKeysRequest,
   GetRootCACertificateRequest,
@@ -13,9 +14,11 @@ import {
   NodeCertificateStatusRequest,
   NodeRole,
   NodeSpec_Availability,
+  RemoveNodeRequest,
 } from "../../proto/gen/messages.ts";
 import type { FetchKeys } from "../../actors/keys/data-keys.ts";
 import { createKeyAndCsr, describeCertificate, parseJoinToken, rootMatches } from "../../runtime/pki/index.ts";
+import type { Telemetry } from "../../runtime/ports.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
 import { dialer } from "../agent-process.ts";
@@ -23,6 +26,9 @@ import { UserError } from "../user-error.ts";
 
 /** For each call, in milliseconds; a certificate is signed within a moment, or a leader has to be elected first. */
 const callTimeoutMs = 20_000;
+/** How often a refused manager tries to remove its node, and the pause between: a manager that lags does not know it yet. */
+const removalAttemptsMax = 3;
+const removalRetryMs = 1_000;
 
 export interface ManagerInvitation {
   /** host:port of a manager. */
@@ -33,7 +39,7 @@ export interface ManagerInvitation {
 const decoder = new TextDecoder();
 
 /** Saves key, certificate and root in the vault; resolves with the id of this manager's node. Throws UserError. */
-export async function joinAsManager({ address, token }: ManagerInvitation, vault: Vault): Promise<string> {
+async function joinAsManager({ address, token }: ManagerInvitation, vault: Vault): Promise<string> {
   const parsed = parseJoinToken(token);
   if (parsed.kind === "invalid")
     throw new UserError("--token is no join token: 'muster token manager' on a manager prints one");
@@ -69,6 +75,78 @@ export async function joinAsManager({ address, token }: ManagerInvitation, vault
     if (error instanceof RpcError) throw new UserError(`cannot join at ${address}: ${error.message}`, { cause: error });
     throw error;
   }
+}
+
+/** A join that is under way: from the request for a certificate until this manager serves. */
+export interface PendingJoin {
+  /** Resolves with the id of this manager's node. Rejects with UserError, and nothing was joined. */
+  readonly joined: Promise<string>;
+  /** This manager serves: from now on it is a member, and nothing is taken back. */
+  done(): void;
+  /**
+   * Unless it is done: removes this manager's node from the cluster again, and its identity and keys from the vault. What
+   * it writes of itself has to have ended. Resolves when the node is gone, or with a log line when nobody removed it.
+   */
+  withdraw(): Promise<void>;
+}
+
+export function startJoin(invitation: ManagerInvitation, vault: Vault, telemetry: Telemetry): PendingJoin {
+  let isDone = false;
+  const joined = joinAsManager(invitation, vault);
+  joined.catch(() => {});
+  return {
+    joined,
+    done: () => (isDone = true),
+    async withdraw() {
+      // A start that was interrupted did not wait for the certificate.
+      const nodeId = isDone ? null : await joined.catch(() => null);
+      if (nodeId === null) return;
+      const failure = await removeOwnNode(invitation.address, nodeId, vault);
+      if (failure !== null)
+        telemetry.log.warn(
+          { node: nodeId, error: failure },
+          "the node of this refused manager could not be removed: 'muster node rm' removes it",
+        );
+      try {
+        vault.update(nothingHeld);
+      } catch (error) {
+        telemetry.log.warn(
+          { error: String(error) },
+          "the keys of this refused manager could not be removed from its disk",
+        );
+      }
+    },
+  };
+}
+
+const nothingHeld = {
+  nodeKey: "",
+  nodeCertificate: "",
+  rootCertificate: "",
+  peers: [],
+  dataKeys: [],
+  plainThrough: 0,
+} as const;
+
+/** Null once the node is gone; else why nobody removed it. */
+async function removeOwnNode(address: string, nodeId: string, vault: Vault): Promise<string | null> {
+  const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
+  const request = RemoveNodeRequest.create({ nodeId, force: true });
+  let failure = "";
+  for (let attempt = 1; attempt <= removalAttemptsMax; attempt += 1) {
+    if (attempt > 1) await new Promise((resolve) => setTimeout(resolve, removalRetryMs));
+    try {
+      await using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), (channel) =>
+        channel.unary(ControlService.methods.RemoveNode, request, limit),
+      );
+      return null;
+    } catch (error) {
+      // The answer of an attempt that removed it may have been lost with the connection, which ends with the node.
+      if (attempt > 1 && error instanceof RpcError && error.code === Status.PERMISSION_DENIED) return null;
+      failure = error instanceof Error ? error.message : String(error);
+    }
+  }
+  return failure;
 }
 
 const noMaterial = { rootPem: "", certificatePem: "", keyPem: "" };

@@ -49,6 +49,7 @@ import { Host } from "../../runtime/host.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import type { Passwords } from "../../runtime/passwords.ts";
 import type { Log } from "../../runtime/ports.ts";
+import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
 import { FutureRecord, LogBreak, LogLoss } from "../../runtime/store/log-break.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
@@ -64,7 +65,7 @@ import { openDataDir, type DataDir } from "./data-dir.ts";
 import type { JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
-import { joinAsManager, keyFetcher, type ManagerInvitation } from "./manager-join.ts";
+import { keyFetcher, startJoin, type ManagerInvitation } from "./manager-join.ts";
 import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import { reportLogTroubles } from "./log-troubles.ts";
@@ -156,11 +157,7 @@ export async function startManagerProcess(
       throw unusable(dataDir, error);
     });
     adoptIdentity(dataDir, vault);
-    if (options.join !== null && vault.fields.nodeCertificate === "") {
-      const nodeId = await unlessEnding(joinAsManager(options.join, vault), ending);
-      dataDir.write("node-id", `${nodeId}\n`);
-    }
-    const managerId = nodeIdOf(dataDir, random);
+    const invitation = vault.fields.nodeCertificate === "" ? options.join : null;
     const place = options.advertise ?? { host: advertisedHost(listen.host), port: listen.port };
     const advertise = formatHostPort(place);
     const addresses = await addressesOf(place.host);
@@ -182,7 +179,7 @@ export async function startManagerProcess(
             flushesEveryWrite: natsServer.flushesEveryWrite,
             disk: natsServer.disk,
           }),
-      name: `muster-manager-${managerId}`,
+      name: `muster-manager-${knownNodeId(dataDir) ?? "joining"}`,
       telemetry,
       signal: ending,
     });
@@ -202,7 +199,17 @@ export async function startManagerProcess(
     const reporting = reportLogTroubles(troubles, link, own);
     undo.push(() => reporting.stop());
     for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
-    await unlessEnding(refuseEmptyLog(link.log, vault, ownNatsFolder(dataDir.path), natsServer === null), ending);
+    if (invitation !== null || vault.fields.nodeCertificate !== "")
+      await unlessEnding(refuseEmptyLog(link.log, emptyLogSentence(dataDir, natsServer === null, invitation)), ending);
+    const joining = invitation === null ? null : startJoin(invitation, vault, telemetry);
+    if (joining !== null) {
+      undo.push(async () => {
+        await joining.withdraw();
+        if (vault.fields.nodeCertificate === "") for (const file of ["node-id", markFileName]) dataDir.remove(file);
+      });
+      dataDir.write("node-id", `${await unlessEnding(joining.joined, ending)}\n`);
+    }
+    const managerId = nodeIdOf(dataDir, random);
 
     const csi = openCsi(dataDir.path, options.csiPlugins ?? new Map());
     undo.push(() => csi.close());
@@ -242,7 +249,10 @@ export async function startManagerProcess(
       manager.stop();
     });
     await withTimeout(
-      unlessEnding(Promise.race([manager.ready(), lacksKeysForGood(manager, vault), broken.promise]), ending),
+      unlessEnding(
+        Promise.race([manager.ready(), lacksKeysForGood(manager, vault, invitation), broken.promise]),
+        ending,
+      ),
       readyTimeoutMs,
       "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
     );
@@ -297,6 +307,7 @@ export async function startManagerProcess(
       const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.unhealthy());
       undo.push(() => void metrics.close());
     }
+    joining?.done();
     telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager serves");
     return running;
   } catch (error) {
@@ -305,9 +316,14 @@ export async function startManagerProcess(
   }
 }
 
+/** Null before this manager has an id. */
+function knownNodeId(dataDir: DataDir): string | null {
+  return dataDir.read("node-id")?.trim() || null;
+}
+
 function nodeIdOf(dataDir: DataDir, random: SystemRandom): string {
-  const known = dataDir.read("node-id")?.trim();
-  if (known !== undefined && known !== "") return known;
+  const known = knownNodeId(dataDir);
+  if (known !== null) return known;
   const id = newId(random);
   dataDir.write("node-id", `${id}\n`);
   return id;
@@ -333,36 +349,58 @@ function identityIn({ fields }: Vault): ManagerIdentity | null {
 }
 
 /**
- * Rejects when this manager is one of a cluster and the log has never had a record: who leads an empty log founds a cluster,
- * and its nodes would find another one under their managers' addresses. `ownNats`: the folder of
- * a NATS of its own, which is there or is not.
+ * For a manager that is one of a cluster, or joins one: rejects with the sentence when the log has never had a record. Who leads
+ * an empty log founds a cluster, and its nodes would find another one under their managers' addresses.
  */
-async function refuseEmptyLog(log: Log, vault: Vault, ownNats: string, isShared: boolean): Promise<void> {
-  if (vault.fields.nodeCertificate === "") return;
+async function refuseEmptyLog(log: Log, sentence: string): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     const bounds = await log.bounds(boundsTimeoutMs);
     if (bounds !== null && bounds.last > 0) return;
-    if (bounds !== null) {
-      const remedy = !isShared
-        ? `bring ${ownNats} back from a copy`
-        : existsSync(ownNats)
-          ? "name the NATS of its cluster with --nats, or take there what its own NATS holds with --nats-move"
-          : "name the NATS of its cluster with --nats, or bring that one's storage back";
-      throw new UserError(
-        `this manager is one of a cluster, and this NATS holds none: ${remedy}; with another --data-dir a new cluster is founded`,
-      );
-    }
+    if (bounds !== null) throw new UserError(sentence);
     if (attempt === boundsAttemptsMax)
       throw new UserError("NATS does not tell what the log holds: does JetStream have a leader for it?");
     await new Promise((resolve) => setTimeout(resolve, boundsRetryMs));
   }
 }
 
-/** Rejects when the log is sealed under keys that nobody will give to this manager: it has no certificate to ask with. */
-function lacksKeysForGood({ keyring }: Manager, vault: Vault): Promise<never> {
+function emptyLogSentence(dataDir: DataDir, isShared: boolean, invitation: ManagerInvitation | null): string {
+  if (invitation !== null)
+    return `this NATS holds no cluster: name the NATS of the cluster at ${invitation.address} with --nats`;
+  // The folder of a NATS of its own is there or is not.
+  const ownNats = ownNatsFolder(dataDir.path);
+  const remedy = !isShared
+    ? `bring ${ownNats} back from a copy`
+    : existsSync(ownNats)
+      ? "name the NATS of its cluster with --nats, or take there what its own NATS holds with --nats-move"
+      : "name the NATS of its cluster with --nats, or bring that one's storage back";
+  return `this manager is one of a cluster, and this NATS holds none: ${remedy}; with another --data-dir a new cluster is founded`;
+}
+
+/**
+ * Rejects when the log is sealed under keys that nobody will give to this manager: it has no certificate to ask with, or the
+ * cluster that it joins by `invitation` does not have them, as its log is another one.
+ */
+function lacksKeysForGood({ keyring }: Manager, vault: Vault, invitation: ManagerInvitation | null): Promise<never> {
+  const fetchKeys = keyFetcher(vault);
+  const asked = new Set<string>();
   return new Promise((_, reject) => {
+    const ask = async ({ address }: ManagerInvitation, keyId: string): Promise<void> => {
+      asked.add(keyId);
+      try {
+        await fetchKeys(address, keyId);
+      } catch (error) {
+        if (error instanceof RpcError && error.code === Status.NOT_FOUND) reject(foreignLog(address));
+        // Whoever fetches keys tries again.
+        else asked.delete(keyId);
+      }
+    };
     const look = (): void => {
-      if (keyring.lacking.length === 0 || vault.fields.nodeCertificate !== "") return;
+      const [keyId] = keyring.lacking;
+      if (keyId === undefined) return;
+      if (vault.fields.nodeCertificate !== "") {
+        if (invitation !== null && !asked.has(keyId)) void ask(invitation, keyId);
+        return;
+      }
       const how =
         "join its cluster with --join ADDR:PORT --token TOKEN ('muster token manager' on a manager prints it)";
       reject(new UserError(`this NATS holds a cluster whose keys this manager does not have: ${how}`));
@@ -370,6 +408,13 @@ function lacksKeysForGood({ keyring }: Manager, vault: Vault): Promise<never> {
     keyring.onChange(look);
     look();
   });
+}
+
+function foreignLog(address: string): UserError {
+  return new UserError(
+    `this NATS holds the log of another cluster than the one at ${address}, whose managers do not have its keys: ` +
+      "name the NATS of that cluster with --nats",
+  );
 }
 
 function serve(

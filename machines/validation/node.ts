@@ -46,8 +46,14 @@ function checkDemotion(node: Node, { manager, others, othersAlive }: Managership
   return refuse("failed-precondition", "can't remove member from the raft: this would result in a loss of quorum");
 }
 
-export function checkNodeRemoval(node: Node, force: boolean, { manager }: Managership): Refusal | null {
-  if (manager !== undefined) {
+/** `isOwn`: the manager whose node it is asks itself, because it could not start after it had joined. */
+export function checkNodeRemoval(
+  node: Node,
+  force: boolean,
+  { manager, othersAlive }: Managership,
+  isOwn: boolean,
+): Refusal | null {
+  if (manager !== undefined && !(isOwn && othersAlive > 0)) {
     return refuse(
       "failed-precondition",
       `node ${node.id} is a cluster manager and is a member of the raft cluster. It must be demoted to worker before removal`,

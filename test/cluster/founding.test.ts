@@ -74,6 +74,6 @@ test.serial("a manager that is to join founds nothing in a NATS that is not its 
   refused(
     t,
     await runMuster([...joining, "--nats", nats]),
-    /^muster: this manager is one of a cluster, and this NATS holds none/,
+    /^muster: this NATS holds no cluster: name the NATS of the cluster at 127\.0\.0\.1:\d+ with --nats$/,
   );
 });

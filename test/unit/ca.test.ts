@@ -145,6 +145,23 @@ test("the token decides the role, and a wrong one is refused before the request 
   t.is(store.version, version);
 });
 
+test("who asks to be a manager by a worker's token is refused, and no node is made of it", async (t) => {
+  const { ca, cluster, store, token } = await world(t, { signing: false });
+  const { version } = store;
+  const asManager = async (joinToken: string) =>
+    ca.nodeCa.IssueNodeCertificate(
+      request({ csr: await csr(), token: joinToken, role: NodeRole.MANAGER }),
+      call({ local: false }),
+    );
+  t.deepEqual(await refusalOf(() => asManager(token())), {
+    code: Status.INVALID_ARGUMENT,
+    message: "the token is a worker's: 'muster token manager' on a manager prints the one for managers",
+  });
+  t.is(store.version, version);
+  const { nodeId } = await asManager(cluster().rootCa?.joinTokens?.manager ?? "");
+  t.is(store.get("node", nodeId)?.role, NodeRole.MANAGER);
+});
+
 test("a node with a certificate renews it without a token, with the role that it has by now", async (t) => {
   const { ca, cluster, token, store, manager } = await world(t);
   const first = await csr();

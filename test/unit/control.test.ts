@@ -412,6 +412,27 @@ test("a manager cannot be removed while it is one", async (t) => {
   t.regex(refusal?.message ?? "", /must be demoted to worker before removal/);
 });
 
+test("a manager that could not start after it joined takes itself out, unless no other one lives", async (t) => {
+  const { control, seed, store } = world();
+  seed("node", workerNode("m1"));
+  seed("manager", Manager.create({ id: "m1", alive: true }), Manager.create({ id: "m2", alive: false }));
+  const remove = (nodeId: string) =>
+    control.RemoveNode(
+      RemoveNodeRequest.create({ nodeId: "m1", force: true }),
+      call({ local: false, identity: { nodeId, role: "swarm-manager", organization: "cluster" } }),
+    );
+  for (const [nodeId, alive] of [
+    ["m1", false],
+    ["m2", true],
+  ] as const) {
+    seed("manager", Manager.create({ id: "m2", alive }));
+    t.regex((await refusalOf(() => remove(nodeId)))?.message ?? "", /must be demoted to worker before removal/, nodeId);
+  }
+  await remove("m1");
+  t.is(store.get("node", "m1"), undefined);
+  t.is(store.get("manager", "m1"), undefined);
+});
+
 test("a cluster is shown without keys, and a rotation replaces only the secret of the token asked for", async (t) => {
   const { control, env, store } = world();
   await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
