@@ -21,7 +21,7 @@ import { checkHealthCheck } from "./health.ts";
 import { checkPlacement } from "./placement.ts";
 import { checkConfigReferences, checkProcessFiles, checkSecretReferences } from "./reference.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
-import { checkTemplates } from "./template.ts";
+import { checkTemplates, triedTexts, triedVariables } from "./template.ts";
 
 /** A thousandth of a core, in units of 10^-9 cores: the finest share that the kernel's CPU quota resolves well. */
 const nanoCpusMin = 1_000_000;
@@ -96,19 +96,6 @@ function checkHealth(health: HealthConfig | null): Refusal | null {
   return null;
 }
 
-function checkContainerTemplates(container: ContainerSpec): Refusal | null {
-  return checkTemplates([
-    ...container.env,
-    ...container.mounts.flatMap(({ source, target, volumeOptions }) => [
-      source,
-      target,
-      ...Object.values(volumeOptions?.labels ?? {}),
-      ...Object.values(volumeOptions?.driverConfig?.options ?? {}),
-    ]),
-    container.hostname,
-  ]);
-}
-
 function checkContainer(container: ContainerSpec): Refusal | null {
   if (container.image === "") return invalid("ContainerSpec: image reference must be provided");
   if (!isImageReference(container.image)) {
@@ -119,7 +106,7 @@ function checkContainer(container: ContainerSpec): Refusal | null {
     if (targets.has(target)) return invalid(`ContainerSpec: duplicate mount point: ${target}`);
     targets.add(target);
   }
-  return checkHealth(container.healthcheck) ?? checkContainerTemplates(container);
+  return checkHealth(container.healthcheck) ?? checkTemplates(triedTexts(container));
 }
 
 /** A process sees the node's own files anyhow; what can be mounted for it is cluster volumes. */
@@ -162,7 +149,7 @@ function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
     checkHealthCheck(spec.health) ??
     checkDns(spec) ??
     checkProcessFiles(spec, task) ??
-    checkTemplates(spec.env)
+    checkTemplates(triedVariables(spec.env))
   );
 }
 
@@ -189,7 +176,7 @@ function checkDriver(payload: Uint8Array, task: TaskSpec): Refusal | null {
     checkDriverMounts(spec) ??
     checkDns(spec) ??
     checkProcessFiles(spec, task) ??
-    checkTemplates(spec.env)
+    checkTemplates(triedVariables(spec.env))
   );
 }
 

@@ -63,6 +63,11 @@ const patterns: readonly (readonly [TokenKind, RegExp])[] = [
   [",", /,/y],
 ];
 
+/** `bad character U+007D '}'` */
+function badCharacter(code: number): string {
+  return `bad character U+${code.toString(16).toUpperCase().padStart(4, "0")} '${String.fromCodePoint(code)}'`;
+}
+
 const alphanumeric = /[\p{L}\p{Nd}_]/u;
 
 /** Throws TemplateError. */
@@ -167,7 +172,9 @@ class Lexer {
       this.#add(kind, kind === "field" || kind === "variable" ? match[0].slice(1) : match[0], at);
       return;
     }
-    throw new TemplateError(this.#template, at, `unexpected ${JSON.stringify(char)} in an action`);
+    throw new TemplateError(this.#template, at, `unexpected ${JSON.stringify(char)} in an action`, {
+      goReason: badCharacter(this.#template.codePointAt(at) ?? 0),
+    });
   }
 
   #quoted(quote: string): void {

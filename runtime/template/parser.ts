@@ -46,8 +46,8 @@ class Parser {
     return parts;
   }
 
-  #error(at: number, reason: string): TemplateError {
-    return new TemplateError(this.#template, at, reason);
+  #error(at: number, reason: string, goReason?: string): TemplateError {
+    return new TemplateError(this.#template, at, reason, { goReason });
   }
 
   #peek(): Token {
@@ -130,7 +130,7 @@ class Parser {
     if (word === "range") this.#loops += 1;
     const { parts: body, ending } = this.#inner();
     if (word === "range") this.#loops -= 1;
-    if (ending === null) throw this.#error(at, `{{${word}}} has no {{end}}`);
+    if (ending === null) throw this.#error(at, `{{${word}}} has no {{end}}`, "unexpected EOF");
     const otherwise = ending.word === "else" ? this.#otherwise(word, at) : [];
     if (ending.word === "end") this.#expect("close", "end");
     this.#variables.length = outer;
@@ -154,7 +154,7 @@ class Parser {
     }
     this.#expect("close", "else");
     const { parts, ending } = this.#inner();
-    if (ending === null) throw this.#error(at, `{{${word}}} has no {{end}}`);
+    if (ending === null) throw this.#error(at, `{{${word}}} has no {{end}}`, "unexpected EOF");
     if (ending.word === "else") throw this.#error(ending.at, "expected {{end}}, found {{else}}");
     this.#expect("close", "end");
     return parts;
@@ -172,7 +172,7 @@ class Parser {
       }
       const command = this.#command(context);
       if (commands.length > 0 && !isCallable(command.operands[0])) {
-        throw this.#error(command.at, "non executable command in pipeline");
+        throw this.#error(command.at, `non executable command in pipeline stage ${commands.length + 1}`);
       }
       commands.push(command);
       const next = this.#peekPastSpace();
@@ -218,15 +218,18 @@ class Parser {
   #command(context: string): Command {
     const { at } = this.#peekPastSpace();
     const operands: Operand[] = [];
+    const texts: string[] = [];
     for (;;) {
+      const from = this.#peek().at;
       operands.push(this.#operand(context));
       const next = this.#peek();
+      texts.push(this.#template.slice(from, next.at));
       if (next.kind === "space") {
         const after = this.#peekPastSpace();
-        if (["close", "|", ")"].includes(after.kind)) return { operands, at };
+        if (["close", "|", ")"].includes(after.kind)) return { operands, at, text: texts.join(" ") };
         continue;
       }
-      if (["close", "|", ")"].includes(next.kind)) return { operands, at };
+      if (["close", "|", ")"].includes(next.kind)) return { operands, at, text: texts.join(" ") };
       throw this.#unexpected(next, context);
     }
   }

@@ -5,14 +5,14 @@
  */
 import { checkedSize, TemplateBudget, valueMax } from "./budget.ts";
 import { fieldValue } from "./empty.ts";
-import { TemplateError } from "./error.ts";
+import { goTypeOf, TemplateError, type Failed } from "./error.ts";
 import { goFunctions, type TemplateFunctions } from "./functions.ts";
 import { parse } from "./parser.ts";
 import { isMap, isStruct, isTrue, kindOf, sortedEntries, sprint, textOf } from "./print.ts";
 import type { Block, Command, Operand, Part, Pipeline } from "./tree.ts";
 
 export { EmptyField } from "./empty.ts";
-export { TemplateError } from "./error.ts";
+export { goType, TemplateError } from "./error.ts";
 export { dockerFunctions, type TemplateFunction, type TemplateFunctions } from "./functions.ts";
 export { jsonText } from "./print.ts";
 
@@ -87,8 +87,12 @@ class Run {
     return this.#output;
   }
 
-  #error(at: number, reason: string, cause?: unknown): TemplateError {
-    return new TemplateError(this.#template, at, reason, { cause });
+  #error(
+    at: number,
+    reason: string,
+    more: { cause?: unknown; failed?: Failed; goReason?: string } = {},
+  ): TemplateError {
+    return new TemplateError(this.#template, at, reason, { failed: { at, text: "" }, ...more });
   }
 
   #bounded<Result>(at: number, work: () => Result): Result {
@@ -146,7 +150,7 @@ class Run {
     const value = this.#value(pipeline.commands, dot);
     const held = this.#variables.length;
     let isEmpty = true;
-    for (const [key, item] of this.#entries(value, pipeline.at)) {
+    for (const [key, item] of this.#entries(value, pipeline)) {
       isEmpty = false;
       this.#step(pipeline.at);
       const { variables, isAssignment } = pipeline;
@@ -159,7 +163,7 @@ class Run {
     return isEmpty ? this.#parts(part.otherwise, dot) : "on";
   }
 
-  #entries(value: unknown, at: number): Iterable<readonly [unknown, unknown]> {
+  #entries(value: unknown, { at, commands }: Pipeline): Iterable<readonly [unknown, unknown]> {
     if (Array.isArray(value)) return value.entries();
     if (isMap(value)) {
       this.#step(at, value.size);
@@ -167,7 +171,11 @@ class Run {
     }
     if (value === null || value === undefined || value === missing) return [];
     if (typeof value === "number" && Number.isInteger(value)) return numbersBelow(value);
-    throw this.#error(at, `range can't iterate over ${kindOf(value)}`);
+    const [command] = commands;
+    throw this.#error(at, `range can't iterate over ${kindOf(value)}`, {
+      goReason: `range can't iterate over ${sprint([value])}`,
+      ...(command === undefined ? {} : { failed: failedCommand(command) }),
+    });
   }
 
   #bind(name: string, value: unknown, isAssignment: boolean): void {
@@ -192,33 +200,49 @@ class Run {
     return value;
   }
 
-  #command({ at, operands }: Command, dot: unknown, piped: readonly unknown[]): unknown {
+  #command(command: Command, dot: unknown, piped: readonly unknown[]): unknown {
+    const { at, operands } = command;
     const [first, ...rest] = operands;
-    if (first === undefined || first.kind === "nil") throw this.#error(at, "nil is not a command");
+    if (first === undefined || first.kind === "nil")
+      throw this.#error(at, "nil is not a command", { failed: failedCommand(command) });
     const values = (): readonly unknown[] =>
       [...rest.map((operand) => this.#operand(operand, dot)), ...piped].map((value) =>
         value === missing ? undefined : value,
       );
-    if (first.kind === "function") return this.#call(first.name, first.at, rest, dot, piped, values);
+    if (first.kind === "function") return this.#call(first.name, failedCommand(command), rest, dot, piped, values);
     const value = this.#operand(first, dot);
     if (typeof value === "function")
-      return this.#invoke(value as (...values: readonly unknown[]) => unknown, "method", first.at, values());
-    if (rest.length > 0 || piped.length > 0) throw this.#error(first.at, "can't give argument to non-function");
+      return this.#invoke(
+        value as (...values: readonly unknown[]) => unknown,
+        "method",
+        failedOperand(first, this.#template),
+        values(),
+      );
+    if (rest.length > 0 || piped.length > 0) {
+      const name = first.kind === "fields" ? first.names.at(-1) : undefined;
+      throw this.#error(first.at, "can't give argument to non-function", {
+        failed: failedOperand(first, this.#template),
+        ...(name === undefined ? {} : { goReason: `${name} has arguments but cannot be invoked as function` }),
+      });
+    }
     return value;
   }
 
   #call(
     name: string,
-    at: number,
+    failed: Failed,
     rest: readonly Operand[],
     dot: unknown,
     piped: readonly unknown[],
     values: () => readonly unknown[],
   ): unknown {
-    this.#step(at);
-    if (name !== "and" && name !== "or") return this.#invoke(this.#functions[name], name, at, values());
+    this.#step(failed.at);
+    if (name !== "and" && name !== "or") return this.#invoke(this.#functions[name], name, failed, values());
     if (rest.length + piped.length === 0)
-      throw this.#error(at, `wrong number of arguments for ${name}: want at least 1, got 0`);
+      throw this.#error(failed.at, `wrong number of arguments for ${name}: want at least 1, got 0`, {
+        failed,
+        goReason: `wrong number of args for ${name}: want at least 1 got 0`,
+      });
     let value: unknown;
     for (const operand of rest) {
       value = this.#operand(operand, dot);
@@ -231,7 +255,7 @@ class Run {
   #invoke(
     call: ((...values: readonly unknown[]) => unknown) | undefined,
     name: string,
-    at: number,
+    failed: Failed,
     values: readonly unknown[],
   ): unknown {
     try {
@@ -244,7 +268,8 @@ class Run {
       if (typeof result !== "function") this.#budget.spend(0, checkedSize(result));
       return result;
     } catch (error) {
-      throw this.#error(at, `error calling ${name}: ${(error as Error).message}`, error);
+      const { message } = error as Error;
+      throw this.#error(failed.at, `error calling ${name}: ${message}`, { cause: error, failed });
     }
   }
 
@@ -258,47 +283,84 @@ class Run {
       case "literal":
         return operand.value;
       case "fields":
-        return this.#fields(dot, operand.names, operand.at);
+        return this.#fields(dot, operand.names, operand);
       case "variable": {
         const found = this.#variable(operand.name);
-        return this.#fields(found?.value, operand.names, operand.at);
+        return this.#fields(found?.value, operand.names, operand);
       }
       case "group": {
         const held = this.#variables.length;
         const value = this.#pipeline(operand.pipeline, dot);
         this.#variables.length = held;
-        return this.#fields(value === missing ? undefined : value, operand.names, operand.at);
+        return this.#fields(value === missing ? undefined : value, operand.names, operand);
       }
       case "function":
-        return this.#call(operand.name, operand.at, [], dot, [], () => []);
+        return this.#call(operand.name, { at: operand.at, text: operand.name }, [], dot, [], () => []);
     }
   }
 
-  #fields(from: unknown, names: readonly string[], at: number): unknown {
+  #fields(from: unknown, names: readonly string[], operand: Operand): unknown {
     let value = from;
     for (const [place, name] of names.entries()) {
-      value = this.#field(value, name, at);
+      value = this.#field(value, name, operand);
       // A method in the middle of a chain takes no arguments.
       if (typeof value === "function" && place < names.length - 1) {
-        value = this.#invoke(value as (...values: readonly unknown[]) => unknown, name, at, []);
+        const failed = failedOperand(operand, this.#template);
+        value = this.#invoke(value as (...values: readonly unknown[]) => unknown, name, failed, []);
       }
     }
     return value;
   }
 
-  #field(value: unknown, name: string, at: number): unknown {
+  #field(value: unknown, name: string, operand: Operand): unknown {
+    const { at } = operand;
+    const fail = (reason: string, goReason = reason): TemplateError =>
+      this.#error(at, reason, { failed: failedOperand(operand, this.#template), goReason });
     if (isMap(value)) {
       if (value.has(name)) return value.get(name);
-      if (this.#isMissingFatal) throw this.#error(at, `map has no entry for key "${name}"`);
+      if (this.#isMissingFatal) throw fail(`map has no entry for key "${name}"`);
       return missing;
     }
-    if (value === missing || value === null || value === undefined) {
-      throw this.#error(at, `nil pointer evaluating .${name}`);
-    }
-    if (!isStruct(value)) throw this.#error(at, `can't evaluate field ${name} in type ${kindOf(value)}`);
+    if (value === missing || value === null || value === undefined) throw fail(`nil pointer evaluating .${name}`);
+    const type = goTypeOf(value) ?? kindOf(value);
+    const goReason = `can't evaluate field ${name} in type ${type}`;
+    if (!isStruct(value)) throw fail(goReason);
     // Only what the object itself holds: nothing of JavaScript's.
-    if (!Object.hasOwn(value, name)) throw this.#error(at, `can't evaluate field ${name}: there is no such field`);
+    if (!Object.hasOwn(value, name)) throw fail(`can't evaluate field ${name}: there is no such field`, goReason);
     return fieldValue(value[name]);
+  }
+}
+
+/** A call is named whole; what stands alone, by itself. */
+function failedCommand({ at, operands, text }: Command): Failed {
+  const [first] = operands;
+  return operands.length === 1 && first !== undefined ? failedOperand(first, text, at) : { at, text };
+}
+
+/** `from`: where `template` begins. */
+function failedOperand(operand: Operand, template: string, from = 0): Failed {
+  const { at } = operand;
+  switch (operand.kind) {
+    case "fields": {
+      const [first = "", ...others] = operand.names;
+      return { at: others.length === 0 ? at : at + first.length + 1, text: `.${operand.names.join(".")}` };
+    }
+    case "variable": {
+      const whole = [`$${operand.name}`, ...operand.names].join(".");
+      return { at: operand.names.length === 0 ? at : at + operand.name.length + 1, text: whole };
+    }
+    case "group": {
+      const command = operand.pipeline.commands.at(-1);
+      return command === undefined ? { at, text: "" } : failedCommand(command);
+    }
+    case "function":
+      return { at, text: operand.name };
+    case "dot":
+      return { at, text: "." };
+    case "nil":
+      return { at, text: "nil" };
+    case "literal":
+      return { at, text: /^\S*/.exec(template.slice(at - from))?.[0] ?? "" };
   }
 }
 

@@ -16,6 +16,8 @@ export type Operand =
 export interface Command {
   readonly operands: readonly Operand[];
   readonly at: number;
+  /** As written, with one blank between operands. */
+  readonly text: string;
 }
 
 export interface Pipeline {

@@ -1,6 +1,41 @@
 /** Requests about services. */
 import { base64, group, labels, step, type Json, type Step, type StepGroup } from "./control-side.ts";
 
+/** Templates of a hostname that no task could expand. */
+const refusedTemplates: readonly string[] = [
+  "{{.Nope}}",
+  "{{.service.Name}}",
+  "{{.Service.Nope}}",
+  "{{.Node.Nope}}",
+  "{{.Node.Platform.Nope}}",
+  "{{.Node.Platform.OS.Nope}}",
+  "{{.Task.Nope}}",
+  "a\nb-{{.Nope}}",
+  "{{print .Service.Nope}}",
+  "{{with .Service}}{{.Nope}}{{end}}",
+  "{{(.Service).Nope}}",
+  '{{join .Nope "x"}}',
+  '{{.Service.Name "x"}}',
+  "{{len 3}}",
+  "{{range .Service.Name}}x{{end}}",
+  "{{nil}}",
+  "{{",
+  "{{.Task.Slot",
+  "{{.Service.Name}",
+  "{{/* x",
+  '{{"x}}',
+  "{{$x}}",
+  "{{end}}",
+  "{{if}}x{{end}}",
+  "{{if .Service.Name}}x",
+  "{{nofunc .Service.Name}}",
+  '{{secret "x"}}',
+  '{{config "x"}}',
+  '{{env "X"}}',
+  "{{1 | 2}}",
+  "{{.Service.Name | len | nope}}",
+];
+
 export const serviceSteps: readonly StepGroup[] = [
   group("services: updates, rollbacks and filters", () => {
     const spec = (name: string, more: Json = {}, task: Json = {}): Json => ({
@@ -85,6 +120,7 @@ export const serviceSteps: readonly StepGroup[] = [
     const container = (more: Json, differs: Step["differs"] = null): Step =>
       bad({ task: { container: { image: "bb:1", ...more } } }, differs);
     const better = (stock: RegExp, ours: RegExp): Step["differs"] => ({ stock, ours });
+    const mount = (more: Json): Step => container({ mounts: [{ type: "VOLUME", ...more }] });
     const negative = { seconds: -1 };
     const { replicated: _, ...job } = { replicated: {}, replicatedJob: { maxConcurrent: 1, totalCompletions: 1 } };
     const noMode = { replicated: null };
@@ -127,14 +163,18 @@ export const serviceSteps: readonly StepGroup[] = [
       container({ healthcheck: { timeout: { nanos: 1 } } }),
       container({ healthcheck: { startPeriod: { nanos: 1 } } }),
       container({ healthcheck: { retries: -1 } }),
-      container(
-        { env: ["A={{.Nothing}}"] },
-        better(/^INVALID_ARGUMENT expanding env failed/, /^INVALID_ARGUMENT expanding/),
-      ),
-      container(
-        { hostname: "{{" },
-        better(/^INVALID_ARGUMENT expanding hostname failed/, /^INVALID_ARGUMENT expanding/),
-      ),
+      ...refusedTemplates.map((hostname) => container({ hostname })),
+      container({ env: ["A=b", "A={{.Nothing}} {{.Task.Nope}}"] }),
+      container({ env: ['A={{secret "x"}}'], hostname: "{{" }),
+      container({ env: ["{{.Nope}}", "{{.Nope}}=b"], hostname: "{{" }),
+      mount({ source: "{{.Nope}}", target: "/x" }),
+      mount({ source: "a", target: "/x/{{.Node.Nope}}" }),
+      mount({ source: "a", target: "/x", volumeOptions: { labels: { a: "{{.Nope}}" } } }),
+      mount({
+        source: "a",
+        target: "/x",
+        volumeOptions: { driverConfig: { name: "d", options: { a: "{{.Nope}}" } } },
+      }),
       bad({ replicated: { replicas: -1 } }),
       bad({ ...noMode, ...job, update: {} }),
       bad({ ...noMode, replicatedJob: { maxConcurrent: -1 } }),

@@ -317,7 +317,8 @@ const moreRefusals: typeof refusals = [
   [
     "a template in its environment that nobody can expand",
     withContainer({ env: ["A={{.Service.Colour}}"] }),
-    `expanding template "A={{.Service.Colour}}" failed: template:1:5: can't evaluate field Colour: there is no such field`,
+    'expanding env failed: expanding env "A={{.Service.Colour}}": template: expansion:1:10: executing "expansion" at ' +
+      "<.Service.Colour>: can't evaluate field Colour in type struct { ID string; Name string; Labels map[string]string }",
   ],
   [
     "a job of fewer than no completions",
@@ -491,7 +492,7 @@ test("a process may ask for secrets and configs that its nodes are sent, and eac
   );
   const twice = { secrets: [...files.secrets, secret({ secretId: "1", secretName: "a", file: file("f") })] };
   t.is(checkRuntime(task(twice, [aSecret]))?.message, "secret references 'a' and 'a' have a conflicting target: 'f'");
-  t.regex(checkRuntime(task({ env: ["A={{.Nothing}}"] }, []))?.message ?? "", /expanding template "A=/);
+  t.regex(checkRuntime(task({ env: ["A={{.Nothing}}"] }, []))?.message ?? "", /expanding env "A=/);
   const spec = ServiceSpec.create({ task: task(files, [aSecret, aConfig]) });
   const names = (id: string) =>
     new Map([
@@ -516,15 +517,17 @@ test("a process may ask for secrets and configs that its nodes are sent, and eac
 });
 
 test("templates that no task could expand are refused", (t) => {
-  t.is(checkTemplates(["x-{{.Task.Slot}}-{{ .Node.Hostname }}"]), null);
-  t.is(checkTemplates(['{{index .Service.Labels "a.b"}}']), null);
-  t.regex(checkTemplates(["{{.Task.Slot"])?.message ?? "", /unclosed/);
-  t.regex(checkTemplates(["{{.Task.Color}}"])?.message ?? "", /no such field/);
+  const tried = (text: string) => checkTemplates([{ text, failure: () => "expanding hostname failed" }]);
+  t.is(tried("x-{{.Task.Slot}}-{{ .Node.Hostname }}"), null);
+  t.is(tried('{{index .Service.Labels "a.b"}}'), null);
+  t.is(tried("{{.Task.Slot")?.message, "expanding hostname failed: template: expansion:1: unclosed action");
   t.is(
-    checkTemplates(['{{if eq .Task.Slot "1"}}{{.Service.Labels.anything}}{{else}}{{join "-" "a" "b"}}{{end}}']),
-    null,
+    tried("{{.Task.Color}}")?.message,
+    'expanding hostname failed: template: expansion:1:7: executing "expansion" at <.Task.Color>: ' +
+      "can't evaluate field Color in type struct { ID string; Name string; Slot string }",
   );
-  t.regex(checkTemplates(['{{secret "s"}}'])?.message ?? "", /function "secret" not defined/);
+  t.is(tried('{{if eq .Task.Slot "1"}}{{.Service.Labels.anything}}{{else}}{{join "-" "a" "b"}}{{end}}'), null);
+  t.regex(tried('{{secret "s"}}')?.message ?? "", /function "secret" not defined/);
 });
 
 test("addresses of both families are read, and nothing else", (t) => {
