@@ -117,6 +117,38 @@ test("F5: where the snapshots cannot be asked for, a log that begins at the repl
   }
 });
 
+test("F5: a hole in the log is closed by a snapshot, however long the snapshots cannot be asked for", async (t) => {
+  const { env, clock } = testManager();
+  const log = written("kept", 8);
+  const kept = new TestLog(log.records, env.clock);
+  const snapshot = written("kept", 6);
+  let isUp = false;
+  const replica = new Replica();
+  const broken: string[] = [];
+  const follower = startFollowing({
+    log: {
+      ...kept.log,
+      read: (from, reader) => {
+        const onRecord = (sequence: number, data: Uint8Array): void =>
+          sequence === 5 ? reader.onGap(6) : reader.onRecord(sequence, data);
+        return kept.log.read(from, { ...reader, onRecord });
+      },
+    },
+    blobs: { ...kept.blobs, list: () => (isUp ? kept.blobs.list() : Promise.reject(new Error("no answer"))) },
+    replica,
+    clock: env.clock,
+    telemetry: env.telemetry,
+    onBroken: (error) => broken.push(error.message),
+  });
+  await clock.run({ untilMs: clock.now() + 60_000 });
+  t.deepEqual([broken, replica.version], [[], 4]);
+  kept.stored.set(snapshotName(6), replicaOf(snapshot).snapshot());
+  isUp = true;
+  await clock.run({ untilMs: clock.now() + 60_000 });
+  follower.stop();
+  t.deepEqual([broken, replica.version], [[], 8]);
+});
+
 /** Follows a log that the test changes, until `until`. */
 function following(records: Uint8Array[], snapshots: readonly Writer[] = []) {
   const { env, clock } = testManager();
