@@ -63,6 +63,7 @@ const listener = await listenJson({
     ),
     clock: env.clock,
     clusterId: () => "bench",
+    rootPem: () => identity.certificatePem,
     servers: () => [],
     redirect: null,
     loginName: () => ({ kind: "user", name: "bench" }),

@@ -41,6 +41,26 @@ export type LoginOutcome =
   | { readonly kind: "refused" }
   | { readonly kind: "busy" };
 
+/** Somebody who has no login says that they were handed a user's secret key. */
+export interface RegistrationAttempt {
+  /** Null for a tag that names nothing: it costs the same work. */
+  readonly name: LoginName | null;
+  /** IP address of the client. */
+  readonly address: string;
+  /** The password that they chose, if what they sent opens with that key (32 bytes); null if it does not. */
+  open(secretKey: Uint8Array): string | null;
+}
+
+export type RegistrationOutcome =
+  /** The password counts and the key is spent; the answer is sealed with it, to prove who gives it. */
+  | { readonly kind: "registered"; readonly secretKey: Uint8Array }
+  /** No such user, no registration, it has ended, or another key. */
+  | { readonly kind: "refused" }
+  /** The key is right and stays good, but the password cannot be taken. */
+  | { readonly kind: "unfit"; readonly reason: string }
+  /** Too many attempts at the moment, or nobody could write it down; the client may come again. */
+  | { readonly kind: "busy" };
+
 /** What the chart of a connection has done. */
 export interface ConnectionEffects {
   /** Ends with `loginAccepted` or `loginRefused`. */
@@ -77,6 +97,7 @@ export interface JsonApi {
   /** `id` is unique among the process's connections. */
   startConnection(id: string, effects: ConnectionEffects): ConnectionChart;
   checkLogin(attempt: LoginAttempt): Promise<LoginOutcome>;
+  register(attempt: RegistrationAttempt): Promise<RegistrationOutcome>;
   /** The identity as it is by now; null when it is gone. */
   identityNow(identity: Identity): Identity | null;
   /** Who that is by now, and a text that another password changes; null when there is none, or it is disabled. */

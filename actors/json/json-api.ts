@@ -12,6 +12,7 @@ import type { Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
 import { PasswordsBusy, type Passwords } from "../../runtime/passwords.ts";
 import type { Environment, Running } from "../environment.ts";
 import { hosted } from "../hosted.ts";
+import { createRegistrations } from "./registrations.ts";
 import { identityOf, recordId } from "./user-records.ts";
 import { noteLogin } from "./users.ts";
 
@@ -111,6 +112,8 @@ export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & 
       rate.refused(address, clock.monotonic());
       return { kind: "refused" };
     },
+
+    register: createRegistrations(env, passwords, rate),
 
     identityNow: (identity) => identityOf(store, identity),
 

@@ -1,6 +1,18 @@
 /** The Users service: who may log in to the JSON API, as the muster command asks for it. Passwords go in and never come out. */
+import {
+  hasRoomForRegistration,
+  newRegistration,
+  registrationsMax,
+  secretKeyBytes,
+} from "../../machines/json/registration.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
-import { checkDisplayName, checkPassword, checkRole, checkUserName } from "../../machines/validation/user.ts";
+import {
+  checkDisplayName,
+  checkNoPassword,
+  checkPassword,
+  checkRole,
+  checkUserName,
+} from "../../machines/validation/user.ts";
 import {
   ListUsersResponse,
   User,
@@ -18,10 +30,18 @@ import { creation, removal, replacement, transact, type Traced } from "../contro
 import type { Environment } from "../environment.ts";
 import { passwordOf, recordId } from "./user-records.ts";
 
-const entryOf = ({ id, role, meta, disabled, lastLogin, displayName }: User): UserEntry =>
-  UserEntry.create({ name: id.slice("user-".length), role, meta, disabled, lastLogin, displayName });
+const entryOf = ({ id, role, meta, disabled, lastLogin, displayName, registration }: User): UserEntry =>
+  UserEntry.create({
+    name: id.slice("user-".length),
+    role,
+    meta,
+    disabled,
+    lastLogin,
+    displayName,
+    registrationEndsAt: registration?.endsAt ?? null,
+  });
 
-type UserEnvironment = Pick<Environment, "clock" | "proposer" | "store">;
+type UserEnvironment = Pick<Environment, "clock" | "proposer" | "random" | "store">;
 
 async function hashed(passwords: Passwords, password: string): Promise<ReturnType<typeof passwordOf>> {
   try {
@@ -36,7 +56,8 @@ export function createUsers(
   env: UserEnvironment,
   passwords: Passwords,
 ): { readonly handlers: ServiceHandlers<typeof UsersService> } {
-  const { store } = env;
+  const { clock, store } = env;
+  const random = env.random.fork("secret keys of registrations");
   const idOf = (name: string): string => recordId({ kind: "user", name });
 
   function find(name: string): User {
@@ -47,6 +68,15 @@ export function createUsers(
 
   function answer(name: string, otherwise: User): UserResponse {
     return UserResponse.create({ user: entryOf(store.get("user", idOf(name)) ?? otherwise) });
+  }
+
+  function demandRoom(id: string): void {
+    if (!hasRoomForRegistration(store.all("user"), id, clock.now())) {
+      throw new RpcError(
+        Status.RESOURCE_EXHAUSTED,
+        `${registrationsMax} users have yet to register: wait for some of them, or remove some`,
+      );
+    }
   }
 
   async function change(name: string, call: Traced, patch: Partial<User>): Promise<UserResponse> {
@@ -65,22 +95,47 @@ export function createUsers(
         return ListUsersResponse.create({ users });
       },
 
-      async AddUser({ name, role, password, displayName }, call) {
+      async AddUser({ name, role, password, displayName, registers }, call) {
         demand(checkUserName(name));
         demand(checkDisplayName(displayName));
         demand(checkRole(role));
-        demand(checkPassword(password));
+        demand(registers ? checkNoPassword(password) : checkPassword(password));
         const refuseTaken = (): void => {
           if (store.get("user", idOf(name)) !== undefined)
             throw new RpcError(Status.ALREADY_EXISTS, `user ${name} exists`);
         };
         refuseTaken();
-        const user = User.create({ id: idOf(name), role, displayName, password: await hashed(passwords, password) });
+        const user = User.create({ id: idOf(name), role, displayName });
+        if (!registers) {
+          const withPassword = User.patch(user, { password: await hashed(passwords, password) });
+          await transact(env, call, () => {
+            refuseTaken();
+            return [creation("user", withPassword)];
+          });
+          return answer(name, withPassword);
+        }
+        const registration = newRegistration(random.bytes(secretKeyBytes), clock.now());
+        const registering = User.patch(user, { registration });
         await transact(env, call, () => {
           refuseTaken();
-          return [creation("user", user)];
+          demandRoom(user.id);
+          return [creation("user", registering)];
         });
-        return answer(name, user);
+        return UserResponse.patch(answer(name, registering), { registrationKey: registration.secretKey });
+      },
+
+      async ResetUser({ name }, call) {
+        const registration = newRegistration(random.bytes(secretKeyBytes), clock.now());
+        let reset = find(name);
+        await transact(env, call, () => {
+          const user = find(name);
+          if (user.disabled)
+            throw new RpcError(Status.FAILED_PRECONDITION, `user ${name} is disabled: enable it first`);
+          demandRoom(user.id);
+          reset = User.patch(user, { password: null, registration });
+          return [replacement("user", reset)];
+        });
+        return UserResponse.patch(answer(name, reset), { registrationKey: registration.secretKey });
       },
 
       async SetUserPassword({ name, password }, call) {
@@ -118,7 +173,8 @@ export async function setPassword(
   const hash = await hashed(passwords, password);
   await transact(env, call, () => {
     const before = env.store.get("user", id);
-    if (before !== undefined) return [replacement("user", User.patch(before, { password: hash }))];
+    // RG1
+    if (before !== undefined) return [replacement("user", User.patch(before, { password: hash, registration: null }))];
     if (name.kind === "user") throw notFound("user", name.name);
     return [creation("user", User.create({ id, role: UserRole.USER_ROLE_AGENT, password: hash }))];
   });

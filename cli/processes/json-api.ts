@@ -107,6 +107,7 @@ export async function serveJson(
         registry: new Registry(facades),
         clock: env.clock,
         clusterId: () => clusterOf(env)?.id ?? "",
+        rootPem: () => latest().rootPem,
         servers: () => [here],
         redirect: redirect === null ? null : { servers: [redirect], rootPem: () => latest().rootPem },
         loginName: (tag) => loginNameOf(env.store, tag),

@@ -34,6 +34,7 @@ import { Intake } from "./intake.ts";
 import { modelUuid } from "./model.ts";
 import { isAllowedOrigin } from "./origin.ts";
 import { writeInPieces } from "./pieces.ts";
+import { answersRegistration, type RegistrationParts } from "./registration.ts";
 import { RequestError } from "./request-error.ts";
 import { Tickets } from "./tickets.ts";
 import { answersWebLogin } from "./web-login.ts";
@@ -59,7 +60,9 @@ export interface JsonListenerOptions extends JsonAddress {
   /** Origins beside its own from which pages may connect, as browsers write them; none when absent. */
   readonly origins?: readonly string[];
   readonly credentials: JsonCredentials;
-  readonly parts: Omit<ConnectionParts, "metrics" | "log" | "clock" | "tickets"> & Pick<ConnectionParts, "clock">;
+  readonly parts: Omit<ConnectionParts, "metrics" | "log" | "clock" | "tickets"> &
+    Pick<ConnectionParts, "clock"> &
+    Pick<RegistrationParts, "rootPem">;
   readonly telemetry: Telemetry;
   /** The limits that all ports of the process share. */
   readonly admission: Admission;
@@ -150,6 +153,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
       logins: metrics.counter("muster_json_logins_total", "Logins at the JSON API, by outcome."),
     },
   };
+  const registering: RegistrationParts = { ...parts, rootPem: options.parts.rootPem };
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: messageBytesMax,
@@ -290,7 +294,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
       const { origin, host = "" } = request.headers;
       if (origin !== undefined && !isAllowedOrigin(origin, host, origins))
         return void response.writeHead(403, { connection: "close" }).end();
-      if (answersWebLogin(request, response, parts)) return;
+      if (answersWebLogin(request, response, parts) || answersRegistration(request, response, registering)) return;
       response.writeHead(426, { "content-type": "text/plain", connection: "close" }).end("this is a WebSocket API\n");
     });
     server.on("secureConnection", onSecure);

@@ -39,11 +39,11 @@ export class Tickets {
     this.#clock = clock;
   }
 
-  /** For whoever has just shown the password. */
-  issue(name: LoginName): string {
+  /** For whoever has just shown the password; `lifeMs` milliseconds long. */
+  issue(name: LoginName, lifeMs = ticketMs): string {
     const secret = randomBytes(secretBytes).toString("hex");
     const mark = this.#api.standing(name)?.mark ?? "";
-    this.#tickets.set(secret, { name, mark, endsMs: this.#clock.monotonic() + ticketMs });
+    this.#tickets.set(secret, { name, mark, endsMs: this.#clock.monotonic() + lifeMs });
     if (this.#tickets.size > ticketsMax) for (const oldest of this.#tickets.keys()) return this.#drop(oldest, secret);
     return secret;
   }
@@ -79,6 +79,14 @@ export function macaroon(identifier: string, caveats: readonly Json[]): Json {
   // A client takes none without a signature, and checks nothing of it.
   const signature = createHash("sha256").update(identifier).digest("hex");
   return verbatim({ caveats: [...caveats], location: "juju", identifier, signature });
+}
+
+/** A cookie, as Go's clients keep macaroons: they show it at the login of the same host. `lifeMs` in milliseconds. */
+export function macaroonCookie(identifier: string, lifeMs: number): string {
+  const value = Buffer.from(JSON.stringify([macaroon(identifier, [])])).toString("base64");
+  // Of several cookies of one host each needs a name of its own, which tells nothing.
+  const name = createHash("sha256").update(`cookie ${identifier}`).digest("hex");
+  return `macaroon-${name}=${value}; Path=/; Max-Age=${Math.floor(lifeMs / 1_000)}; Secure; HttpOnly`;
 }
 
 /** What a login without a password is answered: whoever proves to be the user at `https://HOST/auth` may come back with that. */

@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonApi, LoginName } from "../../runtime/json-api.ts";
+import { answerPost, type Answer } from "./http-answers.ts";
 import { interaction, macaroon, type Tickets } from "./tickets.ts";
 
 export interface WebLoginParts {
@@ -12,24 +13,7 @@ export interface WebLoginParts {
   loginName(tag: string): LoginName | null;
 }
 
-/** A form has a name and a password. */
-const bodyBytesMax = 16 * 1024;
-
-type Answer = readonly [status: number, body: object];
-
-const refused = (status: number, Message: string, Code: string): Answer => [status, { Message, Code }];
-
-/** Null when it is too long. Rejects when the client goes. */
-async function bodyOf(request: IncomingMessage): Promise<string | null> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > bodyBytesMax) return null;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString("utf8");
-}
+const refused = (status: number, Message: string, Code: string): Answer => ({ status, body: { Message, Code } });
 
 /** A value that is plain or, with `64` behind its name, base64. */
 function field(form: URLSearchParams, name: string): string {
@@ -41,10 +25,10 @@ function discharge(query: string, body: string, { tickets }: WebLoginParts): Ans
   const ticket = field(new URLSearchParams(`${query}&${body}`), "token");
   if (ticket === "") {
     const Info = { InteractionMethods: { [interaction]: { url: "/auth/form" } } };
-    return [407, { Message: "a password is required", Code: "interaction required", Info }];
+    return { status: 407, body: { Message: "a password is required", Code: "interaction required", Info } };
   }
   if (tickets.holder(ticket) === null) return refused(401, "invalid token", "unauthorized access");
-  return [200, { Macaroon: macaroon(ticket, []) }];
+  return { status: 200, body: { Macaroon: macaroon(ticket, []) } };
 }
 
 async function login(body: string, address: string, { api, tickets, loginName }: WebLoginParts): Promise<Answer> {
@@ -63,24 +47,15 @@ async function login(body: string, address: string, { api, tickets, loginName }:
   if (kind === "refused" || name === null)
     return refused(401, "invalid entity name or password", "unauthorized access");
   const value = Buffer.from(tickets.issue(name)).toString("base64");
-  return [200, { token: { kind: interaction, value } }];
+  return { status: 200, body: { token: { kind: interaction, value } } };
 }
 
 /** Whether it was for here; it is answered later then, and its connection closed. */
 export function answersWebLogin(request: IncomingMessage, response: ServerResponse, parts: WebLoginParts): boolean {
   const [path, query = ""] = (request.url ?? "").split("?", 2);
   if (path !== "/auth/discharge" && path !== "/auth/form") return false;
-  const send = ([status, body]: Answer): void => {
-    response.writeHead(status, { "content-type": "application/json", connection: "close" });
-    response.end(JSON.stringify(body));
-  };
-  const answer = async (): Promise<Answer> => {
-    if (request.method !== "POST") return refused(405, "POST is the only method here", "method not allowed");
-    const body = await bodyOf(request);
-    if (body === null) return refused(413, `a body has at most ${bodyBytesMax} bytes`, "bad request");
-    if (path === "/auth/discharge") return discharge(query, body, parts);
-    return login(body, request.socket.remoteAddress ?? "", parts);
-  };
-  answer().then(send, () => response.destroy());
+  answerPost(request, response, refused, (body) =>
+    path === "/auth/discharge" ? discharge(query, body, parts) : login(body, request.socket.remoteAddress ?? "", parts),
+  );
   return true;
 }

@@ -34,6 +34,11 @@ export function checkPassword(password: string): Refusal | null {
   return bytes > passwordBytesMax ? invalid(`a password has at most ${passwordBytesMax} bytes`) : null;
 }
 
+/** Of a user who registers. */
+export function checkNoPassword(password: string): Refusal | null {
+  return password === "" ? null : invalid("a user who registers is added without a password");
+}
+
 export function checkRole(role: UserRole): Refusal | null {
   return role === UserRole.USER_ROLE_READ_ONLY ||
     role === UserRole.USER_ROLE_OPERATOR ||

@@ -65,7 +65,7 @@ async function cluster(t: ExecutionContext) {
   return { port, dir, ca, root, model: uuid(response["model-tag"]), controller: uuid(response["controller-tag"]) };
 }
 
-test("Juju's Go client looks, runs a command, adds and removes a unit, configures, grants and reads logs", async (t) => {
+test("Juju's Go client looks, runs a command, adds and removes a unit, configures, grants, registers a user and reads logs", async (t) => {
   t.timeout(300_000);
   const { port, ca, model } = await cluster(t);
   const child = spawn(peerPath("juju-client"), [`127.0.0.1:${port}`, ca, model, "ada"]);
@@ -86,6 +86,14 @@ test("Juju's Go client looks, runs a command, adds and removes a unit, configure
     },
     config: { "logging-config": "<root>=DEBUG", constraints: "" },
     model: { applications: 1, error: null },
+    registration: {
+      status: 200,
+      sameController: true,
+      replayed: 401,
+      oldPassword: false,
+      reset: 200,
+      newPassword: true,
+    },
     units: ["web/2"],
     storage: { error: 'facade "Storage" is not supported by this controller (not supported)' },
   });

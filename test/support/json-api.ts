@@ -162,6 +162,7 @@ export async function jsonWorld(
       registry: new Registry(offered),
       clock: env.clock,
       clusterId: () => clusterOf(env)?.id ?? "",
+      rootPem: () => rootPem,
       servers: () => [{ host: "192.0.2.1", port: 17_070 }],
       redirect: redirect === undefined ? null : { servers: redirect, rootPem: () => rootPem },
       loginName: (tag) => loginNameOf(env.store, tag),

@@ -1,31 +1,13 @@
 // Logins of Juju's command: it shows no password to the WebSocket, but proves itself over HTTP and comes back with a macaroon.
-import { request as httpsRequest } from "node:https";
 import test from "ava";
 import { setPassword } from "../../actors/json/users.ts";
 import { identifiersInCookies, ticketMs } from "../../edges/juju/tickets.ts";
 import { DisableUserRequest } from "../../proto/gen/messages.ts";
 import { jsonWorld, password, type TestClient } from "../support/json-api.ts";
+import { post } from "../support/json-post.ts";
 import { call } from "../support/manager.ts";
 
 type World = Awaited<ReturnType<typeof jsonWorld>>;
-
-function post({ port, rootPem }: World, path: string, body: string, headers: Record<string, string> = {}) {
-  return new Promise<{ status: number; body: Record<string, unknown> }>((resolve, reject) => {
-    const options = { method: "POST", ca: rootPem, servername: "juju-apiserver", headers };
-    const asked = httpsRequest(`https://127.0.0.1:${port}${path}`, options, (response) => {
-      let text = "";
-      response.on("data", (chunk: Buffer) => void (text += chunk.toString()));
-      response.on("end", () =>
-        resolve({
-          status: response.statusCode ?? 0,
-          body: text.startsWith("{") ? (JSON.parse(text) as Record<string, unknown>) : {},
-        }),
-      );
-    });
-    asked.on("error", reject);
-    asked.end(body);
-  });
-}
 
 const form = (user: string, secret = password): string => JSON.stringify({ form: { user, password: secret } });
 

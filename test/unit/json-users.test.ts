@@ -19,14 +19,15 @@ test("an admin adds, sees, disables, enables and removes users, with one result 
     users: [
       { username: "ben", "display-name": "Ben B.", password },
       { username: "no name", password },
-      { username: "x" },
+      { username: "cy" },
     ],
   });
-  t.like(results(added), [
-    { tag: "user-ben" },
-    { error: { code: "bad request" } },
-    { error: { code: "not supported" } },
-  ]);
+  t.like(results(added), [{ tag: "user-ben" }, { error: { code: "bad request" } }, { tag: "user-cy" }]);
+  t.deepEqual(
+    results(added).map((result) => "secret-key" in result),
+    [false, false, true],
+    "who has no password is to register",
+  );
   t.is(store.get("user", "user-ben")?.role, UserRole.USER_ROLE_READ_ONLY);
   const entities = [{ tag: "user-ben" }, { tag: "user-nobody" }];
   const info = results(await manage("UserInfo", { entities }));
@@ -35,16 +36,18 @@ test("an admin adds, sees, disables, enables and removes users, with one result 
   t.like(info[1], { error: { code: "user not found" } });
   t.deepEqual(results(await manage("DisableUser", { entities: [{ tag: "user-ben@local" }] })), [{}]);
   t.true(store.get("user", "user-ben")?.disabled);
-  t.is(results(await manage("UserInfo", {})).length, 0, "who is disabled is shown when asked for");
-  t.like(results(await manage("UserInfo", { "include-disabled": true })), [{ result: { disabled: true } }]);
+  t.is(results(await manage("UserInfo", {})).length, 1, "who is disabled is shown when asked for");
+  const all = results(await manage("UserInfo", { "include-disabled": true }));
+  t.like(all, [{ result: { username: "ben", disabled: true } }, { result: { username: "cy", disabled: false } }]);
   await manage("EnableUser", { entities: [{ tag: "user-ben" }] });
   t.false(store.get("user", "user-ben")?.disabled);
   for (const request of ["DisableUser", "RemoveUser"])
     t.like(results(await manage(request, { entities: [{ tag: "user-admin" }] })), [
       { error: { code: "operation is blocked" } },
     ]);
-  const wrong = await manage("RemoveUser", { entities: [{ tag: "machine-0" }, { tag: "user-ben" }] });
-  t.like(results(wrong), [{ error: { code: "bad request" } }, {}]);
+  const entitiesToRemove = ["machine-0", "user-ben", "user-cy"].map((tag) => ({ tag }));
+  const wrong = await manage("RemoveUser", { entities: entitiesToRemove });
+  t.like(results(wrong), [{ error: { code: "bad request" } }, {}, {}]);
   t.is(store.count("user"), 0);
 });
 
@@ -55,6 +58,8 @@ test("1.24's version of it has the same keys, and no RemoveUser", async (t) => {
   t.deepEqual(await ask({ type: "UserManager", request: "AddUser", params: { Users } }), {
     results: [{ tag: "user-ben" }],
   });
+  const without = await ask({ type: "UserManager", request: "AddUser", params: { Users: [{ username: "cy" }] } });
+  t.like(results(without), [{ error: { code: "not supported" } }], "its clients know no registration");
   const Entities = [{ Tag: "user-ben" }];
   const info = await ask({ type: "UserManager", request: "UserInfo", params: { Entities } });
   t.like(results(info), [{ result: { username: "ben", "created-by": "admin" } }]);

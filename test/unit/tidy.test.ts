@@ -60,6 +60,7 @@ const packageHomes: Record<string, readonly string[]> = {
   pino: ["runtime/telemetry/"],
   croner: ["machines/orchestration/jobs/"],
   yaml: ["cli/stack/"],
+  tweetnacl: ["edges/juju/"],
   ws: ["edges/juju/"],
   "dns-packet": ["edges/dns/"],
   protobufjs: ["proto/"],

@@ -8,6 +8,7 @@ import {
   DisableUserRequest,
   GrantUserRequest,
   RemoveUserRequest,
+  ResetUserRequest,
   UserRole,
   type User,
 } from "../../../proto/gen/messages.ts";
@@ -30,6 +31,8 @@ function accessOf(role: UserRole): string | null {
   return accesses.find(([each]) => each === role)?.[1] ?? null;
 }
 
+/** As Go's JSON has bytes. */
+const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64");
 const nameOf = ({ id }: User): string => id.slice("user-".length);
 const isSelf = ({ identity }: Session, name: string): boolean => identity.kind === "user" && identity.name === name;
 const isAdmin = ({ identity }: Session): boolean => identity.kind === "user" && isAtLeast(identity.role, "admin");
@@ -83,20 +86,22 @@ function infoOf(user: User): JsonFields {
 export function userFacades(sources: FacadeSources): readonly Facade[] {
   const { users } = sources;
 
-  /** A request about several users of which each is changed by itself; none of them may be the one who asks. */
-  const changing = (change: (name: string, call: Call) => Promise<unknown>): Method => ({
+  /** A request about several users of which each is changed by itself; none of them may be the one who asks. `change` gives the result. */
+  const changing = (change: (name: string, call: Call) => Promise<JsonFields>): Method => ({
     needs: "admin",
     run: (call) =>
       bulk(call.params.objects("entities"), async (entity) => {
         const name = named(entity);
         if (isSelf(call.session, name)) throw new RequestError("nobody does that to herself", "operation is blocked");
-        await change(name, call);
-        return {};
+        return change(name, call);
       }),
   });
 
   const disabling = (disabled: boolean): Method =>
-    changing((name, { rpc }) => Promise.resolve(users.DisableUser(DisableUserRequest.create({ name, disabled }), rpc)));
+    changing(async (name, { rpc }) => {
+      await users.DisableUser(DisableUserRequest.create({ name, disabled }), rpc);
+      return {};
+    });
 
   const methods: Record<string, Method> = {
     UserInfo: {
@@ -119,15 +124,17 @@ export function userFacades(sources: FacadeSources): readonly Facade[] {
     },
     AddUser: {
       needs: "admin",
-      async run({ params, rpc }) {
+      async run({ params, rpc, shape }) {
         const results = await bulk(params.objects("users"), async (user) => {
           const name = user.text("username");
           const password = user.text("password");
-          if (password === "") throw new RequestError("a user is added with a password", "not supported");
+          const registers = password === "";
+          if (registers && shape === "V0") throw new RequestError("a user is added with a password", "not supported");
           const role = UserRole.USER_ROLE_READ_ONLY;
           const displayName = user.text("display-name");
-          await users.AddUser(AddUserRequest.create({ name, role, password, displayName }), rpc);
-          return { tag: `user-${name}` };
+          const request = AddUserRequest.create({ name, role, password, displayName, registers });
+          const { registrationKey } = await users.AddUser(request, rpc);
+          return { tag: `user-${name}`, ...(registers ? { "secret-key": base64(registrationKey) } : {}) };
         });
         return verbatim(results);
       },
@@ -142,10 +149,21 @@ export function userFacades(sources: FacadeSources): readonly Facade[] {
           return {};
         }),
     },
+    // `juju change-user-password --reset`
+    ResetPassword: {
+      ...changing(async (name, { rpc }) => {
+        const { registrationKey } = await users.ResetUser(ResetUserRequest.create({ name }), rpc);
+        return { tag: `user-${name}`, "secret-key": base64(registrationKey) };
+      }),
+      versions: [2, 3],
+    },
     DisableUser: disabling(true),
     EnableUser: disabling(false),
     RemoveUser: {
-      ...changing((name, { rpc }) => Promise.resolve(users.RemoveUser(RemoveUserRequest.create({ name }), rpc))),
+      ...changing(async (name, { rpc }) => {
+        await users.RemoveUser(RemoveUserRequest.create({ name }), rpc);
+        return {};
+      }),
       versions: [1, 2, 3],
     },
   };

@@ -8,6 +8,7 @@ require github.com/juju/juju v0.0.0-20251015133347-17876b918429
 require (
 	github.com/juju/loggo v1.0.0
 	github.com/juju/names/v5 v5.0.0
+	golang.org/x/crypto v0.41.0
 )
 
 require (
@@ -232,7 +233,6 @@ require (
 	go.opentelemetry.io/otel/metric v1.36.0 // indirect
 	go.opentelemetry.io/otel/trace v1.36.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
-	golang.org/x/crypto v0.41.0 // indirect
 	golang.org/x/exp v0.0.0-20241204233417-43b7b7cde48d // indirect
 	golang.org/x/net v0.43.0 // indirect
 	golang.org/x/oauth2 v0.30.0 // indirect

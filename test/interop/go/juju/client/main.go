@@ -6,8 +6,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -26,6 +30,7 @@ import (
 	"github.com/juju/juju/rpc/params"
 	"github.com/juju/loggo"
 	"github.com/juju/names/v5"
+	"golang.org/x/crypto/nacl/secretbox"
 )
 
 const (
@@ -120,6 +125,102 @@ func grants(conn api.Connection) (any, error) {
 	return info[0].Access, nil
 }
 
+// register proves a secret key at the server, as the command `juju register` does, and chooses a password with it. It tells the HTTP
+// status, and what the server proved in its answer.
+func register(address, user, password string, secretKey []byte) (int, params.SecretKeyLoginResponsePayload, error) {
+	var told params.SecretKeyLoginResponsePayload
+	var key [32]byte
+	var nonce [24]byte
+	if copy(key[:], secretKey) != len(key) || len(secretKey) != len(key) {
+		return 0, told, fmt.Errorf("a secret key of %d bytes", len(secretKey))
+	}
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return 0, told, err
+	}
+	payload, err := json.Marshal(params.SecretKeyLoginRequestPayload{Password: password})
+	if err != nil {
+		return 0, told, err
+	}
+	body, err := json.Marshal(params.SecretKeyLoginRequest{
+		User:              names.NewUserTag(user).String(),
+		Nonce:             nonce[:],
+		PayloadCiphertext: secretbox.Seal(nil, payload, &nonce, &key),
+	})
+	if err != nil {
+		return 0, told, err
+	}
+	// Whoever registers does not know the root yet.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport}).Post("https://"+address+"/register", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return 0, told, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return answer.StatusCode, told, nil
+	}
+	var sealed params.SecretKeyLoginResponse
+	if err := json.NewDecoder(answer.Body).Decode(&sealed); err != nil {
+		return answer.StatusCode, told, err
+	}
+	if copy(nonce[:], sealed.Nonce) != len(nonce) {
+		return answer.StatusCode, told, fmt.Errorf("a nonce of %d bytes", len(sealed.Nonce))
+	}
+	opened, ok := secretbox.Open(nil, sealed.PayloadCiphertext, &nonce, &key)
+	if !ok {
+		return answer.StatusCode, told, fmt.Errorf("the answer does not open")
+	}
+	return answer.StatusCode, told, json.Unmarshal(opened, &told)
+}
+
+// registers adds a user without a password, registers as that user and logs in with what the answer proves, resets the password and
+// registers again; a key works once.
+func registers(conn api.Connection, address string) (any, error) {
+	const user, first, second = "cy", "a password of her own", "another of her own"
+	users := usermanager.NewClient(conn)
+	_, secretKey, err := users.AddUser(user, "Cy", "")
+	if err != nil {
+		return nil, err
+	}
+	status, told, err := register(address, user, first, secretKey)
+	if err != nil {
+		return nil, err
+	}
+	login := func(password string) (string, error) {
+		theirs, err := api.Open(&api.Info{
+			Addrs: []string{address}, CACert: told.CACert, Tag: names.NewUserTag(user), Password: password,
+		}, api.DefaultDialOpts())
+		if err != nil {
+			return "", err
+		}
+		defer theirs.Close()
+		return theirs.ControllerTag().Id(), nil
+	}
+	controllerUUID, err := login(first)
+	if err != nil {
+		return nil, err
+	}
+	replayed, _, err := register(address, user, second, secretKey)
+	if err != nil {
+		return nil, err
+	}
+	resetKey, err := users.ResetPassword(user)
+	if err != nil {
+		return nil, err
+	}
+	_, before := login(first)
+	reset, _, err := register(address, user, second, resetKey)
+	if err != nil {
+		return nil, err
+	}
+	_, after := login(second)
+	return map[string]any{
+		"status": status, "sameController": controllerUUID == told.ControllerUUID, "replayed": replayed,
+		"oldPassword": before == nil, "reset": reset, "newPassword": after == nil,
+	}, nil
+}
+
 func logs(conn api.Connection) (any, error) {
 	messages, err := client.NewClient(conn, loggo.GetLogger("client")).WatchDebugLog(common.DebugLogParams{
 		IncludeEntity: []string{"unit-web-*"}, Replay: true, NoTail: true, Limit: 2,
@@ -191,6 +292,7 @@ func main() {
 	step("units", func() (any, error) { return addsAndDestroys(conn, "web") })
 	step("config", func() (any, error) { return configures(conn) })
 	step("access", func() (any, error) { return grants(conn) })
+	step("registration", func() (any, error) { return registers(conn, os.Args[1]) })
 	step("logs", func() (any, error) { return logs(conn) })
 	step("storage", func() (any, error) { return storage.NewClient(conn).ListStorageDetails() })
 	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
