@@ -285,7 +285,9 @@ export class TaskActor {
     const { id } = this.#task;
     const { exitCode, pid } = report;
     const containerId = this.#options.drivers.pluginOf(this.#task)?.containerOf(id) ?? "";
-    const hasRun = pid !== 0 || exitCode !== 0 || containerId !== "";
+    // That something ran is told by the container alone, which a driver without processes tells nothing of.
+    const wasUp = [report.state, this.#status.state].includes(TaskState.RUNNING);
+    const hasRun = wasUp || pid !== 0 || exitCode !== 0 || containerId !== "";
     this.#status = TaskStatus.create({
       timestamp: timestampOf(this.#ports.clock.now()),
       state: report.state,

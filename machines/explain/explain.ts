@@ -154,8 +154,11 @@ function explainStart(task: Task, view: ExplainView): Reason {
   if (release.cause === "delay") {
     return reason(task, {
       since,
-      waitingFor: `the restart delay after task ${before.id}`,
-      wokenBy: "the end of the delay",
+      waitingFor:
+        release.refusals > 1
+          ? `the restart delay after task ${before.id}, longer each time: its last ${release.refusals} starts were refused`
+          : `the restart delay after task ${before.id}`,
+      wokenBy: release.refusals > 1 ? "the end of the delay, or an update of the service" : "the end of the delay",
       deadline,
       atDeadline: "retries",
       tried: words(before),

@@ -5,8 +5,8 @@
  *
  * R1: a task that is desired REMOVE goes once nothing of it can run any more.
  * R2: of each slot the newest tasks stay, as many as the cluster's history limit says, the running one among them. Beside
- *     them stays what says how often a policy with a limit on attempts has tried (Q3), whatever was lost or drained in
- *     between, and what fills its slot without being wanted any more (V2): else that would be done again. Of a job's present
+ *     them stays what says how often a policy with a limit on attempts has tried (Q3) or starts were refused (Q5), whatever was
+ *     lost or drained in between, and what fills its slot without being wanted any more (V2): else that would be done again. Of a job's present
  *     iteration what is done, and what was tried last, always stays.
  * R3: what a waiting successor follows stays until the successor runs, and so does the last task of an earlier spec: its
  *     delay and its part in a rollout are read from there.
@@ -16,6 +16,7 @@
 import { setup } from "xstate";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { effect } from "../effect.ts";
+import { refusedInARow } from "./refused-starts.ts";
 import { countedFor, shouldRestart } from "./restart.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
 
@@ -124,8 +125,8 @@ function staying(rest: readonly Task[]): ReadonlySet<Task> {
   const newest = rest.findLast((task) => task.desiredState < TaskState.REMOVE);
   const wanted = rest.filter(isWanted);
   if (newest !== undefined && wanted.length === 0 && !shouldRestart(newest, rest)) stays.add(newest);
-  for (const task of wanted) for (const counted of countedFor(task, rest)) stays.add(counted);
-  if (newest !== undefined) for (const counted of countedFor(newest, rest)) stays.add(counted);
+  for (const task of newest === undefined ? wanted : [...wanted, newest])
+    for (const counted of [...countedFor(task, rest), ...refusedInARow(task, rest)]) stays.add(counted);
   return stays;
 }
 

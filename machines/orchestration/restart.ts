@@ -7,6 +7,7 @@
  * Q2: the wait is visible: its deadline follows from the successor's creation and the delay of the task that ended.
  * Q3: attempts are counted from the tasks in the slot, since the last change of the service's spec.
  * Q4: a successor waits for a predecessor that still runs, unless its node is lost, for a bounded time.
+ * Q5: starts that are refused one after another are tried ever more seldom (refused-starts.ts).
  *
  * Unlike SwarmKit, a task that was lost with its node, drained from it or evicted by an enforcer spends no attempt: it did
  * not fail. What is lost or drained has no restart delay either: a crashed worker's work should run elsewhere within
@@ -26,6 +27,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { effect } from "../effect.ts";
 import { wasEvicted } from "./enforcer.ts";
+import { backOffMs, refusedInARow } from "./refused-starts.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
 import { durationMs, timeMs } from "../../proto/time.ts";
 import { leftOf } from "../elapsed.ts";
@@ -125,12 +127,12 @@ export function shouldRestart(task: Task, slot: readonly Task[]): boolean {
   return spentAttempts(task, slot) < attemptsMax;
 }
 
-/** Milliseconds between the end of `task` and the start of its successor. */
-export function delayAfterMs(task: Task, nodeOf: NodeOf): number {
+/** Milliseconds between the end of `task` and the start of its successor. `slot`: the slot's tasks, oldest first. Q5 */
+export function delayAfterMs(task: Task, slot: readonly Task[], nodeOf: NodeOf): number {
   if (!isSpent(observedState(task))) return 0;
   // The successor goes elsewhere anyhow.
   if (nodeOf(task.nodeId)?.spec?.availability === NodeSpec_Availability.DRAIN) return 0;
-  return restartDelayMsOf(task);
+  return backOffMs(task, restartDelayMsOf(task), refusedInARow(task, slot).length);
 }
 
 /** By the task's policy, in milliseconds: after it came to its end by itself. */
@@ -156,14 +158,21 @@ export function stopWaitMs(task: Task): number {
 
 export type Release =
   | { readonly kind: "release" }
-  /** `untilMs`: when to look again at the latest. */
-  | { readonly kind: "wait"; readonly cause: "delay" | "predecessor"; readonly task: Task; readonly untilMs: number };
+  /** `untilMs`: when to look again at the latest. `refusals`: starts in a row that were refused. */
+  | {
+      readonly kind: "wait";
+      readonly cause: "delay";
+      readonly task: Task;
+      readonly untilMs: number;
+      readonly refusals: number;
+    }
+  | { readonly kind: "wait"; readonly cause: "predecessor"; readonly task: Task; readonly untilMs: number };
 
 /** Whether a successor that is desired READY may run now (Q2, Q4). `slot`: the slot's tasks, oldest first. */
 export function releaseOf(successor: Task, slot: readonly Task[], nowMs: number, nodeOf: NodeOf): Release {
   const madeMs = timeMs(successor.meta?.createdAt ?? null);
   let before: Task | null = null;
-  let wait: Release | null = null;
+  let wait: Extract<Release, { readonly cause: "predecessor" }> | null = null;
   for (const task of slot) {
     if (task === successor || isWanted(task)) continue;
     before = task;
@@ -173,8 +182,13 @@ export function releaseOf(successor: Task, slot: readonly Task[], nowMs: number,
     }
   }
   if (before !== null) {
-    const remainingMs = leftOf(madeMs, delayAfterMs(before, nodeOf), nowMs);
-    if (remainingMs > 0) return { kind: "wait", cause: "delay", task: before, untilMs: nowMs + remainingMs };
+    // Another spec may be what the driver takes: what it refused before is no reason to wait longer. Q5
+    const earlier = versionOf(before) === versionOf(successor) ? slot : [];
+    const remainingMs = leftOf(madeMs, delayAfterMs(before, earlier, nodeOf), nowMs);
+    if (remainingMs > 0) {
+      const refusals = refusedInARow(before, earlier).length;
+      return { kind: "wait", cause: "delay", task: before, untilMs: nowMs + remainingMs, refusals };
+    }
   }
   return wait ?? { kind: "release" };
 }

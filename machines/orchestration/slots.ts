@@ -161,7 +161,7 @@ export function tend<Slot>(
   const followed = isBesideOld ? without(tasks, [old]) : tasks;
   // V6
   const like = isOld ? kept : null;
-  plan.create(slot, followed, fault === "ended" ? delayAfterMs(kept, world.nodeOf) : 0, like);
+  plan.create(slot, followed, fault === "ended" ? delayAfterMs(kept, tasks, world.nodeOf) : 0, like);
   return { kind: "live", task: kept, isSettled: false };
 }
 

@@ -12,6 +12,7 @@ import {
   NodeDescription,
   NodeSpec,
   NodeSpec_Availability,
+  ContainerStatus,
   NodeStatus,
   NodeStatus_State,
   Operation,
@@ -43,6 +44,8 @@ export interface TestCluster extends TestManager {
   readonly alive: Set<string>;
   /** What a task reports in place of RUNNING; undefined: RUNNING. */
   outcome: (task: Task) => TaskState | undefined;
+  /** Whether a task that reports FAILED was refused by its driver, so that nothing of it ran; at first none was. */
+  isRefused: (task: Task) => boolean;
   /** While it says false, the node of a task that is to stop does not stop it. */
   stops: (task: Task) => boolean;
   /** Runs everything that comes due within `ms`, promises included. */
@@ -101,6 +104,7 @@ export async function testCluster(nodes: readonly string[]): Promise<TestCluster
     orchestration: startOrchestration(env),
     alive: new Set(nodes),
     outcome: (): TaskState | undefined => undefined,
+    isRefused: () => false,
     stops: () => true,
 
     async run(ms = runMs) {
@@ -165,7 +169,9 @@ export async function testCluster(nodes: readonly string[]): Promise<TestCluster
 
   function reportOf(task: Task, state: TaskState): Operation {
     const time = timestampOf(clock.now());
-    const status = TaskStatus.create({ state, message: "reported", timestamp: time, appliedAt: time });
+    const hasFailed = state === TaskState.FAILED && !cluster.isRefused(task);
+    const container = hasFailed ? ContainerStatus.create({ exitCode: 1 }) : null;
+    const status = TaskStatus.create({ state, message: "reported", timestamp: time, appliedAt: time, container });
     return Operation.create({ task: TaskPatch.create({ id: task.id, status }), reporter: task.nodeId });
   }
 

@@ -5,6 +5,7 @@ import {
   Annotations,
   ControlRolloutRequest,
   ControlRolloutRequest_Action,
+  ContainerStatus,
   Operation,
   ServiceSpec,
   StoreObject,
@@ -86,7 +87,8 @@ export async function act(cluster: TestCluster, action: ControlRolloutRequest_Ac
 /** As an agent would: with the error that a user should see. */
 export async function fail(cluster: TestCluster, task: Task, err: string): Promise<void> {
   const time = timestampOf(cluster.clock.now());
-  const failed = TaskStatus.create({ state: TaskState.FAILED, err, timestamp: time, appliedAt: time });
+  const container = ContainerStatus.create({ exitCode: 1 });
+  const failed = TaskStatus.create({ state: TaskState.FAILED, err, timestamp: time, appliedAt: time, container });
   await cluster.propose(
     Operation.create({ task: TaskPatch.create({ id: task.id, status: failed }), reporter: task.nodeId }),
   );

@@ -7,6 +7,7 @@ import {
   Annotations,
   Cluster,
   ClusterSpec,
+  ContainerStatus,
   Duration,
   Meta,
   NodeSpec,
@@ -26,7 +27,11 @@ function task(id: string, state: TaskState, desired: TaskState, fields: Partial<
   return Task.create({ id, nodeId: "n1", desiredState: desired, status: TaskStatus.create({ state }), ...fields });
 }
 
-const failed = (id: string): Task => task(id, TaskState.FAILED, TaskState.SHUTDOWN);
+const exited = ContainerStatus.create({ exitCode: 1 });
+const failed = (id: string): Task =>
+  task(id, TaskState.FAILED, TaskState.SHUTDOWN, {
+    status: TaskStatus.create({ state: TaskState.FAILED, container: exited }),
+  });
 const running = task("running", TaskState.RUNNING, TaskState.RUNNING);
 
 function reaped(tasks: readonly Task[], facts: Partial<SlotFacts> = {}): readonly string[] {
@@ -65,7 +70,11 @@ test("of attempts with a window those stay that still count, and when they were 
     Task.patch(failed(`t${second}`), {
       spec,
       meta: Meta.create({ createdAt: timestampOf(second * 1_000) }),
-      status: TaskStatus.create({ state: TaskState.FAILED, appliedAt: timestampOf(second * 1_000 + 1) }),
+      status: TaskStatus.create({
+        state: TaskState.FAILED,
+        appliedAt: timestampOf(second * 1_000 + 1),
+        container: exited,
+      }),
     }),
   );
   const gone = new Set(reaped(tasks));

@@ -118,15 +118,16 @@ test("a task is at fault when it ended, or its node is gone, down or drained", (
 });
 
 test("the delay follows a failure only, and is five seconds unless the policy says otherwise", (t) => {
-  t.is(delayAfterMs(task({ state: TaskState.FAILED }), nodeOf), 5_000);
-  t.is(
-    delayAfterMs(task({ state: TaskState.FAILED, policy: { delay: Duration.create({ nanos: 5e8 }) } }), nodeOf),
-    500,
-  );
-  t.is(delayAfterMs(task({ state: TaskState.FAILED, policy: { delay: Duration.create({}) } }), nodeOf), 0);
-  t.is(delayAfterMs(task({ state: TaskState.RUNNING, node: "down" }), nodeOf), 0);
-  t.is(delayAfterMs(task({ state: TaskState.SHUTDOWN }), nodeOf), 0);
-  t.is(delayAfterMs(task({ state: TaskState.FAILED, node: "drained" }), nodeOf), 0);
+  const delayOf = (shape: Shape): number => {
+    const one = task(shape);
+    return delayAfterMs(one, [one], nodeOf);
+  };
+  t.is(delayOf({ state: TaskState.FAILED }), 5_000);
+  t.is(delayOf({ state: TaskState.FAILED, policy: { delay: Duration.create({ nanos: 5e8 }) } }), 500);
+  t.is(delayOf({ state: TaskState.FAILED, policy: { delay: Duration.create({}) } }), 0);
+  t.is(delayOf({ state: TaskState.RUNNING, node: "down" }), 0);
+  t.is(delayOf({ state: TaskState.SHUTDOWN }), 0);
+  t.is(delayOf({ state: TaskState.FAILED, node: "drained" }), 0);
 });
 
 test("a successor waits for its delay, then runs", (t) => {

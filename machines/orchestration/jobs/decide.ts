@@ -242,7 +242,7 @@ class JobPlan {
 
   /** Prepared at once, and started when what was there before has stopped and the restart delay is over (Q2, Q4). */
   #push(place: Place, tasks: readonly Task[], last: Task | null): void {
-    const delayMs = last === null ? 0 : delayAfterMs(last, this.#world.nodeOf);
+    const delayMs = last === null ? 0 : delayAfterMs(last, tasks, this.#world.nodeOf);
     const isLeft = place.nodeId !== "" && this.#leavingFrom.has(place.nodeId);
     const mustWait = delayMs > 0 || isLeft || this.#isStopping(tasks);
     this.#created += 1;
