@@ -16,12 +16,14 @@ import { policyTable } from "./policy.ts";
 import { schedulerTable } from "./scheduler.ts";
 import { stackTable } from "./stack.ts";
 import { orExit, scriptArguments, UsageError } from "../test/support/script-arguments.ts";
+import { swarmkitTable } from "./swarmkit.ts";
 import { watchTable } from "./watch.ts";
 
 const usage = `usage: npm run bench -- [--short] [--only GROUP]
 
   --short         Small loads, to see that each benchmark works
-  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json or policy`;
+  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy or
+                  swarmkit (SwarmKit's own agents)`;
 const { short, only } = orExit(() =>
   scriptArguments(usage, { short: { type: "boolean", default: false }, only: { type: "string" } }),
 );
@@ -50,6 +52,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   drivers: () => driversTable(short),
   json: () => jsonApiTable(short),
   policy: () => policyTable(short),
+  swarmkit: () => swarmkitTable(short),
 };
 
 orExit(() => {

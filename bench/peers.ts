@@ -4,9 +4,18 @@
  */
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { get, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { json } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
+import { connectUnix } from "../edges/grpc/client.ts";
+import {
+  ControlService,
+  ListServicesRequest,
+  ListServicesRequest_Filters,
+  ListServiceStatusesRequest,
+} from "../proto/gen/messages.ts";
 import { freePort } from "../test/fixtures/ports.ts";
 import { unmountBelow } from "../test/support/mounts.ts";
 import { cpuSeconds, memoryMiB, processTree } from "./processes.ts";
@@ -18,6 +27,8 @@ export interface Peer {
   workerToken(): string;
   /** Asks for a service of so many replicas and returns at once. */
   createService(name: string, replicas: number): void;
+  /** How many tasks of the service run, as the manager says. */
+  running(name: string): Promise<number>;
   /** Deploys a Compose file and returns once the manager has taken it all. */
   deployStack(name: string, composeFile: string): void;
   /** CPU seconds of the manager with its NATS so far. */
@@ -83,8 +94,22 @@ export async function startMuster(): Promise<Peer> {
     throw error;
   });
   const pids = processTree(child.pid as number);
+  const { ListServices, ListServiceStatuses } = ControlService.methods;
+  const running = async (name: string): Promise<number> => {
+    const channel = await connectUnix(socket);
+    try {
+      const filters = ListServicesRequest_Filters.create({ names: [name] });
+      const found = await channel.unary(ListServices, ListServicesRequest.create({ filters }));
+      const services = found.services.map(({ id }) => id);
+      const { statuses } = await channel.unary(ListServiceStatuses, ListServiceStatusesRequest.create({ services }));
+      return statuses[0]?.runningTasks ?? 0;
+    } finally {
+      channel.close();
+    }
+  };
   return {
     name: "muster",
+    running,
     host: "127.0.0.1",
     port,
     workerToken: () => muster("token", "worker"),
@@ -137,8 +162,20 @@ export async function startDockerd(): Promise<Peer> {
     throw error;
   }
   const pid = Number(readFileSync(join(dir, "pid"), "utf8"));
+  const running = async (name: string): Promise<number> => {
+    const filters = encodeURIComponent(JSON.stringify({ name: [name] }));
+    const path = `/v1.41/services?status=true&filters=${filters}`;
+    const response = await new Promise<IncomingMessage>((resolve, reject) =>
+      get({ socketPath: join(dir, "docker.sock"), path }, resolve).once("error", reject),
+    );
+    const [service] = (await json(response)) as readonly {
+      readonly ServiceStatus: { readonly RunningTasks: number };
+    }[];
+    return service?.ServiceStatus.RunningTasks ?? 0;
+  };
   return {
     name: "dockerd",
+    running,
     host: "127.0.0.1",
     port,
     workerToken: () => docker("swarm", "join-token", "-q", "worker"),

@@ -5,6 +5,7 @@ go 1.24
 // The last version whose module holds the two commands; later ones keep them in a module that is not published.
 require (
 	github.com/moby/swarmkit/v2 v2.0.0-20230911190601-f082dd7a0cee
+	github.com/sirupsen/logrus v1.9.3
 	github.com/summerwind/h2spec v2.2.1+incompatible
 )
 
@@ -46,7 +47,6 @@ require (
 	github.com/prometheus/client_model v0.3.0 // indirect
 	github.com/prometheus/common v0.42.0 // indirect
 	github.com/prometheus/procfs v0.9.0 // indirect
-	github.com/sirupsen/logrus v1.9.3 // indirect
 	github.com/spf13/cobra v1.7.0 // indirect
 	github.com/spf13/pflag v1.0.5 // indirect
 	github.com/weppos/publicsuffix-go v0.15.1-0.20210511084619-b1f36a2d6c0b // indirect

@@ -1,9 +1,10 @@
 // SwarmKit's own agents, many in one process, with an executor that runs nothing: its tasks are RUNNING until they are told to
 // stop. For tests and benchmarks of managers.
 //
-//	agents -join ADDR:PORT -token TOKEN -state-dir DIR [-count N] [-hostname PREFIX]
+//	agents -join ADDR:PORT -token TOKEN -state-dir DIR [-count N] [-hostname PREFIX] [-tell]
 //
-// Prints "ready N" once the Nth has registered, and ends with SIGTERM, which lets the agents leave their sessions.
+// Prints "ready N" once the Nth has registered, and ends with SIGTERM, which lets the agents leave their sessions. With -tell it
+// also prints "started TASK" and "ended TASK" as tasks do, and "heartbeat NODE SESSION" whenever a manager answered one.
 package main
 
 import (
@@ -14,15 +15,20 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/moby/swarmkit/v2/agent/exec"
 	"github.com/moby/swarmkit/v2/api"
 	"github.com/moby/swarmkit/v2/node"
+	"github.com/sirupsen/logrus"
 )
 
-type executor struct{ hostname string }
+type executor struct {
+	hostname string
+	tell     bool
+}
 
 func (e executor) Describe(context.Context) (*api.NodeDescription, error) {
 	return &api.NodeDescription{
@@ -35,34 +41,73 @@ func (e executor) Describe(context.Context) (*api.NodeDescription, error) {
 
 func (executor) Configure(context.Context, *api.Node) error         { return nil }
 func (executor) SetNetworkBootstrapKeys([]*api.EncryptionKey) error { return nil }
-func (executor) Controller(*api.Task) (exec.Controller, error) {
-	return &controller{done: make(chan struct{})}, nil
+func (e executor) Controller(task *api.Task) (exec.Controller, error) {
+	return &controller{task: task.ID, tell: e.tell, done: make(chan struct{})}, nil
 }
 
 type controller struct {
+	task string
+	tell bool
 	once sync.Once
 	done chan struct{}
 }
 
+func (c *controller) say(what string) {
+	if c.tell {
+		fmt.Println(what, c.task)
+	}
+}
+
 func (c *controller) end() error {
-	c.once.Do(func() { close(c.done) })
+	c.once.Do(func() {
+		close(c.done)
+		c.say("ended")
+	})
+	return nil
+}
+
+func (c *controller) Start(context.Context) error {
+	c.say("started")
 	return nil
 }
 
 func (*controller) Update(context.Context, *api.Task) error { return nil }
 func (*controller) Prepare(context.Context) error           { return nil }
-func (*controller) Start(context.Context) error             { return nil }
 func (*controller) Remove(context.Context) error            { return nil }
 func (c *controller) Shutdown(context.Context) error        { return c.end() }
 func (c *controller) Terminate(context.Context) error       { return c.end() }
 func (c *controller) Close() error                          { return c.end() }
 
+// Wait ends with the task. When it is only interrupted it says so: otherwise the agent takes the task for finished by itself.
 func (c *controller) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
+		return nil
 	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// heartbeats prints what the agent's log says of heartbeats that were answered: nothing else of it tells a session's id.
+type heartbeats struct{}
+
+func (heartbeats) Levels() []logrus.Level { return []logrus.Level{logrus.DebugLevel} }
+
+func (heartbeats) Fire(entry *logrus.Entry) error {
+	if strings.HasPrefix(entry.Message, "heartbeat successful") {
+		fmt.Println("heartbeat", entry.Data["node.id"], entry.Data["sessionID"])
 	}
 	return nil
+}
+
+// unwritten leaves out of standard error what only heartbeats is to see.
+type unwritten struct{ logrus.TextFormatter }
+
+func (f *unwritten) Format(entry *logrus.Entry) ([]byte, error) {
+	if entry.Level > logrus.WarnLevel {
+		return nil, nil
+	}
+	return f.TextFormatter.Format(entry)
 }
 
 func main() {
@@ -71,7 +116,14 @@ func main() {
 	stateDir := flag.String("state-dir", "", "folder for the agents' identities")
 	count := flag.Int("count", 1, "number of agents")
 	hostname := flag.String("hostname", "agent", "prefix of hostnames")
+	tell := flag.Bool("tell", false, "print what becomes of tasks and sessions")
 	flag.Parse()
+	logrus.SetLevel(logrus.WarnLevel)
+	if *tell {
+		logrus.SetLevel(logrus.DebugLevel)
+		logrus.SetFormatter(&unwritten{})
+		logrus.AddHook(heartbeats{})
+	}
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
 	var all sync.WaitGroup
@@ -82,7 +134,7 @@ func main() {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			if err := run(ctx, name, *join, *token, filepath.Join(*stateDir, name), registered); err != nil {
+			if err := run(ctx, name, *join, *token, filepath.Join(*stateDir, name), *tell, registered); err != nil {
 				failed <- fmt.Errorf("%s: %w", name, err)
 				cancel()
 			}
@@ -103,10 +155,10 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name, join, token, stateDir string, registered chan<- struct{}) error {
+func run(ctx context.Context, name, join, token, stateDir string, tell bool, registered chan<- struct{}) error {
 	n, err := node.New(&node.Config{
 		Hostname: name, JoinAddr: join, JoinToken: token, StateDir: stateDir,
-		ListenControlAPI: filepath.Join(stateDir, "control.sock"), Executor: executor{name},
+		ListenControlAPI: filepath.Join(stateDir, "control.sock"), Executor: executor{name, tell},
 	})
 	if err != nil {
 		return err
