@@ -3,6 +3,7 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
+import { peers } from "../interop/go/peers.ts";
 
 const top = fileURLToPath(new URL("../..", import.meta.url));
 const read = (path: string): string => readFileSync(join(top, path), "utf8");
@@ -155,5 +156,43 @@ test("decisions are numbered without a gap, and each has its number, date and st
     t.true(title.startsWith(`# ${at + 1}. `), `${page}: its title has its number`);
     const status = "(?:Proposed|Accepted|Implemented|Superseded by \\d+)";
     t.regex(facts, new RegExp(`^Date: \\d{4}-\\d\\d-\\d\\d · Status: ${status}\\b.* · Tags: \\S`), page);
+  }
+});
+
+test("test/interop/go/README.md says of every peer which tests use it", (t) => {
+  const files = readdirSync(join(top, "test"), { recursive: true, encoding: "utf8" })
+    .map((file) => join("test", file))
+    .filter((path) => path.endsWith(".ts") && !path.startsWith("test/interop/go/"));
+  const sources = new Map([...files, "bench/main.ts", "bench/swarmkit.ts"].map((path) => [path, read(path)]));
+  /** The peers that a file asks for, itself or by what it imports. */
+  const peersOf = (path: string, seen = new Set<string>()): readonly string[] => {
+    const text = sources.get(path);
+    if (text === undefined || seen.has(path)) return [];
+    seen.add(path);
+    const own = Array.from(text.matchAll(/\bpeer(?:Path|sMissing)\(([^)]*)\)/g), ([, names]) => names ?? "");
+    const imported = Array.from(text.matchAll(/from "(\.[^"]+)"/g), ([, target]) => join(dirname(path), target ?? ""));
+    return [
+      ...own.flatMap((names) => Array.from(names.matchAll(/"([^"]+)"/g), ([, name]) => name ?? "")),
+      ...imported.flatMap((target) => peersOf(target, seen)),
+    ];
+  };
+  const users = [...sources.keys()].filter((path) => path.endsWith(".test.ts") || path === "bench/main.ts");
+  const used = users.map((path) => ({ path, peers: new Set(peersOf(path)) }));
+  const rows = read("test/interop/go/README.md")
+    .split("\n")
+    .filter((line) => line.startsWith("| `"))
+    .map((line) => line.slice(2, -2).split(" | "));
+  const told = new Set(rows.flatMap(([names]) => quoted(names ?? "")));
+  t.deepEqual([...told].toSorted(), Object.keys(peers).toSorted());
+  for (const [names, , by] of rows) {
+    for (const name of quoted(names ?? "")) {
+      t.deepEqual(
+        quoted(by ?? "")
+          .filter((each) => isOfThisTree.test(each))
+          .toSorted(),
+        used.flatMap((user) => (user.peers.has(name) ? [user.path] : [])).toSorted(),
+        `who uses ${name}: say so in the last column of its row`,
+      );
+    }
   }
 });
