@@ -48,6 +48,11 @@ export class Params {
     return this.#fields.keys();
   }
 
+  /** Of all that is there, by the names of `names`. */
+  entries(): Iterable<readonly [string, unknown]> {
+    return this.#fields;
+  }
+
   has(name: string): boolean {
     return this.#fields.has(plain(name));
   }

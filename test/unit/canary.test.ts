@@ -1,4 +1,4 @@
-// What nobody may see who did not ask for it: join tokens, unlock keys and the keys of roots and networks, in everything that
+// What nobody may see who did not ask for it: join tokens, unlock keys and the keys of roots, networks and registrations, in everything that
 // is shown of the cluster, of its past and of its changes.
 import test from "ava";
 import { connectUnix } from "../../edges/grpc/client.ts";
@@ -20,9 +20,12 @@ import {
   WatchRequest_WatchEntry,
   WatchService,
   Annotations,
+  AddUserRequest,
   Cluster,
   ClusterSpec,
   RootCA,
+  UserRole,
+  UsersService,
 } from "../../proto/gen/messages.ts";
 import { served } from "../support/served.ts";
 
@@ -120,6 +123,12 @@ test("tokens and keys are in no answer, event, listing or history, but where the
     Secret.create({ id: "s", spec: SecretSpec.create({ annotations, data: Buffer.from("canary-secret-data") }) }),
   );
   for (const secret of [...secretsOf(present()), ...formsOf("canary-secret-data")]) hidden.add(secret);
+  const { registrationKey } = await channel.unary(
+    UsersService.methods.AddUser,
+    AddUserRequest.create({ name: "ben", role: UserRole.USER_ROLE_READ_ONLY, registers: true }),
+  );
+  t.is(registrationKey.length, 32);
+  for (const form of formsOf(registrationKey)) hidden.add(form);
   watch(everything({ resumeFrom: { index: began } as never }));
 
   const at = String(store.version - 1);
@@ -140,6 +149,10 @@ test("tokens and keys are in no answer, event, listing or history, but where the
     ["history", "secret", "s", "--format", "json"],
     ["secret", "inspect", "s"],
     ["secret", "inspect", "s", "--at", at],
+    ["user", "ls"],
+    ["user", "ls", "--format", "json"],
+    ["user", "ls", "--format", "{{json .}}"],
+    ["user", "disable", "ben"],
     ["info"],
     ["why", "default"],
   ]) {

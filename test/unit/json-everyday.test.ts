@@ -93,12 +93,49 @@ test("the model's configuration is set, shown and unset; what the cluster says o
   t.deepEqual(await ask("ModelUnset", { keys: ["test-mode"] }), {});
   t.false("test-mode" in ((await ask("ModelGet"))["config"] as object));
   t.is((await failureOf(() => ask("ModelSet", { config: { name: "other" } })))?.code, "not valid");
-  t.deepEqual(await ask("GetModelConstraints"), { constraints: {} });
-  t.deepEqual(await ask("SetModelConstraints", { constraints: {} }), {});
-  t.is((await failureOf(() => ask("SetModelConstraints", { constraints: { mem: 1 } })))?.code, "not supported");
   const reader = connect("V1", { kind: "user", name: "r", role: "read-only" });
   const set = { type: "ModelConfig", version: 3, request: "ModelSet", params: { config: { a: "b" } } };
   t.is((await failureOf(() => reader.ask(set)))?.code, "unauthorized access");
+});
+
+test("constraints of the model are what applications are deployed with that do not say otherwise, by 2.9's facade and 3.x's", async (t) => {
+  const { connect, store } = await jsonWorld(t);
+  const { ask } = connect("V1");
+  const client = (request: string, params: object = {}) => ask({ type: "Client", version: 2, request, params });
+  const config = (request: string, params: object = {}) => ask({ type: "ModelConfig", version: 3, request, params });
+  t.deepEqual(await client("GetModelConstraints"), { constraints: {} });
+  // As python-libjuju 2.9 writes it.
+  const constraints = { mem: 64, cores: 2, arch: "amd64", tags: ["disk=ssd"] };
+  t.deepEqual(await client("SetModelConstraints", { application: "", constraints }), {});
+  t.deepEqual(await client("GetModelConstraints"), { constraints });
+  t.deepEqual(await config("GetModelConstraints"), { constraints });
+  const old = connect("V0");
+  t.deepEqual(await old.ask({ type: "Client", request: "GetEnvironmentConstraints" }), { Constraints: constraints });
+
+  const deploy = async (application: string, own: object) => {
+    const applications = [{ application, "charm-url": "bb:1", "num-units": 1, constraints: own }];
+    await ask({ type: "Application", version: 19, request: "Deploy", params: { applications } });
+    const task = store.byName("service", application)?.spec?.task;
+    const { nanoCpus, memoryBytes } = task?.resources?.reservations ?? {};
+    return [nanoCpus, memoryBytes, task?.placement?.constraints];
+  };
+  const placed = ["node.platform.arch==x86_64", "node.labels.disk==ssd"];
+  t.deepEqual(await deploy("plain", {}), [2e9, 64 * 2 ** 20, placed]);
+  t.deepEqual(await deploy("own", { "cpu-power": 50, mem: 32, tags: [] }), [5e8, 32 * 2 ** 20, placed.slice(0, 1)]);
+
+  for (const wrong of [{ spaces: ["a"] }, { mem: -1 }, { tags: ["a b"] }])
+    t.not(await failureOf(() => client("SetModelConstraints", { constraints: wrong })), null, JSON.stringify(wrong));
+  t.deepEqual(await client("GetModelConstraints"), { constraints }, "what is refused changes nothing");
+  t.deepEqual(await config("SetModelConstraints", { constraints: { "cpu-cores": 1 } }), {});
+  t.deepEqual(await client("GetModelConstraints"), { constraints: { cores: 1 } }, "a set replaces all of them");
+  await old.ask({ type: "Client", request: "SetEnvironmentConstraints", params: { Constraints: {} } });
+  t.deepEqual(await client("GetModelConstraints"), { constraints: {} });
+  t.deepEqual(await deploy("later", {}), [0, 0, []]);
+  const gone = await failureOf(() => ask({ type: "Client", version: 7, request: "GetModelConstraints" }));
+  t.is(gone?.code, "not supported");
+  const operator = connect("V1", { kind: "user", name: "o", role: "operator" });
+  const setting = { type: "Client", version: 2, request: "SetModelConstraints", params: { constraints: {} } };
+  t.is((await failureOf(() => operator.ask(setting)))?.code, "unauthorized access");
 });
 
 test("access to the controller is given and taken: whoever is superuser is an admin", async (t) => {

@@ -13,6 +13,7 @@ import { platformName, series } from "../entities/platform.ts";
 import { runResult } from "./actions.ts";
 import { removeMachine } from "./machines.ts";
 import { modelInfo } from "./model.ts";
+import { modelConstraintMethods, modelConstraints } from "./model-constraints.ts";
 import { configOf, refusing, type ClientParts } from "./parts.ts";
 import { exposed, unexposed, withConfig, withImage } from "./service-spec.ts";
 import { withConstraints } from "./constraints.ts";
@@ -35,11 +36,11 @@ const refusals: Readonly<Record<string, string>> = {
   EnvironmentSet: "the cluster's settings are changed with 'muster swarm update'",
   EnvironmentUnset: "the cluster's settings are changed with 'muster swarm update'",
   SetEnvironAgentVersion: "agents are not upgraded from here",
-  SetEnvironmentConstraints: "constraints are an application's",
 };
 
 export function clientFacades(parts: ClientParts): readonly Facade[] {
-  const { sources } = parts;
+  const { sources, annotations } = parts;
+  const constraints = modelConstraintMethods(sources, annotations);
   const seeing: Record<string, Method> = {
     FullStatus: { needs: "read-only", run: fullStatus(sources) },
     WatchAll: {
@@ -67,6 +68,9 @@ export function clientFacades(parts: ClientParts): readonly Facade[] {
         ...seeing,
         // Later ones have it in ModelManager.
         ModelInfo: { needs: "read-only", versions: [1, 2], run: (call) => modelInfo(sources, call) },
+        // To 2.9; then they are ModelConfig's.
+        GetModelConstraints: { ...constraints.get, versions: [1, 2, 5] },
+        SetModelConstraints: { ...constraints.set, versions: [1, 2, 5] },
       },
     },
     {
@@ -181,7 +185,11 @@ function doing(parts: ClientParts): Record<string, Method> {
       needs: "read-only",
       run: (call) => verbatim({ Constraints: constraintsOf(subjects.application(serviceOf(call))) as Json }),
     },
-    GetEnvironmentConstraints: { needs: "read-only", run: () => verbatim({ Constraints: {} }) },
+    GetEnvironmentConstraints: {
+      needs: "read-only",
+      run: () => verbatim({ Constraints: modelConstraints(sources.store) as Json }),
+    },
+    SetEnvironmentConstraints: modelConstraintMethods(sources, annotations).set,
     Resolved: {
       needs: "operator",
       async run(call) {

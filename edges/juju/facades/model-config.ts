@@ -8,14 +8,16 @@ import { serverVersion } from "../model.ts";
 import { RequestError } from "../request-error.ts";
 import { keyed, type Json } from "../results.ts";
 import type { AnnotationWork } from "./annotations.ts";
-import { notSupported } from "./subjects.ts";
+import { modelConstraintMethods } from "./model-constraints.ts";
 
 const labelPrefix = "muster.json.config.";
 /** Juju's own rule for keys. */
 const isKey = /^[a-z][a-z0-9-]{0,99}$/;
 const setting = (value: Json): Json => ({ value, source: "model" });
 
-export function configMethods({ feed, store }: FacadeSources, annotations: AnnotationWork): Record<string, Method> {
+export function configMethods(sources: FacadeSources, annotations: AnnotationWork): Record<string, Method> {
+  const { feed, store } = sources;
+  const constraints = modelConstraintMethods(sources, annotations);
   const own = ({ session }: Pick<Call, "session">): Record<string, string> => {
     const { model } = feed.view();
     return {
@@ -61,13 +63,7 @@ export function configMethods({ feed, store }: FacadeSources, annotations: Annot
         return {};
       },
     },
-    GetModelConstraints: { needs: "read-only", run: () => ({ constraints: {} }) },
-    SetModelConstraints: {
-      needs: "admin",
-      run({ params }) {
-        if ([...params.object("constraints").names()].length === 0) return {};
-        throw notSupported("constraints are set for each application: SetConstraints");
-      },
-    },
+    GetModelConstraints: constraints.get,
+    SetModelConstraints: constraints.set,
   };
 }

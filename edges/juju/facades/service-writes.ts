@@ -21,6 +21,7 @@ import type { Call, FacadeSources } from "../facade.ts";
 import type { Params } from "../params.ts";
 import { RequestError } from "../request-error.ts";
 import { withConstraints } from "./constraints.ts";
+import { withModelConstraints } from "./model-constraints.ts";
 import { newService, scaleOf, withConfig, withScale } from "./service-spec.ts";
 import { notFound, notSupported, type Subjects } from "./subjects.ts";
 
@@ -76,7 +77,7 @@ export class ServiceWrites {
       nodeId: machine === undefined ? null : this.#subjects.machine(machine).nodeId,
       networks,
     });
-    return withConstraints(withConfig(spec, config), constraints);
+    return withConstraints(withConfig(spec, config), withModelConstraints(this.#sources.store, constraints));
   }
 
   /** `change` is done to the spec as it is by then. */

@@ -1,0 +1,72 @@
+/**
+ * Constraints of the model: what an application is deployed with where its own constraints do not say. They are kept as a label of the
+ * cluster, and applications that are there already keep theirs, as in Juju.
+ */
+import { ServiceSpec } from "../../../proto/gen/messages.ts";
+import type { Store } from "../../../runtime/store/store.ts";
+import type { FacadeSources, Method } from "../facade.ts";
+import { Params } from "../params.ts";
+import type { Json } from "../results.ts";
+import type { AnnotationWork } from "./annotations.ts";
+import type { JsonFields } from "./bulk.ts";
+import { withConstraints } from "./constraints.ts";
+
+const label = "muster.json.constraints";
+/** Names of one thing: an application that has one of them takes none of the model's. */
+const cpu: readonly string[] = ["cores", "cpu-cores", "cpu-power"];
+
+/** In Juju's words; empty when none are set. */
+export function modelConstraints(store: Store): JsonFields {
+  for (const cluster of store.all("cluster")) {
+    const text = cluster.spec?.annotations?.labels[label] ?? "";
+    if (text === "") continue;
+    try {
+      const value = JSON.parse(text) as unknown;
+      if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as JsonFields;
+    } catch {
+      // Somebody else wrote the label: it says nothing.
+    }
+  }
+  return {};
+}
+
+/** What an application with these constraints of its own is deployed with. */
+export function withModelConstraints(store: Store, own: Params): Params {
+  const hasCpu = cpu.some((name) => own.has(name));
+  const inherited = Object.entries(modelConstraints(store)).filter(
+    ([name]) => !own.has(name) && !(hasCpu && cpu.includes(name)),
+  );
+  return Params.of(Object.fromEntries([...inherited, ...own.entries()]), "constraints");
+}
+
+/** As they are kept. Throws RequestError for what `withConstraints` refuses. */
+function kept(constraints: Params): string {
+  withConstraints(ServiceSpec.create({}), constraints);
+  const value = {
+    arch: constraints.text("arch") || undefined,
+    cores: constraints.integer("cores") ?? constraints.integer("cpu-cores") ?? undefined,
+    "cpu-power": constraints.integer("cpu-power") ?? undefined,
+    mem: constraints.integer("mem") ?? undefined,
+    tags: constraints.texts("tags").length === 0 ? undefined : constraints.texts("tags"),
+  };
+  const text = JSON.stringify(value);
+  // An empty label is taken away.
+  return text === "{}" ? "" : text;
+}
+
+/** `Get…` and `Set…` as every facade has them that has constraints of the model; a set replaces what was there. */
+export function modelConstraintMethods(
+  { store }: Pick<FacadeSources, "store">,
+  annotations: AnnotationWork,
+): { readonly get: Method; readonly set: Method } {
+  return {
+    get: { needs: "read-only", run: () => ({ constraints: modelConstraints(store) as Json }) },
+    set: {
+      needs: "admin",
+      async run(call) {
+        await annotations.setModel(call, new Map([[label, kept(call.params.object("constraints"))]]));
+        return {};
+      },
+    },
+  };
+}
