@@ -67,7 +67,7 @@ export const taskCallMachine = setup({
   },
   states: {
     asking: {
-      description: "The manager that has the node is asked.",
+      description: "Asking the manager that serves the node.",
       entry: "ask",
       on: {
         "node.asked": "open",
@@ -78,11 +78,11 @@ export const taskCallMachine = setup({
       },
     },
     open: {
-      description: "The node answers; now and then it is made sure that it still does. C1",
+      description: "The node answers; the manager is asked at intervals whether the call still runs. C1",
       after: { pulse: "pulsing" },
     },
     pulsing: {
-      description: "The manager that has the node is asked whether the call is under way.",
+      description: "Asking the node's manager whether the call is still running.",
       entry: "lookForPulse",
       on: {
         "pulse.heard": { target: "open", actions: "resetMissed" },
@@ -90,14 +90,14 @@ export const taskCallMachine = setup({
       },
     },
     doubting: {
-      description: "Nobody confirms it; after some times it counts as lost.",
+      description: "No manager confirms the call; after several tries it counts as lost.",
       always: [
         { guard: "isLost", target: "over", actions: { type: "fail", params: { failure: "lost" } } },
         { target: "open" },
       ],
     },
     over: {
-      description: "Nobody waits for anything any more. C2",
+      description: "The call has ended. C2",
       entry: "forget",
       on: { "node.*": {}, "pulse.*": {}, "answers.ended": {}, "caller.left": {} },
     },

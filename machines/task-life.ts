@@ -56,15 +56,15 @@ export const taskMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     NEW: {
-      description: "Created by an orchestrator; waits for addresses and ports.",
+      description: "Created by an orchestrator; waiting for addresses and ports.",
       on: { "allocator.allocated": "PENDING", "reaper.dropped": "SHUTDOWN", "manager.orphaned": "ORPHANED" },
     },
     PENDING: {
-      description: "Has what the cluster allocates; waits for a node.",
+      description: "Waiting for a node; addresses and ports are allocated.",
       on: { "scheduler.assigned": "ASSIGNED", "reaper.dropped": "SHUTDOWN", "manager.orphaned": "ORPHANED" },
     },
     ASSIGNED: {
-      description: "Has a node, which has yet to hear of it.",
+      description: "Assigned to a node that has not been told yet.",
       on: {
         "node.accepted": "ACCEPTED",
         "node.preparing": "PREPARING",
@@ -80,7 +80,7 @@ export const taskMachine = setup({
       },
     },
     ACCEPTED: {
-      description: "The node knows it and can run its kind.",
+      description: "The node has accepted the task and can run its driver.",
       on: {
         "node.preparing": "PREPARING",
         "node.ready": "READY",
@@ -95,7 +95,7 @@ export const taskMachine = setup({
       },
     },
     PREPARING: {
-      description: "The node fetches what it needs: image, volumes, networks.",
+      description: "The node is fetching what the task needs: image, volumes, networks.",
       on: {
         "node.ready": "READY",
         "node.starting": "STARTING",
@@ -109,7 +109,7 @@ export const taskMachine = setup({
       },
     },
     READY: {
-      description: "Everything is there; not started before RUNNING is desired.",
+      description: "Ready to start; waiting for the desired state RUNNING.",
       on: {
         "node.starting": "STARTING",
         "node.running": "RUNNING",
@@ -122,7 +122,7 @@ export const taskMachine = setup({
       },
     },
     STARTING: {
-      description: "Being started; with a health check, until that passes.",
+      description: "Starting; with a health check, until the check passes.",
       on: {
         "node.running": "RUNNING",
         "node.completed": "COMPLETE",
@@ -134,7 +134,7 @@ export const taskMachine = setup({
       },
     },
     RUNNING: {
-      description: "Runs.",
+      description: "Running.",
       on: {
         "node.completed": "COMPLETE",
         "node.shutdown": "SHUTDOWN",
@@ -145,10 +145,10 @@ export const taskMachine = setup({
       },
     },
     COMPLETE: { description: "Ended by itself with success.", type: "final" },
-    SHUTDOWN: { description: "Stopped because that was desired.", type: "final" },
+    SHUTDOWN: { description: "Stopped on request.", type: "final" },
     FAILED: { description: "Ran, and ended with an error.", type: "final" },
     REJECTED: { description: "Could not be run.", type: "final" },
-    ORPHANED: { description: "Its node is gone for good; nobody knows how it ended.", type: "final" },
+    ORPHANED: { description: "The node is lost for good; the outcome is unknown.", type: "final" },
   },
 });
 

@@ -203,7 +203,7 @@ export const agentCertificateMachine = setup({
   },
   states: {
     starting: {
-      description: "Decides by what the disk held.",
+      description: "Deciding from what the disk holds.",
       always: [
         { guard: "startsFailed", target: "failed" },
         { guard: "isJoining", target: "fetching-root" },
@@ -211,7 +211,7 @@ export const agentCertificateMachine = setup({
       ],
     },
     "fetching-root": {
-      description: "Asks the manager for the cluster's root, over a connection that proves nothing. C1",
+      description: "Fetching the cluster's root certificate over an unauthenticated connection. C1",
       entry: "fetchRoot",
       on: {
         "root.fetched": { target: "requesting", actions: "forgetFailures" },
@@ -226,12 +226,12 @@ export const agentCertificateMachine = setup({
       },
     },
     "waiting-for-root": {
-      description: "Pauses before asking for the root again.",
+      description: "Waiting before fetching the root certificate again.",
       after: { joinRetry: "fetching-root" },
     },
     requesting: {
       description:
-        "Has made a key and asks for a certificate: by join token the first time, by the old certificate later.",
+        "Requesting a certificate with a new key: by join token the first time, by the old certificate later.",
       entry: "requestCertificate",
       on: {
         "request.accepted": {
@@ -256,16 +256,16 @@ export const agentCertificateMachine = setup({
       },
     },
     "waiting-to-request": {
-      description: "Pauses before asking for the first certificate again.",
+      description: "Waiting before requesting the first certificate again.",
       after: { joinRetry: "requesting" },
     },
     "waiting-to-renew": {
-      description: "Renewing failed several times; waits for a random while that grows. C3",
+      description: "Renewal failed several times; waiting for a random, growing delay. C3",
       entry: "hangUp",
       after: { renewalBackoff: "requesting" },
     },
     polling: {
-      description: "Waits for the manager to say that the certificate is issued. C4",
+      description: "Waiting for the manager to issue the certificate. C4",
       entry: { type: "pollStatus", params: ({ context }) => ({ nodeId: context.nodeId }) },
       on: {
         "certificate.issued": "installing",
@@ -286,12 +286,12 @@ export const agentCertificateMachine = setup({
       },
     },
     "waiting-to-poll": {
-      description: "Pauses before asking again whether the certificate is issued and can be used. C7",
+      description: "Waiting before asking again whether the certificate is issued and usable. C7",
       entry: "hangUp",
       after: { pollBackoff: "polling" },
     },
     installing: {
-      description: "Checks the chain and writes certificate, key and root to the disk. C2",
+      description: "Verifying the chain; writing certificate, key and root to the disk. C2",
       entry: ["hangUp", "installCertificate"],
       on: {
         "certificate.installed": {
@@ -313,8 +313,7 @@ export const agentCertificateMachine = setup({
       },
     },
     settling: {
-      description:
-        "The new certificate is announced; a role that the manager wants and that it lacks is asked for again.",
+      description: "Announcing the new certificate; requesting another one if the manager wants a role that it lacks.",
       entry: "announceIdentity",
       always: [
         { guard: "isForcedAgain", target: "forced" },
@@ -323,7 +322,7 @@ export const agentCertificateMachine = setup({
       ],
     },
     valid: {
-      description: "The certificate is good; looks at the clock now and then until it is due for renewal.",
+      description: "The certificate is valid; checking the clock at intervals until renewal is due.",
       tags: ["identified"],
       after: { clockLook: { target: "looking" } },
       on: {
@@ -339,7 +338,7 @@ export const agentCertificateMachine = setup({
       },
     },
     looking: {
-      description: "Reads the clock: the renewal is due, or it is not.",
+      description: "Checking the clock to see whether renewal is due.",
       entry: "readClock",
       on: {
         "clock.read": [
@@ -354,12 +353,12 @@ export const agentCertificateMachine = setup({
       },
     },
     forced: {
-      description: "The manager asked for a renewal; it follows after a short pause.",
+      description: "The manager asked for a renewal; waiting for a short pause before it.",
       on: { "renewal.forced": {} },
       after: { forcedDelay: { target: "requesting", actions: ["forgetFailures", "forgetForced"] } },
     },
     failed: {
-      description: "The node cannot get a certificate. Nothing is tried any more.",
+      description: "The node cannot get a certificate; nothing more is tried.",
       type: "final",
       entry: ["hangUp", { type: "announceFailure", params: ({ context }) => ({ reason: context.reason }) }],
     },

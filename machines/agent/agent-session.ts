@@ -131,12 +131,12 @@ export const agentSessionMachine = setup({
   },
   states: {
     idle: {
-      description: "No session is wanted: the node has no certificate yet, or the agent is being stopped.",
+      description: "No session is wanted: the node has no certificate yet, or the agent is stopping.",
       entry: { type: "announce", params: { kind: "idle" } },
       on: { "session.wanted": "engaged" },
     },
     engaged: {
-      description: "Has, or is trying for, a connection to one manager. A3",
+      description: "Connected, or connecting, to one manager. A3",
       initial: "connecting",
       exit: ["endSession", "forgetStream"],
       on: {
@@ -147,7 +147,7 @@ export const agentSessionMachine = setup({
       },
       states: {
         connecting: {
-          description: "Waits for a connection to one of the known managers, chosen by weight and chance.",
+          description: "Connecting to a known manager, chosen at random by weight.",
           entry: [
             { type: "announce", params: ({ context }) => ({ kind: "connecting", reason: context.reason }) },
             "connect",
@@ -166,7 +166,7 @@ export const agentSessionMachine = setup({
           },
         },
         registering: {
-          description: "The Session call is open; its first message makes the session. A1, A4",
+          description: "The Session call is open; waiting for its first message, which creates the session. A1, A4",
           entry: { type: "openSession", params: ({ context }) => ({ sessionId: context.sessionId }) },
           on: {
             "session.message": {
@@ -186,7 +186,7 @@ export const agentSessionMachine = setup({
           },
         },
         serving: {
-          description: "Registered. Every open stream must stay open; the end of any, even with OK, is a failure.",
+          description: "Registered. Every stream must stay open; if one ends, even with OK, the session has failed.",
           type: "parallel",
           tags: ["serving"],
           entry: [
@@ -206,11 +206,11 @@ export const agentSessionMachine = setup({
           },
           states: {
             heartbeat: {
-              description: "Tells the manager that this node lives, with the period that each answer hands out.",
+              description: "Sending heartbeats at the period that each answer sets.",
               initial: "sending",
               states: {
                 sending: {
-                  description: "A heartbeat is under way; its deadline is the call's.",
+                  description: "A heartbeat is in flight; its deadline is the call's.",
                   entry: { type: "sendHeartbeat", params: ({ context }) => ({ sessionId: context.sessionId }) },
                   on: {
                     "heartbeat.answered": [
@@ -225,20 +225,20 @@ export const agentSessionMachine = setup({
                   },
                 },
                 waiting: {
-                  description: "The next heartbeat is due after the period.",
+                  description: "Waiting for the period to end before the next heartbeat.",
                   after: { heartbeatPeriod: "sending" },
                 },
               },
             },
             assignments: {
-              description: "Follows what the manager assigns to this node. A2",
+              description: "Following the assignments for this node. A2",
               initial: "awaiting",
               states: {
                 awaiting: {
-                  description: "The stream is open; the complete set has not come yet.",
+                  description: "The stream is open; waiting for the complete set.",
                 },
                 following: {
-                  description: "The complete set is known; changes follow it.",
+                  description: "The complete set has arrived; following changes.",
                 },
               },
               on: {
@@ -265,16 +265,16 @@ export const agentSessionMachine = setup({
               },
             },
             description: {
-              description: "Watches whether the node still is what it told the manager.",
+              description: "Watching for changes of the node's description.",
               initial: "settled",
               states: {
                 settled: {
-                  description: "The manager has the newest description, as of the last look.",
+                  description: "The manager has the node's latest description.",
                   after: { descriptionInterval: "comparing" },
                   on: { "identity.changed": "comparing" },
                 },
                 comparing: {
-                  description: "The description is being computed anew.",
+                  description: "Computing the description again.",
                   entry: "compareDescription",
                   on: {
                     "description.same": "settled",
@@ -290,7 +290,7 @@ export const agentSessionMachine = setup({
       },
     },
     "backing-off": {
-      description: "Waits before the next try; the bound grows with each failure until a registration succeeds.",
+      description: "Waiting before the next try; the bound grows with each failure until a registration succeeds.",
       entry: [
         "growBackoff",
         { type: "announce", params: ({ context }) => ({ kind: "backing-off", reason: context.reason }) },

@@ -172,7 +172,7 @@ export const agentTaskMachine = setup({
   },
   states: {
     looking: {
-      description: "Asks the driver what an earlier life of the agent left of this task. K3",
+      description: "Asking the driver what an earlier agent process left of this task. K3",
       always: { guard: "isEnded", target: "ended" },
       entry: "look",
       on: {
@@ -243,7 +243,7 @@ export const agentTaskMachine = setup({
       },
     },
     accepted: {
-      description: "The node has taken the task; goes on when a higher state is desired.",
+      description: "Accepted; waiting for a higher desired state.",
       entry: { type: "report", params: told(TaskState.ACCEPTED, "accepted") },
       always: [
         { guard: "mustStop", target: "stopping" },
@@ -251,7 +251,7 @@ export const agentTaskMachine = setup({
       ],
     },
     preparing: {
-      description: "The task is recorded and the driver makes everything ready that starting needs.",
+      description: "The driver is preparing the task; the task is recorded on disk.",
       entry: [{ type: "report", params: told(TaskState.PREPARING, "preparing") }, "prepare"],
       always: { guard: "mustStop", target: "stopping" },
       on: {
@@ -264,7 +264,7 @@ export const agentTaskMachine = setup({
     },
     ready: {
       description:
-        "Could start at once; rests here while READY is desired, as the successor in a rolling update does. K2",
+        "Ready to start; waiting for the desired state RUNNING, as the new task of a start-first update does. K2",
       entry: { type: "report", params: told(TaskState.READY, "prepared") },
       always: [
         { guard: "mustStop", target: "stopping" },
@@ -272,8 +272,7 @@ export const agentTaskMachine = setup({
       ],
     },
     starting: {
-      description:
-        "The driver starts the run. A wish to stop waits for its outcome, so that nothing starts behind a stop.",
+      description: "The driver is starting the task. A stop waits for the outcome, so that nothing starts after it.",
       entry: [{ type: "report", params: told(TaskState.STARTING, "starting") }, "start"],
       on: {
         "desired.raised": [
@@ -298,7 +297,7 @@ export const agentTaskMachine = setup({
       },
     },
     up: {
-      description: "Runs until it exits, has to stop, or is unhealthy.",
+      description: "Running until the task exits, is stopped or becomes unhealthy.",
       tags: ["live"],
       initial: "proving",
       entry: { type: "awaitExit", params: ({ context }) => ({ pid: context.pid }) },
@@ -312,7 +311,7 @@ export const agentTaskMachine = setup({
       },
       states: {
         proving: {
-          description: "Waits for its health check to pass for the first time. K6",
+          description: "Waiting for the health check to pass for the first time. K6",
           entry: { type: "check", params: { wasHealthy: false } },
           on: {
             "health.lost": {
@@ -335,7 +334,7 @@ export const agentTaskMachine = setup({
           },
         },
         running: {
-          description: "Runs, and is well as far as anybody knows.",
+          description: "Running and healthy, as far as is known.",
           entry: [
             { type: "report", params: ({ context }) => ({ ...told(TaskState.RUNNING, "started"), pid: context.pid }) },
             { type: "check", params: { wasHealthy: true } },
@@ -359,7 +358,7 @@ export const agentTaskMachine = setup({
       },
     },
     failing: {
-      description: "Unhealthy: stop signal, grace, then kill, after which it has failed. K6",
+      description: "Unhealthy: stopping with signal, grace period and kill; then the task has failed. K6",
       tags: ["live"],
       entry: "stop",
       on: {
@@ -374,7 +373,7 @@ export const agentTaskMachine = setup({
       },
     },
     stopping: {
-      description: "Stop signal, grace, then kill; over when nothing of the run is left.",
+      description: "Stopping: signal, grace period, kill; done when no process of the task is left.",
       tags: ["live"],
       entry: "stop",
       on: {
@@ -394,22 +393,22 @@ export const agentTaskMachine = setup({
       },
     },
     ended: {
-      description: "In a terminal state, which the manager is told until it removes the task. K1",
+      description: "In a terminal state, which is reported until the manager removes the task. K1",
       // The exit that a stop caused, or the other way round.
       on: { "run.*": {}, "desired.raised": {} },
     },
     removing: {
-      description: "The manager has forgotten the task; so does the node, without another report. K5",
+      description: "The manager has removed the task; the node removes it without another report. K5",
       initial: "halting",
       on: { "run.*": {}, "desired.raised": {}, "removal.wanted": {} },
       states: {
         halting: {
-          description: "Ends whatever still runs.",
+          description: "Ending whatever still runs.",
           entry: "stop",
           on: { "run.stopped": "forgetting" },
         },
         forgetting: {
-          description: "Removes output and record.",
+          description: "Removing output and record.",
           entry: "forget",
           on: { "run.forgotten": "removed" },
         },

@@ -82,13 +82,13 @@ export const managerStreamMachine = setup({
   },
   states: {
     detached: {
-      description: "No manager can be asked. MS1",
+      description: "There is no manager to ask. MS1",
       entry: "forgetFailures",
       on: { "session.opened": "asking", "session.closed": {} },
     },
     asking: {
       description:
-        "A manager was asked. It answers with a whole state, once it has read what this node was told before: one that cannot is not left for that, since without the log nobody can. MS2",
+        "Asked a manager; waiting for its complete answer. A manager that cannot read the log yet is not abandoned: without the log no other could answer. MS2",
       entry: "ask",
       on: {
         "state.taken": "following",
@@ -100,7 +100,7 @@ export const managerStreamMachine = setup({
       },
     },
     following: {
-      description: "What the node was told is whole, and changes are told as they happen.",
+      description: "The complete answer has arrived; following changes.",
       tags: ["following"],
       entry: "forgetFailures",
       on: {
@@ -111,19 +111,19 @@ export const managerStreamMachine = setup({
       },
     },
     waiting: {
-      description: "The stream ended, and the session did not: the manager is asked again. MS3",
+      description: "The stream ended but the session goes on: asking the manager again. MS3",
       always: { guard: "hasFailedTooOften", target: "leaving" },
       after: { backoff: "asking" },
     },
     leaving: {
-      description: "The manager brings nothing: the session ends, and the next one is with another. MS3",
+      description: "The manager sends nothing: the session ends, and the next one is with another manager. MS3",
       entry: {
         type: "leave",
         params: ({ context }: { context: ManagerStreamContext }) => ({ reason: context.reason }),
       },
     },
     unsupported: {
-      description: "The manager has nothing of this to tell; the session goes on without. MS1",
+      description: "The manager does not offer this stream; the session goes on without it. MS1",
     },
   },
 });

@@ -38,20 +38,21 @@ export const allocatorMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     idle: {
-      description: "Everything that exists has what it asks for, and every new task may go on.",
+      description: "Every object has what it asks for; waiting for new tasks.",
       on: { "work.arrived": "gathering", "room.made": "gathering" },
     },
     blocked: {
-      description: "Something asks for what the cluster does not have; its tasks say what. A3",
+      description: "Waiting for resources that the cluster lacks; the tasks concerned say which. A3",
       on: { "work.arrived": "gathering", "room.made": "gathering" },
     },
     gathering: {
-      description: "Objects are queued; more may come with the same commits.",
+      description: "Objects are queued; gathering more from the same commits.",
       entry: "gather",
       on: { "work.arrived": {}, "room.made": {}, "round.due": "allocating" },
     },
     allocating: {
-      description: "Gives networks, services and nodes what they ask for, then lets tasks go on. A1, A2, M1 to M4, N1",
+      description:
+        "Allocating for networks, services and nodes, then releasing tasks to the scheduler. A1, A2, M1 to M4, N1",
       entry: "allocate",
       on: {
         "round.done": [

@@ -73,20 +73,20 @@ export const certificateMachine = setup({
   },
   states: {
     sorting: {
-      description: "Reads off the node's stored state where it stands.",
+      description: "Choosing the first state from the stored node.",
       always: [{ guard: "isRotating", target: "rotating" }, { target: "pending" }],
     },
     rotating: {
-      description: "The node goes on with its old certificate; it was told to ask for a new one.",
+      description: "Waiting for the node to request a new certificate; the old one stays in use.",
       on: { "csr.received": "pending", "certificate.stored": "issued" },
     },
     pending: {
-      description: "The request is in the log; the next batch takes it.",
+      description: "The request is in the log; waiting for the next batch.",
       entry: { type: "requestSignature", params: ({ context }) => ({ nodeId: context.nodeId }) },
       on: { "signing.started": "signing" },
     },
     signing: {
-      description: "Is signed and written together with the others of its batch. C1",
+      description: "Signing and writing the certificate with the others of its batch. C1",
       on: {
         "certificate.stored": "issued",
         "certificate.superseded": "pending",
@@ -101,7 +101,7 @@ export const certificateMachine = setup({
       },
     },
     refusing: {
-      description: "The request is no request, or not signed by its own key: that is being written down. C2",
+      description: "The request is malformed or not signed by its own key; writing the refusal. C2",
       entry: {
         type: "storeRefusal",
         params: ({ context }) => ({ nodeId: context.nodeId, reason: context.reason }),
@@ -116,12 +116,12 @@ export const certificateMachine = setup({
       },
     },
     waiting: {
-      description: "Nothing could be written; looks again after the delay, or when the node asks again.",
+      description: "The write failed; retrying after a delay, or when the node asks again.",
       on: { "csr.received": "pending" },
       after: { retryDelay: "pending" },
     },
     issued: { type: "final", description: "The certificate is in the log, where the node's manager finds it." },
-    failed: { type: "final", description: "The refusal is in the log; the node must send another request." },
+    failed: { type: "final", description: "The refusal is in the log; the node must send a new request." },
     gone: { type: "final", description: "The node was removed." },
   },
 });

@@ -58,7 +58,7 @@ export const managerCertificateMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     obtaining: {
-      description: "Looks whether the certificate is good still, and gets another one if it is not. M1",
+      description: "Checking the certificate, and obtaining another if it is no longer valid. M1",
       entry: ["trust", "obtainCertificate"],
       on: {
         "certificate.obtained": {
@@ -73,13 +73,13 @@ export const managerCertificateMachine = setup({
       },
     },
     held: {
-      description: "The certificate is in use until it is due. M2",
+      description: "The certificate is in use; waiting until renewal is due. M2",
       always: { guard: "isDoubted", target: "obtaining" },
       on: { "certificate.doubted": "obtaining" },
       after: { due: "obtaining" },
     },
     retrying: {
-      description: "No certificate could be got; the old one, where there is one, stays in use. M1, M2",
+      description: "No certificate could be obtained; the old one, if any, stays in use. M1, M2",
       always: { guard: "isDoubted", target: "obtaining" },
       on: { "certificate.doubted": "obtaining" },
       after: { retry: "obtaining" },

@@ -93,12 +93,12 @@ export const rootRotationMachine = setup({
   },
   states: {
     beginning: {
-      description: "A leader begins, perhaps in the middle of a rotation. R3",
+      description: "Starting with a new leader, possibly in the middle of a rotation. R3",
       always: [{ guard: "isWanted", target: "telling" }, { target: "idle" }],
     },
-    idle: { description: "The cluster has one root, and no other is to follow." },
+    idle: { description: "The cluster has one root and no rotation is requested." },
     telling: {
-      description: "Some of the nodes whose certificates are of an older root are told to renew them. R2",
+      description: "Telling a batch of nodes with certificates of an older root to renew them. R2",
       entry: "tellNodes",
       on: {
         "batch.told": { target: "pausing", actions: "forgetReason" },
@@ -107,12 +107,14 @@ export const rootRotationMachine = setup({
       },
     },
     pausing: {
-      description: "Nodes renew; the next batch follows after a pause, the switch as soon as all have.",
+      description:
+        "Waiting for nodes to renew; the next batch follows after a pause, the switch when all have renewed.",
       on: { "nodes.renewed": "switching" },
       after: { pause: "telling" },
     },
     switching: {
-      description: "All certificates are of the new root: it becomes the cluster's, and join tokens name it. R1",
+      description:
+        "All certificates are from the new root: making it the cluster's root, which join tokens then name. R1",
       entry: "switchRoot",
       on: { "write.failed": { target: "pausing", actions: remembersReason } },
     },

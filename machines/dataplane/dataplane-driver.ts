@@ -91,13 +91,13 @@ export const dataplaneDriverMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     waitForReady: {
-      description: "What this node needs is not known yet. D1",
+      description: "Waiting to learn what this node needs. D1",
       entry: { type: "announce", params: { state: "wait-for-ready", reason: "what this node needs is not known yet" } },
       on: { "state.ready": "resync", "settings.changed": {}, "driver.unwanted": "stopped" },
     },
     resync: {
       description:
-        "A driver is told everything. One that takes nothing stays here, and the rules in the kernel stay as they were. D3",
+        "Sending the driver everything. A driver that accepts nothing stays here, and the kernel's rules stay unchanged. D3",
       entry: [{ type: "announce", params: ({ context }) => ({ state: "resync", reason: context.reason }) }, "launch"],
       on: {
         "resync.told": "inSync",
@@ -118,7 +118,7 @@ export const dataplaneDriverMachine = setup({
       },
     },
     inSync: {
-      description: "The driver has been told everything, and is told changes.",
+      description: "The driver has everything; sending it changes.",
       tags: ["following"],
       entry: { type: "announce", params: { state: "in-sync", reason: "" } },
       initial: "unheard",
@@ -140,11 +140,11 @@ export const dataplaneDriverMachine = setup({
       after: { held: { actions: "resetBackoff" } },
       states: {
         unheard: {
-          description: "It has not reported: some drivers never do.",
+          description: "The driver has sent no report; some drivers never do.",
           on: { "pulse.received": "heard" },
         },
         heard: {
-          description: "It reports; when it stops to, it hangs.",
+          description: "The driver reports; if the reports stop, it counts as hung.",
           on: { "pulse.received": { target: "heard", reenter: true } },
           after: {
             pulseTtl: {
@@ -156,18 +156,18 @@ export const dataplaneDriverMachine = setup({
       },
     },
     restarting: {
-      description: "The rules in the kernel stay; another driver takes them over. D2",
+      description: "The driver has failed; the kernel's rules stay until another driver takes them over. D2",
       initial: "ending",
       entry: { type: "announce", params: ({ context }) => ({ state: "restarting", reason: context.reason }) },
       on: { "settings.changed": {}, "pulse.received": {}, "driver.broke": {}, "resync.told": {} },
       states: {
         ending: {
-          description: "What is left of the driver is ended.",
+          description: "Ending what is left of the driver.",
           entry: "endDriver",
           on: { "driver.exited": "waiting", "driver.unwanted": "#dataplaneDriver.stopping" },
         },
         renewing: {
-          description: "The driver is ended for new settings, and the next begins at once. D4",
+          description: "Restarting the driver for new settings. D4",
           entry: "endDriver",
           on: {
             "driver.exited": { target: "#dataplaneDriver.resync", actions: "forgetDriver" },
@@ -175,7 +175,7 @@ export const dataplaneDriverMachine = setup({
           },
         },
         waiting: {
-          description: "No driver runs until the wait is over. D4",
+          description: "Waiting before the next driver is started. D4",
           entry: ["forgetDriver", "growBackoff"],
           on: { "driver.unwanted": "#dataplaneDriver.stopped" },
           after: { backoff: "#dataplaneDriver.resync" },
@@ -183,12 +183,12 @@ export const dataplaneDriverMachine = setup({
       },
     },
     stopping: {
-      description: "No driver is wanted any more; this one is ended.",
+      description: "No driver is wanted; ending this one.",
       entry: "endDriver",
       on: { "driver.exited": "stopped", "driver.broke": {}, "pulse.received": {}, "settings.changed": {} },
     },
     stopped: {
-      description: "No driver runs. The rules in the kernel stay as they are.",
+      description: "No driver runs; the kernel's rules stay unchanged.",
       type: "final",
       entry: ["forgetDriver", { type: "announce", params: { state: "stopped", reason: "" } }],
     },

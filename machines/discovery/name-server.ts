@@ -71,12 +71,12 @@ export const nameServerMachine = setup({
   },
   states: {
     closed: {
-      description: "No task of this node has a network: nothing listens.",
+      description: "Not listening: no task on this node has a network.",
       entry: "forgetFailures",
       on: { "names.wanted": "opening", "names.unwanted": {}, "names.left": "clearing" },
     },
     clearing: {
-      description: "No task of this node has a network any more: what was made for it is taken away.",
+      description: "No task on this node has a network any more: removing what was set up for names.",
       entry: "close",
       on: {
         "server.cleared": "closed",
@@ -86,12 +86,12 @@ export const nameServerMachine = setup({
       },
     },
     dirty: {
-      description: "Something could not be taken away, and waits for the next try. NV2",
+      description: "Something could not be removed; waiting for the next try. NV2",
       after: { backoff: "clearing" },
       on: { "names.wanted": { target: "opening", actions: "forgetFailures" }, "names.unwanted": {} },
     },
     opening: {
-      description: "The address is being put on the node, and listened at.",
+      description: "Adding the address to the node and opening the port.",
       entry: "open",
       on: {
         "server.opened": "serving",
@@ -102,7 +102,7 @@ export const nameServerMachine = setup({
       },
     },
     serving: {
-      description: "Questions are answered.",
+      description: "Answering queries.",
       tags: ["serving"],
       entry: "forgetFailures",
       on: {
@@ -114,7 +114,7 @@ export const nameServerMachine = setup({
     },
     waiting: {
       description:
-        "It cannot be listened: tasks that are started meanwhile ask the node's own servers, and those that were told to ask here get no answer. NV1",
+        "Cannot listen: new tasks get the node's own name servers; tasks that were given this one get no answer. NV1",
       after: { backoff: "opening" },
     },
   },

@@ -79,7 +79,7 @@ export const assignmentsMachine = setup({
   },
   states: {
     snapshotting: {
-      description: "Whoever opened the stream gathers everything that the node must have. G1",
+      description: "Gathering the complete set of what the node must have. G1",
       on: {
         "changes.noted": {},
         "snapshot.taken": {
@@ -99,7 +99,7 @@ export const assignmentsMachine = setup({
       },
     },
     streaming: {
-      description: "The node has everything; it is told what changes.",
+      description: "The node has the complete set; sending changes.",
       initial: "flowing",
       on: {
         "changes.collected": {
@@ -118,11 +118,11 @@ export const assignmentsMachine = setup({
       },
       states: {
         flowing: {
-          description: "The node reads as fast as it is written to. G2",
+          description: "The node reads as fast as the manager writes. G2",
           on: { "changes.noted": { actions: "collectChanges" }, "peer.stalled": "stalled" },
         },
         stalled: {
-          description: "The node does not read; what changes is noted, and looked at when it reads again. G3",
+          description: "The node is not reading its stream: changes are queued and sent when it resumes. G3",
           on: { "changes.noted": {}, "peer.stalled": { target: "stalled", reenter: true } },
           after: { stallCheck: { target: "flowing", actions: "collectChanges" } },
         },

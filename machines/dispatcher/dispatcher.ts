@@ -184,7 +184,8 @@ export const dispatcherMachine = setup({
   },
   states: {
     settling: {
-      description: "The own link, the log or the process was away less than a grace period ago: no verdict. D1",
+      description:
+        "This manager was cut off within the last grace period (its link, the log or the process): declaring no node DOWN. D1",
       on: {
         looked: [
           {
@@ -204,12 +205,12 @@ export const dispatcherMachine = setup({
       },
     },
     watching: {
-      description: "Grants, as long as few are missing at once.",
+      description: "Declaring silent nodes DOWN, as long as few are missing at once.",
       tags: ["granting"],
       always: { guard: { type: "isMass", params: ({ context }) => context }, target: "holding" },
     },
     holding: {
-      description: "Too many are missing at once: waits whether they come back. D2",
+      description: "Too many nodes are missing at once: waiting for them to return. D2",
       entry: [
         "rememberHold",
         { type: "reportHold", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },
@@ -218,8 +219,7 @@ export const dispatcherMachine = setup({
       after: { hold: "releasing" },
     },
     releasing: {
-      description:
-        "The hold is over: grants whatever the share for those that were silent all through it, until all of them had their verdict. D3, D4",
+      description: "The hold is over: declaring every node DOWN that stayed silent through it, however many. D3, D4",
       tags: ["granting"],
       entry: { type: "reportRelease", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },
       after: { release: "watching" },

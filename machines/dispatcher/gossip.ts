@@ -95,16 +95,16 @@ export const gossipMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     idle: {
-      description: "Every engine has had the time to find its peers; all are told of managers alone. I1",
+      description: "Every engine has had time to find its peers; only managers are announced. I1",
       on: { "engine.registered": "introducing" },
     },
     introducing: {
-      description: "Engines that registered lately are told of others. I2",
+      description: "Announcing other workers to engines that registered recently. I2",
       on: { "engine.registered": {} },
       after: { introduction: "ending" },
     },
     ending: {
-      description: "Takes the others back from the lists of those who had the time to find them. I1",
+      description: "Removing the other workers from the lists of engines that have had time to find them. I1",
       entry: "endIntroductions",
       on: {
         "engine.registered": {},

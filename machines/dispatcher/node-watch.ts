@@ -77,51 +77,51 @@ export const nodeWatchMachine = setup({
   },
   states: {
     starting: {
-      description: "Chooses by the node's state; never rests here.",
+      description: "Choosing the first state from the stored node; never rests here.",
       always: [{ guard: "isDown", target: "down" }, { target: "unknown" }],
     },
     unknown: {
-      description: "The node's manager went away; the node has the grace to register with another. W1",
+      description: "The node's manager is gone; waiting for the node to register with another one. W1",
       on: { "node.unknown": {} },
       after: { unknownGrace: "judging" },
     },
     judging: {
       description:
-        "The dispatcher weighs whether this manager may trust its view, and how many nodes are missing at once. W1",
+        "Asking the dispatcher whether this manager's view can be trusted and how many nodes are missing at once. W1",
       entry: { type: "requestVerdict", params: ({ context }) => ({ since: context.since }) },
       on: { "node.unknown": {}, "verdict.granted": "declaring", "verdict.held": "waiting" },
     },
     declaring: {
-      description: "DOWN is on its way into the log. W1",
+      description: "Writing DOWN to the log. W1",
       entry: "declareDown",
       on: { "node.unknown": {}, "write.failed": "waiting" },
     },
     waiting: {
-      description: "No verdict is given now, or the log could not be written; asks again. W1",
+      description: "DOWN was not granted or not written; asking again later. W1",
       on: { "node.unknown": {} },
       after: { retry: "judging" },
     },
     down: {
-      description: "The node is DOWN; its tasks are kept in case it comes back. W2",
+      description: "The node is DOWN; its tasks are kept in case it returns. W2",
       on: { "node.down": {} },
       after: { orphanDelay: "orphaning" },
     },
     orphaning: {
-      description: "ORPHANED is on its way into the log for the tasks that the node may still think it runs. W2",
+      description: "Writing ORPHANED for the tasks that the node may still be running. W2",
       entry: "orphanTasks",
       on: { "node.down": {}, "tasks.orphaned": "orphaned", "write.failed": "resting" },
     },
     resting: {
-      description: "The log could not be written; tries again. W2",
+      description: "The log write failed; retrying. W2",
       on: { "node.down": {} },
       after: { retry: "orphaning" },
     },
     orphaned: {
-      description: "Nothing of the node is waited for.",
+      description: "Nothing is pending for the node.",
       on: { "node.down": {} },
     },
     ended: {
-      description: "The node is READY again, or no more.",
+      description: "The node is READY again, or was removed.",
       type: "final",
     },
   },

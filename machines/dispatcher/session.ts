@@ -188,11 +188,12 @@ export const sessionMachine = setup({
   },
   states: {
     starting: {
-      description: "Chooses the first state; never rests here.",
+      description: "Choosing the first state; never rests here.",
       always: [{ guard: "isAdopted", target: "adopted" }, { target: "registering" }],
     },
     adopted: {
-      description: "The log names this session from an earlier life of this manager; waits for its agent to resume it.",
+      description:
+        "The log names this session from an earlier run of this manager; waiting for its agent to resume it.",
       tags: ["missing"],
       on: {
         heartbeat: {
@@ -222,7 +223,7 @@ export const sessionMachine = setup({
     },
     registering: {
       description:
-        "Waits for the commit of READY, description, address and Session record, however long the log needs. S1",
+        "Waiting for the commit of READY, description, address and Session record, however long the log takes. S1",
       entry: { type: "register", params: ({ context }) => ({ sessionId: context.sessionId }) },
       on: {
         "registration.committed": [
@@ -260,7 +261,7 @@ export const sessionMachine = setup({
     },
     serving: {
       description:
-        "Registered. The actor counts heartbeats and says when they stop: a transition for each would cost more than all else that a heartbeat does.",
+        "Registered. The actor itself counts heartbeats and reports when they stop: a transition for each heartbeat would cost more than the rest of its handling.",
       tags: ["serving"],
       entry: { type: "countHeartbeats", params: ({ context: { at, graceMs } }) => ({ at, graceMs }) },
       initial: "connected",
@@ -288,7 +289,7 @@ export const sessionMachine = setup({
       },
       states: {
         connected: {
-          description: "The Session stream is open, or a heartbeat came after it broke.",
+          description: "The Session stream is open, or a heartbeat arrived after it broke.",
           on: {
             "stream.broken": {
               target: "disconnected",
@@ -299,7 +300,7 @@ export const sessionMachine = setup({
         },
         disconnected: {
           description:
-            "The Session stream broke without a word: the agent has the reconnect grace to come back, if its heartbeat grace is longer.",
+            "The Session stream broke: waiting for the agent to reconnect within the reconnect grace, if the heartbeat grace is longer.",
           tags: ["missing"],
           on: {
             heartbeat: {
@@ -314,7 +315,7 @@ export const sessionMachine = setup({
     },
     suspect: {
       description:
-        "A deadline passed. Waits a moment before asking whether the node may be declared DOWN, or asks again later. S3",
+        "A deadline passed: waiting briefly before asking whether the node may be declared DOWN, or asking again later. S3",
       tags: ["missing"],
       entry: "forgetHeard",
       on: {
@@ -347,7 +348,7 @@ export const sessionMachine = setup({
     },
     judging: {
       description:
-        "The dispatcher weighs whether this process may trust its own view, and how many nodes are missing at once. S3",
+        "Asking the dispatcher whether this process's view can be trusted and how many nodes are missing at once. S3",
       tags: ["missing"],
       entry: "requestVerdict",
       on: {
@@ -356,7 +357,7 @@ export const sessionMachine = setup({
       },
     },
     expiring: {
-      description: "DOWN is on its way into the log, fenced by the session id. S2",
+      description: "Writing DOWN to the log, fenced by the session id. S2",
       tags: ["missing"],
       entry: ["forgetHold", { type: "declareDown", params: ({ context }) => ({ sessionId: context.sessionId }) }],
       on: {
@@ -379,19 +380,19 @@ export const sessionMachine = setup({
       },
     },
     expired: {
-      description: "DOWN is in the log; the agent must register anew. S4",
+      description: "DOWN is in the log; the agent must register again. S4",
       type: "final",
       entry: { type: "endSession", params: { end: "expired" } },
       output: { end: "expired" },
     },
     replaced: {
-      description: "A newer registration of the node holds; this one's streams end at once. S4",
+      description: "A newer registration of the node replaced this one; its streams end at once. S4",
       type: "final",
       entry: { type: "endSession", params: { end: "replaced" } },
       output: { end: "replaced" },
     },
     forgotten: {
-      description: "Another manager declared the node DOWN while this one was away from the bus. S4",
+      description: "Another manager declared the node DOWN while this one was cut off from the bus. S4",
       type: "final",
       entry: { type: "endSession", params: { end: "forgotten" } },
       output: { end: "forgotten" },
@@ -403,7 +404,8 @@ export const sessionMachine = setup({
       output: { end: "removed" },
     },
     stopped: {
-      description: "This manager stops; the session stays in the log for the manager that the agent finds next. S4",
+      description:
+        "This manager is stopping; the session stays in the log for the manager that the agent finds next. S4",
       type: "final",
       entry: { type: "endSession", params: { end: "stopped" } },
       output: { end: "stopped" },

@@ -151,7 +151,7 @@ export const driverPluginMachine = setup({
       on: { "plugin.wanted": [{ guard: "isKnown", target: "reattaching" }, { target: "launching" }] },
     },
     reattaching: {
-      description: "Looks for the process that an earlier agent started. D3",
+      description: "Looking for the process that an earlier agent started. D3",
       entry: [
         { type: "announce", params: { state: "starting", reason: "looking for the running plugin" } },
         "reattach",
@@ -166,7 +166,7 @@ export const driverPluginMachine = setup({
       },
     },
     launching: {
-      description: "The executable is being started. D1",
+      description: "Starting the executable. D1",
       entry: [{ type: "announce", params: ({ context }) => ({ state: "starting", reason: context.reason }) }, "launch"],
       on: {
         "process.spawned": {
@@ -181,8 +181,7 @@ export const driverPluginMachine = setup({
       },
     },
     handshaking: {
-      description:
-        "The process runs; its handshake, connection and health check are awaited, for as long as a launch may take.",
+      description: "Waiting for the handshake, connection and health check, up to the launch timeout.",
       on: {
         "plugin.connected": {
           target: "configuring",
@@ -196,7 +195,7 @@ export const driverPluginMachine = setup({
       },
     },
     configuring: {
-      description: "What the plugin is, its configuration, and what its tasks may say. D3",
+      description: "Asking for the plugin's identity, configuration schema and capabilities. D3",
       entry: { type: "configure", params: ({ context }) => ({ isKnown: context.isKnown }) },
       on: {
         "configure.done": "running",
@@ -221,7 +220,7 @@ export const driverPluginMachine = setup({
       },
     },
     running: {
-      description: "Serves. Whether new tasks may be started on it is its own word. D2",
+      description: "Serving. The driver's own health decides whether it gets new tasks. D2",
       tags: ["serving"],
       type: "parallel",
       entry: ["watchFingerprint", "watchEvents"],
@@ -255,11 +254,11 @@ export const driverPluginMachine = setup({
       },
       states: {
         word: {
-          description: "What it says of itself.",
+          description: "The driver's own health report.",
           initial: "awaiting",
           states: {
             awaiting: {
-              description: "Its first fingerprint has not come.",
+              description: "Waiting for the first fingerprint.",
               entry: { type: "announce", params: { state: "awaiting", reason: "no fingerprint yet" } },
               after: {
                 firstFingerprint: {
@@ -281,7 +280,7 @@ export const driverPluginMachine = setup({
                   },
                 },
               },
-              description: "Takes tasks. D2",
+              description: "Healthy: accepts tasks. D2",
               tags: ["healthy"],
               entry: { type: "announce", params: ({ context }) => ({ state: "healthy", reason: context.reason }) },
             },
@@ -298,7 +297,7 @@ export const driverPluginMachine = setup({
                   },
                 },
               },
-              description: "Says that it cannot run tasks now; those that run go on.",
+              description: "Unhealthy: accepts no new tasks; running ones go on.",
               entry: { type: "announce", params: ({ context }) => ({ state: "unhealthy", reason: context.reason }) },
             },
             undetected: {
@@ -314,11 +313,11 @@ export const driverPluginMachine = setup({
                   },
                 },
               },
-              description: "What it drives is not on this machine.",
+              description: "Undetected: what the driver needs is not on this machine.",
               entry: { type: "announce", params: ({ context }) => ({ state: "undetected", reason: context.reason }) },
             },
             blind: {
-              description: "Its fingerprints ended; they are asked for again after a while.",
+              description: "The fingerprint stream ended; waiting to open it again.",
               entry: {
                 type: "announce",
                 params: ({ context }) => ({ state: "unhealthy", reason: `failed to fingerprint: ${context.reason}` }),
@@ -328,26 +327,29 @@ export const driverPluginMachine = setup({
           },
         },
         age: {
-          description: "How long this process has held. D4",
+          description: "How long this process has been up. D4",
           initial: "young",
           states: {
-            young: { description: "A failure now is one more in a row.", after: { held: "proven" } },
-            proven: { description: "A failure now is a first one.", entry: "resetBackoff" },
+            young: {
+              description: "Recently started: another failure counts as one more in a row.",
+              after: { held: "proven" },
+            },
+            proven: { description: "Stable: a failure counts as the first.", entry: "resetBackoff" },
           },
         },
         pulse: {
-          description: "Whether it answers at all: a plugin that hangs says nothing of itself.",
+          description: "Whether the plugin answers calls; a hung plugin does not report that itself.",
           initial: "resting",
           states: {
-            resting: { description: "It answered.", after: { pulse: "asking" } },
+            resting: { description: "The plugin answered the last probe.", after: { pulse: "asking" } },
             asking: {
-              description: "Asked.",
+              description: "Probing the plugin.",
               entry: { type: "checkHealth", params: { timeoutMs: driverPluginTimes.pulseTimeoutMs } },
               on: { "health.answered": "resting", "health.missed": "missed" },
             },
-            missed: { description: "It did not answer once.", after: { pulseRetry: "askingAgain" } },
+            missed: { description: "The plugin missed one probe.", after: { pulseRetry: "askingAgain" } },
             askingAgain: {
-              description: "Asked for the last time.",
+              description: "Probing the plugin for the last time.",
               entry: { type: "checkHealth", params: { timeoutMs: driverPluginTimes.pulseTimeoutMs } },
               on: {
                 "health.answered": "resting",
@@ -370,7 +372,7 @@ export const driverPluginMachine = setup({
       ],
       states: {
         ending: {
-          description: "The process still runs, and ends first.",
+          description: "Waiting for the failed process to end.",
           entry: "endProcess",
           on: {
             "process.ended": "waiting",
@@ -383,7 +385,7 @@ export const driverPluginMachine = setup({
           },
         },
         waiting: {
-          description: "Nothing runs; the next start is due after the backoff.",
+          description: "No process runs; waiting for the back-off before the next start.",
           entry: "forgetProcess",
           on: { "plugin.unwanted": "#driverPlugin.stopped", "configure.*": {}, "fingerprint.*": {}, "health.*": {} },
           after: { backoff: "#driverPlugin.launching" },
@@ -391,7 +393,7 @@ export const driverPluginMachine = setup({
       },
     },
     stopping: {
-      description: "No longer wanted: ends, and its tasks go on.",
+      description: "No longer wanted: stopping, while its tasks go on.",
       initial: "asking",
       on: {
         "process.ended": "stopped",
@@ -404,12 +406,12 @@ export const driverPluginMachine = setup({
         "health.*": {},
       },
       states: {
-        asking: { description: "The process is told to end.", entry: "endProcess", always: "ending" },
-        ending: { description: "Its end is awaited." },
+        asking: { description: "Telling the process to stop.", entry: "endProcess", always: "ending" },
+        ending: { description: "Waiting for the process to end." },
       },
     },
     stopped: {
-      description: "Nothing of it runs.",
+      description: "No process is left.",
       entry: ["forgetProcess", { type: "announce", params: { state: "stopped", reason: "not wanted" } }],
       on: { "plugin.wanted": "launching", "process.exited": {} },
     },

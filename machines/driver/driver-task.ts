@@ -151,7 +151,7 @@ export const driverTaskMachine = setup({
   },
   states: {
     looking: {
-      description: "What an earlier agent left decides where it begins. T1",
+      description: "Choosing the first state from what an earlier agent left. T1",
       always: [
         { guard: "isStarted", target: "awaiting" },
         {
@@ -166,7 +166,7 @@ export const driverTaskMachine = setup({
       ],
     },
     pending: {
-      description: "Waits for its driver; nothing was asked of it.",
+      description: "Waiting for the driver to serve; nothing has been asked of it.",
       entry: [{ type: "announce", params: { kind: "waiting", reason: "the driver is not running" } }, "awaitPlugin"],
       on: {
         "plugin.ready": "starting",
@@ -181,12 +181,12 @@ export const driverTaskMachine = setup({
     },
     starting: {
       description:
-        "StartTask is under way. A stop waits for its outcome, so that nothing starts behind it, but not for ever. T1, T5",
+        "StartTask is in flight. A stop waits for its outcome, up to a limit, so that nothing starts after it. T1, T5",
       initial: "asked",
       entry: "startTask",
       states: {
         asked: {
-          description: "The driver may take its time: it fetches what the task is made of.",
+          description: "The driver may take its time: it is fetching what the task is made of.",
           on: {
             "stop.wanted": {
               target: "unwanted",
@@ -198,8 +198,7 @@ export const driverTaskMachine = setup({
           },
         },
         unwanted: {
-          description:
-            "A driver that does not answer in the task's own time is not waited for: what comes of it is destroyed.",
+          description: "The driver did not answer within the task's own limit; whatever it starts will be destroyed.",
           after: {
             stopTimeout: {
               target: "#driverTask.doubtful",
@@ -236,7 +235,7 @@ export const driverTaskMachine = setup({
       },
     },
     doubtful: {
-      description: "Whether the task runs is not known; the driver is awaited, to make sure that it does not. T1",
+      description: "The outcome of the start is unknown: waiting for the driver, to stop the task if it runs. T1",
       entry: [
         { type: "announce", params: { kind: "waiting", reason: "the driver died; waiting for it to come back" } },
         "awaitPlugin",
@@ -244,7 +243,7 @@ export const driverTaskMachine = setup({
       on: { "plugin.ready": "clearing", "call.lost": {}, "task.started": {}, "start.refused": {}, "stop.*": {} },
     },
     clearing: {
-      description: "Whatever there is of the task is destroyed before it counts as failed. T1",
+      description: "Destroying whatever exists of the task before it counts as failed. T1",
       entry: "destroyTask",
       on: {
         "task.destroyed": "failed",
@@ -257,7 +256,7 @@ export const driverTaskMachine = setup({
       },
     },
     live: {
-      description: "Runs; its end is awaited all the time, by one call that is held open.",
+      description: "Running; a WaitTask call stays open for the exit.",
       initial: "running",
       tags: ["live"],
       entry: "waitTask",
@@ -270,7 +269,7 @@ export const driverTaskMachine = setup({
       },
       states: {
         running: {
-          description: "Runs and may go on.",
+          description: "Running and meant to go on.",
           entry: { type: "announce", params: { kind: "running" } },
           on: {
             "stop.wanted": {
@@ -283,7 +282,7 @@ export const driverTaskMachine = setup({
           },
         },
         stopping: {
-          description: "The driver stops it: signal, the task's own time, kill. T3",
+          description: "The driver is stopping the task: signal, the task's kill timeout, kill. T3",
           entry: [
             { type: "announce", params: { kind: "stopping" } },
             {
@@ -295,12 +294,12 @@ export const driverTaskMachine = setup({
           after: { stopTimeout: "killing" },
         },
         stopped: {
-          description: "The driver says that it is dead; how it ended is on its way.",
+          description: "The driver reports the task as dead; waiting for the exit result.",
           after: { exitGrace: "killing" },
           on: { "stop.wanted": {} },
         },
         killing: {
-          description: "Destroyed by force, again and again until that is answered. T3",
+          description: "Destroying the task by force, again until the driver confirms it. T3",
           entry: "destroyTask",
           on: {
             "task.destroyed": "gone",
@@ -310,7 +309,7 @@ export const driverTaskMachine = setup({
           after: { killRetry: { target: "killing", reenter: true } },
         },
         gone: {
-          description: "Destroyed; how it ended may still be told by the call that waits for it. T2",
+          description: "Destroyed; waiting for the open WaitTask call, which may still return the exit result. T2",
           after: {
             exitGrace: {
               target: "#driverTask.exited",
@@ -322,7 +321,7 @@ export const driverTaskMachine = setup({
       },
     },
     awaiting: {
-      description: "The driver is gone, the task is not: waits until a driver serves again. T4",
+      description: "The driver is gone but the task is not: waiting for a driver to serve again. T4",
       entry: [
         { type: "announce", params: { kind: "waiting", reason: "the driver is not running; the task goes on" } },
         "awaitPlugin",
@@ -330,7 +329,7 @@ export const driverTaskMachine = setup({
       on: { "plugin.ready": "recovering", "call.lost": {}, "stop.done": {}, "stop.refused": {} },
     },
     recovering: {
-      description: "The driver is handed the task's handle.",
+      description: "Handing the task's handle to the driver for recovery.",
       entry: "recoverTask",
       on: {
         "task.recovered": [{ guard: "mustStop", target: "live.stopping" }, { target: "live" }],
@@ -348,7 +347,7 @@ export const driverTaskMachine = setup({
       },
     },
     exited: {
-      description: "Ended, and told. The driver keeps what is known of it until it is destroyed. T2",
+      description: "Finished and reported. The driver keeps its state until the task is destroyed. T2",
       on: {
         "destroy.wanted": "destroying",
         "stop.*": {},
@@ -358,7 +357,7 @@ export const driverTaskMachine = setup({
       },
     },
     failed: {
-      description: "Never ran, or nobody can say what became of it; nothing of it runs. T2",
+      description: "Never ran, or its outcome is unknown; nothing of it runs. T2",
       entry: {
         type: "announce",
         params: ({ context }) => ({ kind: "failed", reason: context.reason, isRecoverable: context.isRecoverable }),
@@ -373,7 +372,7 @@ export const driverTaskMachine = setup({
       },
     },
     destroying: {
-      description: "The driver forgets the task, and frees what it held.",
+      description: "Asking the driver to forget the task and free its resources.",
       entry: "destroyTask",
       on: {
         "task.destroyed": {
@@ -390,7 +389,7 @@ export const driverTaskMachine = setup({
       },
     },
     refused: {
-      description: "The driver would not; asked again after a while, some times.",
+      description: "The driver refused; asking again after a delay, a limited number of times.",
       always: {
         guard: "isGivenUp",
         target: "destroyed",
@@ -403,7 +402,7 @@ export const driverTaskMachine = setup({
       on: { "stop.*": {}, "destroy.*": {}, "call.lost": {}, "task.started": {}, "start.refused": {} },
     },
     unreachable: {
-      description: "The driver died before it answered; asked again when it is back.",
+      description: "The driver died before it answered; waiting to ask again when it is back.",
       entry: "awaitPlugin",
       on: {
         "plugin.ready": "destroying",
@@ -414,6 +413,6 @@ export const driverTaskMachine = setup({
         "start.refused": {},
       },
     },
-    destroyed: { description: "Nothing of it is left on this node.", type: "final" },
+    destroyed: { description: "Nothing of the task is left on this node.", type: "final" },
   },
 });

@@ -108,20 +108,20 @@ export const healthCheckMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     looking: {
-      description: "What an earlier agent found out decides where it begins.",
+      description: "Choosing the first state from what an earlier agent recorded.",
       always: [{ guard: "wasHealthy", target: "healthy" }, { target: "starting" }],
     },
     starting: {
-      description: "Was never well.",
+      description: "Never healthy so far.",
       initial: "waiting",
       after: { startPeriod: { actions: "endStartPeriod" } },
       states: {
         waiting: {
-          description: "Until the next check, which is sooner within the start period. H1",
+          description: "Waiting for the next check, which comes sooner during the start period. H1",
           after: { firstPause: "checking" },
         },
         checking: {
-          description: "A check is under way.",
+          description: "A check is running.",
           entry: ["noteBeginning", "check"],
           on: {
             "check.passed": {
@@ -148,7 +148,7 @@ export const healthCheckMachine = setup({
           },
         },
         judging: {
-          description: "A failure counts unless its check began within the start period. H2, H3",
+          description: "A failure counts unless its check began during the start period. H2, H3",
           entry: "countMiss",
           always: [
             { guard: "isUnhealthy", target: "#healthCheck.unhealthy" },
@@ -163,12 +163,12 @@ export const healthCheckMachine = setup({
       },
     },
     healthy: {
-      description: "The newest check that counts has passed, or too few have failed since.",
+      description: "The latest counted check passed, or too few have failed since.",
       initial: "waiting",
       states: {
-        waiting: { description: "Until the next check. H1", after: { pause: "checking" } },
+        waiting: { description: "Waiting for the next check. H1", after: { pause: "checking" } },
         checking: {
-          description: "A check is under way.",
+          description: "A check is running.",
           entry: "check",
           on: {
             "check.passed": { target: "waiting", actions: "forgetFailures" },
@@ -192,14 +192,14 @@ export const healthCheckMachine = setup({
           },
         },
         judging: {
-          description: "Each failure counts. H2",
+          description: "Counting failures. H2",
           entry: "countFailure",
           always: [{ guard: "isUnhealthy", target: "#healthCheck.unhealthy" }, { target: "waiting" }],
         },
       },
     },
     unhealthy: {
-      description: "Told, and checked no more. H5",
+      description: "Reported as unhealthy; no more checks. H5",
       type: "final",
       entry: { type: "announce", params: ({ context }) => ({ kind: "unhealthy", reason: verdict(context) }) },
     },

@@ -108,12 +108,12 @@ export const jsonConnectionMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     handshake: {
-      description: "TLS is up, the WebSocket is not yet. JC2",
+      description: "TLS is up; waiting for the WebSocket handshake. JC2",
       after: { handshakeMs: "cut" },
       on: { "socket.opened": "open", "socket.closed": "ended", "server.stopping": "cut" },
     },
     open: {
-      description: "Messages go both ways.",
+      description: "Open in both directions.",
       type: "parallel",
       on: {
         "socket.closed": "ended",
@@ -136,11 +136,11 @@ export const jsonConnectionMachine = setup({
       },
       states: {
         session: {
-          description: "Who is at the other end.",
+          description: "The identity of the client.",
           initial: "anonymous",
           states: {
             anonymous: {
-              description: "Nobody has logged in. JC1, JC2",
+              description: "Waiting for a login. JC1, JC2",
               after: {
                 anonymousMs: {
                   target: "#json-connection.closing",
@@ -153,7 +153,7 @@ export const jsonConnectionMachine = setup({
               },
             },
             checking: {
-              description: "A login is looked at, which takes its time.",
+              description: "Verifying a login.",
               entry: {
                 type: "checkLogin",
                 params: ({ event }) => ({ key: event.type === "login.asked" ? event.key : -1 }),
@@ -187,7 +187,7 @@ export const jsonConnectionMachine = setup({
               },
             },
             authenticated: {
-              description: "Requests are answered.",
+              description: "Logged in; answering requests.",
               tags: "authenticated",
               on: {
                 "login.asked": {
@@ -203,16 +203,16 @@ export const jsonConnectionMachine = setup({
           },
         },
         link: {
-          description: "Whether the other end still answers. JC2",
+          description: "Whether the client still responds. JC2",
           initial: "quiet",
           states: {
             quiet: {
-              description: "It has answered, or has only just come.",
+              description: "The client responded recently or has just connected.",
               after: { pingMs: "pinged" },
               on: { "peer.heard": {} },
             },
             pinged: {
-              description: "It was asked whether it lives.",
+              description: "Waiting for the answer to a ping.",
               entry: "ping",
               after: {
                 pongMs: {
@@ -228,15 +228,15 @@ export const jsonConnectionMachine = setup({
           },
         },
         output: {
-          description: "Whether the other end takes what is written. JC2",
+          description: "Whether the client reads what is sent. JC2",
           initial: "flowing",
           states: {
             flowing: {
-              description: "Nothing waits for long.",
+              description: "Nothing has been waiting for long.",
               on: { "output.stuck": "stuck", "output.moved": {}, "output.empty": {} },
             },
             stuck: {
-              description: "Something waits to be taken; nothing more is read meanwhile.",
+              description: "The client is not reading; nothing more is read from it until it does.",
               after: {
                 writeMs: {
                   target: "#json-connection.cut",
@@ -257,7 +257,7 @@ export const jsonConnectionMachine = setup({
       },
     },
     closing: {
-      description: "Goodbye is said; what still comes in is passed over. JC3",
+      description: "Closing: the close frame is sent, and incoming messages are ignored. JC3",
       entry: ["release", { type: "sayGoodbye", params: ({ context }) => context }],
       after: { goodbyeMs: "unanswered" },
       on: {
@@ -277,20 +277,20 @@ export const jsonConnectionMachine = setup({
       },
     },
     unanswered: {
-      description: "The goodbye was not answered.",
+      description: "The client did not answer the close frame; cutting the connection.",
       entry: "cutOff",
       always: "closed",
     },
     ended: {
-      description: "The other end has gone first. JC3",
+      description: "The client closed the connection first. JC3",
       entry: "release",
       always: "closed",
     },
     cut: {
-      description: "There is nobody to wait for. JC3",
+      description: "The connection is lost; there is nobody to wait for. JC3",
       entry: ["release", "cutOff"],
       always: "closed",
     },
-    closed: { description: "Nothing is left of it.", type: "final" },
+    closed: { description: "Closed.", type: "final" },
   },
 });

@@ -77,7 +77,7 @@ export const jsonWatcherMachine = setup({
   },
   states: {
     idle: {
-      description: "Nobody asks: nothing is looked at, and nothing is kept. JW1",
+      description: "No Next call is open: nothing is watched or kept. JW1",
       on: {
         "next.asked": [
           {
@@ -92,7 +92,7 @@ export const jsonWatcherMachine = setup({
       },
     },
     waiting: {
-      description: "Asked, and nothing has changed since the last answer. JW2",
+      description: "A Next call is open; waiting for a change. JW2",
       entry: "awaitNews",
       exit: "stopAwaitingNews",
       on: {
@@ -122,7 +122,7 @@ export const jsonWatcherMachine = setup({
     },
     over: {
       description:
-        "There will be nothing more, such as a task's output when the task is gone: each ask is told so. JW3",
+        "No more changes will come, for example of the output of a removed task: each Next call is told so. JW3",
       on: {
         "next.asked": {
           actions: { type: "refuse", params: ({ event }) => ({ asks: [event.ask], reason: "ended" as const }) },
@@ -132,7 +132,7 @@ export const jsonWatcherMachine = setup({
       },
     },
     stopped: {
-      description: "Ended; whoever asks now is told that there is no such watcher. JW3",
+      description: "Stopped; Next calls are told that the watcher does not exist. JW3",
       type: "final",
       entry: ["forgetAsks", "release"],
     },

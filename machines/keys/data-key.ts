@@ -113,9 +113,9 @@ export const dataKeyMachine = setup({
     ],
   },
   states: {
-    resting: { description: "Records are written under the key that they should be under." },
+    resting: { description: "New records are written under the current key." },
     making: {
-      description: "The managers' lock has changed: a new key is drawn and written to the own disk.",
+      description: "The managers' lock has changed: generating a new key and saving it to this manager's disk.",
       entry: "makeKey",
       on: {
         "keys.seen": {},
@@ -127,10 +127,10 @@ export const dataKeyMachine = setup({
       },
     },
     spreading: {
-      description: "The new key is told of; each living manager fetches it, saves it and says so. J1",
+      description: "Announcing the new key; waiting until every live manager has fetched and saved it. J1",
     },
     retrying: {
-      description: "The disk did not take the new key; tries again after the delay. Records stay under the old one.",
+      description: "The disk refused the new key; retrying after a delay. Records stay under the old key.",
       on: { "keys.seen": {} },
       after: { retryDelay: { target: "resting", actions: "look" } },
     },

@@ -70,7 +70,7 @@ export const keyFetchMachine = setup({
   },
   states: {
     idle: {
-      description: "Every key that is known of is held.",
+      description: "Every known key is held.",
       on: {
         "keys.looked": {
           guard: { type: "lacks", params: ({ event }) => ({ lacking: event.lacking }) },
@@ -80,7 +80,7 @@ export const keyFetchMachine = setup({
       },
     },
     asking: {
-      description: "Other managers are asked, those first that told of the key.",
+      description: "Fetching missing keys from other managers, first from those that announced them.",
       entry: "ask",
       on: {
         "round.ended": [
@@ -103,11 +103,11 @@ export const keyFetchMachine = setup({
       },
     },
     pausing: {
-      description: "Everybody was asked; looks after a while whether anything is lacking still.",
+      description: "Every manager was asked; waiting before checking again for missing keys.",
       after: { retryDelay: { target: "idle", actions: "look" } },
     },
     denied: {
-      description: "Other managers refuse to give it keys: it is no manager any more, and the process is to end. Y1",
+      description: "Other managers refuse to hand out keys: this process is no longer a manager and must end. Y1",
       entry: { type: "giveUp", params: ({ context }) => ({ reason: context.reason }) },
       after: { retryDelay: { target: "idle", actions: "look" } },
     },

@@ -74,15 +74,15 @@ export const keyRotationMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     beginning: {
-      description: "A leader begins; keys that lack are made at once. K1",
+      description: "Starting with a new leader; missing keys are created at once. K1",
       always: [{ guard: "isWhole", target: "resting" }, { target: "rotating" }],
     },
     resting: {
-      description: "The keys are young enough.",
+      description: "The keys are within their maximum age.",
       after: { rotationPeriod: "rotating" },
     },
     rotating: {
-      description: "New keys are being written into the cluster object. K1, K2",
+      description: "Writing new keys to the cluster object. K1, K2",
       entry: "rotateKeys",
       on: {
         "keys.rotated": { target: "resting", actions: { type: "rememberReason", params: { reason: "" } } },
@@ -93,7 +93,7 @@ export const keyRotationMachine = setup({
       },
     },
     retrying: {
-      description: "The log took no write; tries again after the delay.",
+      description: "The log write failed; retrying after a delay.",
       after: { retryDelay: "rotating" },
     },
   },

@@ -65,7 +65,7 @@ export const managerLockMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     opening: {
-      description: "The key file is being read.",
+      description: "Reading the key file.",
       entry: "openFile",
       on: {
         "file.opened": "open",
@@ -77,12 +77,12 @@ export const managerLockMachine = setup({
       },
     },
     locked: {
-      description: "The key file needs the unlock key; nothing else runs. U1",
+      description: "Waiting for the unlock key; nothing else runs. U1",
       entry: "announceLocked",
       on: { "unlock.requested": "unlocking" },
     },
     unlocking: {
-      description: "A key is being tried. U2",
+      description: "Trying an unlock key. U2",
       entry: "tryKey",
       on: {
         "file.opened": "open",
@@ -94,7 +94,7 @@ export const managerLockMachine = setup({
       },
     },
     damaged: {
-      description: "What is on the disk is no key file: somebody has to restore it, or the manager joins anew.",
+      description: "The key file is not valid: restore it, or join the manager again.",
       entry: { type: "announceBroken", params: ({ context }) => ({ reason: context.reason }) },
     },
     open: {
@@ -103,7 +103,7 @@ export const managerLockMachine = setup({
       initial: "settled",
       states: {
         settled: {
-          description: "On the disk the file is locked as the cluster wants it, as far as is known.",
+          description: "The key file is locked as the cluster wants it, as far as is known.",
           entry: "look",
           on: {
             "lock.looked": [
@@ -120,7 +120,8 @@ export const managerLockMachine = setup({
           },
         },
         unread: {
-          description: "The cluster has another unlock key, which nobody was given yet: the file stays as it is. U4",
+          description:
+            "The cluster has a new unlock key that nobody has been given yet: the key file stays unchanged. U4",
           on: {
             "lock.looked": [
               {
@@ -137,7 +138,7 @@ export const managerLockMachine = setup({
         },
         closing: {
           description:
-            "The key was given to somebody, or none is needed any more: the file is locked anew in a moment. U4",
+            "Somebody has been given the key, or none is needed any more: about to write the key file again. U4",
           on: {
             "lock.looked": [
               {
@@ -154,7 +155,7 @@ export const managerLockMachine = setup({
           after: { closeDelay: "relocking" },
         },
         relocking: {
-          description: "The file is being written anew, under the cluster's unlock key or under none. U3",
+          description: "Writing the key file under the cluster's unlock key, or without one. U3",
           entry: "relock",
           on: {
             "relock.done": { target: "settled", actions: { type: "rememberReason", params: { reason: "" } } },
@@ -166,7 +167,7 @@ export const managerLockMachine = setup({
           },
         },
         retrying: {
-          description: "The disk did not take it: the file is as it was. Tries again after the delay.",
+          description: "The disk refused the write and the key file is unchanged; retrying after a delay.",
           on: { "lock.looked": {} },
           after: { retryDelay: "settled" },
         },

@@ -140,11 +140,11 @@ export const leaseMachine = setup({
   },
   states: {
     waiting: {
-      description: "Another leads, or the bucket cannot be read. Looks again and again.",
+      description: "Another manager leads, or the bucket cannot be read; reading the key again at intervals.",
       initial: "looking",
       states: {
         looking: {
-          description: "Reads the key.",
+          description: "Reading the key.",
           entry: ["countAttempt", { type: "look", params: ({ context }) => ({ attempt: context.attempt }) }],
           on: {
             "lease.absent": {
@@ -185,13 +185,13 @@ export const leaseMachine = setup({
           after: { takePatience: "resting" },
         },
         resting: {
-          description: "Until the next look.",
+          description: "Waiting before the next read.",
           after: { pollInterval: "looking" },
         },
       },
     },
     taking: {
-      description: "Writes the key where it was absent or this manager's own. E2",
+      description: "Writing the key, which was absent or already this manager's. E2",
       entry: [
         "countAttempt",
         { type: "write", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
@@ -223,7 +223,7 @@ export const leaseMachine = setup({
       after: { takePatience: "waiting" },
     },
     leading: {
-      description: "Holds the lease.",
+      description: "Holding the lease.",
       tags: "leading",
       initial: "term",
       entry: { type: "announceTaken", params: ({ context }) => ({ revision: context.revision }) },
@@ -234,16 +234,16 @@ export const leaseMachine = setup({
       },
       states: {
         term: {
-          description: "What one write of the key gives. Ends by itself unless the next write succeeds. E1",
+          description: "The lease as of the last successful write; it expires unless the next write succeeds. E1",
           initial: "resting",
           after: { surrender: "#lease.lost" },
           states: {
             resting: {
-              description: "The key is fresh.",
+              description: "The key was renewed recently.",
               after: { renewInterval: "renewing" },
             },
             renewing: {
-              description: "Writes the key again.",
+              description: "Renewing the key.",
               entry: [
                 "countAttempt",
                 { type: "write", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
@@ -273,12 +273,12 @@ export const leaseMachine = setup({
               after: { patience: "checking" },
             },
             pausing: {
-              description: "A write went wrong, or the key cannot be read. Looks at it shortly.",
+              description: "A write or read of the key failed; reading it again shortly.",
               after: { patience: "checking" },
             },
             checking: {
               description:
-                "An earlier write may have happened: only the key tells the revision that the next one must be against. E2",
+                "An earlier write may have succeeded: reading the key to learn which revision the next write must name. E2",
               entry: ["countAttempt", { type: "look", params: ({ context }) => ({ attempt: context.attempt }) }],
               on: {
                 "lease.held": [
@@ -311,11 +311,11 @@ export const leaseMachine = setup({
       },
     },
     lost: {
-      description: "Led, or tried to, and does not any more. Lets others have their look first.",
+      description: "Lost or missed the lease; waiting so that other managers can try first.",
       after: { pollInterval: "waiting" },
     },
     releasing: {
-      description: "Gives the lease back, so that another need not wait for its end.",
+      description: "Releasing the lease, so that another manager need not wait for it to expire.",
       entry: [
         "countAttempt",
         { type: "remove", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
@@ -330,7 +330,7 @@ export const leaseMachine = setup({
       after: { takePatience: "released" },
     },
     released: {
-      description: "Does not want to lead any more: this process is ending.",
+      description: "No longer a candidate: this process is ending.",
       entry: "announceReleased",
       on: { "release.requested": {} },
     },

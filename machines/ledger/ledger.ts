@@ -111,7 +111,7 @@ export const ledgerMachine = setup({
   },
   states: {
     following: {
-      description: "Somebody else writes, or nobody does. Waits for the lease.",
+      description: "Not the leader; waiting for the lease.",
       entry: "forgetEpoch",
       on: {
         "lease.taken": {
@@ -122,7 +122,7 @@ export const ledgerMachine = setup({
       },
     },
     taking: {
-      description: "Has the lease; reads the log to its present end and draws the epoch.",
+      description: "Holds the lease; reading the log to its end and choosing the epoch.",
       entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
       on: {
         "log.reached": {
@@ -134,7 +134,7 @@ export const ledgerMachine = setup({
       },
     },
     barrier: {
-      description: "Appends the first record of the epoch. L2",
+      description: "Appending the first record of the epoch. L2",
       entry: [
         "countAttempt",
         { type: "appendBarrier", params: ({ context }) => ({ attempt: context.attempt, epoch: context.epoch }) },
@@ -161,13 +161,13 @@ export const ledgerMachine = setup({
       },
     },
     pausing: {
-      description: "The barrier may be in the log or not, or the log took nothing. Looks again shortly.",
+      description: "The first record may or may not be in the log; checking again shortly.",
       after: { appendRetry: "rejoining" },
       on: { "lease.ended": "following" },
     },
     rejoining: {
       description:
-        "The log ended elsewhere than thought. Reads on: finds the own barrier, an equal or newer leader, or a place to try again.",
+        "The log has more records than expected: reading on to find this epoch's first record, a leader of an equal or newer epoch, or the place for another try.",
       entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
       on: {
         "log.reached": [
@@ -189,7 +189,7 @@ export const ledgerMachine = setup({
       },
     },
     leading: {
-      description: "Takes proposals.",
+      description: "Leading; accepting proposals.",
       tags: "leading",
       initial: "idle",
       entry: { type: "announceLeading", params: ({ context }) => ({ epoch: context.epoch }) },
@@ -204,12 +204,12 @@ export const ledgerMachine = setup({
       },
       states: {
         idle: {
-          description: "Nothing is under way.",
+          description: "No append is in flight.",
           entry: "lookForWork",
           on: { "work.arrived": "appending" },
         },
         appending: {
-          description: "One transaction with all that was waiting is on its way to the log. L1",
+          description: "Appending one transaction with everything that was waiting. L1",
           entry: [
             "countAttempt",
             { type: "appendBatch", params: ({ context }) => ({ attempt: context.attempt, epoch: context.epoch }) },
@@ -245,12 +245,12 @@ export const ledgerMachine = setup({
           },
         },
         resting: {
-          description: "The log took nothing; gives it a moment.",
+          description: "The log refused the append; waiting briefly.",
           after: { appendRetry: "idle" },
         },
         behind: {
           description:
-            "The log has a record that this replica had not: reads on, then decides the batch again or gives way.",
+            "The log has a record that this replica lacks: reading it, then deciding the batch again or stepping down.",
           entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
           on: {
             "log.reached": [
@@ -264,11 +264,11 @@ export const ledgerMachine = setup({
           },
         },
         doubting: {
-          description: "Whether the batch is in the log is unknown. Something appended in its place will tell. L3",
+          description: "It is unknown whether the batch is in the log; the next append will tell. L3",
           initial: "probing",
           states: {
             probing: {
-              description: "An empty record is on its way to where the batch's record may be.",
+              description: "Appending an empty record at the position of the batch.",
               entry: [
                 "countAttempt",
                 { type: "appendProbe", params: ({ context }) => ({ attempt: context.attempt, epoch: context.epoch }) },
@@ -297,11 +297,11 @@ export const ledgerMachine = setup({
               },
             },
             waiting: {
-              description: "The log does not answer. Probes again shortly.",
+              description: "The log does not answer; probing again shortly.",
               after: { appendRetry: "probing" },
             },
             reading: {
-              description: "Something is in that place; reading on shows what.",
+              description: "The position is taken; reading on to see by which record.",
               entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
               on: {
                 "log.reached": [

@@ -133,7 +133,7 @@ export const logSubscriptionMachine = setup({
   },
   states: {
     choosing: {
-      description: "The selection is being looked up for the first time.",
+      description: "Looking up the selection for the first time.",
       on: {
         "selection.changed": [
           {
@@ -146,7 +146,7 @@ export const logSubscriptionMachine = setup({
       },
     },
     gathering: {
-      description: "Collects what the nodes have; over when each has sent it, or cannot. LS1, LS2",
+      description: "Collecting existing output; done when each node has sent its own or cannot. LS1, LS2",
       entry: { type: "announce", params: ({ context }) => ({ nodes: context.nodes, close: false }) },
       always: {
         guard: "isComplete",
@@ -160,7 +160,7 @@ export const logSubscriptionMachine = setup({
       after: { announceInterval: { target: "gathering", reenter: true, actions: "age" } },
     },
     following: {
-      description: "Passes on what comes; new tasks of what is followed join. LS2, LS3",
+      description: "Forwarding new output; new tasks of the selection join. LS2, LS3",
       entry: [
         { type: "announce", params: ({ context }) => ({ nodes: context.nodes, close: false }) },
         { type: "tellMissing", params: ({ context }) => ({ reasons: context.news }) },
@@ -184,7 +184,7 @@ export const logSubscriptionMachine = setup({
       after: { announceInterval: { target: "following", reenter: true, actions: "age" } },
     },
     closing: {
-      description: "What was followed is gone: the nodes send what they still have, within a few seconds.",
+      description: "The selected objects are gone: waiting a few seconds for the nodes to send what they still have.",
       entry: { type: "announce", params: ({ context }) => ({ nodes: context.nodes, close: true }) },
       always: {
         guard: "isClosed",
@@ -199,7 +199,7 @@ export const logSubscriptionMachine = setup({
       after: { announceInterval: { target: "closing", reenter: true, actions: ["age", "countClosing"] } },
     },
     ended: {
-      description: "Nothing more is sent; the nodes are told so.",
+      description: "Nothing more is sent, and the nodes are told.",
       type: "final",
     },
   },

@@ -58,13 +58,13 @@ export const demotionMachine = setup({
   },
   states: {
     leaving: {
-      description: "The manager ends by itself. D1",
+      description: "The manager was demoted and is ending by itself. D1",
       always: { guard: "isGone", target: "recording" },
       on: { "manager.gone": "recording" },
       after: { grace: "recording" },
     },
     recording: {
-      description: "Its role and its record among the managers are being written. D1",
+      description: "Writing its role and its record among the managers. D1",
       entry: { type: "recordDemotion", params: ({ context }) => ({ nodeId: context.nodeId }) },
       on: {
         "write.failed": {
@@ -73,7 +73,7 @@ export const demotionMachine = setup({
         },
       },
     },
-    retrying: { description: "The log took no write; tries again after the delay.", after: { retry: "recording" } },
-    done: { type: "final", description: "It is a worker, or was not to become one after all." },
+    retrying: { description: "The log write failed; retrying after a delay.", after: { retry: "recording" } },
+    done: { type: "final", description: "It is a worker, or the demotion was withdrawn." },
   },
 });

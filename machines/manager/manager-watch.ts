@@ -44,20 +44,20 @@ export const managerWatchMachine = setup({
   },
   states: {
     starting: {
-      description: "Chooses by the own link; never rests here.",
+      description: "Choosing the first state by this manager's own link; never rests here.",
       always: [{ guard: "isUp", target: "heard" }, { target: "blind" }],
     },
     heard: {
-      description: "It beat within the silence, or the watch began less than that ago. V1",
+      description: "The manager's heartbeat arrived within the timeout, or the watch began less than a timeout ago. V1",
       on: { beat: { target: "heard", reenter: true } },
       after: { silence: "silent" },
     },
     blind: {
-      description: "The own link is down: nothing can be said of others. V1",
+      description: "This manager's own link is down: nothing can be said about other managers. V1",
       on: { "link.down": {}, "link.up": "heard" },
     },
     silent: {
-      description: "It is dead as far as anyone can tell; makes sure that the log says so.",
+      description: "The manager is dead as far as anyone can tell; making sure that the log says so.",
       entry: "declareDead",
       on: { "record.alive": "heard" },
       after: { retry: { target: "silent", reenter: true } },

@@ -41,7 +41,7 @@ export const membershipMachine = setup({
       initial: "waiting",
       states: {
         waiting: {
-          description: "Has beaten; beats again after the period. M1",
+          description: "Waiting for the period to end before the next heartbeat. M1",
           entry: "publishBeat",
           after: { beatPeriod: { target: "waiting", reenter: true } },
         },
@@ -51,13 +51,13 @@ export const membershipMachine = setup({
       initial: "announcing",
       states: {
         announcing: {
-          description: "The own record is absent or wrong: writes it, and again until the log has it. M2",
+          description: "This manager's record is missing or wrong: writing it until the log has it. M2",
           entry: "announce",
           on: { "record.right": "listed", "record.wrong": {} },
           after: { retry: { target: "announcing", reenter: true } },
         },
         listed: {
-          description: "The log says that this manager lives, and where. M2",
+          description: "The log lists this manager as live, with its addresses. M2",
           on: { "record.wrong": "announcing", "record.right": {} },
         },
       },

@@ -39,7 +39,7 @@ export const progressMachine = setup({
   },
 }).createMachine({
   id: "progress",
-  description: "Probes the path from the ledger through the log to the own replica.",
+  description: "Probing the path from the ledger through the log to this manager's replica.",
   context: ({ input }) => ({ ...input, answeredAt: -1, reason: "no probe has come back yet" }),
   type: "parallel",
   on: { "*": { actions: "reportUnexpected" } },
@@ -48,11 +48,11 @@ export const progressMachine = setup({
       initial: "asking",
       states: {
         asking: {
-          description: "A probe is under way; it always comes back, if only as failed.",
+          description: "A probe is under way; it always returns, if only as failed.",
           entry: "probe",
           on: { "probe.answered": "resting", "probe.failed": "resting" },
         },
-        resting: { description: "Until the next probe.", after: { probeInterval: "asking" } },
+        resting: { description: "Waiting for the next probe.", after: { probeInterval: "asking" } },
       },
     },
     health: {
@@ -62,7 +62,7 @@ export const progressMachine = setup({
       },
       states: {
         healthy: {
-          description: "A probe came back within staleMs.",
+          description: "A probe returned within staleMs.",
           tags: "healthy",
           on: {
             "probe.answered": {
@@ -79,7 +79,7 @@ export const progressMachine = setup({
           },
         },
         stuck: {
-          description: "No probe has come back for staleMs.",
+          description: "No probe has returned for staleMs.",
           on: {
             "probe.answered": {
               target: "healthy",

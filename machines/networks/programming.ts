@@ -60,11 +60,11 @@ export const programmingMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     current: {
-      description: "The kernel has what is known.",
+      description: "The kernel has everything that is known.",
       on: { "facts.changed": "programming" },
     },
     programming: {
-      description: "The kernel is being given what was known when this began. VB1",
+      description: "Programming the kernel with what was known when this began. VB1",
       entry: ["forgetChange", "program"],
       on: {
         "facts.changed": { actions: "rememberChange" },
@@ -79,7 +79,7 @@ export const programmingMachine = setup({
       },
     },
     waiting: {
-      description: "The kernel did not take it; what it had stays in force. VB2",
+      description: "The kernel refused the update; the earlier state stays in force. VB2",
       on: { "facts.changed": {} },
       after: { backoff: "programming" },
     },

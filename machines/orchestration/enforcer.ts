@@ -57,16 +57,17 @@ export const enforcerMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     resting: {
-      description: "Every task is where it may be.",
+      description: "Every task is on a node where it may run.",
       on: { "work.arrived": "gathering" },
     },
     gathering: {
-      description: "A node or a volume changed; more may come with the same commits.",
+      description: "A node or a volume changed; gathering more from the same commits.",
       entry: "gather",
       on: { "work.arrived": {}, "round.due": "enforcing" },
     },
     enforcing: {
-      description: "Looks at every task on what changed and evicts those that may not stay. F1, F2, F3, F4, F5",
+      description:
+        "Checking every task affected by the changes, and evicting those that may not stay. F1, F2, F3, F4, F5",
       entry: "enforce",
       on: {
         "work.arrived": {},

@@ -64,21 +64,21 @@ export const globalMachine = setup({
   states: {
     settled: {
       description:
-        "Each node that the service is for has its task, and no other has one, as far as the orchestrator can do something about it. O3",
+        "Each eligible node has its task and no other node has one, as far as the orchestrator can act on it. O3",
       on: { "nodes.touched": "gathering" },
     },
     waiting: {
-      description: "As settled, but something is due at a known time: a restart delay ends, a rollout's pause is over.",
+      description: "Settled, but waiting for a known time: the end of a restart delay or of an update delay.",
       after: { nextLook: "deciding" },
       on: { "nodes.touched": "gathering" },
     },
     gathering: {
-      description: "Nodes, tasks or the service changed; more may come with the same commits.",
+      description: "Nodes, tasks or the service changed; gathering more from the same commits.",
       entry: "gather",
       on: { "nodes.touched": {}, "round.due": "deciding" },
     },
     deciding: {
-      description: "Compares what is on the nodes with the spec. O1",
+      description: "Comparing the tasks on the nodes with the spec. O1",
       entry: ["forgetTouch", "decide"],
       on: {
         "decision.empty": [
@@ -94,7 +94,7 @@ export const globalMachine = setup({
       },
     },
     writing: {
-      description: "The decision is on its way into the log. O1, O2",
+      description: "Writing the decision to the log. O1, O2",
       on: {
         "nodes.touched": { actions: "rememberTouch" },
         "decision.written": [
@@ -105,7 +105,7 @@ export const globalMachine = setup({
       },
     },
     removed: {
-      description: "The service is gone; its tasks are stopped by the orchestrator of what removed services leave.",
+      description: "The service is gone; another orchestrator stops its tasks.",
       type: "final",
     },
   },

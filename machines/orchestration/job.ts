@@ -70,12 +70,12 @@ export const jobMachine = setup({
   },
   states: {
     gathering: {
-      description: "Something changed; more may come with the same commits.",
+      description: "Something changed; gathering more from the same commits.",
       entry: "gather",
       on: { "job.touched": {}, "round.due": "deciding" },
     },
     deciding: {
-      description: "Compares the places of the present iteration with the spec. O1, J1 to J7",
+      description: "Comparing the slots of the current iteration with the spec. O1, J1 to J7",
       entry: ["forgetTouch", "decide"],
       on: {
         "decision.empty": { target: "judged", actions: { type: "remember", params: ({ event }) => event } },
@@ -84,14 +84,14 @@ export const jobMachine = setup({
       },
     },
     writing: {
-      description: "The decision is on its way into the log. O1, O2",
+      description: "Writing the decision to the log. O1, O2",
       on: {
         "job.touched": { actions: "rememberTouch" },
         "decision.written": [{ guard: "isTouched", target: "gathering" }, { target: "judged" }],
       },
     },
     judged: {
-      description: "Goes to where the job stands.",
+      description: "Choosing the state that matches the job's progress.",
       always: [
         { guard: { type: "isPhase", params: { phase: "paused" } }, target: "paused" },
         { guard: { type: "isPhase", params: { phase: "stopped" } }, target: "stopped" },
@@ -102,35 +102,35 @@ export const jobMachine = setup({
       ],
     },
     working: {
-      description: "Its tasks run or wait; each one that ends makes it look again. J3",
+      description: "Tasks are running or waiting; each exit is examined. J3",
       after: { nextLook: "deciding" },
       on: { "job.touched": "gathering" },
     },
     paused: {
-      description: "Nothing new is started until it is resumed; what runs goes on. J6",
+      description: "Paused: no new task is started until the job is resumed; running tasks go on. J6",
       after: { nextLook: "deciding" },
       on: { "job.touched": "gathering" },
     },
     stopped: {
-      description: "What ran is stopped; what is done stays done, should it be resumed. J6",
+      description: "Stopped: running tasks are stopped; completed ones stay completed if the job is resumed. J6",
       after: { nextLook: "deciding" },
       on: { "job.touched": "gathering" },
     },
     succeeded: {
-      description: "Every place is done. With a time to live the service is removed when that is over. J1",
+      description: "Every slot is complete. A job with a time to live is removed when it expires. J1",
       after: { nextLook: "deciding" },
       on: { "job.touched": "gathering" },
     },
     failed: {
-      description: "At least one place has used up its attempts, and all others are done. J2",
+      description: "At least one slot has used up its attempts, and all others are complete. J2",
       after: { nextLook: "deciding" },
       on: { "job.touched": "gathering" },
     },
     scheduled: {
-      description: "Does no work itself: its schedule makes a job of its own for each run.",
+      description: "Runs no tasks itself: its schedule creates a job for each run.",
       after: { nextLook: "deciding" },
       on: { "job.touched": "gathering" },
     },
-    removed: { description: "The service is gone; the orchestrator of what is gone stops its tasks.", type: "final" },
+    removed: { description: "The service is gone; another orchestrator stops its tasks.", type: "final" },
   },
 });

@@ -46,16 +46,16 @@ export const reaperMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     idle: {
-      description: "No slot has more history than it may keep.",
+      description: "No slot keeps more history than the limit.",
       on: { "slots.touched": "gathering" },
     },
     gathering: {
-      description: "Tasks ended or are to be removed; more may come with the same commits.",
+      description: "Tasks ended or are to be removed; gathering more from the same commits.",
       entry: "gather",
       on: { "slots.touched": {}, "round.due": "reaping" },
     },
     reaping: {
-      description: "Looks at the touched slots and deletes what is over. R1, R2, R3, R4, R5",
+      description: "Deleting removed tasks, and history beyond the limit, from the affected slots. R1, R2, R3, R4, R5",
       entry: "reap",
       on: {
         "slots.touched": {},

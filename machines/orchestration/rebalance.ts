@@ -58,7 +58,7 @@ export const rebalanceMachine = setup({
   },
 }).createMachine({
   id: "rebalance",
-  description: "Moves tasks to better nodes, where that is switched on.",
+  description: "Moves tasks to better nodes where rebalancing is on.",
   context: ({ input }) => ({ nextMs: 0, pauseMs: input.pauseMs }),
   initial: "off",
   options: { maxIterations: 1_000 },
@@ -69,32 +69,32 @@ export const rebalanceMachine = setup({
       on: { "world.touched": "gathering" },
     },
     watching: {
-      description: "Nothing can be placed better, or what could has to wait. Looks again when something changes.",
+      description: "Nothing can be placed better, or what could must wait; watching for changes.",
       after: { nextLook: "gathering" },
       on: { "world.touched": "gathering" },
     },
     settling: {
-      description: "A node joined, came back or changed a short time ago; others may follow.",
+      description: "A node joined, returned or changed recently; waiting for others to follow.",
       after: { nextLook: "gathering" },
       on: { "world.touched": "gathering" },
     },
     paused: {
-      description: "There is an incident, or was one a short time ago: everything stays where it is. B2",
+      description: "An incident is going on or ended recently: nothing is moved. B2",
       after: { nextLook: "gathering" },
       on: { "world.touched": "gathering" },
     },
     watchingMoves: {
-      description: "What moved is on its way, or has yet to prove itself. B2",
+      description: "Waiting for moved tasks to start and to prove stable. B2",
       after: { nextLook: "gathering" },
       on: { "world.touched": "gathering" },
     },
     gathering: {
-      description: "Something changed, or is due; more may come. B1",
+      description: "Something changed or is due; gathering more. B1",
       after: { pause: "looking" },
       on: { "world.touched": {} },
     },
     looking: {
-      description: "Looks whether anything may move, and what would be better elsewhere.",
+      description: "Checking whether tasks may move, and which would be better elsewhere.",
       entry: "look",
       on: {
         "look.off": { target: "off", actions: { type: "rememberPause", params: ({ event }) => event } },
@@ -107,7 +107,7 @@ export const rebalanceMachine = setup({
       },
     },
     moving: {
-      description: "A round of moves is on its way into the log. B2",
+      description: "Writing a round of moves to the log. B2",
       entry: "move",
       on: { "moves.written": "gathering", "world.touched": {} },
     },

@@ -66,21 +66,21 @@ export const replicatedMachine = setup({
   },
   states: {
     settled: {
-      description: "Each slot is as the service wants it, as far as the orchestrator can do something about it. O3",
+      description: "Each slot matches the service, as far as the orchestrator can act on it. O3",
       on: { "service.touched": "gathering" },
     },
     waiting: {
-      description: "As settled, but something is due at a known time: a restart delay ends, a rollout's pause is over.",
+      description: "Settled, but waiting for a known time: the end of a restart delay or of an update delay.",
       after: { nextLook: "deciding" },
       on: { "service.touched": "gathering" },
     },
     gathering: {
-      description: "Something changed; more may come with the same commits.",
+      description: "Something changed; gathering more from the same commits.",
       entry: "gather",
       on: { "service.touched": {}, "round.due": "deciding" },
     },
     deciding: {
-      description: "Compares the slots with the spec. O1",
+      description: "Comparing the slots with the spec. O1",
       entry: ["forgetTouch", "decide"],
       on: {
         "decision.empty": [
@@ -96,7 +96,7 @@ export const replicatedMachine = setup({
       },
     },
     writing: {
-      description: "The decision is on its way into the log. O1, O2",
+      description: "Writing the decision to the log. O1, O2",
       on: {
         "service.touched": { actions: "rememberTouch" },
         "decision.written": [
@@ -107,7 +107,7 @@ export const replicatedMachine = setup({
       },
     },
     removing: {
-      description: "The service is gone; its tasks are stopped and then deleted by the reaper.",
+      description: "The service is gone; the reaper stops and then deletes its tasks.",
       entry: ["forgetTouch", "removeTasks"],
       on: {
         "service.removed": {},

@@ -219,21 +219,23 @@ export const restartMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     resting: {
-      description: "No successor waits for a time; those that wait for a predecessor are woken by its end.",
+      description:
+        "No replacement task waits for a time; those that wait for the task before them are woken by its end.",
       on: { "slots.touched": "gathering" },
     },
     waiting: {
-      description: "At least one successor has a deadline: the end of its restart delay, or of its patience. Q2",
+      description:
+        "Replacement tasks are waiting: for the end of a restart delay, or of the wait for the task before them. Q2",
       after: { nextDeadline: "releasing" },
       on: { "slots.touched": "gathering" },
     },
     gathering: {
-      description: "Something happened in a slot with a waiting successor; more may come with the same commits.",
+      description: "Something happened in a slot with a waiting replacement; gathering more from the same commits.",
       entry: "gather",
       on: { "slots.touched": {}, "round.due": "releasing" },
     },
     releasing: {
-      description: "Looks at the waiting successors and raises those that may run. Q1, Q4",
+      description: "Checking the waiting replacements and starting those that may run. Q1, Q4",
       entry: "release",
       on: {
         "round.done": [

@@ -113,27 +113,27 @@ const moving = machine.createStateConfig({
   },
   states: {
     gathering: {
-      description: "Something changed; more may come with the same commits.",
+      description: "Something changed; gathering more from the same commits.",
       entry: "gather",
       on: { "slots.touched": {} },
     },
     looking: {
-      description: "Counts failures, and gives as many slots their turn as may be on their way at once. U1, U2",
+      description: "Counting failures and updating as many slots at once as the parallelism allows. U1, U2",
       entry: "look",
     },
     replacing: {
-      description: "New tasks are on their way in some slots; each has its progress deadline. R2",
+      description: "New tasks are starting in some slots; each has its progress deadline. R2",
       entry: "note",
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
     delaying: {
-      description: "The pause between one slot and the next.",
+      description: "Waiting for the update delay between slots.",
       entry: "note",
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
     watching: {
       description:
-        "Every slot, or every one of a step's batch, has its new task; those that came last are watched for as long as the settings say.",
+        "Every slot of the update or of the step has its new task; monitoring the last ones for the monitor period.",
       entry: "note",
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
@@ -177,39 +177,39 @@ export const rolloutMachine = machine.createMachine({
     "*": { actions: "reportUnexpected" },
   },
   states: {
-    reading: { description: "A leader has just taken it up.", entry: "readPhase" },
+    reading: { description: "Starting with a new leader, possibly in the middle of an update.", entry: "readPhase" },
     beginning: {
-      description: "Slots are of another spec than the service: how many is written down, with when it began.",
+      description: "Slots differ from the service's spec: recording their number and the start of the update.",
       entry: "begin",
     },
-    updating: { ...moving, description: "Slots change to the new spec, some at a time." },
+    updating: { ...moving, description: "Updating slots to the new spec, some at a time." },
     stepping: {
       ...moving,
-      description: "As updating, for the slots of one batch; once those have been watched it pauses.",
+      description: "Updating the slots of one step; pauses when they have been monitored.",
     },
     choosing: {
-      description: "An operator asked for one step: its slots are named in the record, so that no leader takes others.",
+      description: "An operator asked for one step: recording its slots, so that no other leader picks different ones.",
       entry: "chooseBatch",
     },
-    pausing: { description: "Too much failed, or a step is done: that it pauses is being written.", entry: "pause" },
+    pausing: { description: "Too much failed, or a step is done: recording the pause.", entry: "pause" },
     paused: {
       description:
-        "No further slot changes, and each keeps the spec that it has. Ended by an operator's resume, step or abort, or by an update.",
+        "Paused: no further slot is updated, and each keeps its spec. Continues on resume, step, abort or a new update.",
     },
     turningBack: {
-      description: "Too much failed: the service is given its previous spec, or pauses where it cannot have it. D2",
+      description: "Too much failed: restoring the service's previous spec, or pausing where there is none. D2",
       entry: "turnBack",
       on: { "wayBack.barred": "pausing" },
     },
-    rollingBack: { ...moving, description: "Slots change back to the previous spec, by the rollback settings." },
+    rollingBack: { ...moving, description: "Rolling back slots to the previous spec, by the rollback settings." },
     rollbackStepping: {
       ...moving,
-      description: "As rollingBack, for the slots of one batch; once those have been watched it pauses.",
+      description: "Rolling back the slots of one step; pauses when they have been monitored.",
     },
     rollbackPaused: {
-      description: "The way back failed too, or was stopped by hand. Ended as `paused` is. R3",
+      description: "The rollback failed too, or was paused by an operator. Continues like any paused update. R3",
     },
-    completing: { description: "Nothing is left to do: that is being written.", entry: "complete" },
-    over: { description: "Every slot has what the service asks for.", type: "final" },
+    completing: { description: "Nothing is left to do: recording the completion.", entry: "complete" },
+    over: { description: "Every slot matches the service.", type: "final" },
   },
 });

@@ -84,12 +84,12 @@ export const scheduleMachine = setup({
   },
   states: {
     gathering: {
-      description: "Something changed; more may come with the same commits.",
+      description: "Something changed; gathering more from the same commits.",
       entry: "gather",
       on: { "schedule.touched": {}, "round.due": "deciding" },
     },
     deciding: {
-      description: "Looks at what is due and at what became of the runs. O1, C1 to C6",
+      description: "Checking which runs are due and what became of earlier ones. O1, C1 to C6",
       entry: ["forgetTouch", "decide"],
       on: {
         "decision.empty": { target: "judged", actions: { type: "remember", params: ({ event }) => event } },
@@ -98,7 +98,7 @@ export const scheduleMachine = setup({
       },
     },
     writing: {
-      description: "The run and the record of it are on their way into the log, in one transaction. C1, O2",
+      description: "Writing the run and its record to the log, in one transaction. C1, O2",
       on: {
         "schedule.touched": { actions: "rememberTouch" },
         "decision.written": [{ guard: "isTouched", target: "gathering" }, { target: "judged" }],
@@ -107,12 +107,12 @@ export const scheduleMachine = setup({
     },
     held: {
       description:
-        "The log did not take the decision, or nobody knows whether it did: soon decided anew from what is there. C1",
+        "The log refused the decision, or the outcome is unknown: deciding again shortly from the stored state. C1",
       after: { retry: "deciding" },
       on: { "schedule.touched": {} },
     },
     judged: {
-      description: "Goes to where the schedule stands.",
+      description: "Choosing the state that matches the schedule.",
       always: [
         { guard: { type: "isPhase", params: { phase: "paused" } }, target: "paused" },
         { guard: { type: "isPhase", params: { phase: "invalid" } }, target: "invalid" },
@@ -120,20 +120,20 @@ export const scheduleMachine = setup({
       ],
     },
     waiting: {
-      description: "The next run is due at a known time.",
+      description: "Waiting for the time of the next run.",
       after: { nextDue: "deciding" },
       on: { "schedule.touched": "gathering" },
     },
     paused: {
-      description: "Nothing becomes due until somebody resumes it; stopped, it has its runs stopped too. C3, C6",
+      description: "Suspended until somebody resumes it; a stopped schedule also stops its runs. C3, C6",
       on: { "schedule.touched": "gathering" },
     },
     invalid: {
-      description: "Its expression cannot be read, which Control would have refused: waits for one that can.",
+      description: "The cron expression cannot be parsed, although Control refuses such: waiting for a valid one.",
       on: { "schedule.touched": "gathering" },
     },
     ending: {
-      description: "The schedule is gone: its record goes, and with its service its runs.",
+      description: "The schedule is gone: removing its record and, with its service, its runs.",
       entry: "removeRest",
       on: {
         "schedule.removed": {},

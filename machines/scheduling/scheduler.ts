@@ -64,7 +64,7 @@ export const schedulerMachine = setup({
   delays: { retry: ({ context }) => context.retryMs },
 }).createMachine({
   id: "scheduler",
-  description: "Gives waiting tasks their nodes, a round at a time.",
+  description: "Assigns waiting tasks to nodes, one round at a time.",
   context: ({ input }) => ({ ...input, proposals: 0 }),
   options: { maxIterations: 1_000 },
   type: "parallel",
@@ -74,11 +74,11 @@ export const schedulerMachine = setup({
       initial: "idle",
       states: {
         idle: {
-          description: "No task waits that anything new could help.",
+          description: "No waiting task can be helped by anything new.",
           on: { "work.arrived": "scheduled" },
         },
         scheduled: {
-          description: "Waits for the tick: the end of the commits that are being applied. S1",
+          description: "Waiting for the end of the commits that are being applied. S1",
           entry: "requestTick",
           on: {
             "work.arrived": {},
@@ -87,7 +87,7 @@ export const schedulerMachine = setup({
           },
         },
         deciding: {
-          description: "Chooses nodes on the replica as it is now, and proposes them.",
+          description: "Choosing nodes from the current replica, and proposing them.",
           entry: "decide",
           on: {
             "work.arrived": "scheduled",
@@ -98,7 +98,7 @@ export const schedulerMachine = setup({
           },
         },
         full: {
-          description: "As many proposals are under way as may be; the next that settles makes room. S2",
+          description: "The limit of proposals in flight is reached; waiting for one to settle. S2",
           on: { "work.arrived": {}, "proposal.settled": "scheduled" },
         },
       },
@@ -107,11 +107,11 @@ export const schedulerMachine = setup({
       initial: "none",
       states: {
         none: {
-          description: "No decision is on its way to the log.",
+          description: "No decision is in flight.",
           on: { "proposal.sent": { target: "proposing", actions: "countSent" } },
         },
         proposing: {
-          description: "Decisions are on their way to the log; their tasks are not decided again until it answers.",
+          description: "Decisions are in flight; their tasks are not decided again until the log answers.",
           on: {
             "proposal.sent": { actions: "countSent" },
             "proposal.settled": [
@@ -134,7 +134,7 @@ export const schedulerMachine = setup({
         },
         holding: {
           description:
-            "Tasks that the ledger did not take, and explanations to be replaced, wait for the retry delay. S3",
+            "Tasks that the ledger refused, and explanations to replace, are waiting for the retry delay. S3",
           on: { "proposal.settled": {}, "round.decided": {} },
           after: { retry: { target: "none", actions: "releaseHeld" } },
         },

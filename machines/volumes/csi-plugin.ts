@@ -101,11 +101,11 @@ export const csiPluginMachine = setup({
   },
   states: {
     absent: {
-      description: "There is no plugin of this name here.",
+      description: "No plugin of this name is on this node.",
       on: { "plugin.listed": "dialling" },
     },
     dialling: {
-      description: "Connects to the plugin's socket.",
+      description: "Connecting to the plugin's socket.",
       entry: "dial",
       on: {
         "link.opened": "identifying",
@@ -113,7 +113,7 @@ export const csiPluginMachine = setup({
       },
     },
     identifying: {
-      description: "Asks who the plugin is, what it can do and whether it is ready. L1",
+      description: "Asking for the plugin's identity, capabilities and readiness. L1",
       entry: "identify",
       on: {
         "plugin.identified": {
@@ -127,7 +127,7 @@ export const csiPluginMachine = setup({
       },
     },
     serving: {
-      description: "Calls go to the plugin.",
+      description: "Ready; calls go to the plugin.",
       tags: ["serving"],
       entry: "announce",
       after: { linkHeld: { actions: "forgetFailure" } },
@@ -139,7 +139,7 @@ export const csiPluginMachine = setup({
       },
     },
     resting: {
-      description: "Could not be reached; is dialled again after a wait. L2",
+      description: "The plugin could not be reached; waiting before the next try. L2",
       after: { retry: "dialling" },
     },
   },

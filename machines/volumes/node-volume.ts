@@ -84,7 +84,7 @@ export const nodeVolumeMachine = setup({
   },
   states: {
     looking: {
-      description: "Decides what is next.",
+      description: "Deciding the next step.",
       always: [
         { guard: "isWanted", target: "staging" },
         { guard: "isUsed", target: "used" },
@@ -92,7 +92,7 @@ export const nodeVolumeMachine = setup({
       ],
     },
     staging: {
-      description: "The plugin prepares the volume once for the node, if it does such a thing.",
+      description: "The plugin is staging the volume on this node, if it supports staging.",
       entry: "stage",
       on: {
         "call.answered": [{ guard: "isWanted", target: "publishing" }, { target: "looking" }],
@@ -100,7 +100,7 @@ export const nodeVolumeMachine = setup({
       },
     },
     publishing: {
-      description: "The plugin mounts the volume.",
+      description: "The plugin is publishing (mounting) the volume.",
       entry: "publish",
       on: {
         "call.answered": [
@@ -111,13 +111,13 @@ export const nodeVolumeMachine = setup({
       },
     },
     ready: {
-      description: "Tasks may use the volume. M1",
+      description: "Published: tasks may use the volume. M1",
       tags: ["ready"],
       entry: "announce",
       on: { "volume.unwanted": { target: "looking", actions: "unwant" } },
     },
     used: {
-      description: "No longer wanted, and waits for the last task that has it; no other gets it any more. M2",
+      description: "No longer wanted: waiting for the last task that uses it; no new task gets it. M2",
       always: { guard: "isWanted", target: "ready" },
       on: {
         "users.changed": { target: "looking", actions: { type: "rememberUse", params: ({ event }) => event } },
@@ -125,7 +125,7 @@ export const nodeVolumeMachine = setup({
       },
     },
     unpublishing: {
-      description: "The plugin unmounts the volume. M2",
+      description: "The plugin is unpublishing (unmounting) the volume. M2",
       entry: "unpublish",
       on: {
         "call.answered": "unstaging",
@@ -133,7 +133,7 @@ export const nodeVolumeMachine = setup({
       },
     },
     unstaging: {
-      description: "The plugin undoes what it prepared for the node.",
+      description: "The plugin is unstaging the volume.",
       entry: "unstage",
       on: {
         "call.answered": "telling",
@@ -141,7 +141,7 @@ export const nodeVolumeMachine = setup({
       },
     },
     telling: {
-      description: "Tells the manager. M3",
+      description: "Reporting to the manager. M3",
       entry: "tell",
       on: {
         "call.answered": [
@@ -152,7 +152,7 @@ export const nodeVolumeMachine = setup({
       },
     },
     resting: {
-      description: "A call failed; tries again after a wait that doubles, or as soon as something changes.",
+      description: "A call failed; retrying after a doubling delay, or as soon as something changes.",
       after: { retry: "looking" },
       on: {
         "way.opened": "looking",

@@ -84,7 +84,7 @@ export const publicationMachine = setup({
   },
   states: {
     looking: {
-      description: "Reads from the stage what is next.",
+      description: "Choosing the next step from the stored state.",
       always: [
         { guard: { type: "is", params: { stage: "blocked" } }, target: "blocked" },
         { guard: { type: "is", params: { stage: "wanted" } }, target: "publishing" },
@@ -96,13 +96,13 @@ export const publicationMachine = setup({
       ],
     },
     blocked: {
-      description: "Another node has the volume, which only one may have. U3",
+      description: "Waiting for the volume: another node has it, and only one may. U3",
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     publishing: {
-      description: "The plugin attaches the volume to the node.",
+      description: "The plugin is attaching the volume to the node.",
       entry: "callPublish",
       on: {
         "call.answered": { target: "recording", actions: "forgetFailure" },
@@ -116,7 +116,7 @@ export const publicationMachine = setup({
       },
     },
     recording: {
-      description: "Writes that the node can have the volume, unless nobody there wants it any more. U1, U2",
+      description: "Writing that the node can have the volume, unless no task there wants it any more. U1, U2",
       entry: "writePublished",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -130,13 +130,13 @@ export const publicationMachine = setup({
       },
     },
     leaving: {
-      description: "Waits for the node to say that it has given the volume up.",
+      description: "Waiting for the node to report that it has unmounted the volume.",
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     abandoning: {
-      description: "The node was removed from the cluster and will not say anything any more.",
+      description: "The node was removed from the cluster and will not report again.",
       entry: "writeAbandoned",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -144,7 +144,7 @@ export const publicationMachine = setup({
       },
     },
     unpublishing: {
-      description: "The plugin detaches the volume from the node. U2",
+      description: "The plugin is detaching the volume from the node. U2",
       entry: "callUnpublish",
       on: {
         "call.answered": { target: "erasing", actions: "forgetFailure" },
@@ -158,7 +158,7 @@ export const publicationMachine = setup({
       },
     },
     erasing: {
-      description: "The node has nothing of the volume: its entry goes. U1",
+      description: "The volume is detached from the node: removing the entry. U1",
       entry: "writeErasure",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -166,7 +166,7 @@ export const publicationMachine = setup({
       },
     },
     resting: {
-      description: "A call or a write failed; tries again after a wait that doubles, or as soon as something changes.",
+      description: "A call or a write failed; retrying after a doubling delay, or as soon as something changes.",
       after: { retry: "looking" },
       on: {
         "plugin.served": "looking",

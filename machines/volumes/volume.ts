@@ -83,7 +83,7 @@ export const volumeMachine = setup({
   },
   states: {
     looking: {
-      description: "Reads from the stage what is next.",
+      description: "Choosing the next step from the stored state.",
       always: [
         { guard: { type: "is", params: { stage: "new" } }, target: "noting" },
         { guard: { type: "is", params: { stage: "asked" } }, target: "creating" },
@@ -97,7 +97,7 @@ export const volumeMachine = setup({
       ],
     },
     noting: {
-      description: "Writes that the plugin is being asked. V1",
+      description: "Writing that the plugin is being asked. V1",
       entry: "writeAsked",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -105,7 +105,7 @@ export const volumeMachine = setup({
       },
     },
     creating: {
-      description: "The plugin makes the volume, or finds the one that it has made already. V3",
+      description: "The plugin is creating the volume, or finding the one that it created earlier. V3",
       entry: "callCreate",
       on: {
         "call.answered": { target: "recording", actions: "forgetFailure" },
@@ -116,7 +116,7 @@ export const volumeMachine = setup({
       },
     },
     recording: {
-      description: "Writes what the plugin said of the volume; from then on tasks can have it.",
+      description: "Writing the plugin's answer; from then on tasks can use the volume.",
       entry: "writeCreated",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -124,19 +124,19 @@ export const volumeMachine = setup({
       },
     },
     created: {
-      description: "The volume exists; nodes get it and give it up beside this.",
+      description: "The volume exists; its publications on nodes are charts of their own.",
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     inUse: {
-      description: "Is to be removed and waits for the last node and task that has it. V2",
+      description: "Marked for removal; waiting for the last node and task that uses it. V2",
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     deleting: {
-      description: "The plugin deletes the volume. V2",
+      description: "The plugin is deleting the volume. V2",
       entry: "callDelete",
       on: {
         "call.answered": { target: "removing", actions: "forgetFailure" },
@@ -144,7 +144,7 @@ export const volumeMachine = setup({
       },
     },
     removing: {
-      description: "Nothing is left at the plugin: the object goes.",
+      description: "The plugin has deleted the volume: removing the object.",
       entry: "writeRemoval",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -152,7 +152,7 @@ export const volumeMachine = setup({
       },
     },
     resting: {
-      description: "A call or a write failed; tries again after a wait that doubles, or as soon as something changes.",
+      description: "A call or a write failed; retrying after a doubling delay, or as soon as something changes.",
       after: { retry: "looking" },
       on: {
         "plugin.served": "looking",

@@ -121,7 +121,7 @@ export const watchMachine = setup({
   },
   states: {
     starting: {
-      description: "Chooses where to begin; never rests here.",
+      description: "Choosing where to begin; never rests here.",
       always: [
         { guard: "isFresh", target: "live", actions: ["rememberGreeting", "sendGreeting"] },
         { guard: "isAhead", target: "ahead" },
@@ -131,7 +131,7 @@ export const watchMachine = setup({
     },
     ahead: {
       description:
-        "The watcher has seen more than this replica: waits for it, unless the log itself has no such version. W2",
+        "The watcher's version is newer than this replica: waiting for it, unless the log itself does not have it. W2",
       entry: ["awaitVersion", "askLog"],
       exit: "stopAwaitingVersion",
       on: {
@@ -145,16 +145,16 @@ export const watchMachine = setup({
       after: { behind: { target: "ended", actions: { type: "endStream", params: { ending: "behind" } } } },
     },
     replaying: {
-      description: "Tells what happened since the watcher's version. W2",
+      description: "Sending what happened since the watcher's version. W2",
       tags: "replaying",
       initial: "recent",
       states: {
         recent: {
-          description: "From this process's memory, at the pace at which the watcher reads.",
+          description: "Sending from this process's memory, at the watcher's pace.",
           initial: "sending",
           states: {
             sending: {
-              description: "Hands over as much as the watcher may have waiting.",
+              description: "Handing over as many changes as may wait for the watcher.",
               entry: "sendRecent",
               on: {
                 "recent.sent": "#watch.live",
@@ -163,7 +163,7 @@ export const watchMachine = setup({
               },
             },
             waiting: {
-              description: "Until the watcher has taken what it was handed. W3",
+              description: "Waiting for the watcher to take what it was handed. W3",
               entry: "awaitRoom",
               exit: "stopAwaitingRoom",
               on: { "room.made": "sending" },
@@ -172,7 +172,7 @@ export const watchMachine = setup({
           },
         },
         retained: {
-          description: "From a snapshot and the log, together with others that resume.",
+          description: "Sending from a snapshot and the log, together with other resuming watchers.",
           initial: "queued",
           entry: "joinReplay",
           exit: "leaveReplay",
@@ -189,7 +189,7 @@ export const watchMachine = setup({
           },
           states: {
             queued: {
-              description: "Until the state at the watcher's version has been rebuilt.",
+              description: "Waiting for the state at the watcher's version to be rebuilt.",
               on: {
                 "history.begun": [
                   { guard: "isGreeted", target: "reading" },
@@ -198,12 +198,12 @@ export const watchMachine = setup({
               },
             },
             reading: {
-              description: "Each transaction of the log is applied to the state as it was, and told.",
+              description: "Applying each transaction of the log to the rebuilt state and sending it.",
               // Begun anew behind a gap.
               on: { "history.begun": {}, "history.held": "held" },
             },
             held: {
-              description: "The log is read on when the watcher has taken what it was told. W3",
+              description: "Waiting for the watcher to take what was sent before reading on. W3",
               on: { "history.moved": "reading", "history.begun": "reading" },
               after: { stall: { target: "#watch.ended", actions: { type: "endStream", params: { ending: "slow" } } } },
             },
@@ -212,7 +212,7 @@ export const watchMachine = setup({
       },
     },
     live: {
-      description: "Is told of each transaction as the replica applies it. W1",
+      description: "Live: sending each transaction as the replica applies it. W1",
       tags: "live",
       entry: "joinLive",
       exit: "leaveLive",
@@ -221,7 +221,7 @@ export const watchMachine = setup({
       },
     },
     ended: {
-      description: "Nothing more is told.",
+      description: "Nothing more is sent.",
       type: "final",
       entry: "release",
     },

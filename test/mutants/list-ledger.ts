@@ -23,8 +23,8 @@ export const ledgerMutants: readonly Mutant[] = [
   {
     name: "refused-for-ever",
     file: "machines/ledger/ledger.ts",
-    original: 'description: "The log took nothing; gives it a moment.",\n          after: { appendRetry: "idle" },',
-    replacement: 'description: "The log took nothing; gives it a moment.",',
+    original: 'description: "The log refused the append; waiting briefly.",\n          after: { appendRetry: "idle" },',
+    replacement: 'description: "The log refused the append; waiting briefly.",',
     breaks: "a leader whose log was full once writes nothing more",
     kind: "time-fault-order",
     tests: ["unit/ledger"],
