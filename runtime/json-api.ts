@@ -3,8 +3,9 @@
  * implements it, `edges/juju/` uses it.
  */
 import type { Subscription } from "./ports.ts";
+import type { Role } from "./user-roles.ts";
 
-export type Role = "read-only" | "operator" | "admin";
+export type { Role } from "./user-roles.ts";
 
 /** Who has logged in. */
 export type Identity =

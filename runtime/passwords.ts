@@ -1,4 +1,16 @@
 /** The port for passwords. `runtime/system/scrypt.ts` derives keys for good, a simulation as quickly as it can. */
+import { createHash } from "node:crypto";
+
+/** Hex digits of a mark: 128 bits, as many as a salt has. */
+const markDigits = 32;
+
+/**
+ * What tells a password from every other one of the same user, without telling anything of it: each has a salt of its own. A
+ * certificate carries it.
+ */
+export function markOfSalt(salt: Uint8Array): string {
+  return createHash("sha256").update("muster user certificate\0").update(salt).digest("hex").slice(0, markDigits);
+}
 
 /** What is kept of a password. */
 export interface HashedPassword {

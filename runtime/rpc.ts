@@ -3,6 +3,7 @@
  * simulator over its network.
  */
 import type { MethodDescriptor, WireMethod } from "../proto/codec.ts";
+import type { Role } from "./user-roles.ts";
 
 /** gRPC's status codes. */
 export const Status = {
@@ -55,8 +56,10 @@ export interface Peer {
   readonly certifiedFromMs?: number | undefined;
   /** On the local Unix socket: which process says it is calling; absent when it says nothing. */
   readonly process?: CallingProcess | undefined;
-  /** On the JSON API: the tag of who logged in, such as `user-ada`. */
+  /** The tag of who logged in to the JSON API, or showed a user's certificate: such as `user-ada`. */
   readonly user?: string;
+  /** What the user of a certificate may do, as it was when the call began; absent for everybody else. */
+  readonly role?: Role;
 }
 
 /** What a local caller says of itself. For people to read: it proves nothing. */

@@ -1,7 +1,8 @@
 /** Who has a password, as the store keeps it: which record is whose, and what is in it. */
 import { PasswordHash, UserRole, type User } from "../../proto/gen/messages.ts";
-import type { Identity, LoginName, Role } from "../../runtime/json-api.ts";
-import type { HashedPassword } from "../../runtime/passwords.ts";
+import type { Identity, LoginName } from "../../runtime/json-api.ts";
+import { markOfSalt, type HashedPassword } from "../../runtime/passwords.ts";
+import type { Role } from "../../runtime/user-roles.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
 export function recordId(name: LoginName): string {
@@ -36,6 +37,19 @@ export function identityOf(store: Store, name: LoginName): Identity | null {
     case "unit":
       return store.get("task", name.taskId) === undefined ? null : { kind: "unit", taskId: name.taskId };
   }
+}
+
+/** What a certificate of that user carries while it has this password; null for who has none. */
+export function passwordMark({ password }: User): string | null {
+  return password === null || password.salt.length === 0 ? null : markOfSalt(password.salt);
+}
+
+/** The role of a user for whom a certificate with that mark was issued; null when it counts for nothing any more. */
+export function certifiedRole(store: Store, name: string, mark: string): Role | null {
+  const identity = identityOf(store, { kind: "user", name });
+  const record = store.get("user", recordId({ kind: "user", name }));
+  if (identity?.kind !== "user" || record === undefined || mark === "" || passwordMark(record) !== mark) return null;
+  return identity.role;
 }
 
 /** Whether it is the record of an agent whose node or task is gone. */

@@ -1,11 +1,14 @@
 /**
- * What nodes are to the cluster, as this manager's replica has it: whose certificates are refused, and who is no manager
- * whatever its certificate says. Each manager decides by its own replica, in the turn in which that has a commit.
+ * What nodes and users are to the cluster, as this manager's replica has it: whose certificates are refused, who is no manager
+ * whatever its certificate says, and what a user may do. Each manager decides by its own replica, in the turn in which that has a
+ * commit.
  */
-import { NodeRole } from "../../proto/gen/messages.ts";
+import { NodeRole, type User } from "../../proto/gen/messages.ts";
 import type { Subscription } from "../../runtime/ports.ts";
 import type { ObjectChange, Store } from "../../runtime/store/store.ts";
+import type { Role } from "../../runtime/user-roles.ts";
 import type { Running } from "../environment.ts";
+import { certifiedRole, passwordMark } from "../json/user-records.ts";
 
 export interface Standings extends Running {
   /** The cluster's id; empty while there is none. */
@@ -18,14 +21,20 @@ export interface Standings extends Running {
    * for a moment; such a manager tries again.
    */
   isDemoted(nodeId: string): boolean;
-  /** Calls back with the ids of nodes that were removed, or whose role is another one. */
-  onChange(listener: (nodeIds: readonly string[]) => void): Subscription;
+  /** What a user may do whose certificate has that mark; null when it counts for nothing. */
+  userRole(name: string, mark: string): Role | null;
+  /**
+   * Calls back with the ids of nodes that were removed, or whose role is another one, and with those of users' records
+   * (`user-NAME`) of which the role or the password is another one, or that were removed, disabled or enabled.
+   */
+  onChange(listener: (ids: readonly string[]) => void): Subscription;
 }
 
 /** Whose standing a change may have changed. */
 function concerned(change: ObjectChange): readonly string[] {
   if (change.table === "node")
     return change.action === "remove" || change.old?.role !== change.object.role ? [change.object.id] : [];
+  if (change.table === "user") return isOtherUser(change.old, change.object, change.action) ? [change.object.id] : [];
   if (change.table !== "cluster") return [];
   const before = change.old?.blacklistedCertificates ?? {};
   const after = change.object.blacklistedCertificates;
@@ -36,8 +45,14 @@ function concerned(change: ObjectChange): readonly string[] {
   ];
 }
 
+/** A login writes the record as well, and changes nothing of this. */
+function isOtherUser(old: User | null, now: User, action: ObjectChange["action"]): boolean {
+  if (action === "remove" || old === null) return true;
+  return old.role !== now.role || old.disabled !== now.disabled || passwordMark(old) !== passwordMark(now);
+}
+
 export function watchStandings(store: Store): Standings {
-  const listeners = new Set<(nodeIds: readonly string[]) => void>();
+  const listeners = new Set<(ids: readonly string[]) => void>();
   const watching = store.watch(({ changes }) => {
     const ids = new Set<string>();
     for (const change of changes) for (const id of concerned(change)) ids.add(id);
@@ -54,6 +69,7 @@ export function watchStandings(store: Store): Standings {
       return false;
     },
     isDemoted: (nodeId) => store.get("node", nodeId)?.role !== NodeRole.MANAGER,
+    userRole: (name, mark) => certifiedRole(store, name, mark),
     onChange: (listener) => {
       listeners.add(listener);
       return { unsubscribe: () => listeners.delete(listener) };

@@ -1,6 +1,7 @@
 /** Works out who is at the other end of a socket. */
 import type { TLSSocket } from "node:tls";
 import type { Peer } from "../../runtime/rpc.ts";
+import { userUnit } from "../../runtime/pki/index.ts";
 import { chainOf, isTrustedAfterAll } from "./cross-signed.ts";
 import type { Caller } from "./roles.ts";
 
@@ -19,7 +20,7 @@ function first(value: string | readonly string[] | undefined): string {
   return (typeof value === "string" ? value : value?.[0]) ?? "";
 }
 
-function isRole(text: string): text is "swarm-worker" | "swarm-manager" {
+function isNodeRole(text: string): text is "swarm-worker" | "swarm-manager" {
   return text === "swarm-worker" || text === "swarm-manager";
 }
 
@@ -29,7 +30,7 @@ export function callerOf(socket: TLSSocket, rootPem: string): Caller {
   const address = (socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
   const anonymous: Peer = { identity: null, local: false, address };
   const subject = socket.getPeerCertificate().subject as
-    | Readonly<Record<"CN" | "OU" | "O", string | readonly string[] | undefined>>
+    | Readonly<Record<"CN" | "OU" | "O" | "serialNumber", string | readonly string[] | undefined>>
     | undefined;
   if (subject === undefined && socket.getPeerX509Certificate() === undefined) {
     return { peer: anonymous, anonymous, rejection: null, isCertified: false, notAfterMs: null };
@@ -43,12 +44,17 @@ export function callerOf(socket: TLSSocket, rootPem: string): Caller {
   }
   const chain = chainOf(socket);
   const notAfterMs = Math.min(...chain.map(({ validToDate }) => validToDate.getTime()));
-  const nodeId = first(subject?.CN);
-  const role = first(subject?.OU);
-  if (nodeId === "" || !isRole(role))
-    return { peer: anonymous, anonymous, rejection: null, isCertified: true, notAfterMs };
-  const identity = { nodeId, role, organization: first(subject?.O) };
+  const name = first(subject?.CN);
+  const unit = first(subject?.OU);
+  const organization = first(subject?.O);
+  const certified = { anonymous, rejection: null, isCertified: true, notAfterMs };
+  if (unit === userUnit && name !== "") {
+    const user = { name, mark: first(subject?.serialNumber), organization };
+    return { ...certified, peer: { ...anonymous, user: `user-${name}` }, user };
+  }
+  if (name === "" || !isNodeRole(unit)) return { ...certified, peer: anonymous };
+  const identity = { nodeId: name, role: unit, organization };
   const certifiedFromMs = chain[0]?.validFromDate.getTime();
   const peer: Peer = { identity, local: false, address, certifiedFromMs };
-  return { peer, anonymous, rejection: null, isCertified: true, notAfterMs };
+  return { ...certified, peer };
 }

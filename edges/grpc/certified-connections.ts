@@ -1,8 +1,9 @@
 /**
  * The connections whose callers showed a certificate, and what ends them though nobody hung up.
  *
- * K1: a connection ends in the turn in which its caller's standing changes: its node was removed, or has another role. It ends
- *     for those who are worth more as well, which lets nobody act on what he was.
+ * K1: a connection ends in the turn in which its caller's standing changes: its node was removed, or has another role; its user
+ *     was removed or disabled, or has another role or password. It ends for those who are worth more as well, which lets nobody
+ *     act on what he was.
  * K2: it ends when the certificate that it was made with expires. How long that is, is worked out once: a clock that is set
  *     back later prolongs nothing. One that is set forward counts from the next call on.
  * K3: it ends when the roots change and none of them vouches for that certificate any more; a handshake that was under way
@@ -10,7 +11,7 @@
  */
 import type { Clock, Subscription, TimerHandle } from "../../runtime/ports.ts";
 import { soon } from "../../runtime/system/turns.ts";
-import { standingOf, type Caller, type Membership, type Standing } from "./roles.ts";
+import { certifiedId, standingOf, type Caller, type Membership, type Standing } from "./roles.ts";
 
 export interface Certified {
   readonly caller: Caller;
@@ -41,7 +42,8 @@ export class CertifiedConnections<Connection extends Certified> {
   readonly #options: CertifiedOptions<Connection>;
   readonly #watching: Subscription;
   readonly #kept = new Map<Connection, Kept>();
-  readonly #byNode = new Map<string, Set<Connection>>();
+  /** By `certifiedId`. */
+  readonly #byId = new Map<string, Set<Connection>>();
   #rootPem: string;
   /** Of `performance.now`; null before the first change. */
   #rootsChangedAt: number | null = null;
@@ -49,8 +51,8 @@ export class CertifiedConnections<Connection extends Certified> {
   constructor(options: CertifiedOptions<Connection>) {
     this.#options = options;
     this.#rootPem = options.rootPem;
-    this.#watching = options.membership.onChange((nodeIds) => {
-      for (const id of nodeIds) for (const each of this.#byNode.get(id) ?? []) this.#lookAtStanding(each);
+    this.#watching = options.membership.onChange((ids) => {
+      for (const id of ids) for (const each of this.#byId.get(id) ?? []) this.#lookAtStanding(each);
     });
   }
 
@@ -63,10 +65,10 @@ export class CertifiedConnections<Connection extends Certified> {
     const leftMs = caller.notAfterMs === null ? null : Math.max(0, caller.notAfterMs - clock.now() + 1);
     const expiry = leftMs === null ? null : clock.setTimeout(() => this.#end(connection, "expired"), leftMs);
     this.#kept.set(connection, { isVouchedFor, standing: standingOf(caller, membership), expiry });
-    const nodeId = caller.peer.identity?.nodeId;
-    if (nodeId !== undefined) {
-      const others = this.#byNode.get(nodeId);
-      if (others === undefined) this.#byNode.set(nodeId, new Set([connection]));
+    const id = certifiedId(caller);
+    if (id !== "") {
+      const others = this.#byId.get(id);
+      if (others === undefined) this.#byId.set(id, new Set([connection]));
       else others.add(connection);
     }
     const sinceRoots = this.#rootsChangedAt === null ? Infinity : performance.now() - this.#rootsChangedAt;
@@ -79,10 +81,10 @@ export class CertifiedConnections<Connection extends Certified> {
     if (kept === undefined) return;
     this.#kept.delete(connection);
     if (kept.expiry !== null) this.#options.clock.clearTimeout(kept.expiry);
-    const nodeId = connection.caller.peer.identity?.nodeId ?? "";
-    const others = this.#byNode.get(nodeId);
+    const id = certifiedId(connection.caller);
+    const others = this.#byId.get(id);
     others?.delete(connection);
-    if (others?.size === 0) this.#byNode.delete(nodeId);
+    if (others?.size === 0) this.#byId.delete(id);
   }
 
   /** For what is asked at each call: ends a connection whose certificate the clock says is over. K2 */

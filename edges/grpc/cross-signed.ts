@@ -10,6 +10,10 @@ import type { X509Certificate } from "node:crypto";
 import type { TLSSocket } from "node:tls";
 import { describeCertificate, isInForce } from "../../runtime/pki/index.ts";
 
+/** Extended key usages (RFC 5280 §4.2.1.12), which OpenSSL would have asked for. */
+const serverAuth = "1.3.6.1.5.5.7.3.1";
+const clientAuth = "1.3.6.1.5.5.7.3.2";
+
 const secondLooks: ReadonlySet<string> = new Set(["SELF_SIGNED_CERT_IN_CHAIN", "CERT_NOT_YET_VALID"]);
 
 /** More than any rotation makes. */
@@ -33,7 +37,11 @@ export function chainOf(socket: TLSSocket): readonly X509Certificate[] {
 export function isTrustedAfterAll(socket: TLSSocket, rootPem: string, serverName: string | null): boolean {
   if (!secondLooks.has(refusalOf(socket))) return false;
   const chain = chainOf(socket);
-  if (serverName !== null && chain[0]?.checkHost(serverName) === undefined) return false;
+  const [leaf] = chain;
+  // Typed as strings alone; absent where the certificate names no usage, which admits each.
+  const usages = leaf?.keyUsage as readonly string[] | undefined;
+  if (usages?.includes(serverName === null ? clientAuth : serverAuth) === false) return false;
+  if (serverName !== null && leaf?.checkHost(serverName) === undefined) return false;
   return leadsToRoot(chain, rootPem, Date.now());
 }
 

@@ -3,7 +3,7 @@
  * layer, down to the HTTP/2 frames, because an engine reconnects without ALPN after its first certificate renewal, which
  * Node's secure HTTP/2 server refuses, and because the answer to a heartbeat has to be cheap.
  *
- * G1: no handler runs for a caller that `roles.ts` does not admit.
+ * G1: no handler runs for a caller that `roles.ts` does not admit, or whose role `users.ts` finds too low for what it asks.
  * G2: replaced credentials are used from the next handshake on; no connection ends because of it, unless the roots have
  *     changed and the new ones do not vouch for its caller.
  * G3: a call goes on only while `roles.ts` would admit it: when its caller's standing changes, its certificate expires or is
@@ -19,7 +19,7 @@ import type { MethodDescriptor } from "../../proto/codec.ts";
 import { assert } from "../../runtime/assert.ts";
 import type { Clock, Gauge, Telemetry } from "../../runtime/ports.ts";
 import { Status, type ServiceHandlers } from "../../runtime/rpc.ts";
-import { createAdmission, type Admission } from "./admission/admission.ts";
+import { createAdmission, type Admission, type AdmissionLimits } from "./admission/admission.ts";
 import { Crowd, sourceOf, type Member } from "./admission/crowd.ts";
 import { localCaller } from "./caller.ts";
 import { parseCaller } from "./calling-process.ts";
@@ -42,9 +42,19 @@ import {
 } from "./listener.ts";
 import { messageBytesMaxDefault, requestBytesMax } from "./message-limits.ts";
 import { MethodMetrics, ServerMetrics } from "./method-metrics.ts";
-import { accessByPath, authorize, standingOf, type Access, type Caller, type Membership } from "./roles.ts";
+import {
+  accessByPath,
+  authorize,
+  certifiedId,
+  isRole,
+  standingOf,
+  type Access,
+  type Caller,
+  type Membership,
+} from "./roles.ts";
 import { ServerCall, refuse, type ServedMethod } from "./server-call.ts";
 import { parseTimeout } from "./status.ts";
+import { forUsers } from "./users.ts";
 
 export type { Credentials } from "./listener.ts";
 
@@ -81,7 +91,7 @@ type Kind = "anonymous" | "known" | "local";
 interface Connection extends Member {
   readonly http2: ServerConnection;
   readonly kind: Kind;
-  /** Whom it is counted with: a node's id, or an address. */
+  /** Whom it is counted with: a node's id, a user's tag, or an address. */
   readonly source: string;
   caller: Caller;
   readonly membership: Membership;
@@ -155,7 +165,7 @@ export class GrpcServer {
         frame: framedOnce((message) => method.response.encode(message)),
         metrics: new MethodMetrics(this.#metrics, method.path),
         log: this.#telemetry.log,
-        handler: erase(method, table[name]),
+        handler: isRole(access) ? forUsers(method, erase(method, table[name])) : erase(method, table[name]),
       });
     }
   }
@@ -245,7 +255,7 @@ export class GrpcServer {
     const connection: Connection = {
       http2,
       kind,
-      source: kind === "known" ? (peer.identity?.nodeId ?? "") : sourceOf(peer.address),
+      source: kind === "known" ? certifiedId(caller) : sourceOf(peer.address),
       caller,
       membership,
       certified,
@@ -270,12 +280,7 @@ export class GrpcServer {
     let displaced: Connection | null = null;
     if (kind === "anonymous") displaced = this.#anonymous.add(source, connection, limits.anonymousPerAddressMax);
     else if (kind === "known") {
-      const isManager = caller.peer.identity?.role === "swarm-manager";
-      displaced = this.#known.add(
-        source,
-        connection,
-        isManager ? limits.managerConnectionsMax : limits.workerConnectionsMax,
-      );
+      displaced = this.#known.add(source, connection, connectionsMaxOf(caller, limits));
     }
     this.#showOpen();
     if (displaced === null) return;
@@ -355,9 +360,9 @@ export class GrpcServer {
       if (typeof admitted === "string") call.revoke(Status.PERMISSION_DENIED, admitted);
       else call.revoke(Status.UNAVAILABLE, "the caller's role has changed: connect again");
     }
-    const { identity, address: peer } = caller.peer;
+    const { identity, address: peer, user } = caller.peer;
     this.#telemetry.log.info(
-      { peer, node: identity?.nodeId, reason },
+      { peer, node: identity?.nodeId, user, reason },
       "connection ended: its caller is not what it was",
     );
     http2.close();
@@ -394,6 +399,11 @@ export class GrpcServer {
 function kindOf(caller: Caller, membership: Membership): Kind {
   if (caller.peer.local) return "local";
   return standingOf(caller, membership) === "nobody" ? "anonymous" : "known";
+}
+
+function connectionsMaxOf({ peer, user }: Caller, limits: AdmissionLimits): number {
+  if (user !== undefined) return limits.userConnectionsMax;
+  return peer.identity?.role === "swarm-manager" ? limits.managerConnectionsMax : limits.workerConnectionsMax;
 }
 
 function isAnyServed(calls: ReadonlySet<ServerCall>): boolean {

@@ -105,9 +105,4 @@ export interface FacadeSources {
   readonly watchers: JsonWatchers;
 }
 
-const ranks: Record<Role, number> = { "read-only": 0, operator: 1, admin: 2 };
-
-/** Whether a role may do what another one may. */
-export function isAtLeast(role: Role, needed: Role): boolean {
-  return ranks[role] >= ranks[needed];
-}
+export { isAtLeast } from "../../runtime/user-roles.ts";

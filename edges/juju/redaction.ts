@@ -5,28 +5,16 @@
  *
  * RD1: what cannot be read is left out as a whole.
  */
-import { DriverSpec, ExecSpec } from "../../proto/gen/messages.ts";
+import { nameAlone, namesAlone, notShown, payloadWithoutValues } from "../grpc/redaction.ts";
 import { isAtLeast, type Session } from "./facade.ts";
 import type { Json } from "./results.ts";
-
-/** Stands for a value. */
-export const notShown = "(not shown)";
 
 /** Agents see the environment of what is theirs, which they run. */
 export function seesValues({ identity }: Pick<Session, "identity">): boolean {
   return identity.kind !== "user" || isAtLeast(identity.role, "operator");
 }
 
-/** With each value replaced. */
-export function namesAlone(values: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.keys(values).map((name) => [name, notShown]));
-}
-
-/** `NAME=value`; an entry without `=` is a name already. */
-function nameAlone(entry: string): string {
-  const at = entry.indexOf("=");
-  return at < 0 ? entry : `${entry.slice(0, at)}=${notShown}`;
-}
+export { namesAlone, notShown } from "../grpc/redaction.ts";
 
 function textOf(value: Json | undefined): string {
   return typeof value === "string" ? value : "";
@@ -61,28 +49,7 @@ function redactedField(key: string, held: Json): Json {
 /** The specs of processes and driver tasks are messages within the message; nothing is known of others (RD1). */
 function redactedPayload({ kind, payload }: Fields): Json {
   if (!isFields(payload)) return null;
-  const typeUrl = textOf(payload["type_url"]);
   const bytes = Buffer.from(textOf(payload["value"]), "base64");
-  const value = driverBytes(typeUrl, bytes) ?? (kind === "exec" ? execBytes(bytes) : null);
-  return { ...payload, value: value === null ? "" : Buffer.from(value).toString("base64") };
-}
-
-function driverBytes(typeUrl: string, bytes: Uint8Array): Uint8Array | null {
-  if (!/(?:^|\/)muster\.v1\.DriverSpec$/.test(typeUrl)) return null;
-  try {
-    const spec = DriverSpec.decode(bytes);
-    const config = spec.config === "" ? "" : JSON.stringify(notShown);
-    return DriverSpec.encode(DriverSpec.patch(spec, { env: spec.env.map(nameAlone), config }));
-  } catch {
-    return null;
-  }
-}
-
-function execBytes(bytes: Uint8Array): Uint8Array | null {
-  try {
-    const spec = ExecSpec.decode(bytes);
-    return ExecSpec.encode(ExecSpec.patch(spec, { env: spec.env.map(nameAlone) }));
-  } catch {
-    return null;
-  }
+  const value = payloadWithoutValues(textOf(kind), textOf(payload["type_url"]), bytes);
+  return { ...payload, value: Buffer.from(value).toString("base64") };
 }

@@ -30,3 +30,4 @@ export {
   type RootOutcome,
 } from "./root.ts";
 export { createServerIdentity, type ServerIdentityRequest } from "./server.ts";
+export { issueUserCertificate, userUnit, validUntilMs, type UserCertificateRequest } from "./user.ts";

@@ -3,14 +3,16 @@
  * of every kind. What a caller is can be changed while its calls are under way.
  */
 import type { ExecutionContext } from "ava";
+import { createAdmission, type AdmissionLimits } from "../../edges/grpc/admission/admission.ts";
 import { connectTls, connectUnix } from "../../edges/grpc/client.ts";
 import { accessByPath, type Access } from "../../edges/grpc/roles.ts";
 import { createGrpcServer } from "../../edges/grpc/server.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import * as messages from "../../proto/gen/messages.ts";
+import type { Role } from "../../runtime/user-roles.ts";
 import { createRoot } from "../../runtime/pki/index.ts";
 import type { Clock, TimerHandle } from "../../runtime/ports.ts";
-import type { RpcChannel, RpcError, ServiceHandlers, Sink } from "../../runtime/rpc.ts";
+import type { CallContext, Peer, RpcChannel, RpcError, ServiceHandlers, Sink } from "../../runtime/rpc.ts";
 import { identityOf, organization, telemetry, temporaryFolder } from "./grpc-world.ts";
 
 type AnyMethod = MethodDescriptor<unknown, unknown>;
@@ -88,6 +90,12 @@ export interface Call {
   received: number;
 }
 
+/** Empty, or what takes the least of roles where that depends on the request. */
+function requestOf({ path, request }: AnyMethod): unknown {
+  const isTaskCall = path === messages.TaskAccessService.methods.Call.path;
+  return request.create(isTaskCall ? { stats: messages.TaskStatsWish.create({ intervalMs: 1_000 }) } : {});
+}
+
 export function start(channel: RpcChannel, method: AnyMethod & { readonly access: Access }): Call {
   const { promise, resolve, reject } = Promise.withResolvers<RpcError | null>();
   const call: Call = { path: method.path, access: method.access, ended: promise, outcome: "open", received: 0 };
@@ -101,7 +109,7 @@ export function start(channel: RpcChannel, method: AnyMethod & { readonly access
     resolve(error);
   };
   if (method.responseStream) {
-    channel.serverStream(method, method.request.create({}), { onMessage: () => (call.received += 1), onEnd: end });
+    channel.serverStream(method, requestOf(method), { onMessage: () => (call.received += 1), onEnd: end });
   } else if (method.requestStream) {
     const sending = channel.clientStream(method);
     sending.write(method.request.create({}));
@@ -112,21 +120,23 @@ export function start(channel: RpcChannel, method: AnyMethod & { readonly access
   return call;
 }
 
-export async function accessWorld(t: ExecutionContext) {
+export async function accessWorld(t: ExecutionContext, limits: Partial<AdmissionLimits> = {}) {
   const root = await createRoot();
   const { ports } = telemetry();
   const clock = new SteppedClock();
-  const server = createGrpcServer({ telemetry: ports });
+  const server = createGrpcServer({ telemetry: ports, admission: createAdmission(ports, limits) });
   /** Calls whose handler runs, by path; and how many of them were told that their caller is gone. */
   const begun: string[] = [];
+  const peers: Peer[] = [];
   const sinks = new Map<string, Sink<unknown>[]>();
   let aborted = 0;
   for (const service of services) {
     const handlers = Object.entries(service.methods).map(([name, method]) => [
       name,
       (_request: unknown, second: unknown, third: unknown) => {
-        const call = (method.responseStream ? third : second) as { signal: AbortSignal };
+        const call = (method.responseStream ? third : second) as CallContext;
         begun.push(method.path);
+        peers.push(call.peer);
         call.signal.addEventListener("abort", () => (aborted += 1));
         if (!method.responseStream) return new Promise(() => {});
         const sink = second as Sink<unknown>;
@@ -139,7 +149,9 @@ export async function accessWorld(t: ExecutionContext) {
   }
   const removed = new Set<string>();
   const workers = new Set<string>();
-  const listeners = new Set<(nodeIds: readonly string[]) => void>();
+  const made = new Set<string>();
+  const users = new Map<string, { readonly role: Role; readonly mark: string }>();
+  const listeners = new Set<(ids: readonly string[]) => void>();
   const credentials = {
     ...(await identityOf({ root, nodeId: "own", role: "swarm-manager" })),
     rootPem: root.certificatePem,
@@ -152,6 +164,10 @@ export async function accessWorld(t: ExecutionContext) {
     organization: () => organization,
     isRemoved: (id) => removed.has(id),
     isDemoted: (id) => workers.has(id),
+    userRole: (name, mark) => {
+      const user = users.get(name);
+      return user?.mark === mark ? user.role : null;
+    },
     onChange: (listener) => {
       listeners.add(listener);
       return { unsubscribe: () => listeners.delete(listener) };
@@ -172,6 +188,8 @@ export async function accessWorld(t: ExecutionContext) {
     server,
     clock,
     begun,
+    /** Whom handlers were told that they serve, in the same order. */
+    peers,
     sinks,
     credentials,
     aborted: () => aborted,
@@ -186,6 +204,15 @@ export async function accessWorld(t: ExecutionContext) {
     promote: (id: string) => {
       workers.delete(id);
       tell(id);
+    },
+    /** Whether there ever was such a user. */
+    isMade: (name: string) => made.has(name),
+    /** Makes or changes a user; null removes it. */
+    user: (name: string, user: { readonly role: Role; readonly mark: string } | null) => {
+      made.add(name);
+      if (user === null) users.delete(name);
+      else users.set(name, user);
+      tell(`user-${name}`);
     },
     local: async () => opened(await connectUnix(path, { uid: 0, pid: 1, user: "" })),
     channel: async (identity: { readonly certificatePem: string; readonly keyPem: string } | null) =>

@@ -22,7 +22,13 @@ import {
   UpdateTaskStatusResponse,
   UpdateVolumeStatusResponse,
 } from "../../proto/gen/messages.ts";
-import { createKeyAndCsr, createRoot, issue, type NodeRoleName } from "../../runtime/pki/index.ts";
+import {
+  createKeyAndCsr,
+  createRoot,
+  issue,
+  issueUserCertificate,
+  type NodeRoleName,
+} from "../../runtime/pki/index.ts";
 import type { Telemetry } from "../../runtime/ports.ts";
 import {
   RpcError,
@@ -61,6 +67,32 @@ export async function identityOf(options: IdentityOptions) {
     organization: options.organization ?? organization,
     validitySeconds: 3_600,
     nowMs: options.nowMs ?? Date.now(),
+  });
+  return { certificatePem, keyPem };
+}
+
+interface UserIdentityOptions {
+  readonly root: Root;
+  readonly name: string;
+  readonly mark: string;
+  readonly organization?: string;
+  readonly nowMs?: number;
+  readonly validitySeconds?: number;
+}
+
+/** A user's certificate, and its key. */
+export async function userIdentityOf(options: UserIdentityOptions) {
+  const { keyPem, csrPem } = await createKeyAndCsr();
+  const certificatePem = issueUserCertificate({
+    csrPem,
+    rootCertificatePem: options.root.certificatePem,
+    rootKeyPem: options.root.keyPem,
+    name: options.name,
+    mark: options.mark,
+    organization: options.organization ?? organization,
+    validitySeconds: options.validitySeconds ?? 3_600,
+    nowMs: options.nowMs ?? Date.now(),
+    intermediatesPem: "",
   });
   return { certificatePem, keyPem };
 }

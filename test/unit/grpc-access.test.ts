@@ -4,8 +4,9 @@ import test, { type ExecutionContext } from "ava";
 import { accessByPath, type Access } from "../../edges/grpc/roles.ts";
 import { createRoot } from "../../runtime/pki/index.ts";
 import { Status, type RpcChannel } from "../../runtime/rpc.ts";
+import type { Role } from "../../runtime/user-roles.ts";
 import { accessWorld, methods, start, type Call } from "../support/access-world.ts";
-import { identityOf, until } from "../support/grpc-world.ts";
+import { identityOf, until, userIdentityOf } from "../support/grpc-world.ts";
 
 type World = Awaited<ReturnType<typeof accessWorld>>;
 
@@ -21,7 +22,8 @@ interface Kind {
   readonly refusal: RegExp;
 }
 
-const everyone: readonly Access[] = ["anyone", "worker-or-manager", "manager", "manager-or-local"];
+const roles: readonly Access[] = ["read-only", "operator", "admin"];
+const everyone: readonly Access[] = ["anyone", "worker-or-manager", "manager", "manager-or-local", ...roles];
 const notOfManagers = /not part of OUs: \[swarm-manager\]/;
 const hourMs = 3_600_000;
 
@@ -29,7 +31,67 @@ const asWorker = async ({ channel, root }: World) => channel(await identityOf({ 
 const asManager = async ({ channel, root }: World) =>
   channel(await identityOf({ root, nodeId: "m", role: "swarm-manager" }));
 
+const asUser =
+  (role: Role) =>
+  async (world: World): Promise<RpcChannel> => {
+    // Whoever comes back after a change finds the user as the change has left it.
+    if (!world.isMade("ada")) world.user("ada", { role, mark: "mark" });
+    return world.channel(await userIdentityOf({ root: world.root, name: "ada", mark: "mark" }));
+  };
+const notForUsers = /this call is not for users/;
+const isVoid = /certificate of user ada is not valid any more: .* Log in again/;
+
 const kinds: Readonly<Record<string, Kind>> = {
+  "a read-only user": {
+    connect: asUser("read-only"),
+    may: ["anyone", "read-only"],
+    refusal: /this needs the role (operator|admin), and user ada has the role read-only|this call is not for users/,
+  },
+  "an operator": {
+    connect: asUser("operator"),
+    may: ["anyone", "read-only", "operator"],
+    refusal: /this needs the role admin, and user ada has the role operator|this call is not for users/,
+  },
+  "an admin": {
+    connect: asUser("admin"),
+    may: ["anyone", ...roles],
+    refusal: notForUsers,
+  },
+  "an admin who has become read-only": {
+    connect: asUser("admin"),
+    change: ({ user }) => user("ada", { role: "read-only", mark: "mark" }),
+    may: ["anyone", "read-only"],
+    mightBefore: ["anyone", ...roles],
+    refusal: /this needs the role|this call is not for users/,
+  },
+  "an operator who has become an admin": {
+    connect: asUser("operator"),
+    change: ({ user }) => user("ada", { role: "admin", mark: "mark" }),
+    may: ["anyone", ...roles],
+    mightBefore: ["anyone", "read-only", "operator"],
+    refusal: notForUsers,
+  },
+  "an admin who was removed or disabled": {
+    connect: asUser("admin"),
+    change: ({ user }) => user("ada", null),
+    may: ["anyone"],
+    mightBefore: ["anyone", ...roles],
+    refusal: isVoid,
+  },
+  "an admin who has another password": {
+    connect: asUser("admin"),
+    change: ({ user }) => user("ada", { role: "admin", mark: "another" }),
+    may: ["anyone"],
+    mightBefore: ["anyone", ...roles],
+    refusal: isVoid,
+  },
+  "an admin whose certificate has expired": {
+    connect: asUser("admin"),
+    change: ({ clock }) => clock.pass(hourMs + 2_000),
+    may: [],
+    mightBefore: ["anyone", ...roles],
+    refusal: /client certificate not accepted: CERT_HAS_EXPIRED/,
+  },
   "nobody, without certificate": {
     connect: ({ channel }) => channel(null),
     may: ["anyone"],
@@ -43,7 +105,7 @@ const kinds: Readonly<Record<string, Kind>> = {
   },
   "who opened the control socket": {
     connect: ({ local }) => local(),
-    may: ["anyone", "manager-or-local"],
+    may: ["anyone", "manager-or-local", ...roles],
     refusal: /no client certificates in request/,
   },
   "a removed worker": {
@@ -120,7 +182,7 @@ async function endsAsItMust(t: ExecutionContext, kind: Kind): Promise<void> {
   const other = await world.channel(
     await identityOf({ root: world.root, nodeId: "other", nowMs: Date.now() + hourMs }),
   );
-  const untouched = start(other, open.find(({ path }) => path.endsWith("/Session")) as (typeof open)[0]);
+  const untouched = start(other, methods.find(({ path }) => path.endsWith("/Session")) as (typeof methods)[0]);
   await until(() => world.begun.length === calls.length + 1 && untouched.received === 1);
   t.true(calls.every(({ outcome }) => outcome === "open"));
 
@@ -140,7 +202,7 @@ async function endsAsItMust(t: ExecutionContext, kind: Kind): Promise<void> {
 }
 
 for (const [name, kind] of Object.entries(kinds)) {
-  if (name !== "a node whose certificate has expired")
+  if (!name.endsWith("certificate has expired"))
     test(`G1: ${name} begins what it may, of all methods, and nothing else`, (t) => beginsAsItMay(t, kind));
   if (kind.change !== undefined)
     test(`G3: what was open ends, of all methods, for ${name}`, (t) => endsAsItMust(t, kind));

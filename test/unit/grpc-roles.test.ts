@@ -11,7 +11,6 @@ import {
   GetUnlockKeyRequest,
   HeartbeatRequest,
   ListNodesRequest,
-  OperatorService,
   type SessionMessage,
   SessionRequest,
 } from "../../proto/gen/messages.ts";
@@ -47,8 +46,62 @@ test("every method of every service has a row that says who may call it", (t) =>
   ]);
   for (const method of Object.values(DispatcherService.methods))
     t.is(accessByPath.get(method.path), "worker-or-manager");
-  for (const method of Object.values(ControlService.methods)) t.is(accessByPath.get(method.path), "manager-or-local");
-  for (const method of Object.values(OperatorService.methods)) t.is(accessByPath.get(method.path), "manager-or-local");
+  t.deepEqual(methodsOf("manager-or-local").toSorted(), ["Lock/GetLock", "Lock/Unlock"]);
+});
+
+test("R3: users are admitted to what each role is meant for, and to nothing that nodes have", (t) => {
+  const methodsOf = (access: Access): readonly string[] =>
+    [...accessByPath]
+      .filter(([, found]) => found === access)
+      .map(([path]) => path.split(".").at(-1) ?? "")
+      .toSorted();
+  t.deepEqual(methodsOf("admin"), [
+    "CA/GetUnlockKey",
+    "Control/RemoveNode",
+    "Control/UpdateCluster",
+    "Control/UpdateNode",
+    "Operator/RotateCertificate",
+    "Users/AddUser",
+    "Users/DisableUser",
+    "Users/GrantUser",
+    "Users/ListUsers",
+    "Users/RemoveUser",
+    "Users/ResetUser",
+    "Users/SetUserPassword",
+  ]);
+  const changes = /^Control\/(?:Create|Update|Remove)(?!Node|Cluster)/;
+  const operators = methodsOf("operator");
+  t.deepEqual(
+    operators.filter((method) => !changes.test(method)),
+    ["Operator/PlanService", "TaskAccess/Send"],
+  );
+  const looks = /^Control\/(?:Get|List)/;
+  t.deepEqual(
+    methodsOf("read-only").filter((method) => !looks.test(method)),
+    [
+      "Health/Check",
+      "Logs/SubscribeLogs",
+      "Operator/ControlRollout",
+      "Operator/FindVersion",
+      "Operator/History",
+      "Operator/ListExtensions",
+      "Operator/PlanRebalance",
+      "Operator/ReadAt",
+      "Operator/Status",
+      "Operator/Why",
+      "TaskAccess/Call",
+      "Watch/Watch",
+    ],
+  );
+  for (const { path } of Object.values(ControlService.methods)) {
+    const method = path.split(".").at(-1) ?? "";
+    const needed = /(?:Update|Remove)(?:Node|Cluster)$/.test(method)
+      ? "admin"
+      : looks.test(method)
+        ? "read-only"
+        : "operator";
+    t.is(accessByPath.get(path), needed, path);
+  }
 });
 
 test("G1: without a certificate only what anyone may call is answered", async (t) => {

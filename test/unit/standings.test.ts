@@ -8,8 +8,14 @@ import {
   NodeSpec,
   NodeStatus,
   NodeStatus_State,
+  PasswordHash,
   RemoveNodeRequest,
+  User,
+  UserRole,
 } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
+import { markOfSalt } from "../../runtime/passwords.ts";
+import type { Role } from "../../runtime/user-roles.ts";
 import { call } from "../support/manager.ts";
 import { world as controlWorld } from "../support/control.ts";
 
@@ -67,4 +73,34 @@ test("who has stopped is told nothing more", (t) => {
   standings.stop();
   seed("node", nodeOf("m", NodeRole.WORKER));
   t.deepEqual(told, []);
+});
+
+function userOf(fields: Partial<User>): User {
+  const password = PasswordHash.create({ salt: Buffer.from("salt"), key: Buffer.from("key") });
+  return User.create({ id: "user-ada", role: UserRole.USER_ROLE_OPERATOR, password, ...fields });
+}
+
+test("what becomes of a user's role, password or being disabled is told, and a login is not", (t) => {
+  const { seed, standings, told } = world();
+  const mark = markOfSalt(Buffer.from("salt"));
+  const role = (): Role | null => standings.userRole("ada", mark);
+  told.length = 0;
+  const tells = (user: Partial<User>, expected: Role | null, isTold = true): void => {
+    seed("user", userOf(user));
+    t.is(role(), expected);
+    t.deepEqual(told.splice(0), isTold ? ["user-ada"] : []);
+  };
+  t.is(role(), null);
+  tells({}, "operator");
+  tells({ lastLogin: timestampOf(1) }, "operator", false);
+  tells({ role: UserRole.USER_ROLE_READ_ONLY }, "read-only");
+  tells({ role: UserRole.USER_ROLE_ADMIN }, "admin");
+  tells({ role: UserRole.USER_ROLE_ADMIN, disabled: true }, null);
+  tells({ role: UserRole.USER_ROLE_ADMIN }, "admin");
+  tells({ password: PasswordHash.create({ salt: Buffer.from("pepper") }) }, null);
+  tells({ role: UserRole.USER_ROLE_AGENT }, null);
+  // A record without a password has no mark that a certificate could carry.
+  tells({ password: null }, null);
+  t.is(standings.userRole("ada", ""), null);
+  t.is(standings.userRole("bob", mark), null);
 });

@@ -55,6 +55,8 @@ export const largeMessageTimeBurstMs = 1_000;
 export const workerConnectionsMax = 64;
 /** The same of a manager: others forward calls for many clients. */
 export const managerConnectionsMax = 1_024;
+/** The same of one user, by certificate: a command has one connection, and a person's scripts run some of them at once. */
+export const userConnectionsMax = 64;
 /** Known connections in all, on one port. Beyond: the oldest of the node that has the most is closed. */
 export const knownMax = 20_000;
 /** Bytes that all known connections of the process may hold of unfinished requests and of messages that no handler has taken.

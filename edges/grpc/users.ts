@@ -1,0 +1,119 @@
+/**
+ * What stands between a handler and a user's certificate, beside the row of `roles.ts`. For everybody else handlers run as they
+ * are.
+ *
+ * US1: where the request decides what a call does, it decides what role it takes.
+ * US2: no message reaches a user but as their role may see it (`redaction.ts`).
+ */
+import type { MethodDescriptor } from "../../proto/codec.ts";
+import {
+  ControlRolloutRequest_Action,
+  ControlService,
+  OperatorService,
+  ReadAtResponse,
+  TaskAccessService,
+  type ControlRolloutRequest,
+  type ReadAtRequest,
+  type TaskCallRequest,
+} from "../../proto/gen/messages.ts";
+import { RpcError, Status, type Peer } from "../../runtime/rpc.ts";
+import { isAtLeast, type Role } from "../../runtime/user-roles.ts";
+import { shownTo } from "./redaction.ts";
+import { accessByPath, isRole, lacking } from "./roles.ts";
+import type { ServedMethod } from "./server-call.ts";
+
+type AnyMethod = MethodDescriptor<unknown, unknown>;
+
+const { ControlRollout, ReadAt } = OperatorService.methods;
+
+/** Methods that may be asked of the past, by path. */
+const pastMethods: ReadonlyMap<string, AnyMethod> = new Map(
+  Object.values({ ...ControlService.methods, ...OperatorService.methods } as unknown as Readonly<
+    Record<string, AnyMethod>
+  >).map((method) => [method.path, method]),
+);
+
+/** US1: by path, where the row alone does not say it. */
+const needs: ReadonlyMap<string, (request: unknown) => Role> = new Map([
+  [
+    ControlRollout.path,
+    (request) =>
+      (request as ControlRolloutRequest).action === ControlRolloutRequest_Action.LOOK ? "read-only" : "operator",
+  ],
+  [
+    ReadAt.path,
+    (request) => {
+      const { method } = request as ReadAtRequest;
+      if (method === "") return "read-only";
+      const access = accessByPath.get(method);
+      return access !== undefined && isRole(access) ? access : "admin";
+    },
+  ],
+  [
+    TaskAccessService.methods.Call.path,
+    // Whatever else there may be one day counts as a command.
+    (request) => {
+      const { exec, signal, stats } = request as TaskCallRequest;
+      return stats !== null && exec === null && signal === null ? "read-only" : "operator";
+    },
+  ],
+]);
+
+/** US2. What was asked of the past stands encoded within the response. */
+function responseFor(role: Role, path: string, request: unknown, response: unknown): unknown {
+  if (path !== ReadAt.path) return shownTo(role, response);
+  const { method } = request as ReadAtRequest;
+  const read = response as ReadAtResponse;
+  if (method === "") return read;
+  const codec = pastMethods.get(method)?.response;
+  if (codec === undefined) throw new RpcError(Status.PERMISSION_DENIED, `${method} is not for users`);
+  return ReadAtResponse.patch(read, { response: codec.encode(shownTo(role, codec.decode(read.response))) });
+}
+
+function demandRole({ user = "", role }: Peer, path: string, request: unknown): void {
+  const needed = needs.get(path)?.(request) ?? null;
+  if (role === undefined || needed === null || isAtLeast(role, needed)) return;
+  throw new RpcError(Status.PERMISSION_DENIED, lacking(user.slice("user-".length), role, needed));
+}
+
+/** The handler of a method that users may call. */
+export function forUsers(method: AnyMethod, handler: ServedMethod["handler"]): ServedMethod["handler"] {
+  const { path } = method;
+  switch (handler.kind) {
+    case "unary":
+      return {
+        kind: "unary",
+        run(request, call) {
+          const { role } = call.peer;
+          if (role === undefined) return handler.run(request, call);
+          demandRole(call.peer, path, request);
+          const response = handler.run(request, call);
+          return response instanceof Promise
+            ? response.then((each: unknown) => responseFor(role, path, request, each))
+            : responseFor(role, path, request, response);
+        },
+      };
+    case "server-stream":
+      return {
+        kind: "server-stream",
+        run(request, sink, call) {
+          const { role } = call.peer;
+          if (role === undefined) return handler.run(request, sink, call);
+          demandRole(call.peer, path, request);
+          handler.run(
+            request,
+            {
+              write: (message) => sink.write(responseFor(role, path, request, message)),
+              end: (error, queued) => sink.end(error, queued),
+              bufferedBytes: () => sink.bufferedBytes(),
+            },
+            call,
+          );
+        },
+      };
+    // There is none that users may call, and none becomes one by an entry in a table alone.
+    case "client-stream":
+    case "duplex-stream":
+      throw new Error(`US2: ${path} streams requests, and is not served to users`);
+  }
+}
